@@ -1,0 +1,1 @@
+"""The commands ``shardwright`` and ``kubectl shardwright``; the same pipeline as the operator."""

@@ -1,0 +1,1 @@
+"""The operator process: kopf watches, wiring, metrics, health, leadership; no domain decisions."""

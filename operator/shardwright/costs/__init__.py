@@ -1,0 +1,1 @@
+"""What would it cost? Memory, communication, roofline, serving: arithmetic, no verdicts."""

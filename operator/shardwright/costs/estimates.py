@@ -1,0 +1,62 @@
+"""What a candidate would cost: memory per stage, time per step, speed; each figure with its basis."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageMemory:
+    """Bytes on the fullest rank of one pipeline stage.
+
+    ``budget_bytes`` is what the engine may take (total x utilization); ``kv_cache_bytes`` what is left
+    for the K/V cache (negative: that much too little).
+    """
+
+    stage: int
+    layers: tuple[int, int]  # first, one past the last
+    weights_bytes: int
+    activations_bytes: int
+    overhead_bytes: int
+    kv_cache_bytes: int
+    budget_bytes: int
+    kv_bytes_per_token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeShare:
+    """One part of a decode step or of a prefill, in seconds."""
+
+    name: str  # Weights, KvCache, Compute, TensorCommunication, PipelineCommunication, Bubble, Overhead
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Performance:
+    """Means at the planned load. ``low`` and ``high`` bound the output tokens per second (80 % band)."""
+
+    ttft_seconds: float
+    tpot_seconds: float
+    output_tokens_per_second: float  # over all replicas
+    requests_per_second: float
+    low: float
+    high: float
+    basis: str  # fitted | modelled
+    running_requests: int  # per replica, at once
+    decode_shares: tuple[TimeShare, ...]
+    prefill_shares: tuple[TimeShare, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Memory and speed of one candidate.
+
+    ``kv_tokens`` is what one replica's K/V cache holds on its worst stage. ``max_sequences`` and ``max_batched_tokens`` are the batch
+    limits that the estimate was made with and that must be rendered. ``load_bytes_per_node`` is what a
+    node reads at start.
+    """
+
+    stages: tuple[StageMemory, ...]
+    kv_tokens: int
+    max_sequences: int
+    max_batched_tokens: int
+    load_bytes_per_node: int
+    performance: Performance

@@ -1,0 +1,1 @@
+"""How does an engine say it? Traits, guard rails and arguments; sizes nothing, decides nothing."""

@@ -1,0 +1,48 @@
+"""Problems: what is wrong, the limit, the gap and the way out, said the same way everywhere.
+
+A problem is a value. Only bad input is raised (:class:`InputError`); that nothing fits is an answer.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong, in four parts, with a stable code.
+
+    ``code`` is one CamelCase word: also the condition reason, the metric label, the docs anchor and
+    the id of the test. ``path`` is the field that the user would change, as it stands in the manifest.
+    """
+
+    code: str
+    what: str
+    limit: str = ""
+    gap: str = ""
+    remedy: str = ""
+    path: str = ""
+
+    def sentence(self) -> str:
+        """Return the problem as one sentence: what, limit, gap; way out.
+
+        >>> Problem(
+        ...     code="HeadsNotDivisible", path="spec.parallelism.tensor", what="28 attention heads",
+        ...     limit="must divide by tensor 8", gap="4 left over", remedy="use tensor 4 or 7",
+        ... ).sentence()
+        'spec.parallelism.tensor: 28 attention heads must divide by tensor 8, 4 left over; use tensor 4 or 7'
+        """
+        fact = ", ".join(part for part in (f"{self.what} {self.limit}".strip(), self.gap) if part)
+        sentence = "; ".join(part for part in (fact, self.remedy) if part)
+        return f"{self.path}: {sentence}" if self.path else sentence
+
+    def under(self, prefix: str) -> "Problem":
+        """Return the same problem with its path grown outwards, as it passes a level."""
+        return replace(self, path=f"{prefix}.{self.path}" if self.path else prefix)
+
+
+class InputError(ValueError):
+    """The user must change the input; every problem that was found, not only the first."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(problem.sentence() for problem in self.problems))

@@ -1,0 +1,79 @@
+"""The inventory: what the cluster has and what of it is free, collapsed into pools of alike nodes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from shardwright.errors import Problem
+from shardwright.hardware.gpus import Gpu, Link
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    """A taint that a pod must tolerate."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One usable node: ``gpus`` are healthy (allocatable), ``free`` what no pod and no plan holds.
+
+    ``domain`` names the scale-up domain (the full clique label on NVL72, the node's own name where the
+    link ends at the node, ``""`` where GPUs are joined by PCIe only). ``path`` is the topology above it,
+    closest first, as (label key, value).
+    """
+
+    name: str
+    gpus: int
+    free: int
+    domain: str
+    path: tuple[tuple[str, str], ...]
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Nodes that are alike in everything that the planner looks at.
+
+    ``gpu`` is the catalogue row with ``memory_bytes`` replaced by what the nodes' labels say.
+    ``domain_gpus`` is how many GPUs of one node (or, across nodes, of one clique) the scale-up link
+    joins: 1 for PCIe only, 2 for bridged pairs, 8 for HGX, 72 for a full NVL72 rack. ``network`` is the
+    link between nodes per GPU. ``resource`` is what pods request, ``architecture`` amd64 or arm64.
+    ``nodes`` are sorted by name.
+    """
+
+    name: str
+    gpu: Gpu
+    product: str
+    gpus_per_node: int
+    domain_gpus: int
+    network: Link
+    resource: str
+    architecture: str
+    nodes: tuple[Node, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def crosses_nodes(self) -> bool:
+        """Return whether the scale-up domain is larger than a node."""
+        return self.domain_gpus > self.gpus_per_node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeExclusion:
+    """A node with GPUs that the planner cannot use, and why."""
+
+    node: str
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What there is. ``free_capacity_known`` is False where pods could not be listed."""
+
+    pools: tuple[Pool, ...]
+    excluded: tuple[NodeExclusion, ...] = ()
+    free_capacity_known: bool = True

@@ -1,0 +1,71 @@
+"""A layout (the degrees), where it sits (the placement), and both together: a candidate."""
+
+from dataclasses import dataclass
+
+from shardwright.hardware.gpus import Link
+from shardwright.hardware.inventory import Pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Layout:
+    """The degrees of one replica, and how many replicas (groups) there are.
+
+    ``tensor`` is the engine's tensor-parallel size, ``attention_data`` its data-parallel size inside a
+    replica, ``expert`` 1 (experts are sliced by tensor) or tensor x attention_data (experts are whole).
+    ``context`` adds no ranks.
+    """
+
+    tensor: int = 1
+    pipeline: int = 1
+    expert: int = 1
+    attention_data: int = 1
+    context: int = 1
+    replicas: int = 1
+
+    @property
+    def gpus_per_replica(self) -> int:
+        """Return the ranks of one replica."""
+        return self.tensor * self.pipeline * self.attention_data
+
+    @property
+    def gpus(self) -> int:
+        """Return the GPUs of all replicas."""
+        return self.gpus_per_replica * self.replicas
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where the groups of a layout sit: one tuple of node names per replica, rank order.
+
+    ``groups`` may hold fewer replicas than the layout asks for when not enough is free: ``missing_nodes``
+    says how many nodes are short. ``tensor_link`` and ``pipeline_link`` are the slowest links that the
+    two kinds of traffic really cross (None where the degree is 1).
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+    nodes_per_replica: int
+    gpus_per_node: int
+    missing_nodes: int = 0
+    tensor_link: Link | None = None
+    pipeline_link: Link | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A layout on a pool."""
+
+    layout: Layout
+    pool: Pool
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSpace:
+    """What enumeration may use: pins (None: free), upper limits (None: unlimited), replicas wanted."""
+
+    replicas: int = 1
+    tensor: int | None = None
+    pipeline: int | None = None
+    expert: int | None = None
+    max_gpus: int | None = None
+    max_nodes: int | None = None

@@ -1,0 +1,39 @@
+"""What the planner must know of an engine, handed down as values; planning never imports an engine."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Remainder(StrEnum):
+    """Which pipeline stages get the layers that do not divide."""
+
+    BEFORE_LAST = "BeforeLast"  #: vLLM: the stages just before the last one
+    FIRST = "First"  #: TensorRT-LLM: the first stages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineTraits:
+    """An engine in one software version, as far as planning is concerned.
+
+    ``without_pipeline`` are architectures that the engine refuses to cut into stages, ``architectures``
+    all that it knows (None: unknown, nothing is refused for it). ``memory_utilization`` is the share of
+    the GPU's total memory it takes. ``kv_block_tokens`` is the page size. Byte figures are per rank.
+    ``sources`` names where each figure comes from.
+    """
+
+    name: str  # vLLM
+    version: str  # "0.33.0"
+    remainder: Remainder
+    vocabulary_padding: int
+    memory_utilization: float
+    kv_block_tokens: int
+    max_batched_tokens: int
+    max_sequences: int
+    fixed_overhead_bytes: int  # CUDA context, workspaces
+    communication_overhead_bytes: int  # NCCL and custom all-reduce buffers, when ranks > 1
+    cuda_graph_bytes: int
+    architectures: frozenset[str] | None
+    without_pipeline: frozenset[str]
+    experts_at_least_tensor: frozenset[str]  # architectures that demand tensor <= experts
+    sources: Mapping[str, str]

@@ -1,0 +1,162 @@
+"""The facts of a model: its layers, its tensors, how each is stored; no bytes per GPU, no verdicts.
+
+A model is a list of layers (attention + feed-forward) and a flat list of weight tensors. Every tensor
+says how tensor parallelism cuts it (:class:`Split`), so that the bytes of a rank and the divisibility
+rules come out of the same list.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Split(StrEnum):
+    """How tensor parallelism cuts a weight of shape (outputs, inputs)."""
+
+    REPLICATED = "Replicated"  #: every rank holds all of it
+    COLUMN = "Column"  #: outputs are divided over the ranks
+    ROW = "Row"  #: inputs are divided over the ranks
+    KV_HEADS = "KvHeads"  #: outputs are whole K/V heads; replicated when heads < ranks
+    VOCABULARY = "Vocabulary"  #: outputs are the vocabulary, padded by the engine, then divided
+
+
+class Part(StrEnum):
+    """Which stage of a pipeline a weight belongs to."""
+
+    EMBEDDING = "Embedding"  #: first stage (and the last one when it is tied to the head)
+    LAYER = "Layer"  #: the stage that holds its layer
+    FINAL = "Final"  #: last stage: the final norm
+    HEAD = "Head"  #: last stage: the output head
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """How the elements of a weight are stored.
+
+    ``bits`` per element; for quantized weights one scale of ``scale_bits`` per ``block`` of
+    (outputs, inputs) elements (0 in a place: the whole extent of that axis; None: no scales), and
+    ``zero_point_bits`` per block beside it.
+    """
+
+    name: str  # bf16, fp16, fp32, fp8, int8, int4, nvfp4, mxfp4
+    bits: int
+    block: tuple[int, int] | None = None
+    scale_bits: int = 0
+    zero_point_bits: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weight:
+    """One kind of weight tensor: ``copies`` tensors of (outputs, inputs) elements.
+
+    ``inputs`` is 1 for vectors (norms, biases). ``experts`` is True for routed experts, of which an
+    expert-parallel rank holds whole ones and a tensor-parallel rank a slice of each.
+    """
+
+    name: str
+    part: Part
+    outputs: int
+    inputs: int
+    split: Split
+    storage: Storage
+    layer: int | None = None
+    copies: int = 1
+    experts: bool = False
+
+    @property
+    def elements(self) -> int:
+        """Return the number of elements of all copies."""
+        return self.copies * self.outputs * self.inputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupedAttention:
+    """Multi-head, grouped-query or single-K/V-head attention; ``window`` tokens when it slides."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    value_head_dim: int
+    window: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentAttention:
+    """Multi-head latent attention: one compressed K/V vector per token, replicated on every rank."""
+
+    heads: int
+    kv_lora_rank: int
+    rope_dim: int
+    nope_dim: int
+    value_head_dim: int
+    q_lora_rank: int | None = None
+    window: int | None = None
+
+
+Attention = GroupedAttention | LatentAttention
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DenseFeedForward:
+    """A feed-forward block that every token passes; ``matrices`` is 3 when it is gated, else 2."""
+
+    intermediate: int
+    matrices: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertFeedForward:
+    """Routed experts (each gated) and the shared experts beside them, as one block of their sum."""
+
+    experts: int
+    experts_per_token: int
+    expert_intermediate: int
+    shared_intermediate: int = 0
+
+
+FeedForward = DenseFeedForward | ExpertFeedForward
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One decoder layer."""
+
+    attention: Attention
+    feed_forward: FeedForward
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """What is served, as its ``config.json`` states it.
+
+    ``config_hash`` is the SHA-256 of the canonical config: it goes into every plan. ``dtype`` is what
+    the engine computes with (bf16, fp16, fp32). ``quantization`` is the method name as the config has
+    it (fp8, awq, gptq, mxfp4, compressed-tensors, ...) or None. ``max_context_tokens`` is the longest
+    context the engine accepts for it. ``warnings`` are facts that widen the band of the prediction.
+    """
+
+    source: str
+    architecture: str
+    model_type: str
+    config_hash: str
+    hidden_size: int
+    vocabulary: int
+    layers: tuple[Layer, ...]
+    weights: tuple[Weight, ...]
+    dtype: str
+    quantization: str | None
+    max_context_tokens: int
+    tied_embeddings: bool
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def parameters(self) -> int:
+        """Return the number of parameters (tied embeddings counted once, scales not counted)."""
+        return sum(w.elements for w in self.weights)
+
+    @property
+    def experts(self) -> int:
+        """Return the number of routed experts of a layer, 0 for a dense model."""
+        return max(
+            (layer.feed_forward.experts for layer in self.layers if isinstance(layer.feed_forward, ExpertFeedForward)),
+            default=0,
+        )

@@ -1,0 +1,1 @@
+"""What should run? Checks, selection, report; computes no cost."""

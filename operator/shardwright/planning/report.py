@@ -1,0 +1,80 @@
+"""The planner's answer: a plan or that nothing fits, and why; only plain values, so it can be kept as JSON."""
+
+from dataclasses import dataclass
+
+from shardwright.costs.estimates import Performance, StageMemory
+from shardwright.errors import Problem
+from shardwright.layouts.layout import Layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """A layout that would also run, and what it loses against the chosen one."""
+
+    layout: Layout
+    pool: str
+    performance: Performance
+    loses: str  # one sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exclusion:
+    """How many candidates (or nodes) one reason ruled out; the nearest miss is the one to look at."""
+
+    code: str
+    count: int
+    example: str
+    nearest_miss: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The candidate that was chosen, complete enough to render it and to show it without planning again.
+
+    ``groups`` are the planned nodes, one tuple per replica. ``interconnect`` says in words what tensor
+    traffic crosses. ``deployable`` is empty, or the reason why this plan can be shown but not yet run.
+    """
+
+    layout: Layout
+    pool: str
+    product: str
+    resource: str
+    architecture: str
+    groups: tuple[tuple[str, ...], ...]
+    nodes_per_replica: int
+    gpus_per_node: int
+    tensor_link: str
+    pipeline_link: str
+    stages: tuple[StageMemory, ...]
+    kv_tokens: int
+    max_model_len: int
+    max_sequences: int
+    max_batched_tokens: int
+    memory_utilization: float
+    load_bytes_per_node: int
+    performance: Performance
+    carries_load: bool
+    reasons: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    deployable: Problem | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoPlan:
+    """Nothing can run; ``problem`` is the binding constraint with the closest layout.
+
+    ``heals_by_itself`` is True when the hardware is there but not free (or not ready): waiting helps.
+    """
+
+    problem: Problem
+    heals_by_itself: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The outcome with everything that was looked at on the way."""
+
+    outcome: Plan | NoPlan
+    alternatives: tuple[Alternative, ...]
+    excluded: tuple[Exclusion, ...]
+    considered: int

@@ -1,0 +1,23 @@
+"""The Kubernetes objects that a plan turns into."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+KubernetesObject = Mapping[str, Any]
+"""One object as the API server takes it: apiVersion, kind, metadata, and the kind's own fields."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """All objects of one ShardedModel, in the order in which they are created.
+
+    Each object carries the annotation ``shardwright.io/content-hash``: the SHA-256 of its own rendered
+    content without that annotation.
+    """
+
+    objects: tuple[KubernetesObject, ...]
+
+    def of_kind(self, kind: str) -> tuple[KubernetesObject, ...]:
+        """Return the objects of one kind, in order."""
+        return tuple(item for item in self.objects if item["kind"] == kind)

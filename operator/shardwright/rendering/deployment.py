@@ -1,0 +1,60 @@
+"""What the user said about running the model, beside the plan: the second input of rendering."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretKey:
+    """One key of a Secret in the resource's namespace; read by the kubelet only."""
+
+    name: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimPath:
+    """A folder on a PersistentVolumeClaim of the resource's namespace."""
+
+    claim: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The ShardedModel that owns every rendered object."""
+
+    name: str
+    namespace: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """How to run one model, in values that are already checked.
+
+    ``model`` is the hub id; with ``claim`` the weights are read from there and the engine runs offline.
+    ``quantization`` is what the engine shall make of the weights while loading (None: as stored).
+    ``arguments`` are the user's typed engine arguments (option name without dashes to value).
+    ``load_seconds_per_gib`` turns bytes to load into the start-up budget.
+    """
+
+    owner: Owner
+    engine: str  # vLLM
+    engine_version: str
+    image: str
+    model: str
+    revision: str | None = None
+    hub_token: SecretKey | None = None
+    claim: ClaimPath | None = None
+    quantization: str | None = None
+    kv_cache_dtype: str = "auto"
+    arguments: Mapping[str, object] | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+    node_selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Mapping[str, object], ...] = ()
+    cpu: str | None = None
+    memory: str | None = None
+    runtime_class: str | None = None
+    image_pull_secrets: tuple[str, ...] = ()
+    cluster_domain: str = "cluster.local"

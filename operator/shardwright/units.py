@@ -1,0 +1,35 @@
+"""Units: SI inside the core, GiB and milliseconds only where a person or the wire looks.
+
+Every number in the core is in bytes, seconds, bytes per second or FLOP per second and says so in its
+name. This module converts and formats; it rounds nothing that is computed with.
+"""
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024**2
+GIB: Final = 1024**3
+GIGA: Final = 10**9
+TERA: Final = 10**12
+
+
+def format_bytes(count: float) -> str:
+    """Return bytes as a person reads GPU memory.
+
+    >>> format_bytes(85_899_345_920)
+    '80.0 GiB'
+    >>> format_bytes(3_145_728)
+    '3.0 MiB'
+    """
+    if abs(count) >= GIB / 10:
+        return f"{count / GIB:,.1f} GiB"
+    return f"{count / MIB:,.1f} MiB"
+
+
+def to_milliseconds(seconds: float) -> int:
+    """Return whole milliseconds, for the wire.
+
+    >>> to_milliseconds(0.0416)
+    42
+    """
+    return round(seconds * 1000)
