@@ -1,0 +1,69 @@
+# Bare `make` prints what there is. Everything is installed into .venv from requirements-dev.lock.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+DEMO   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test test-unit test-controlplane lint fmt generate verify lock tools demo demo-down image wheel clean
+
+help: ## Print this help
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/.installed: requirements-dev.lock pyproject.toml
+	@echo "Installing the locked development environment into $(VENV) (about 150 MB, one minute)"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: $(BIN)/.installed ## Make the development environment in .venv
+
+test: setup lint tools ## Everything that must pass: lint, types, layers, unit, property, golden and control plane tests
+	$(BIN)/python -m pytest
+
+test-unit: setup ## The fast tests, without a control plane
+	$(BIN)/python -m pytest -m "not controlplane"
+
+test-controlplane: setup tools ## The tests on the real control plane only
+	$(BIN)/python -m pytest -m controlplane
+
+lint: setup ## Formatting, lint, types and the layer contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: setup ## Format and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+generate: setup ## Write the generated files: CRD, install manifest, reference pages
+	$(BIN)/python -m tests.harness build
+	$(BIN)/python hack/generate.py
+
+verify: generate lint ## Generated files are current (used before a release)
+	git diff --exit-code
+
+lock: setup ## Resolve the dependencies anew into the two lock files (hashes, no addresses)
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --output-file requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra dev --output-file requirements-dev.lock pyproject.toml
+
+tools: setup ## Build the control plane binaries once (about 7 minutes on 2 cores plus downloads, then cached)
+	$(BIN)/python -m tests.harness build
+
+demo: setup tools ## A real control plane with a fake GPU fleet, the chart installed, the samples served (DEMO=once: check and exit)
+	$(BIN)/python -m tests.harness.demo $(if $(DEMO),--once)
+
+demo-down: setup ## Stop a demo that was left running
+	$(BIN)/python -m tests.harness.demo --down
+
+wheel: setup ## Build the wheel into dist/
+	$(BIN)/python -m build --no-isolation --wheel --outdir dist
+
+image: wheel ## Build the operator's image from the wheel (needs Docker)
+	docker build -f operator/Dockerfile -t shardwright/operator:$$($(BIN)/python -c 'import shardwright; print(shardwright.__version__)') .
+
+clean: ## Remove what was built here (not the cached control plane binaries)
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
