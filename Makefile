@@ -39,9 +39,14 @@ fmt: setup ## Format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-generate: setup ## Write the generated files: CRD, install manifest, reference pages
-	$(BIN)/python -m tests.harness build
-	$(BIN)/python hack/generate.py
+CRD := shardwright.io_shardedmodels.yaml
+
+generate: setup tools ## Write the generated files: the CRD, its copy in the chart, the install manifest
+	$(BIN)/shardwright crd > crds/$(CRD)
+	cp crds/$(CRD) charts/shardwright/files/$(CRD)
+	{ printf -- '---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shardwright-system}\n'; \
+	  $$($(BIN)/python -m tests.harness path)/helm template shardwright charts/shardwright --namespace shardwright-system; \
+	} > manifests/install.yaml
 
 verify: generate lint ## Generated files are current (used before a release)
 	git diff --exit-code
