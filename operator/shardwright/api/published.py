@@ -1,0 +1,228 @@
+"""The status of a ShardedModel, field by field; output only, nothing here is ever read as input.
+
+``status`` fills it from a report; the reconciler adds conditions, groups and counts.
+"""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic.alias_generators import to_camel
+
+SENTENCE_MAX_LENGTH: Final = 1024
+MESSAGE_MAX_LENGTH: Final = 4096
+NODES_MAX_ITEMS: Final = 512
+STAGES_MAX_ITEMS: Final = 256
+REASONS_MAX_ITEMS: Final = 32
+ALTERNATIVES_MAX_ITEMS: Final = 8
+EXCLUSIONS_MAX_ITEMS: Final = 64
+GROUPS_MAX_ITEMS: Final = 1000
+GROUP_NODES_MAX_ITEMS: Final = 64
+
+_LIST: Final[dict[str, JsonValue]] = {"x-kubernetes-list-type": "atomic"}
+
+Name = Annotated[str, StringConstraints(max_length=253)]
+Word = Annotated[str, StringConstraints(max_length=64)]
+Sentence = Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)]
+Count = Annotated[int, Field(ge=0, le=2_147_483_647)]
+Bytes = Annotated[int, Field(ge=-(2**53), le=2**53)]
+
+
+class Shown(BaseModel):
+    """A piece of status, camelCase on the wire."""
+
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, extra="forbid", frozen=True)
+
+
+class ShownCondition(Shown):
+    """A condition as the Kubernetes API conventions define it."""
+
+    type: Annotated[str, StringConstraints(max_length=64, pattern=r"^[A-Z][A-Za-z]*$")] = Field(
+        description="Ready, Planned, Reconciling, Stalled, Degraded or PlanStale."
+    )
+    status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
+    observed_generation: Annotated[int, Field(ge=0, le=2**53)] | None = Field(
+        default=None, description="Generation of the spec that it was found for."
+    )
+    last_transition_time: Annotated[str, StringConstraints(max_length=64), Field(json_schema_extra={"format": "date-time"})] = (
+        Field(description="When its status last changed.")
+    )
+    reason: Annotated[str, StringConstraints(max_length=64, pattern=r"^[A-Z][A-Za-z]*$")] = Field(
+        description="Why, in one word; explained in the reference."
+    )
+    message: Annotated[str, StringConstraints(max_length=MESSAGE_MAX_LENGTH)] = Field(
+        default="", description="Why, in a sentence: what, the limit, the gap, the way out."
+    )
+
+
+class ShownLayout(Shown):
+    """The degrees."""
+
+    tensor: Count = Field(description="Tensor-parallel degree.")
+    pipeline: Count = Field(description="Pipeline stages.")
+    expert: Count = Field(description="Expert-parallel degree: 1 when experts are sliced by tensor.")
+    attention_data: Count = Field(description="Data-parallel degree of the attention inside a replica.")
+    context: Count = Field(description="Context-parallel degree; adds no GPUs.")
+    replicas: Count = Field(description="Groups, each a copy of the model.")
+    gpus_per_replica: Count = Field(description="GPUs of one group.")
+    nodes_per_replica: Count = Field(description="Nodes of one group.")
+
+
+class ShownPlacement(Shown):
+    """Where the plan puts it."""
+
+    nodes: list[Name] = Field(
+        max_length=NODES_MAX_ITEMS,
+        description="Planned nodes of all groups, sorted; cut at 512.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    gpus_per_node: Count = Field(description="GPUs that each pod takes on its node.")
+    tensor_link: Sentence = Field(description="Slowest link that tensor-parallel traffic crosses.")
+    pipeline_link: Sentence = Field(description="Slowest link that pipeline traffic crosses.")
+
+
+class ShownStage(Shown):
+    """Memory of the fullest rank of a pipeline stage."""
+
+    stage: Count = Field(description="Pipeline stage, from 0.")
+    first_layer: Count = Field(description="First layer of the stage, from 0.")
+    layers: Count = Field(description="Layers of the stage.")
+    weights_bytes: Bytes = Field(description="Weights.")
+    activations_bytes: Bytes = Field(description="Activations of one step.")
+    overhead_bytes: Bytes = Field(description="Context, communication buffers and CUDA graphs.")
+    kv_cache_bytes: Bytes = Field(description="What is left for the K/V cache.")
+    budget_bytes: Bytes = Field(description="What the engine may take of the GPU's memory.")
+
+
+class ShownMemory(Shown):
+    """Memory of the plan."""
+
+    stages: list[ShownStage] = Field(
+        max_length=STAGES_MAX_ITEMS, description="One entry per pipeline stage.", json_schema_extra=_LIST
+    )
+    kv_cache_tokens: Annotated[int, Field(ge=0, le=2**53)] = Field(description="Tokens that one replica's K/V cache holds.")
+    load_bytes_per_node: Bytes = Field(description="What each node reads at start.")
+
+
+class ShownLimits(Shown):
+    """Limits that the engine is started with."""
+
+    max_model_len: Count = Field(description="Longest request in tokens.")
+    max_sequences: Count = Field(description="Requests in one batch at most.")
+    max_batched_tokens: Count = Field(description="Tokens of one step at most.")
+    memory_utilization_percent: Annotated[int, Field(ge=0, le=100)] = Field(
+        description="Share of the GPU's memory that the engine takes, in percent."
+    )
+
+
+class ShownPrediction(Shown):
+    """Means at the planned load."""
+
+    ttft_milliseconds: Count = Field(description="Time to first token.")
+    tpot_milliseconds: Count = Field(description="Time per output token, rounded.")
+    output_tokens_per_second: Count = Field(description="Output tokens per second of all replicas.")
+    low: Count = Field(description="Lower end of the 80 % band of the output tokens per second.")
+    high: Count = Field(description="Upper end of the 80 % band of the output tokens per second.")
+    basis: Word = Field(description="What the figures rest on: fitted or modelled.")
+
+
+class ShownAlternative(Shown):
+    """A layout that would also run."""
+
+    tensor: Count = Field(description="Tensor-parallel degree.")
+    pipeline: Count = Field(description="Pipeline stages.")
+    expert: Count = Field(description="Expert-parallel degree.")
+    replicas: Count = Field(description="Groups.")
+    pool: Name = Field(description="Nodes it would run on.")
+    ttft_milliseconds: Count = Field(description="Time to first token.")
+    tpot_milliseconds: Count = Field(description="Time per output token, rounded.")
+    output_tokens_per_second: Count = Field(description="Output tokens per second of all replicas.")
+    loses: Sentence = Field(description="What it loses against the chosen one.")
+
+
+class ShownExclusion(Shown):
+    """What one reason ruled out."""
+
+    code: Word = Field(description="The reason, in one word; explained in the reference.")
+    count: Count = Field(description="Layouts or nodes that it ruled out.")
+    example: Sentence = Field(description="One of them.")
+    nearest_miss: Sentence = Field(description="The one that came closest.")
+
+
+class ShownPlan(Shown):
+    """The plan; without a layout when nothing fits."""
+
+    layout: ShownLayout | None = Field(default=None, description="The degrees that were chosen.")
+    nodes: Count | None = Field(default=None, description="Nodes of all replicas.")
+    gpus: Count | None = Field(default=None, description="GPUs of all replicas.")
+    pool: Name | None = Field(default=None, description="Nodes that it runs on: alike in everything that is planned with.")
+    product: Name | None = Field(default=None, description="GPU product of the nodes.")
+    resource: Name | None = Field(default=None, description="Extended resource that the pods request.")
+    placement: ShownPlacement | None = Field(default=None, description="Where the plan puts it.")
+    memory: ShownMemory | None = Field(default=None, description="Memory per stage.")
+    limits: ShownLimits | None = Field(default=None, description="Limits that the engine is started with.")
+    predicted: ShownPrediction | None = Field(default=None, description="Predicted means at the planned load.")
+    carries_load: bool | None = Field(
+        default=None, description="Whether the K/V cache holds the whole planned load without queueing."
+    )
+    reasons: list[Sentence] | None = Field(
+        default=None, max_length=REASONS_MAX_ITEMS, description="Why this one.", json_schema_extra=_LIST
+    )
+    warnings: list[Sentence] | None = Field(
+        default=None, max_length=REASONS_MAX_ITEMS, description="What to know before relying on it.", json_schema_extra=_LIST
+    )
+    alternatives: list[ShownAlternative] | None = Field(
+        default=None,
+        max_length=ALTERNATIVES_MAX_ITEMS,
+        description="The best others, and what they lose.",
+        json_schema_extra=_LIST,
+    )
+    excluded: list[ShownExclusion] | None = Field(
+        default=None,
+        max_length=EXCLUSIONS_MAX_ITEMS,
+        description="What was ruled out, by reason.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["code"]},
+    )
+    considered: Count | None = Field(default=None, description="Layouts that were looked at.")
+
+
+class ShownGroup(Shown):
+    """One copy of the model."""
+
+    name: Name = Field(description="Name of its StatefulSet.")
+    ready: bool = Field(description="Whether all its pods are ready and of the wanted revision.")
+    nodes: list[Name] | None = Field(
+        default=None,
+        max_length=GROUP_NODES_MAX_ITEMS,
+        description="Node of each rank's pod, in order; empty where a pod is not bound yet.",
+        json_schema_extra=_LIST,
+    )
+    restarts: Count | None = Field(default=None, description="Restarts of its containers.")
+
+
+class Status(Shown):
+    """What was planned and what runs."""
+
+    observed_generation: Annotated[int, Field(ge=0, le=2**53)] | None = Field(
+        default=None, description="Generation of the spec that this status is about."
+    )
+    conditions: list[ShownCondition] | None = Field(
+        default=None,
+        max_length=16,
+        description="Ready is the summary; the others say what is going on.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
+    plan: ShownPlan | None = Field(default=None, description="The plan, why it was chosen and what was ruled out.")
+    groups: list[ShownGroup] | None = Field(
+        default=None,
+        max_length=GROUPS_MAX_ITEMS,
+        description="The groups that exist.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+    replicas: Count | None = Field(default=None, description="Groups that exist.")
+    ready_replicas: Count | None = Field(default=None, description="Groups that are ready.")
+    selector: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] | None = Field(
+        default=None, description="Label selector of one pod per group, for autoscalers."
+    )
+    endpoint: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] | None = Field(
+        default=None, description="Where it is served inside the cluster: an http URL."
+    )

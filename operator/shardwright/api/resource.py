@@ -1,0 +1,90 @@
+"""The ShardedModel as it comes from a manifest or from the API server; refuses what the schema refuses.
+
+``parse_manifest`` is strict (the API server with ``--validate=strict``); ``read_stored`` drops fields
+that it does not know, because an object may have been stored by a newer version.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic.alias_generators import to_camel
+
+from shardwright.api.rules import broken_rules
+from shardwright.api.spec import DNS_SUBDOMAIN, Spec
+from shardwright.api.violations import explain, repeated_keys, without_nulls
+from shardwright.errors import InputError, Problem
+
+CONFIG_MAX_BYTES: Final = 262_144
+"""Unit: bytes of JSON. Basis: assumed; the largest config in the catalogue has 60 KB. The API server
+cannot bound an object without a schema, so the operator and the CLI do."""
+
+
+class Metadata(BaseModel):
+    """What the operator needs of ``metadata``; the API server checks the rest."""
+
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, extra="ignore", frozen=True)
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]
+    namespace: Annotated[str, StringConstraints(min_length=1, max_length=63)] = "default"
+    uid: str = ""
+    generation: int = 0
+
+
+class ShardedModel(BaseModel):
+    """One resource: who it is and what it wants. Status is output only and is never read."""
+
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, extra="forbid", frozen=True)
+
+    api_version: Literal["shardwright.io/v1alpha1"]
+    kind: Literal["ShardedModel"]
+    metadata: Metadata
+    spec: Spec
+    status: dict[str, Any] | None = Field(default=None, exclude=True, repr=False)
+
+
+def parse_manifest(manifest: Mapping[str, Any]) -> ShardedModel:
+    """Return the resource that a manifest describes.
+
+    Raises:
+        InputError: With one problem per violation, each with the path in the manifest.
+    """
+    return _read(manifest, extra="forbid")
+
+
+def read_stored(stored: Mapping[str, Any]) -> ShardedModel:
+    """Return the resource that the API server holds; unknown fields are dropped.
+
+    Raises:
+        InputError: When it was stored under other rules and breaks those of today.
+    """
+    return _read(stored, extra="ignore")
+
+
+def _read(raw: Mapping[str, Any], *, extra: Literal["forbid", "ignore"]) -> ShardedModel:
+    plain = without_nulls(raw)
+    try:
+        resource = ShardedModel.model_validate_json(json.dumps(plain), extra=extra)
+    except ValidationError as error:
+        raise InputError(explain(error)) from None
+    problems = (*repeated_keys(plain["spec"]), *_too_large(resource.spec), *broken_rules(resource.spec))
+    if problems:
+        raise InputError(problems)
+    return resource
+
+
+def _too_large(spec: Spec) -> tuple[Problem, ...]:
+    size = len(json.dumps(spec.model.config))
+    if size <= CONFIG_MAX_BYTES:
+        return ()
+    return (
+        Problem(
+            code="ConfigTooLarge",
+            path="spec.model.config",
+            what=f"{size:,} bytes of JSON",
+            limit=f"must be at most {CONFIG_MAX_BYTES:,}",
+            gap=f"{size - CONFIG_MAX_BYTES:,} too many",
+            remedy="leave out what is not architecture, or use spec.model.configMapRef",
+        ),
+    )

@@ -1,0 +1,233 @@
+"""Rules between fields: one table for the API server (CEL) and for the CLI and the operator (predicates).
+
+Each rule names the object it looks at, says in its message the field, the limit and the way out, and
+holds the same condition twice: as CEL and as a predicate over the parsed spec. A test puts the same
+resources before both and wants the same verdict.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shardwright.api.spec import LABEL_KEY, EnvironmentVariable, Model, Parallelism, Spec, Toleration, Weights, Workload
+from shardwright.errors import Problem
+
+RESERVED_ENVIRONMENT: Final = (
+    "CUDA_VISIBLE_DEVICES",
+    "HF_HOME",
+    "HF_HUB_OFFLINE",
+    "HF_TOKEN",
+    "HOME",
+    "HUGGING_FACE_HUB_TOKEN",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "NVIDIA_VISIBLE_DEVICES",
+    "PATH",
+    "POD_INDEX",
+    "POD_IP",
+    "PYTHONPATH",
+    "TRANSFORMERS_OFFLINE",
+    "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING",
+    "VLLM_API_KEY",
+    "VLLM_CACHE_ROOT",
+    "VLLM_ENGINE_READY_TIMEOUT_S",
+    "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS",
+    "VLLM_HOST_IP",
+    "VLLM_PLUGINS",
+    "VLLM_PORT",
+    "VLLM_PP_LAYER_PARTITION",
+    "VLLM_SERVER_DEV_MODE",
+)
+"""Variables that the rendered pod sets itself, or that would open the server or the node."""
+
+RESERVED_PREFIX: Final = "SHARDWRIGHT_"
+
+_LABEL_KEY: Final = re.compile(LABEL_KEY, re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What must hold of the objects at ``path`` (``[]``: of every item of a list).
+
+    ``field`` is the field under it that the user would change, as the API server's ``fieldPath`` names it.
+    """
+
+    code: str
+    path: str
+    field: str
+    cel: str
+    message: str
+    holds: Callable[[Any], bool]
+
+
+def broken_rules(spec: Spec) -> tuple[Problem, ...]:
+    """Return one problem for every rule that does not hold, in the order of the table."""
+    return tuple(
+        Problem(code=rule.code, path=f"{path}{rule.field}", what=rule.message)
+        for rule in RULES
+        for path, value in _located(spec, rule.path)
+        if not rule.holds(value)
+    )
+
+
+def _located(spec: Spec, path: str) -> Iterator[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = [("spec", spec)]
+    for step in path.split(".")[1:]:
+        name, is_list = step.removesuffix("[]"), step.endswith("[]")
+        children = [(f"{at}.{name}", getattr(value, _attribute(name))) for at, value in found]
+        found = [(at, value) for at, value in children if value is not None]
+        if is_list:
+            found = [(f"{at}[{index}]", item) for at, value in found for index, item in enumerate(value)]
+    yield from found
+
+
+def _attribute(alias: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in alias)
+
+
+def _one_source_of_config(model: Model) -> bool:
+    return model.config is None or model.config_map_ref is None
+
+
+def _revision_only_from_hub(model: Model) -> bool:
+    return model.revision is None or model.weights is None or model.weights.pvc is None
+
+
+def _one_source_of_weights(weights: Weights) -> bool:
+    return (weights.hugging_face is None) != (weights.pvc is None)
+
+
+def _is_not_reserved(variable: EnvironmentVariable) -> bool:
+    return variable.name not in RESERVED_ENVIRONMENT and not variable.name.startswith(RESERVED_PREFIX)
+
+
+def _request_fits_model_length(workload: Workload) -> bool:
+    return workload.max_model_len is None or workload.max_model_len >= workload.input_tokens + workload.output_tokens
+
+
+def _experts_one_or_tensor(pins: Parallelism) -> bool:
+    return pins.expert is None or pins.expert == 1 or pins.tensor is None or pins.expert == pins.tensor
+
+
+def _within_gpu_budget(spec: Spec) -> bool:
+    if spec.budget is None or spec.budget.gpus is None:
+        return True
+    pins = spec.parallelism or Parallelism()
+    return (pins.tensor or 1) * (pins.pipeline or 1) * spec.replicas <= spec.budget.gpus
+
+
+def _keys_are_label_keys(selector: Mapping[str, str]) -> bool:
+    return all(_LABEL_KEY.fullmatch(key) is not None for key in selector)
+
+
+def _exists_has_no_value(toleration: Toleration) -> bool:
+    return toleration.operator != "Exists" or toleration.value is None
+
+
+def _every_key_needs_exists(toleration: Toleration) -> bool:
+    return toleration.key is not None or toleration.operator == "Exists"
+
+
+def _seconds_need_no_execute(toleration: Toleration) -> bool:
+    return toleration.toleration_seconds is None or toleration.effect == "NoExecute"
+
+
+RULES: Final = (
+    Rule(
+        code="ConfigTwice",
+        path="spec.model",
+        field=".configMapRef",
+        cel="!(has(self.config) && has(self.configMapRef))",
+        message="config and configMapRef must not both be set; remove one of them",
+        holds=_one_source_of_config,
+    ),
+    Rule(
+        code="RevisionWithoutHub",
+        path="spec.model",
+        field=".revision",
+        cel="!(has(self.revision) && has(self.weights) && has(self.weights.pvc))",
+        message="revision must not be set with weights.pvc: it names a commit on the hub; remove revision",
+        holds=_revision_only_from_hub,
+    ),
+    Rule(
+        code="WeightsSource",
+        path="spec.model.weights",
+        field="",
+        cel="has(self.huggingFace) != has(self.pvc)",
+        message="weights must have exactly one of huggingFace and pvc; set one, or remove weights to use the hub",
+        holds=_one_source_of_weights,
+    ),
+    Rule(
+        code="ReservedVariable",
+        path="spec.engine.env[]",
+        field=".name",
+        cel=f"!(self.name in [{', '.join(map(repr, RESERVED_ENVIRONMENT))}]) && !self.name.startsWith('{RESERVED_PREFIX}')",
+        message="env must not name a variable that the operator sets or that opens the server (HF_TOKEN, VLLM_HOST_IP, "
+        "PATH, SHARDWRIGHT_..., see the reference); remove it, a token goes to spec.model.weights.huggingFace.tokenSecretRef",
+        holds=_is_not_reserved,
+    ),
+    Rule(
+        code="RequestsExceedModelLength",
+        path="spec.workload",
+        field=".maxModelLen",
+        cel="!has(self.maxModelLen) || self.maxModelLen >= self.inputTokens + self.outputTokens",
+        message="maxModelLen must be at least inputTokens + outputTokens; raise maxModelLen or lower the other two",
+        holds=_request_fits_model_length,
+    ),
+    Rule(
+        code="ExpertNotTensor",
+        path="spec.parallelism",
+        field=".expert",
+        cel="!has(self.expert) || self.expert == 1 || !has(self.tensor) || self.expert == self.tensor",
+        message="expert must be 1 or equal to tensor; set one of these two, or remove expert to have it planned",
+        holds=_experts_one_or_tensor,
+    ),
+    Rule(
+        code="PinsExceedBudget",
+        path="spec",
+        field=".budget.gpus",
+        cel="!has(self.budget) || !has(self.budget.gpus) || "
+        "(has(self.parallelism) && has(self.parallelism.tensor) ? self.parallelism.tensor : 1) * "
+        "(has(self.parallelism) && has(self.parallelism.pipeline) ? self.parallelism.pipeline : 1) * "
+        "self.replicas <= self.budget.gpus",
+        message="budget.gpus must be at least parallelism.tensor x parallelism.pipeline x replicas; raise budget.gpus or "
+        "lower one of the three",
+        holds=_within_gpu_budget,
+    ),
+    Rule(
+        code="BadLabelKey",
+        path="spec.placement.nodeSelector",
+        field="",
+        cel=f"self.all(key, size(key) <= 317 && key.matches(r'{LABEL_KEY}'))",
+        message="nodeSelector keys must be label keys: an optional prefix and a slash, then at most 63 letters, digits, "
+        "'-', '_' or '.'; correct the key",
+        holds=_keys_are_label_keys,
+    ),
+    Rule(
+        code="TolerationValue",
+        path="spec.placement.tolerations[]",
+        field=".value",
+        cel="self.operator != 'Exists' || !has(self.value)",
+        message="value must not be set with operator Exists; remove value or use operator Equal",
+        holds=_exists_has_no_value,
+    ),
+    Rule(
+        code="TolerationKey",
+        path="spec.placement.tolerations[]",
+        field=".key",
+        cel="has(self.key) || self.operator == 'Exists'",
+        message="key must be set unless operator is Exists; set key, or use operator Exists to tolerate every taint",
+        holds=_every_key_needs_exists,
+    ),
+    Rule(
+        code="TolerationSeconds",
+        path="spec.placement.tolerations[]",
+        field=".tolerationSeconds",
+        cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+        message="tolerationSeconds must come with effect NoExecute; set that effect or remove tolerationSeconds",
+        holds=_seconds_need_no_execute,
+    ),
+)
+"""All rules; the order is the order of the messages."""

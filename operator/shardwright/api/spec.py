@@ -1,0 +1,339 @@
+"""The spec of a ShardedModel, field by field: type, bound, default, description.
+
+What is written here is what ``kubectl explain`` prints and what the API server enforces: ``schema``
+turns these models into the CRD. Rules between fields stand in ``rules``; nothing here reads a cluster.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+DNS_LABEL = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+DNS_SUBDOMAIN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"
+LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+MODEL_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?$"
+FOLDER = r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$"
+IMAGE = r"^[a-z0-9][A-Za-z0-9._:/-]*(@sha256:[0-9a-f]{64})?$"
+QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
+QUANTITY_MAX_LENGTH = 32
+ARGUMENT_MAX_LENGTH = 4096
+
+ObjectName = Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)]
+DataKey = Annotated[str, StringConstraints(max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
+LabelValue = Annotated[str, StringConstraints(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")]
+Tokens = Annotated[int, Field(ge=1, le=10_485_760)]
+Degree = Annotated[int, Field(ge=1, le=1024)]
+
+
+def _quantity_as_text(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Quantity = Annotated[
+    str,
+    StringConstraints(max_length=QUANTITY_MAX_LENGTH, pattern=QUANTITY),
+    BeforeValidator(_quantity_as_text),
+    WithJsonSchema(
+        {
+            "x-kubernetes-int-or-string": True,
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "maxLength": QUANTITY_MAX_LENGTH,
+            "pattern": QUANTITY,
+        }
+    ),
+]
+"""A Kubernetes quantity; a bare integer is one, too."""
+
+
+def _check_scalar(value: object) -> object:
+    if not isinstance(value, str | int | float):
+        raise ValueError("must be a string, a number or a boolean")  # noqa: TRY004  pydantic collects ValueErrors
+    if isinstance(value, str) and len(value) > ARGUMENT_MAX_LENGTH:
+        raise ValueError(f"is {len(value)} characters long, at most {ARGUMENT_MAX_LENGTH} are allowed")
+    return value
+
+
+ArgumentValue = Annotated[
+    Any,
+    AfterValidator(_check_scalar),
+    WithJsonSchema(
+        {
+            "x-kubernetes-preserve-unknown-fields": True,
+            "description": "A string, a number or a boolean.",
+            "maxLength": ARGUMENT_MAX_LENGTH,
+            # No list and no object has at least one entry and at most none; other types pass both bounds.
+            "minItems": 1,
+            "maxItems": 0,
+            "minProperties": 1,
+            "maxProperties": 0,
+        }
+    ),
+]
+"""What an engine option may be set to. A structural schema has no union of scalar types but this."""
+
+
+class Part(BaseModel):
+    """A strict, immutable piece of the resource with camelCase names on the wire."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, validate_by_name=True, extra="forbid", strict=True, frozen=True, protected_namespaces=()
+    )
+
+
+class ConfigMapReference(Part):
+    """A key of a ConfigMap in the same namespace."""
+
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
+
+    name: ObjectName = Field(description="Name of the ConfigMap, in the namespace of this resource.")
+    key: DataKey = Field(default="config.json", description="Key whose text is the model's config.json.")
+
+
+class SecretReference(Part):
+    """A key of a Secret in the same namespace."""
+
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
+
+    name: ObjectName = Field(description="Name of the Secret, in the namespace of this resource.")
+    key: DataKey = Field(default="token", description="Key that holds the access token.")
+
+
+class HuggingFaceWeights(Part):
+    """Weights from the Hugging Face hub."""
+
+    token_secret_ref: SecretReference | None = Field(
+        default=None,
+        description="Secret with the access token for gated models. Only the kubelet reads it, never the operator.",
+    )
+
+
+class ClaimWeights(Part):
+    """Weights on a PersistentVolumeClaim."""
+
+    claim_name: ObjectName = Field(description="PersistentVolumeClaim in the namespace of this resource.")
+    path: Annotated[str, StringConstraints(max_length=1024, pattern=FOLDER)] | None = Field(
+        default=None,
+        description="Folder on the claim that holds the weights and tokenizer, relative to its root. Default: the root.",
+    )
+
+
+class Weights(Part):
+    """Where the weights come from: exactly one of the fields."""
+
+    hugging_face: HuggingFaceWeights | None = Field(
+        default=None, description="Download from the Hugging Face hub by spec.model.id (the default)."
+    )
+    pvc: ClaimWeights | None = Field(default=None, description="Read from a PersistentVolumeClaim; the engine then runs offline.")
+
+
+class Model(Part):
+    """What is served."""
+
+    id: Annotated[str, StringConstraints(max_length=193, pattern=MODEL_ID)] = Field(
+        description="Hugging Face id of the model; also the name under which it is served. Its architecture comes from the "
+        "built-in catalogue unless config or configMapRef gives it."
+    )
+    config: dict[str, Any] | None = Field(
+        default=None,
+        max_length=256,
+        description="The model's config.json itself. Excludes configMapRef.",
+        json_schema_extra={"x-kubernetes-preserve-unknown-fields": True},
+    )
+    config_map_ref: ConfigMapReference | None = Field(
+        default=None, description="ConfigMap that holds the model's config.json; watched. Excludes config."
+    )
+    revision: Annotated[str, StringConstraints(max_length=40, pattern=r"^[0-9a-f]{40}$")] | None = Field(
+        default=None, description="Commit of the model repository to serve: 40 hexadecimal digits."
+    )
+    weights: Weights | None = Field(
+        default=None, description="Where the weights come from. Default: the Hugging Face hub, without a token."
+    )
+    quantization: Literal["Auto", "BF16", "FP16", "FP8"] = Field(
+        default="Auto",
+        description="How the engine holds the weights. Auto: as they are stored. BF16, FP16: computed and held in that "
+        "type. FP8: quantized while loading.",
+    )
+
+
+class EnvironmentVariable(Part):
+    """One environment variable of the engine container."""
+
+    name: Annotated[str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
+        description="Name of the variable. Those that the operator sets itself are refused."
+    )
+    value: Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00]*$")] = Field(
+        default="", description="Value, taken literally: $(NAME) is not expanded."
+    )
+
+
+class Engine(Part):
+    """The inference engine."""
+
+    name: Literal["vLLM"] = Field(default="vLLM", description="Engine that serves the model.")
+    image: Annotated[str, StringConstraints(max_length=512, pattern=IMAGE)] | None = Field(
+        default=None, description="Container image. Default: the engine's own release image of the version."
+    )
+    version: Annotated[str, StringConstraints(max_length=32, pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None = Field(
+        default=None,
+        description="Engine version in the image, as 0.33.0. Plans and arguments are checked against its rules. Default: "
+        "the newest version that is known.",
+    )
+    args: dict[str, ArgumentValue] = Field(
+        default_factory=dict,
+        max_length=64,
+        description="Engine options without leading dashes, with typed values: max-num-seqs: 256. Options that the plan "
+        "decides, or that open the server or the node, are refused; true sets a switch and false its negative.",
+        json_schema_extra={"x-kubernetes-map-type": "granular"},
+    )
+    env: list[EnvironmentVariable] = Field(
+        default_factory=list,
+        max_length=64,
+        description="Environment variables of the engine.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+
+
+class Workload(Part):
+    """The load that the plan is made for."""
+
+    input_tokens: Tokens = Field(default=2048, description="Mean prompt length in tokens.")
+    output_tokens: Tokens = Field(default=512, description="Mean answer length in tokens.")
+    concurrency: Annotated[int, Field(ge=1, le=65_536)] = Field(
+        default=64, description="Requests in flight at once, over all replicas."
+    )
+    max_model_len: Tokens | None = Field(
+        default=None,
+        description="Longest request, prompt and answer together, in tokens. Default: inputTokens + outputTokens rounded up "
+        "to 1024, never above the model's own limit.",
+    )
+    kv_cache_quantization: Literal["Auto", "FP8"] = Field(
+        default="Auto", description="How the K/V cache is held. Auto: as the model computes. FP8: one byte per element."
+    )
+
+
+class Objective(Part):
+    """What the plan is chosen for."""
+
+    optimize_for: Literal["Balanced", "Latency", "Throughput"] = Field(
+        default="Balanced",
+        description="Latency: the least time per request. Throughput: the most output tokens per second per GPU. Balanced: "
+        "throughput per GPU, weighed against the time per output token.",
+    )
+    ttft_milliseconds: Annotated[int, Field(ge=1, le=3_600_000)] | None = Field(
+        default=None, description="Limit on the mean time to first token that a plan must meet, in milliseconds."
+    )
+    tpot_milliseconds: Annotated[int, Field(ge=1, le=60_000)] | None = Field(
+        default=None, description="Limit on the mean time per output token that a plan must meet, in milliseconds."
+    )
+
+
+class Budget(Part):
+    """Upper limits of what the plan may use, over all replicas."""
+
+    gpus: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        default=None, description="Most GPUs, over all replicas. Default: no limit."
+    )
+    nodes: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
+        default=None, description="Most nodes, over all replicas. Default: no limit."
+    )
+
+
+class Parallelism(Part):
+    """Pinned degrees of one replica: validated, never trusted. What is not pinned is planned."""
+
+    tensor: Degree | None = Field(default=None, description="Tensor-parallel degree.")
+    pipeline: Degree | None = Field(default=None, description="Pipeline-parallel degree: stages.")
+    expert: Degree | None = Field(
+        default=None,
+        description="Expert-parallel degree: 1 slices every expert over the tensor ranks; the tensor degree places whole "
+        "experts on them.",
+    )
+
+
+class Toleration(Part):
+    """A Kubernetes toleration."""
+
+    key: Annotated[str, StringConstraints(max_length=317, pattern=LABEL_KEY)] | None = Field(
+        default=None, description="Taint key. Default: every key, which needs operator Exists."
+    )
+    operator: Literal["Exists", "Equal"] = Field(default="Equal", description="How the taint's value is compared.")
+    value: LabelValue | None = Field(default=None, description="Taint value, for operator Equal.")
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
+        default=None, description="Taint effect. Default: every effect."
+    )
+    toleration_seconds: Annotated[int, Field(ge=0, le=2_147_483_647)] | None = Field(
+        default=None, description="How long a NoExecute taint is tolerated, in seconds. Default: for ever."
+    )
+
+
+class PlacementRules(Part):
+    """Which nodes may be used."""
+
+    node_selector: dict[str, LabelValue] = Field(
+        default_factory=dict, max_length=32, description="Labels that a node must carry to be planned on."
+    )
+    tolerations: list[Toleration] = Field(
+        default_factory=list,
+        max_length=32,
+        description="Taints that do not keep a node out of the plan. The taint of the GPU vendor is always tolerated.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+
+
+class Resources(Part):
+    """CPU and memory of each pod; GPUs come from the plan."""
+
+    cpu: Quantity | None = Field(default=None, description="CPU that each pod requests, as 16 or 1500m.")
+    memory: Quantity | None = Field(default=None, description="Memory that each pod requests and may use at most, as 64Gi.")
+
+
+class PullSecret(Part):
+    """A Secret for pulling the image."""
+
+    name: ObjectName = Field(description="Name of the Secret, in the namespace of this resource.")
+
+
+class Pod(Part):
+    """Typed overrides of the engine's pods."""
+
+    resources: Resources | None = Field(default=None, description="CPU and memory of each pod; GPUs come from the plan.")
+    runtime_class_name: Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)] | None = Field(
+        default=None, description="RuntimeClass of the pods."
+    )
+    image_pull_secrets: list[PullSecret] = Field(
+        default_factory=list,
+        max_length=16,
+        description="Secrets for pulling the image.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+
+
+class Spec(Part):
+    """What is wanted."""
+
+    model: Model = Field(description="What is served.")
+    engine: Engine = Field(default_factory=Engine, description="The inference engine.")
+    workload: Workload = Field(default_factory=Workload, description="The load that the plan is made for.")
+    objective: Objective = Field(default_factory=Objective, description="What the plan is chosen for.")
+    replicas: Annotated[int, Field(ge=0, le=1000)] = Field(
+        default=1,
+        description="Copies of the model (groups). 0: nothing runs and no GPU is held; status shows the plan of one replica.",
+    )
+    budget: Budget | None = Field(default=None, description="Upper limits of what the plan may use, over all replicas.")
+    parallelism: Parallelism | None = Field(
+        default=None, description="Pinned degrees of one replica; what is not pinned is planned."
+    )
+    placement: PlacementRules | None = Field(default=None, description="Which nodes may be used.")
+    pod: Pod | None = Field(default=None, description="Typed overrides of the engine's pods.")
+    replan: Literal["Never", "WhenInvalid", "Always"] = Field(
+        default="WhenInvalid",
+        description="What a change of the cluster may do. Never: the plan stands. WhenInvalid: a new plan when the old one "
+        "cannot run any more. Always: a new plan when a better one is possible. A changed spec always plans anew.",
+    )
+    mode: Literal["Deploy", "PlanOnly"] = Field(
+        default="Deploy", description="PlanOnly: plan and show it in status; no pod is made and no GPU is held."
+    )
+    paused: bool = Field(
+        default=False, description="True: change nothing that exists; status stays up to date and deletion works."
+    )

@@ -1,0 +1,215 @@
+"""What the parser refused, said as problems: the path in the manifest, the value, the limit, the way out."""
+
+import difflib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from shardwright.api.schema import spec_schema
+from shardwright.errors import Problem
+
+Location = Sequence[int | str]
+Schema = Mapping[str, Any]
+
+SHOWN_MAX_LENGTH: Final = 80
+"""Unit: characters. Basis: assumed; a value longer than a line does not help the reader."""
+
+_FREE_FORM: Final = ("spec", "model", "config")
+
+
+def without_nulls(value: Any, path: tuple[str, ...] = ()) -> Any:
+    """Return a manifest without fields that are null, as the API server drops them; the config stays whole."""
+    if path == _FREE_FORM:
+        return value
+    if isinstance(value, Mapping):
+        return {key: without_nulls(child, (*path, str(key))) for key, child in value.items() if child is not None}
+    if isinstance(value, list | tuple):
+        return [without_nulls(child, (*path, "[]")) for child in value]
+    return value
+
+
+def explain(error: ValidationError) -> tuple[Problem, ...]:
+    """Return one problem per violation, sorted by path."""
+    problems = {_problem(detail) for detail in error.errors(include_url=False)}
+    return tuple(sorted(problems, key=lambda problem: (problem.path, problem.code)))
+
+
+def repeated_keys(spec: Mapping[str, Any]) -> tuple[Problem, ...]:
+    """Return one problem per entry of a keyed list whose key is there twice."""
+    return tuple(_repeated(spec, spec_schema(), "spec"))
+
+
+def _repeated(value: Any, schema: Schema, path: str) -> Iterator[Problem]:
+    if isinstance(value, Mapping):
+        for name, child in schema.get("properties", {}).items():
+            yield from _repeated(value.get(name), child, f"{path}.{name}")
+    if isinstance(value, list) and schema.get("x-kubernetes-list-type") == "map":
+        yield from _repeated_in(value, schema["x-kubernetes-list-map-keys"][0], path)
+
+
+def _repeated_in(items: Sequence[Mapping[str, Any]], key: str, path: str) -> Iterator[Problem]:
+    seen = set()
+    for index, item in enumerate(items):
+        if item[key] in seen:
+            yield Problem(
+                code="Duplicate",
+                path=f"{path}[{index}].{key}",
+                what=f"{_shown(item[key])} is there twice",
+                remedy="remove one of the two",
+            )
+        seen.add(item[key])
+
+
+def path_of(location: Location) -> str:
+    """Return where something stands in the manifest.
+
+    >>> path_of(("spec", "engine", "env", 0, "name"))
+    'spec.engine.env[0].name'
+    """
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in location if step != "[key]")
+    return "".join(steps).removeprefix(".")
+
+
+def _problem(detail: ErrorDetails) -> Problem:
+    location, kind = detail["loc"], detail["type"]
+    schema = _schema_at(location)
+    for prefix, make in _BY_KIND:
+        if kind.startswith(prefix):
+            return make(location, detail, schema)
+    return _wrong_type(location, detail, schema)
+
+
+def _missing(location: Location, _detail: ErrorDetails, schema: Schema) -> Problem:
+    meaning = str(schema.get("description", "")).rstrip(".")
+    return Problem(
+        code="MissingField",
+        path=path_of(location),
+        what="is not set",
+        limit="and has no default",
+        remedy=f"set it: {meaning[:1].lower()}{meaning[1:]}" if meaning else "set it",
+    )
+
+
+def _unknown(location: Location, _detail: ErrorDetails, _schema: Schema) -> Problem:
+    known = sorted(_schema_at(location[:-1]).get("properties", {}))
+    return Problem(
+        code="UnknownField",
+        path=path_of(location),
+        what="is not a field of this resource",
+        remedy=_hint(str(location[-1]), known),
+    )
+
+
+def _not_allowed(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:
+    allowed = [str(item) for item in schema.get("enum", ())]
+    limit = f"must be {_either(allowed)}" if allowed else f"must be {detail.get('ctx', {}).get('expected', '')}"
+    remedy = _hint(str(detail["input"]), allowed)
+    return Problem(code="NotAllowed", path=path_of(location), what=_shown(detail["input"]), limit=limit, remedy=remedy)
+
+
+def _out_of_range(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:
+    low, high, value = schema["minimum"], schema["maximum"], detail["input"]
+    gap = f"{value - high:,} too many" if value > high else f"{low - value:,} too few"
+    return Problem(
+        code="OutOfRange",
+        path=path_of(location),
+        what=f"{value:,}",
+        limit=f"must be from {low:,} to {high:,}",
+        gap=gap,
+        remedy=f"set it to {high if value > high else low:,} or {'less' if value > high else 'more'}",
+    )
+
+
+def _bad_format(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:
+    pattern = schema.get("pattern", detail.get("ctx", {}).get("pattern", ""))
+    return Problem(
+        code="BadFormat",
+        path=path_of(location),
+        what=_shown(detail["input"]),
+        limit=f"must match {pattern}",
+        remedy=str(schema.get("description", "correct it")).rstrip("."),
+    )
+
+
+def _too_long(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:
+    most = next(schema[key] for key in ("maxLength", "maxItems", "maxProperties") if key in schema)
+    unit = "characters" if isinstance(detail["input"], str) else "entries"
+    return Problem(
+        code="TooLong",
+        path=path_of(location),
+        what=f"{len(detail['input']):,} {unit}",
+        limit=f"must be at most {most:,}",
+        gap=f"{len(detail['input']) - most:,} too many",
+        remedy="shorten it",
+    )
+
+
+def _wrong_value(location: Location, detail: ErrorDetails, _schema: Schema) -> Problem:
+    limit = detail["msg"].removeprefix("Value error, ")
+    return Problem(code="WrongType", path=path_of(location), what=_shown(detail["input"]), limit=limit, remedy="correct it")
+
+
+def _wrong_type(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:
+    wanted = _TYPES.get(schema.get("type", ""), "a string or an integer")
+    found = detail["input"]
+    quotes = isinstance(found, str) and schema.get("type") in ("integer", "boolean")
+    remedy = "remove the quotes" if quotes else f"write {wanted}"
+    return Problem(code="WrongType", path=path_of(location), what=_shown(found), limit=f"must be {wanted}", remedy=remedy)
+
+
+def _schema_at(location: Location) -> Schema:
+    schema: Schema = {"properties": {"apiVersion": {}, "kind": {}, "metadata": {}, "spec": spec_schema(), "status": {}}}
+    for step in location:
+        schema = _child(schema, step)
+    return schema
+
+
+def _child(schema: Schema, step: int | str) -> Schema:
+    if isinstance(step, int):
+        child = schema.get("items", {})
+    else:
+        child = schema.get("properties", {}).get(step, schema.get("additionalProperties", {}))
+    return child if isinstance(child, Mapping) else {}
+
+
+def _hint(word: str, known: Iterable[str]) -> str:
+    known = list(known)
+    lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {lower[close[0]]}?"
+    return f"known here: {', '.join(known)}" if known else "remove it"
+
+
+def _either(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=True, default=str)
+    return text if len(text) <= SHOWN_MAX_LENGTH else f"{text[:SHOWN_MAX_LENGTH]}…"
+
+
+_TYPES: Final = {
+    "integer": "an integer",
+    "string": "a string",
+    "boolean": "true or false",
+    "object": "an object",
+    "array": "a list",
+}
+
+_BY_KIND: Final[tuple[tuple[str, Callable[[Location, ErrorDetails, Schema], Problem]], ...]] = (
+    ("missing", _missing),
+    ("extra_forbidden", _unknown),
+    ("literal_error", _not_allowed),
+    ("greater_than", _out_of_range),
+    ("less_than", _out_of_range),
+    ("string_pattern", _bad_format),
+    ("string_too_long", _too_long),
+    ("too_long", _too_long),
+    ("value_error", _wrong_value),
+)
+"""Prefix of pydantic's error type → how it is said."""
