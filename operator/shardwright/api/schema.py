@@ -138,7 +138,7 @@ def _inlined(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
     """Replace references by what they refer to; what stands beside the reference wins."""
     if "$ref" in schema:
         beside = {key: value for key, value in schema.items() if key != "$ref"}
-        schema = definitions[schema["$ref"].rsplit("/", 1)[1]] | beside
+        schema = {**definitions[schema["$ref"].rsplit("/", 1)[1]], **beside}
     return {key: _inlined_value(value, definitions) for key, value in schema.items()}
 
 
@@ -170,7 +170,7 @@ def _without_null(schema: Schema) -> Schema:
     if len(choices) != 1:
         return schema
     beside = {key: value for key, value in schema.items() if key != "anyOf"}
-    return choices[0] | beside
+    return {**choices[0], **beside}
 
 
 def _without_null_default(schema: Schema) -> Schema:

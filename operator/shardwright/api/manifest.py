@@ -1,0 +1,211 @@
+"""YAML as kubectl reads it: YAML 1.1 by the rules of Go's yaml.v2, then JSON; nothing may be said twice.
+
+PyYAML's own rules differ where it matters: ``1e3`` is a number, ``12:30`` and dates are text, ``0o17`` is
+fifteen. Anchors may not blow a file up, and a number that JSON cannot hold is refused.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import yaml
+
+from shardwright.errors import InputError, Problem
+
+EXPANDED_MAX_NODES: Final = 4_000_000
+"""Unit: YAML nodes after aliases are expanded. Basis: assumed; 5,000 Node objects have about 2 million."""
+
+FRACTION_FREE_MAX: Final = 1e21
+"""Go writes a float below this without an exponent, so that a whole one becomes an integer in JSON."""
+
+
+def read_manifests(text: str) -> list[dict[str, Any]]:
+    """Return the objects of a manifest: one per document, those of a ``List`` one by one.
+
+    Raises:
+        InputError: Not YAML, a key that is there twice, too many aliases, or something that is no object.
+    """
+    return [item for document in _documents(text) for item in _objects(document)]
+
+
+def _objects(document: Any) -> Iterator[dict[str, Any]]:
+    if document is None:
+        return
+    if not isinstance(document, dict):
+        raise _unreadable("a document is not an object", "write apiVersion, kind, metadata and spec")
+    items = document.get("items")
+    if not str(document.get("kind", "")).endswith("List") or not isinstance(items, list):
+        yield document
+        return
+    for item in items:
+        yield from _objects(item)
+
+
+def _documents(text: str) -> list[Any]:
+    if text.lstrip()[:1] == "{":
+        try:
+            return [json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)]
+        except _RefusedError as error:
+            raise _unreadable(str(error), "write every key once") from None
+        except ValueError:
+            pass  # flow-style YAML begins the same way
+    try:
+        return list(_yaml_documents(text))
+    except _RefusedError as error:
+        raise _unreadable(str(error), "correct it") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise _unreadable(_where(error), "correct the YAML") from None
+
+
+def _yaml_documents(text: str) -> Iterator[Any]:
+    loader = _Loader(text)
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            if "*" in text:
+                _check_expansion(node)
+            yield loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _check_expansion(root: yaml.Node) -> None:
+    sizes: dict[int, int] = {}
+    if _expanded(root, sizes, set()) > EXPANDED_MAX_NODES:
+        raise _RefusedError(f"aliases expand to more than {EXPANDED_MAX_NODES:,} values")
+
+
+def _expanded(node: yaml.Node, sizes: dict[int, int], open_nodes: set[int]) -> int:
+    if id(node) in open_nodes:
+        raise _RefusedError("an alias contains itself")
+    if id(node) not in sizes:
+        open_nodes.add(id(node))
+        sizes[id(node)] = 1 + sum(_expanded(child, sizes, open_nodes) for child in _children(node))
+        open_nodes.discard(id(node))
+    return sizes[id(node)]
+
+
+def _children(node: yaml.Node) -> Iterator[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield key
+            yield value
+    elif isinstance(node, yaml.SequenceNode):
+        yield from node.value
+
+
+class _RefusedError(ValueError):
+    """Something that is valid YAML and that we do not take."""
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # the C class exists where libyaml does
+    """The safe loader with the implicit types of Go's yaml.v2."""
+
+    yaml_implicit_resolvers: Mapping[str, Any] = {}
+
+
+_INTEGER = re.compile(r"^[-+]?(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[1-9][0-9_]*|0)$")
+_FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
+_TRUE = frozenset(["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"])
+_FALSE = frozenset(["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"])
+_NULL = frozenset(("", "~", "null", "Null", "NULL"))
+
+
+def _integer(loader: Any, node: yaml.ScalarNode) -> int:
+    text = loader.construct_scalar(node).replace("_", "")
+    sign, digits = (-1, text[1:]) if text[0] == "-" else (1, text.removeprefix("+"))
+    is_octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
+    return sign * (int(digits, 8) if is_octal else int(digits, 0))
+
+
+def _float(loader: Any, node: yaml.ScalarNode) -> float:
+    return _as_json(float(loader.construct_scalar(node)))
+
+
+def _as_json(value: float) -> float:
+    if not math.isfinite(value):
+        raise _RefusedError(f"{value} is not a number in JSON")
+    return int(value) if value.is_integer() and abs(value) < FRACTION_FREE_MAX else value
+
+
+def _not_finite(_loader: Any, node: yaml.ScalarNode) -> float:
+    raise _RefusedError(f"{node.value} is not a number in JSON")
+
+
+def _boolean(loader: Any, node: yaml.ScalarNode) -> bool:
+    return loader.construct_scalar(node) in _TRUE
+
+
+def _mapping(loader: Any, node: yaml.MappingNode) -> Iterator[dict[str, Any]]:
+    data: dict[str, Any] = {}
+    yield data
+    _check_unique(loader, node)
+    loader.flatten_mapping(node)
+    for key_node, value_node in node.value:
+        data[_key(loader, key_node)] = loader.construct_object(value_node)
+
+
+def _check_unique(loader: Any, node: yaml.MappingNode) -> None:
+    seen: set[str] = set()
+    for key_node, _ in node.value:
+        key = _key(loader, key_node)
+        if key in seen:
+            raise _RefusedError(f"line {key_node.start_mark.line + 1}: key {json.dumps(key)} is there twice")
+        seen.add(key)
+
+
+def _key(loader: Any, node: yaml.Node) -> str:
+    if not isinstance(node, yaml.ScalarNode):
+        raise _RefusedError(f"line {node.start_mark.line + 1}: a key must be a word")
+    key = node.value if node.tag == "tag:yaml.org,2002:merge" else loader.construct_object(node)
+    return key if isinstance(key, str) else json.dumps(key)
+
+
+def _text(loader: Any, node: yaml.ScalarNode) -> str:
+    return str(loader.construct_scalar(node))
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise _RefusedError(f"key {json.dumps(twice)} is there twice")
+    return result
+
+
+def _no_constant(name: str) -> float:
+    raise _RefusedError(f"{name} is not a number in JSON")
+
+
+def _where(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _unreadable(what: str, remedy: str) -> InputError:
+    return InputError([Problem(code="ManifestUnreadable", what=what, remedy=remedy)])
+
+
+def _register() -> None:
+    tag = "tag:yaml.org,2002:"
+    _Loader.add_implicit_resolver(f"{tag}merge", re.compile("^<<$"), ["<"])
+    _Loader.add_implicit_resolver(f"{tag}null", _one_of(_NULL), ["", "~", "n", "N"])
+    _Loader.add_implicit_resolver(f"{tag}bool", _one_of(_TRUE | _FALSE), list("yYnNtTfFoO"))
+    _Loader.add_implicit_resolver(f"{tag}int", _INTEGER, list("-+0123456789"))
+    _Loader.add_implicit_resolver(f"{tag}float", _FLOAT, list("-+.0123456789"))
+    _Loader.add_implicit_resolver("!not-finite", re.compile(r"^[-+]?\.(inf|Inf|INF)$|^\.(nan|NaN|NAN)$"), list("-+."))
+    _Loader.add_constructor(f"{tag}int", _integer)
+    _Loader.add_constructor(f"{tag}float", _float)
+    _Loader.add_constructor(f"{tag}bool", _boolean)
+    _Loader.add_constructor(f"{tag}map", _mapping)
+    _Loader.add_constructor(f"{tag}timestamp", _text)
+    _Loader.add_constructor("!not-finite", _not_finite)
+
+
+def _one_of(words: frozenset[str]) -> re.Pattern[str]:
+    return re.compile(f"^(?:{'|'.join(map(re.escape, sorted(words)))})$")
+
+
+_register()

@@ -1,0 +1,84 @@
+"""The spec as a question to the planner."""
+
+from typing import Final
+
+from shardwright.api.spec import Budget, Parallelism, Spec
+from shardwright.costs.workload import Workload
+from shardwright.errors import InputError, Problem
+from shardwright.layouts.layout import SearchSpace
+from shardwright.modelspec.spec import ModelSpec
+from shardwright.planning.request import Objective, OptimizeFor, Request
+
+CONTEXT_STEP_TOKENS: Final = 1024
+"""Unit: tokens. Basis: assumed; the default of ``maxModelLen`` is rounded up to it."""
+
+_KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
+
+
+def to_request(spec: Spec, model: ModelSpec) -> Request:
+    """Return what is wanted of the planner.
+
+    With ``replicas: 0`` the question is about one replica: its plan is shown, nothing is deployed.
+
+    Raises:
+        InputError: When the requests are longer than the model's context.
+    """
+    return Request(workload=_workload(spec, model), objective=_objective(spec), space=_space(spec))
+
+
+def _workload(spec: Spec, model: ModelSpec) -> Workload:
+    load = spec.workload
+    needed = load.input_tokens + load.output_tokens
+    _check_context(spec, needed, model)
+    rounded = -(-needed // CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
+    return Workload(
+        input_tokens=load.input_tokens,
+        output_tokens=load.output_tokens,
+        concurrency=load.concurrency,
+        max_model_len=load.max_model_len or min(rounded, model.max_context_tokens),
+        kv_cache_dtype=_KV_CACHE_DTYPES[load.kv_cache_quantization],
+    )
+
+
+def _check_context(spec: Spec, needed: int, model: ModelSpec) -> None:
+    asked = spec.workload.max_model_len or needed
+    if asked <= model.max_context_tokens:
+        return
+    pinned = spec.workload.max_model_len is not None
+    raise InputError(
+        [
+            Problem(
+                code="ContextTooLong",
+                path="spec.workload.maxModelLen" if pinned else "spec.workload.inputTokens",
+                what=f"{asked:,} tokens" if pinned else f"{asked:,} tokens of input and output",
+                limit=f"must be at most the {model.max_context_tokens:,} of {model.source}",
+                gap=f"{asked - model.max_context_tokens:,} too many",
+                remedy="lower it, or serve a model with a longer context",
+            )
+        ]
+    )
+
+
+def _objective(spec: Spec) -> Objective:
+    return Objective(
+        optimize_for=OptimizeFor(spec.objective.optimize_for),
+        ttft_seconds=_seconds(spec.objective.ttft_milliseconds),
+        tpot_seconds=_seconds(spec.objective.tpot_milliseconds),
+    )
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def _space(spec: Spec) -> SearchSpace:
+    pins = spec.parallelism or Parallelism()
+    budget = spec.budget or Budget()
+    return SearchSpace(
+        replicas=max(1, spec.replicas),
+        tensor=pins.tensor,
+        pipeline=pins.pipeline,
+        expert=pins.expert,
+        max_gpus=budget.gpus,
+        max_nodes=budget.nodes,
+    )

@@ -1,0 +1,155 @@
+"""A report as ``status.plan``; computes nothing but totals, and cuts what would not fit the schema."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from shardwright.api.published import (
+    ALTERNATIVES_MAX_ITEMS,
+    EXCLUSIONS_MAX_ITEMS,
+    NODES_MAX_ITEMS,
+    REASONS_MAX_ITEMS,
+    SENTENCE_MAX_LENGTH,
+    STAGES_MAX_ITEMS,
+    ShownAlternative,
+    ShownExclusion,
+    ShownLayout,
+    ShownLimits,
+    ShownMemory,
+    ShownPlacement,
+    ShownPlan,
+    ShownPrediction,
+    ShownStage,
+)
+from shardwright.costs.estimates import Performance, StageMemory
+from shardwright.planning.report import Alternative, Exclusion, Plan, Report
+from shardwright.units import to_milliseconds
+
+
+def plan_status(report: Report) -> dict[str, Any]:
+    """Return ``status.plan``: the plan, or only what was ruled out when nothing fits.
+
+    A kept plan gives the same: ``plan_status(record.report())``.
+    """
+    shown = _plan(report.outcome) if isinstance(report.outcome, Plan) else {}
+    return ShownPlan(
+        **shown,
+        alternatives=[_alternative(item) for item in report.alternatives[:ALTERNATIVES_MAX_ITEMS]],
+        excluded=[_exclusion(item) for item in report.excluded[:EXCLUSIONS_MAX_ITEMS]],
+        considered=report.considered,
+    ).model_dump(by_alias=True, exclude_none=True)
+
+
+def planned_nodes(plan: Plan) -> tuple[str, ...]:
+    """Return the distinct nodes of all groups, sorted."""
+    return tuple(sorted({node for group in plan.groups for node in group}))
+
+
+def _plan(plan: Plan) -> dict[str, Any]:
+    return {
+        "layout": _layout(plan),
+        "nodes": len(planned_nodes(plan)),
+        "gpus": plan.layout.gpus,
+        "pool": plan.pool,
+        "product": plan.product,
+        "resource": plan.resource,
+        "placement": _placement(plan),
+        "memory": _memory(plan),
+        "limits": _limits(plan),
+        "predicted": _prediction(plan.performance),
+        "carries_load": plan.carries_load,
+        "reasons": _sentences(plan.reasons),
+        "warnings": _sentences(plan.warnings),
+    }
+
+
+def _layout(plan: Plan) -> ShownLayout:
+    layout = plan.layout
+    return ShownLayout(
+        tensor=layout.tensor,
+        pipeline=layout.pipeline,
+        expert=layout.expert,
+        attention_data=layout.attention_data,
+        context=layout.context,
+        replicas=layout.replicas,
+        gpus_per_replica=layout.gpus_per_replica,
+        nodes_per_replica=plan.nodes_per_replica,
+    )
+
+
+def _placement(plan: Plan) -> ShownPlacement:
+    return ShownPlacement(
+        nodes=list(planned_nodes(plan)[:NODES_MAX_ITEMS]),
+        gpus_per_node=plan.gpus_per_node,
+        tensor_link=_sentence(plan.tensor_link),
+        pipeline_link=_sentence(plan.pipeline_link),
+    )
+
+
+def _memory(plan: Plan) -> ShownMemory:
+    return ShownMemory(
+        stages=[_stage(stage) for stage in plan.stages[:STAGES_MAX_ITEMS]],
+        kv_cache_tokens=plan.kv_tokens,
+        load_bytes_per_node=plan.load_bytes_per_node,
+    )
+
+
+def _stage(stage: StageMemory) -> ShownStage:
+    first, end = stage.layers
+    return ShownStage(
+        stage=stage.stage,
+        first_layer=first,
+        layers=end - first,
+        weights_bytes=stage.weights_bytes,
+        activations_bytes=stage.activations_bytes,
+        overhead_bytes=stage.overhead_bytes,
+        kv_cache_bytes=stage.kv_cache_bytes,
+        budget_bytes=stage.budget_bytes,
+    )
+
+
+def _limits(plan: Plan) -> ShownLimits:
+    return ShownLimits(
+        max_model_len=plan.max_model_len,
+        max_sequences=plan.max_sequences,
+        max_batched_tokens=plan.max_batched_tokens,
+        memory_utilization_percent=round(plan.memory_utilization * 100),
+    )
+
+
+def _prediction(performance: Performance) -> ShownPrediction:
+    return ShownPrediction(
+        ttft_milliseconds=to_milliseconds(performance.ttft_seconds),
+        tpot_milliseconds=to_milliseconds(performance.tpot_seconds),
+        output_tokens_per_second=round(performance.output_tokens_per_second),
+        low=round(performance.low),
+        high=round(performance.high),
+        basis=performance.basis,
+    )
+
+
+def _alternative(item: Alternative) -> ShownAlternative:
+    return ShownAlternative(
+        tensor=item.layout.tensor,
+        pipeline=item.layout.pipeline,
+        expert=item.layout.expert,
+        replicas=item.layout.replicas,
+        pool=item.pool,
+        ttft_milliseconds=to_milliseconds(item.performance.ttft_seconds),
+        tpot_milliseconds=to_milliseconds(item.performance.tpot_seconds),
+        output_tokens_per_second=round(item.performance.output_tokens_per_second),
+        loses=_sentence(item.loses),
+    )
+
+
+def _exclusion(item: Exclusion) -> ShownExclusion:
+    return ShownExclusion(
+        code=item.code, count=item.count, example=_sentence(item.example), nearest_miss=_sentence(item.nearest_miss)
+    )
+
+
+def _sentences(texts: Sequence[str]) -> list[str]:
+    return [_sentence(text) for text in texts[:REASONS_MAX_ITEMS]]
+
+
+def _sentence(text: str) -> str:
+    return text if len(text) <= SENTENCE_MAX_LENGTH else f"{text[: SENTENCE_MAX_LENGTH - 1]}…"
