@@ -19,6 +19,8 @@ class EngineTraits:
     ``without_pipeline`` are architectures that the engine refuses to cut into stages, ``architectures``
     all that it knows (None: unknown, nothing is refused for it). ``memory_utilization`` is the share of
     the GPU's total memory it takes. ``kv_block_tokens`` is the page size. Byte figures are per rank.
+    ``ends_on_every_stage`` are architectures whose class makes embedding, final norm and head on every
+    pipeline stage, not only on the first and the last.
     ``sources`` names where each figure comes from.
     """
 
@@ -37,3 +39,4 @@ class EngineTraits:
     without_pipeline: frozenset[str]
     experts_at_least_tensor: frozenset[str]  # architectures that demand tensor <= experts
     sources: Mapping[str, str]
+    ends_on_every_stage: frozenset[str] = frozenset()

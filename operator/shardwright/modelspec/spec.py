@@ -34,7 +34,8 @@ class Storage:
 
     ``bits`` per element; for quantized weights one scale of ``scale_bits`` per ``block`` of
     (outputs, inputs) elements (0 in a place: the whole extent of that axis; None: no scales), and
-    ``zero_point_bits`` per block beside it.
+    ``zero_point_bits`` per block beside it. ``index_bits`` stand beside every input (GPTQ's order of
+    the activations).
     """
 
     name: str  # bf16, fp16, fp32, fp8, int8, int4, nvfp4, mxfp4
@@ -42,6 +43,7 @@ class Storage:
     block: tuple[int, int] | None = None
     scale_bits: int = 0
     zero_point_bits: int = 0
+    index_bits: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,8 @@ class Weight:
     """One kind of weight tensor: ``copies`` tensors of (outputs, inputs) elements.
 
     ``inputs`` is 1 for vectors (norms, biases). ``experts`` is True for routed experts, of which an
-    expert-parallel rank holds whole ones and a tensor-parallel rank a slice of each.
+    expert-parallel rank holds whole ones and a tensor-parallel rank a slice of each. ``quantizable``
+    matrices are what a quantization method converts unless a config leaves them out.
     """
 
     name: str
@@ -61,6 +64,7 @@ class Weight:
     layer: int | None = None
     copies: int = 1
     experts: bool = False
+    quantizable: bool = False
 
     @property
     def elements(self) -> int:
@@ -147,6 +151,10 @@ class ModelSpec:
     max_context_tokens: int
     tied_embeddings: bool
     warnings: tuple[str, ...] = ()
+
+    def __hash__(self) -> int:
+        """Hash the config instead of thousands of weights, so that results can be kept per model."""
+        return hash((self.config_hash, self.quantization, self.dtype))
 
     @property
     def parameters(self) -> int:

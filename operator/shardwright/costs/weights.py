@@ -1,0 +1,213 @@
+"""The bytes of weights: on the fullest rank of each stage, and what a node reads from disk.
+
+Bytes as the engine creates them, before kernels repack; equal to the oracle in ``tests/data/oracle``.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from shardwright.layouts.layout import Layout
+from shardwright.layouts.stages import split_layers
+from shardwright.layouts.traits import EngineTraits
+from shardwright.modelspec.spec import GroupedAttention, ModelSpec, Part, Split, Storage, Weight
+
+MXFP4_SLICE: Final = 128
+"""Elements that a rank's slice of an MXFP4 expert is padded to. Source: vLLM 0.32
+``fused_moe/oracle/mxfp4.py:mxfp4_round_up_hidden_size_and_intermediate_size`` (Marlin, TRT-LLM)."""
+
+MXFP4_HIDDEN: Final = 256
+"""Elements that the hidden size of MXFP4 experts is padded to. Same source."""
+
+_ATTENTION: Final = ("self_attn.", "input_layernorm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightBytes:
+    """Bytes of weights by part; experts are the routed ones."""
+
+    embedding_bytes: int = 0
+    attention_bytes: int = 0
+    feed_forward_bytes: int = 0
+    expert_bytes: int = 0
+    head_bytes: int = 0
+
+    @property
+    def total_bytes(self) -> int:
+        """Return the sum of all parts."""
+        return sum((self.embedding_bytes, self.attention_bytes, self.feed_forward_bytes, self.expert_bytes, self.head_bytes))
+
+    def __add__(self, other: "WeightBytes") -> "WeightBytes":
+        return WeightBytes(
+            embedding_bytes=self.embedding_bytes + other.embedding_bytes,
+            attention_bytes=self.attention_bytes + other.attention_bytes,
+            feed_forward_bytes=self.feed_forward_bytes + other.feed_forward_bytes,
+            expert_bytes=self.expert_bytes + other.expert_bytes,
+            head_bytes=self.head_bytes + other.head_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cut:
+    """How many ways each kind of weight is cut, without what does not change a rank's bytes."""
+
+    tensor: int
+    slices: int  # of each routed expert
+    expert: int  # ranks that whole experts are dealt to
+    vocabulary_padding: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bytes:
+    """What a rank holds of a model: of each layer, and of what stands before and after them."""
+
+    layers: tuple[WeightBytes, ...]
+    embedding: WeightBytes
+    head: WeightBytes  # with the final norm, and the embedding when it is tied
+
+
+def stage_weight_bytes(model: ModelSpec, layout: Layout, traits: EngineTraits) -> tuple[int, ...]:
+    """Return the bytes of weights on the fullest rank of every pipeline stage."""
+    return tuple(stage.total_bytes for stage in stage_weight_parts(model, layout, traits))
+
+
+def stage_weight_parts(model: ModelSpec, layout: Layout, traits: EngineTraits) -> tuple[WeightBytes, ...]:
+    """Return the same by part of the model, for display."""
+    rank = _rank_bytes(model, _cut(layout, traits))
+    return _by_stage(model, layout, traits, rank)
+
+
+def load_bytes_per_node(model: ModelSpec, layout: Layout, traits: EngineTraits, gpus_per_node: int) -> int:
+    """Return the bytes that the busiest node of a replica reads: each stage it holds, once, whole.
+
+    The ranks of a node share the page cache, so slices of one stage are read once.
+    """
+    whole = _rank_bytes(model, _cut(Layout(), traits))
+    stages = [part.total_bytes for part in _by_stage(model, layout, traits, whole)]
+    ranks = layout.gpus_per_replica
+    nodes = (range(first, min(first + gpus_per_node, ranks)) for first in range(0, ranks, gpus_per_node))
+    held = ({rank // layout.tensor % layout.pipeline for rank in node} for node in nodes)
+    return max(sum(stages[stage] for stage in on_node) for on_node in held)
+
+
+def _cut(layout: Layout, traits: EngineTraits) -> _Cut:
+    """Source: vLLM 0.32 ``fused_moe/config.py:FusedMoEParallelConfig.make``."""
+    whole = layout.expert > 1
+    return _Cut(
+        tensor=layout.tensor,
+        slices=1 if whole else layout.tensor * layout.attention_data,
+        expert=layout.expert if whole else 1,
+        vocabulary_padding=traits.vocabulary_padding,
+    )
+
+
+def _by_stage(model: ModelSpec, layout: Layout, traits: EngineTraits, rank: _Bytes) -> tuple[WeightBytes, ...]:
+    everywhere = model.architecture in traits.ends_on_every_stage
+    stages = split_layers(len(model.layers), layout.pipeline, traits.remainder)
+    last = len(stages) - 1
+    tied_copy = WeightBytes() if not model.tied_embeddings or everywhere else rank.embedding
+    result = []
+    for stage, (first, end) in enumerate(stages):
+        held = sum(rank.layers[first:end], WeightBytes())
+        if stage == 0 or everywhere:
+            held += rank.embedding
+        if stage == last or everywhere:
+            held += rank.head
+        if stage == last and stage > 0:
+            held += tied_copy
+        result.append(held)
+    return tuple(result)
+
+
+@lru_cache(maxsize=512)
+def _rank_bytes(model: ModelSpec, cut: _Cut) -> _Bytes:
+    layers = [[0, 0, 0] for _ in model.layers]  # attention, feed-forward, experts
+    embedding = head = 0
+    for weight in model.weights:
+        count = _on_rank(model, weight, cut)
+        if weight.layer is not None:
+            layers[weight.layer][2 if weight.experts else 0 if weight.name.startswith(_ATTENTION) else 1] += count
+        elif weight.part is Part.EMBEDDING:
+            embedding += count
+        else:
+            head += count
+    return _Bytes(
+        layers=tuple(WeightBytes(attention_bytes=a, feed_forward_bytes=f, expert_bytes=e) for a, f, e in layers),
+        embedding=WeightBytes(embedding_bytes=embedding),
+        head=WeightBytes(head_bytes=head),
+    )
+
+
+def _on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> int:
+    """Return the bytes of one kind of weight on the fullest rank."""
+    outputs, inputs = _shape_on_rank(model, weight, cut)
+    if model.quantization == "mxfp4" and weight.experts:
+        outputs, inputs = _padded(weight, outputs, inputs)
+    copies = math.ceil(weight.copies / cut.expert) if weight.experts else weight.copies
+    return copies * _stored_bytes(_refined(weight, outputs, inputs), outputs, inputs)
+
+
+def _shape_on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> tuple[int, int]:
+    ways = cut.slices if weight.experts else cut.tensor
+    match weight.split:
+        case Split.REPLICATED:
+            return weight.outputs, weight.inputs
+        case Split.COLUMN:
+            return math.ceil(weight.outputs / ways), weight.inputs
+        case Split.ROW:
+            return weight.outputs, math.ceil(weight.inputs / ways)
+        case Split.KV_HEADS:
+            heads = _kv_heads(model, weight)
+            return weight.outputs // heads * math.ceil(heads / ways), weight.inputs
+        case Split.VOCABULARY:
+            padded = _round_up(weight.outputs, cut.vocabulary_padding)
+            return math.ceil(padded / ways), weight.inputs
+
+
+def _kv_heads(model: ModelSpec, weight: Weight) -> int:
+    attention = model.layers[weight.layer or 0].attention
+    return attention.kv_heads if isinstance(attention, GroupedAttention) else 1
+
+
+def _padded(weight: Weight, outputs: int, inputs: int) -> tuple[int, int]:
+    """Return the shape that an MXFP4 kernel wants: the slice and the hidden size rounded up."""
+    if weight.split is Split.COLUMN:
+        return _round_up(outputs, MXFP4_SLICE), _round_up(inputs, MXFP4_HIDDEN) if inputs > 1 else 1
+    return _round_up(outputs, MXFP4_HIDDEN), _round_up(inputs, MXFP4_SLICE) if inputs > 1 else 1
+
+
+def _refined(weight: Weight, outputs: int, inputs: int) -> Storage:
+    """Return the storage with a finer grid of scales where a slice of an expert is no whole number of blocks.
+
+    Source: vLLM 0.32 ``fused_moe/oracle/fp8.py:resolve_fp8_moe_weight_block_shape``.
+    """
+    storage = weight.storage
+    if not weight.experts or storage.block is None or min(storage.block) < 2:  # noqa: PLR2004  # a grid in both axes
+        return storage
+    cut_axis = outputs if weight.split is Split.COLUMN else inputs
+    finer = (math.gcd(cut_axis, storage.block[0]), math.gcd(cut_axis, storage.block[1]))
+    return storage if finer == storage.block else _with_block(storage, finer)
+
+
+def _with_block(storage: Storage, block: tuple[int, int]) -> Storage:
+    return Storage(
+        name=storage.name,
+        bits=storage.bits,
+        block=block,
+        scale_bits=storage.scale_bits,
+        zero_point_bits=storage.zero_point_bits,
+    )
+
+
+def _stored_bytes(storage: Storage, outputs: int, inputs: int) -> int:
+    bits = outputs * inputs * storage.bits + inputs * storage.index_bits
+    if storage.block is not None:
+        rows = math.ceil(outputs / (storage.block[0] or outputs))
+        columns = math.ceil(inputs / (storage.block[1] or inputs))
+        bits += rows * columns * (storage.scale_bits + storage.zero_point_bits)
+    return math.ceil(bits / 8)
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return math.ceil(value / multiple) * multiple

@@ -1,0 +1,102 @@
+"""What a family is, and the fields that nearly all of them share."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from shardwright.modelspec.fields import CONTEXT, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
+from shardwright.modelspec.spec import GroupedAttention, Split
+from shardwright.modelspec.tensors import Blocks, Tensor, linear, norms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """How the configs of one architecture are read.
+
+    ``blocks`` reads the family's own fields and returns the layer at an index. ``tied`` is whether
+    embedding and head are one matrix where the config does not say. ``defaults`` are the values that
+    the architecture's own config class (transformers 4.57) fills in for fields that published configs
+    leave out. ``warnings`` are facts that widen the band of a prediction.
+    """
+
+    blocks: Callable[[Fields, "Shape"], Blocks]
+    tied: bool = False
+    defaults: Mapping[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """The fields that every decoder has."""
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+
+def read_shape(fields: Fields) -> Shape:
+    """Read the width, depth and heads of a decoder."""
+    hidden = fields.integer("hidden_size", WIDTH)
+    heads = fields.integer("num_attention_heads", HEADS)
+    kv_heads = fields.integer("num_key_value_heads", HEADS, default=heads)
+    if heads % kv_heads:
+        fields.refuse("num_key_value_heads", f"is {kv_heads}", f"must divide num_attention_heads {heads}")
+    return Shape(
+        hidden=hidden,
+        layers=fields.integer("num_hidden_layers", LAYERS),
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=fields.integer("head_dim", HEAD_DIM, default=max(1, hidden // heads)),
+    )
+
+
+def grouped(shape: Shape, window: int | None = None) -> GroupedAttention:
+    """Return grouped-query attention of a decoder's shape."""
+    return GroupedAttention(
+        heads=shape.heads,
+        kv_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        value_head_dim=shape.head_dim,
+        window=window,
+    )
+
+
+def grouped_tensors(shape: Shape, *, bias: bool = False, output_bias: bool = False) -> tuple[Tensor, ...]:
+    """Return query, key, value and output projections."""
+    width, kv_width = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    return (
+        *linear("self_attn.q_proj", width, shape.hidden, Split.COLUMN, bias=bias),
+        *linear("self_attn.k_proj", kv_width, shape.hidden, Split.KV_HEADS, bias=bias),
+        *linear("self_attn.v_proj", kv_width, shape.hidden, Split.KV_HEADS, bias=bias),
+        *linear("self_attn.o_proj", shape.hidden, width, Split.ROW, bias=output_bias),
+    )
+
+
+def head_norms(shape: Shape) -> tuple[Tensor, ...]:
+    """Return the norms of queries and keys, one vector of a head's width each."""
+    return norms(shape.head_dim, "self_attn.q_norm", "self_attn.k_norm")
+
+
+def block_norms(shape: Shape) -> tuple[Tensor, ...]:
+    """Return the two norms of a layer: before attention and before the feed-forward block."""
+    return norms(shape.hidden, "input_layernorm", "post_attention_layernorm")
+
+
+def window_of(fields: Fields, *, switch: str | None = None) -> int | None:
+    """Return the sliding window in tokens; None where there is none or the switch field turns it off."""
+    window = fields.optional_integer("sliding_window", CONTEXT)
+    if switch is not None and not fields.boolean(switch, default=False):
+        return None
+    return window
+
+
+def alternating(fields: Fields, layers: int, full_every: int) -> Callable[[int], bool]:
+    """Return which layers slide: as ``layer_types`` says, else all but every ``full_every``-th."""
+    types = fields.strings("layer_types")
+    if types and len(types) < layers:
+        fields.refuse("layer_types", f"names {len(types)} layers", f"must name all {layers} layers")
+        return lambda _: False
+    if types:
+        return lambda layer: types[layer] == "sliding_attention"
+    return lambda layer: (layer + 1) % full_every != 0

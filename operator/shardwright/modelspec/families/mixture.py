@@ -1,0 +1,100 @@
+"""Mixtures of experts with grouped-query attention: Mixtral, Qwen2-MoE, Qwen3-MoE."""
+
+from collections.abc import Callable
+
+from shardwright.modelspec.families.family import (
+    Family,
+    Shape,
+    block_norms,
+    grouped,
+    grouped_tensors,
+    head_norms,
+    window_of,
+)
+from shardwright.modelspec.fields import EXPERTS, LAYERS, WIDTH, Fields
+from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, Layer
+from shardwright.modelspec.tensors import Block, Blocks, Tensor, gated, routed, router
+
+
+def _mixtral(fields: Fields, shape: Shape) -> Blocks:
+    experts = fields.integer("num_local_experts", EXPERTS)
+    intermediate = fields.integer("intermediate_size", WIDTH)
+    block = Block(
+        layer=Layer(
+            attention=grouped(shape, window_of(fields)),
+            feed_forward=ExpertFeedForward(
+                experts=experts,
+                experts_per_token=fields.integer("num_experts_per_tok", (1, experts)),
+                expert_intermediate=intermediate,
+            ),
+        ),
+        tensors=(
+            *grouped_tensors(shape),
+            router("block_sparse_moe.gate", experts, shape.hidden),
+            *routed("block_sparse_moe.experts", experts, shape.hidden, intermediate),
+            *block_norms(shape),
+        ),
+    )
+    return lambda _: block
+
+
+def _sparse_layers(fields: Fields) -> Callable[[int], bool]:
+    step = fields.integer("decoder_sparse_step", LAYERS, default=1)
+    dense = frozenset(fields.integers("mlp_only_layers"))
+    return lambda layer: layer not in dense and (layer + 1) % step == 0
+
+
+def _qwen_dense(fields: Fields, shape: Shape, attention: tuple[Tensor, ...]) -> Block:
+    intermediate = fields.integer("intermediate_size", WIDTH)
+    return Block(
+        layer=Layer(attention=grouped(shape), feed_forward=DenseFeedForward(intermediate=intermediate)),
+        tensors=(*attention, *gated("mlp", shape.hidden, intermediate), *block_norms(shape)),
+    )
+
+
+def _qwen_sparse(fields: Fields, shape: Shape, attention: tuple[Tensor, ...], shared: int) -> Block:
+    experts = fields.integer("num_experts", EXPERTS)
+    intermediate = fields.integer("moe_intermediate_size", WIDTH)
+    beside = (router("mlp.shared_expert_gate", 1, shape.hidden), *gated("mlp.shared_expert", shape.hidden, shared))
+    return Block(
+        layer=Layer(
+            attention=grouped(shape),
+            feed_forward=ExpertFeedForward(
+                experts=experts,
+                experts_per_token=fields.integer("num_experts_per_tok", (1, experts)),
+                expert_intermediate=intermediate,
+                shared_intermediate=shared,
+            ),
+        ),
+        tensors=(
+            *attention,
+            router("mlp.gate", experts, shape.hidden),
+            *(beside if shared else ()),
+            *routed("mlp.experts", experts, shape.hidden, intermediate),
+            *block_norms(shape),
+        ),
+    )
+
+
+def _qwen(fields: Fields, shape: Shape, attention: tuple[Tensor, ...], shared: int) -> Blocks:
+    is_sparse = _sparse_layers(fields)
+    sparse = _qwen_sparse(fields, shape, attention, shared)
+    dense = sparse if all(map(is_sparse, range(shape.layers))) else _qwen_dense(fields, shape, attention)
+    return lambda layer: sparse if is_sparse(layer) else dense
+
+
+def _qwen2_moe(fields: Fields, shape: Shape) -> Blocks:
+    shared = fields.integer("shared_expert_intermediate_size", (0, WIDTH[1]), default=0)
+    return _qwen(fields, shape, grouped_tensors(shape, bias=True), shared)
+
+
+def _qwen3_moe(fields: Fields, shape: Shape) -> Blocks:
+    bias = fields.boolean("attention_bias", default=False)
+    return _qwen(fields, shape, (*grouped_tensors(shape, bias=bias), *head_norms(shape)), 0)
+
+
+FAMILIES = {
+    "MixtralForCausalLM": Family(blocks=_mixtral),
+    "Qwen2MoeForCausalLM": Family(blocks=_qwen2_moe),
+    "Qwen3MoeForCausalLM": Family(blocks=_qwen3_moe),
+}

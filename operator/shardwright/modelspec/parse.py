@@ -1,0 +1,74 @@
+"""Text of a ``config.json`` to plain values: strict JSON, bounded in size and depth, no duplicate keys."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from shardwright.errors import InputError, Problem
+
+MAX_CONFIG_BYTES: Final = 1024**2
+"""Largest config that is read; the largest real ones (per-module quantization lists) are below 200 KiB."""
+
+MAX_CONFIG_DEPTH: Final = 32
+"""Deepest nesting that is read; real configs stay below 8."""
+
+
+def parse_config(text: str, *, source: str) -> dict[str, object]:
+    """Read one JSON object; ``Infinity`` and ``1e-05`` are taken, because real configs hold them.
+
+    Raises:
+        InputError: too large, not JSON, a duplicate key, NaN, too deep, or not an object.
+    """
+    if len(text.encode(errors="surrogatepass")) > MAX_CONFIG_BYTES:
+        raise _invalid(source, "is larger", f"than the limit of {MAX_CONFIG_BYTES} bytes", "give the config.json alone")
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_constant)
+    except (ValueError, RecursionError) as error:
+        raise _invalid(source, "is not the JSON of a config:", _reason(error), "give the file as it is") from error
+    if not isinstance(value, dict):
+        raise _invalid(source, f"holds a {type(value).__name__}", "where an object belongs", "give the file as it is")
+    check_depth(value, source=source)
+    return value
+
+
+def check_depth(config: Mapping[str, object], *, source: str) -> None:
+    """Refuse what is nested deeper than any real config.
+
+    Raises:
+        InputError: deeper than :data:`MAX_CONFIG_DEPTH`.
+    """
+    level: list[object] = [config]
+    for _ in range(MAX_CONFIG_DEPTH):
+        level = [child for value in level for child in _children(value)]
+        if not level:
+            return
+    raise _invalid(source, "is nested", f"deeper than {MAX_CONFIG_DEPTH} levels", "give the config.json alone")
+
+
+def _children(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    result: dict[str, object] = {}
+    for key, value in pairs:
+        if key in result:
+            raise ValueError(f"the key {key[:80]!r} stands there twice")
+        result[key] = value
+    return result
+
+
+def _constant(name: str) -> float:
+    if name == "NaN":
+        raise ValueError("NaN is not a value")
+    return float(name.replace("Infinity", "inf"))
+
+
+def _reason(error: Exception) -> str:
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
+
+
+def _invalid(source: str, what: str, limit: str, remedy: str) -> InputError:
+    return InputError([Problem(code="ConfigInvalid", what=f"{source} {what}", limit=limit, remedy=remedy)])

@@ -1,0 +1,233 @@
+"""How quantized weights are stored: ``quantization_config`` to the storage of each weight, scales included."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from fnmatch import translate
+from typing import Final
+
+from shardwright.errors import InputError, Problem
+from shardwright.modelspec.fields import WIDTH, Fields
+from shardwright.modelspec.spec import ModelSpec, Part, Storage, Weight
+
+MAX_PATTERNS: Final = 64
+"""Most patterns in a list of modules that stay unquantized; published configs have fewer than ten."""
+
+FP8_PER_TENSOR: Final = Storage(name="fp8", bits=8, block=(0, 0), scale_bits=32)
+"""What vLLM makes of BF16 weights with ``--quantization fp8``: one FP32 scale per matrix."""
+
+MXFP4: Final = Storage(name="mxfp4", bits=4, block=(1, 32), scale_bits=8)
+"""OCP MXFP4: 32 elements share an E8M0 exponent."""
+
+_BITS: Final = (1, 16)
+_GLOB: Final = re.compile(r"[\w.*\\$^/-]+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantization:
+    """A method by name, how it stores a weight (None: leaves it alone), and what could not be followed."""
+
+    method: str
+    storage: Callable[[Weight], Storage | None]
+    warnings: tuple[str, ...] = ()
+
+
+def read_quantization(fields: Fields) -> Quantization | None:
+    """Read a ``quantization_config``; problems go to ``fields``.
+
+    Returns:
+        None where the weights are stored in the model's dtype, or the method is not known.
+    """
+    method = fields.string("quant_method")
+    if method is None and fields.string("quant_algo") is None:
+        fields.refuse("quant_method", "is missing", "must name the method")
+        return None
+    reader = _METHODS.get(method or "")
+    if reader is None:
+        known = ", ".join(sorted(_METHODS))
+        fields.problems.append(
+            Problem(
+                code="QuantizationUnknown",
+                path=f"{fields.path}quant_method",
+                what=f"is {method!r:.60}",
+                limit=f"must be one of {known}",
+                remedy="use weights that are stored in one of these ways",
+            )
+        )
+        return None
+    return reader(fields)
+
+
+def quantized(weights: Iterable[Weight], quantization: Quantization) -> tuple[Weight, ...]:
+    """Return the weights as the method stores them."""
+    return tuple(_stored(weight, quantization) for weight in weights)
+
+
+def apply_quantization(model: ModelSpec, name: str) -> ModelSpec:
+    """Return the model as the engine makes it of unquantized weights while loading.
+
+    Linear layers and experts become FP8 with one scale per matrix; embeddings, the head, norms and
+    routers stay. A model that is stored that way already is returned as it is.
+
+    Args:
+        model: The model as its config has it.
+        name: ``FP8`` or ``BF16`` (which leaves unquantized weights alone), in any case.
+
+    Raises:
+        InputError: the engine cannot make this of the stored weights.
+    """
+    wanted = name.lower()
+    if wanted == "fp8" and model.quantization is None:
+        quantization = Quantization(method="fp8", storage=lambda _: FP8_PER_TENSOR)
+        return replace(model, weights=quantized(model.weights, quantization), quantization="fp8")
+    stored = {weight.storage.name for weight in model.weights if weight.quantizable}
+    if wanted in stored:
+        return model
+    raise InputError([_cannot_convert(model, name)])
+
+
+def _cannot_convert(model: ModelSpec, name: str) -> Problem:
+    have = f"{model.quantization} weights" if model.quantization else f"{model.dtype} weights"
+    return Problem(
+        code="QuantizationNotApplicable",
+        what=f"{have} cannot become {name} while loading:",
+        limit="the engine makes FP8 of BF16 or FP16 weights and nothing else",
+        remedy="use Auto, or a model that is stored that way",
+    )
+
+
+def _stored(weight: Weight, quantization: Quantization) -> Weight:
+    storage = quantization.storage(weight) if weight.quantizable else None
+    return weight if storage is None else replace(weight, storage=storage)
+
+
+def full_name(weight: Weight) -> str:
+    """Return a weight's module as checkpoints and quantization configs name it."""
+    return f"model.layers.{weight.layer}.{weight.name}" if weight.part is Part.LAYER else weight.name
+
+
+def _fp8(fields: Fields) -> Quantization:
+    block = fields.integers("weight_block_size")
+    if block and (len(block) != 2 or min(block) < 1):  # noqa: PLR2004  # an (outputs, inputs) pair
+        fields.refuse("weight_block_size", f"is {list(block)!r:.60}", "must be two numbers above 0")
+        block = ()
+    scales = 64 if fields.string("activation_scheme") == "static" else 32  # a static input scale stands beside it
+    storage = replace(FP8_PER_TENSOR, block=(block[0], block[1])) if block else replace(FP8_PER_TENSOR, scale_bits=scales)
+    return _unless_ignored("fp8", storage, fields, "modules_to_not_convert", "ignored_layers")
+
+
+def _awq(fields: Fields) -> Quantization:
+    bits = fields.integer("bits", _BITS, default=fields.integer("w_bit", _BITS, default=4))
+    storage = Storage(
+        name=f"int{bits}",
+        bits=bits,
+        block=(1, _group(fields, "group_size", "q_group_size")),
+        scale_bits=16,
+        zero_point_bits=bits,
+    )
+    return _unless_ignored("awq", storage, fields, "modules_to_not_convert")
+
+
+def _gptq(fields: Fields) -> Quantization:
+    bits = fields.integer("bits", _BITS)
+    storage = Storage(
+        name=f"int{bits}",
+        bits=bits,
+        block=(1, _group(fields, "group_size")),
+        scale_bits=16,
+        zero_point_bits=bits,
+        index_bits=32,
+    )
+    return _unless_ignored("gptq", storage, fields, "modules_to_not_convert", "modules_in_block_to_not_quantize")
+
+
+def _mxfp4(fields: Fields) -> Quantization:
+    del fields  # the method leaves all but the experts alone, whatever the config lists
+    return Quantization(method="mxfp4", storage=lambda weight: MXFP4 if weight.experts else None)
+
+
+def _compressed_tensors(fields: Fields) -> Quantization:
+    groups = fields.section("config_groups")
+    names = list(groups.values) if groups else []
+    section = groups.section(names[0]) if groups and len(names) == 1 else None
+    weights = section.section("weights") if section else None
+    if weights is None:
+        fields.refuse("config_groups", f"holds {len(names)} groups", "must hold one group with its weights")
+        return Quantization(method="compressed-tensors", storage=lambda _: None)
+    return _unless_ignored("compressed-tensors", _compressed(weights), fields, "ignore")
+
+
+def _compressed(weights: Fields) -> Storage:
+    bits = weights.integer("num_bits", _BITS)
+    strategy = weights.string("strategy") or "tensor"
+    name = f"fp{bits}" if weights.string("type") == "float" else f"int{bits}"
+    if strategy == "group":
+        return Storage(name=name, bits=bits, block=(1, _group(weights, "group_size")), scale_bits=16)
+    if strategy == "block":
+        block = weights.integers("block_structure") or (128, 128)
+        return Storage(name=name, bits=bits, block=(block[0], block[-1]), scale_bits=32)
+    if strategy not in ("tensor", "channel"):
+        weights.refuse("strategy", f"is {strategy!r:.60}", "must be tensor, channel, group or block")
+    return Storage(name=name, bits=bits, block=(0 if strategy == "tensor" else 1, 0), scale_bits=32)
+
+
+def _group(fields: Fields, *names: str) -> int:
+    """Return elements per scale along the inputs; 0 for all of them (-1 in the configs)."""
+    name = next((name for name in names if name in fields.values), names[0])
+    return max(0, fields.integer(name, (-1, WIDTH[1]), default=128))
+
+
+_METHODS: Final[dict[str, Callable[[Fields], Quantization]]] = {
+    "fp8": _fp8,
+    "awq": _awq,
+    "gptq": _gptq,
+    "mxfp4": _mxfp4,
+    "compressed-tensors": _compressed_tensors,
+}
+
+
+def _unless_ignored(method: str, storage: Storage, fields: Fields, *lists: str) -> Quantization:
+    entries = tuple(entry for name in lists for entry in fields.strings(name))
+    patterns = tuple(entry for entry in entries if entry.startswith("re:") or "*" in entry)
+    globs = [glob for glob in map(_glob, patterns) if glob is not None]
+    if len(patterns) > MAX_PATTERNS:
+        fields.refuse(lists[0], f"holds {len(patterns)} patterns", f"must hold at most {MAX_PATTERNS}")
+        globs = []
+    exact = frozenset(entries)
+    return Quantization(
+        method=method,
+        storage=lambda weight: None if _ignored(full_name(weight), exact, globs) else storage,
+        warnings=_not_followed(patterns),
+    )
+
+
+def _not_followed(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    odd = [pattern for pattern in patterns if _glob(pattern) is None]
+    if not odd:
+        return ()
+    return (f"{len(odd)} patterns of unquantized modules are taken as matching none, for example {odd[0]:.60}",)
+
+
+def _ignored(name: str, exact: frozenset[str], globs: list[re.Pattern[str]]) -> bool:
+    """Return whether a module is listed: by itself, under a listed one, by one of its parts, or by pattern."""
+    parts = name.split(".")
+    above = (".".join(parts[:length]) for length in range(1, len(parts) + 1))
+    return (
+        any(module in exact for module in above)
+        or any(part in exact for part in parts[3:])
+        or any(glob.match(name) for glob in globs)
+    )
+
+
+def _glob(pattern: str) -> re.Pattern[str] | None:
+    """Return a pattern as a glob; None for expressions that are more than that.
+
+    Only globs are followed: an arbitrary expression of a user could take for ever.
+    """
+    text = pattern.removeprefix("re:")
+    if not _GLOB.fullmatch(text):
+        return None
+    if pattern.startswith("re:"):
+        text = text.removeprefix("^").replace(".*", "*").replace("\\.", ".")
+        text = text.removesuffix("$") if text.endswith("$") else f"{text}*"
+    return None if "\\" in text else re.compile(translate(text))

@@ -1,0 +1,105 @@
+"""The tensors that decoder layers are made of; every family puts its layers together from these blocks.
+
+Names are those of the checkpoints (``self_attn.q_proj``): quantization configs speak of them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shardwright.modelspec.spec import Layer, Split, Storage, Weight, Part
+
+BF16 = Storage(name="bf16", bits=16)
+FP32 = Storage(name="fp32", bits=32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """A weight before it is known in which layer it stands and how it is stored.
+
+    ``quantizable`` matrices are what quantization methods convert unless a config leaves them out.
+    ``storage`` is set where it does not follow the model's dtype.
+    """
+
+    name: str
+    outputs: int
+    inputs: int = 1
+    split: Split = Split.REPLICATED
+    copies: int = 1
+    experts: bool = False
+    quantizable: bool = False
+    storage: Storage | None = None
+
+    def placed(self, layer: int, dtype: Storage) -> Weight:
+        """Return the weight as it stands in one layer."""
+        return Weight(
+            name=self.name,
+            part=Part.LAYER,
+            outputs=self.outputs,
+            inputs=self.inputs,
+            split=self.split,
+            storage=self.storage or dtype,
+            layer=layer,
+            copies=self.copies,
+            experts=self.experts,
+            quantizable=self.quantizable,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One decoder layer: what it computes, and the tensors that it needs for it."""
+
+    layer: Layer
+    tensors: tuple[Tensor, ...]
+
+
+Blocks = Callable[[int], Block]
+"""The decoder layer at an index."""
+
+
+def linear(name: str, outputs: int, inputs: int, split: Split, *, bias: bool = False) -> tuple[Tensor, ...]:
+    """Return a projection, with its bias when it has one (a row-parallel bias is on every rank)."""
+    matrix = Tensor(name=name, outputs=outputs, inputs=inputs, split=split, quantizable=True)
+    if not bias:
+        return (matrix,)
+    along = Split.REPLICATED if split is Split.ROW else split
+    return (matrix, Tensor(name=f"{name}.bias", outputs=outputs, split=along))
+
+
+def norms(size: int, *names: str) -> tuple[Tensor, ...]:
+    """Return normalisation vectors, which every rank holds."""
+    return tuple(Tensor(name=name, outputs=size) for name in names)
+
+
+def gated(name: str, hidden: int, intermediate: int) -> tuple[Tensor, ...]:
+    """Return a gated feed-forward block: gate, up, down."""
+    return (
+        *linear(f"{name}.gate_proj", intermediate, hidden, Split.COLUMN),
+        *linear(f"{name}.up_proj", intermediate, hidden, Split.COLUMN),
+        *linear(f"{name}.down_proj", hidden, intermediate, Split.ROW),
+    )
+
+
+def router(name: str, experts: int, hidden: int) -> Tensor:
+    """Return the router of a mixture of experts, which no method quantizes."""
+    return Tensor(name=name, outputs=experts, inputs=hidden)
+
+
+def routed(name: str, experts: int, hidden: int, intermediate: int) -> tuple[Tensor, ...]:
+    """Return the routed experts of a layer, each gated: gate, up, down."""
+    return tuple(
+        Tensor(
+            name=f"{name}.{matrix}",
+            outputs=outputs,
+            inputs=inputs,
+            split=split,
+            copies=experts,
+            experts=True,
+            quantizable=True,
+        )
+        for matrix, outputs, inputs, split in (
+            ("gate_proj", intermediate, hidden, Split.COLUMN),
+            ("up_proj", intermediate, hidden, Split.COLUMN),
+            ("down_proj", hidden, intermediate, Split.ROW),
+        )
+    )
