@@ -3,8 +3,35 @@
 An unknown product is reported, never guessed. The rows are data (``gpus.csv``), read once.
 """
 
+import csv
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from importlib import resources
+from types import MappingProxyType
+from typing import Final
+
+from shardwright.hardware.products import candidates
+from shardwright.units import GIGA, MIB, TERA
+
+NVLINK_LATENCY_SECONDS: Final = 1.0e-6
+"""One ring step over NVLink or xGMI, seconds. Basis: measured, (8 ranks - 2 ranks) / 12 steps of a 1 KiB NCCL
+all-reduce: H100 0.81, H200 0.90, A100 0.98, B200 1.25, B300 1.28 microseconds; assumed for xGMI.
+Source: ai-dynamo/aiconfigurator@095f58a51 systems/data/*/comm/nccl."""
+
+PCIE_LATENCY_SECONDS: Final = 1.4e-6
+"""One ring step over PCIe, seconds. Basis: measured in the same way: L40S 1.37, RTX PRO 6000 1.50 microseconds.
+Source: ai-dynamo/aiconfigurator@095f58a51 systems/data/{l40s,rtx_pro_6000_server}/comm/nccl."""
+
+UNKNOWN_PCIE_BYTES_PER_SECOND: Final = 16 * GIGA
+"""PCIe where the catalogue names none (TPU), bytes/s one way. Basis: assumed, PCIe 3 x16 as the slowest in use."""
+
+DEVICES_PER_PACKAGE: Final = MappingProxyType({"MI250-128GB": 2, "MI250X-128GB": 2})
+"""Packages whose dies are devices of their own. Source: gpus.csv notes ("per GCD halve everything")."""
+
+MEMORY_MATCH: Final = 0.15
+"""How far (share) a stated memory may be from a row's for a name that several rows share. Basis: assumed, labels
+are up to 7 % below nominal (ECC, driver) and rows of one name differ by 50 % or more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,10 +41,10 @@ class Link:
     ``latency_seconds`` is the start-up time of one step of a collective over it.
     """
 
-    name: str  # "NVLink4 NVSwitch", "PCIe 4 x16", "400G RDMA", ...
+    name: str  # "NVLink4 NVSwitch", "PCIe 4 x16", "400 Gb/s RDMA", ...
     bytes_per_second: float
     latency_seconds: float
-    basis: str  # datasheet | measured | fitted | assumed
+    basis: str  # datasheet | measured | fitted | assumed | stated (by a label of the user)
     source: str
 
 
@@ -34,10 +61,119 @@ class Gpu:
     vendor: str  # NVIDIA | AMD | ...
     memory_bytes: int
     memory_bytes_per_second: float
-    flops: Mapping[str, float]
+    flops: Mapping[str, float] = field(hash=False)
     scale_up: Link | None
     scale_up_gpus: int
     host: Link  # PCIe: what two GPUs of a node use where the scale-up link does not reach
     compute_capability: tuple[int, int] | None
     basis: str
     source: str
+
+
+@cache
+def load_gpus() -> Mapping[str, Gpu]:
+    """Return the catalogue by id, read once from the packaged table.
+
+    >>> gpu = load_gpus()["H100-SXM-80GB"]
+    >>> gpu.scale_up.name, gpu.scale_up_gpus, gpu.memory_bytes // 2**20
+    ('NVLink4 NVSwitch', 8, 81559)
+    """
+    return MappingProxyType({row["gpu_id"]: _gpu(row) for row in _rows()})
+
+
+@lru_cache(maxsize=1024)
+def find_gpu(product: str, memory_bytes: int | None = None) -> Gpu | None:
+    """Return the GPU that a product label, GKE name, data-sheet name or catalogue id names; None: unknown.
+
+    ``memory_bytes`` decides between rows of one name (``A100``: 40 or 80 GB); without it such a name is unknown.
+
+    >>> find_gpu("NVIDIA-H100-80GB-HBM3").id, find_gpu("NVIDIA-GB300-WS")
+    ('H100-SXM-80GB', None)
+    """
+    catalogue = load_gpus()
+    rows = [catalogue[gpu_id] for gpu_id in candidates(product, _names())]
+    if len(rows) > 1 and memory_bytes is not None:
+        rows = [row for row in rows if abs(memory_bytes / row.memory_bytes - 1) <= MEMORY_MATCH]
+    return rows[0] if len(rows) == 1 else None
+
+
+@cache
+def _rows() -> tuple[Mapping[str, str], ...]:
+    text = resources.files("shardwright.hardware").joinpath("gpus.csv").read_text(encoding="utf-8")
+    return tuple(csv.DictReader(text.splitlines()))
+
+
+@cache
+def _names() -> Mapping[str, tuple[str, ...]]:
+    """Return every exact name of the table, in lower case with dashes, to the ids that bear it."""
+    names: dict[str, tuple[str, ...]] = {}
+    for row in _rows():
+        listed = [row["gpu_id"], row["node_label_value"], *row["gke_accelerator_label"].split(";")]
+        listed += [alias.partition(" (")[0] for alias in row["label_aliases"].split(";") if "(vGPU)" not in alias]
+        for name in {name.strip().lower().replace("_", "-") for name in listed} - {""}:
+            names[name] = (*names.get(name, ()), row["gpu_id"])
+    return MappingProxyType(names)
+
+
+def _gpu(row: Mapping[str, str]) -> Gpu:
+    devices = DEVICES_PER_PACKAGE.get(row["gpu_id"], 1)
+    domain = int(row["scaleup_domain_gpus"] or 1) * devices
+    capability = _compute_capability(row["compute_capability"])
+    return Gpu(
+        id=row["gpu_id"],
+        vendor=row["vendor"],
+        memory_bytes=_memory_bytes(row) // devices,
+        memory_bytes_per_second=float(row["mem_bw_GBps"]) * GIGA / devices,
+        flops=_flops(row, capability, devices),
+        scale_up=_scale_up(row, devices) if domain > 1 and row["scaleup_GBps_per_direction"] else None,
+        scale_up_gpus=domain if row["scaleup_GBps_per_direction"] else 1,
+        host=_host(row),
+        compute_capability=capability,
+        basis="assumed" if "secondary" in row["spec_sources"] else "datasheet",
+        source=row["spec_sources"],
+    )
+
+
+def _memory_bytes(row: Mapping[str, str]) -> int:
+    """Return what the node label shows; nominal decimal gigabytes where no label is known (the smaller reading)."""
+    return int(row["mem_mib_label"]) * MIB if row["mem_mib_label"] else int(row["mem_nominal_gb"]) * GIGA
+
+
+def _compute_capability(text: str) -> tuple[int, int] | None:
+    major, dot, minor = text.partition(".")
+    return (int(major), int(minor)) if dot else None
+
+
+def _flops(row: Mapping[str, str], capability: tuple[int, int] | None, devices: int) -> Mapping[str, float]:
+    """Return dense FLOP/s per number format; the table's bf16 column is FP16 on GPUs before Ampere."""
+    columns = {
+        "bf16": "bf16_dense_tflops",
+        "fp16": "bf16_dense_tflops",
+        "fp8": "fp8_dense_tflops",
+        "int8": "int8_dense_tops",
+        "fp4": "fp4_dense_tflops",
+    }
+    if capability is not None and capability < (8, 0):
+        del columns["bf16"]
+    return MappingProxyType({kind: float(row[name]) * TERA / devices for kind, name in columns.items() if row[name]})
+
+
+def _scale_up(row: Mapping[str, str], devices: int) -> Link:
+    return Link(
+        name=row["scaleup_kind"],
+        bytes_per_second=float(row["scaleup_GBps_per_direction"]) * GIGA / devices,
+        latency_seconds=NVLINK_LATENCY_SECONDS,
+        basis="datasheet",
+        source=row["spec_sources"],
+    )
+
+
+def _host(row: Mapping[str, str]) -> Link:
+    known = bool(row["pcie_GBps_per_direction"])
+    return Link(
+        name=f"PCIe {row['pcie_gen']} x16" if known else "PCIe",
+        bytes_per_second=float(row["pcie_GBps_per_direction"]) * GIGA if known else UNKNOWN_PCIE_BYTES_PER_SECOND,
+        latency_seconds=PCIE_LATENCY_SECONDS,
+        basis="datasheet" if known else "assumed",
+        source=row["spec_sources"] if known else "UNKNOWN_PCIE_BYTES_PER_SECOND",
+    )

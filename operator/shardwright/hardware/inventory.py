@@ -1,7 +1,7 @@
 """The inventory: what the cluster has and what of it is free, collapsed into pools of alike nodes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import Gpu, Link
@@ -30,7 +30,7 @@ class Node:
     free: int
     domain: str
     path: tuple[tuple[str, str], ...]
-    labels: Mapping[str, str]
+    labels: Mapping[str, str] = field(hash=False)
     taints: tuple[Taint, ...] = ()
 
 

@@ -1,0 +1,137 @@
+"""Which GPUs are joined by a fast link, and where does a node sit in the network?
+
+A clique label counts only on racks (NVL72): HGX boards never carry one, and fabrics that are still coming up
+show a zero UUID. Sources: NVIDIA/k8s-device-plugin@1b826acc internal/lm/imex.go, NVIDIA/topograph@e2b62507
+docs/reference/node-labels.md, kubernetes/cloud-provider-aws@63ec440c, docs.coreweave.com node labels.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from shardwright.hardware.gpus import Gpu
+from shardwright.hardware.instances import Instance
+from shardwright.hardware.untrusted import RawNode, label_value
+
+CLIQUE_LABEL: Final = "nvidia.com/gpu.clique"
+RACK_GPUS: Final = 16
+"""A scale-up link that joins more GPUs than this leaves the node. Basis: no node has more than 16 GPUs."""
+
+_CLIQUE: Final = re.compile(r"([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})\.[0-9]{1,10}", re.ASCII)
+_RACK_KEYS: Final = (
+    "accelerator.topograph.run/sub-domain",
+    "ds.coreweave.com/nvlink.domain",
+    "accelerator.topograph.run/domain",
+    "network.topology.nvidia.com/accelerator",
+    "topology.k8s.aws/ultraserver-id",
+    "cloud.google.com/gce-topology-subblock",
+)
+_ALWAYS_BRIDGED: Final = frozenset({"H100-NVL-94GB", "H200-NVL-141GB"})  # sold as bridged sets; others: an option
+_PLACEHOLDERS: Final = frozenset({"no-imds-data", "unknown", "none"})
+_FAMILIES: Final[tuple[tuple[str, ...], ...]] = (
+    tuple(f"fabric.topograph.run/tier-{tier}" for tier in range(8)),
+    tuple(f"network.topology.nvidia.com/{tier}" for tier in ("accelerator", "leaf", "block", "spine", "core", "datacenter")),
+    tuple(f"cloud.google.com/gce-topology-{tier}" for tier in ("host", "subblock", "block")),
+    tuple(f"topology.k8s.aws/network-node-layer-{layer}" for layer in range(8, 0, -1)),  # the highest is the closest
+    tuple(f"oci.oraclecloud.com/rdma.{tier}" for tier in ("host_id", "local_block_id", "network_block_id", "hpc_island_id")),
+    (
+        "node.coreweave.cloud/rack",
+        "backend.coreweave.cloud/leafgroup",
+        "ib.coreweave.cloud/superpod",
+        "backend.coreweave.cloud/fabric",
+    ),
+    ("kubernetes.azure.com/agentpool",),  # InfiniBand reaches the nodes of one scale set only
+)
+_ZONES: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+_VIRTUAL: Final = re.compile(
+    r"$|unknown$|Virtual-Machine|Standard-PC|.*-PC-|Google-Compute|KVM|VMware|OpenStack|HVM|.*\dxlarge$", re.ASCII
+)  # nvidia.com/gpu.machine of virtual machines; nothing at all says nothing
+
+
+class DomainKind(StrEnum):
+    """What bounds the scale-up link."""
+
+    CLIQUE = "Clique"  #: several nodes of one rack
+    NODE = "Node"  #: all GPUs of the node
+    BRIDGE = "Bridge"  #: pairs (or fours) inside the node
+    NONE = "None"  #: PCIe only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """The scale-up domain of a node: ``gpus`` is how many GPUs of this node one domain joins (1: none)."""
+
+    kind: DomainKind
+    name: str
+    gpus: int
+    warning: str = ""
+
+
+def read_domain(node: RawNode, gpu: Gpu, gpus: int, physical: int, instance: Instance | None) -> Domain:
+    """Return which of the node's GPUs are joined, by labels, then instance type, then the product's form.
+
+    ``gpus`` are the usable ones, ``physical`` all that the node has.
+    """
+    if gpu.scale_up is None or (gpus == 1 and gpu.scale_up_gpus <= RACK_GPUS):
+        return Domain(kind=DomainKind.NONE, name="", gpus=1)
+    if gpu.scale_up_gpus > RACK_GPUS:
+        return _rack(node, gpus)
+    size = instance.nvlink_domain_gpus if instance else gpu.scale_up_gpus
+    if "bridge" in gpu.scale_up.name:
+        joined = size > 1 and (instance is not None or gpu.id in _ALWAYS_BRIDGED or bool(node.stated("nvlink-domain")))
+        return _bounded(node, size if joined else 1, gpus, DomainKind.BRIDGE)
+    if instance is None and 1 < physical < gpu.scale_up_gpus and not _whole_board(node):
+        return Domain(kind=DomainKind.NONE, name="", gpus=1, warning=_partial_board(gpu, physical))
+    return _bounded(node, size, gpus, DomainKind.NODE)
+
+
+def read_path(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return (key, value) of the network topology above a node, closest first, the zone last.
+
+    The first family of keys that the node carries is taken; families are not mixed.
+
+    >>> read_path({"topology.k8s.aws/network-node-layer-1": "far", "topology.k8s.aws/network-node-layer-3": "near"})
+    (('topology.k8s.aws/network-node-layer-3', 'near'), ('topology.k8s.aws/network-node-layer-1', 'far'))
+    """
+    paths = (_known(labels, family) for family in _FAMILIES)
+    return next((path for path in paths if path), ()) + _known(labels, _ZONES)[:1]
+
+
+def _rack(node: RawNode, gpus: int) -> Domain:
+    stated = label_value(node.stated("nvlink-domain"))
+    match = _CLIQUE.fullmatch(node.labels.get(CLIQUE_LABEL, ""))
+    clique = match[0] if match and set(match[1]) - set("0-") else None
+    if name := stated or clique:
+        return Domain(kind=DomainKind.CLIQUE, name=name, gpus=gpus)
+    if rack := _known(node.labels, _RACK_KEYS):
+        key, name = rack[0]
+        warning = f"no {CLIQUE_LABEL} label: the NVLink domain is taken from {key}, which may hold several partitions"
+        return Domain(kind=DomainKind.CLIQUE, name=name, gpus=gpus, warning=warning)
+    warning = f"no {CLIQUE_LABEL} label: the NVLink domain is taken to be the tray"
+    return Domain(kind=DomainKind.NODE, name=node.name, gpus=gpus, warning=warning)
+
+
+def _bounded(node: RawNode, size: int, gpus: int, kind: DomainKind) -> Domain:
+    joined = min(size, gpus)
+    if joined <= 1:
+        return Domain(kind=DomainKind.NONE, name="", gpus=1)
+    return Domain(kind=kind, name=node.name, gpus=joined)
+
+
+def _whole_board(node: RawNode) -> bool:
+    machine = node.labels.get("nvidia.com/gpu.machine", "")
+    return bool(node.stated("nvlink-domain")) or not _VIRTUAL.match(machine)
+
+
+def _partial_board(gpu: Gpu, physical: int) -> str:
+    return (
+        f"{physical} of a board of {gpu.scale_up_gpus} {gpu.id}: whether NVLink joins them is unknown, planned as PCIe; "
+        "set the node label shardwright.io/nvlink-domain if it does"
+    )
+
+
+def _known(labels: Mapping[str, str], keys: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    found = ((key, label_value(labels.get(key))) for key in keys if key in labels)
+    return tuple((key, value) for key, value in found if value and value not in _PLACEHOLDERS)

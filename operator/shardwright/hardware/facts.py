@@ -1,0 +1,33 @@
+"""What is kept of a Node: small, comparable, and equal as long as nothing that matters has changed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from shardwright.hardware.domains import Domain
+from shardwright.hardware.gpus import Gpu, Link
+from shardwright.hardware.inventory import Taint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """One node with whole, known GPUs; a heartbeat does not change it, so equality tells a relevant change.
+
+    ``gpus`` are the healthy ones (allocatable), whoever holds them. ``gpu`` is the catalogue row with the memory of
+    this node's labels. ``taints`` leave out what ``schedulable``, ``ready`` and ``deleting`` say already.
+    """
+
+    name: str
+    resource: str
+    gpus: int
+    gpu: Gpu
+    product: str
+    architecture: str
+    domain: Domain
+    network: Link
+    path: tuple[tuple[str, str], ...]
+    labels: Mapping[str, str] = field(hash=False)
+    taints: tuple[Taint, ...] = ()
+    schedulable: bool = True
+    ready: bool = True
+    deleting: bool = False
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,82 @@
+"""How fast is the network of a node? Stated, else by instance type, else assumed and said so."""
+
+import math
+from typing import Final
+
+from shardwright.hardware.gpus import Gpu, Link
+from shardwright.hardware.instances import Instance
+from shardwright.hardware.untrusted import RawNode, quantity
+from shardwright.units import GIGA
+
+RDMA_LATENCY_SECONDS: Final = 12e-6
+"""One step between nodes over RDMA, seconds. Basis: measured, send/recv of 10 to 18 KiB between two H100 nodes
+(18.5 microseconds) minus the same inside one (6.5). Source: microsoft/vidur@7d47513 data/profiling/network/h100_dgx."""
+
+TCP_LATENCY_SECONDS: Final = 30e-6
+"""One step between nodes over TCP, seconds. Basis: assumed, kernel network stack on both sides of NCCL sockets."""
+
+NODE_GBPS_WITHOUT_EVIDENCE: Final = 100.0
+"""Network of a whole node when nothing is known, Gb/s. Basis: assumed, the slowest 8-GPU nodes of instances.csv."""
+
+GPU_GBPS_WITH_RDMA: Final = {"NVLink4": 400.0, "NVLink5": 400.0, "Infinity": 400.0, "NVLink3": 50.0}
+"""Network per GPU when the node offers an RDMA resource, Gb/s, by scale-up link. Basis: assumed, the lowest RDMA rate
+of instances.csv in that class (A100: p4d 50; H100 and later: 400). RDMA beside PCIe cards counts as no evidence."""
+
+_RDMA_RESOURCES: Final = (
+    "rdma/",
+    "vpc.amazonaws.com/efa",
+    "nvidia.com/hostdev",
+    "nvidia.com/mlnxnics",
+    "nvidia.com/sriov_rdma",
+    "nvidia.com/rdma-vf",
+    "intel.com/mlnx_sriov_rdma",
+    "amd.com/nic",
+    "amd.com/vnic",
+)
+_STATE_IT: Final = "set the node label shardwright.io/network-gbps-per-gpu to state it"
+
+
+def read_network(node: RawNode, gpu: Gpu, gpus: int, instance: Instance | None) -> tuple[Link, str]:
+    """Return the link between nodes as one GPU sees it, and a warning where it had to be assumed."""
+    if stated := _positive(node.stated("network-gbps-per-gpu")):
+        rdma = _offers_rdma(node) or stated >= NODE_GBPS_WITHOUT_EVIDENCE
+        return _link(stated, rdma, "stated", "shardwright.io/network-gbps-per-gpu"), ""
+    if instance and instance.network_gbps_per_gpu:
+        return _link(instance.network_gbps_per_gpu, instance.rdma, "datasheet", instance.source), ""
+    if megabits := _positive(node.labels.get("karpenter.k8s.aws/instance-network-bandwidth")):
+        return _link(megabits / 1000 / gpus, _offers_rdma(node), "datasheet", "karpenter.k8s.aws"), ""
+    return _assumed(node, gpu, gpus)
+
+
+def _assumed(node: RawNode, gpu: Gpu, gpus: int) -> tuple[Link, str]:
+    generation = gpu.scale_up.name if gpu.scale_up and gpu.scale_up_gpus > 2 else ""  # noqa: PLR2004 - more than a pair
+    gbps = next((rate for name, rate in GPU_GBPS_WITH_RDMA.items() if generation.startswith(name)), None)
+    if gbps and _offers_rdma(node):
+        warning = f"the network is unknown beyond an RDMA resource: {gbps:g} Gb/s per GPU assumed; {_STATE_IT}"
+        return _link(gbps, rdma=True, basis="assumed", source="GPU_GBPS_WITH_RDMA"), warning
+    gbps = NODE_GBPS_WITHOUT_EVIDENCE / gpus
+    warning = f"the network is unknown: {gbps:g} Gb/s per GPU without RDMA assumed; {_STATE_IT}"
+    return _link(gbps, rdma=False, basis="assumed", source="NODE_GBPS_WITHOUT_EVIDENCE"), warning
+
+
+def _link(gbps: float, rdma: bool, basis: str, source: str) -> Link:  # noqa: FBT001 - a fact, not a mode
+    return Link(
+        name=f"{gbps:g} Gb/s {'RDMA' if rdma else 'Ethernet'}",
+        bytes_per_second=gbps * GIGA / 8,
+        latency_seconds=RDMA_LATENCY_SECONDS if rdma else TCP_LATENCY_SECONDS,
+        basis=basis,
+        source=source,
+    )
+
+
+def _offers_rdma(node: RawNode) -> bool:
+    return any(key.startswith(_RDMA_RESOURCES) and quantity(value) for key, value in node.allocatable.items())
+
+
+def _positive(text: str | None) -> float | None:
+    """Return a finite number above zero and at most 1e7, else None."""
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and 0 < number <= 1e7 else None  # noqa: PLR2004 - 10 Tb/s in Mb/s

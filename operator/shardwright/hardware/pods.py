@@ -1,0 +1,64 @@
+"""Who holds GPUs? Pods to the GPUs they keep on a node, with the model they belong to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shardwright.hardware.suitability import RESOURCES
+from shardwright.hardware.untrusted import mapping, mappings, quantity, text, texts
+
+MODEL_LABEL: Final = "shardwright.io/model"
+GROUP_LABEL: Final = "shardwright.io/group"
+_FINISHED: Final = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUsage:
+    """The GPUs that one pod holds; ``owner`` is (namespace, ShardedModel), None for foreign pods."""
+
+    node: str
+    resource: str
+    gpus: int
+    owner: tuple[str, str] | None = None
+    group: str = ""
+
+
+def read_pod(pod: object) -> GpuUsage | None:
+    """Return the GPUs that a pod holds, None for a pod that holds none, has finished, or is not placed yet.
+
+    Terminating pods still hold theirs; a pod nominated to a node (after preemption) counts as placed.
+    """
+    whole = mapping(pod)
+    metadata, spec, status = (mapping(whole.get(part)) for part in ("metadata", "spec", "status"))
+    node = text(spec.get("nodeName")) or text(status.get("nominatedNodeName"))
+    if not node or text(status.get("phase")) in _FINISHED:
+        return None
+    resource, gpus = next(((name, n) for name in RESOURCES if (n := _requested(spec, name))), ("", 0))
+    if not gpus:
+        return None
+    labels = texts(metadata.get("labels"))
+    model = labels.get(MODEL_LABEL)
+    owner = (text(metadata.get("namespace")), model) if model else None
+    return GpuUsage(node=node, resource=resource, gpus=gpus, owner=owner, group=labels.get(GROUP_LABEL, ""))
+
+
+def _requested(spec: Mapping[str, Any], resource: str) -> int:
+    """Return what the scheduler counts: the larger of the running containers and of each step of the start."""
+    sidecars = peak = 0
+    for container in mappings(spec.get("initContainers")):
+        request = _request(container, resource)
+        if text(container.get("restartPolicy")) == "Always":
+            sidecars += request
+            peak = max(peak, sidecars)
+        else:
+            peak = max(peak, sidecars + request)
+    running = sidecars + sum(_request(container, resource) for container in mappings(spec.get("containers")))
+    overhead = quantity(mapping(spec.get("overhead")).get(resource)) or 0
+    return max(running, peak) + overhead
+
+
+def _request(container: Mapping[str, Any], resource: str) -> int:
+    """Return the request of a container; extended resources may state the limit only."""
+    resources = mapping(container.get("resources"))
+    stated = (quantity(mapping(resources.get(part)).get(resource)) for part in ("requests", "limits"))
+    return next((amount for amount in stated if amount is not None), 0)

@@ -1,0 +1,203 @@
+"""Facts and usage to the inventory: what is free, and nodes that are alike collapsed into pools."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, Final
+
+from shardwright.hardware.domains import DomainKind
+from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.inventory import Inventory, Node, NodeExclusion, Pool
+from shardwright.hardware.pods import GpuUsage
+from shardwright.hardware.scheduling import keeps_out
+from shardwright.units import GIGA
+
+MEMORY_SPREAD: Final = 1.02
+"""Nodes whose GPU memory differs by less than this factor are alike; the pool has the smallest. Basis: assumed,
+driver versions move the label by less than 1 %, product variants by 20 % or more."""
+
+_PoolKey = tuple[str, str, int, DomainKind, int, str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """GPUs that the plan of record of ``owner`` (namespace, ShardedModel) keeps on a node for a group."""
+
+    owner: tuple[str, str]
+    node: str
+    gpus: int
+    group: str = ""
+
+
+def build_inventory(
+    facts: Iterable[NodeFacts | NodeExclusion],
+    usage: Iterable[GpuUsage] | None,
+    *,
+    reservations: Iterable[Reservation] = (),
+    own: tuple[str, str] | None = None,
+    selector: Mapping[str, str] | None = None,
+    tolerations: Sequence[Mapping[str, Any]] = (),
+) -> Inventory:
+    """Return what there is for one model, the same for any order of the input.
+
+    Free is allocatable minus what pods of others hold minus what plans of others keep and have not bound yet, never
+    below zero. ``own`` names the model that is planned: its own pods and plan do not count against it. ``usage`` is
+    None where pods cannot be listed: then everything allocatable is called free and ``free_capacity_known`` is False.
+    """
+    known = usage is not None
+    taken = _taken(tuple(usage or ()), tuple(reservations), own)
+    usable, excluded = _divide(facts, selector or {}, tolerations)
+    pools = sorted(_pools(usable, taken), key=lambda pool: pool.name)
+    excluded.sort(key=lambda exclusion: (exclusion.node, exclusion.problem.code))
+    return Inventory(pools=tuple(pools), excluded=tuple(excluded), free_capacity_known=known)
+
+
+def _taken(usage: Sequence[GpuUsage], reservations: Sequence[Reservation], own: tuple[str, str] | None) -> Counter[str]:
+    """Return the GPUs per node that are not free for ``own``."""
+    taken: Counter[str] = Counter()
+    bound: Counter[tuple[tuple[str, str], str]] = Counter()
+    for pod in usage:
+        if pod.owner is None or pod.owner != own:
+            taken[pod.node] += pod.gpus
+        if pod.owner is not None:
+            bound[pod.owner, pod.node] += pod.gpus
+    planned: Counter[tuple[tuple[str, str], str]] = Counter()
+    for reservation in reservations:
+        if reservation.owner != own:
+            planned[reservation.owner, reservation.node] += max(0, reservation.gpus)
+    for (owner, node), gpus in (planned - bound).items():
+        del owner
+        taken[node] += gpus
+    return taken
+
+
+def _divide(
+    facts: Iterable[NodeFacts | NodeExclusion], selector: Mapping[str, str], tolerations: Sequence[Mapping[str, Any]]
+) -> tuple[list[NodeFacts], list[NodeExclusion]]:
+    usable: list[NodeFacts] = []
+    excluded: list[NodeExclusion] = []
+    for node in facts:
+        if isinstance(node, NodeExclusion):
+            excluded.append(node)
+        elif problem := keeps_out(node, selector, tolerations):
+            excluded.append(NodeExclusion(node=node.name, problem=problem))
+        else:
+            usable.append(node)
+    return usable, excluded
+
+
+def _pools(usable: Sequence[NodeFacts], taken: Mapping[str, int]) -> list[Pool]:
+    alike: defaultdict[_PoolKey, list[NodeFacts]] = defaultdict(list)
+    for node in _believable_racks(usable):
+        alike[_key(node)].append(node)
+    groups = [(key, group) for key, nodes in alike.items() for group in _by_memory(nodes)]
+    names = Counter(_name(group[0]) for _, group in groups)
+    pools = []
+    for key, group in groups:
+        pool = _pool(sorted(group, key=lambda node: node.name), taken)
+        pools.append(pool if names[pool.name] == 1 else replace(pool, name=_distinct(pool, key)))
+    return pools
+
+
+def _name(node: NodeFacts) -> str:
+    """Return a name that a person understands, from properties of the nodes alone: other pools do not change it."""
+    return f"{node.gpu.id.lower()}-{node.gpus}x-{node.network.bytes_per_second * 8 / GIGA:.4g}g"
+
+
+def _distinct(pool: Pool, key: _PoolKey) -> str:
+    """Return a name for a pool that shares its own with another: with a digest of what sets it apart."""
+    own = "/".join(map(str, (*key, pool.gpu.memory_bytes // GIGA)))
+    return f"{pool.name}-{sha256(own.encode()).hexdigest()[:6]}"
+
+
+def _key(node: NodeFacts) -> _PoolKey:
+    """Return everything that the planner looks at, except memory, which is compared with a tolerance."""
+    return (
+        node.gpu.id,
+        node.product,
+        node.gpus,
+        node.domain.kind,
+        node.domain.gpus,
+        node.network.name,
+        node.network.basis,
+        node.resource,
+        node.architecture,
+    )
+
+
+def _by_memory(nodes: Sequence[NodeFacts]) -> list[list[NodeFacts]]:
+    """Return the nodes in runs of nearly the same GPU memory, smallest first."""
+    by_bytes: defaultdict[int, list[NodeFacts]] = defaultdict(list)
+    for node in nodes:
+        by_bytes[node.gpu.memory_bytes].append(node)
+    runs: list[list[NodeFacts]] = []
+    floor = 0
+    for memory_bytes in sorted(by_bytes):
+        if memory_bytes > floor * MEMORY_SPREAD:
+            runs.append([])
+            floor = memory_bytes
+        runs[-1].extend(by_bytes[memory_bytes])
+    return runs
+
+
+def _believable_racks(usable: Sequence[NodeFacts]) -> Iterable[NodeFacts]:
+    """Yield the nodes, cliques that are larger than the hardware allows taken apart into trays."""
+    sizes: Counter[str] = Counter()
+    for node in usable:
+        if node.domain.kind is DomainKind.CLIQUE:
+            sizes[node.domain.name] += node.gpus
+    for node in usable:
+        size = sizes[node.domain.name] if node.domain.kind is DomainKind.CLIQUE else 0
+        yield node if size <= node.gpu.scale_up_gpus else _as_tray(node, size)
+
+
+def _as_tray(node: NodeFacts, size: int) -> NodeFacts:
+    warning = f"NVLink domain {node.domain.name} claims {size} GPUs, {node.gpu.scale_up_gpus} at most are possible: ignored"
+    domain = replace(node.domain, kind=DomainKind.NODE, name=node.name)
+    return replace(node, domain=domain, warnings=(*node.warnings, warning))
+
+
+def _pool(nodes: Sequence[NodeFacts], taken: Mapping[str, int]) -> Pool:
+    first = nodes[0]
+    return Pool(
+        name=_name(first),
+        gpu=min((node.gpu for node in nodes), key=lambda gpu: gpu.memory_bytes),
+        product=first.product,
+        gpus_per_node=first.gpus,
+        domain_gpus=_domain_gpus(nodes),
+        network=first.network,
+        resource=first.resource,
+        architecture=first.architecture,
+        nodes=tuple(_node(node, taken) for node in nodes),
+        warnings=_warnings(nodes),
+    )
+
+
+def _domain_gpus(nodes: Sequence[NodeFacts]) -> int:
+    """Return the GPUs that one scale-up domain joins: of the largest clique, or inside a node."""
+    if nodes[0].domain.kind is not DomainKind.CLIQUE:
+        return nodes[0].domain.gpus
+    sizes: Counter[str] = Counter()
+    for node in nodes:
+        sizes[node.domain.name] += node.gpus
+    return max(sizes.values())
+
+
+def _node(node: NodeFacts, taken: Mapping[str, int]) -> Node:
+    return Node(
+        name=node.name,
+        gpus=node.gpus,
+        free=max(0, node.gpus - taken.get(node.name, 0)),
+        domain=node.domain.name,
+        path=node.path,
+        labels=node.labels,
+        taints=node.taints,
+    )
+
+
+def _warnings(nodes: Sequence[NodeFacts]) -> tuple[str, ...]:
+    """Return each warning once, with the number of nodes where it does not hold for all."""
+    counts = Counter(warning for node in nodes for warning in node.warnings)
+    every = len(nodes)
+    return tuple(text if count == every else f"{text} ({count} of {every} nodes)" for text, count in sorted(counts.items()))

@@ -1,0 +1,110 @@
+"""Would the scheduler put a pod of the model on this node? State, node selector, taints and tolerations."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from shardwright.errors import Problem
+from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.inventory import Taint
+
+DEFAULT_TOLERATIONS: Final[tuple[Mapping[str, str], ...]] = tuple(
+    MappingProxyType(toleration)
+    for toleration in (
+        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "amd.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "kubernetes.io/arch", "operator": "Equal", "value": "arm64", "effect": "NoSchedule"},
+        {"key": "sku", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"},
+    )
+)
+"""Taints that say no more than "only pods that need a GPU": every rendered pod tolerates them.
+Source: gpu-operator, GKE, AKS and GB200 node pools as recorded in tests/data/nodes."""
+
+_UNHEALTHY_TAINT: Final = "amd-gpu-unhealthy"
+_HARD_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
+
+
+def keeps_out(node: NodeFacts, selector: Mapping[str, str], tolerations: Sequence[Mapping[str, Any]]) -> Problem | None:
+    """Return why no new pod of the model may go to this node, None when it may."""
+    return _state(node) or _selected(node, selector) or _tainted(node, (*DEFAULT_TOLERATIONS, *tolerations))
+
+
+def _state(node: NodeFacts) -> Problem | None:
+    if node.deleting:
+        return Problem(
+            code="NodeLeaving",
+            what="a node that is being deleted or drained",
+            limit="takes no new pods",
+            remedy="wait for its replacement",
+        )
+    if not node.ready:
+        return Problem(
+            code="NotReady",
+            what="a node that is not ready",
+            limit="takes no new pods",
+            remedy="look at its conditions: kubectl describe node " + node.name,
+        )
+    if not node.schedulable:
+        return Problem(
+            code="Cordoned",
+            what="a cordoned node",
+            limit="takes no new pods",
+            remedy="kubectl uncordon " + node.name,
+        )
+    return None
+
+
+def _selected(node: NodeFacts, selector: Mapping[str, str]) -> Problem | None:
+    wrong = [key for key, value in sorted(selector.items()) if node.labels.get(key) != value]
+    if not wrong:
+        return None
+    has = node.labels.get(wrong[0])
+    return Problem(
+        code="SelectorMismatch",
+        what=f"node label {wrong[0]} {has!r}" if has is not None else f"node label {wrong[0]} (not set)",
+        limit=f"must be {selector[wrong[0]]!r}",
+        remedy="label the node or change the selector",
+        path="spec.placement.nodeSelector",
+    )
+
+
+def _tainted(node: NodeFacts, tolerations: Sequence[Mapping[str, Any]]) -> Problem | None:
+    hard = (taint for taint in node.taints if taint.effect in _HARD_EFFECTS)
+    blocking = next((taint for taint in hard if not _tolerated(taint, tolerations)), None)
+    if blocking is None:
+        return None
+    shown = f"{blocking.key}={blocking.value}:{blocking.effect}" if blocking.value else f"{blocking.key}:{blocking.effect}"
+    if blocking.key == _UNHEALTHY_TAINT:
+        return Problem(
+            code="GpuUnhealthy",
+            what=f"taint {shown} (GPUs under repair)",
+            limit="is never tolerated",
+            remedy="wait for the AMD GPU operator, or look at its remediation workflow",
+        )
+    return Problem(
+        code="TaintNotTolerated",
+        what=f"taint {shown}",
+        limit="must be tolerated",
+        remedy="add a toleration, or leave the node to those it is reserved for",
+        path="spec.placement.tolerations",
+    )
+
+
+def _tolerated(taint: Taint, tolerations: Sequence[Mapping[str, Any]]) -> bool:
+    return taint.key != _UNHEALTHY_TAINT and any(_matches(taint, toleration) for toleration in tolerations)
+
+
+def _matches(taint: Taint, toleration: Mapping[str, Any]) -> bool:
+    """Return whether a toleration covers a taint, by the rules of core/v1.
+
+    An empty key with Exists covers every taint, an empty effect every effect.
+    """
+    exists = toleration.get("operator") == "Exists"
+    if not exists and toleration.get("operator") not in {None, "", "Equal"}:
+        return False
+    key = toleration.get("key") or ""
+    if key != taint.key and not (exists and not key):
+        return False
+    if (toleration.get("effect") or taint.effect) != taint.effect:
+        return False
+    return exists or (toleration.get("value") or "") == taint.value

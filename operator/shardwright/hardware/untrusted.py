@@ -1,0 +1,98 @@
+"""Read Kubernetes objects that anyone may have written: every function here takes any value and never raises."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+_QUANTITY: Final = re.compile(r"([0-9]{1,18})(?:\.0+)?(k|M|G|Ki|Mi|Gi)?", re.ASCII)
+_FACTORS: Final = {None: 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+_LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
+_NODE_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
+_EMPTY: Final[Mapping[str, Any]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawNode:
+    """The parts of a Node that anything here looks at, each of the right type, nothing checked beyond that."""
+
+    name: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    allocatable: Mapping[str, Any]
+    capacity: Mapping[str, Any]
+    spec: Mapping[str, Any]
+    status: Mapping[str, Any]
+    deleting: bool
+
+    def stated(self, key: str) -> str | None:
+        """Return what the user says about this node under ``shardwright.io/<key>``: annotation, else label."""
+        full = f"shardwright.io/{key}"
+        return self.annotations.get(full) or self.labels.get(full) or None
+
+
+def raw_node(node: object) -> RawNode:
+    """Return the parts of any value that might be a Node."""
+    whole = mapping(node)
+    metadata = mapping(whole.get("metadata"))
+    status = mapping(whole.get("status"))
+    return RawNode(
+        name=text(metadata.get("name")),
+        labels=texts(metadata.get("labels")),
+        annotations=texts(metadata.get("annotations")),
+        allocatable=_keyed(status.get("allocatable")),
+        capacity=_keyed(status.get("capacity")),
+        spec=mapping(whole.get("spec")),
+        status=status,
+        deleting=bool(metadata.get("deletionTimestamp")),
+    )
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """Return the value if it is a mapping, else an empty one."""
+    return value if isinstance(value, Mapping) else _EMPTY
+
+
+def mappings(value: object) -> tuple[Mapping[str, Any], ...]:
+    """Return the mappings in a list, else nothing."""
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return ()
+    return tuple(item for item in value if isinstance(item, Mapping))
+
+
+def text(value: object) -> str:
+    """Return the value if it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def texts(value: object) -> Mapping[str, str]:
+    """Return the entries of a mapping whose key and value are strings."""
+    return {key: item for key, item in _keyed(value).items() if isinstance(item, str)}
+
+
+def _keyed(value: object) -> Mapping[str, Any]:
+    """Return the entries of a mapping whose key is a string."""
+    entries: Mapping[Any, Any] = mapping(value)
+    return {key: item for key, item in entries.items() if isinstance(key, str)}
+
+
+def quantity(value: object) -> int | None:
+    """Return a whole, non-negative quantity (``8``, ``"8"``, ``"1k"``); None for anything else.
+
+    >>> quantity("1k"), quantity(8), quantity("-1"), quantity("500m"), quantity(None)
+    (1000, 8, None, None, None)
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if 0 <= value < 10**18 else None
+    match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    return int(match[1]) * _FACTORS[match[2]] if match else None
+
+
+def label_value(value: object) -> str | None:
+    """Return the value if it is a non-empty string that Kubernetes would take as a label value."""
+    return value if isinstance(value, str) and _LABEL_VALUE.fullmatch(value) else None
+
+
+def is_node_name(value: str) -> bool:
+    """Return whether Kubernetes would take this as the name of a node."""
+    return bool(_NODE_NAME.fullmatch(value))
