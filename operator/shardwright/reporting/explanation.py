@@ -1,0 +1,248 @@
+"""A report, sorted into what a person asks: what, where, does it fit, how fast, why, what else, why not.
+
+Text, terminal and later HTML show this value; none of them looks into the report again.
+"""
+
+from dataclasses import dataclass
+from itertools import groupby
+
+from shardwright.costs.estimates import StageMemory
+from shardwright.hardware.inventory import Inventory
+from shardwright.planning.report import Alternative, Exclusion, NoPlan, Plan, Report
+from shardwright.planning.request import Request
+from shardwright.reporting.figures import format_count, format_layout, format_output, format_plural, format_seconds
+from shardwright.reporting.phrases import sort_exclusions, summarise_exclusions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One line of the overview."""
+
+    label: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnNode:
+    """A node of a group: for each of its GPUs the pipeline stage that it holds, None where it is not ours."""
+
+    group: int
+    name: str
+    stages: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryBar:
+    """Bytes on the fullest GPU of one stage, or of neighbouring stages that are alike."""
+
+    label: str
+    layers: str
+    weights_bytes: int
+    activations_bytes: int
+    overhead_bytes: int
+    kv_cache_bytes: int
+    budget_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherLayout:
+    """A runner-up in words."""
+
+    layout: str
+    pool: str
+    output: str
+    per_token: str
+    loses: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Everything that is said about a report, in the order in which it is read.
+
+    ``fits`` says whether there is a plan. ``ruled_out`` is one sentence over all candidates that were not
+    chosen; ``unusable`` one line for each node that could not be looked at.
+    """
+
+    fits: bool
+    headline: str
+    facts: tuple[Fact, ...]
+    nodes: tuple[DrawnNode, ...]
+    memory: tuple[MemoryBar, ...]
+    reasons: tuple[str, ...]
+    warnings: tuple[str, ...]
+    alternatives: tuple[OtherLayout, ...]
+    ruled_out: str
+    exclusions: tuple[Exclusion, ...]
+    unusable: tuple[str, ...]
+
+
+def explain(report: Report, *, request: Request | None = None, inventory: Inventory | None = None) -> Explanation:
+    """Return what a person wants to know of a report; the request and the inventory add to it."""
+    if isinstance(report.outcome, Plan):
+        return _explain_plan(report.outcome, report, request, inventory)
+    return _explain_no_plan(report.outcome, report, request, inventory)
+
+
+def _explain_plan(plan: Plan, report: Report, request: Request | None, inventory: Inventory | None) -> Explanation:
+    not_yet = (f"planned, not yet deployed: {plan.deployable.sentence()}",) if plan.deployable else ()
+    return Explanation(
+        fits=True,
+        headline=f"{format_layout(plan.layout)} on {_where(plan)}",
+        facts=(*_request_facts(request), *_plan_facts(plan, request)),
+        nodes=_draw(plan, _gpus_of_a_node(plan, inventory)),
+        memory=_memory_bars(plan.stages),
+        reasons=plan.reasons,
+        warnings=(*not_yet, *plan.warnings),
+        alternatives=tuple(_other(alternative) for alternative in report.alternatives),
+        ruled_out=summarise_exclusions(report.considered, report.excluded),
+        exclusions=sort_exclusions(report.excluded),
+        unusable=_unusable(inventory),
+    )
+
+
+def _explain_no_plan(outcome: NoPlan, report: Report, request: Request | None, inventory: Inventory | None) -> Explanation:
+    heals = (
+        "waiting helps: the hardware is there, but not free or not ready" if outcome.heals_by_itself else "waiting does not help"
+    )
+    return Explanation(
+        fits=False,
+        headline=f"Nothing fits. {_capitalise(outcome.problem.sentence())}",
+        facts=(*_request_facts(request), Fact(label="Reason", value=outcome.problem.code), Fact(label="Outlook", value=heals)),
+        nodes=(),
+        memory=(),
+        reasons=(),
+        warnings=(),
+        alternatives=tuple(_other(alternative) for alternative in report.alternatives),
+        ruled_out=summarise_exclusions(report.considered, report.excluded),
+        exclusions=sort_exclusions(report.excluded),
+        unusable=_unusable(inventory),
+    )
+
+
+def _capitalise(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _where(plan: Plan) -> str:
+    nodes = len({name for group in plan.groups for name in group})
+    return f"{format_plural(plan.layout.gpus, 'GPU')} of {format_plural(nodes, 'node')} ({plan.product})"
+
+
+def _request_facts(request: Request | None) -> tuple[Fact, ...]:
+    if request is None:
+        return ()
+    load = request.workload
+    tokens = f"{load.input_tokens:,} input + {load.output_tokens:,} output tokens"
+    return (
+        Fact(label="Load", value=f"{format_plural(load.concurrency, 'request')} in flight, {tokens} each"),
+        Fact(label="Objective", value=_objective(request)),
+    )
+
+
+def _objective(request: Request) -> str:
+    objective = request.objective
+    limits = (("first token", objective.ttft_seconds), ("each token", objective.tpot_seconds))
+    said = [f"{name} within {format_seconds(seconds)}" for name, seconds in limits if seconds is not None]
+    return ", ".join([str(objective.optimize_for.value), *said])
+
+
+def _plan_facts(plan: Plan, request: Request | None) -> tuple[Fact, ...]:
+    speed = plan.performance
+    latency = f"first token after {format_seconds(speed.ttft_seconds)}, then {format_seconds(speed.tpot_seconds)} per token"
+    return (
+        Fact(label="Output", value=f"{format_output(speed)}, {format_count(speed.requests_per_second)} requests/s"),
+        Fact(label="Latency", value=latency),
+        Fact(label="K/V cache", value=_cache(plan, request)),
+        Fact(label="Links", value=_links(plan)),
+        Fact(label="Pool", value=plan.pool),
+    )
+
+
+def _cache(plan: Plan, request: Request | None) -> str:
+    """Say how many requests a replica holds, and whether that is enough for its share of the load."""
+    holds = f"{format_count(plan.kv_tokens)} tokens per replica, up to {plan.max_model_len:,} per request"
+    if request is None:
+        return holds
+    carries = "carries the load" if plan.carries_load else "requests will queue"
+    length = request.workload.input_tokens + request.workload.output_tokens
+    fitting = min(plan.kv_tokens // length, plan.max_sequences)
+    wanted = -(-request.workload.concurrency // plan.layout.replicas)
+    return f"{holds}: {fitting:,} at once, {wanted:,} wanted; {carries}"
+
+
+def _links(plan: Plan) -> str:
+    parts = []
+    if plan.layout.gpus_per_replica > plan.layout.pipeline:
+        parts.append(f"tensor over {plan.tensor_link}")
+    if plan.layout.pipeline > 1:
+        parts.append(f"pipeline over {plan.pipeline_link}")
+    return ", ".join(parts) or "none: nothing is shared between GPUs"
+
+
+def _gpus_of_a_node(plan: Plan, inventory: Inventory | None) -> int:
+    pools = inventory.pools if inventory else ()
+    sizes = [pool.gpus_per_node for pool in pools if pool.name == plan.pool]
+    return max([plan.gpus_per_node, *sizes])
+
+
+def _draw(plan: Plan, gpus_of_a_node: int) -> tuple[DrawnNode, ...]:
+    return tuple(
+        DrawnNode(group=index, name=name, stages=_stages_of_a_node(plan, position, gpus_of_a_node))
+        for index, group in enumerate(plan.groups)
+        for position, name in enumerate(group)
+    )
+
+
+def _stages_of_a_node(plan: Plan, position: int, gpus_of_a_node: int) -> tuple[int | None, ...]:
+    """Return the stage of each GPU of the node; ranks run over tensor first, then pipeline, then attention data."""
+    first = position * plan.gpus_per_node
+    ranks = range(first, min(first + plan.gpus_per_node, plan.layout.gpus_per_replica))
+    stages: list[int | None] = [rank // plan.layout.tensor % plan.layout.pipeline for rank in ranks]
+    return tuple(stages + [None] * (gpus_of_a_node - len(stages)))
+
+
+def _memory_bars(stages: tuple[StageMemory, ...]) -> tuple[MemoryBar, ...]:
+    """Return one bar per stage, or one for neighbours that hold the same bytes."""
+    return tuple(_memory_bar(tuple(alike)) for _, alike in groupby(stages, key=_bytes_of))
+
+
+def _bytes_of(stage: StageMemory) -> tuple[int, ...]:
+    return (stage.weights_bytes, stage.activations_bytes, stage.overhead_bytes, stage.kv_cache_bytes, stage.budget_bytes)
+
+
+def _memory_bar(alike: tuple[StageMemory, ...]) -> MemoryBar:
+    first, last = alike[0], alike[-1]
+    return MemoryBar(
+        label=_span(first.stage, last.stage),
+        layers=_span(first.layers[0], last.layers[1] - 1),
+        weights_bytes=first.weights_bytes,
+        activations_bytes=first.activations_bytes,
+        overhead_bytes=first.overhead_bytes,
+        kv_cache_bytes=first.kv_cache_bytes,
+        budget_bytes=first.budget_bytes,
+    )
+
+
+def _span(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}\N{EN DASH}{last}"
+
+
+def _other(alternative: Alternative) -> OtherLayout:
+    speed = alternative.performance
+    return OtherLayout(
+        layout=format_layout(alternative.layout),
+        pool=alternative.pool,
+        output=f"{format_count(speed.output_tokens_per_second)} tok/s",
+        per_token=format_seconds(speed.tpot_seconds),
+        loses=alternative.loses,
+    )
+
+
+def _unusable(inventory: Inventory | None) -> tuple[str, ...]:
+    """Return each node that planning could not use, and say it when free capacity had to be assumed."""
+    if inventory is None:
+        return ()
+    nodes = tuple(f"{excluded.node}: {excluded.problem.sentence()}" for excluded in inventory.excluded)
+    if inventory.free_capacity_known:
+        return nodes
+    return ("no pods were given: every allocatable GPU counts as free", *nodes)

@@ -1,0 +1,65 @@
+"""Figures as a person reads them: rounded to what they are worth, with their band and their basis."""
+
+from math import floor, log10
+
+from shardwright.costs.estimates import Performance
+from shardwright.layouts.layout import Layout
+
+
+def format_count(value: float, *, digits: int = 3) -> str:
+    """Return a number with ``digits`` significant digits and thousands separators.
+
+    >>> format_count(2314.2)
+    '2,310'
+    >>> format_count(0.8431)
+    '0.843'
+    >>> format_count(0)
+    '0'
+    """
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.{digits - 1}e}")
+    decimals = digits - 1 - floor(log10(abs(rounded)))
+    return f"{rounded:,.{max(decimals, 0)}f}"
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a duration with the unit that suits it, two to three digits.
+
+    >>> format_seconds(0.00424), format_seconds(0.0273), format_seconds(0.31), format_seconds(4.13), format_seconds(312)
+    ('4.2 ms', '27 ms', '310 ms', '4.1 s', '312 s')
+    """
+    if seconds < 1:
+        return f"{format_count(seconds * 1000, digits=2)} ms"
+    return f"{seconds:,.0f} s" if seconds >= 100 else f"{format_count(seconds, digits=2)} s"  # noqa: PLR2004 - where two digits are no longer enough
+
+
+def format_output(performance: Performance) -> str:
+    """Return the output tokens per second with the 80 % band and what it rests on."""
+    band = f"{format_count(performance.low, digits=2)}\N{EN DASH}{format_count(performance.high, digits=2)}"
+    return f"about {format_count(performance.output_tokens_per_second)} tok/s ({band}, {performance.basis})"
+
+
+def format_layout(layout: Layout) -> str:
+    """Return the degrees that are not 1; one GPU has none.
+
+    >>> format_layout(Layout(tensor=8, expert=8, replicas=2))
+    'tensor 8, expert 8, 2 replicas'
+    >>> format_layout(Layout())
+    'one GPU'
+    """
+    degrees = {"tensor": layout.tensor, "attention data": layout.attention_data, "pipeline": layout.pipeline}
+    ranks = [f"{name} {degree}" for name, degree in degrees.items() if degree > 1]
+    others = [f"{name} {degree}" for name, degree in (("expert", layout.expert), ("context", layout.context)) if degree > 1]
+    cut = " \N{MULTIPLICATION SIGN} ".join(ranks) or "one GPU"
+    return ", ".join([cut, *others, *([f"{layout.replicas} replicas"] if layout.replicas > 1 else [])])
+
+
+def format_plural(count: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    >>> format_plural(1, "node"), format_plural(1200, "node"), format_plural(2, "box")
+    ('1 node', '1,200 nodes', '2 boxes')
+    """
+    plural = f"{noun}es" if noun.endswith(("x", "s")) else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"

@@ -1,0 +1,116 @@
+"""Lines of words with roles, and how paragraphs and tables become such lines at a given width."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from textwrap import wrap
+
+GAP = "  "  #: between two columns
+NARROWEST_LAST_COLUMN = 24  #: below this a table is written as records, one cell per line
+
+
+class Role(StrEnum):
+    """What a word is for; a terminal gives each role a colour, plain text drops it."""
+
+    PLAIN = "plain"
+    HEADLINE = "headline"
+    REFUSAL = "refusal"
+    SECTION = "section"
+    LABEL = "label"
+    FAINT = "faint"
+    WARNING = "warning"
+    WEIGHTS = "weights"
+    ACTIVATIONS = "activations"
+    OVERHEAD = "overhead"
+    KV_CACHE = "kv_cache"
+    STAGE_0 = "stage_0"
+    STAGE_1 = "stage_1"
+    STAGE_2 = "stage_2"
+    STAGE_3 = "stage_3"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Words of one role."""
+
+    text: str
+    role: Role = Role.PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of spans, without its line end."""
+
+    spans: tuple[Span, ...] = ()
+
+    def plain(self) -> str:
+        """Return the words without their roles and without trailing blanks."""
+        return "".join(span.text for span in self.spans).rstrip()
+
+
+Cell = str | tuple[Span, ...]
+
+
+def line(*parts: str | Span) -> Line:
+    """Return a line of strings and spans."""
+    return Line(tuple(Span(part) if isinstance(part, str) else part for part in parts))
+
+
+def paragraph(text: str, *, width: int, first: Sequence[Span] = (), role: Role = Role.PLAIN) -> list[Line]:
+    """Return text wrapped behind ``first``, with the following lines under its start.
+
+    >>> [one.plain() for one in paragraph("a line that is too long", width=22, first=[Span("  - ")])]
+    ['  - a line that is too', '    long']
+    """
+    indent = sum(len(span.text) for span in first)
+    rows = wrap(text, max(width - indent, 16), break_on_hyphens=False) or [""]
+    head = Line((*first, Span(rows[0], role)))
+    return [head, *(Line((Span(" " * indent), Span(row, role))) for row in rows[1:])]
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[Cell]], *, width: int, indent: str = GAP) -> list[Line]:
+    """Return rows under their header, the last column wrapped; records when the width does not do.
+
+    Cells of all columns but the last stay whole.
+    """
+    cells = [[_spans(cell) for cell in row] for row in rows]
+    widths = [max(len(name), *(_length(row[i]) for row in cells), 0) for i, name in enumerate(header)]
+    left = width - len(indent) - sum(widths[:-1]) - len(GAP) * (len(header) - 1)
+    if left < min(widths[-1], NARROWEST_LAST_COLUMN):
+        return _records(header, cells, width=width, indent=indent)
+    head = Line((Span(indent), *_padded([(Span(name, Role.LABEL),) for name in header], widths)))
+    return [head, *(one for row in cells for one in _row(row, widths, width=width, indent=indent))]
+
+
+def _row(row: Sequence[tuple[Span, ...]], widths: Sequence[int], *, width: int, indent: str) -> list[Line]:
+    *whole, last = row
+    front = (Span(indent), *_padded(whole, widths), Span(GAP if whole else ""))
+    if len(last) != 1:
+        return [Line((*front, *last))]
+    return paragraph(last[0].text, width=width, first=front, role=last[0].role)
+
+
+def _records(header: Sequence[str], rows: Iterable[Sequence[tuple[Span, ...]]], *, width: int, indent: str) -> list[Line]:
+    label_width = max(len(name) for name in header)
+    lines: list[Line] = []
+    for row in rows:
+        for name, cell in zip(header, row, strict=True):
+            front = (Span(f"{indent}{name:{label_width}}{GAP}", Role.LABEL),)
+            lines += paragraph(cell[0].text, width=width, first=front) if len(cell) == 1 else [Line((*front, *cell))]
+        lines.append(Line())
+    return lines[:-1]
+
+
+def _padded(cells: Sequence[tuple[Span, ...]], widths: Sequence[int]) -> tuple[Span, ...]:
+    spans: list[Span] = []
+    for cell, room in zip(cells, widths, strict=False):
+        spans += [*([Span(GAP)] if spans else []), *cell, Span(" " * (room - _length(cell)))]
+    return tuple(spans)
+
+
+def _spans(cell: Cell) -> tuple[Span, ...]:
+    return (Span(cell),) if isinstance(cell, str) else cell
+
+
+def _length(cell: tuple[Span, ...]) -> int:
+    return sum(len(span.text) for span in cell)

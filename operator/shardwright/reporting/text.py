@@ -1,0 +1,199 @@
+"""An explanation as lines of text: overview, drawing, memory bars, why, what else, what was ruled out."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from shardwright.reporting.explanation import DrawnNode, Explanation, MemoryBar
+from shardwright.reporting.lines import Cell, Line, Role, Span, line, paragraph, table
+from shardwright.units import GIB
+
+MOST_NODES: Final = 20  #: drawn at most; the rest is counted
+MOST_UNUSABLE: Final = 8  #: nodes that are named at most; the rest is counted
+BAR_CELLS: Final = 30
+NARROW_BAR_CELLS: Final = 14
+WIDE_ENOUGH: Final = 96  #: columns from which the long memory bar has room beside its figures
+
+BLOCKS: Final[Mapping[Role, str]] = MappingProxyType(
+    {
+        Role.WEIGHTS: "\N{FULL BLOCK}",
+        Role.ACTIVATIONS: "\N{DARK SHADE}",
+        Role.OVERHEAD: "\N{MEDIUM SHADE}",
+        Role.KV_CACHE: "\N{LIGHT SHADE}",
+    }
+)
+PARTS: Final = (
+    ("weights", Role.WEIGHTS),
+    ("activations", Role.ACTIVATIONS),
+    ("overhead", Role.OVERHEAD),
+    ("K/V cache", Role.KV_CACHE),
+)
+STAGE_ROLES: Final = (Role.STAGE_0, Role.STAGE_1, Role.STAGE_2, Role.STAGE_3)
+
+ASCII: Final = str.maketrans(
+    {
+        "\N{FULL BLOCK}": "#",
+        "\N{BLACK SQUARE}": "#",
+        "\N{DARK SHADE}": "%",
+        "\N{MEDIUM SHADE}": "=",
+        "\N{LIGHT SHADE}": ".",
+        "\N{MULTIPLICATION SIGN}": "x",
+        "\N{EN DASH}": "-",
+        "\N{MIDDLE DOT}": ".",
+        "\N{BULLET}": "*",
+        "\N{HORIZONTAL ELLIPSIS}": "...",
+        "\N{SUPERSCRIPT TWO}": "2",
+    }
+)
+"""What a stream that cannot encode the signs of this module gets instead: ``text.translate(ASCII)``."""
+
+
+def to_lines(explanation: Explanation, *, title: str, width: int) -> list[Line]:
+    """Return the whole explanation, ready to print; sections that have nothing to say are left out."""
+    sections = (
+        _headline(explanation, title, width),
+        _drawing(explanation.nodes, width),
+        _memory(explanation.memory, width),
+        _bullets("Why this one", explanation.reasons, width),
+        _bullets("Mind", explanation.warnings, width, role=Role.WARNING),
+        _alternatives(explanation, width),
+        _ruled_out(explanation, width),
+        _bullets("Nodes not used", _cut(explanation.unusable, MOST_UNUSABLE), width),
+    )
+    said = [section for section in sections if section]
+    return [one for index, section in enumerate(said) for one in ([Line()] * (index > 0) + section)]
+
+
+def to_text(explanation: Explanation, *, title: str, width: int) -> str:
+    """Return the whole explanation as plain text that ends with a line end."""
+    return "".join(f"{one.plain()}\n" for one in to_lines(explanation, title=title, width=width))
+
+
+def _headline(explanation: Explanation, title: str, width: int) -> list[Line]:
+    role = Role.HEADLINE if explanation.fits else Role.REFUSAL
+    lines = paragraph(explanation.headline, width=width, first=[Span(f"{title}: ", Role.LABEL)] if title else [], role=role)
+    room = max(len(fact.label) for fact in explanation.facts) if explanation.facts else 0
+    for fact in explanation.facts:
+        lines += paragraph(fact.value, width=width, first=[Span(f"  {fact.label:{room}}  ", Role.LABEL)])
+    return lines
+
+
+def _section(name: str) -> Line:
+    return line(Span(name, Role.SECTION))
+
+
+def _bullets(name: str, sentences: Sequence[str], width: int, *, role: Role = Role.PLAIN) -> list[Line]:
+    if not sentences:
+        return []
+    first = [Span("  \N{BULLET} ", Role.FAINT)]
+    return [_section(name), *(one for sentence in sentences for one in paragraph(sentence, width=width, first=first, role=role))]
+
+
+def _cut(sentences: tuple[str, ...], most: int) -> tuple[str, ...]:
+    if len(sentences) <= most:
+        return sentences
+    return (*sentences[:most], f"and {len(sentences) - most:,} others")
+
+
+def _drawing(nodes: tuple[DrawnNode, ...], width: int) -> list[Line]:
+    """Draw each node as its GPUs, one sign per GPU: the number of its stage, a dot where it is not ours."""
+    if not nodes:
+        return []
+    drawn = nodes[:MOST_NODES]
+    replicas = len({node.group for node in nodes})
+    stages = len({stage for node in nodes for stage in node.stages if stage is not None})
+    indent = 14 if replicas > 1 else 2
+    room = min(max(len(node.name) for node in drawn), max(width - indent - 2 * len(drawn[0].stages) - 18, 12))
+    lines = [_section("Placement")]
+    for node, before in zip(drawn, (None, *drawn), strict=False):
+        label = f"  replica {node.group}" if replicas > 1 and (before is None or before.group != node.group) else ""
+        name = f"{label:{indent}}{_elide(node.name, room):{room}}"
+        lines.append(line(f"{name}  [", *_signs(node, stages), " ]", _stages(node, stages)))
+    hidden = len(nodes) - len(drawn)
+    return lines + ([line(Span(f"  and {hidden:,} more nodes of the same kind", Role.FAINT))] if hidden else [])
+
+
+def _signs(node: DrawnNode, stages: int) -> Iterable[Span]:
+    for stage in node.stages:
+        held = "\N{BLACK SQUARE}" if stages == 1 else str(stage)
+        yield Span(" \N{MIDDLE DOT}", Role.FAINT) if stage is None else Span(f" {held}", _stage_role(stage))
+
+
+def _stages(node: DrawnNode, stages: int) -> Span:
+    held = sorted({stage for stage in node.stages if stage is not None})
+    if stages == 1 or not held:
+        return Span("")
+    return Span(f"  stage {held[0]}" if len(held) == 1 else f"  stages {held[0]}\N{EN DASH}{held[-1]}", Role.FAINT)
+
+
+def _stage_role(stage: int) -> Role:
+    return STAGE_ROLES[stage % len(STAGE_ROLES)]
+
+
+def _elide(name: str, room: int) -> str:
+    """Return a name cut in its middle: both ends tell nodes apart.
+
+    >>> _elide("ip-10-0-1-10.us-west-2.compute.internal", 20)
+    'ip-10-0-1-….internal'
+    """
+    if len(name) <= room:
+        return name
+    tail = (room - 1) // 2
+    return f"{name[: room - 1 - tail]}\N{HORIZONTAL ELLIPSIS}{name[-tail:]}"
+
+
+def _memory(bars: tuple[MemoryBar, ...], width: int) -> list[Line]:
+    if not bars:
+        return []
+    cells = BAR_CELLS if width >= WIDE_ENOUGH else NARROW_BAR_CELLS
+    legend = (f"{name} {BLOCKS[role]}" for name, role in PARTS)
+    header = ("stage", "layers", "", *legend, "GiB")
+    rows: list[tuple[Cell, ...]] = [
+        (bar.label, bar.layers, _bar(bar, cells), *(_gib(count) for _, count in _parts(bar)), f"of {_gib(bar.budget_bytes)}")
+        for bar in bars
+    ]
+    return [line(Span("Memory of the fullest GPU", Role.SECTION)), *table(header, rows, width=width)]
+
+
+def _parts(bar: MemoryBar) -> tuple[tuple[Role, int], ...]:
+    return (
+        (Role.WEIGHTS, bar.weights_bytes),
+        (Role.ACTIVATIONS, bar.activations_bytes),
+        (Role.OVERHEAD, bar.overhead_bytes),
+        (Role.KV_CACHE, bar.kv_cache_bytes),
+    )
+
+
+def _gib(count: int) -> str:
+    return f"{count / GIB:,.1f}"
+
+
+def _bar(bar: MemoryBar, cells: int) -> tuple[Span, ...]:
+    """Return the bar of a stage: as many signs as cells, at least one for each part that holds anything.
+
+    The part with the most signs gives up what the smallest ones are given.
+    """
+    parts = [(role, max(count, 0)) for role, count in _parts(bar)]
+    total = sum(count for _, count in parts) or 1
+    signs = {role: max(round(cells * count / total), min(count, 1)) for role, count in parts}
+    largest = max(signs, key=lambda role: signs[role])
+    signs[largest] += cells - sum(signs.values())
+    return tuple(Span(BLOCKS[role] * count, role) for role, count in signs.items())
+
+
+def _alternatives(explanation: Explanation, width: int) -> list[Line]:
+    if not explanation.alternatives:
+        return []
+    header = ("layout", "pool", "output", "per token", "loses")
+    rows: Iterable[Sequence[str]] = [(o.layout, o.pool, o.output, o.per_token, o.loses) for o in explanation.alternatives]
+    return [_section("What else would run"), *table(header, rows, width=width)]
+
+
+def _ruled_out(explanation: Explanation, width: int) -> list[Line]:
+    if not explanation.ruled_out:
+        return []
+    lines = [_section("Ruled out"), *paragraph(explanation.ruled_out, width=width, first=[Span("  ")])]
+    if not explanation.exclusions:
+        return lines
+    rows = [(f"{item.count:,}", item.code, item.nearest_miss or item.example) for item in explanation.exclusions]
+    return [*lines, *table(("count", "rule", "nearest miss"), rows, width=width)]

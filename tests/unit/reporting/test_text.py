@@ -1,0 +1,97 @@
+"""An explanation as text: what stands where, and that no line is wider than asked for."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardwright.layouts.layout import Layout
+from shardwright.reporting.explanation import MemoryBar, explain
+from shardwright.reporting.lines import Role, paragraph, table
+from shardwright.reporting.text import ASCII, _bar, to_lines, to_text
+from shardwright.units import GIB
+from tests.support.builders_reporting import a_plan, a_refusal, a_report, a_request
+
+
+@pytest.mark.parametrize("width", [60, 80, 110, 140])
+def test_no_line_is_wider_than_asked_for(width: int) -> None:
+    explanation = explain(a_report(), request=a_request())
+
+    lines = to_text(explanation, title="llama-405b", width=width).splitlines()
+
+    assert max(map(len, lines)) <= width
+
+
+def test_a_refusal_has_no_drawing_and_no_memory() -> None:
+    text = to_text(explain(a_report(a_refusal(), alternatives=())), title="m", width=110)
+
+    assert "Placement" not in text
+    assert "Memory" not in text
+    assert "Ruled out" in text
+
+
+def test_twenty_nodes_are_drawn_and_the_rest_is_counted() -> None:
+    names = tuple(f"n{index:02}" for index in range(32))
+    plan = a_plan(layout=Layout(tensor=8, pipeline=32), groups=(names,), nodes_per_replica=32)
+
+    text = to_text(explain(a_report(plan)), title="m", width=110)
+
+    assert "n19" in text
+    assert "n20" not in text
+    assert "and 12 more nodes of the same kind" in text
+
+
+def test_each_replica_is_labelled_once() -> None:
+    plan = a_plan(layout=Layout(tensor=8, pipeline=2, replicas=2), groups=(("a", "b"), ("c", "d")))
+
+    text = to_text(explain(a_report(plan)), title="m", width=110)
+
+    assert text.split("Placement\n")[1].split("\n\n")[0].splitlines() == [
+        "  replica 0   a  [ 0 0 0 0 0 0 0 0 ]  stage 0",
+        "              b  [ 1 1 1 1 1 1 1 1 ]  stage 1",
+        "  replica 1   c  [ 0 0 0 0 0 0 0 0 ]  stage 0",
+        "              d  [ 1 1 1 1 1 1 1 1 ]  stage 1",
+    ]
+
+
+@given(counts=st.lists(st.integers(0, 100 * GIB), min_size=4, max_size=4), cells=st.integers(8, 60))
+def test_a_bar_has_as_many_signs_as_cells_and_shows_every_part(counts: list[int], cells: int) -> None:
+    weights, activations, overhead, kv_cache = counts
+    bar = MemoryBar(
+        label="0",
+        layers="0",
+        weights_bytes=weights,
+        activations_bytes=activations,
+        overhead_bytes=overhead,
+        kv_cache_bytes=kv_cache,
+        budget_bytes=sum(counts),
+    )
+
+    spans = _bar(bar, cells)
+
+    assert sum(len(span.text) for span in spans) == cells
+    assert all(span.text for span, count in zip(spans, counts, strict=True) if count)
+
+
+def test_everything_can_be_said_in_ascii() -> None:
+    text = to_text(explain(a_report(), request=a_request()), title="m", width=110)
+
+    assert text.translate(ASCII).isascii()
+
+
+def test_the_headline_of_a_refusal_has_its_own_role() -> None:
+    first = to_lines(explain(a_report(a_refusal())), title="m", width=110)[0]
+
+    assert [span.role for span in first.spans] == [Role.LABEL, Role.REFUSAL]
+
+
+def test_a_table_that_is_too_wide_becomes_records() -> None:
+    lines = table(("name", "meaning"), [("a" * 30, "words that need some room to be read")], width=50)
+
+    assert [one.plain() for one in lines] == [
+        f"  name     {'a' * 30}",
+        "  meaning  words that need some room to be read",
+    ]
+
+
+def test_a_paragraph_keeps_words_that_are_longer_than_the_line_together_when_it_can() -> None:
+    assert [one.plain() for one in paragraph("one two-three", width=16)] == ["one two-three"]
