@@ -17,6 +17,9 @@ CONTEXT: Final = (1, 1 << 30)
 Bounds = tuple[int, int]
 _T = TypeVar("_T")
 
+_LONGEST_SHOWN: Final = 60
+_LONGEST_INTEGER_BITS: Final = 64
+
 
 class Fields:
     """A config that is being read; ``problems`` grows, and reading goes on with a harmless value."""
@@ -93,7 +96,7 @@ class Fields:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, int) and value.bit_length() > 64:  # noqa: PLR2004  # repr of a huge one is refused by Python
+    if isinstance(value, int) and value.bit_length() > _LONGEST_INTEGER_BITS:
         return "a very large number"
     text = repr(value) if isinstance(value, bool | int | float | str | None) else f"a {type(value).__name__}"
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

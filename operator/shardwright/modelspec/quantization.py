@@ -9,6 +9,7 @@ from typing import Final
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.fields import WIDTH, Fields
 from shardwright.modelspec.spec import ModelSpec, Part, Storage, Weight
+from shardwright.modelspec.tensors import BF16, FP16
 
 MAX_PATTERNS: Final = 64
 """Most patterns in a list of modules that stay unquantized; published configs have fewer than ten."""
@@ -19,6 +20,7 @@ FP8_PER_TENSOR: Final = Storage(name="fp8", bits=8, block=(0, 0), scale_bits=32)
 MXFP4: Final = Storage(name="mxfp4", bits=4, block=(1, 32), scale_bits=8)
 """OCP MXFP4: 32 elements share an E8M0 exponent."""
 
+_PLAIN: Final = {storage.name: storage for storage in (BF16, FP16)}
 _BITS: Final = (1, 16)
 _GLOB: Final = re.compile(r"[\w.*\\$^/-]+", re.ASCII)
 
@@ -66,24 +68,30 @@ def quantized(weights: Iterable[Weight], quantization: Quantization) -> tuple[We
 def apply_quantization(model: ModelSpec, name: str) -> ModelSpec:
     """Return the model as the engine makes it of unquantized weights while loading.
 
-    Linear layers and experts become FP8 with one scale per matrix; embeddings, the head, norms and
-    routers stay. A model that is stored that way already is returned as it is.
+    With FP8, linear layers and experts get one scale per matrix; embeddings, the head, norms and most
+    routers stay. What is stored that way already is returned as it is.
 
     Args:
         model: The model as its config has it.
-        name: ``FP8`` or ``BF16`` (which leaves unquantized weights alone), in any case.
+        name: ``Auto``, ``FP8``, ``BF16`` or ``FP16``, in any case.
 
     Raises:
         InputError: the engine cannot make this of the stored weights.
     """
     wanted = name.lower()
-    if wanted == "fp8" and model.quantization is None:
+    stored = {weight.storage.name for weight in model.weights if weight.quantizable}
+    if wanted == "auto" or wanted in stored:
+        return model
+    if model.quantization is None and wanted == "fp8":
         quantization = Quantization(method="fp8", storage=lambda _: FP8_PER_TENSOR)
         return replace(model, weights=quantized(model.weights, quantization), quantization="fp8")
-    stored = {weight.storage.name for weight in model.weights if weight.quantizable}
-    if wanted in stored:
-        return model
+    if model.quantization is None and wanted in _PLAIN:
+        return replace(model, weights=_recast(model, _PLAIN[wanted]), dtype=wanted)
     raise InputError([_cannot_convert(model, name)])
+
+
+def _recast(model: ModelSpec, storage: Storage) -> tuple[Weight, ...]:
+    return tuple(replace(weight, storage=storage) if weight.storage.name == model.dtype else weight for weight in model.weights)
 
 
 def _cannot_convert(model: ModelSpec, name: str) -> Problem:
@@ -91,8 +99,9 @@ def _cannot_convert(model: ModelSpec, name: str) -> Problem:
     return Problem(
         code="QuantizationNotApplicable",
         what=f"{have} cannot become {name} while loading:",
-        limit="the engine makes FP8 of BF16 or FP16 weights and nothing else",
+        limit="the engine makes FP8, BF16 or FP16 of unquantized weights, and nothing of quantized ones",
         remedy="use Auto, or a model that is stored that way",
+        path="quantization",
     )
 
 

@@ -13,9 +13,7 @@ from shardwright.modelspec.fields import VOCABULARY, Fields
 from shardwright.modelspec.parse import check_depth
 from shardwright.modelspec.quantization import Quantization, quantized, read_quantization
 from shardwright.modelspec.spec import Layer, ModelSpec, Part, Split, Storage, Weight
-from shardwright.modelspec.tensors import BF16, Blocks
-
-FP16: Final = Storage(name="fp16", bits=16)
+from shardwright.modelspec.tensors import BF16, FP16, Blocks
 
 _DTYPES: Final[Mapping[str, Storage]] = {
     "bfloat16": BF16,

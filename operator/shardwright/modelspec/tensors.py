@@ -6,9 +6,10 @@ Names are those of the checkpoints (``self_attn.q_proj``): quantization configs 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shardwright.modelspec.spec import Layer, Split, Storage, Weight, Part
+from shardwright.modelspec.spec import Layer, Part, Split, Storage, Weight
 
 BF16 = Storage(name="bf16", bits=16)
+FP16 = Storage(name="fp16", bits=16)
 FP32 = Storage(name="fp32", bits=32)
 
 
@@ -80,9 +81,9 @@ def gated(name: str, hidden: int, intermediate: int) -> tuple[Tensor, ...]:
     )
 
 
-def router(name: str, experts: int, hidden: int) -> Tensor:
-    """Return the router of a mixture of experts, which no method quantizes."""
-    return Tensor(name=name, outputs=experts, inputs=hidden)
+def router(name: str, experts: int, hidden: int, *, quantizable: bool = False) -> Tensor:
+    """Return the router of a mixture of experts; most engine classes never quantize it."""
+    return Tensor(name=name, outputs=experts, inputs=hidden, quantizable=quantizable)
 
 
 def routed(name: str, experts: int, hidden: int, intermediate: int) -> tuple[Tensor, ...]:

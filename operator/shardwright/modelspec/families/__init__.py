@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.modelspec.families import deepseek, gemma, gpt_oss, llama, mixture
+from shardwright.modelspec.families import deepseek, gemma, glm, gpt_oss, llama, mixture
 from shardwright.modelspec.families.family import Family
 
 FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
-    llama.FAMILIES | mixture.FAMILIES | deepseek.FAMILIES | gpt_oss.FAMILIES | gemma.FAMILIES
+    llama.FAMILIES | mixture.FAMILIES | deepseek.FAMILIES | glm.FAMILIES | gpt_oss.FAMILIES | gemma.FAMILIES
 )
 """Every architecture that can be read, by the name that ``architectures`` has for it."""

@@ -44,7 +44,8 @@ def _attention_tensors(shape: Shape, attention: LatentAttention) -> tuple[Tensor
     )
 
 
-def _experts(fields: Fields) -> ExpertFeedForward:
+def read_experts(fields: Fields) -> ExpertFeedForward:
+    """Read routed and shared experts as DeepSeek's configs name them."""
     experts = fields.integer("n_routed_experts", EXPERTS)
     intermediate = fields.integer("moe_intermediate_size", WIDTH)
     return ExpertFeedForward(
@@ -55,8 +56,8 @@ def _experts(fields: Fields) -> ExpertFeedForward:
     )
 
 
-def _expert_tensors(fields: Fields, shape: Shape, block: ExpertFeedForward) -> tuple[Tensor, ...]:
-    corrected = fields.string("topk_method") == "noaux_tc"
+def expert_tensors(shape: Shape, block: ExpertFeedForward, *, corrected: bool) -> tuple[Tensor, ...]:
+    """Return router (with its FP32 correction bias, where it has one), shared and routed experts."""
     bias = Tensor(name="mlp.gate.e_score_correction_bias", outputs=block.experts, storage=FP32)
     shared = gated("mlp.shared_experts", shape.hidden, block.shared_intermediate) if block.shared_intermediate else ()
     return (
@@ -68,10 +69,11 @@ def _expert_tensors(fields: Fields, shape: Shape, block: ExpertFeedForward) -> t
 
 
 def _deepseek(fields: Fields, shape: Shape) -> Blocks:
-    attention, experts = _attention(fields, shape), _experts(fields)
+    attention, experts = _attention(fields, shape), read_experts(fields)
     always = (*_attention_tensors(shape, attention), *block_norms(shape))
     intermediate = fields.integer("intermediate_size", WIDTH)
     first_sparse = fields.integer("first_k_dense_replace", (0, LAYERS[1]), default=0)
+    corrected = fields.string("topk_method") == "noaux_tc"
     every = fields.integer("moe_layer_freq", LAYERS, default=1)
     dense = Block(
         layer=Layer(attention=attention, feed_forward=DenseFeedForward(intermediate=intermediate)),
@@ -79,7 +81,7 @@ def _deepseek(fields: Fields, shape: Shape) -> Blocks:
     )
     sparse = Block(
         layer=Layer(attention=attention, feed_forward=experts),
-        tensors=(*always, *_expert_tensors(fields, shape, experts)),
+        tensors=(*always, *expert_tensors(shape, experts, corrected=corrected)),
     )
     return lambda layer: sparse if layer >= first_sparse and layer % every == 0 else dense
 

@@ -1,4 +1,4 @@
-"""Dense decoders of Llama's form: Llama, Mistral, Qwen2, Qwen3, and those that are Llama by another name."""
+"""Dense decoders of Llama's form: Llama, Mistral, Phi-3, Qwen2, Qwen3."""
 
 from types import MappingProxyType
 
@@ -48,6 +48,7 @@ def _qwen3(fields: Fields, shape: Shape) -> Blocks:
 FAMILIES = {
     "LlamaForCausalLM": Family(blocks=_llama),
     "MistralForCausalLM": Family(blocks=_mistral),
+    "Phi3ForCausalLM": Family(blocks=_mistral),
     "Qwen2ForCausalLM": Family(blocks=_qwen2),
     "Qwen3ForCausalLM": Family(blocks=_qwen3, defaults=MappingProxyType({"head_dim": 128})),
 }

@@ -52,9 +52,11 @@ def _qwen_dense(fields: Fields, shape: Shape, attention: tuple[Tensor, ...]) -> 
     )
 
 
-def _qwen_sparse(fields: Fields, shape: Shape, attention: tuple[Tensor, ...], shared: int) -> Block:
+def _qwen_sparse(fields: Fields, shape: Shape, attention: tuple[Tensor, ...], *, quantizable_router: bool) -> Block:
     experts = fields.integer("num_experts", EXPERTS)
+    shared = fields.integer("shared_expert_intermediate_size", (0, WIDTH[1]), default=0)
     intermediate = fields.integer("moe_intermediate_size", WIDTH)
+    gate = router("mlp.gate", experts, shape.hidden, quantizable=quantizable_router)
     beside = (router("mlp.shared_expert_gate", 1, shape.hidden), *gated("mlp.shared_expert", shape.hidden, shared))
     return Block(
         layer=Layer(
@@ -68,7 +70,7 @@ def _qwen_sparse(fields: Fields, shape: Shape, attention: tuple[Tensor, ...], sh
         ),
         tensors=(
             *attention,
-            router("mlp.gate", experts, shape.hidden),
+            gate,
             *(beside if shared else ()),
             *routed("mlp.experts", experts, shape.hidden, intermediate),
             *block_norms(shape),
@@ -76,21 +78,21 @@ def _qwen_sparse(fields: Fields, shape: Shape, attention: tuple[Tensor, ...], sh
     )
 
 
-def _qwen(fields: Fields, shape: Shape, attention: tuple[Tensor, ...], shared: int) -> Blocks:
+def _qwen(fields: Fields, shape: Shape, attention: tuple[Tensor, ...], *, quantizable_router: bool) -> Blocks:
     is_sparse = _sparse_layers(fields)
-    sparse = _qwen_sparse(fields, shape, attention, shared)
+    sparse = _qwen_sparse(fields, shape, attention, quantizable_router=quantizable_router)
     dense = sparse if all(map(is_sparse, range(shape.layers))) else _qwen_dense(fields, shape, attention)
     return lambda layer: sparse if is_sparse(layer) else dense
 
 
 def _qwen2_moe(fields: Fields, shape: Shape) -> Blocks:
-    shared = fields.integer("shared_expert_intermediate_size", (0, WIDTH[1]), default=0)
-    return _qwen(fields, shape, grouped_tensors(shape, bias=True), shared)
+    return _qwen(fields, shape, grouped_tensors(shape, bias=True), quantizable_router=False)
 
 
 def _qwen3_moe(fields: Fields, shape: Shape) -> Blocks:
     bias = fields.boolean("attention_bias", default=False)
-    return _qwen(fields, shape, (*grouped_tensors(shape, bias=bias), *head_norms(shape)), 0)
+    attention = (*grouped_tensors(shape, bias=bias), *head_norms(shape))
+    return _qwen(fields, shape, attention, quantizable_router=True)
 
 
 FAMILIES = {

@@ -1,0 +1,105 @@
+"""The built-in catalogue of models: exact ids and aliases, each with the config that it stands for; never fuzzy.
+
+The rows are data (``configs/index.json`` and the config files beside it), read once. An alias is listed
+only where the repository has the architecture and sizes of the config it shares; fields that differ stand
+in ``overrides``.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Final
+
+from shardwright.errors import InputError, Problem
+from shardwright.modelspec.parse import parse_config
+
+_CONFIGS: Final = files("shardwright.modelspec") / "configs"
+_NOTHING: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogueEntry:
+    """A model id with its config; ``revision`` is None where the source does not name the commit."""
+
+    id: str
+    config: Mapping[str, object]
+    source: str
+    revision: str | None
+
+
+def find_model(model_id: str, extra: Mapping[str, Mapping[str, object]] = _NOTHING) -> CatalogueEntry | None:
+    """Return the entry of exactly this id, or None.
+
+    Args:
+        model_id: The hub id as it is written, for example ``meta-llama/Llama-3.1-8B-Instruct``.
+        extra: Configs by id beside the built-in ones; they win.
+    """
+    if model_id in extra:
+        return CatalogueEntry(id=model_id, config=extra[model_id], source="the operator's catalogue", revision=None)
+    row = _index().get(model_id)
+    if row is None:
+        return None
+    config = {**_config(row.file), **row.overrides}
+    return CatalogueEntry(id=model_id, config=config, source=row.source, revision=row.revision)
+
+
+def known_ids() -> tuple[str, ...]:
+    """Return all built-in ids and aliases, sorted."""
+    return tuple(sorted(_index()))
+
+
+def read_catalogue_extension(data: Mapping[str, str]) -> dict[str, Mapping[str, object]]:
+    """Read configs that join the catalogue: exact id to the text of a ``config.json``.
+
+    Raises:
+        InputError: every text that is not a config, under its id.
+    """
+    configs: dict[str, Mapping[str, object]] = {}
+    problems: list[Problem] = []
+    for model_id, text in data.items():
+        try:
+            configs[model_id] = parse_config(text, source=model_id)
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(problems)
+    return configs
+
+
+def model_unknown(model_id: str, extra: Mapping[str, Mapping[str, object]] = _NOTHING) -> Problem:
+    """Return the problem of an id that is in no catalogue; a differently cased id is named, no other is."""
+    near = [known for known in (*extra, *known_ids()) if known.lower() == model_id.lower()]
+    command = "kubectl create configmap NAME --from-file=config.json=./config.json"
+    return Problem(
+        code="ModelUnknown",
+        path="id",
+        what=f"{model_id!r:.200}",
+        limit=f"is not among the {len(known_ids()) + len(extra)} models of the catalogue",
+        gap=f"did you mean {near[0]!r}?" if near else "",
+        remedy=f"make a ConfigMap of the model's config.json with `{command}` and name it in spec.model.configMapRef",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One id of the index."""
+
+    file: str
+    source: str
+    revision: str | None
+    overrides: Mapping[str, object] = field(default_factory=dict)
+    note: str = ""
+
+
+@cache
+def _index() -> Mapping[str, _Row]:
+    rows = json.loads((_CONFIGS / "index.json").read_text(encoding="utf-8"))
+    return {model_id: _Row(**row) for model_id, row in rows.items()}
+
+
+@cache
+def _config(name: str) -> Mapping[str, object]:
+    return MappingProxyType(parse_config((_CONFIGS / name).read_text(encoding="utf-8"), source=name))
