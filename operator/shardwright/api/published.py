@@ -185,6 +185,17 @@ class ShownPlan(Shown):
     considered: Count | None = Field(default=None, description="Layouts that were looked at.")
 
 
+class ShownFailure(Shown):
+    """Why a group failed last."""
+
+    rank: Count = Field(description="Rank of the pod that failed.")
+    container: Name = Field(default="", description="Container that failed; empty where it was the pod.")
+    exit_code: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] | None = Field(
+        default=None, description="Its exit code, where it exited."
+    )
+    reason: Sentence = Field(description="Why, as the kubelet says it.")
+
+
 class ShownGroup(Shown):
     """One copy of the model."""
 
@@ -196,7 +207,9 @@ class ShownGroup(Shown):
         description="Node of each rank's pod, in order; empty where a pod is not bound yet.",
         json_schema_extra=_LIST,
     )
-    restarts: Count | None = Field(default=None, description="Restarts of its containers.")
+    waiting: Sentence | None = Field(default=None, description="What it waits for, where it is not ready.")
+    restarts: Count | None = Field(default=None, description="Restarts of the group.")
+    last_failure: ShownFailure | None = Field(default=None, description="Why it failed last.")
 
 
 class Status(Shown):

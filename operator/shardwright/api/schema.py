@@ -113,7 +113,7 @@ def _root() -> Schema:
         "properties": {
             "apiVersion": {"type": "string", "description": f"Version of this resource: {GROUP}/{VERSION}."},
             "kind": {"type": "string", "description": f"Kind of this resource: {KIND}."},
-            "metadata": {"type": "object", "description": "Name, namespace, labels and annotations."},
+            "metadata": {"type": "object"},  # the API server has its own schema for it and allows no word more
             "spec": spec_schema(),
             "status": status_schema(),
         },

@@ -17,6 +17,7 @@ FOLDER = r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$"
 IMAGE = r"^[a-z0-9][A-Za-z0-9._:/-]*(@sha256:[0-9a-f]{64})?$"
 QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
 QUANTITY_MAX_LENGTH = 32
+QUANTITY_MAX = 2**53
 ARGUMENT_MAX_LENGTH = 4096
 
 ObjectName = Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)]
@@ -27,7 +28,11 @@ Degree = Annotated[int, Field(ge=1, le=1024)]
 
 
 def _quantity_as_text(value: object) -> object:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(value, int) or isinstance(value, bool):
+        return value
+    if not 0 <= value <= QUANTITY_MAX:
+        raise ValueError(f"must be from 0 to {QUANTITY_MAX:,}")
+    return str(value)
 
 
 Quantity = Annotated[
@@ -38,6 +43,8 @@ Quantity = Annotated[
         {
             "x-kubernetes-int-or-string": True,
             "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "minimum": 0,
+            "maximum": QUANTITY_MAX,
             "maxLength": QUANTITY_MAX_LENGTH,
             "pattern": QUANTITY,
         }

@@ -56,8 +56,8 @@ def _repeated_in(items: Sequence[Mapping[str, Any]], key: str, path: str) -> Ite
         if item[key] in seen:
             yield Problem(
                 code="Duplicate",
-                path=f"{path}[{index}].{key}",
-                what=f"{_shown(item[key])} is there twice",
+                path=f"{path}[{index}]",
+                what=f"{key} {_shown(item[key])} is there twice",
                 remedy="remove one of the two",
             )
         seen.add(item[key])

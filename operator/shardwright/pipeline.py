@@ -1,0 +1,282 @@
+"""Resource, model, inventory to a report and a bundle: what the CLI and the operator both call.
+
+Nothing is decided here, the parts are connected: ``resolve`` → ``take_stock`` → ``plan_serving`` or
+``rescale`` → ``record_of`` → ``bundle_for``.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from shardwright.api.deployment import image_of, to_deployment, tolerations_of
+from shardwright.api.record import PlanRecord
+from shardwright.api.request import to_request
+from shardwright.api.resource import ShardedModel
+from shardwright.api.spec import Engine, PlacementRules, Spec
+from shardwright.engines.options import check_arguments
+from shardwright.engines.versions import engine_version
+from shardwright.engines.vllm import traits
+from shardwright.errors import InputError, Problem
+from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.inventory import Inventory, Node, NodeExclusion, Pool
+from shardwright.hardware.pods import GpuUsage
+from shardwright.hardware.pools import Reservation, build_inventory
+from shardwright.layouts.traits import EngineTraits
+from shardwright.modelspec.catalogue import find_model, model_unknown
+from shardwright.modelspec.parse import parse_config
+from shardwright.modelspec.quantization import apply_quantization
+from shardwright.modelspec.read import read_model
+from shardwright.modelspec.spec import ModelSpec
+from shardwright.planning.plan import make_plan
+from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.planning.request import Request
+from shardwright.rendering.bundle import Bundle
+from shardwright.rendering.render import render
+
+NOT_PLANNED_WITH: Final = ("paused", "mode", "replan")
+"""Fields of the spec that say what to do with a plan, not what to plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A resource and the texts that it refers to.
+
+    ``config_text`` is what stands under the key that ``configMapRef`` names, None where it is not there.
+    ``catalogue`` are the administrator's own models by id, beside the built-in ones: config.json contents.
+    """
+
+    resource: ShardedModel
+    config_text: str | None = None
+    catalogue: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A question with all names resolved: all that planning and rendering need beside the cluster.
+
+    ``input_hash`` changes with everything that makes a new plan necessary (the spec but for
+    :data:`NOT_PLANNED_WITH`, the model's config, the engine version), ``cut_hash`` with all of it but the
+    number of replicas.
+    """
+
+    resource: ShardedModel
+    model: ModelSpec
+    request: Request
+    traits: EngineTraits
+    input_hash: str
+    cut_hash: str
+
+
+def resolve(question: Question) -> Subject:
+    """Return the subject of a question.
+
+    Raises:
+        InputError: The model is unknown or its config cannot be used, the engine's version or an argument
+            is not supported, or the workload exceeds the model's context.
+    """
+    spec = question.resource.spec
+    version = _engine_version(spec.engine)
+    model = _quantized(read_model_of(question), spec)
+    return Subject(
+        resource=question.resource,
+        model=model,
+        request=to_request(spec, model),
+        traits=traits(version),
+        input_hash=_hash(spec, model, version, NOT_PLANNED_WITH),
+        cut_hash=_hash(spec, model, version, (*NOT_PLANNED_WITH, "replicas")),
+    )
+
+
+def take_stock(
+    resource: ShardedModel,
+    facts: Iterable[NodeFacts | NodeExclusion],
+    usage: Iterable[GpuUsage] | None,
+    reservations: Iterable[Reservation] = (),
+) -> Inventory:
+    """Return what there is for a resource: nodes that it selects and tolerates, without what others hold."""
+    placement = resource.spec.placement or PlacementRules()
+    return build_inventory(
+        facts,
+        usage,
+        reservations=reservations,
+        own=(resource.metadata.namespace, resource.metadata.name),
+        selector=placement.node_selector,
+        tolerations=tolerations_of(placement),
+    )
+
+
+def plan_serving(subject: Subject, inventory: Inventory) -> Report:
+    """Return the plan, or why there is none.
+
+    With ``replicas: 0`` it is the plan of one replica that holds no node.
+    """
+    report = make_plan(subject.model, inventory, subject.request, subject.traits)
+    return _first_groups(report, 0) if subject.resource.spec.replicas == 0 else report
+
+
+def rescale(subject: Subject, plan: Plan, inventory: Inventory) -> Report:
+    """Return ``plan`` with the number of replicas that is wanted now: groups are added or dropped, none moves.
+
+    The layout of a replica stays, figures and reasons are made anew for the new number.
+    """
+    if not plan.groups:
+        return plan_serving(subject, inventory)
+    pinned = _pinned(subject.request, plan)
+    pool_only = _only(inventory, plan.pool)
+    whole = make_plan(subject.model, pool_only, pinned, subject.traits)
+    wanted = subject.resource.spec.replicas
+    if isinstance(whole.outcome, NoPlan):
+        return whole
+    if wanted <= len(plan.groups):
+        kept = replace(whole.outcome, groups=plan.groups)
+        return _first_groups(replace(whole, outcome=kept), wanted)
+    return _grown(subject, plan, whole, _without(pool_only, plan))
+
+
+def record_of(subject: Subject, report: Report) -> PlanRecord | None:
+    """Return the plan of record of a report, None where nothing fits."""
+    if isinstance(report.outcome, NoPlan):
+        return None
+    return PlanRecord(
+        input_hash=subject.input_hash,
+        cut_hash=subject.cut_hash,
+        generation=subject.resource.metadata.generation,
+        plan=report.outcome,
+        alternatives=report.alternatives,
+        excluded=report.excluded,
+        considered=report.considered,
+    )
+
+
+def bundle_for(subject: Subject, plan: Plan, *, ready_groups: int | None = None, cluster_domain: str = "cluster.local") -> Bundle:
+    """Return the objects that a plan turns into.
+
+    Args:
+        subject: What was asked.
+        plan: The plan that stands.
+        ready_groups: Groups that have been ready at some time, for the disruption budget (None: all).
+        cluster_domain: DNS domain of the cluster.
+
+    Raises:
+        InputError: The plan can be shown but not run.
+    """
+    deployment = to_deployment(subject.resource, engine_version=subject.traits.version, cluster_domain=cluster_domain)
+    return render(plan, deployment, ready_groups=ready_groups)
+
+
+def read_model_of(question: Question) -> ModelSpec:
+    """Return the model as it is stored: from the config in the spec, from the ConfigMap, or from the catalogue.
+
+    Raises:
+        InputError: The id is unknown, the ConfigMap or its key is missing, or the config cannot be used.
+    """
+    model = question.resource.spec.model
+    if model.config is not None:
+        return _read(model.config, model.id, "spec.model.config")
+    if model.config_map_ref is None:
+        return _read_known(model.id, question.catalogue)
+    if question.config_text is None:
+        raise InputError([_config_missing(model.config_map_ref.name, model.config_map_ref.key)])
+    return _read_text(question.config_text, model.id)
+
+
+def _read_known(model_id: str, catalogue: Mapping[str, Mapping[str, object]]) -> ModelSpec:
+    entry = find_model(model_id, catalogue)
+    if entry is None:
+        raise InputError([model_unknown(model_id, catalogue).under("spec.model")])
+    return _read(entry.config, model_id, "spec.model.id")
+
+
+def _read_text(text: str, model_id: str) -> ModelSpec:
+    try:
+        config = parse_config(text, source=model_id)
+    except InputError as error:
+        raise InputError(problem.under("spec.model.configMapRef") for problem in error.problems) from None
+    return _read(config, model_id, "spec.model.configMapRef")
+
+
+def _read(config: Mapping[str, object], model_id: str, path: str) -> ModelSpec:
+    try:
+        return read_model(config, source=model_id)
+    except InputError as error:
+        raise InputError(problem.under(path) for problem in error.problems) from None
+
+
+def _config_missing(name: str, key: str) -> Problem:
+    return Problem(
+        code="ConfigMissing",
+        path="spec.model.configMapRef",
+        what=f"key {key} of ConfigMap {name}",
+        limit="does not exist in the namespace of this resource",
+        remedy=f"kubectl create configmap {name} --from-file={key}=config.json",
+    )
+
+
+def _quantized(model: ModelSpec, spec: Spec) -> ModelSpec:
+    if spec.model.quantization == "Auto":
+        return model
+    try:
+        return apply_quantization(model, spec.model.quantization)
+    except InputError as error:
+        raise InputError(replace(problem, path="spec.model.quantization") for problem in error.problems) from None
+
+
+def _engine_version(engine: Engine) -> str:
+    version = engine_version(image_of(engine), engine.version)
+    if isinstance(version, Problem):
+        raise InputError([version])
+    problems = check_arguments(engine.args, version)
+    if problems:
+        raise InputError(problem.under("spec.engine.args") for problem in problems)
+    return version
+
+
+def _hash(spec: Spec, model: ModelSpec, version: str, without: Iterable[str]) -> str:
+    plain: dict[str, Any] = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    fields = {name: value for name, value in plain.items() if name not in set(without)}
+    canonical = json.dumps([fields, model.config_hash, version], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _first_groups(report: Report, replicas: int) -> Report:
+    if isinstance(report.outcome, NoPlan):
+        return report
+    plan = report.outcome
+    fewer = replace(plan, groups=plan.groups[:replicas], layout=replace(plan.layout, replicas=replicas))
+    return replace(report, outcome=fewer)
+
+
+def _pinned(request: Request, plan: Plan) -> Request:
+    layout = plan.layout
+    pins = replace(request.space, tensor=layout.tensor, pipeline=layout.pipeline, expert=layout.expert)
+    return replace(request, space=pins)
+
+
+def _grown(subject: Subject, plan: Plan, whole: Report, rest: Inventory) -> Report:
+    """Seat only the new groups, on what the old ones leave free; the figures are those of the whole."""
+    more = _pinned(subject.request, plan)
+    more = replace(more, space=replace(more.space, replicas=subject.resource.spec.replicas - len(plan.groups)))
+    added = make_plan(subject.model, rest, more, subject.traits)
+    if isinstance(added.outcome, NoPlan) or isinstance(whole.outcome, NoPlan):
+        return added
+    return replace(whole, outcome=replace(whole.outcome, groups=(*plan.groups, *added.outcome.groups)))
+
+
+def _only(inventory: Inventory, pool: str) -> Inventory:
+    return replace(inventory, pools=tuple(item for item in inventory.pools if item.name == pool))
+
+
+def _without(inventory: Inventory, plan: Plan) -> Inventory:
+    held = Counter(node for group in plan.groups for node in group)
+    return replace(inventory, pools=tuple(_pool_without(pool, held, plan.gpus_per_node) for pool in inventory.pools))
+
+
+def _pool_without(pool: Pool, held: Mapping[str, int], gpus: int) -> Pool:
+    return replace(pool, nodes=tuple(_node_without(node, held.get(node.name, 0) * gpus) for node in pool.nodes))
+
+
+def _node_without(node: Node, gpus: int) -> Node:
+    return replace(node, free=max(0, node.free - gpus))

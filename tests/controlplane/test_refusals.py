@@ -1,0 +1,251 @@
+"""What the API server refuses the CLI refuses, and the other way round; both name the field.
+
+The API server is asked with a dry run under strict field validation, which is what ``kubectl create
+--dry-run=server --validate=strict`` sends.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardwright.api.manifest import read_manifests
+from shardwright.api.resource import parse_manifest
+from shardwright.api.rules import RULES
+from shardwright.api.schema import crd, crd_yaml, spec_schema, status_schema
+from shardwright.errors import InputError
+from tests.harness.api import ApiError
+from tests.harness.controlplane import ControlPlane
+from tests.harness.waiting import wait_for
+from tests.support.builders_resource import Manifest, a_sharded_model, complete_specs
+from tests.support.rule_cases import RULE_CASES, RuleCase
+from tests.support.schema_cases import Case, boundary_values, nulls, unknown_fields, violations
+
+pytestmark = pytest.mark.controlplane
+
+CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CRD_NAME = "shardedmodels.shardwright.io"
+RESOURCES = "/apis/shardwright.io/v1alpha1/namespaces/default/shardedmodels"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether something is accepted, and the paths (or the text) of what is wrong with it."""
+
+    accepted: bool
+    paths: frozenset[str] = frozenset()
+    text: str = ""
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The control plane with the CRD; it is removed again, unless the chart has brought it before us."""
+    brought = _install_crd(control_plane)
+    yield control_plane
+    if brought:
+        control_plane.api.delete(f"{CRD_PATH}/{CRD_NAME}")
+        wait_for(lambda: not _has_crd(control_plane), 60, "the CRD is gone")
+
+
+@pytest.mark.parametrize("case", tuple(violations()), ids=str)
+def test_both_refuse_what_breaks_a_bound(cluster: ControlPlane, case: Case) -> None:
+    manifest = a_sharded_model() | {"spec": case.spec}
+
+    server, ours = server_verdict(cluster, manifest), our_verdict(manifest)
+
+    assert (server.accepted, ours.accepted) == (False, False)
+    assert case.path in server.paths
+    assert case.path in ours.paths
+
+
+@pytest.mark.parametrize("case", tuple(unknown_fields()), ids=str)
+def test_both_refuse_unknown_fields(cluster: ControlPlane, case: Case) -> None:
+    manifest = a_sharded_model() | {"spec": case.spec}
+
+    server, ours = server_verdict(cluster, manifest), our_verdict(manifest)
+
+    assert (server.accepted, ours.accepted) == (False, False)
+    assert f'unknown field "{case.path}"' in server.text
+    assert case.path in ours.paths
+
+
+@pytest.mark.parametrize("case", [*boundary_values(), *nulls()], ids=str)
+def test_both_say_the_same_of_boundary_values_and_nulls(cluster: ControlPlane, case: Case) -> None:
+    manifest = a_sharded_model() | {"spec": case.spec}
+
+    server, ours = server_verdict(cluster, manifest), our_verdict(manifest)
+
+    assert server.accepted == ours.accepted
+    assert server.paths == ours.paths
+
+
+@pytest.mark.parametrize("case", RULE_CASES, ids=str)
+def test_both_refuse_what_breaks_a_rule_between_fields(cluster: ControlPlane, case: RuleCase) -> None:
+    rule = next(rule for rule in RULES if rule.code == case.code)
+    manifest = a_sharded_model(**case.broken)
+
+    server, ours = server_verdict(cluster, manifest), our_verdict(manifest)
+
+    assert (server.accepted, ours.accepted) == (False, False)
+    assert rule.message in server.text
+    assert rule.message in ours.text
+    assert ours.paths == server.paths
+
+
+@pytest.mark.parametrize("case", RULE_CASES, ids=str)
+def test_both_accept_what_keeps_a_rule_between_fields(cluster: ControlPlane, case: RuleCase) -> None:
+    manifest = a_sharded_model(**case.kept)
+
+    assert (server_verdict(cluster, manifest), our_verdict(manifest)) == (Verdict(accepted=True), Verdict(accepted=True))
+
+
+@pytest.mark.parametrize("spec", complete_specs(), ids=["first", "second"])
+def test_both_accept_a_spec_with_every_field(cluster: ControlPlane, spec: Manifest) -> None:
+    manifest = a_sharded_model() | {"spec": spec}
+
+    assert (server_verdict(cluster, manifest), our_verdict(manifest)) == (Verdict(accepted=True), Verdict(accepted=True))
+
+
+def test_the_api_server_fills_in_the_defaults_that_the_parser_assumes(cluster: ControlPlane) -> None:
+    manifest = a_sharded_model()
+
+    stored = cluster.api.request("POST", RESOURCES, manifest, query={"dryRun": "All"})
+
+    assert parse_manifest(stored | {"metadata": manifest["metadata"]}).spec == parse_manifest(manifest).spec
+    assert stored["spec"]["replicas"] == 1
+    assert stored["spec"]["workload"] == {
+        "inputTokens": 2048,
+        "outputTokens": 512,
+        "concurrency": 64,
+        "kvCacheQuantization": "Auto",
+    }
+
+
+def test_the_scale_subresource_answers_on_the_smallest_manifest(cluster: ControlPlane, namespace: str) -> None:
+    cluster.kubectl("create", "-f", "-", input=json.dumps(a_sharded_model(namespace=namespace)))
+
+    cluster.kubectl("scale", "smodel/llama", "--replicas=3", "-n", namespace)
+
+    path = f"/apis/shardwright.io/v1alpha1/namespaces/{namespace}/shardedmodels/llama"
+    assert cluster.api.get(f"{path}/scale")["spec"] == {"replicas": 3}
+    assert cluster.api.get(path)["spec"]["replicas"] == 3
+
+
+def test_the_resource_is_found_by_its_short_name_and_its_category(cluster: ControlPlane, namespace: str) -> None:
+    cluster.kubectl("create", "-f", "-", input=json.dumps(a_sharded_model(namespace=namespace)))
+
+    by_short_name = cluster.kubectl("get", "smodel", "-n", namespace, "-o", "name")
+    by_category = cluster.kubectl("get", "inference", "-n", namespace, "-o", "name")
+
+    assert by_short_name == by_category == "shardedmodel.shardwright.io/llama\n"
+
+
+def test_the_table_shows_the_columns(cluster: ControlPlane, namespace: str) -> None:
+    cluster.kubectl("create", "-f", "-", input=json.dumps(a_sharded_model(namespace=namespace)))
+
+    narrow = cluster.kubectl("get", "smodel", "-n", namespace).splitlines()[0].split()
+    wide = cluster.kubectl("get", "smodel", "-n", namespace, "-o", "wide").splitlines()[0].split()
+
+    assert narrow == ["NAME", "READY", "REASON", "TENSOR", "PIPELINE", "REPLICAS", "NODES", "GPUS", "AGE"]
+    assert set(wide) - set(narrow) == {"MODEL", "PRODUCT"}
+
+
+def test_explain_has_a_text_for_every_field(cluster: ControlPlane) -> None:
+    schemas = (("spec", spec_schema()), ("status", status_schema()))
+    paths = [path for root, schema in schemas for path in _object_paths(schema, root)]
+
+    for path in paths:
+        explained = cluster.kubectl("explain", f"smodel.{path}")
+
+        assert "<empty>" not in explained, path
+        assert "DESCRIPTION:" in explained, path
+
+
+def test_the_kept_crd_is_the_generated_one() -> None:
+    kept = Path(__file__).parents[2] / "crds" / "shardwright.io_shardedmodels.yaml"
+
+    assert kept.read_text() == crd_yaml()
+
+
+def test_the_manifest_reader_reads_yaml_as_kubectl_does(cluster: ControlPlane) -> None:
+    text = """
+apiVersion: shardwright.io/v1alpha1
+kind: ShardedModel
+metadata: {name: yaml}
+spec:
+  model:
+    id: a/b
+    config:
+      words: [yes, No, on, y, n, "yes", true, ~, null, Null]
+      integers: [10, -3, +4, 010, 0o17, 0x1F, 0b11, 1_000, 0, 08]
+      floats: [1.0, 1.5, 1e3, 1e-05, .5, 1., 1e21, 1.0e+2, -0.0]
+      text: [12:30, 2020-01-01, 1.2.3, 0x, 1e, "1", =, 1_000.5, 0.33.0]
+      merged: &base {a: 1, b: 2}
+      other: {<<: *base, b: 3}
+      1: number
+      true: truth
+  replicas: 2.0
+"""
+
+    printed = cluster.kubectl("create", "--dry-run=server", "--validate=strict", "-o", "json", "-f", "-", input=text)
+
+    (ours,) = read_manifests(text)
+    theirs = json.loads(printed)["spec"]
+    assert ours["spec"]["model"]["config"] == theirs["model"]["config"]
+    assert repr(_without_order(ours["spec"]["model"]["config"])) == repr(_without_order(theirs["model"]["config"]))
+    assert ours["spec"]["replicas"] == theirs["replicas"] == 2
+
+
+def server_verdict(cluster: ControlPlane, manifest: Manifest) -> Verdict:
+    query = {"dryRun": "All", "fieldValidation": "Strict"}
+    try:
+        cluster.api.request("POST", RESOURCES, manifest, query=query)
+    except ApiError as error:
+        return Verdict(accepted=False, paths=frozenset(_paths_in(error.message)), text=error.message)
+    return Verdict(accepted=True)
+
+
+def our_verdict(manifest: Manifest) -> Verdict:
+    try:
+        parse_manifest(manifest)
+    except InputError as error:
+        paths = frozenset(problem.path for problem in error.problems)
+        return Verdict(accepted=False, paths=paths, text=str(error))
+    return Verdict(accepted=True)
+
+
+def _paths_in(message: str) -> Iterator[str]:
+    """Yield the fields of an ``Invalid`` message: `… is invalid: [spec.a: …, spec.b: …, <nil>: …]`."""
+    for part in message.replace("[spec", " spec").split():
+        if part.startswith("spec") and part.endswith(":"):
+            yield part.removesuffix(":")
+
+
+def _object_paths(schema: dict[str, Any], path: str) -> Iterator[str]:
+    yield path
+    for name, child in schema.get("properties", {}).items():
+        yield from _object_paths(child.get("items", child), f"{path}.{name}")
+
+
+def _install_crd(control_plane: ControlPlane) -> bool:
+    if _has_crd(control_plane):
+        return False
+    control_plane.api.create(CRD_PATH, crd())
+    wait_for(lambda: _is_established(control_plane), 30, "the resource is served")
+    return True
+
+
+def _has_crd(control_plane: ControlPlane) -> bool:
+    return any(item["metadata"]["name"] == CRD_NAME for item in control_plane.api.get(CRD_PATH)["items"])
+
+
+def _is_established(control_plane: ControlPlane) -> bool:
+    conditions = control_plane.api.get(f"{CRD_PATH}/{CRD_NAME}").get("status", {}).get("conditions") or []
+    return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)
+
+
+def _without_order(value: Any) -> Any:
+    return json.loads(json.dumps(value, sort_keys=True))

@@ -1,0 +1,86 @@
+"""ShardedModels as manifests: the smallest one, and complete ones for tests that want every field."""
+
+import copy
+from typing import Any
+
+Manifest = dict[str, Any]
+
+A_CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+    "torch_dtype": "bfloat16",
+    "tie_word_embeddings": False,
+}
+"""Llama-3.1-8B, as far as its shape goes."""
+
+_COMPLETE: Manifest = {
+    "model": {
+        "id": "meta-llama/Llama-3.1-8B-Instruct",
+        "config": A_CONFIG,
+        "revision": "0123456789abcdef0123456789abcdef01234567",
+        "weights": {"huggingFace": {"tokenSecretRef": {"name": "hub", "key": "token"}}},
+        "quantization": "BF16",
+    },
+    "engine": {
+        "name": "vLLM",
+        "image": "registry.internal:5000/vllm/vllm-openai:v0.33.0",
+        "version": "0.33.0",
+        "args": {"seed": 7},
+        "env": [{"name": "NCCL_DEBUG", "value": "WARN"}],
+    },
+    "workload": {
+        "inputTokens": 1024,
+        "outputTokens": 256,
+        "concurrency": 16,
+        "maxModelLen": 4096,
+        "kvCacheQuantization": "FP8",
+    },
+    "objective": {"optimizeFor": "Latency", "ttftMilliseconds": 2000, "tpotMilliseconds": 50},
+    "replicas": 2,
+    "budget": {"gpus": 16, "nodes": 2},
+    "parallelism": {"tensor": 4, "pipeline": 1, "expert": 1},
+    "placement": {
+        "nodeSelector": {"example.com/pool": "blue"},
+        "tolerations": [
+            {"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoExecute", "tolerationSeconds": 60}
+        ],
+    },
+    "pod": {
+        "resources": {"cpu": "16", "memory": "64Gi"},
+        "runtimeClassName": "nvidia",
+        "imagePullSecrets": [{"name": "registry"}],
+    },
+    "replan": "Always",
+    "mode": "PlanOnly",
+    "paused": True,
+}
+
+
+def a_sharded_model(name: str = "llama", namespace: str = "default", **spec: Any) -> Manifest:
+    """Return the smallest useful manifest, with the given fields of the spec beside the model or instead of it."""
+    return {
+        "apiVersion": "shardwright.io/v1alpha1",
+        "kind": "ShardedModel",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}} | spec,
+    }
+
+
+def complete_specs() -> tuple[Manifest, Manifest]:
+    """Return two valid specs that together have every field: those that exclude each other stand apart."""
+    first = copy.deepcopy(_COMPLETE)
+    second = copy.deepcopy(_COMPLETE)
+    second["model"] = {
+        "id": "meta-llama/Llama-3.1-8B-Instruct",
+        "configMapRef": {"name": "llama-config", "key": "config.json"},
+        "weights": {"pvc": {"claimName": "weights", "path": "llama/8b"}},
+        "quantization": "Auto",
+    }
+    return first, second

@@ -1,0 +1,83 @@
+"""For every rule between fields one spec that breaks it and one that keeps it, next to the limit."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.builders_resource import A_CONFIG, Manifest
+
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCase:
+    """Fields of the spec beside the smallest manifest's."""
+
+    code: str
+    broken: Manifest
+    kept: Manifest
+
+    def __str__(self) -> str:
+        return self.code
+
+
+def _model(**fields: Any) -> Manifest:
+    return {"model": {"id": "a/b"} | fields}
+
+
+def _toleration(**fields: Any) -> Manifest:
+    return {"placement": {"tolerations": [fields]}}
+
+
+RULE_CASES = (
+    RuleCase("ConfigTwice", _model(config=A_CONFIG, configMapRef={"name": "x"}), _model(configMapRef={"name": "x"})),
+    RuleCase(
+        "RevisionWithoutHub",
+        _model(revision=REVISION, weights={"pvc": {"claimName": "x"}}),
+        _model(revision=REVISION, weights={"huggingFace": {}}),
+    ),
+    RuleCase(
+        "WeightsSource",
+        _model(weights={"huggingFace": {}, "pvc": {"claimName": "x"}}),
+        _model(weights={"pvc": {"claimName": "x"}}),
+    ),
+    RuleCase("WeightsSource", _model(weights={}), _model(weights={"huggingFace": {}})),
+    RuleCase(
+        "ReservedVariable",
+        {"engine": {"env": [{"name": "VLLM_HOST_IP", "value": "x"}]}},
+        {"engine": {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}},
+    ),
+    RuleCase(
+        "ReservedVariable",
+        {"engine": {"env": [{"name": "LD_PRELOAD", "value": "x"}]}},
+        {"engine": {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}},
+    ),
+    RuleCase(
+        "RequestsExceedModelLength",
+        {"workload": {"inputTokens": 1000, "outputTokens": 25, "maxModelLen": 1024}},
+        {"workload": {"inputTokens": 1000, "outputTokens": 24, "maxModelLen": 1024}},
+    ),
+    RuleCase("ExpertNotTensor", {"parallelism": {"tensor": 8, "expert": 4}}, {"parallelism": {"tensor": 8, "expert": 8}}),
+    RuleCase(
+        "PinsExceedBudget",
+        {"replicas": 2, "parallelism": {"tensor": 8, "pipeline": 2}, "budget": {"gpus": 31}},
+        {"replicas": 2, "parallelism": {"tensor": 8, "pipeline": 2}, "budget": {"gpus": 32}},
+    ),
+    RuleCase("PinsExceedBudget", {"replicas": 2, "budget": {"gpus": 1}}, {"replicas": 2, "budget": {"gpus": 2}}),
+    RuleCase(
+        "BadLabelKey",
+        {"placement": {"nodeSelector": {"-bad": "x"}}},
+        {"placement": {"nodeSelector": {"nvidia.com/gpu.product": "x"}}},
+    ),
+    RuleCase("BadLabelKey", {"placement": {"nodeSelector": {"a" * 64: "x"}}}, {"placement": {"nodeSelector": {"a" * 63: "x"}}}),
+    RuleCase(
+        "TolerationValue",
+        _toleration(key="a", operator="Exists", value="x"),
+        _toleration(key="a", operator="Equal", value="x"),
+    ),
+    RuleCase("TolerationKey", _toleration(operator="Equal", value="x"), _toleration(operator="Exists")),
+    RuleCase(
+        "TolerationSeconds",
+        _toleration(key="a", effect="NoSchedule", tolerationSeconds=1),
+        _toleration(key="a", effect="NoExecute", tolerationSeconds=1),
+    ),
+)
