@@ -1,12 +1,12 @@
 """A real control plane for tests and demos: Kubernetes' own binaries on loopback, kubelets played by kwok.
 
-    from tests.harness import ControlPlane, fleet, wait_for
+from tests.harness import ControlPlane, fleet, wait_for
 
-    with ControlPlane.start() as cp:
-        cp.nodes.create(fleet.make("h100-8x-dell-xe9680", count=4, prefix="h100"))
-        cp.kubectl("apply", "-f", "-", input=manifests)
-        wait_for(lambda: cp.pods.list("default"), what="a pod")
-        cp.pods.crash("default", "model-0", exit_code=3)
+with ControlPlane.start() as cp:
+    cp.nodes.create(fleet.make("h100-8x-dell-xe9680", count=4, prefix="h100"))
+    cp.kubectl("apply", "-f", "-", input=manifests)
+    wait_for(lambda: cp.pods.list("default"), what="a pod")
+    cp.pods.crash("default", "model-0", exit_code=3)
 """
 
 from tests.harness import fleet

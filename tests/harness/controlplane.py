@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from tests.harness import build, credentials, stages
 from tests.harness.api import Api, ApiError, Manifest
@@ -117,7 +117,7 @@ class ControlPlane:
             raise
         return control_plane
 
-    def __enter__(self) -> ControlPlane:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -155,13 +155,13 @@ class ControlPlane:
         with self.audit_log.open() as lines:
             yield from (json.loads(line) for line in lines if line.endswith("\n"))
 
-    def kubectl(self, *args: str, input: str | None = None, check: bool = True) -> str:
+    def kubectl(self, *args: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002 - as subprocess.run has it
         """Run kubectl as the administrator and return what it prints; with `check=False` also what it says when it fails."""
-        return self._run("kubectl", args, input, check)
+        return self._run("kubectl", args, input, check=check)
 
-    def helm(self, *args: str, input: str | None = None, check: bool = True) -> str:
+    def helm(self, *args: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002 - as subprocess.run has it
         """Run helm as the administrator, with a home of its own."""
-        return self._run("helm", args, input, check)
+        return self._run("helm", args, input, check=check)
 
     def environment(self) -> dict[str, str]:
         """Variables under which kubectl, helm and other clients use this cluster, and put nothing into the user's home."""
@@ -188,7 +188,7 @@ class ControlPlane:
 
     def _start(self) -> None:
         began = time.monotonic()
-        self._port = _free_port()
+        self._port = free_port()
         self.url = f"https://127.0.0.1:{self._port}"
         self.ca_file = self._folder / "certificates" / "apiserver.crt"
         self.kubeconfig = self._folder / "admin.kubeconfig"
@@ -301,6 +301,7 @@ class ControlPlane:
             "kubeconfig": str(self._folder / "kube-controller-manager.kubeconfig"),
             "secure-port": "0",
             "leader-elect": "false",
+            "controllers": "*,-ttl-controller",  # a write for each node, that tells real kubelets how long to cache secrets
             "use-service-account-credentials": "true",
             "service-account-private-key-file": str(self._folder / "service-account.key"),
             "root-ca-file": str(self.ca_file),
@@ -325,10 +326,10 @@ class ControlPlane:
     def _kwok_flags(self) -> dict[str, str]:
         return {"kubeconfig": str(self._folder / "kwok.kubeconfig"), "config": str(self._folder / "kwok.yaml")}
 
-    def _run(self, program: str, args: tuple[str, ...], input: str | None, check: bool) -> str:
+    def _run(self, program: str, args: tuple[str, ...], text: str | None, *, check: bool) -> str:
         done = subprocess.run(
             [str(self.bin / program), *args],
-            input=input,
+            input=text,
             env={**os.environ, **self.environment()},
             capture_output=True,
             text=True,
@@ -345,7 +346,8 @@ def _known(name: str) -> str:
     return name
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port on loopback that nobody listens on at this moment."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

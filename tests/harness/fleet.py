@@ -12,9 +12,9 @@ import yaml
 
 from tests.harness.api import Manifest
 from tests.harness.errors import HarnessError
+from tests.harness.stages import DEAD, KUBELET
 
 DUMPS = Path(__file__).parent.parent / "data" / "nodes"
-NOT_READY = "harness.shardwright.io/create-not-ready"
 CLIQUE = "nvidia.com/gpu.clique"
 NVL72_TRAYS = 18
 
@@ -40,6 +40,7 @@ def make(
     dump: str | Manifest,
     count: int = 4,
     prefix: str = "",
+    *,
     labels: Mapping[str, str] | None = None,
     taints: Iterable[Mapping[str, str]] | None = None,
     cordoned: bool = False,
@@ -57,7 +58,16 @@ def make(
     template = load(dump) if isinstance(dump, str) else dump
     prefix = prefix or template["metadata"]["name"]
     return [
-        _node(template, f"{prefix}-{number}", labels or {}, taints, cordoned, ready, gpus, size or {})
+        _node(
+            template,
+            f"{prefix}-{number}",
+            labels=labels or {},
+            taints=taints,
+            cordoned=cordoned,
+            ready=ready,
+            gpus=gpus,
+            size=size or {},
+        )
         for number in range(first, first + count)
     ]
 
@@ -80,6 +90,7 @@ def make_nvl72(
 def _node(
     template: Manifest,
     name: str,
+    *,
     labels: Mapping[str, str],
     taints: Iterable[Mapping[str, str]] | None,
     cordoned: bool,
@@ -102,7 +113,7 @@ def _node(
     if cordoned:
         spec["unschedulable"] = True
     if not ready:
-        metadata.setdefault("annotations", {})[NOT_READY] = "true"
+        metadata.setdefault("annotations", {})[KUBELET] = DEAD
     resource, offered = _gpus(template, metadata["labels"])
     if gpus is not None:
         resource, offered = resource or "nvidia.com/gpu", gpus

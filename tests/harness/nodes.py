@@ -8,19 +8,18 @@ from datetime import UTC, datetime
 from http.client import CONFLICT, NOT_FOUND
 from typing import Any, Literal, TypeVar
 
-from tests.harness import fleet
 from tests.harness.api import Api, ApiError, Manifest
-from tests.harness.stages import PREFIX
+from tests.harness.stages import DEAD, KUBELET, PREFIX
 from tests.harness.waiting import wait_for
 
 _NODES = "/api/v1/nodes"
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _NOT_READY_TAINTS = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
-_POKE = f"{PREFIX}poke"
 _HOLDER = f"{PREFIX}holder"
 _NOBODY = "nobody: this kubelet is dead"
 _FOREVER_SECONDS = 10 * 365 * 24 * 3600
 _PARALLEL = 16
+_MANY = 50
 
 Item = TypeVar("Item")
 
@@ -29,25 +28,32 @@ class Nodes:
     """What a test does to nodes.
 
     A kubelet is dead while somebody else holds its node's lease, for ten years: kwok then renews nothing and plays neither the
-    node nor its pods, so that a deleted pod stays Terminating, as on a real dead node. The taints are added by the real
-    controller manager.
+    node nor its pods, so that a deleted pod stays Terminating, as on a real dead node. kwok learns of the lease a moment later;
+    so the node and the pods that are there get an annotation too, in a write of their own before anything else changes.
+    The taints are added by the real controller manager.
     """
 
     def __init__(self, api: Api, lease_duration_seconds: int) -> None:
         self._api = api
         self._lease_duration_seconds = lease_duration_seconds
 
-    def create(self, manifests: Iterable[Manifest], wait: bool = True, timeout: float = 60.0) -> list[str]:
+    def create(self, manifests: Iterable[Manifest], *, wait: bool = True, timeout: float = 60.0) -> list[str]:
         """Create the nodes, several at a time; return their names when all are Ready and schedulable.
 
         Those made with `ready=False` stay NotReady and are not waited for.
         """
         nodes = list(manifests)
+        # The lease of an earlier node of the same name would hold kwok off until its next round.
+        leases = {lease["metadata"]["name"] for lease in self._api.get(_LEASES)["items"]}
+        stale = leases & {node["metadata"]["name"] for node in nodes}
+        _in_parallel(lambda name: self._api.delete(f"{_LEASES}/{name}", missing_ok=True), stale)
         _in_parallel(self._create, nodes)
         names = [node["metadata"]["name"] for node in nodes]
         if wait:
             expected = {node["metadata"]["name"] for node in nodes if not _is_made_dead(node)}
-            wait_for(lambda: self._all_usable(expected), timeout, f"{len(expected)} nodes to be Ready")
+            # Each look lists all nodes: seldom, where they are many.
+            interval = 0.05 if len(nodes) < _MANY else 1.0
+            wait_for(lambda: self._all_usable(expected), timeout, f"{len(expected)} nodes to be Ready", interval)
         return names
 
     def get(self, name: str) -> Manifest:
@@ -66,9 +72,12 @@ class Nodes:
         With Unknown the node's pods become not ready too, as the controller manager does it to the pods of a lost node.
         """
         self._take_lease(name)
+        self._set_kubelet(f"{_NODES}/{name}", DEAD)
         self._report(name, status)
+        pods = self._pods_on(name)
+        _in_parallel(lambda pod: self._set_kubelet(_pod_path(pod), DEAD), pods)
         if status == "Unknown":
-            _in_parallel(self._mark_not_ready, self._pods_on(name))
+            _in_parallel(self._mark_not_ready, pods)
 
     def set_ready(self, name: str, timeout: float = 30.0) -> None:
         """The kubelet is back: it reports Ready, and sees to the pods that changed while it was away."""
@@ -81,11 +90,12 @@ class Nodes:
             self._api.patch(f"{_LEASES}/{name}", {"spec": held})
 
         def reports_ready() -> bool:
-            self._poke(f"{_NODES}/{name}")  # kwok looks at what changes; before it saw the lease it looks away
+            # kwok looks at what changes, but looks away as long as it has not seen that the lease is its own again.
+            self._set_kubelet(f"{_NODES}/{name}", f"alive at {_now()}")
             return self.is_ready(name)
 
         wait_for(reports_ready, timeout, f"node {name} to be Ready again", interval=0.2)
-        _in_parallel(lambda pod: self._poke(_pod_path(pod)), self._pods_on(name))
+        _in_parallel(lambda pod: self._set_kubelet(_pod_path(pod), f"alive at {_now()}"), self._pods_on(name))
         wait_for(lambda: self._all_usable({name}), timeout, f"node {name} to lose its taints")
 
     def cordon(self, name: str) -> None:
@@ -110,8 +120,6 @@ class Nodes:
 
     def _create(self, node: Manifest) -> None:
         name = node["metadata"]["name"]
-        # The lease of an earlier node of this name would hold kwok off until its next round.
-        self._api.delete(f"{_LEASES}/{name}", missing_ok=True)
         if _is_made_dead(node):
             self._api.create(_LEASES, {"metadata": {"name": name}, "spec": _dead_lease()})
         self._api.create(_NODES, node)
@@ -146,7 +154,13 @@ class Nodes:
             "Unknown": ("NodeStatusUnknown", "Kubelet stopped posting node status."),
             "False": ("KubeletNotReady", "container runtime is down"),
         }[status]
-        condition = {"type": "Ready", "status": status, "reason": reason, "message": message, "lastTransitionTime": _now(seconds=True)}
+        condition = {
+            "type": "Ready",
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": _now(seconds=True),
+        }
         self._api.patch(f"{_NODES}/{name}/status", {"status": {"conditions": [condition]}}, "strategic")
 
     def _mark_not_ready(self, pod: Manifest) -> None:
@@ -157,9 +171,9 @@ class Nodes:
             if error.status != NOT_FOUND:
                 raise
 
-    def _poke(self, path: str) -> None:
+    def _set_kubelet(self, path: str, state: str) -> None:
         try:
-            self._api.patch(path, {"metadata": {"annotations": {_POKE: _now()}}})
+            self._api.patch(path, {"metadata": {"annotations": {KUBELET: state}}})
         except ApiError as error:
             if error.status != NOT_FOUND:
                 raise
@@ -181,7 +195,7 @@ def _in_parallel(function: Callable[[Item], Any], items: Iterable[Item]) -> None
 
 
 def _is_made_dead(node: Manifest) -> bool:
-    return fleet.NOT_READY in node["metadata"].get("annotations", {})
+    return bool(node["metadata"].get("annotations", {}).get(KUBELET) == DEAD)
 
 
 def _ready_status(node: Manifest) -> str:
@@ -198,7 +212,7 @@ def _dead_lease() -> Manifest:
     return {"holderIdentity": _NOBODY, "leaseDurationSeconds": _FOREVER_SECONDS, "renewTime": _now()}
 
 
-def _now(seconds: bool = False) -> str:
+def _now(*, seconds: bool = False) -> str:
     """Now in the form of `Time` (whole seconds) or `MicroTime`."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ" if seconds else "%Y-%m-%dT%H:%M:%S.%fZ")
 

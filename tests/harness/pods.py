@@ -22,27 +22,29 @@ class Pods:
 
     def crash(self, namespace: str, name: str, exit_code: int = 1, message: str = "", container: str = "") -> None:
         """The container ends with `exit_code` once more, and the kubelet restarts it (unless restartPolicy forbids)."""
-        self._behave(namespace, name, "crash", exit_code, message, container, crashes=self._crashes(namespace, name, container) + 1)
+        crashes = self._crashes(namespace, name, container) + 1
+        self._behave(namespace, name, "crash", exit_code=exit_code, message=message, container=container, crashes=crashes)
 
     def oom(self, namespace: str, name: str, container: str = "") -> None:
         """The container is killed for memory (OOMKilled, 137), and the kubelet restarts it."""
-        self._behave(namespace, name, "oom", None, "", container, crashes=self._crashes(namespace, name, container) + 1)
+        crashes = self._crashes(namespace, name, container) + 1
+        self._behave(namespace, name, "oom", container=container, crashes=crashes)
 
     def crash_loop(self, namespace: str, name: str, exit_code: int = 1, message: str = "", container: str = "") -> None:
         """The container ends again and again, with CrashLoopBackOff in between, until `recover`."""
-        self._behave(namespace, name, "crash-loop", exit_code, message, container)
+        self._behave(namespace, name, "crash-loop", exit_code=exit_code, message=message, container=container)
 
     def hang(self, namespace: str, name: str, container: str = "") -> None:
         """The pod stays Running and is not Ready, until `recover`."""
-        self._behave(namespace, name, "hang", None, "", container)
+        self._behave(namespace, name, "hang", container=container)
 
     def fail(self, namespace: str, name: str, exit_code: int = 1, message: str = "", container: str = "") -> None:
         """The pod ends for good: phase Failed."""
-        self._behave(namespace, name, "fail", exit_code, message, container)
+        self._behave(namespace, name, "fail", exit_code=exit_code, message=message, container=container)
 
     def evict_by_kubelet(self, namespace: str, name: str) -> None:
         """The kubelet evicts the pod for memory pressure: phase Failed, reason Evicted. No disruption budget is asked."""
-        self._behave(namespace, name, "evict", None, "", "")
+        self._behave(namespace, name, "evict")
 
     def recover(self, namespace: str, name: str) -> None:
         """From now on the pod behaves well: what hangs becomes Ready, what crashes comes up."""
@@ -58,7 +60,15 @@ class Pods:
         return 0
 
     def _behave(
-        self, namespace: str, name: str, behaviour: str, exit_code: int | None, message: str, container: str, crashes: int | None = None
+        self,
+        namespace: str,
+        name: str,
+        behaviour: str,
+        *,
+        exit_code: int | None = None,
+        message: str = "",
+        container: str = "",
+        crashes: int | None = None,
     ) -> None:
         notes = {
             stages.BEHAVIOUR: behaviour,

@@ -6,7 +6,7 @@ applies the stage's patch. So the stages below are the edges of a state machine.
 - For each state at most one stage matches (kwok would choose by chance among several).
 - What a test asks for is a *state*, written as annotations (`behaviour`, `crashes`, ...), never a command that could run twice:
   "has crashed 2 times" and not "crash now". The same annotations work in a pod template and on a live pod.
-- Each patch names uid and resourceVersion of the pod that was looked at: a patch that comes too late is refused (409), not
+- Each patch names uid and resourceVersion of the object that was looked at: a patch that comes too late is refused (409), not
   applied to a successor of the same name.
 
 A pod goes Pending -> Running, not ready -> Ready, as under a kubelet.
@@ -36,6 +36,10 @@ CRASHES = f"{PREFIX}crashes"  # crash, oom: how often the container shall have c
 CONTAINER = f"{PREFIX}container"  # which container the behaviour is about; the first one by default
 EXIT_CODE = f"{PREFIX}exit-code"
 MESSAGE = f"{PREFIX}message"  # the termination message
+
+# Annotation of a node and its pods: kwok leaves them alone. Written by nodes.py, see there.
+KUBELET = f"{PREFIX}kubelet"
+DEAD = "dead"
 
 BEHAVIOURS = {
     "crash": "the container ends with the exit code `crashes` times (once by default), each time the kubelet restarts it",
@@ -73,14 +77,15 @@ def write_config(path: Path, unmanaged_namespaces: Iterable[str], lease_duration
 
 
 def node_stages() -> list[Stage]:
-    """Nodes become Ready at once and stay so. Frozen nodes (see nodes.py) kwok does not touch: it does not hold their lease."""
+    """Nodes become Ready at once and stay so, while their kubelet lives."""
+    alive = f'(.metadata.annotations // {{}})["{KUBELET}"] != "{DEAD}"'
     not_ready = '[.status.conditions[]? | select(.type == "Ready" and .status == "True")] == []'
     return [
-        _stage("node-initialize", "Node", not_ready, _status_patch(_NODE_INITIALIZE)),
+        _stage("node-initialize", "Node", f"{alive} and ({not_ready})", _status_patch(_NODE_INITIALIZE)),
         _stage(
             "node-heartbeat",
             "Node",
-            f"{not_ready} | not",
+            f"{alive} and ({not_ready} | not)",
             _status_patch(_NODE_HEARTBEAT),
             {"durationMilliseconds": _NODE_STATUS_MILLISECONDS, "jitterDurationMilliseconds": _NODE_STATUS_MILLISECONDS + 10_000},
         ),
@@ -92,7 +97,7 @@ def pod_stages(unmanaged_namespaces: Iterable[str]) -> list[Stage]:
     ignored = " and ".join(f'.metadata.namespace != "{namespace}"' for namespace in unmanaged_namespaces) or "true"
 
     def stage(name: str, when: str, status: str, delay: dict[str, Any] | None = None) -> Stage:
-        played = f"{_JQ_DEFINITIONS} ({ignored}) and .metadata.deletionTimestamp == null and ({when})"
+        played = f"{_JQ_DEFINITIONS} alive and ({ignored}) and .metadata.deletionTimestamp == null and ({when})"
         return _stage(f"pod-{name}", "Pod", played, _status_patch(_PRELUDE + status), delay)
 
     pulling = f'(note("{START_AFTER}") != null or behaviour == "image-pull-backoff")'
@@ -146,19 +151,27 @@ def pod_stages(unmanaged_namespaces: Iterable[str]) -> list[Stage]:
         ),
         stage(
             "fail",
-            f'.status.phase == "Running" and ((behaviour == "fail" and all_running) or (terminated and (restartable | not)))',
+            '.status.phase == "Running" and ((behaviour == "fail" and all_running) or (terminated and (restartable | not)))',
             _FAIL,
             _after(CRASH_AFTER, "started_at"),
         ),
         stage("evict", '(.status.phase == "Running" or .status.phase == "Pending") and behaviour == "evict"', _EVICT),
-        stage("complete", '.status.phase == "Running" and all_running and completing', _COMPLETE, _after(COMPLETE_AFTER, "started_at")),
-        _stage("pod-delete", "Pod", ".metadata.deletionTimestamp != null", {"delete": True}, _STOP_DELAY),
+        stage(
+            "complete",
+            '.status.phase == "Running" and all_running and completing',
+            _COMPLETE,
+            _after(COMPLETE_AFTER, "started_at"),
+        ),
+        _stage(
+            "pod-delete", "Pod", f"{_JQ_DEFINITIONS} alive and .metadata.deletionTimestamp != null", {"delete": True}, _STOP_DELAY
+        ),
     ]
 
 
 # jq: what the selectors and delays ask of a pod.
 _JQ_DEFINITIONS = f"""
 def note($name): (.metadata.annotations // {{}})[$name];
+def alive: note("{KUBELET}") != "{DEAD}";
 def behaviour: note("{BEHAVIOUR}") // "";
 def target: note("{CONTAINER}") // .spec.containers[0].name;
 def mine: target as $name | .status.containerStatuses // [] | map(select(.name == $name)) | .[0] // {{}};
@@ -209,10 +222,16 @@ def _stage(name: str, kind: str, when: str, step: dict[str, Any], delay: dict[st
 
 
 def _status_patch(template: str) -> dict[str, Any]:
-    return {"patch": {"subresource": "status", "type": "strategic", "template": template}}
+    return {"patch": {"subresource": "status", "type": "strategic", "template": _OPTIMISTIC_LOCK + template}}
 
 
 # Go templates: the patches.
+
+_OPTIMISTIC_LOCK = """
+metadata:
+  uid: {{ .metadata.uid | Quote }}
+  resourceVersion: {{ .metadata.resourceVersion | Quote }}
+"""
 
 _NODE_INITIALIZE = """
 {{ $now := Now }}
@@ -251,9 +270,8 @@ status:
   {{ end }}
 """
 
-# The optimistic lock, and what the annotations say.
-_PRELUDE = (
-    """
+# What the annotations say.
+_PRELUDE = """
 {{ $now := Now }}
 {{ $pod := . }}
 {{ $notes := or .metadata.annotations dict }}
@@ -263,14 +281,10 @@ _PRELUDE = (
 {{ $code := atoi (or (index $notes "harness/exit-code") (ternary "137" "1" $oom)) }}
 {{ $reason := ternary "OOMKilled" (ternary "Completed" "Error" (eq $code 0)) $oom }}
 {{ $message := or (index $notes "harness/message") "" }}
-metadata:
-  uid: {{ .metadata.uid | Quote }}
-  resourceVersion: {{ .metadata.resourceVersion | Quote }}
 """.replace("harness/", PREFIX)
-)
 
 
-def _conditions(ready: bool, reason: str = "") -> str:
+def _conditions(*, ready: bool, reason: str = "") -> str:
     """Ready and ContainersReady, which in the absence of readiness gates are the same."""
     why = f'reason: {reason}, message: "containers with unready status"' if reason else "reason: null, message: null"
     common = f'status: "{ready}", lastTransitionTime: {{{{ $now | Quote }}}}, {why}'
@@ -282,7 +296,7 @@ status:
 """
 
 
-_NOT_READY = _conditions(False, "ContainersNotReady")
+_NOT_READY = _conditions(ready=False, reason="ContainersNotReady")
 
 _PULL = (
     _NOT_READY
@@ -310,7 +324,7 @@ _START = (
   hostIP: {{ index . 0 | Quote }}
   hostIPs: [{ip: {{ index . 0 | Quote }}}]
   {{ end }}
-  {{ with PodIPsWith .spec.nodeName (or .spec.hostNetwork false) (or .metadata.uid "") (or .metadata.name "") (or .metadata.namespace "") }}
+  {{ with PodIPsWith .spec.nodeName (or .spec.hostNetwork false) .metadata.uid .metadata.name .metadata.namespace }}
   podIP: {{ index . 0 | Quote }}
   podIPs: [{ip: {{ index . 0 | Quote }}}]
   {{ end }}
@@ -369,7 +383,7 @@ _SET_TERMINATED = """
   {{ $_ := set . "started" false }}
 """
 
-_READY = _conditions(True) + _each_container('{{ $_ := set . "ready" true }}')
+_READY = _conditions(ready=True) + _each_container('{{ $_ := set . "ready" true }}')
 
 _HANG = _NOT_READY + _each_container('{{ if eq .name $target }}{{ $_ := set . "ready" false }}{{ end }}')
 
@@ -400,7 +414,7 @@ _BACK_OFF = _NOT_READY + _each_container(
 
 # The container that is meant ends with the code, the others because the pod goes.
 _FAIL = (
-    _conditions(False, "PodFailed")
+    _conditions(ready=False, reason="PodFailed")
     + "  phase: Failed\n"
     + _each_container(
         """
@@ -413,7 +427,7 @@ _FAIL = (
 )
 
 _EVICT = (
-    _conditions(False, "PodFailed")
+    _conditions(ready=False, reason="PodFailed")
     + """
   - type: DisruptionTarget
     status: "True"
@@ -430,7 +444,7 @@ _EVICT = (
 )
 
 _COMPLETE = (
-    _conditions(False, "PodCompleted")
-    + "  phase: Succeeded\n  {{ $code = 0 }}\n  {{ $reason = \"Completed\" }}\n"
+    _conditions(ready=False, reason="PodCompleted")
+    + '  phase: Succeeded\n  {{ $code = 0 }}\n  {{ $reason = "Completed" }}\n'
     + _each_container(_SET_TERMINATED)
 )

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
@@ -43,13 +44,13 @@ class Supervisor:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, argv: list[str], log: str) -> dict[str, Any]:
-        with open(log, "ab") as output:
+        with Path(log).open("ab") as output:
             process = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                cwd=os.path.dirname(log),
+                cwd=Path(log).parent,
                 process_group=0,
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 - this process has one thread
             )
@@ -126,7 +127,7 @@ def main(folder: str, parent: int) -> None:
         supervisor.stop_all()
         for _ in range(20):
             shutil.rmtree(folder, ignore_errors=True)
-            if not os.path.exists(folder):
+            if not Path(folder).exists():
                 break
             time.sleep(0.05)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,10 +28,12 @@ with ControlPlane.start() as cp:
 """
 
 
-def test_all_components_run_and_the_api_server_has_the_pinned_version(control_plane: ControlPlane) -> None:
+def test_all_components_run_and_the_api_server_has_the_pinned_version(
+    control_plane: ControlPlane, record_property: Callable[[str, object], None]
+) -> None:
     assert sorted(control_plane.running()) == sorted(COMPONENTS)
     assert control_plane.api.get("/version")["gitVersion"] == build.KUBERNETES_VERSION
-    print(f"started in {control_plane.start_seconds:.1f} s")
+    record_property("start_seconds", round(control_plane.start_seconds, 1))
 
 
 def test_kubectl_and_helm_use_this_cluster(control_plane: ControlPlane) -> None:
@@ -89,7 +91,7 @@ def test_blocking_an_owner_needs_the_permission_to_set_its_finalizers(control_pl
     )
     kubeconfig = str(cp.kubeconfig_for(namespace, "writer"))
 
-    def create(name: str, blocks: bool) -> str:
+    def create(name: str, *, blocks: bool) -> str:
         reference = {
             "apiVersion": "apps/v1",
             "kind": "StatefulSet",
@@ -107,9 +109,13 @@ def test_blocking_an_owner_needs_the_permission_to_set_its_finalizers(control_pl
 
     # RBAC reaches the authorizer through a watch, so the first request may come too early.
     wait_for(lambda: "created" in create("free", blocks=False), what="the service account to be allowed to create")
-    assert create("blocking", blocks=True).strip().endswith(
-        "configmaps \"blocking\" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource "
-        "you can't set finalizers on: , <nil>"
+    assert (
+        create("blocking", blocks=True)
+        .strip()
+        .endswith(
+            'configmaps "blocking" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource '
+            "you can't set finalizers on: , <nil>"
+        )
     )
 
 
@@ -130,7 +136,7 @@ def test_a_component_that_dies_is_named_with_the_end_of_its_log(tmp_path: Path, 
     (tmp_path / "kube-scheduler").chmod(0o755)
     monkeypatch.setenv(build.BIN_VARIABLE, str(tmp_path))
     with pytest.raises(HarnessError) as failure, ControlPlane.start() as running:
-        wait_for(lambda: running.check(), what="the scheduler to be missed")
+        wait_for(running.check, what="the scheduler to be missed")
     assert str(failure.value) == "kube-scheduler ended by itself with exit code 7; the end of its log:\nno luck today"
 
 
@@ -197,11 +203,11 @@ def test_binaries_are_outside_the_checkout_and_follow_the_pinned_sums(tmp_path: 
 
 def test_wait_for_reports_the_last_state_seen() -> None:
     with pytest.raises(AssertionError) as failure:
-        wait_for(lambda: [], timeout=0, what="a pod")
+        wait_for(list, timeout=0, what="a pod")
     assert str(failure.value) == "waited 0 s for a pod; last seen: []"
 
 
 def test_own_variables_keep_clients_out_of_the_home_folder(control_plane: ControlPlane) -> None:
     folder = str(control_plane.kubeconfig.parent)
     assert all(value.startswith(folder) for value in control_plane.environment().values())
-    assert os.stat(control_plane.kubeconfig).st_mode & 0o777 == 0o600
+    assert control_plane.kubeconfig.stat().st_mode & 0o777 == 0o600

@@ -76,7 +76,9 @@ def wait_until_ready(cp: ControlPlane, namespace: str, count: int) -> None:
     wait_for(lambda: [is_ready(pod) for pod in cp.pods.list(namespace)] == [True] * count, what=f"{count} ready pods")
 
 
-def test_parallel_group_with_anti_affinity_is_ready_on_both_gpu_nodes(group: str, control_plane: ControlPlane, fleet: Fleet) -> None:
+def test_parallel_group_with_anti_affinity_is_ready_on_both_gpu_nodes(
+    group: str, control_plane: ControlPlane, fleet: Fleet
+) -> None:
     pods = control_plane.pods.list(group)
     assert sorted(pod["spec"]["nodeName"] for pod in pods) == sorted(fleet.names)
     assert len({pod["status"]["podIP"] for pod in pods}) == 2
@@ -184,7 +186,9 @@ def bare_pod(name: str, node: str, annotations: dict[str, str] | None = None, **
     return {"metadata": {"name": name, "annotations": annotations or {}}, "spec": pod}
 
 
-def test_annotations_in_the_template_delay_and_withhold_readiness(control_plane: ControlPlane, namespace: str, fleet: Fleet) -> None:
+def test_annotations_in_the_template_delay_and_withhold_readiness(
+    control_plane: ControlPlane, namespace: str, fleet: Fleet
+) -> None:
     (node,) = fleet(H100, count=1, prefix=f"{namespace}-n")
     path = f"/api/v1/namespaces/{namespace}/pods"
     control_plane.api.create(path, bare_pod("never", node, {stages.BEHAVIOUR: "never-ready"}))
@@ -205,7 +209,10 @@ def test_annotations_in_the_template_delay_and_withhold_readiness(control_plane:
     never = control_plane.pods.get(namespace, "never")
     assert (never["status"]["phase"], is_ready(never)) == ("Running", False)
     unpulled = control_plane.pods.get(namespace, "unpulled")["status"]
-    assert (unpulled["phase"], unpulled["containerStatuses"][0]["state"]) == ("Pending", {"waiting": {"reason": "ImagePullBackOff"}})
+    assert (unpulled["phase"], unpulled["containerStatuses"][0]["state"]) == (
+        "Pending",
+        {"waiting": {"reason": "ImagePullBackOff"}},
+    )
 
 
 def test_pods_of_the_operators_namespace_never_look_ready(control_plane: ControlPlane, namespace: str, fleet: Fleet) -> None:
@@ -224,8 +231,10 @@ def test_a_node_that_is_not_ready_stays_so_and_its_pods_stay_terminating(group: 
     node = cp.pods.get(group, "g-0")["spec"]["nodeName"]
     cp.nodes.set_not_ready(node)
     wait_for(
-        lambda: {(t["key"], t["effect"]) for t in cp.nodes.get(node)["spec"].get("taints", [])}
-        == {("node.kubernetes.io/unreachable", "NoSchedule"), ("node.kubernetes.io/unreachable", "NoExecute")},
+        lambda: (
+            {(t["key"], t["effect"]) for t in cp.nodes.get(node)["spec"].get("taints", [])}
+            == {("node.kubernetes.io/unreachable", "NoSchedule"), ("node.kubernetes.io/unreachable", "NoExecute")}
+        ),
         what="the controller manager's taints",
     )
     assert not is_ready(cp.pods.get(group, "g-0"))
