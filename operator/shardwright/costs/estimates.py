@@ -25,7 +25,7 @@ class StageMemory:
 class TimeShare:
     """One part of a decode step or of a prefill, in seconds."""
 
-    name: str  # Weights, KvCache, Compute, TensorCommunication, PipelineCommunication, Bubble, Overhead
+    name: str  # Weights, KvCache, Compute, TensorCommunication, PipelineCommunication, Bubble, Prefill, Queue, Overhead
     seconds: float
 
 
@@ -49,13 +49,16 @@ class Performance:
 class Estimate:
     """Memory and speed of one candidate.
 
-    ``kv_tokens`` is what one replica's K/V cache holds on its worst stage. ``max_sequences`` and ``max_batched_tokens`` are the batch
-    limits that the estimate was made with and that must be rendered. ``load_bytes_per_node`` is what a
-    node reads at start.
+    ``kv_tokens`` is what one replica's K/V cache holds on its worst stage, ``kv_requests`` how many
+    requests of the planned mean length. ``max_model_len``, ``max_sequences`` and ``max_batched_tokens``
+    are the limits that the estimate was made with and that must be rendered; they may be lower than
+    wished for. ``load_bytes_per_node`` is what a node reads at start.
     """
 
     stages: tuple[StageMemory, ...]
     kv_tokens: int
+    kv_requests: float
+    max_model_len: int
     max_sequences: int
     max_batched_tokens: int
     load_bytes_per_node: int

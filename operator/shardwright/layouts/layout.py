@@ -38,14 +38,16 @@ class Placement:
     """Where the groups of a layout sit: one tuple of node names per replica, rank order.
 
     ``groups`` may hold fewer replicas than the layout asks for when not enough is free: ``missing_nodes``
-    says how many nodes are short. ``tensor_link`` and ``pipeline_link`` are the slowest links that the
-    two kinds of traffic really cross (None where the degree is 1).
+    says how many nodes are short. ``leftover_gpus`` stay free on the nodes used. ``tensor_link`` and
+    ``pipeline_link`` are the slowest links that the two kinds of traffic really cross (None where the
+    degree is 1).
     """
 
     groups: tuple[tuple[str, ...], ...]
     nodes_per_replica: int
     gpus_per_node: int
     missing_nodes: int = 0
+    leftover_gpus: int = 0
     tensor_link: Link | None = None
     pipeline_link: Link | None = None
 

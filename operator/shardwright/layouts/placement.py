@@ -1,0 +1,209 @@
+"""Where the groups of a layout would sit: best fit on the free nodes of a pool, stages close together."""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from shardwright.hardware.gpus import Link
+from shardwright.hardware.inventory import Node, Pool
+from shardwright.layouts.layout import Layout, Placement
+
+Groups = tuple[tuple[Node, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How the ranks of one replica lie on nodes: ``nodes`` of them with ``gpus`` each."""
+
+    nodes: int
+    gpus: int
+
+    @classmethod
+    def of(cls, layout: Layout, gpus_per_node: int) -> "Spread | None":
+        """Return the fewest equal nodes whose borders do not cut a tensor group askew, None if there are none."""
+        ranks = layout.gpus_per_replica
+        for nodes in range(-(-ranks // gpus_per_node), ranks + 1):
+            gpus, rest = divmod(ranks, nodes)
+            if rest == 0 and (gpus % layout.tensor == 0 or layout.tensor % gpus == 0):
+                return cls(nodes=nodes, gpus=gpus)
+        return None
+
+
+def place(pool: Pool, layout: Layout) -> Placement:
+    """Return where the replicas of a layout would sit on what is free in the pool now."""
+    return Shelf(pool).place(layout)
+
+
+class Shelf:
+    """The nodes of one pool, sorted once, so that many layouts can be placed at little cost.
+
+    ``free`` False places on the whole pool as if nothing ran there: it tells a pool that is busy from
+    one that is too small.
+    """
+
+    def __init__(self, pool: Pool, *, free: bool = True) -> None:
+        self._pool = pool
+        self._room = {node.name: node.free if free else node.gpus for node in pool.nodes}
+        room_of_domain: dict[str, int] = defaultdict(int)
+        for node in pool.nodes:
+            room_of_domain[node.domain] += self._room[node.name]
+        self._fullest_first = sorted(pool.nodes, key=lambda node: (self._room[node.name], room_of_domain[node.domain], node.name))
+        self._rooms = [self._room[node.name] for node in self._fullest_first]
+        self._levels: dict[int, list[dict[object, list[Node]]]] = {}
+        self._placed: dict[tuple[Spread, int, int, int], Groups] = {}
+
+    def place(self, layout: Layout) -> Placement:
+        """Return the placement of a layout; fewer groups and ``missing_nodes`` when the room is short."""
+        spread = Spread.of(layout, self._pool.gpus_per_node)
+        if spread is None:
+            msg = f"no equal nodes hold tensor {layout.tensor} x pipeline {layout.pipeline}"
+            raise ValueError(msg)
+        groups = self._groups(layout, spread)
+        return Placement(
+            groups=tuple(tuple(node.name for node in group) for group in groups),
+            nodes_per_replica=spread.nodes,
+            gpus_per_node=spread.gpus,
+            missing_nodes=self._missing(layout, spread, groups),
+            leftover_gpus=self._leftover(spread, groups),
+            tensor_link=_tensor_link(self._pool, layout, spread, groups),
+            pipeline_link=_pipeline_link(self._pool, layout, spread, groups),
+        )
+
+    def _leftover(self, spread: Spread, groups: Groups) -> int:
+        used = {node.name for group in groups for node in group}
+        return sum(self._room[name] for name in used) - len(groups) * spread.nodes * spread.gpus
+
+    def eligible(self, gpus: int) -> Sequence[Node]:
+        """Return the nodes with room for ``gpus``, those with the least room first."""
+        return self._fullest_first[bisect_left(self._rooms, gpus) :]
+
+    def _groups(self, layout: Layout, spread: Spread) -> Groups:
+        stage_nodes = max(1, layout.tensor // spread.gpus)
+        key = (spread, stage_nodes, layout.pipeline if stage_nodes > 1 else 0, layout.replicas)
+        if key not in self._placed:
+            self._placed[key] = tuple(
+                self._single(spread, layout.replicas) if spread.nodes == 1 else self._across(spread, stage_nodes, layout.replicas)
+            )
+        return self._placed[key]
+
+    def _single(self, spread: Spread, replicas: int) -> Iterator[tuple[Node, ...]]:
+        for node in self.eligible(spread.gpus):
+            for _ in range(min(self._room[node.name] // spread.gpus, replicas)):
+                yield (node,)
+                replicas -= 1
+            if not replicas:
+                return
+
+    def _across(self, spread: Spread, stage_nodes: int, replicas: int) -> Iterator[tuple[Node, ...]]:
+        taken: set[str] = set()
+        for _ in range(replicas):
+            group = self._replica(spread, stage_nodes, taken)
+            if group is None:
+                return
+            taken.update(node.name for node in group)
+            yield group
+
+    def _replica(self, spread: Spread, stage_nodes: int, taken: set[str]) -> tuple[Node, ...] | None:
+        levels = self._levels_for(spread.gpus)
+        whole = _closest(levels, spread.nodes, taken)
+        crosses = self._pool.crosses_nodes and stage_nodes > 1
+        if whole is None or not crosses or _one_domain(whole):
+            return whole
+        by_stage: list[Node] = []
+        for _ in range(spread.nodes // stage_nodes):
+            stage = _closest(levels[:1], stage_nodes, taken | {node.name for node in by_stage})
+            if stage is None:
+                return whole
+            by_stage.extend(stage)
+        return tuple(by_stage)
+
+    def _levels_for(self, gpus: int) -> list[dict[object, list[Node]]]:
+        """Return groups of near nodes, nearest level first: scale-up domain, topology path, everything."""
+        if gpus not in self._levels:
+            nodes = self.eligible(gpus)
+            depth = max((len(node.path) for node in nodes), default=0)
+            levels = [_grouped(nodes, level) for level in range(depth, -1, -1)]
+            if self._pool.crosses_nodes:
+                domains: dict[object, list[Node]] = defaultdict(list)
+                for node in nodes:
+                    domains[node.domain or node.name].append(node)
+                levels.insert(0, domains)
+            self._levels[gpus] = levels
+        return self._levels[gpus]
+
+    def _missing(self, layout: Layout, spread: Spread, groups: Groups) -> int:
+        short = layout.replicas - len(groups)
+        if short <= 0:
+            return 0
+        if spread.nodes == 1:
+            return -(-short // (self._pool.gpus_per_node // spread.gpus))
+        left = len(self.eligible(spread.gpus)) - len(groups) * spread.nodes
+        return max(1, short * spread.nodes - left)
+
+
+def _grouped(nodes: Sequence[Node], level: int) -> dict[object, list[Node]]:
+    """Group nodes by the outer ``level`` steps of their topology path (0: all together)."""
+    groups: dict[object, list[Node]] = defaultdict(list)
+    for node in nodes:
+        groups[node.path[-level:] if level else ()].append(node)
+    return groups
+
+
+def _closest(levels: Sequence[dict[object, list[Node]]], count: int, taken: set[str]) -> tuple[Node, ...] | None:
+    """Return ``count`` nodes of the smallest group that has them, at the nearest level where one does."""
+    inner: dict[str, tuple[int, str]] = {}
+    for groups in levels:
+        left = {key: [node for node in group if node.name not in taken] for key, group in groups.items()}
+        fitting = [(len(group), str(key), key) for key, group in left.items() if len(group) >= count]
+        if fitting:
+            nodes = left[min(fitting, key=lambda item: item[:2])[2]]
+            return _adjacent(nodes, inner, count)
+        inner = {node.name: (-len(group), str(key)) for key, group in left.items() for node in group}
+    return None
+
+
+def _adjacent(nodes: Sequence[Node], inner: dict[str, tuple[int, str]], count: int) -> tuple[Node, ...]:
+    """Return ``count`` of the nodes, whole inner groups first, in the rank order that crosses few borders."""
+    ordered = sorted(range(len(nodes)), key=lambda i: (inner.get(nodes[i].name, (0, "")), i))[:count]
+    chosen = [nodes[i] for i in ordered]
+    return tuple(sorted(chosen, key=lambda node: (inner.get(node.name, (0, "")), node.name)))
+
+
+def _one_domain(nodes: Sequence[Node]) -> bool:
+    return bool(nodes[0].domain) and all(node.domain == nodes[0].domain for node in nodes)
+
+
+def _inside(pool: Pool, groups: Groups, nodes: int, gpus: int) -> bool:
+    """Return whether runs of ``nodes`` nodes with ``gpus`` ranks each lie inside one scale-up domain."""
+    if not pool.crosses_nodes or pool.domain_gpus < nodes * gpus:
+        return False
+    runs = (group[start : start + nodes] for group in groups for start in range(0, len(group), nodes))
+    return all(_one_domain(run) for run in runs)
+
+
+def _in_node_link(pool: Pool, ranks: int) -> Link:
+    """Return the link among ``ranks`` GPUs of one node: scale-up where it reaches all of them, else PCIe."""
+    reaches = pool.gpu.scale_up is not None and pool.domain_gpus >= ranks
+    return pool.gpu.scale_up if reaches and pool.gpu.scale_up is not None else pool.gpu.host
+
+
+def _tensor_link(pool: Pool, layout: Layout, spread: Spread, groups: Groups) -> Link | None:
+    if layout.tensor == 1:
+        return None
+    if layout.tensor <= spread.gpus:
+        return _in_node_link(pool, layout.tensor)
+    return _across_link(pool, groups, layout.tensor // spread.gpus, spread.gpus)
+
+
+def _pipeline_link(pool: Pool, layout: Layout, spread: Spread, groups: Groups) -> Link | None:
+    if layout.pipeline == 1:
+        return None
+    if spread.nodes == 1:
+        return _in_node_link(pool, layout.gpus_per_replica)
+    return _across_link(pool, groups, spread.nodes, spread.gpus)
+
+
+def _across_link(pool: Pool, groups: Groups, nodes: int, gpus: int) -> Link:
+    inside = pool.gpu.scale_up is not None and _inside(pool, groups, nodes, gpus)
+    return pool.gpu.scale_up if inside and pool.gpu.scale_up is not None else pool.network

@@ -1,0 +1,99 @@
+"""Nothing stands: which constraint binds, which layout comes closest, and whether waiting helps."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from shardwright.errors import Problem
+from shardwright.hardware.inventory import Inventory
+from shardwright.planning.checks import Verdict, Violation
+from shardwright.planning.phrases import degrees
+from shardwright.planning.report import NoPlan
+from shardwright.planning.request import Request
+from shardwright.planning.select import assess, rank
+
+_BUSY: Final = frozenset({"InsufficientCapacity"})
+_SHORT: Final = frozenset({"InsufficientCapacity", "PoolTooSmall"})
+
+RETURNING: Final = frozenset({"NotReady", "Cordoned", "MigReconfiguring", "DriverUpgrading"})
+"""Reasons for which a node is out of use that pass by themselves."""
+
+
+def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, request: Request) -> NoPlan:
+    """Return the binding constraint: what would stand if room were free, else the layout that misses by least."""
+    waiting = _best_waiting(verdicts, _BUSY, request)
+    if waiting is not None:
+        return NoPlan(problem=_capacity(waiting), heals_by_itself=True)
+    returning = sum(item.problem.code in RETURNING for item in inventory.excluded)
+    short = _best_waiting(verdicts, _SHORT, request)
+    if returning and (short is not None or not inventory.pools):
+        return NoPlan(problem=_returning(short, returning), heals_by_itself=True)
+    if not verdicts:
+        return NoPlan(problem=_nothing_to_try(inventory, request), heals_by_itself=False)
+    return NoPlan(problem=_closest(verdicts, short), heals_by_itself=False)
+
+
+def _best_waiting(verdicts: Sequence[Verdict], codes: frozenset[str], request: Request) -> Verdict | None:
+    """Return the best layout that only lacks nodes."""
+    only = {id(item.candidate): item for item in verdicts if item.estimate and item.codes and item.codes <= codes}
+    ranked = rank(assess(item.candidate, item.estimate, request) for item in only.values() if item.estimate)
+    # the fewest missing nodes first: that is what can come free soonest
+    ranked = tuple(sorted(ranked, key=lambda standing: standing.candidate.placement.missing_nodes))
+    return only[id(ranked[0].candidate)] if ranked else None
+
+
+def _capacity(verdict: Verdict) -> Problem:
+    problem = verdict.violations[0].problem
+    return replace(problem, what=f"{degrees(verdict.candidate.layout)} {problem.what}")
+
+
+def _returning(verdict: Verdict | None, returning: int) -> Problem:
+    remedy = f"{returning} GPU nodes are not ready or cordoned; it goes on by itself when they return"
+    if verdict is None:
+        return Problem(code="InsufficientCapacity", what="no GPU node", limit="can be used now", remedy=remedy)
+    return replace(_capacity(verdict), code="InsufficientCapacity", remedy=remedy)
+
+
+def _nothing_to_try(inventory: Inventory, request: Request) -> Problem:
+    if not inventory.pools:
+        return Problem(
+            code="NoGpuNodes",
+            what="no node with GPUs",
+            limit="can be used",
+            gap=f"{len(inventory.excluded)} excluded" if inventory.excluded else "",
+            remedy="add GPU nodes, or widen placement.nodeSelector and placement.tolerations",
+            path="spec.placement",
+        )
+    space = request.space
+    pins = {"tensor": space.tensor, "pipeline": space.pipeline, "expert": space.expert}
+    pinned = ", ".join(f"{name} {degree}" for name, degree in pins.items() if degree is not None)
+    return Problem(
+        code="PinsLeaveNothing",
+        what=f"parallelism pinned to {pinned}",
+        limit="must be possible on equal nodes; expert is 1 or the same as tensor, and 1 for a dense model",
+        remedy="remove or change the pins",
+        path="spec.parallelism",
+    )
+
+
+def _closest(verdicts: Sequence[Verdict], larger: Verdict | None) -> Problem:
+    """Return the worst violation of the layout that misses by least, and what more nodes would make possible."""
+    closest = min(verdicts, key=_distance)
+    problem = max(closest.violations, key=_miss).problem
+    hints = [f"closest is {degrees(closest.candidate.layout)} on {closest.candidate.pool.name}"]
+    if larger is not None and larger is not closest:
+        hints.append(f"{_capacity(larger).sentence()}")
+    elif problem.remedy:
+        hints.append(problem.remedy)
+    return replace(problem, remedy="; ".join(hints))
+
+
+def _distance(verdict: Verdict) -> tuple[object, ...]:
+    layout = verdict.candidate.layout
+    short = "PoolTooSmall" in verdict.codes
+    worst = max(violation.miss for violation in verdict.violations)
+    return (short, verdict.estimate is None, worst, len(verdict.violations), layout.gpus, layout)
+
+
+def _miss(violation: Violation) -> float:
+    return violation.miss

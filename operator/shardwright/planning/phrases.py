@@ -1,0 +1,42 @@
+"""The words for layouts, nodes and times that checks and reasons share."""
+
+from shardwright.hardware.inventory import Pool
+from shardwright.layouts.layout import Layout
+
+
+def degrees(layout: Layout) -> str:
+    """Return the degrees of one replica in words.
+
+    >>> degrees(Layout(tensor=8, pipeline=2))
+    'tensor 8 x pipeline 2'
+    >>> degrees(Layout())
+    'one GPU'
+    """
+    parts = [f"tensor {layout.tensor}"] if layout.tensor > 1 else []
+    parts += [f"pipeline {layout.pipeline}"] if layout.pipeline > 1 else []
+    parts += [f"expert {layout.expert}"] if layout.expert > 1 else []
+    return " x ".join(parts) or "one GPU"
+
+
+def nodes_of(count: int, pool: Pool) -> str:
+    """Return a number of nodes of a pool in words."""
+    return f"{count} node{'s' if count > 1 else ''} of {pool.name}"
+
+
+def per_second(tokens: float) -> str:
+    """Return a throughput.
+
+    >>> per_second(1234.4)
+    '1,234 tok/s'
+    """
+    return f"{tokens:,.0f} tok/s"
+
+
+def milliseconds(seconds: float) -> str:
+    """Return a latency: tenths below 10 ms.
+
+    >>> milliseconds(0.0042), milliseconds(1.2)
+    ('4.2 ms', '1,200 ms')
+    """
+    value = seconds * 1000
+    return f"{value:,.1f} ms" if value < 10 else f"{value:,.0f} ms"  # noqa: PLR2004 - three digits are enough

@@ -1,0 +1,90 @@
+"""Model, inventory and request to a report: the plan or why there is none, the runners-up, what was ruled out."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from shardwright.errors import Problem
+from shardwright.hardware.inventory import Inventory
+from shardwright.layouts.enumerate import enumerate_candidates
+from shardwright.layouts.layout import Candidate
+from shardwright.layouts.traits import EngineTraits
+from shardwright.modelspec.spec import ModelSpec
+from shardwright.planning.checks import Judge, Verdict
+from shardwright.planning.exclusions import count_exclusions
+from shardwright.planning.outcome import no_plan
+from shardwright.planning.phrases import degrees
+from shardwright.planning.reasons import alternative, reasons, warnings
+from shardwright.planning.report import Plan, Report
+from shardwright.planning.request import Request
+from shardwright.planning.select import Standing, runners_up, select
+
+ALTERNATIVES: Final = 3
+"""Runners-up that a report shows."""
+
+
+def make_plan(model: ModelSpec, inventory: Inventory, request: Request, traits: EngineTraits) -> Report:
+    """Return the best plan for a model on an inventory, or why there is none; the same input gives the same report."""
+    judge = Judge(model, request, traits)
+    verdicts = [judge.verdict(candidate) for candidate in enumerate_candidates(model, inventory, request.space)]
+    ranked = select(verdicts, request)
+    if not ranked:
+        larger = enumerate_candidates(model, inventory, request.space, beyond=True)
+        verdicts = [judge.verdict(candidate) for candidate in larger]
+    excluded = count_exclusions(verdicts, inventory)
+    if not ranked:
+        outcome = no_plan(verdicts, inventory, request)
+        return Report(outcome=outcome, alternatives=(), excluded=excluded, considered=len(verdicts))
+    others = runners_up(ranked, ALTERNATIVES)
+    return Report(
+        outcome=_plan(model, ranked, verdicts, request, traits),
+        alternatives=tuple(alternative(best=ranked[0], other=other, request=request) for other in others),
+        excluded=excluded,
+        considered=len(verdicts),
+    )
+
+
+def _plan(
+    model: ModelSpec, ranked: Sequence[Standing], verdicts: Sequence[Verdict], request: Request, traits: EngineTraits
+) -> Plan:
+    best = ranked[0]
+    candidate, estimate = best.candidate, best.estimate
+    pool, placement = candidate.pool, candidate.placement
+    return Plan(
+        layout=candidate.layout,
+        pool=pool.name,
+        product=pool.product,
+        resource=pool.resource,
+        architecture=pool.architecture,
+        groups=placement.groups,
+        nodes_per_replica=placement.nodes_per_replica,
+        gpus_per_node=placement.gpus_per_node,
+        tensor_link=placement.tensor_link.name if placement.tensor_link else "",
+        pipeline_link=placement.pipeline_link.name if placement.pipeline_link else "",
+        stages=estimate.stages,
+        kv_tokens=estimate.kv_tokens,
+        max_model_len=estimate.max_model_len,
+        max_sequences=estimate.max_sequences,
+        max_batched_tokens=estimate.max_batched_tokens,
+        memory_utilization=traits.memory_utilization,
+        load_bytes_per_node=estimate.load_bytes_per_node,
+        performance=estimate.performance,
+        carries_load=best.carries_load,
+        reasons=reasons(ranked, verdicts, request),
+        warnings=warnings(model, best, request, traits),
+        deployable=_not_yet(candidate),
+    )
+
+
+def _not_yet(candidate: Candidate) -> Problem | None:
+    """Return why a plan can be shown but not run yet: tensor ranks on several nodes of one scale-up domain."""
+    layout, placement, link = candidate.layout, candidate.placement, candidate.placement.tensor_link
+    if layout.tensor <= placement.gpus_per_node or link is None or link != candidate.pool.gpu.scale_up:
+        return None
+    nodes = layout.tensor // placement.gpus_per_node
+    return Problem(
+        code="NotYetDeployable",
+        what=f"{degrees(layout)} puts one tensor group on {nodes} nodes of one {link.name} domain",
+        limit="which is planned and shown but cannot be deployed yet",
+        remedy=f"set mode: PlanOnly, or pin parallelism.tensor to {placement.gpus_per_node} or less",
+        path="spec.parallelism.tensor",
+    )
