@@ -59,11 +59,12 @@ class Subject:
 
     ``input_hash`` changes with everything that makes a new plan necessary (the spec but for
     :data:`NOT_PLANNED_WITH`, the model's config, the engine version), ``cut_hash`` with all of it but the
-    number of replicas.
+    number of replicas. ``model`` is as the engine holds it, ``stored_quantization`` as its config has it.
     """
 
     resource: ShardedModel
     model: ModelSpec
+    stored_quantization: str | None
     request: Request
     traits: EngineTraits
     input_hash: str
@@ -79,10 +80,12 @@ def resolve(question: Question) -> Subject:
     """
     spec = question.resource.spec
     version = _engine_version(spec.engine)
-    model = _quantized(read_model_of(question), spec)
+    stored = read_model_of(question)
+    model = _quantized(stored, spec)
     return Subject(
         resource=question.resource,
         model=model,
+        stored_quantization=stored.quantization,
         request=to_request(spec, model),
         traits=traits(version),
         input_hash=_hash(spec, model, version, NOT_PLANNED_WITH),
@@ -163,7 +166,12 @@ def bundle_for(subject: Subject, plan: Plan, *, ready_groups: int | None = None,
     Raises:
         InputError: The plan can be shown but not run.
     """
-    deployment = to_deployment(subject.resource, engine_version=subject.traits.version, cluster_domain=cluster_domain)
+    deployment = to_deployment(
+        subject.resource,
+        engine_version=subject.traits.version,
+        stored_quantization=subject.stored_quantization,
+        cluster_domain=cluster_domain,
+    )
     return render(plan, deployment, ready_groups=ready_groups)
 
 
@@ -221,7 +229,7 @@ def _quantized(model: ModelSpec, spec: Spec) -> ModelSpec:
     try:
         return apply_quantization(model, spec.model.quantization)
     except InputError as error:
-        raise InputError(replace(problem, path="spec.model.quantization") for problem in error.problems) from None
+        raise InputError(problem.under("spec.model") for problem in error.problems) from None
 
 
 def _engine_version(engine: Engine) -> str:

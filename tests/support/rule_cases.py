@@ -42,12 +42,12 @@ RULE_CASES = (
     ),
     RuleCase("WeightsSource", _model(weights={}), _model(weights={"huggingFace": {}})),
     RuleCase(
-        "ReservedVariable",
+        "EnvironmentForbidden",
         {"engine": {"env": [{"name": "VLLM_HOST_IP", "value": "x"}]}},
         {"engine": {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}},
     ),
     RuleCase(
-        "ReservedVariable",
+        "EnvironmentForbidden",
         {"engine": {"env": [{"name": "LD_PRELOAD", "value": "x"}]}},
         {"engine": {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}},
     ),

@@ -13,8 +13,14 @@ _LOADED_AS: Final = {"FP8": "fp8"}
 _COMPUTED_AS: Final = {"BF16": "bfloat16", "FP16": "float16"}
 
 
-def to_deployment(resource: ShardedModel, *, engine_version: str, cluster_domain: str = "cluster.local") -> Deployment:
-    """Return how to run the model, beside the plan."""
+def to_deployment(
+    resource: ShardedModel, *, engine_version: str, stored_quantization: str | None, cluster_domain: str = "cluster.local"
+) -> Deployment:
+    """Return how to run the model, beside the plan.
+
+    ``stored_quantization`` is how the config says that the weights are stored (None: not quantized): what
+    is stored quantized is not quantized again.
+    """
     spec = resource.spec
     placement = spec.placement or PlacementRules()
     pod = spec.pod or Pod()
@@ -28,7 +34,7 @@ def to_deployment(resource: ShardedModel, *, engine_version: str, cluster_domain
         revision=spec.model.revision,
         hub_token=_hub_token(spec.model),
         claim=_claim(spec.model),
-        quantization=_LOADED_AS.get(spec.model.quantization),
+        quantization=None if stored_quantization else _LOADED_AS.get(spec.model.quantization),
         kv_cache_dtype=_KV_CACHE_DTYPES[spec.workload.kv_cache_quantization],
         arguments=dict(sorted((spec.engine.args | _dtype(spec.model)).items())),
         environment=tuple((variable.name, variable.value) for variable in spec.engine.env),

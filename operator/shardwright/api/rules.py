@@ -11,38 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from shardwright.api.spec import LABEL_KEY, EnvironmentVariable, Model, Parallelism, Spec, Toleration, Weights, Workload
+from shardwright.engines.environment import ALLOWED, REFUSED, check_environment
 from shardwright.errors import Problem
-
-RESERVED_ENVIRONMENT: Final = (
-    "CUDA_VISIBLE_DEVICES",
-    "HF_HOME",
-    "HF_HUB_OFFLINE",
-    "HF_TOKEN",
-    "HOME",
-    "HUGGING_FACE_HUB_TOKEN",
-    "LD_LIBRARY_PATH",
-    "LD_PRELOAD",
-    "NVIDIA_VISIBLE_DEVICES",
-    "PATH",
-    "POD_INDEX",
-    "POD_IP",
-    "PYTHONPATH",
-    "TRANSFORMERS_OFFLINE",
-    "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
-    "VLLM_ALLOW_RUNTIME_LORA_UPDATING",
-    "VLLM_API_KEY",
-    "VLLM_CACHE_ROOT",
-    "VLLM_ENGINE_READY_TIMEOUT_S",
-    "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS",
-    "VLLM_HOST_IP",
-    "VLLM_PLUGINS",
-    "VLLM_PORT",
-    "VLLM_PP_LAYER_PARTITION",
-    "VLLM_SERVER_DEV_MODE",
-)
-"""Variables that the rendered pod sets itself, or that would open the server or the node."""
-
-RESERVED_PREFIX: Final = "SHARDWRIGHT_"
 
 _LABEL_KEY: Final = re.compile(LABEL_KEY, re.ASCII)
 
@@ -99,8 +69,8 @@ def _one_source_of_weights(weights: Weights) -> bool:
     return (weights.hugging_face is None) != (weights.pvc is None)
 
 
-def _is_not_reserved(variable: EnvironmentVariable) -> bool:
-    return variable.name not in RESERVED_ENVIRONMENT and not variable.name.startswith(RESERVED_PREFIX)
+def _may_be_set(variable: EnvironmentVariable) -> bool:
+    return not check_environment((variable.name,))
 
 
 def _request_fits_model_length(workload: Workload) -> bool:
@@ -160,13 +130,14 @@ RULES: Final = (
         holds=_one_source_of_weights,
     ),
     Rule(
-        code="ReservedVariable",
+        code="EnvironmentForbidden",
         path="spec.engine.env[]",
         field=".name",
-        cel=f"!(self.name in [{', '.join(map(repr, RESERVED_ENVIRONMENT))}]) && !self.name.startsWith('{RESERVED_PREFIX}')",
-        message="env must not name a variable that the operator sets or that opens the server (HF_TOKEN, VLLM_HOST_IP, "
-        "PATH, SHARDWRIGHT_..., see the reference); remove it, a token goes to spec.model.weights.huggingFace.tokenSecretRef",
-        holds=_is_not_reserved,
+        cel=f"self.name.matches('^(?:{ALLOWED.pattern})$') && !(self.name in [{', '.join(map(repr, sorted(REFUSED)))}])",
+        message="env must name a setting of the engine, the GPU libraries or the hub (VLLM_..., NCCL_..., HF_HUB_...) that "
+        "neither the operator sets nor opens the server; remove it, a token goes to "
+        "spec.model.weights.huggingFace.tokenSecretRef",
+        holds=_may_be_set,
     ),
     Rule(
         code="RequestsExceedModelLength",
