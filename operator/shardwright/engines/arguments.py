@@ -1,0 +1,77 @@
+"""Says a plan in vLLM's words: the arguments that are the same on every rank of a group."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from shardwright.engines.options import argument_list
+from shardwright.planning.report import Plan
+
+MASTER_PORT: Final = 29501
+"""TCP port of the leader's rendezvous store; vLLM's own default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """What to serve and how, beside the plan.
+
+    ``model`` is a hub id or a folder, ``served_name`` what clients ask for. ``quantization`` is what the
+    engine makes of the weights while loading (None: as stored). ``rendezvous_seconds`` bounds the
+    start-up of the ranks among each other, ``drain_seconds`` what SIGTERM leaves to running requests.
+    ``arguments`` are the user's, already checked.
+    """
+
+    model: str
+    served_name: str
+    version: str
+    rendezvous_seconds: int
+    drain_seconds: int
+    revision: str | None = None
+    quantization: str | None = None
+    kv_cache_dtype: str = "auto"
+    arguments: Mapping[str, object] = field(default_factory=dict)
+
+
+def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
+    """Return argv after ``vllm serve``, without what differs between ranks.
+
+    The launch script adds ``--node-rank``, ``--master-addr`` and the role of the rank. Batch limits are
+    always explicit: vLLM's defaults depend on the GPU's memory.
+    """
+    return (
+        serving.model,
+        *_pairs({"served-model-name": serving.served_name, "revision": serving.revision}),
+        *_parallelism(plan),
+        *_limits(plan, serving),
+        *argument_list(serving.arguments, serving.version),
+    )
+
+
+def _parallelism(plan: Plan) -> tuple[str, ...]:
+    layout = plan.layout
+    degrees = _pairs({"tensor-parallel-size": layout.tensor, "pipeline-parallel-size": layout.pipeline})
+    experts = ("--enable-expert-parallel",) if layout.expert > 1 else ()
+    if plan.nodes_per_replica == 1:
+        return degrees + experts
+    nodes = {"distributed-executor-backend": "mp", "nnodes": plan.nodes_per_replica, "master-port": MASTER_PORT}
+    return degrees + experts + _pairs(nodes)
+
+
+def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:
+    return _pairs(
+        {
+            "max-model-len": plan.max_model_len,
+            "max-num-seqs": plan.max_sequences,
+            "max-num-batched-tokens": plan.max_batched_tokens,
+            "gpu-memory-utilization": plan.memory_utilization,
+            "kv-cache-dtype": serving.kv_cache_dtype,
+            "quantization": serving.quantization,
+            "distributed-timeout-seconds": serving.rendezvous_seconds,
+            "cpu-distributed-timeout-seconds": serving.rendezvous_seconds,
+            "shutdown-timeout": serving.drain_seconds,
+        }
+    )
+
+
+def _pairs(options: Mapping[str, object]) -> tuple[str, ...]:
+    return tuple(word for name, value in options.items() if value is not None for word in (f"--{name}", str(value)))

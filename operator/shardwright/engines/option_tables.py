@@ -1,0 +1,93 @@
+"""The options of ``vllm serve`` as its own parser lists them, one table per version."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Final, NotRequired, TypedDict
+
+VERSIONS: Final = ("0.32.0", "0.33.0")
+"""Versions with a table; a table also holds for the patch releases of its minor version."""
+
+
+_INNER_TYPES: Final[Mapping[str, str]] = {
+    "cpu-distributed-timeout-seconds": "int",
+    "distributed-timeout-seconds": "int",
+    "max-log-len": "int",
+    "max-num-queued-reqs": "int",
+    "max-num-queued-tokens": "int",
+}
+"""What the parser's ``_optional_type`` wraps, for options that are rendered or allowed (vLLM 0.32.0 source)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option: its ``--`` name without dashes, its parser's type name, its choices as argv spells them.
+
+    ``type`` is the name of the parser's conversion (``int``, ``loads``, ``_optional_type``, ...);
+    ``switch`` is True where the option takes no value, ``off`` is then the flag that turns it off
+    (empty: there is none).
+    """
+
+    name: str
+    aliases: tuple[str, ...]
+    type: str
+    switch: bool
+    off: str
+    choices: tuple[str, ...]
+
+
+def option_table(version: str) -> Mapping[str, Option] | None:
+    """Return the options of vLLM ``version`` by name, or None where no table holds for it."""
+    minor = version.rpartition(".")[0]
+    listed = next((known for known in VERSIONS if known.rpartition(".")[0] == minor), None)
+    return _read(listed) if listed else None
+
+
+def canonical(name: str) -> str:
+    """Return an option name as the tables spell it; vLLM takes ``_`` and ``-`` alike.
+
+    >>> canonical("tensor_parallel_size")
+    'tensor-parallel-size'
+    """
+    return name.replace("_", "-")
+
+
+class _Row(TypedDict):
+    flags: list[str]
+    type: str | None
+    nargs: NotRequired[int | str]
+    choices: NotRequired[list[object]]
+
+
+@cache
+def _read(version: str) -> Mapping[str, Option]:
+    file = resources.files("shardwright.engines").joinpath(f"data/vllm-options-{version}.json")
+    rows = json.loads(file.read_text(encoding="utf-8"))["options"]
+    return {option.name: option for option in map(_option, rows)}
+
+
+def _option(row: _Row) -> Option:
+    name, *others = [flag.removeprefix("--") for flag in row["flags"] if flag.startswith("--")]
+    switch = row.get("nargs") == 0
+    turned = [flag for flag in others if switch and _is_opposite(flag, name)]
+    return Option(
+        name=name,
+        aliases=tuple(flag for flag in others if flag not in turned),
+        type=_INNER_TYPES.get(name) or row["type"] or "str",
+        switch=switch,
+        off=_off_flag(name, turned),
+        choices=tuple("None" if choice is None else str(choice) for choice in row.get("choices", [])),
+    )
+
+
+def _is_opposite(flag: str, name: str) -> bool:
+    return flag == f"no-{name}" or flag.partition("-")[2] == name.partition("-")[2]
+
+
+def _off_flag(name: str, turned: list[str]) -> str:
+    """0.33 lists ``--disable-x`` for ``--enable-x`` and still takes ``--no-enable-x``, the only form of 0.32."""
+    if not turned:
+        return ""
+    return f"--no-{name}" if name.startswith("enable-") else f"--{turned[0]}"

@@ -1,0 +1,116 @@
+"""Times and sizes of a pod that follow from the plan: start-up, drain, shared memory, host memory."""
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from shardwright.planning.report import Plan
+from shardwright.units import GIB, MIB, format_bytes
+
+BASE_SECONDS: Final = 180
+"""Start of processes, imports, rendezvous; assumed from 66 s measured for one process on two cores (engines.md 3)."""
+
+COMPILE_SECONDS: Final = 300
+"""torch.compile and CUDA graph capture with a cold cache; assumed, as in operators.md 3.2."""
+
+LEAST_SECONDS: Final = 600
+"""Least start-up budget; assumed: ten minutes is what shipped operators start from."""
+
+LOAD_SAFETY: Final = 2
+"""How much slower than assumed loading may be before it counts as failed; assumed."""
+
+HUB_BYTES_PER_SECOND: Final = 200_000_000
+"""Download per node; assumed, a little below the 249 MB/s of the published 1,044 GiB in 75 minutes."""
+
+CLAIM_BYTES_PER_SECOND: Final = 500_000_000
+"""Read from a PersistentVolumeClaim per node; assumed: a shared file system on a 10 Gbit/s network, half used."""
+
+PEER_WAIT_SECONDS: Final = 1800
+"""How long ranks wait for each other before the engine starts; assumed: a 15 GiB image at 70 Mbit/s."""
+
+ENDPOINT_SECONDS: Final = 5
+"""From deletion of a pod until every node has dropped it from the Service; assumed, as in engines.md 5.6."""
+
+DRAIN_SECONDS: Final = 60
+"""What running requests get to finish when a group is stopped; assumed."""
+
+SHUTDOWN_SECONDS: Final = 10
+"""``--shutdown-timeout``: what SIGTERM leaves to requests that the drain did not see end; assumed."""
+
+EXIT_SECONDS: Final = 30
+"""From SIGTERM until a rank is gone; measured 11 to 19 s for a follower (engines.md 4), rounded up."""
+
+GRACE_SECONDS: Final = ENDPOINT_SECONDS + DRAIN_SECONDS + SHUTDOWN_SECONDS + EXIT_SECONDS
+"""``terminationGracePeriodSeconds`` of every rank: followers outlive the leader's drain."""
+
+EXECUTE_SECONDS: Final = 120
+"""``VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS``: ends a leader whose peer is gone; engines.md 2 recommends 60 to 120."""
+
+SHM_BASE_BYTES: Final = 1 * GIB
+"""NCCL's and the executor's own share of ``/dev/shm``; assumed."""
+
+SHM_BYTES_PER_WORKER: Final = 512 * MIB
+"""One 240 MiB response queue and its reserve; 2 GiB for two workers is measured (engines.md 2)."""
+
+HOST_BASE_BYTES: Final = 4 * GIB
+"""API server and engine core; assumed from 0.9 GiB measured on CPU."""
+
+HOST_BYTES_PER_WORKER: Final = 4 * GIB
+"""Host memory of one worker: CUDA libraries, pinned buffers; assumed from 1.6 GiB measured on CPU."""
+
+CPUS_BASE: Final = 1
+CPUS_PER_WORKER: Final = 1
+"""Cores that busy loops of the engine core and of each worker keep; assumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartBudget:
+    """How long a pod may take until it serves: ``load_seconds`` for itself, ``peer_seconds`` for the others.
+
+    ``basis`` spells it out for a person.
+    """
+
+    load_seconds: int
+    peer_seconds: int
+    basis: str
+
+
+def start_budget(plan: Plan, *, downloads: bool) -> StartBudget:
+    """Return the start-up budget: bytes to load over the assumed bandwidth, doubled, beside fixed times.
+
+    Every node of a group downloads the whole model; from a claim it reads its own layers only.
+    """
+    size = plan.load_bytes_per_node * (plan.nodes_per_replica if downloads else 1)
+    speed = HUB_BYTES_PER_SECOND if downloads else CLAIM_BYTES_PER_SECOND
+    load = max(LEAST_SECONDS, BASE_SECONDS + COMPILE_SECONDS + ceil(LOAD_SAFETY * size / speed))
+    peers = PEER_WAIT_SECONDS if plan.nodes_per_replica > 1 else 0
+    source = "downloaded" if downloads else "read from the claim"
+    basis = (
+        f"{load} s: {BASE_SECONDS} s start, {format_bytes(size)} {source} at {speed // 10**6} MB/s (assumed) x {LOAD_SAFETY},"
+        f" {COMPILE_SECONDS} s compilation; at least {LEAST_SECONDS} s; {peers} s more for peers to arrive"
+    )
+    return StartBudget(load_seconds=load, peer_seconds=peers, basis=basis)
+
+
+def shared_memory_bytes(workers: int) -> int:
+    """Return the size of ``/dev/shm`` for a pod of ``workers`` ranks; it counts as memory of the pod."""
+    return SHM_BASE_BYTES + workers * SHM_BYTES_PER_WORKER
+
+
+def host_memory_bytes(workers: int) -> int:
+    """Return the memory to request for a pod of ``workers`` ranks, shared memory included."""
+    return HOST_BASE_BYTES + workers * HOST_BYTES_PER_WORKER + shared_memory_bytes(workers)
+
+
+def cpus(workers: int) -> int:
+    """Return the cores to request for a pod of ``workers`` ranks."""
+    return CPUS_BASE + workers * CPUS_PER_WORKER
+
+
+def quantity(count: int) -> str:
+    """Return bytes as the API server itself would write the quantity, so that nothing seems to drift.
+
+    >>> quantity(5 * GIB), quantity(1536 * MIB)
+    ('5Gi', '1536Mi')
+    """
+    return f"{count // GIB}Gi" if count % GIB == 0 else f"{count // MIB}Mi"

@@ -1,0 +1,45 @@
+"""Hashes of what was rendered: the same content gives the same hash, whatever the order of its keys."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+from shardwright.planning.report import Plan
+
+CONTENT_HASH: Final = "shardwright.io/content-hash"
+PLAN_HASH: Final = "shardwright.io/plan-hash"
+TEMPLATE_HASH: Final = "shardwright.io/template-hash"
+
+_LABEL_DIGITS: Final = 16
+
+
+def digest(content: object) -> str:
+    """Return the SHA-256 of plain data as canonical JSON."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def content_hash(item: Mapping[str, Any]) -> str:
+    """Return the hash of an object's rendered content, without the annotation that holds it."""
+    metadata = dict(item["metadata"])
+    metadata["annotations"] = {k: v for k, v in metadata.get("annotations", {}).items() if k != CONTENT_HASH}
+    return digest({**item, "metadata": metadata})
+
+
+def with_content_hash(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the object with the annotation that holds its content hash."""
+    metadata = dict(item["metadata"])
+    metadata["annotations"] = {**metadata.get("annotations", {}), CONTENT_HASH: content_hash(item)}
+    return {**item, "metadata": metadata}
+
+
+def plan_hash(plan: Plan) -> str:
+    """Return the hash of a plan, predictions and reasons included."""
+    return digest(asdict(plan))[:_LABEL_DIGITS]
+
+
+def template_hash(template: Mapping[str, Any]) -> str:
+    """Return the hash of a pod template, short enough for a label: pods carry it, so revisions can be compared."""
+    return digest(template)[:_LABEL_DIGITS]

@@ -1,0 +1,65 @@
+"""Labels and metadata that rendered objects carry, and what selects what."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from shardwright.rendering.deployment import Owner
+from shardwright.rendering.names import base_name, group_name
+
+MODEL: Final = "shardwright.io/model"
+GROUP: Final = "shardwright.io/group"
+MODEL_ANNOTATION: Final = "shardwright.io/model-name"
+"""The resource's own name, on every pod: label values hold 63 characters, names up to 253."""
+
+POD_INDEX: Final = "apps.kubernetes.io/pod-index"
+"""Set by the StatefulSet controller (Kubernetes 1.28 and newer); the rank of the pod's node in its group."""
+
+API_VERSION: Final = "shardwright.io/v1alpha1"
+KIND: Final = "ShardedModel"
+
+
+def model_selector(base: str) -> dict[str, str]:
+    """Return what selects every pod of a resource."""
+    return {MODEL: base}
+
+
+def leader_selector(base: str) -> dict[str, str]:
+    """Return what selects the pods that serve: the first of each group."""
+    return {MODEL: base, POD_INDEX: "0"}
+
+
+def group_selector(base: str, group: int) -> dict[str, str]:
+    """Return what selects the pods of one group."""
+    return {MODEL: base, GROUP: group_name(base, group)}
+
+
+def common_labels(base: str, version: str) -> dict[str, str]:
+    """Return the labels of every object and pod; the recommended Kubernetes ones beside our own."""
+    return {
+        "app.kubernetes.io/component": "engine",
+        "app.kubernetes.io/instance": base,
+        "app.kubernetes.io/managed-by": "shardwright",
+        "app.kubernetes.io/name": "vllm",
+        "app.kubernetes.io/version": version,
+        **model_selector(base),
+    }
+
+
+def metadata(name: str, owner: Owner, labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, Any]:
+    """Return an object's metadata: its labels and the controller reference of the resource that owns it."""
+    return {
+        "name": name,
+        "namespace": owner.namespace,
+        "labels": {**labels, MODEL: base_name(owner.name)},
+        "annotations": dict(annotations),
+        "ownerReferences": [
+            {
+                "apiVersion": API_VERSION,
+                "kind": KIND,
+                "name": owner.name,
+                "uid": owner.uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }

@@ -1,0 +1,65 @@
+"""Names of the objects of one ShardedModel: all from one DNS-1035 base, never two resources the same.
+
+A name that had to be changed, or that looks like one of ours, gets a hash of the original: two
+different resources of a namespace never share an object name.
+"""
+
+import hashlib
+import re
+from typing import Final
+
+STATEFULSET_MAX: Final = 52
+"""Characters of a StatefulSet name: its pods' ``controller-revision-hash`` label (name, dash, 10 characters) holds 63."""
+
+BASE_MAX: Final = STATEFULSET_MAX - 8
+"""Characters of the base: eight are left for ``-<group>`` and what a later generation of a group appends."""
+
+_HASH_DIGITS: Final = 10
+
+_NATURAL: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+
+_LOOKS_LIKE_OURS: Final = re.compile(rf".*-[0-9a-f]{{{_HASH_DIGITS}}}|.*-[0-9]+-peers")
+
+
+def base_name(name: str) -> str:
+    """Return the DNS-1035 base of a resource's object names, at most :data:`BASE_MAX` characters.
+
+    >>> base_name("llama-405b")
+    'llama-405b'
+    >>> base_name("qwen2.5-7b")
+    'qwen2-5-7b-5f5e975ce4'
+    >>> base_name("405b")
+    'm-405b-2c19656db1'
+    """
+    if len(name) <= BASE_MAX and _NATURAL.fullmatch(name) and not _LOOKS_LIKE_OURS.fullmatch(name):
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH_DIGITS]
+    readable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    if not readable[:1].isalpha():
+        readable = f"m-{readable}"
+    return f"{readable[: BASE_MAX - _HASH_DIGITS - 1].rstrip('-')}-{digest}"
+
+
+def group_name(base: str, group: int) -> str:
+    """Return the name of a group's StatefulSet, and the value of its group label."""
+    return f"{base}-{group}"
+
+
+def peers_service(base: str, group: int) -> str:
+    """Return the name of the headless Service that the ranks of a group find each other by."""
+    return f"{group_name(base, group)}-peers"
+
+
+def client_service(base: str) -> str:
+    """Return the name of the Service that clients use; also the name of the disruption budget."""
+    return base
+
+
+def plan_configmap(base: str) -> str:
+    """Return the name of the ConfigMap that keeps the plan of record."""
+    return f"{base}-plan"
+
+
+def scripts_configmap(base: str) -> str:
+    """Return the name of the ConfigMap with the launch, probe and drain scripts."""
+    return f"{base}-scripts"

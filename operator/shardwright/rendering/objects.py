@@ -1,0 +1,123 @@
+"""The objects around the pods: ConfigMap, Services, disruption budget, StatefulSets."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shardwright.engines.arguments import MASTER_PORT
+from shardwright.planning.report import Plan
+from shardwright.rendering import budgets, names
+from shardwright.rendering.deployment import Deployment
+from shardwright.rendering.hashing import PLAN_HASH, TEMPLATE_HASH, plan_hash
+from shardwright.rendering.labels import (
+    GROUP,
+    common_labels,
+    group_selector,
+    leader_selector,
+    metadata,
+    model_selector,
+)
+from shardwright.rendering.pod import pod_template, script_settings
+from shardwright.rendering.scripts import HTTP_PORT, scripts
+
+START_BUDGET: Final = "shardwright.io/start-up-budget"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What all objects of one resource are rendered from."""
+
+    plan: Plan
+    deployment: Deployment
+
+    @property
+    def base(self) -> str:
+        """Return the base of all object names."""
+        return names.base_name(self.deployment.owner.name)
+
+    def metadata(self, name: str, *, group: int | None = None, **annotations: str) -> dict[str, Any]:
+        """Return an object's metadata; ``group`` adds the label of the group that it belongs to."""
+        labels = common_labels(self.base, self.deployment.engine_version)
+        if group is not None:
+            labels |= {GROUP: names.group_name(self.base, group)}
+        return metadata(name, self.deployment.owner, labels, annotations)
+
+
+def scripts_configmap(subject: Subject) -> dict[str, Any]:
+    """Return the ConfigMap with the launch, probe and drain scripts of every rank."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": subject.metadata(names.scripts_configmap(subject.base)),
+        "data": dict(scripts(script_settings(subject.plan))),
+    }
+
+
+def client_service(subject: Subject) -> dict[str, Any]:
+    """Return the Service that clients use; only leaders serve HTTP."""
+    name = names.client_service(subject.base)
+    return _service(subject.metadata(name), leader_selector(subject.base), {"http": HTTP_PORT})
+
+
+def peers_service(subject: Subject, group: int) -> dict[str, Any]:
+    """Return the headless Service of a group; ranks must find each other long before any is ready."""
+    item = _service(
+        subject.metadata(names.peers_service(subject.base, group), group=group),
+        group_selector(subject.base, group),
+        {"master": MASTER_PORT},
+    )
+    item["spec"] |= {"clusterIP": "None", "publishNotReadyAddresses": True}
+    return item
+
+
+def _service(meta: Mapping[str, Any], selector: Mapping[str, str], ports: Mapping[str, int]) -> dict[str, Any]:
+    listed = [{"name": name, "port": port, "targetPort": port, "protocol": "TCP"} for name, port in ports.items()]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": meta,
+        "spec": {"type": "ClusterIP", "selector": dict(selector), "ports": listed},
+    }
+
+
+def disruption_budget(subject: Subject, ready_groups: int) -> dict[str, Any]:
+    """Return the one budget over all ranks: a drain can always go on, and never takes two groups at once.
+
+    ``ready_groups`` are the groups that have been Ready; with none, or a single pod, nothing is held.
+    """
+    pods = ready_groups * subject.plan.nodes_per_replica
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": subject.metadata(names.client_service(subject.base)),
+        "spec": {
+            "minAvailable": max(pods - 1, 0),
+            "selector": {"matchLabels": model_selector(subject.base)},
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        },
+    }
+
+
+def statefulset(subject: Subject, group: int) -> dict[str, Any]:
+    """Return the StatefulSet of one group: one pod per planned node, replaced by nobody but the operator."""
+    plan, deployment = subject.plan, subject.deployment
+    template = pod_template(plan, deployment, group)
+    budget = budgets.start_budget(plan, downloads=deployment.claim is None)
+    annotations = {
+        PLAN_HASH: plan_hash(plan),
+        TEMPLATE_HASH: template["metadata"]["labels"][TEMPLATE_HASH],
+        START_BUDGET: budget.basis,
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": subject.metadata(names.group_name(subject.base, group), group=group, **annotations),
+        "spec": {
+            "replicas": plan.nodes_per_replica,
+            "serviceName": names.peers_service(subject.base, group),
+            "podManagementPolicy": "Parallel",
+            "updateStrategy": {"type": "OnDelete"},
+            "selector": {"matchLabels": group_selector(subject.base, group)},
+            "template": template,
+        },
+    }

@@ -1,0 +1,251 @@
+"""The pod template of a group: one for all ranks, because a StatefulSet has only one."""
+
+from typing import Any, Final
+
+from shardwright.engines.arguments import MASTER_PORT, Serving, serve_arguments
+from shardwright.planning.report import Plan
+from shardwright.rendering import budgets
+from shardwright.rendering.deployment import Deployment
+from shardwright.rendering.hashing import TEMPLATE_HASH, digest, template_hash
+from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels, group_selector
+from shardwright.rendering.names import base_name, group_name, peers_service, scripts_configmap
+from shardwright.rendering.scripts import HTTP_PORT, RENDEZVOUS_PORT, ScriptSettings, scripts
+
+USER_ID: Final = 10001
+"""User and group of the engine's process: any number but 0 satisfies Pod Security *restricted*."""
+
+CACHE_DIR: Final = "/cache"
+MODELS_DIR: Final = "/models"
+SCRIPTS_HASH: Final = "shardwright.io/scripts-hash"
+
+STARTUP_PERIOD_SECONDS: Final = 10
+PROBE_TIMEOUT_SECONDS: Final = 5
+
+
+def literal(text: str) -> str:
+    """Return text that the kubelet hands on as it stands: it expands ``$(NAME)`` and halves ``$$`` in what we render.
+
+    >>> literal("$(HF_TOKEN) costs $5")
+    '$$(HF_TOKEN) costs $$5'
+    """
+    return text.replace("$", "$$")
+
+
+def workers_per_pod(plan: Plan) -> int:
+    """Return the ranks of one pod; vLLM tells local from remote ranks by it, so it is the GPU limit exactly."""
+    return plan.layout.gpus_per_replica // plan.nodes_per_replica
+
+
+def script_settings(plan: Plan) -> ScriptSettings:
+    """Return what the scripts of a plan know."""
+    return ScriptSettings(ranks=plan.nodes_per_replica)
+
+
+def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
+    """Return the template of one group, labelled with the hash of its own content."""
+    base = base_name(deployment.owner.name)
+    labels = {**common_labels(base, deployment.engine_version), **group_selector(base, group)}
+    annotations = {
+        MODEL_ANNOTATION: deployment.owner.name,
+        SCRIPTS_HASH: digest(scripts(script_settings(plan)))[:16],
+    }
+    template = {"metadata": {"labels": labels, "annotations": annotations}, "spec": _spec(plan, deployment, group)}
+    template["metadata"]["labels"] = {**labels, TEMPLATE_HASH: template_hash(template)}
+    return template
+
+
+def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "affinity": _affinity(plan, deployment, group),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": _pod_security(),
+        "terminationGracePeriodSeconds": budgets.GRACE_SECONDS,
+        "tolerations": _tolerations(plan, deployment),
+        "containers": [_container(plan, deployment, group)],
+        "volumes": _volumes(plan, deployment),
+    }
+    if deployment.node_selector:
+        spec["nodeSelector"] = dict(deployment.node_selector)
+    if deployment.runtime_class is not None:
+        spec["runtimeClassName"] = deployment.runtime_class
+    if deployment.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in deployment.image_pull_secrets]
+    return spec
+
+
+def _pod_security() -> dict[str, Any]:
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": USER_ID,
+        "runAsGroup": USER_ID,
+        "fsGroup": USER_ID,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _affinity(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
+    """Exactly the planned nodes, one term each (a name term takes one value), and never two ranks on one node."""
+    terms = [_node_term(node, plan.architecture) for node in plan.groups[group]]
+    affinity: dict[str, Any] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    if plan.nodes_per_replica > 1:
+        selector = group_selector(base_name(deployment.owner.name), group)
+        apart = {"labelSelector": {"matchLabels": selector}, "topologyKey": "kubernetes.io/hostname"}
+        affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
+    return affinity
+
+
+def _node_term(node: str, architecture: str) -> dict[str, Any]:
+    return {
+        "matchExpressions": [{"key": "kubernetes.io/arch", "operator": "In", "values": [architecture]}],
+        "matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}],
+    }
+
+
+def _tolerations(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
+    gpu = {"key": plan.resource, "operator": "Exists", "effect": "NoSchedule"}
+    return [gpu, *(dict(item) for item in deployment.tolerations if dict(item) != gpu)]
+
+
+def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
+    return {
+        "name": "engine",
+        "image": deployment.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/bin/bash", "/etc/shardwright/launch.sh"],
+        "args": [literal(word) for word in serve_arguments(plan, _serving(plan, deployment))],
+        "env": _environment(plan, deployment, group),
+        "ports": _ports(plan),
+        "resources": _resources(plan, deployment),
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "startupProbe": _startup_probe(plan, deployment),
+        "readinessProbe": _probe("readiness", period_seconds=5, failures=3),
+        "livenessProbe": _probe("liveness", period_seconds=10, failures=6),
+        "lifecycle": {"preStop": {"exec": {"command": ["/bin/bash", "/etc/shardwright/drain.sh"]}}},
+        "volumeMounts": _mounts(deployment),
+    }
+
+
+def _serving(plan: Plan, deployment: Deployment) -> Serving:
+    return Serving(
+        model=_model_source(deployment),
+        served_name=deployment.model,
+        version=deployment.engine_version,
+        rendezvous_seconds=_budget(plan, deployment).load_seconds,
+        drain_seconds=budgets.SHUTDOWN_SECONDS,
+        revision=None if deployment.claim else deployment.revision,
+        quantization=deployment.quantization,
+        kv_cache_dtype=deployment.kv_cache_dtype,
+        arguments=deployment.arguments or {},
+    )
+
+
+def _model_source(deployment: Deployment) -> str:
+    if deployment.claim is None:
+        return deployment.model
+    return f"{MODELS_DIR}/{deployment.claim.path.strip('/')}".rstrip("/")
+
+
+def _budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
+    return budgets.start_budget(plan, downloads=deployment.claim is None)
+
+
+def _environment(plan: Plan, deployment: Deployment, group: int) -> list[dict[str, Any]]:
+    fixed = {
+        "HF_HOME": f"{CACHE_DIR}/huggingface",
+        "HOME": f"{CACHE_DIR}/home",
+        "TORCHINDUCTOR_CACHE_DIR": f"{CACHE_DIR}/inductor",
+        "USER": "vllm",
+        "VLLM_CACHE_ROOT": f"{CACHE_DIR}/vllm",
+        "VLLM_ENGINE_READY_TIMEOUT_S": str(_budget(plan, deployment).load_seconds),
+        "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": str(budgets.EXECUTE_SECONDS),
+    }
+    if deployment.claim is not None:
+        fixed["HF_HUB_OFFLINE"] = "1"
+    ours = [
+        _field("POD_INDEX", f"metadata.labels['{POD_INDEX}']"),
+        _field("VLLM_HOST_IP", "status.podIP"),
+        *_group_environment(plan, deployment, group),
+        *({"name": name, "value": value} for name, value in fixed.items()),
+        *_hub_token(deployment),
+    ]
+    taken = {variable["name"] for variable in ours}
+    users = {name: literal(value) for name, value in deployment.environment if name not in taken}
+    return [*ours, *({"name": name, "value": value} for name, value in users.items())]
+
+
+def _group_environment(plan: Plan, deployment: Deployment, group: int) -> list[dict[str, Any]]:
+    if plan.nodes_per_replica == 1:
+        return []
+    base = base_name(deployment.owner.name)
+    leader = f"{group_name(base, group)}-0.{peers_service(base, group)}"
+    name = f"{leader}.{deployment.owner.namespace}.svc.{deployment.cluster_domain}"
+    return [
+        {"name": "SHARDWRIGHT_LEADER", "value": name},
+        _field("SHARDWRIGHT_GENERATION", f"metadata.labels['{TEMPLATE_HASH}']"),
+    ]
+
+
+def _hub_token(deployment: Deployment) -> list[dict[str, Any]]:
+    if deployment.hub_token is None:
+        return []
+    reference = {"name": deployment.hub_token.name, "key": deployment.hub_token.key}
+    return [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}}]
+
+
+def _field(name: str, path: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _ports(plan: Plan) -> list[dict[str, Any]]:
+    named = {"http": HTTP_PORT}
+    if plan.nodes_per_replica > 1:
+        named |= {"master": MASTER_PORT, "rendezvous": RENDEZVOUS_PORT}
+    return [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in named.items()]
+
+
+def _resources(plan: Plan, deployment: Deployment) -> dict[str, Any]:
+    workers = workers_per_pod(plan)
+    memory = deployment.memory or budgets.quantity(budgets.host_memory_bytes(workers))
+    gpus = {plan.resource: str(workers)}
+    requests = {"cpu": deployment.cpu or str(budgets.cpus(workers)), "memory": memory, **gpus}
+    return {"requests": requests, "limits": gpus | ({"memory": memory} if deployment.memory else {})}
+
+
+def _startup_probe(plan: Plan, deployment: Deployment) -> dict[str, Any]:
+    budget = _budget(plan, deployment)
+    failures = -(-(budget.load_seconds + budget.peer_seconds) // STARTUP_PERIOD_SECONDS)
+    return _probe("startup", period_seconds=STARTUP_PERIOD_SECONDS, failures=failures)
+
+
+def _probe(name: str, *, period_seconds: int, failures: int) -> dict[str, Any]:
+    return {
+        "exec": {"command": ["/bin/bash", "/etc/shardwright/probe.sh", name]},
+        "periodSeconds": period_seconds,
+        "timeoutSeconds": PROBE_TIMEOUT_SECONDS,
+        "failureThreshold": failures,
+    }
+
+
+def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
+    shared_memory = budgets.quantity(budgets.shared_memory_bytes(workers_per_pod(plan)))
+    volumes: list[dict[str, Any]] = [
+        {"name": "scripts", "configMap": {"name": scripts_configmap(base_name(deployment.owner.name))}},
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory}},
+        *({"name": name, "emptyDir": {}} for name in ("cache", "run", "tmp")),
+    ]
+    if deployment.claim is not None:
+        claim = {"claimName": deployment.claim.claim, "readOnly": True}
+        volumes.append({"name": "models", "persistentVolumeClaim": claim})
+    return volumes
+
+
+def _mounts(deployment: Deployment) -> list[dict[str, Any]]:
+    paths = {"cache": CACHE_DIR, "run": "/run/shardwright", "shm": "/dev/shm", "tmp": "/tmp"}  # noqa: S108
+    mounts: list[dict[str, Any]] = [{"name": "scripts", "mountPath": "/etc/shardwright", "readOnly": True}]
+    mounts += [{"name": name, "mountPath": path} for name, path in paths.items()]
+    if deployment.claim is not None:
+        mounts.append({"name": "models", "mountPath": MODELS_DIR, "readOnly": True})
+    return mounts

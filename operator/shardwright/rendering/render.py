@@ -1,0 +1,52 @@
+"""Plan to bundle: which Kubernetes objects run it. Same plan, same bytes."""
+
+from typing import Any
+
+from shardwright.errors import InputError, Problem
+from shardwright.planning.report import Plan
+from shardwright.rendering import objects
+from shardwright.rendering.bundle import Bundle
+from shardwright.rendering.deployment import Deployment
+from shardwright.rendering.hashing import with_content_hash
+
+
+def render(plan: Plan, deployment: Deployment, *, ready_groups: int | None = None) -> Bundle:
+    """Return all objects of one ShardedModel, in the order in which they are created.
+
+    Args:
+        plan: the chosen plan; one StatefulSet is rendered per tuple of ``plan.groups``.
+        deployment: what the user said about running it, already checked.
+        ready_groups: groups that have been Ready at some time, for the disruption budget (None: all).
+
+    Raises:
+        InputError: the plan can be shown but not run.
+    """
+    if (problem := not_deployable(plan)) is not None:
+        raise InputError([problem])
+    subject = objects.Subject(plan=plan, deployment=deployment)
+    groups = range(len(plan.groups))
+    ready = len(plan.groups) if ready_groups is None else ready_groups
+    items: list[dict[str, Any]] = [
+        objects.scripts_configmap(subject),
+        objects.client_service(subject),
+        *(objects.peers_service(subject, group) for group in groups),
+        objects.disruption_budget(subject, ready),
+        *(objects.statefulset(subject, group) for group in groups),
+    ]
+    return Bundle(objects=tuple(with_content_hash(item) for item in items))
+
+
+def not_deployable(plan: Plan) -> Problem | None:
+    """Return why a plan cannot be rendered, or None: what the planner says, and degrees that have no flags yet."""
+    if plan.deployable is not None:
+        return plan.deployable
+    layout = plan.layout
+    if layout.attention_data == 1 and layout.context == 1:
+        return None
+    return Problem(
+        code="LayoutNotDeployable",
+        path="spec.parallelism",
+        what=f"attention-data {layout.attention_data} x context {layout.context}",
+        limit="can be planned but not yet deployed",
+        remedy="use mode PlanOnly, or pin tensor, pipeline and expert",
+    )

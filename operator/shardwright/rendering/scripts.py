@@ -1,0 +1,74 @@
+"""Renders the scripts that run inside the engine's container; the only use of templates.
+
+No value of a user is rendered here: users' values reach the scripts as arguments and environment.
+"""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib import resources
+from typing import Final
+
+from jinja2 import FunctionLoader, StrictUndefined
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from shardwright.rendering import budgets
+
+HTTP_PORT: Final = 8000
+"""Port of the engine's HTTP server in the pod, and of the client Service."""
+
+RENDEZVOUS_PORT: Final = 29510
+"""Port on which the leader's launch script meets the other ranks; away from vLLM's 29500, 29501 and 29550."""
+
+LEADER_GONE_SECONDS: Final = 30
+"""A follower ends when its leader has been gone for this long; lifecycle rule."""
+
+PROBE_SECONDS: Final = 4
+"""A probe's own limit for one answer; below the kubelet's."""
+
+_SHELL: Final = ("drain.sh", "launch.sh", "probe.sh")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptSettings:
+    """What the scripts of one resource know: ranks of a group (nodes), folders, ports, seconds."""
+
+    ranks: int
+    run_dir: str = "/run/shardwright"
+    shm_dir: str = "/dev/shm"  # noqa: S108  # the engine's shared memory, a volume of the pod
+    scripts_dir: str = "/etc/shardwright"
+    termination_log: str = "/dev/termination-log"
+    http_port: int = HTTP_PORT
+    rendezvous_port: int = RENDEZVOUS_PORT
+    peer_seconds: float = budgets.PEER_WAIT_SECONDS
+    leader_gone_seconds: float = LEADER_GONE_SECONDS
+    poll_seconds: float = 1
+    probe_seconds: float = PROBE_SECONDS
+    endpoint_seconds: int = budgets.ENDPOINT_SECONDS
+    drain_seconds: int = budgets.DRAIN_SECONDS
+    shutdown_seconds: int = budgets.SHUTDOWN_SECONDS
+
+
+def scripts(settings: ScriptSettings) -> Mapping[str, str]:
+    """Return file name to content of everything that is mounted into the scripts folder."""
+    names = _SHELL if settings.ranks == 1 else (*_SHELL, "rendezvous.py")
+    return {name: _ENVIRONMENT.get_template(name).render(asdict(settings)) for name in names}
+
+
+def _load(name: str) -> str:
+    return resources.files("shardwright.rendering").joinpath(f"templates/{name}.j2").read_text(encoding="utf-8")
+
+
+def _quoted(value: object) -> str:
+    return shlex.quote(str(value))
+
+
+_ENVIRONMENT: Final = ImmutableSandboxedEnvironment(
+    loader=FunctionLoader(_load),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    autoescape=False,  # shell, not HTML: values are quoted by the filter
+)
+_ENVIRONMENT.filters["shell"] = _quoted
