@@ -20,7 +20,8 @@ class EngineTraits:
     all that it knows (None: unknown, nothing is refused for it). ``memory_utilization`` is the share of
     the GPU's total memory it takes. ``kv_block_tokens`` is the page size. Byte figures are per rank.
     ``ends_on_every_stage`` are architectures whose class makes embedding, final norm and head on every
-    pipeline stage, not only on the first and the last.
+    pipeline stage, not only on the first and the last. ``width_divides_replica`` are architectures whose
+    class demands that the expert width divides by all ranks of a replica.
     ``sources`` names where each figure comes from.
     """
 
@@ -40,3 +41,4 @@ class EngineTraits:
     experts_at_least_tensor: frozenset[str]  # architectures that demand tensor <= experts
     sources: Mapping[str, str]
     ends_on_every_stage: frozenset[str] = frozenset()
+    width_divides_replica: frozenset[str] = frozenset()

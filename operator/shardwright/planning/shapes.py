@@ -1,0 +1,328 @@
+"""Shape rules: what an engine refuses of a layout because of the model's sizes, each with the way out.
+
+Memory, GPUs and links are not looked at. Rules and their sources: vLLM 0.32, as named at each check.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+from shardwright.errors import Problem
+from shardwright.layouts.layout import Layout
+from shardwright.layouts.traits import EngineTraits
+from shardwright.modelspec.spec import GroupedAttention, ModelSpec, Split, Weight
+
+SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "HeadsNotDivisible": "The attention heads do not divide by the tensor degree.",
+        "KvHeadsNotDivisible": "The K/V heads neither divide by the tensor degree nor divide it.",
+        "VocabularyNotDivisible": "The padded vocabulary does not divide by the tensor degree.",
+        "IntermediateNotDivisible": "A feed-forward width does not divide by the ranks that share it.",
+        "QuantizationBlockNotDivisible": "A rank's slice of a weight is no whole number of quantization blocks.",
+        "ExpertsFewerThanRanks": "There are fewer experts than ranks that must each hold one.",
+        "ExpertParallelNeedsExperts": "Expert parallelism was asked of a model without experts.",
+        "ExpertDegreeImpossible": "The expert degree is neither 1 nor tensor x attention data.",
+        "AttentionDataNeedsExperts": "Attention data parallelism was asked of a model without experts.",
+        "PipelineNotSupported": "The engine cannot cut this architecture into pipeline stages.",
+        "MoreStagesThanLayers": "A pipeline stage would hold no layer.",
+        "MaxModelLenTooLong": "The longest request is longer than the model's own limit.",
+        "ArchitectureUnknownToEngine": "The engine, in this version, has no such architecture.",
+    }
+)
+"""Every code of this module, with one line of explanation."""
+
+MIN_REFINED_BLOCK: Final = 32
+"""Finest grid that FP8 scales of experts are refined to. Source: vLLM 0.32
+``fused_moe/oracle/fp8.py:refine_fp8_moe_block_shape``."""
+
+LARGEST_TENSOR: Final = 72
+"""Largest tensor degree that a remedy proposes: the GPUs of the largest scale-up domain (NVL72)."""
+
+_T = TypeVar("_T")
+
+_TENSOR: Final = "tensor"
+_EXPERT: Final = "expert"
+_PIPELINE: Final = "pipeline"
+_ATTENTION_DATA: Final = "attentionData"
+
+
+def shape_problems(
+    model: ModelSpec, layout: Layout, traits: EngineTraits, max_model_len: int | None = None
+) -> tuple[Problem, ...]:
+    """Return everything that the engine refuses of a layout because of the model's sizes.
+
+    Args:
+        model: The model.
+        layout: The degrees; paths of the problems are relative to ``parallelism``.
+        traits: The engine.
+        max_model_len: The longest request in tokens; None where it is not up for judgement.
+    """
+    rules = _rules(model, traits)
+    cut = tuple(_cut_problems(model, layout, rules))
+    if cut:
+        remedy = _tensor_remedy(model, replace(layout, tensor=1, replicas=1), rules)
+        cut = tuple(replace(problem, remedy=remedy) for problem in cut)
+    unknown = architecture_unknown_to_engine(model, traits)
+    length = None if max_model_len is None else max_model_len_problem(model, max_model_len)
+    rest = (*_pipeline_problems(model, layout, traits), *_expert_problems(model, layout, traits), unknown, length)
+    return (*cut, *(problem for problem in rest if problem is not None))
+
+
+def architecture_unknown_to_engine(model: ModelSpec, traits: EngineTraits) -> Problem | None:
+    """Return the problem of an architecture that the engine does not have; None where that is not known."""
+    if traits.architectures is None or model.architecture in traits.architectures:
+        return None
+    return Problem(
+        code="ArchitectureUnknownToEngine",
+        what=f"{model.architecture}",
+        limit=f"is not among the {len(traits.architectures)} architectures of {traits.name} {traits.version}",
+        remedy="use another engine or a newer version",
+    )
+
+
+def max_model_len_problem(model: ModelSpec, max_model_len: int) -> Problem | None:
+    """Return the problem of requests that are longer than the model allows.
+
+    Source: ``config/model.py:_get_and_verify_max_len``.
+    """
+    gap = max_model_len - model.max_context_tokens
+    if gap <= 0:
+        return None
+    return Problem(
+        code="MaxModelLenTooLong",
+        what=f"{max_model_len} tokens per request",
+        limit=f"must not exceed the model's limit of {model.max_context_tokens}",
+        gap=f"{gap} too many",
+        remedy=f"plan for requests of at most {model.max_context_tokens} tokens",
+    )
+
+
+def _pipeline_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
+    layers = len(model.layers)
+    if layout.pipeline > 1 and model.architecture in traits.without_pipeline:
+        yield Problem(
+            code="PipelineNotSupported",
+            path=_PIPELINE,
+            what=f"{model.architecture}",
+            limit=f"cannot be cut into {layout.pipeline} stages by {traits.name} {traits.version}",
+            remedy="use pipeline 1",
+        )
+    if layout.pipeline > layers:
+        yield Problem(
+            code="MoreStagesThanLayers",
+            path=_PIPELINE,
+            what=f"{layers} layers",
+            limit=f"must fill {layout.pipeline} stages with one each",
+            gap=f"{layout.pipeline - layers} stages stay empty",
+            remedy=f"use pipeline {layers} or less",
+        )
+
+
+def _expert_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
+    """Source: ``config/model.py``, ``fused_moe/config.py:FusedMoEParallelConfig.make``, ``models/qwen3_moe.py``."""
+    ranks = layout.tensor * layout.attention_data
+    if model.experts == 0:
+        yield from _needs_experts(layout)
+        return
+    if layout.expert not in (1, ranks):
+        yield Problem(
+            code="ExpertDegreeImpossible",
+            path=_EXPERT,
+            what=f"expert {layout.expert}",
+            limit=f"must be 1 or tensor x attention data = {ranks}",
+            remedy=f"use expert 1 or {ranks}",
+        )
+    at_least_tensor = model.architecture in traits.experts_at_least_tensor
+    need = max(layout.expert, layout.tensor if at_least_tensor else 1)
+    if need > model.experts:
+        yield Problem(
+            code="ExpertsFewerThanRanks",
+            path=_EXPERT if layout.expert == need else _TENSOR,
+            what=f"{model.experts} experts",
+            limit=f"must be at least one for each of {need} ranks",
+            gap=f"{need - model.experts} short",
+            remedy=f"use at most {model.experts} ranks" + ("" if at_least_tensor else ", or expert 1, which slices every expert"),
+        )
+
+
+def _needs_experts(layout: Layout) -> Iterator[Problem]:
+    if layout.expert > 1:
+        yield Problem(
+            code="ExpertParallelNeedsExperts",
+            path=_EXPERT,
+            what="a model without experts",
+            limit=f"cannot be spread over expert {layout.expert}",
+            remedy="use expert 1",
+        )
+    if layout.attention_data > 1:
+        yield Problem(
+            code="AttentionDataNeedsExperts",
+            path=_ATTENTION_DATA,
+            what="a model without experts",
+            limit=f"gains nothing from attention data {layout.attention_data}",
+            remedy="use attention data 1 and more replicas",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rules:
+    """What the divisibility rules need to know of the engine."""
+
+    vocabulary_padding: int
+    width_divides_replica: bool
+
+
+def _rules(model: ModelSpec, traits: EngineTraits) -> _Rules:
+    return _Rules(
+        vocabulary_padding=traits.vocabulary_padding,
+        width_divides_replica=model.architecture in traits.width_divides_replica,
+    )
+
+
+def _cut_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[Problem]:
+    """Yield what does not divide by the ranks that share it; the remedy is added by the caller."""
+    yield from _head_problems(model, layout)
+    yield from _vocabulary_problems(model, layout, rules)
+    yield from _width_problems(model, layout, rules)
+    yield from _block_problems(model, layout)
+
+
+def _head_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
+    """Source: ``config/model.py:verify_with_parallel_config``, ``layers/linear.py:QKVParallelLinear``."""
+    tensor = layout.tensor
+    for heads in _different(layer.attention.heads for layer in model.layers):
+        if heads % tensor:
+            yield _indivisible("HeadsNotDivisible", f"{heads} attention heads", heads, tensor)
+    grouped = (layer.attention for layer in model.layers if isinstance(layer.attention, GroupedAttention))
+    for kv_heads in _different(attention.kv_heads for attention in grouped):
+        few, many = sorted((kv_heads, tensor))
+        if many % few:
+            yield Problem(
+                code="KvHeadsNotDivisible",
+                path=_TENSOR,
+                what=f"{kv_heads} K/V heads",
+                limit=f"must divide by tensor {tensor} or divide it",
+                gap=f"{many % few} left over",
+            )
+
+
+def _vocabulary_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[Problem]:
+    """Source: ``layers/vocab_parallel_embedding.py``."""
+    padded = math.ceil(model.vocabulary / rules.vocabulary_padding) * rules.vocabulary_padding
+    if padded % layout.tensor:
+        yield _indivisible("VocabularyNotDivisible", f"a vocabulary of {padded} (padded)", padded, layout.tensor)
+
+
+def _width_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[Problem]:
+    """Source: ``layers/linear.py``, ``fused_moe/config.py:FusedMoEConfig``, ``models/gpt_oss.py:MLPBlock``."""
+    for weight in _feed_forward(model):
+        ways = layout.gpus_per_replica if rules.width_divides_replica else _ways(weight, layout)
+        if weight.cut_elements % ways:
+            what = f"{'an expert' if weight.experts else 'a feed-forward'} width of {weight.cut_elements}"
+            yield _indivisible("IntermediateNotDivisible", what, weight.cut_elements, ways)
+
+
+def _block_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
+    """Source: ``quantization/utils/fp8_utils.py:validate_fp8_block_shape``, ``distributed/utils.py``."""
+    for weight in _blocked(model):
+        ways = _ways(weight, layout)
+        share = weight.cut_elements // ways
+        if ways == 1 or weight.cut_elements % ways or share % weight.block == 0:
+            continue
+        if weight.refinable and math.gcd(share, weight.block) >= MIN_REFINED_BLOCK:
+            continue
+        yield Problem(
+            code="QuantizationBlockNotDivisible",
+            path=_TENSOR,
+            what=f"{weight.name} in {ways} slices of {share}",
+            limit=f"must be whole quantization blocks of {weight.block}",
+            gap=f"{share % weight.block} left over",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CutWeight:
+    """What a rank gets of one kind of weight, as far as divisibility goes."""
+
+    name: str
+    cut_elements: int  # along the axis that is cut
+    block: int  # of that axis; 0 where it is not quantized in blocks
+    experts: bool
+    refinable: bool
+    kv_heads: int  # 0 where the cut is not by K/V heads
+
+
+def _ways(weight: _CutWeight, layout: Layout) -> int:
+    """Return into how many slices a weight is cut."""
+    if weight.experts:
+        return 1 if layout.expert > 1 else layout.tensor * layout.attention_data
+    return min(layout.tensor, weight.kv_heads) if weight.kv_heads else layout.tensor
+
+
+@lru_cache(maxsize=64)
+def _cut_weights(model: ModelSpec) -> tuple[_CutWeight, ...]:
+    return _different(
+        _cut_weight(model, weight)
+        for weight in model.weights
+        if weight.layer is not None and weight.split is not Split.REPLICATED
+    )
+
+
+def _cut_weight(model: ModelSpec, weight: Weight) -> _CutWeight:
+    row = weight.split is Split.ROW
+    block = (weight.storage.block or (0, 0))[1 if row else 0]
+    attention = model.layers[weight.layer or 0].attention
+    by_heads = weight.split is Split.KV_HEADS and isinstance(attention, GroupedAttention)
+    return _CutWeight(
+        name=weight.name,
+        cut_elements=weight.inputs if row else weight.outputs,
+        block=block,
+        experts=weight.experts,
+        refinable=weight.experts and weight.storage.name == "fp8",
+        kv_heads=attention.kv_heads if by_heads and isinstance(attention, GroupedAttention) else 0,
+    )
+
+
+@lru_cache(maxsize=64)
+def _feed_forward(model: ModelSpec) -> tuple[_CutWeight, ...]:
+    """Return one weight for every width of the feed-forward blocks."""
+    widths = {(w.cut_elements, w.experts): w for w in _cut_weights(model) if not w.name.startswith("self_attn.")}
+    return tuple(widths.values())
+
+
+@lru_cache(maxsize=64)
+def _blocked(model: ModelSpec) -> tuple[_CutWeight, ...]:
+    """Return one weight for every combination of size and block; MXFP4 slices are padded instead."""
+    if model.quantization == "mxfp4":
+        return ()
+    kinds = {(w.cut_elements, w.block, w.experts, w.kv_heads): w for w in _cut_weights(model) if w.block > 1}
+    return tuple(kinds.values())
+
+
+def _different(items: Iterable[_T]) -> tuple[_T, ...]:
+    return tuple(dict.fromkeys(items))
+
+
+def _indivisible(code: str, what: str, size: int, ways: int) -> Problem:
+    return Problem(code=code, path=_TENSOR, what=what, limit=f"must divide by {ways} ranks", gap=f"{size % ways} left over")
+
+
+@lru_cache(maxsize=1024)
+def _tensor_remedy(model: ModelSpec, layout: Layout, rules: _Rules) -> str:
+    """Return which tensor degrees do divide, all else being equal."""
+    works = [
+        str(tensor)
+        for tensor in range(1, LARGEST_TENSOR + 1)
+        if not any(_cut_problems(model, _with_tensor(layout, tensor), rules))
+    ]
+    if not works:
+        return "no tensor degree divides this model: use weights that are stored in another way"
+    return f"use tensor {', '.join(works[:-1])} or {works[-1]}" if len(works) > 1 else f"use tensor {works[0]}"
+
+
+def _with_tensor(layout: Layout, tensor: int) -> Layout:
+    expert = tensor * layout.attention_data if layout.expert > 1 else 1
+    return replace(layout, tensor=tensor, expert=expert)
