@@ -1,11 +1,24 @@
-"""Options and plugins of the whole suite."""
+"""Options, plugins and markers of the whole suite."""
+
+from pathlib import Path
 
 import pytest
+
+pytest_plugins = ["tests.harness.plugin"]
+
+_OF_THE_HARNESS = Path(__file__).parent / "tests" / "harness_selftest"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the switch that rewrites golden files instead of comparing with them."""
     parser.addoption("--update-goldens", action="store_true", help="rewrite golden files; read the diff before you commit")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test that needs the loopback control plane, so that `-m "not controlplane"` leaves out just those."""
+    for item in items:
+        if "control_plane" in getattr(item, "fixturenames", ()) or item.path.is_relative_to(_OF_THE_HARNESS):
+            item.add_marker(pytest.mark.controlplane)
 
 
 @pytest.fixture

@@ -1,0 +1,76 @@
+"""Promises that the repository makes about itself."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+PACKAGE = ROOT / "operator" / "shardwright"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+SHELL = ("cluster", "controller", "cli")
+PURE = [path for path in MODULES if path.relative_to(PACKAGE).parts[0] not in SHELL]
+LONGEST_MODULE = 400
+LONGEST_BODY = 40
+
+
+def test_operator_is_a_source_root_and_not_a_package() -> None:
+    """The standard library has a module of that name; a package would break `import collections` from here."""
+    assert not (ROOT / "operator" / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_every_module_is_read_in_one_sitting(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LONGEST_MODULE
+
+
+def test_every_function_body_fits_a_screen() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name} {length}"
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (length := _body_lines(node)) > LONGEST_BODY
+    ]
+    assert long == []
+
+
+def _body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    first = node.body[0]
+    documented = ast.get_docstring(node) is not None and isinstance(first, ast.Expr)
+    return (node.end_lineno or 0) - node.lineno + 1 - ((first.end_lineno or 0) - first.lineno + 1 if documented else 0)
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    assert [str(path) for path in MODULES if not ast.get_docstring(ast.parse(path.read_text()))] == []
+
+
+def test_the_pure_core_reads_no_clock() -> None:
+    """import-linter forbids `time` and `random`; `datetime` is a value, but `now` is a clock."""
+    clock = re.compile(r"\.(now|utcnow|today)\(")
+    assert [str(path) for path in PURE if clock.search(path.read_text())] == []
+
+
+def test_no_module_is_a_drawer_for_everything() -> None:
+    drawers = {"utils", "common", "helpers", "models", "types", "misc"}
+    assert [str(path) for path in MODULES if path.stem in drawers or path.parent.name in drawers] == []
+
+
+def test_lock_files_hold_hashes_and_no_addresses() -> None:
+    for name in ("requirements.lock", "requirements-dev.lock"):
+        text = (ROOT / name).read_text()
+        assert "--hash=sha256:" in text
+        assert "://" not in text
+
+
+def test_bare_make_prints_help() -> None:
+    said = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "make" not in said.splitlines()[0]
+    assert all(target in said for target in ("test", "demo", "lint", "setup", "generate"))
+
+
+def test_ci_calls_the_commands_of_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text()
+    script = (ROOT / ".ci" / "run").read_text()
+    assert all(command in readme and command in script for command in ("make test", "make demo DEMO=once"))
