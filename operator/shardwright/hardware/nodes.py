@@ -45,7 +45,6 @@ _PRODUCT_KEYS: Final = {
 _DEVICE_ID_KEYS: Final = ("amd.com/gpu.device-id", "beta.amd.com/gpu.device-id")
 _VENDORS: Final = {"nvidia.com/gpu": "NVIDIA", "amd.com/gpu": "AMD"}
 _PRODUCT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()-]{0,62}", re.ASCII)
-_DROPPED_LABELS: Final = ("feature.node.kubernetes.io/cpu-", "nvidia.com/gfd.timestamp")
 _STATE_TAINTS: Final = frozenset(
     {"node.kubernetes.io/unschedulable", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
 )
@@ -86,7 +85,7 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
         domain=domain,
         network=network,
         path=read_path(raw.labels),
-        labels={key: value for key, value in raw.labels.items() if not key.startswith(_DROPPED_LABELS)},
+        labels=raw.labels,
         taints=_taints(taints),
         schedulable=not raw.spec.get("unschedulable"),
         ready=_is_ready(raw),

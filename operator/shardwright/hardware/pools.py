@@ -10,14 +10,14 @@ from shardwright.hardware.domains import DomainKind
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import Inventory, Node, NodeExclusion, Pool
 from shardwright.hardware.pods import GpuUsage
-from shardwright.hardware.scheduling import keeps_out
+from shardwright.hardware.scheduling import Admission
 from shardwright.units import GIGA
 
 MEMORY_SPREAD: Final = 1.02
 """Nodes whose GPU memory differs by less than this factor are alike; the pool has the smallest. Basis: assumed,
 driver versions move the label by less than 1 %, product variants by 20 % or more."""
 
-_PoolKey = tuple[str, str, int, DomainKind, int, str, str, str, str]
+_PoolKey = tuple[str, str, int, DomainKind, int, str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +77,11 @@ def _divide(
 ) -> tuple[list[NodeFacts], list[NodeExclusion]]:
     usable: list[NodeFacts] = []
     excluded: list[NodeExclusion] = []
+    admission = Admission(selector, tolerations)
     for node in facts:
         if isinstance(node, NodeExclusion):
             excluded.append(node)
-        elif problem := keeps_out(node, selector, tolerations):
+        elif problem := admission.keeps_out(node):
             excluded.append(NodeExclusion(node=node.name, problem=problem))
         else:
             usable.append(node)
@@ -120,7 +121,6 @@ def _key(node: NodeFacts) -> _PoolKey:
         node.domain.kind,
         node.domain.gpus,
         node.network.name,
-        node.network.basis,
         node.resource,
         node.architecture,
     )

@@ -24,9 +24,22 @@ _UNHEALTHY_TAINT: Final = "amd-gpu-unhealthy"
 _HARD_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
-def keeps_out(node: NodeFacts, selector: Mapping[str, str], tolerations: Sequence[Mapping[str, Any]]) -> Problem | None:
-    """Return why no new pod of the model may go to this node, None when it may."""
-    return _state(node) or _selected(node, selector) or _tainted(node, (*DEFAULT_TOLERATIONS, *tolerations))
+class Admission:
+    """What keeps new pods of one model off a node; nodes with the same taints are looked at once."""
+
+    def __init__(self, selector: Mapping[str, str], tolerations: Sequence[Mapping[str, Any]]) -> None:
+        self._selector = sorted(selector.items())
+        self._tolerations = (*DEFAULT_TOLERATIONS, *tolerations)
+        self._tainted: dict[tuple[Taint, ...], Problem | None] = {(): None}
+
+    def keeps_out(self, node: NodeFacts) -> Problem | None:
+        """Return why no new pod of the model may go to this node, None when it may."""
+        return _state(node) or _selected(node, self._selector) or self._by_taint(node.taints)
+
+    def _by_taint(self, taints: tuple[Taint, ...]) -> Problem | None:
+        if taints not in self._tainted:
+            self._tainted[taints] = _tainted(taints, self._tolerations)
+        return self._tainted[taints]
 
 
 def _state(node: NodeFacts) -> Problem | None:
@@ -54,22 +67,23 @@ def _state(node: NodeFacts) -> Problem | None:
     return None
 
 
-def _selected(node: NodeFacts, selector: Mapping[str, str]) -> Problem | None:
-    wrong = [key for key, value in sorted(selector.items()) if node.labels.get(key) != value]
-    if not wrong:
+def _selected(node: NodeFacts, selector: Sequence[tuple[str, str]]) -> Problem | None:
+    wrong = next(((key, value) for key, value in selector if node.labels.get(key) != value), None)
+    if wrong is None:
         return None
-    has = node.labels.get(wrong[0])
+    key, value = wrong
+    has = node.labels.get(key)
     return Problem(
         code="SelectorMismatch",
-        what=f"node label {wrong[0]} {has!r}" if has is not None else f"node label {wrong[0]} (not set)",
-        limit=f"must be {selector[wrong[0]]!r}",
+        what=f"node label {key} {has!r}" if has is not None else f"node label {key} (not set)",
+        limit=f"must be {value!r}",
         remedy="label the node or change the selector",
         path="spec.placement.nodeSelector",
     )
 
 
-def _tainted(node: NodeFacts, tolerations: Sequence[Mapping[str, Any]]) -> Problem | None:
-    hard = (taint for taint in node.taints if taint.effect in _HARD_EFFECTS)
+def _tainted(taints: Sequence[Taint], tolerations: Sequence[Mapping[str, Any]]) -> Problem | None:
+    hard = (taint for taint in taints if taint.effect in _HARD_EFFECTS)
     blocking = next((taint for taint in hard if not _tolerated(taint, tolerations)), None)
     if blocking is None:
         return None

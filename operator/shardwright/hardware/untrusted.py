@@ -9,16 +9,20 @@ _QUANTITY: Final = re.compile(r"([0-9]{1,18})(?:\.0+)?(k|M|G|Ki|Mi|Gi)?", re.ASC
 _FACTORS: Final = {None: 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _NODE_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
+_LEFT_OUT: Final = ("feature.node.kubernetes.io/cpu-", "nvidia.com/gfd.timestamp")
 _EMPTY: Final[Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawNode:
-    """The parts of a Node that anything here looks at, each of the right type, nothing checked beyond that."""
+    """The parts of a Node that anything here looks at; labels and resources are of the right type, no more.
+
+    Labels that describe the CPU (dozens per node with NFD) and the timestamp that changes every minute are left out.
+    """
 
     name: str
     labels: Mapping[str, str]
-    annotations: Mapping[str, str]
+    annotations: Mapping[str, Any]
     allocatable: Mapping[str, Any]
     capacity: Mapping[str, Any]
     spec: Mapping[str, Any]
@@ -28,7 +32,7 @@ class RawNode:
     def stated(self, key: str) -> str | None:
         """Return what the user says about this node under ``shardwright.io/<key>``: annotation, else label."""
         full = f"shardwright.io/{key}"
-        return self.annotations.get(full) or self.labels.get(full) or None
+        return text(self.annotations.get(full)) or self.labels.get(full) or None
 
 
 def raw_node(node: object) -> RawNode:
@@ -38,8 +42,8 @@ def raw_node(node: object) -> RawNode:
     status = mapping(whole.get("status"))
     return RawNode(
         name=text(metadata.get("name")),
-        labels=texts(metadata.get("labels")),
-        annotations=texts(metadata.get("annotations")),
+        labels=_labels(metadata.get("labels")),
+        annotations=mapping(metadata.get("annotations")),
         allocatable=_keyed(status.get("allocatable")),
         capacity=_keyed(status.get("capacity")),
         spec=mapping(whole.get("spec")),
@@ -50,7 +54,7 @@ def raw_node(node: object) -> RawNode:
 
 def mapping(value: object) -> Mapping[str, Any]:
     """Return the value if it is a mapping, else an empty one."""
-    return value if isinstance(value, Mapping) else _EMPTY
+    return value if isinstance(value, dict) or isinstance(value, Mapping) else _EMPTY  # noqa: SIM101 - dict is fast
 
 
 def mappings(value: object) -> tuple[Mapping[str, Any], ...]:
@@ -67,7 +71,17 @@ def text(value: object) -> str:
 
 def texts(value: object) -> Mapping[str, str]:
     """Return the entries of a mapping whose key and value are strings."""
-    return {key: item for key, item in _keyed(value).items() if isinstance(item, str)}
+    entries: Mapping[Any, Any] = mapping(value)
+    return {key: item for key, item in entries.items() if isinstance(key, str) and isinstance(item, str)}
+
+
+def _labels(value: object) -> Mapping[str, str]:
+    entries: Mapping[Any, Any] = mapping(value)
+    return {
+        key: item
+        for key, item in entries.items()
+        if isinstance(key, str) and isinstance(item, str) and not key.startswith(_LEFT_OUT)
+    }
 
 
 def _keyed(value: object) -> Mapping[str, Any]:

@@ -1,0 +1,278 @@
+"""From facts to pools: what is free, what is kept out, what is alike."""
+
+from typing import Any
+
+import pytest
+
+from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.nodes import NodeFacts, Reservation, build_inventory, read_node
+from tests.support.builders_nodes import (
+    a_gb200_rack,
+    a_gke_node,
+    a_node,
+    a_pod_holding,
+    an_l40s_node,
+    an_mi300x_node,
+    h100_nodes,
+    inventory_of,
+)
+
+LLAMA = ("default", "llama")
+QWEN = ("default", "qwen")
+
+
+def free(inventory: Inventory) -> dict[str, int]:
+    return {node.name: node.free for pool in inventory.pools for node in pool.nodes}
+
+
+def reasons(inventory: Inventory) -> dict[str, str]:
+    return {exclusion.node: exclusion.problem.code for exclusion in inventory.excluded}
+
+
+class TestLedger:
+    def test_without_pods_everything_allocatable_is_free(self) -> None:
+        assert free(inventory_of(*h100_nodes(2))) == {"h100-00": 8, "h100-01": 8}
+
+    def test_foreign_pods_take_what_they_hold(self) -> None:
+        pods = [a_pod_holding("h100-00", 3), a_pod_holding("h100-00", 1), a_pod_holding("elsewhere", 8)]
+        assert free(inventory_of(*h100_nodes(2), pods=pods)) == {"h100-00": 4, "h100-01": 8}
+
+    def test_pods_of_another_model_take_what_they_hold(self) -> None:
+        pods = [a_pod_holding("h100-00", 8, model="qwen")]
+        assert free(inventory_of(*h100_nodes(1), pods=pods, own=LLAMA)) == {"h100-00": 0}
+
+    def test_a_model_does_not_stand_in_its_own_way(self) -> None:
+        pods = [a_pod_holding("h100-00", 8, model="llama")]
+        plan = [Reservation(owner=LLAMA, node="h100-00", gpus=8)]
+        assert free(inventory_of(*h100_nodes(1), pods=pods, reservations=plan, own=LLAMA)) == {"h100-00": 8}
+
+    def test_a_models_own_plan_that_is_not_bound_keeps_nothing_from_it(self) -> None:
+        plan = [Reservation(owner=LLAMA, node="h100-00", gpus=8)]
+        assert free(inventory_of(*h100_nodes(1), reservations=plan, own=LLAMA)) == {"h100-00": 8}
+
+    def test_the_same_name_in_another_namespace_is_another_model(self) -> None:
+        pods = [a_pod_holding("h100-00", 8, model="llama", namespace="other")]
+        assert free(inventory_of(*h100_nodes(1), pods=pods, own=LLAMA)) == {"h100-00": 0}
+
+    def test_more_held_than_healthy_is_nothing_free(self) -> None:
+        node = a_node("x", allocatable={"nvidia.com/gpu": "6"})
+        assert free(inventory_of(node, pods=[a_pod_holding("x", 8)])) == {"x": 0}
+
+    def test_a_plan_that_is_not_bound_keeps_its_gpus(self) -> None:
+        plan = [Reservation(owner=QWEN, node="h100-00", gpus=8)]
+        assert free(inventory_of(*h100_nodes(2), reservations=plan, own=LLAMA)) == {"h100-00": 0, "h100-01": 8}
+
+    def test_a_plan_that_is_bound_is_not_counted_twice(self) -> None:
+        plan = [Reservation(owner=QWEN, node="h100-00", gpus=4)]
+        pods = [a_pod_holding("h100-00", 4, model="qwen")]
+        assert free(inventory_of(*h100_nodes(1), pods=pods, reservations=plan)) == {"h100-00": 4}
+
+    def test_a_plan_that_is_bound_in_part_keeps_the_rest(self) -> None:
+        plan = [
+            Reservation(owner=QWEN, node="h100-00", gpus=2, group="0"),
+            Reservation(owner=QWEN, node="h100-00", gpus=2, group="1"),
+        ]
+        pods = [a_pod_holding("h100-00", 2, model="qwen", group="0")]
+        assert free(inventory_of(*h100_nodes(1), pods=pods, reservations=plan)) == {"h100-00": 4}
+
+    def test_pods_of_others_do_not_bind_a_plan(self) -> None:
+        plan = [Reservation(owner=QWEN, node="h100-00", gpus=4)]
+        pods = [a_pod_holding("h100-00", 4, model="llama")]
+        assert free(inventory_of(*h100_nodes(1), pods=pods, reservations=plan)) == {"h100-00": 0}
+
+    def test_a_plan_that_holds_more_pods_than_planned_gives_nothing_back(self) -> None:
+        plan = [Reservation(owner=QWEN, node="h100-00", gpus=2)]
+        pods = [a_pod_holding("h100-00", 4, model="qwen")]
+        assert free(inventory_of(*h100_nodes(1), pods=pods, reservations=plan)) == {"h100-00": 4}
+
+    def test_a_plan_with_negative_gpus_gives_nothing(self) -> None:
+        plan = [Reservation(owner=QWEN, node="h100-00", gpus=-8)]
+        assert free(inventory_of(*h100_nodes(1), pods=[a_pod_holding("h100-00", 4)], reservations=plan)) == {"h100-00": 4}
+
+    def test_without_the_right_to_list_pods_free_capacity_is_unknown(self) -> None:
+        facts = [found for node in h100_nodes(1) if isinstance(found := read_node(node), NodeFacts)]
+        inventory = build_inventory(facts, None)
+        assert (free(inventory), inventory.free_capacity_known) == ({"h100-00": 8}, False)
+        assert build_inventory(facts, []).free_capacity_known
+
+
+class TestAdmission:
+    def test_state_keeps_nodes_out(self) -> None:
+        leaving = a_node("leaving")
+        leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        inventory = inventory_of(leaving, a_node("down", ready=False), a_node("cordoned", cordoned=True), a_node("up"))
+        assert reasons(inventory) == {"cordoned": "Cordoned", "down": "NotReady", "leaving": "NodeLeaving"}
+        assert [exclusion.node for exclusion in inventory.excluded] == ["cordoned", "down", "leaving"]
+        assert free(inventory) == {"up": 8}
+
+    def test_what_cannot_be_read_stays_listed(self) -> None:
+        assert reasons(inventory_of(a_node("x", product="NVIDIA-R100"))) == {"x": "GpuUnknown"}
+
+    def test_a_selector_keeps_the_others_out(self) -> None:
+        nodes = (a_node("a", labels={"zone": "a"}), a_node("b", labels={"zone": "b"}), a_node("c"))
+        inventory = inventory_of(*nodes, selector={"zone": "a"})
+        assert (free(inventory), reasons(inventory)) == ({"a": 8}, {"b": "SelectorMismatch", "c": "SelectorMismatch"})
+        assert [exclusion.problem.sentence() for exclusion in inventory.excluded] == [
+            "spec.placement.nodeSelector: node label zone 'b' must be 'a'; label the node or change the selector",
+            "spec.placement.nodeSelector: node label zone (not set) must be 'a'; label the node or change the selector",
+        ]
+
+    @pytest.mark.parametrize(
+        "taint",
+        [
+            {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
+            {"key": "nvidia.com/gpu", "effect": "NoSchedule"},
+            {"key": "amd.com/gpu", "value": "true", "effect": "NoSchedule"},
+            {"key": "kubernetes.io/arch", "value": "arm64", "effect": "NoSchedule"},
+            {"key": "sku", "value": "gpu", "effect": "NoSchedule"},
+            {"key": "anything", "effect": "PreferNoSchedule"},
+        ],
+    )
+    def test_taints_that_mean_gpu_keep_nothing_out(self, taint: dict[str, str]) -> None:
+        assert free(inventory_of(a_node("x", taints=[taint]))) == {"x": 8}
+
+    @pytest.mark.parametrize(
+        "taint",
+        [
+            {"key": "reserved", "value": "research", "effect": "NoSchedule"},
+            {"key": "reserved", "value": "research", "effect": "NoExecute"},
+            {"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"},
+            {"key": "nvidia.com/gpu", "effect": "NoExecute"},
+            {"key": "sku", "value": "spot", "effect": "NoSchedule"},
+        ],
+    )
+    def test_any_other_hard_taint_keeps_the_node_out(self, taint: dict[str, str]) -> None:
+        assert reasons(inventory_of(a_node("x", taints=[taint]))) == {"x": "TaintNotTolerated"}
+
+    @pytest.mark.parametrize(
+        ("toleration", "tolerated"),
+        [
+            ({"key": "reserved", "operator": "Equal", "value": "research", "effect": "NoSchedule"}, True),
+            ({"key": "reserved", "value": "research"}, True),
+            ({"key": "reserved", "operator": "Exists"}, True),
+            ({"operator": "Exists"}, True),
+            ({"operator": "Exists", "effect": "NoSchedule"}, True),
+            ({"key": "reserved", "value": "other"}, False),
+            ({"key": "reserved"}, False),
+            ({"key": "reserved", "operator": "Exists", "effect": "NoExecute"}, False),
+            ({"key": "other", "operator": "Exists"}, False),
+            ({"key": "reserved", "operator": "Lt", "value": "research"}, False),
+            ({}, False),
+        ],
+    )
+    def test_tolerations_match_as_in_kubernetes(self, toleration: dict[str, str], tolerated: bool) -> None:  # noqa: FBT001
+        node = a_node("x", taints=[{"key": "reserved", "value": "research", "effect": "NoSchedule"}])
+        assert free(inventory_of(node, tolerations=[toleration])) == ({"x": 8} if tolerated else {})
+
+    def test_every_hard_taint_must_be_tolerated(self) -> None:
+        taints = [{"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "NoSchedule"}]
+        inventory = inventory_of(a_node("x", taints=taints), tolerations=[{"key": "a", "operator": "Exists"}])
+        assert inventory.excluded[0].problem.what == "taint b:NoSchedule"
+
+    def test_gpus_under_repair_are_never_tolerated(self) -> None:
+        node = an_mi300x_node("x")
+        node["spec"]["taints"] = [{"key": "amd-gpu-unhealthy", "effect": "NoSchedule"}]
+        assert reasons(inventory_of(node, tolerations=[{"operator": "Exists"}])) == {"x": "GpuUnhealthy"}
+
+
+class TestPools:
+    def test_alike_nodes_are_one_pool(self) -> None:
+        (pool,) = inventory_of(*h100_nodes(3)).pools
+        assert (pool.name, pool.product, pool.gpus_per_node, pool.domain_gpus) == (
+            "h100-sxm-80gb-8x-400g",
+            "NVIDIA-H100-80GB-HBM3",
+            8,
+            8,
+        )
+        assert (pool.resource, pool.architecture, pool.network.name) == ("nvidia.com/gpu", "amd64", "400 Gb/s RDMA")
+        assert [node.name for node in pool.nodes] == ["h100-00", "h100-01", "h100-02"]
+        assert {node.domain for node in pool.nodes} == {"h100-00", "h100-01", "h100-02"}
+        assert not pool.crosses_nodes
+
+    def test_what_the_planner_looks_at_divides_pools(self) -> None:
+        nodes = (
+            a_node("a"),
+            a_node("b", network_gbps=200),
+            a_node("c", allocatable={"nvidia.com/gpu": "7"}),
+            a_node("d", product="NVIDIA-H200"),
+            a_gke_node("e"),
+            an_l40s_node("f"),
+            an_mi300x_node("g"),
+        )
+        names = {node.name: pool.name for pool in inventory_of(*nodes).pools for node in pool.nodes}
+        assert len(set(names.values())) == 7
+        assert names["b"].startswith("h100-sxm-80gb-8x-200g-")  # shares its name with e: same GPU, another product label
+        assert names["e"].startswith("h100-sxm-80gb-8x-200g-")
+        assert {key: names[key] for key in "acdfg"} == {
+            "a": "h100-sxm-80gb-8x-400g",
+            "c": "h100-sxm-80gb-7x-400g",
+            "d": "h200-sxm-141gb-8x-400g",
+            "f": "l40s-48gb-8x-50g",
+            "g": "mi300x-192gb-8x-400g",
+        }
+
+    def test_labels_and_taints_that_do_not_matter_divide_nothing(self) -> None:
+        taint = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
+        nodes = (a_node("a", labels={"zone": "a"}), a_node("b", labels={"zone": "b"}), a_node("c", taints=[taint]))
+        assert len(inventory_of(*nodes).pools) == 1
+
+    def test_the_same_network_known_from_elsewhere_divides_nothing(self) -> None:
+        labels = {"node.kubernetes.io/instance-type": "p5.48xlarge"}
+        nodes = (a_node("stated", network_gbps=400), a_node("listed", network_gbps=None, labels=labels))
+        assert len(inventory_of(*nodes).pools) == 1
+
+    def test_another_pool_does_not_rename_the_first(self) -> None:
+        before = inventory_of(*h100_nodes(2)).pools[0].name
+        after = inventory_of(*h100_nodes(2), a_node("x", network_gbps=100), an_l40s_node(), *a_gb200_rack())
+        assert before in [pool.name for pool in after.pools]
+
+    def test_memory_that_differs_by_a_driver_version_is_alike_and_the_smallest_counts(self) -> None:
+        nodes = (a_node("a", labels={"nvidia.com/gpu.memory": "81559"}), a_node("b", labels={"nvidia.com/gpu.memory": "81079"}))
+        (pool,) = inventory_of(*nodes).pools
+        assert pool.gpu.memory_bytes == 81079 * 2**20
+
+    def test_memory_that_differs_by_a_variant_divides_the_pool(self) -> None:
+        nodes = (a_node("a"), a_node("b", labels={"nvidia.com/gpu.memory": "97871"}))
+        pools = inventory_of(*nodes).pools
+        assert sorted(pool.gpu.memory_bytes // 2**20 for pool in pools) == [81559, 97871]
+        assert len({pool.name for pool in pools}) == 2
+
+    def test_a_warning_is_said_once_with_how_many_nodes_it_concerns(self) -> None:
+        sick = a_node("a", gpus=8, allocatable={"nvidia.com/gpu": "7"})
+        healthy = a_node("b", gpus=7, labels={"nvidia.com/gpu.count": "7", "nvidia.com/gpu.machine": "PowerEdge"})
+        (pool,) = inventory_of(sick, healthy).pools
+        assert pool.warnings == ("7 of 8 GPUs are healthy (1 of 2 nodes)",)
+
+
+class TestRacks:
+    def test_a_whole_rack_joins_72_gpus(self) -> None:
+        (pool,) = inventory_of(*a_gb200_rack()).pools
+        assert (pool.gpus_per_node, pool.domain_gpus, pool.crosses_nodes, pool.architecture) == (4, 72, True, "arm64")
+
+    def test_the_largest_clique_counts(self) -> None:
+        trays = (*a_gb200_rack(trays=10, clique=1, prefix="a"), *a_gb200_rack(trays=8, clique=2, prefix="b"))
+        (pool,) = inventory_of(*trays).pools
+        assert (len(pool.nodes), pool.domain_gpus, len({node.domain for node in pool.nodes})) == (18, 40, 2)
+
+    def test_trays_that_are_kept_out_do_not_join(self) -> None:
+        rack = a_gb200_rack()
+        rack[0]["spec"]["unschedulable"] = True
+        rack[1]["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+        (pool,) = inventory_of(*rack).pools
+        assert (len(pool.nodes), pool.domain_gpus) == (16, 64)
+
+    def test_trays_that_others_hold_still_belong_to_the_domain(self) -> None:
+        (pool,) = inventory_of(*a_gb200_rack(), pods=[a_pod_holding("gb200-00", 4)]).pools
+        assert (pool.domain_gpus, sum(node.free for node in pool.nodes)) == (72, 68)
+
+    def test_a_domain_larger_than_the_hardware_allows_is_taken_apart(self) -> None:
+        trays = (*a_gb200_rack(prefix="a"), *a_gb200_rack(prefix="b"))
+        (pool,) = inventory_of(*trays).pools
+        assert (pool.domain_gpus, pool.nodes[0].domain) == (4, "a-00")
+        assert "claims 144 GPUs, 72 at most are possible" in pool.warnings[0]
+
+    def test_trays_without_a_clique_are_a_pool_of_their_own(self) -> None:
+        alone: dict[str, Any] = a_gb200_rack(trays=1, prefix="alone")[0]
+        del alone["metadata"]["labels"]["nvidia.com/gpu.clique"]
+        pools = inventory_of(*a_gb200_rack(trays=2), alone).pools
+        assert sorted((len(pool.nodes), pool.domain_gpus) for pool in pools) == [(1, 4), (2, 8)]

@@ -1,0 +1,93 @@
+"""Which GPUs a pod holds."""
+
+from typing import Any
+
+import pytest
+
+from shardwright.hardware.nodes import GpuUsage, read_pod
+from tests.support.builders_nodes import a_pod_holding
+
+
+def a_container(gpus: int, **more: Any) -> dict[str, Any]:
+    return {"resources": {"requests": {"nvidia.com/gpu": str(gpus)}}, **more}
+
+
+def held(pod: object) -> int:
+    found = read_pod(pod)
+    return found.gpus if found else 0
+
+
+def a_pod(containers: list[Any], inits: list[Any] = [], **spec: Any) -> dict[str, Any]:  # noqa: B006 - never changed
+    return {"spec": {"nodeName": "n", "containers": containers, "initContainers": inits, **spec}, "status": {"phase": "Running"}}
+
+
+def test_a_foreign_pod_holds_what_it_requests() -> None:
+    assert read_pod(a_pod_holding("n", 4)) == GpuUsage(node="n", resource="nvidia.com/gpu", gpus=4)
+
+
+def test_a_pod_of_a_model_names_its_owner_and_group() -> None:
+    pod = a_pod_holding("n", 8, model="llama", namespace="prod", group="llama-0", resource="amd.com/gpu")
+    assert read_pod(pod) == GpuUsage(node="n", resource="amd.com/gpu", gpus=8, owner=("prod", "llama"), group="llama-0")
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_finished_pod_holds_nothing(phase: str) -> None:
+    assert read_pod(a_pod_holding("n", 4, phase=phase)) is None
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown"])
+def test_a_bound_pod_holds_its_gpus_whatever_it_does(phase: str) -> None:
+    assert held(a_pod_holding("n", 4, phase=phase)) == 4
+
+
+def test_a_terminating_pod_still_holds_its_gpus() -> None:
+    pod = a_pod_holding("n", 4)
+    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert held(pod) == 4
+
+
+def test_a_pod_that_is_not_placed_holds_nothing() -> None:
+    assert read_pod(a_pod_holding(None, 4, phase="Pending")) is None
+
+
+def test_a_pod_that_preempts_holds_the_node_it_is_nominated_to() -> None:
+    pod = a_pod_holding(None, 4, phase="Pending")
+    pod["status"]["nominatedNodeName"] = "n"
+    assert read_pod(pod) == GpuUsage(node="n", resource="nvidia.com/gpu", gpus=4)
+
+
+def test_a_pod_without_gpus_holds_nothing() -> None:
+    assert read_pod(a_pod([{"resources": {"requests": {"cpu": "1"}}}])) is None
+    assert read_pod(a_pod_holding("n", 0)) is None
+
+
+def test_containers_add_up() -> None:
+    assert held(a_pod([a_container(1), a_container(2)])) == 3
+
+
+def test_a_limit_stands_in_for_a_missing_request() -> None:
+    assert held(a_pod([{"resources": {"limits": {"nvidia.com/gpu": "2"}}}])) == 2
+
+
+def test_init_containers_run_one_after_the_other() -> None:
+    assert held(a_pod([a_container(1)], [a_container(4), a_container(2)])) == 4
+
+
+def test_init_containers_smaller_than_the_pod_add_nothing() -> None:
+    assert held(a_pod([a_container(8)], [a_container(4)])) == 8
+
+
+def test_sidecars_run_beside_everything_after_them() -> None:
+    sidecar = a_container(1, restartPolicy="Always")
+    assert held(a_pod([a_container(2)], [sidecar])) == 3
+    assert held(a_pod([a_container(2)], [sidecar, a_container(4)])) == 5
+    assert held(a_pod([a_container(2)], [a_container(4), sidecar])) == 4
+
+
+def test_overhead_is_added() -> None:
+    assert held(a_pod([a_container(2)], overhead={"nvidia.com/gpu": "1"})) == 3
+
+
+@pytest.mark.parametrize("amount", ["-4", "many", None, [], "0"])
+def test_a_request_that_is_no_number_of_gpus_holds_nothing(amount: object) -> None:
+    assert held(a_pod([{"resources": {"requests": {"nvidia.com/gpu": amount}}}])) == 0
