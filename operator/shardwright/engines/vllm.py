@@ -21,6 +21,20 @@ _EXPERTS_AT_LEAST_TENSOR: Final = frozenset(
     }
 )
 
+_ENDS_ON_EVERY_STAGE: Final = frozenset(
+    {
+        "Gemma2ForCausalLM",
+        "Gemma3ForCausalLM",
+        "GemmaForCausalLM",
+        "GptOssForCausalLM",
+        "MixtralForCausalLM",
+        "Qwen2MoeForCausalLM",
+        "Qwen3MoeForCausalLM",
+    }
+)
+
+_WIDTH_DIVIDES_REPLICA: Final = frozenset({"GptOssForCausalLM"})
+
 _SOURCES: Final[Mapping[str, str]] = {
     "remainder": "vLLM 0.32.0 source, distributed/utils.py:get_pp_indices (126 layers over 4: 31, 32, 32, 31)",
     "vocabulary_padding": "vLLM 0.32.0 source, layers/vocab_parallel_embedding.py: rounded up to 64",
@@ -37,6 +51,8 @@ _SOURCES: Final[Mapping[str, str]] = {
     "architectures": "vLLM 0.32.0 model registry, text generation",
     "without_pipeline": "vLLM 0.32.0 model registry, classes without SupportsPP",
     "experts_at_least_tensor": "vLLM 0.32.0 source, models/qwen3_moe.py and others: tensor size above experts is refused",
+    "ends_on_every_stage": "vLLM 0.32.0 model classes, built stage by stage: Qwen3-235B measured so, the others by reading",
+    "width_divides_replica": "vLLM 0.32.0 source, models/gpt_oss.py:MLPBlock: expert width over all ranks",
 }
 
 
@@ -65,6 +81,8 @@ def traits(version: str) -> EngineTraits:
         without_pipeline=frozenset(registry["without_pipeline"]),
         experts_at_least_tensor=_EXPERTS_AT_LEAST_TENSOR,
         sources=_SOURCES,
+        ends_on_every_stage=_ENDS_ON_EVERY_STAGE,
+        width_divides_replica=_WIDTH_DIVIDES_REPLICA,
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from shardwright.rendering.deployment import Owner
-from shardwright.rendering.names import base_name, group_name
+from shardwright.rendering.names import group_name
 
 MODEL: Final = "shardwright.io/model"
 GROUP: Final = "shardwright.io/group"
@@ -50,7 +50,7 @@ def metadata(name: str, owner: Owner, labels: Mapping[str, str], annotations: Ma
     return {
         "name": name,
         "namespace": owner.namespace,
-        "labels": {**labels, MODEL: base_name(owner.name)},
+        "labels": dict(labels),
         "annotations": dict(annotations),
         "ownerReferences": [
             {

@@ -1,0 +1,60 @@
+"""A plan in vLLM's words, checked against the options that vLLM's own parser lists."""
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from shardwright.engines.arguments import Serving, serve_arguments
+from shardwright.engines.option_tables import VERSIONS
+from shardwright.engines.options import check_value
+from shardwright.layouts.layout import Layout
+from tests.support.builders_deployment import a_plan, a_plan_of, a_small_plan
+from tests.support.command_lines import read_arguments
+
+
+def serving(**changes: Any) -> Serving:
+    values = {"model": "org/model", "served_name": "org/model", "version": "0.33.0"}
+    return Serving(**(values | {"rendezvous_seconds": 900, "drain_seconds": 10} | changes))
+
+
+def test_a_group_of_two_nodes_is_said_in_native_multi_node_flags() -> None:
+    assert serve_arguments(a_plan(), serving(revision="0" * 40)) == (
+        "org/model", "--served-model-name", "org/model", "--revision", "0" * 40,
+        "--tensor-parallel-size", "8", "--pipeline-parallel-size", "2",
+        "--distributed-executor-backend", "mp", "--nnodes", "2", "--master-port", "29501",
+        "--max-model-len", "3072", "--max-num-seqs", "64", "--max-num-batched-tokens", "8192",
+        "--gpu-memory-utilization", "0.92", "--kv-cache-dtype", "auto",
+        "--distributed-timeout-seconds", "900", "--cpu-distributed-timeout-seconds", "900", "--shutdown-timeout", "10",
+    )  # fmt: skip
+
+
+def test_a_single_pod_has_no_multi_node_flags() -> None:
+    _, options = read_arguments(serve_arguments(a_small_plan(), serving()))
+    assert {"nnodes", "master-port", "distributed-executor-backend", "enable-expert-parallel"}.isdisjoint(options)
+
+
+def test_experts_quantization_cache_and_user_arguments_are_said() -> None:
+    plan = a_plan_of(Layout(tensor=8, expert=8))
+    _, options = read_arguments(
+        serve_arguments(plan, serving(quantization="fp8", kv_cache_dtype="fp8", arguments={"enforce-eager": True}))
+    )
+    found = {name: options[name] for name in ("enable-expert-parallel", "quantization", "kv-cache-dtype", "enforce-eager")}
+    assert found == {"enable-expert-parallel": True, "quantization": "fp8", "kv-cache-dtype": "fp8", "enforce-eager": True}
+
+
+USERS: list[dict[str, object]] = [{}, {"enable-prefix-caching": False, "seed": 3, "override-generation-config": {"top_k": 5}}]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_name_type_and_value_that_is_rendered_is_one_that_the_parser_takes(version: str) -> None:
+    seen = 0
+    for tensor, pipeline, experts, users in product((1, 2, 8), (1, 2, 4), (False, True), USERS):
+        layout = Layout(tensor=tensor, pipeline=pipeline, expert=tensor if experts else 1)
+        plan = a_plan_of(layout, nodes=pipeline)
+        said = serving(version=version, quantization="fp8", revision="abc", kv_cache_dtype="fp8", arguments=users)
+        _, options = read_arguments(serve_arguments(plan, said))
+        refused = [check_value(name, value, version) for name, value in options.items()]
+        assert [problem.sentence() for problem in refused if problem] == []
+        seen += len(options)
+    assert seen > 400

@@ -1,0 +1,132 @@
+"""Engine arguments: the policy for users, and agreement with vLLM's own parser."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardwright.engines import policy
+from shardwright.engines.option_tables import VERSIONS, option_table
+from shardwright.engines.options import argument_list, check_arguments, check_value
+from tests.support.command_lines import read_arguments
+
+CASES: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parents[2] / "data/engines/vllm-accept-refuse.json").read_text(encoding="utf-8")
+)["cases"]
+
+
+def codes(arguments: dict[str, object], version: str = "0.33.0") -> list[tuple[str, str]]:
+    return [(problem.code, problem.path) for problem in check_arguments(arguments, version)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_names_types_and_choices_are_judged_as_the_real_parser_judged_them(case: dict[str, Any]) -> None:
+    _, options = read_arguments(case["args"])
+    parsed = case["accepted"] or case["stage"] != "parse"
+    assert all(check_value(name, value, "0.32.0") is None for name, value in options.items()) == parsed
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_option_on_a_list_of_the_policy_exists(version: str) -> None:
+    table = option_table(version) or {}
+    assert (policy.ALLOWED | set(policy.OWNED) | set(policy.DANGEROUS)) - set(table) == set()
+
+
+def test_the_lists_of_the_policy_do_not_overlap() -> None:
+    assert policy.ALLOWED.isdisjoint(policy.OWNED)
+    assert policy.ALLOWED.isdisjoint(policy.DANGEROUS)
+    assert set(policy.OWNED).isdisjoint(policy.DANGEROUS)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_option_that_is_not_allowed_is_refused_under_every_name_it_has(version: str) -> None:
+    table = option_table(version) or {}
+    spellings = [name for option in table.values() for name in (option.name, option.name.replace("-", "_"), *option.aliases)]
+    allowed = {name for name in spellings if not check_arguments({name: _value(name, version)}, version)}
+    assert {name.replace("_", "-") for name in allowed} == policy.ALLOWED
+
+
+def _value(name: str, version: str) -> object:
+    option = (option_table(version) or {}).get(name.replace("_", "-"))
+    if option is None or option.switch:
+        return True
+    return option.choices[0] if option.choices else "1"
+
+
+def test_what_shardwright_sets_is_refused_with_the_field_to_set_it_through() -> None:
+    (problem,) = check_arguments({"tensor-parallel-size": 4}, "0.33.0")
+    assert problem.sentence() == (
+        "tensor-parallel-size: --tensor-parallel-size is set by shardwright; set it through spec.parallelism.tensor"
+    )
+
+
+def test_what_is_dangerous_is_refused_with_its_reason() -> None:
+    (problem,) = check_arguments({"trust-remote-code": True}, "0.33.0")
+    assert problem.sentence() == (
+        "trust-remote-code: --trust-remote-code is not allowed, because it runs code of the model's publisher; "
+        "leave it out; docs/engines.md lists the arguments that are allowed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"enable-prefix-caching": True, "seed": 7, "max-logprobs": "5"}, []),
+        ({"override-generation-config": {"temperature": 0.2}}, []),
+        ({"uvicorn_log_level": "debug"}, []),
+        ({"max-num-seq": 4}, [("EngineArgumentUnknown", "max-num-seq")]),
+        ({"--seed": 4}, [("EngineArgumentUnknown", "--seed")]),
+        ({"no-enable-prefix-caching": True}, [("EngineArgumentUnknown", "no-enable-prefix-caching")]),
+        ({"seed": "seven"}, [("EngineArgumentInvalid", "seed")]),
+        ({"seed": 7.5}, [("EngineArgumentInvalid", "seed")]),
+        ({"seed": True}, [("EngineArgumentInvalid", "seed")]),
+        ({"seed": None}, [("EngineArgumentInvalid", "seed")]),
+        ({"seed": [1, 2]}, [("EngineArgumentInvalid", "seed")]),
+        ({"response-role": {"a": 1}}, [("EngineArgumentInvalid", "response-role")]),
+        ({"max-log-len": "many"}, [("EngineArgumentInvalid", "max-log-len")]),
+        ({"enable-prefix-caching": "yes"}, [("EngineArgumentInvalid", "enable-prefix-caching")]),
+        ({"uvicorn-log-level": "loud"}, [("EngineArgumentInvalid", "uvicorn-log-level")]),
+        ({"override-generation-config": "{"}, [("EngineArgumentInvalid", "override-generation-config")]),
+        ({"device-memory-utilization": 0.5}, [("EngineArgumentOwned", "device-memory-utilization")]),
+        ({"block-size": 32}, [("EngineArgumentForbidden", "block-size")]),
+        ({"log-error-stack": True, "log_error_stack": False}, [("EngineArgumentTwice", "log_error_stack")]),
+    ],
+)
+def test_each_argument_gets_its_verdict(arguments: dict[str, object], expected: list[tuple[str, str]]) -> None:
+    assert codes(arguments) == expected
+
+
+def test_a_misspelt_option_is_answered_with_the_nearest_one() -> None:
+    (problem,) = check_arguments({"enable-prefix-cachin": True}, "0.33.0")
+    assert problem.remedy == "did you mean enable-prefix-caching?"
+
+
+def test_a_patch_release_has_the_options_of_its_minor_version() -> None:
+    assert option_table("0.33.2") == option_table("0.33.0")
+
+
+def test_a_version_without_an_option_list_takes_no_arguments_of_a_user() -> None:
+    assert codes({"seed": 7}, "0.40.0") == [("EngineArgumentUnchecked", "seed")]
+    assert codes({}, "0.40.0") == []
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ("0.32.0", ("--no-disable-uvicorn-access-log", "--no-enable-prefix-caching", "--enforce-eager")),
+        ("0.33.0", ("--enable-uvicorn-access-log", "--no-enable-prefix-caching", "--enforce-eager")),
+        ("0.40.0", ("--no-disable-uvicorn-access-log", "--no-enable-prefix-caching", "--enforce-eager")),
+    ],
+)
+def test_switches_are_turned_off_in_the_words_of_the_version(version: str, words: tuple[str, ...]) -> None:
+    arguments = {"enforce-eager": True, "enable-prefix-caching": False, "disable_uvicorn_access_log": False}
+    assert argument_list(arguments, version) == words
+
+
+def test_a_value_never_becomes_a_word_of_its_own() -> None:
+    arguments = {"response-role": "--trust-remote-code", "override-generation-config": {"b": " ", "a": [1]}}
+    assert argument_list(arguments, "0.33.0") == (
+        '--override-generation-config={"a":[1],"b":" "}',
+        "--response-role=--trust-remote-code",
+    )

@@ -1,0 +1,44 @@
+"""vLLM's traits."""
+
+from dataclasses import fields
+
+from shardwright.engines.vllm import traits
+from shardwright.layouts.traits import Remainder
+
+
+def test_every_figure_names_its_source() -> None:
+    figures = {field.name for field in fields(traits("0.33.0"))} - {"name", "version", "sources"}
+    assert set(traits("0.33.0").sources) == figures
+
+
+def test_the_figures_are_those_of_the_engine() -> None:
+    vllm = traits("0.33.0")
+    assert (vllm.name, vllm.version, vllm.remainder) == ("vLLM", "0.33.0", Remainder.BEFORE_LAST)
+    assert (vllm.memory_utilization, vllm.vocabulary_padding, vllm.kv_block_tokens) == (0.92, 64, 16)
+
+
+def test_the_families_that_are_planned_are_known_and_can_be_cut_into_stages() -> None:
+    vllm = traits("0.32.0")
+    planned = {
+        "LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "MistralForCausalLM", "MixtralForCausalLM",
+        "Qwen3MoeForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "GptOssForCausalLM",
+        "Gemma2ForCausalLM", "Gemma3ForCausalLM",
+    }  # fmt: skip
+    assert vllm.architectures is not None
+    assert planned <= vllm.architectures - vllm.without_pipeline
+
+
+def test_an_architecture_without_stages_is_known_and_listed() -> None:
+    vllm = traits("0.32.0")
+    assert vllm.architectures is not None
+    assert "Mamba2ForCausalLM" in vllm.architectures & vllm.without_pipeline
+
+
+def test_models_that_demand_tensor_at_most_experts_are_known() -> None:
+    vllm = traits("0.32.0")
+    assert vllm.architectures is not None
+    assert vllm.experts_at_least_tensor <= vllm.architectures
+
+
+def test_a_version_newer_than_the_list_refuses_no_architecture() -> None:
+    assert traits("0.34.0").architectures is None
