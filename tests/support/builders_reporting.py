@@ -16,7 +16,7 @@ def a_request(*, concurrency: int = 64, objective: Objective | None = None) -> R
     return Request(workload=workload, objective=objective or Objective(), space=SearchSpace())
 
 
-def a_performance(*, output: float = 2314.2, low: float = 1512, high: float = 3090) -> Performance:
+def a_performance(*, output: float = 2314.2, low: float = 1512, high: float = 3090, running: int = 64) -> Performance:
     return Performance(
         ttft_seconds=0.31,
         tpot_seconds=0.0273,
@@ -25,7 +25,7 @@ def a_performance(*, output: float = 2314.2, low: float = 1512, high: float = 30
         low=low,
         high=high,
         basis="modelled",
-        running_requests=64,
+        running_requests=running,
         decode_shares=(),
         prefill_shares=(),
     )
@@ -88,8 +88,8 @@ def a_report(outcome: Plan | NoPlan | None = None, **changes: object) -> Report:
         outcome=outcome or a_plan(),
         alternatives=(an_alternative(Layout(tensor=16), "tensor traffic crosses nodes: 48 % less output"),),
         excluded=(
-            an_exclusion("WeightsDoNotFit", 31, "tensor 8 \N{MULTIPLICATION SIGN} pipeline 1, 2.1 GiB short"),
-            an_exclusion("HeadsNotDivisible", 12),
+            an_exclusion("WeightsExceedMemory", 31, "tensor 8 x pipeline 1, 2.1 GiB short"),
+            an_exclusion("KvCacheTooSmall", 12),
         ),
         considered=48,
     )
@@ -98,7 +98,7 @@ def a_report(outcome: Plan | NoPlan | None = None, **changes: object) -> Report:
 
 def a_refusal() -> NoPlan:
     problem = Problem(
-        code="WeightsDoNotFit",
+        code="WeightsExceedMemory",
         what="the weights need 96.2 GiB per GPU",
         limit="must fit 40.5 GiB",
         gap="55.7 GiB short",

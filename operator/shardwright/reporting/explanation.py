@@ -3,15 +3,20 @@
 Text, terminal and later HTML show this value; none of them looks into the report again.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Final
 
 from shardwright.costs.estimates import StageMemory
-from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.inventory import Inventory, NodeExclusion
 from shardwright.planning.report import Alternative, Exclusion, NoPlan, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.reporting.figures import format_count, format_layout, format_output, format_plural, format_seconds
-from shardwright.reporting.phrases import sort_exclusions, summarise_exclusions
+from shardwright.reporting.phrases import PHRASES, spell, summarise_exclusions
+
+MOST_NAMES: Final = 3  #: nodes named for one reason; the rest is counted
+FREE_CAPACITY_UNKNOWN: Final = "no pods are known: every allocatable GPU counts as free"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +64,8 @@ class OtherLayout:
 class Explanation:
     """Everything that is said about a report, in the order in which it is read.
 
-    ``fits`` says whether there is a plan. ``ruled_out`` is one sentence over all candidates that were not
-    chosen; ``unusable`` one line for each node that could not be looked at.
+    ``fits`` says whether there is a plan. ``ruled_out`` counts all candidates that cannot run,
+    ``exclusions`` are the reasons one by one; ``unusable`` one line for each reason why nodes cannot be used.
     """
 
     fits: bool
@@ -95,7 +100,7 @@ def _explain_plan(plan: Plan, report: Report, request: Request | None, inventory
         warnings=(*not_yet, *plan.warnings),
         alternatives=tuple(_other(alternative) for alternative in report.alternatives),
         ruled_out=summarise_exclusions(report.considered, report.excluded),
-        exclusions=sort_exclusions(report.excluded),
+        exclusions=tuple(item for item in report.excluded if item.code in PHRASES),
         unusable=_unusable(inventory),
     )
 
@@ -106,7 +111,7 @@ def _explain_no_plan(outcome: NoPlan, report: Report, request: Request | None, i
     )
     return Explanation(
         fits=False,
-        headline=f"Nothing fits. {_capitalise(outcome.problem.sentence())}",
+        headline=f"nothing fits. {outcome.problem.sentence()}",
         facts=(*_request_facts(request), Fact(label="Reason", value=outcome.problem.code), Fact(label="Outlook", value=heals)),
         nodes=(),
         memory=(),
@@ -114,16 +119,14 @@ def _explain_no_plan(outcome: NoPlan, report: Report, request: Request | None, i
         warnings=(),
         alternatives=tuple(_other(alternative) for alternative in report.alternatives),
         ruled_out=summarise_exclusions(report.considered, report.excluded),
-        exclusions=sort_exclusions(report.excluded),
+        exclusions=tuple(item for item in report.excluded if item.code in PHRASES),
         unusable=_unusable(inventory),
     )
 
 
-def _capitalise(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
-
-
 def _where(plan: Plan) -> str:
+    if not plan.groups:
+        return f"{plan.product}; replicas is 0, nothing runs"
     nodes = len({name for group in plan.groups for name in group})
     return f"{format_plural(plan.layout.gpus, 'GPU')} of {format_plural(nodes, 'node')} ({plan.product})"
 
@@ -159,15 +162,12 @@ def _plan_facts(plan: Plan, request: Request | None) -> tuple[Fact, ...]:
 
 
 def _cache(plan: Plan, request: Request | None) -> str:
-    """Say how many requests a replica holds, and whether that is enough for its share of the load."""
+    """Say how many tokens a replica holds, and whether that is enough for its share of the load."""
     holds = f"{format_count(plan.kv_tokens)} tokens per replica, up to {plan.max_model_len:,} per request"
-    if request is None:
-        return holds
-    carries = "carries the load" if plan.carries_load else "requests will queue"
-    length = request.workload.input_tokens + request.workload.output_tokens
-    fitting = min(plan.kv_tokens // length, plan.max_sequences)
-    wanted = -(-request.workload.concurrency // plan.layout.replicas)
-    return f"{holds}: {fitting:,} at once, {wanted:,} wanted; {carries}"
+    if plan.carries_load or request is None:
+        return f"{holds}; carries the load" if plan.carries_load else f"{holds}; requests queue"
+    offered = -(-request.workload.concurrency // max(plan.layout.replicas, 1))
+    return f"{holds}; requests queue: {plan.performance.running_requests:,} of {offered:,} run at once"
 
 
 def _links(plan: Plan) -> str:
@@ -239,10 +239,19 @@ def _other(alternative: Alternative) -> OtherLayout:
 
 
 def _unusable(inventory: Inventory | None) -> tuple[str, ...]:
-    """Return each node that planning could not use, and say it when free capacity had to be assumed."""
+    """Return the nodes that planning could not use, by reason, and whether free capacity had to be assumed."""
     if inventory is None:
         return ()
-    nodes = tuple(f"{excluded.node}: {excluded.problem.sentence()}" for excluded in inventory.excluded)
-    if inventory.free_capacity_known:
-        return nodes
-    return ("no pods were given: every allocatable GPU counts as free", *nodes)
+    by_code: dict[str, list[NodeExclusion]] = defaultdict(list)
+    for excluded in inventory.excluded:
+        by_code[excluded.problem.code].append(excluded)
+    ordered = sorted(by_code.items(), key=lambda item: (-len(item[1]), item[0]))
+    said = tuple(_unusable_for_one_reason(code, nodes) for code, nodes in ordered)
+    return said if inventory.free_capacity_known else (FREE_CAPACITY_UNKNOWN, *said)
+
+
+def _unusable_for_one_reason(code: str, excluded: list[NodeExclusion]) -> str:
+    names = [node.node for node in excluded]
+    named = ", ".join(names[:MOST_NAMES])
+    others = f" and {len(names) - MOST_NAMES:,} others" if len(names) > MOST_NAMES else ""
+    return f"{spell(code)}: {named}{others} ({excluded[0].problem.sentence()})"

@@ -4,6 +4,7 @@ from math import floor, log10
 
 from shardwright.costs.estimates import Performance
 from shardwright.layouts.layout import Layout
+from shardwright.planning.phrases import degrees
 
 
 def format_count(value: float, *, digits: int = 3) -> str:
@@ -41,18 +42,13 @@ def format_output(performance: Performance) -> str:
 
 
 def format_layout(layout: Layout) -> str:
-    """Return the degrees that are not 1; one GPU has none.
+    """Return the degrees of one replica, and how many replicas there are.
 
-    >>> format_layout(Layout(tensor=8, expert=8, replicas=2))
-    'tensor 8, expert 8, 2 replicas'
-    >>> format_layout(Layout())
-    'one GPU'
+    >>> format_layout(Layout(tensor=8, replicas=2))
+    'tensor 8, 2 replicas'
     """
-    degrees = {"tensor": layout.tensor, "attention data": layout.attention_data, "pipeline": layout.pipeline}
-    ranks = [f"{name} {degree}" for name, degree in degrees.items() if degree > 1]
-    others = [f"{name} {degree}" for name, degree in (("expert", layout.expert), ("context", layout.context)) if degree > 1]
-    cut = " \N{MULTIPLICATION SIGN} ".join(ranks) or "one GPU"
-    return ", ".join([cut, *others, *([f"{layout.replicas} replicas"] if layout.replicas > 1 else [])])
+    copies = [f"{layout.replicas} replicas"] if layout.replicas > 1 else []
+    return ", ".join([degrees(layout), *copies])
 
 
 def format_plural(count: int, noun: str) -> str:

@@ -1,41 +1,60 @@
-"""What ruled a candidate out, as the verb of a sentence: "31 exceed GPU memory"."""
+"""What ruled layouts and nodes out, as the verb of a sentence: "31 exceed GPU memory"."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
 from shardwright.planning.report import Exclusion
 from shardwright.reporting.figures import format_plural
 
-PHRASES: Final[Mapping[str, str]] = MappingProxyType({})
-"""Code of a check to its phrase in the plural; a code without one is spelled out in small letters."""
+PHRASES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "ArchitectureUnknownToEngine": "need an architecture that the engine does not have",
+        "AttentionDataNeedsExperts": "use attention data parallelism without experts",
+        "BudgetExceeded": "exceed the budget",
+        "DtypeNotSupported": "need a number format that the GPU does not have",
+        "ExpertDegreeImpossible": "have an impossible expert degree",
+        "ExpertParallelNeedsExperts": "use expert parallelism without experts",
+        "ExpertsFewerThanRanks": "have more ranks than experts",
+        "HeadsNotDivisible": "do not divide the attention heads",
+        "InsufficientCapacity": "need more GPUs than are free now",
+        "IntermediateNotDivisible": "do not divide the feed-forward width",
+        "KvCacheTooSmall": "leave too little for the K/V cache",
+        "KvHeadsNotDivisible": "do not divide the K/V heads",
+        "MaxModelLenTooLong": "exceed the model's context",
+        "MoreStagesThanLayers": "have more stages than layers",
+        "PipelineNotSupported": "need pipeline stages that the engine does not have for this model",
+        "PoolTooSmall": "need more nodes than the pool has",
+        "QuantizationBlockNotDivisible": "cut quantization blocks",
+        "TpotLimitExceeded": "exceed the limit on time per token",
+        "TtftLimitExceeded": "exceed the limit on time to first token",
+        "VocabularyNotDivisible": "do not divide the vocabulary",
+        "WeightsExceedMemory": "exceed GPU memory",
+    }
+)
+"""Code of a check of layouts to its phrase in the plural; every other code is about nodes."""
 
 
-def phrase(code: str) -> str:
-    """Return the phrase of a code.
-
-    >>> phrase("SomethingNew")
-    'fail for something new'
-    """
-    spelled = re.sub(r"(?<!^)(?=[A-Z])", " ", code).lower()
-    return PHRASES.get(code, f"fail for {spelled}")
-
-
-def sort_exclusions(excluded: tuple[Exclusion, ...]) -> tuple[Exclusion, ...]:
-    """Return the exclusions, most frequent first."""
-    return tuple(sorted(excluded, key=lambda item: (-item.count, item.code)))
-
-
-def summarise_exclusions(considered: int, excluded: tuple[Exclusion, ...]) -> str:
-    """Return what was ruled out, counted, most frequent first, with the nearest miss of all.
+def summarise_exclusions(considered: int, excluded: Sequence[Exclusion]) -> str:
+    """Return what was ruled out, counted, most frequent first: layouts, then nodes.
 
     A layout may break several rules, so the counts may add up to more than the total.
+
+    >>> exclusion = Exclusion(code="WeightsExceedMemory", count=31, example="", nearest_miss="")
+    >>> summarise_exclusions(48, [exclusion])
+    '48 layouts: 31 exceed GPU memory'
     """
-    if not excluded:
-        return f"{format_plural(considered, 'layout')}, none ruled out" if considered else ""
-    ordered = sort_exclusions(excluded)
-    counted = ", ".join(f"{item.count:,} {phrase(item.code)}" for item in ordered)
-    nearest = next((item.nearest_miss for item in ordered if item.nearest_miss), "")
-    sentence = f"{format_plural(considered, 'layout')}: {counted}"
-    return f"{sentence}; nearest miss: {nearest}" if nearest else sentence
+    layouts = [f"{item.count:,} {PHRASES[item.code]}" for item in excluded if item.code in PHRASES]
+    nodes = [f"{item.count:,} {spell(item.code)}" for item in excluded if item.code not in PHRASES]
+    said = f"{format_plural(considered, 'layout')}: {', '.join(layouts) or 'none ruled out'}"
+    return f"{said}; nodes not used: {', '.join(nodes)}" if nodes else said
+
+
+def spell(code: str) -> str:
+    """Return a code as words.
+
+    >>> spell("TaintNotTolerated")
+    'taint not tolerated'
+    """
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", code).lower()

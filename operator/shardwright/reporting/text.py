@@ -9,7 +9,6 @@ from shardwright.reporting.lines import Cell, Line, Role, Span, line, paragraph,
 from shardwright.units import GIB
 
 MOST_NODES: Final = 20  #: drawn at most; the rest is counted
-MOST_UNUSABLE: Final = 8  #: nodes that are named at most; the rest is counted
 BAR_CELLS: Final = 30
 NARROW_BAR_CELLS: Final = 14
 WIDE_ENOUGH: Final = 96  #: columns from which the long memory bar has room beside its figures
@@ -37,12 +36,10 @@ ASCII: Final = str.maketrans(
         "\N{DARK SHADE}": "%",
         "\N{MEDIUM SHADE}": "=",
         "\N{LIGHT SHADE}": ".",
-        "\N{MULTIPLICATION SIGN}": "x",
         "\N{EN DASH}": "-",
         "\N{MIDDLE DOT}": ".",
         "\N{BULLET}": "*",
         "\N{HORIZONTAL ELLIPSIS}": "...",
-        "\N{SUPERSCRIPT TWO}": "2",
     }
 )
 """What a stream that cannot encode the signs of this module gets instead: ``text.translate(ASCII)``."""
@@ -58,7 +55,7 @@ def to_lines(explanation: Explanation, *, title: str, width: int) -> list[Line]:
         _bullets("Mind", explanation.warnings, width, role=Role.WARNING),
         _alternatives(explanation, width),
         _ruled_out(explanation, width),
-        _bullets("Nodes not used", _cut(explanation.unusable, MOST_UNUSABLE), width),
+        _bullets("Nodes not used", explanation.unusable, width),
     )
     said = [section for section in sections if section]
     return [one for index, section in enumerate(said) for one in ([Line()] * (index > 0) + section)]
@@ -87,12 +84,6 @@ def _bullets(name: str, sentences: Sequence[str], width: int, *, role: Role = Ro
         return []
     first = [Span("  \N{BULLET} ", Role.FAINT)]
     return [_section(name), *(one for sentence in sentences for one in paragraph(sentence, width=width, first=first, role=role))]
-
-
-def _cut(sentences: tuple[str, ...], most: int) -> tuple[str, ...]:
-    if len(sentences) <= most:
-        return sentences
-    return (*sentences[:most], f"and {len(sentences) - most:,} others")
 
 
 def _drawing(nodes: tuple[DrawnNode, ...], width: int) -> list[Line]:

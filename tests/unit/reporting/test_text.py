@@ -25,7 +25,7 @@ def test_a_refusal_has_no_drawing_and_no_memory() -> None:
     text = to_text(explain(a_report(a_refusal(), alternatives=())), title="m", width=110)
 
     assert "Placement" not in text
-    assert "Memory" not in text
+    assert "Memory of" not in text
     assert "Ruled out" in text
 
 

@@ -1,0 +1,128 @@
+"""What can be typed: commands, options and their help; imports nothing of the planner, so that help is instant."""
+
+import argparse
+from pathlib import PurePath
+from typing import TypeAlias
+
+from shardwright import __version__
+
+PLAN_EXAMPLES = """\
+examples:
+  %(prog)s -f model.yaml --nodes nodes.yaml
+  kubectl get nodes,pods -A -o yaml | %(prog)s -f model.yaml --nodes -
+  %(prog)s -f model.yaml --context my-cluster -o json
+
+exit codes:
+  0  there is a plan
+  1  nothing fits; the explanation says why and what is closest
+  2  the input must be changed; each problem is one line on stderr
+  3  the cluster cannot be reached, or a fault of ours
+"""
+RENDER_EXAMPLES = """\
+examples:
+  %(prog)s -f model.yaml --nodes nodes.yaml > manifests.yaml
+  %(prog)s -f model.yaml | kubectl diff -f -
+
+exit codes: as for plan; 1 also for a plan that can be shown but not yet deployed
+"""
+MODELS_EXAMPLES = """\
+examples:
+  %(prog)s --search llama-3
+  %(prog)s -o json
+"""
+CRD_EXAMPLES = """\
+examples:
+  %(prog)s | kubectl apply --server-side -f -
+"""
+
+
+def program_name(argv0: str) -> str:
+    """Return how the user called us: alone, or as a plugin of kubectl.
+
+    >>> program_name("/usr/local/bin/kubectl-shardwright"), program_name("shardwright")
+    ('kubectl shardwright', 'shardwright')
+    """
+    return "kubectl shardwright" if PurePath(argv0).name.startswith("kubectl-shardwright") else "shardwright"
+
+
+def build_parser(program: str) -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description="Cut a large language model over the GPUs you have: see the plan, the manifests, and why.",
+        epilog=f"'{program} COMMAND --help' explains a command.",
+    )
+    parser.add_argument("--version", action="version", version=f"shardwright {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    _add_plan(commands)
+    _add_render(commands)
+    _add_models(commands)
+    _add_crd(commands)
+    _add_command(commands, "version", summary="print the version")
+    return parser
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no public name
+
+
+def _add_command(commands: Commands, name: str, *, summary: str, epilog: str = "") -> argparse.ArgumentParser:
+    command = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("--debug", action="store_true", help="show the traceback of a fault")
+    return command
+
+
+def _add_plan(commands: Commands) -> None:
+    command = _add_command(
+        commands, "plan", summary="show how a model would be cut, on which nodes, how fast, and why", epilog=PLAN_EXAMPLES
+    )
+    _add_inputs(command)
+    _add_output(command, ("text", "json", "yaml"), "text for people; json and yaml hold what the operator writes to status.plan")
+
+
+def _add_render(commands: Commands) -> None:
+    command = _add_command(commands, "render", summary="print the Kubernetes objects of the plan", epilog=RENDER_EXAMPLES)
+    _add_inputs(command)
+    _add_output(command, ("yaml", "json"), "one YAML document per object, or one JSON List")
+
+
+def _add_models(commands: Commands) -> None:
+    command = _add_command(commands, "models", summary="list the models whose architecture is built in", epilog=MODELS_EXAMPLES)
+    command.add_argument("--search", metavar="TEXT", default="", help="only ids that contain this, in any case")
+    _add_output(command, ("text", "json"), "one id per line with its alias, or one JSON list")
+
+
+def _add_crd(commands: Commands) -> None:
+    _add_command(commands, "crd", summary="print the CustomResourceDefinition of ShardedModel", epilog=CRD_EXAMPLES)
+
+
+def _add_inputs(command: argparse.ArgumentParser) -> None:
+    wanted = command.add_argument_group("what is wanted")
+    wanted.add_argument(
+        "-f",
+        "--filename",
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="file or folder with ShardedModels, and ConfigMaps that they refer to ('-': stdin); may be repeated",
+    )
+    wanted.add_argument("--config", metavar="FILE", help="the model's config.json, for a model that is not built in")
+    there = command.add_argument_group("what is there: the kubeconfig's current context, or")
+    there.add_argument(
+        "--nodes",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="what 'kubectl get nodes,pods -A -o yaml' (or json) prints ('-': stdin); pods hold their GPUs; may be repeated",
+    )
+    there.add_argument("--context", help="a context of the kubeconfig")
+    there.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else ~/.kube/config")
+
+
+def _add_output(command: argparse.ArgumentParser, formats: tuple[str, ...], meaning: str) -> None:
+    command.add_argument("-o", "--output", choices=formats, default=formats[0], help=f"{meaning} (default: {formats[0]})")

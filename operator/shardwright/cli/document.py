@@ -1,0 +1,84 @@
+"""A plan as data: what was asked, and what the operator writes to ``status.plan``; the names are those of the wire."""
+
+from typing import Any
+
+from shardwright.api.conditions import Reason
+from shardwright.api.names import API_VERSION
+from shardwright.api.status import plan_status
+from shardwright.errors import Problem
+from shardwright.pipeline import Subject
+from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.planning.request import Request
+from shardwright.units import to_milliseconds
+
+
+def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
+    """Return the answer to one ShardedModel.
+
+    ``reason`` is the word that the operator gives to the condition Planned; ``problem`` is there when
+    there is no plan, or one that cannot be deployed.
+    """
+    metadata = subject.resource.metadata
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "PlanReport",
+        "metadata": {"name": metadata.name, "namespace": metadata.namespace},
+        "model": {"id": subject.resource.spec.model.id, "parameters": subject.model.parameters},
+        "engine": {"name": subject.traits.name, "version": subject.traits.version},
+        "request": _request(subject.request),
+        "reason": _reason(report.outcome),
+        **_problem(report.outcome),
+        "plan": plan_status(report),
+    }
+
+
+def _request(request: Request) -> dict[str, Any]:
+    load, objective, space = request.workload, request.objective, request.space
+    limits = {"ttftMilliseconds": objective.ttft_seconds, "tpotMilliseconds": objective.tpot_seconds}
+    pins = {"tensor": space.tensor, "pipeline": space.pipeline, "expert": space.expert}
+    budget = {"gpus": space.max_gpus, "nodes": space.max_nodes}
+    return {
+        "workload": {
+            "inputTokens": load.input_tokens,
+            "outputTokens": load.output_tokens,
+            "concurrency": load.concurrency,
+            "maxModelLen": load.max_model_len,
+            "kvCacheQuantization": "FP8" if load.kv_cache_dtype == "fp8" else "Auto",
+        },
+        "objective": {
+            "optimizeFor": objective.optimize_for.value,
+            **{name: to_milliseconds(seconds) for name, seconds in limits.items() if seconds is not None},
+        },
+        "replicas": space.replicas,
+        **_given("parallelism", pins),
+        **_given("budget", budget),
+    }
+
+
+def _given(name: str, fields: dict[str, int | None]) -> dict[str, dict[str, int]]:
+    given = {key: value for key, value in fields.items() if value is not None}
+    return {name: given} if given else {}
+
+
+def _reason(outcome: Plan | NoPlan) -> str:
+    if isinstance(outcome, NoPlan):
+        return Reason.INSUFFICIENT_CAPACITY.value if outcome.heals_by_itself else Reason.NOTHING_FITS.value
+    return Reason.NOT_DEPLOYABLE.value if outcome.deployable else Reason.PLANNED.value
+
+
+def _problem(outcome: Plan | NoPlan) -> dict[str, Any]:
+    problem = outcome.deployable if isinstance(outcome, Plan) else outcome.problem
+    return {"problem": _parts(problem)} if problem else {}
+
+
+def _parts(problem: Problem) -> dict[str, str]:
+    parts = {
+        "code": problem.code,
+        "path": problem.path,
+        "what": problem.what,
+        "limit": problem.limit,
+        "gap": problem.gap,
+        "remedy": problem.remedy,
+        "message": problem.sentence(),
+    }
+    return {name: text for name, text in parts.items() if text}

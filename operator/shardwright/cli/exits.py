@@ -1,0 +1,20 @@
+"""How a command ends: the codes that scripts may rely on, and what is not the user's input."""
+
+from enum import IntEnum
+from typing import Final
+
+INTERRUPTED: Final = 130  #: what a shell reports after Ctrl-C: 128 + SIGINT
+BROKEN_PIPE: Final = 141  #: what a shell reports of a writer whose reader went away: 128 + SIGPIPE
+
+
+class Exit(IntEnum):
+    """The exit codes of all commands."""
+
+    PLAN = 0
+    NOTHING_FITS = 1
+    BAD_INPUT = 2
+    FAULT = 3
+
+
+class UnreachableError(Exception):
+    """The cluster cannot be reached or does not let us read it; the message says why."""

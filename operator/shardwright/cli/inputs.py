@@ -1,0 +1,85 @@
+"""Read files as kubectl does and sort what is in them; every problem names the file that it is in."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from shardwright.errors import InputError, Problem
+
+STDIN: Final = "-"
+SUFFIXES: Final = (".json", ".yaml", ".yml")  #: what is read in a folder, as kubectl does
+
+Object = Mapping[str, Any]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A Kubernetes object and the file that it comes from."""
+
+    file: str
+    content: Object
+
+    @property
+    def kind(self) -> str:
+        """Return the kind, empty where there is none."""
+        return str(self.content.get("kind", ""))
+
+
+def read_sources(files: Iterable[str]) -> tuple[Source, ...]:
+    """Return all objects of files and folders in the order given; ``-`` is stdin.
+
+    Raises:
+        InputError: a file cannot be read or holds something else than Kubernetes objects.
+    """
+    return tuple(source for file in files for path in _expand(file) for source in _read(path))
+
+
+def read_text(file: str) -> str:
+    """Return the text of a file; ``-`` is stdin.
+
+    Raises:
+        InputError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        raw = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+        return raw.decode("utf-8-sig")
+    except OSError as error:
+        raise _unreadable(file, error.strerror or str(error), "give a file that exists and that you may read") from None
+    except UnicodeDecodeError as error:
+        raise _unreadable(file, f"byte {error.start} is not UTF-8", "save it as UTF-8") from None
+
+
+def name_the_file(file: str, read: Callable[[], T]) -> T:
+    """Return what ``read`` returns; the problems that it raises get the file in front of their path."""
+    try:
+        return read()
+    except InputError as error:
+        raise InputError(_in_file(file, problem) for problem in error.problems) from None
+
+
+def _expand(file: str) -> Iterator[str]:
+    folder = Path(file)
+    if file == STDIN or not folder.is_dir():
+        yield file
+        return
+    yield from (str(path) for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES)
+
+
+def _read(file: str) -> Iterator[Source]:
+    from shardwright.api.manifest import read_manifests  # noqa: PLC0415 - help and version need no YAML
+
+    text = read_text(file)
+    for content in name_the_file(file, lambda: read_manifests(text)):
+        yield Source(file=file, content=content)
+
+
+def _in_file(file: str, problem: Problem) -> Problem:
+    shown = "stdin" if file == STDIN else file
+    return replace(problem, path=f"{shown}: {problem.path}" if problem.path else shown)
+
+
+def _unreadable(file: str, what: str, remedy: str) -> InputError:
+    return InputError([_in_file(file, Problem(code="FileUnreadable", what=what, remedy=remedy))])

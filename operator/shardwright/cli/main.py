@@ -1,0 +1,94 @@
+"""The entry point: what is typed to an exit code. Faults end here, and nowhere else."""
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from shardwright import __version__
+from shardwright.cli.arguments import build_parser, program_name
+from shardwright.cli.exits import BROKEN_PIPE, INTERRUPTED, Exit, UnreachableError
+from shardwright.cli.output import print_error, print_text
+from shardwright.errors import InputError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code."""
+    arguments = build_parser(program_name(sys.argv[0])).parse_args(argv)
+    try:
+        code = COMMANDS[arguments.command](arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _leave_quietly()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except InputError as error:
+        return _report_input(error)
+    except Exception as error:  # noqa: BLE001 - the last place that can say what happened
+        return _report_fault(error, show_traceback=arguments.debug)
+    return code
+
+
+def _report_input(error: InputError) -> int:
+    for problem in error.problems:
+        print_error(problem.sentence())
+    return Exit.BAD_INPUT
+
+
+def _report_fault(error: Exception, *, show_traceback: bool) -> int:
+    if show_traceback:
+        import traceback  # noqa: PLC0415 - only for a fault
+
+        traceback.print_exception(error)
+    if isinstance(error, UnreachableError):
+        print_error(str(error))
+    else:
+        print_error(f"{type(error).__name__}: {error}; this is a fault of ours: please report it with the output of --debug")
+    return Exit.FAULT
+
+
+def _leave_quietly() -> int:
+    """Let nobody write into the broken pipe again, not even the interpreter at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return BROKEN_PIPE
+
+
+def _plan(arguments: Namespace) -> int:
+    from shardwright.cli.plan import plan  # noqa: PLC0415 - the planner is loaded by the commands that plan
+
+    return plan(arguments)
+
+
+def _render(arguments: Namespace) -> int:
+    from shardwright.cli.plan import render  # noqa: PLC0415 - see _plan
+
+    return render(arguments)
+
+
+def _models(arguments: Namespace) -> int:
+    from shardwright.cli.catalogue import list_models  # noqa: PLC0415 - see _plan
+
+    list_models(arguments)
+    return Exit.PLAN
+
+
+def _crd(_: Namespace) -> int:
+    from shardwright.api.schema import crd_yaml  # noqa: PLC0415 - see _plan
+
+    print_text(crd_yaml().removesuffix("\n"))
+    return Exit.PLAN
+
+
+def _version(_: Namespace) -> int:
+    print_text(f"shardwright {__version__}")
+    return Exit.PLAN
+
+
+COMMANDS: Final[Mapping[str, Callable[[Namespace], int]]] = MappingProxyType(
+    {"plan": _plan, "render": _render, "models": _models, "crd": _crd, "version": _version}
+)
+
+if __name__ == "__main__":
+    sys.exit(main())

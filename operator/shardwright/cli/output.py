@@ -1,0 +1,75 @@
+"""Write results to stdout and problems to stderr; nothing else in this package prints."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from shutil import get_terminal_size
+from typing import Any, Final, TextIO
+
+from shardwright.reporting.lines import Line
+from shardwright.reporting.text import ASCII
+
+NARROWEST: Final = 60
+WIDEST: Final = 140
+PIPE_WIDTH: Final = 110  #: columns where there is no terminal and COLUMNS is not set
+
+
+def width_of_output() -> int:
+    """Return the columns to write: of the terminal, of COLUMNS, or a fixed number in a pipe."""
+    columns = get_terminal_size(fallback=(PIPE_WIDTH, 24)).columns
+    return min(max(columns, NARROWEST), WIDEST)
+
+
+def print_lines(lines: Iterable[Line]) -> None:
+    """Print styled lines: with colours in a terminal that wants them, else as plain text."""
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+        from shardwright.cli.terminal import print_styled  # noqa: PLC0415 - rich is loaded only for a terminal
+
+        print_styled(lines)
+        return
+    for line in lines:
+        print_text(line.plain())
+
+
+def print_text(text: str, stream: TextIO | None = None) -> None:
+    """Print a line, with plain signs where the stream cannot encode the better ones."""
+    target = stream or sys.stdout
+    try:
+        text.encode(target.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = text.translate(ASCII).encode("ascii", "replace").decode()
+    print(text, file=target)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON, keys in the order they have."""
+    print_text(json.dumps(value, indent=2, ensure_ascii=not _speaks_unicode()))
+
+
+def print_yaml(documents: Sequence[Mapping[str, Any]]) -> None:
+    """Print one YAML document per value, keys in the order they have."""
+    import yaml  # noqa: PLC0415 - not needed for text
+
+    for index, document in enumerate(documents):
+        separator = "---\n" if index else ""
+        text = yaml.safe_dump(_plain(document), sort_keys=False, allow_unicode=_speaks_unicode(), width=110)
+        print_text(separator + text.removesuffix("\n"))
+
+
+def print_error(message: str) -> None:
+    """Print a message to stderr, behind what it is."""
+    print_text(f"error: {message}", sys.stderr)
+
+
+def _speaks_unicode() -> bool:
+    return (sys.stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
+
+
+def _plain(value: Any) -> Any:
+    """Return mappings as dicts and sequences as lists: what the safe dumper knows."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

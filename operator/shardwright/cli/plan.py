@@ -1,0 +1,212 @@
+"""The commands ``plan`` and ``render``: files or a cluster in, the operator's pipeline, text or objects out."""
+
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shardwright.api.resource import ShardedModel, parse_manifest
+from shardwright.api.spec import ConfigMapReference
+from shardwright.cli.document import plan_document
+from shardwright.cli.exits import Exit
+from shardwright.cli.inputs import Source, name_the_file, read_sources, read_text
+from shardwright.cli.live import Cluster
+from shardwright.cli.output import print_error, print_json, print_lines, print_yaml, width_of_output
+from shardwright.cli.surroundings import Surroundings, read_surroundings, reservations_of
+from shardwright.errors import InputError, Problem
+from shardwright.hardware.inventory import Inventory
+from shardwright.modelspec.parse import parse_config
+from shardwright.pipeline import Question, Subject, bundle_for, plan_serving, resolve, take_stock
+from shardwright.planning.report import Plan, Report
+from shardwright.rendering.hashing import with_content_hash
+from shardwright.rendering.names import base_name
+from shardwright.rendering.render import not_deployable
+from shardwright.reporting.explanation import Fact, explain
+from shardwright.reporting.figures import format_count
+from shardwright.reporting.lines import Line
+from shardwright.reporting.text import to_lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One ShardedModel with everything that was found out about it."""
+
+    subject: Subject
+    inventory: Inventory
+    report: Report
+
+    @property
+    def name(self) -> str:
+        """Return the name of the resource."""
+        return self.subject.resource.metadata.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What the command line named: ShardedModels, and where the rest of the world is."""
+
+    resources: tuple[tuple[str, ShardedModel], ...]  # file, resource
+    config_maps: Mapping[tuple[str, str], Mapping[str, Any]]  # by namespace and name
+    config_file: str | None
+    cluster: Cluster | None
+    surroundings: Surroundings
+
+
+def plan(arguments: Namespace) -> Exit:
+    """Print the plan of every ShardedModel; the exit code says whether all have one."""
+    answers = _answer(_read_inputs(arguments))
+    if arguments.output == "text":
+        for index, answer in enumerate(answers):
+            print_lines([*([Line()] if index else []), *_explain(answer)])
+    else:
+        documents = [plan_document(answer.subject, answer.report) for answer in answers]
+        _print_documents(documents, arguments.output)
+    return Exit.PLAN if all(isinstance(answer.report.outcome, Plan) for answer in answers) else Exit.NOTHING_FITS
+
+
+def render(arguments: Namespace) -> Exit:
+    """Print the objects of every ShardedModel, or explain on stderr why one has none and print nothing."""
+    answers = _answer(_read_inputs(arguments))
+    refusals = [refusal for answer in answers for refusal in _refusals(answer)]
+    for refusal in refusals:
+        print_error(refusal)
+    if refusals:
+        return Exit.NOTHING_FITS
+    objects = [item for answer in answers for item in _objects(answer)]
+    if arguments.output == "json":
+        print_json({"apiVersion": "v1", "kind": "List", "items": objects})
+    else:
+        print_yaml(objects)
+    return Exit.PLAN
+
+
+def _read_inputs(arguments: Namespace) -> Inputs:
+    wanted = read_sources(arguments.filename)
+    there = read_sources(arguments.nodes)
+    cluster = None if arguments.nodes else Cluster(context=arguments.context, kubeconfig=arguments.kubeconfig)
+    resources = tuple(_resources(arguments, wanted))
+    return Inputs(
+        resources=resources,
+        config_maps={_key(source.content): source.content for source in (*there, *wanted) if source.kind == "ConfigMap"},
+        config_file=arguments.config,
+        cluster=cluster,
+        surroundings=cluster.read_surroundings() if cluster else read_surroundings(there),
+    )
+
+
+def _resources(arguments: Namespace, sources: Sequence[Source]) -> Iterator[tuple[str, ShardedModel]]:
+    """Yield the ShardedModels; the problems of all of them are raised together."""
+    problems: list[Problem] = []
+    models = [source for source in sources if source.kind == "ShardedModel"]
+    for source in models:
+        try:
+            yield source.file, name_the_file(source.file, lambda source=source: parse_manifest(source.content))  # type: ignore[misc]
+        except InputError as error:
+            problems += error.problems
+    if not models:
+        problems.append(_no_model(", ".join(arguments.filename)))
+    if problems:
+        raise InputError(problems)
+
+
+def _answer(inputs: Inputs) -> list[Answer]:
+    """Plan one after the other, as the operator does: what one keeps is not there for the next."""
+    subjects = [name_the_file(file, lambda r=resource: resolve(_question(r, inputs))) for file, resource in inputs.resources]  # type: ignore[misc]
+    answers: list[Answer] = []
+    kept = list(inputs.surroundings.reservations)
+    for subject in subjects:
+        inventory = take_stock(subject.resource, inputs.surroundings.nodes, inputs.surroundings.usage, kept)
+        answer = Answer(subject=subject, inventory=inventory, report=plan_serving(subject, inventory))
+        kept += _kept(answer)
+        answers.append(answer)
+    return answers
+
+
+def _kept(answer: Answer) -> Iterator[Any]:
+    metadata, outcome = answer.subject.resource.metadata, answer.report.outcome
+    if isinstance(outcome, Plan) and answer.subject.resource.spec.mode == "Deploy" and not_deployable(outcome) is None:
+        yield from reservations_of((metadata.namespace, base_name(metadata.name)), outcome)
+
+
+def _question(resource: ShardedModel, inputs: Inputs) -> Question:
+    reference = resource.spec.model.config_map_ref
+    if inputs.config_file is not None:
+        return _question_with_file(resource, inputs.config_file)
+    if reference is None:
+        return Question(resource=resource)
+    return Question(resource=resource, config_text=_config_text(resource.metadata.namespace, reference, inputs))
+
+
+def _question_with_file(resource: ShardedModel, file: str) -> Question:
+    if resource.spec.model.config is not None:
+        raise InputError([_config_twice()])
+    text = read_text(file)
+    config = name_the_file(file, lambda: parse_config(text, source=resource.spec.model.id))
+    return Question(resource=resource, config_text=text, catalogue={resource.spec.model.id: config})
+
+
+def _config_text(namespace: str, reference: ConfigMapReference, inputs: Inputs) -> str | None:
+    found = inputs.config_maps.get((namespace, reference.name))
+    if found is None and inputs.cluster is not None:
+        found = inputs.cluster.read_config_map(namespace, reference.name)
+    text = ((found or {}).get("data") or {}).get(reference.key)
+    return text if isinstance(text, str) else None
+
+
+def _key(content: Mapping[str, Any]) -> tuple[str, str]:
+    metadata = content.get("metadata") or {}
+    return str(metadata.get("namespace") or "default"), str(metadata.get("name", ""))
+
+
+def _explain(answer: Answer) -> list[Line]:
+    subject = answer.subject
+    engine = f"{subject.traits.name} {subject.traits.version}"
+    served = f"{subject.resource.spec.model.id}, {format_count(subject.model.parameters / 1e9)} B parameters, on {engine}"
+    explanation = explain(answer.report, request=subject.request, inventory=answer.inventory)
+    explanation = replace(explanation, facts=(Fact(label="Model", value=served), *explanation.facts))
+    return to_lines(explanation, title=answer.name, width=width_of_output())
+
+
+def _print_documents(documents: list[dict[str, Any]], form: str) -> None:
+    if form == "yaml":
+        print_yaml(documents)
+    else:
+        print_json(documents[0] if len(documents) == 1 else documents)
+
+
+def _refusals(answer: Answer) -> Iterator[str]:
+    outcome = answer.report.outcome
+    problem = not_deployable(outcome) if isinstance(outcome, Plan) else outcome.problem
+    if problem is not None:
+        yield f"{answer.name}: {problem.sentence()}"
+
+
+def _objects(answer: Answer) -> Iterator[Mapping[str, Any]]:
+    """Yield the rendered objects; without an owner that exists the API server would refuse the owner reference."""
+    if not isinstance(answer.report.outcome, Plan):
+        return
+    for item in bundle_for(answer.subject, answer.report.outcome).objects:
+        yield item if answer.subject.resource.metadata.uid else _without_owner(item)
+
+
+def _without_owner(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = {key: value for key, value in item["metadata"].items() if key != "ownerReferences"}
+    return with_content_hash({**item, "metadata": metadata})
+
+
+def _no_model(files: str) -> Problem:
+    return Problem(
+        code="NoShardedModel",
+        path=files,
+        what="no ShardedModel is in it",
+        remedy="write one with apiVersion shardwright.io/v1alpha1 and kind ShardedModel",
+    )
+
+
+def _config_twice() -> Problem:
+    return Problem(
+        code="ConfigTwice",
+        path="spec.model.config",
+        what="the model's config is in the manifest and in --config",
+        remedy="give one of them",
+    )

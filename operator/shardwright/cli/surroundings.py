@@ -1,0 +1,84 @@
+"""What is there: nodes, the GPUs that pods and plans hold, and ConfigMaps; the same type from files and from a cluster."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shardwright.api.record import RECORD_KEY, PlanRecord, decode
+from shardwright.cli.inputs import Source
+from shardwright.errors import InputError, Problem
+from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.inventory import NodeExclusion
+from shardwright.hardware.nodes import read_node, read_pod
+from shardwright.hardware.pods import GpuUsage
+from shardwright.hardware.pools import Reservation
+from shardwright.planning.report import Plan
+from shardwright.rendering.labels import MODEL
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a plan is made in. ``usage`` is None where pods are not known."""
+
+    nodes: tuple[NodeFacts | NodeExclusion, ...]
+    usage: tuple[GpuUsage, ...] | None
+    reservations: tuple[Reservation, ...] = ()
+
+
+def read_surroundings(sources: Iterable[Source]) -> Surroundings:
+    """Return what the objects of ``--nodes`` files say.
+
+    Raises:
+        InputError: there is no Node among them.
+    """
+    objects = tuple(sources)
+    nodes = [source.content for source in objects if source.kind == "Node"]
+    pods = [source.content for source in objects if source.kind == "Pod"]
+    if not nodes:
+        raise InputError([_no_nodes(", ".join(sorted({source.file for source in objects})) or "--nodes")])
+    return Surroundings(
+        nodes=read_nodes(nodes),
+        usage=read_usage(pods) if pods else None,
+        reservations=read_reservations(source.content for source in objects if source.kind == "ConfigMap"),
+    )
+
+
+def read_nodes(nodes: Iterable[Object]) -> tuple[NodeFacts | NodeExclusion, ...]:
+    """Return what matters of the nodes that have GPUs."""
+    return tuple(facts for facts in map(read_node, nodes) if facts is not None)
+
+
+def read_usage(pods: Iterable[Object]) -> tuple[GpuUsage, ...]:
+    """Return which pods hold how many GPUs."""
+    return tuple(usage for usage in map(read_pod, pods) if usage is not None)
+
+
+def read_reservations(config_maps: Iterable[Object]) -> tuple[Reservation, ...]:
+    """Return what the plans of record among the ConfigMaps keep; those that cannot be read keep nothing."""
+    return tuple(reservation for item in config_maps for reservation in _reservations_of(item))
+
+
+def reservations_of(owner: tuple[str, str], plan: Plan) -> Iterator[Reservation]:
+    """Yield what a plan keeps: its GPUs on every node of every group."""
+    for group, nodes in enumerate(plan.groups):
+        for node in nodes:
+            yield Reservation(owner=owner, node=node, gpus=plan.gpus_per_node, group=str(group))
+
+
+def _reservations_of(config_map: Object) -> Iterator[Reservation]:
+    metadata, data = config_map.get("metadata") or {}, config_map.get("data") or {}
+    model = (metadata.get("labels") or {}).get(MODEL)
+    record = decode(str(data[RECORD_KEY])) if model and RECORD_KEY in data else None
+    if isinstance(record, PlanRecord):
+        yield from reservations_of((str(metadata.get("namespace", "default")), str(model)), record.plan)
+
+
+def _no_nodes(files: str) -> Problem:
+    return Problem(
+        code="NoNodes",
+        path=files,
+        what="no Node is in it",
+        remedy="write one with: kubectl get nodes,pods -A -o yaml > nodes.yaml",
+    )

@@ -1,0 +1,37 @@
+"""Styled lines in a terminal: each role of a word has its colour."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from shardwright.reporting.lines import Line, Role
+
+STYLES: Final[Mapping[Role, str]] = MappingProxyType(
+    {
+        Role.PLAIN: "",
+        Role.HEADLINE: "bold green",
+        Role.REFUSAL: "bold red",
+        Role.SECTION: "bold",
+        Role.LABEL: "cyan",
+        Role.FAINT: "bright_black",
+        Role.WARNING: "yellow",
+        Role.WEIGHTS: "blue",
+        Role.ACTIVATIONS: "magenta",
+        Role.OVERHEAD: "yellow",
+        Role.KV_CACHE: "green",
+        Role.STAGE_0: "bold blue",
+        Role.STAGE_1: "bold magenta",
+        Role.STAGE_2: "bold cyan",
+        Role.STAGE_3: "bold yellow",
+    }
+)
+
+
+def print_styled(lines: Iterable[Line]) -> None:
+    """Print lines as they are, in colours; they were wrapped to the terminal's width before."""
+    console = Console(highlight=False, soft_wrap=True)
+    for line in lines:
+        console.print(Text.assemble(*((span.text, STYLES[span.role]) for span in line.spans)))
