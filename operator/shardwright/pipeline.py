@@ -34,6 +34,7 @@ from shardwright.planning.plan import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.rendering.bundle import Bundle
+from shardwright.rendering.names import base_name
 from shardwright.rendering.render import render
 
 NOT_PLANNED_WITH: Final = ("paused", "mode", "replan")
@@ -105,7 +106,7 @@ def take_stock(
         facts,
         usage,
         reservations=reservations,
-        own=(resource.metadata.namespace, resource.metadata.name),
+        own=(resource.metadata.namespace, base_name(resource.metadata.name)),  # what pods are labelled with
         selector=placement.node_selector,
         tolerations=tolerations_of(placement),
     )

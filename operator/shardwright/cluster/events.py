@@ -1,0 +1,68 @@
+"""Events on a ShardedModel: one per change, repeated ones are not written again for a while."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any, Final
+from uuid import uuid4
+
+from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.resources import EVENTS
+from shardwright.reconcile.news import Event
+
+QUIET_SECONDS: Final = 600.0
+REMEMBERED: Final = 4096
+LONGEST_NOTE: Final = 1024  # the API's limit
+
+
+class Recorder:
+    """Writes events and forgets failures: an event is never worth a retry of the reconcile."""
+
+    def __init__(self, client: Client, instance: str, clock: Callable[[], float] = monotonic) -> None:
+        self._client = client
+        self._instance = instance
+        self._clock = clock
+        self._written: OrderedDict[tuple[str, Event], float] = OrderedDict()
+
+    async def record(self, regarding: Mapping[str, Any], event: Event) -> None:
+        """Write an event unless the same one was written within ``QUIET_SECONDS``."""
+        if not self._is_news((regarding["metadata"]["uid"], event)):
+            return
+        try:
+            await self._client.create(EVENTS, regarding["metadata"]["namespace"], self._body(regarding, event))
+        except ApiError:
+            return
+
+    def _is_news(self, key: tuple[str, Event]) -> bool:
+        now = self._clock()
+        if now - self._written.get(key, float("-inf")) < QUIET_SECONDS:
+            return False
+        self._written[key] = now
+        self._written.move_to_end(key)
+        if len(self._written) > REMEMBERED:
+            self._written.popitem(last=False)
+        return True
+
+    def _body(self, regarding: Mapping[str, Any], event: Event) -> dict[str, Any]:
+        metadata = regarding["metadata"]
+        return {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {"name": f"{metadata['name'][:200]}.{uuid4().hex[:16]}", "namespace": metadata["namespace"]},
+            "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": "shardwright.io/operator",
+            "reportingInstance": self._instance[:128],
+            "action": event.action,
+            "reason": event.reason,
+            "type": "Warning" if event.warning else "Normal",
+            "note": event.note[:LONGEST_NOTE],
+            "regarding": {
+                "apiVersion": regarding["apiVersion"],
+                "kind": regarding["kind"],
+                "namespace": metadata["namespace"],
+                "name": metadata["name"],
+                "uid": metadata["uid"],
+                "resourceVersion": metadata["resourceVersion"],
+            },
+        }

@@ -1,0 +1,35 @@
+"""Reads what exists of one ShardedModel, fresh from the API server: what is not there is really not there."""
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from shardwright.cluster.client import Client
+from shardwright.cluster.resources import BY_KIND, CHILDREN, PODS, Resource
+from shardwright.reconcile.members import read_member
+from shardwright.reconcile.observed import ObjectKey, Observed
+
+
+async def observe(client: Client, namespace: str, selector: str) -> Observed:
+    """Return the objects and the pods that carry the model's label."""
+    *listed, pods = await asyncio.gather(
+        *(_children(client, resource, namespace, selector) for resource in CHILDREN),
+        client.list(PODS, namespace, labelSelector=selector),
+    )
+    objects = {(item["kind"], item["metadata"]["name"]): item for items in listed for item in items}
+    members = tuple(member for pod in pods if (member := read_member(pod)) is not None)
+    return Observed(objects=objects, members=members)
+
+
+async def complete(client: Client, namespace: str, observed: Observed, wanted: Collection[ObjectKey]) -> Observed:
+    """Return the observed objects and those of the wanted names, whatever labels they carry and whoever owns them."""
+    missing = [key for key in wanted if key not in observed.objects]
+    found = await asyncio.gather(*(client.get(BY_KIND[kind], namespace, name) for kind, name in missing))
+    named = {key: item for key, item in zip(missing, found, strict=True) if item is not None}
+    return replace(observed, objects={**observed.objects, **named})
+
+
+async def _children(client: Client, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
+    items = await client.list(resource, namespace, labelSelector=selector)
+    return [{"apiVersion": resource.api_version, "kind": resource.kind, **item} for item in items]

@@ -1,0 +1,51 @@
+"""Asks the API server before starting what the service account may do, so that a missing rule has a clear name."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from shardwright.cluster.client import Client
+from shardwright.cluster.resources import (
+    ACCESS_REVIEWS,
+    CHILDREN,
+    NODES,
+    PODS,
+    SHARDED_MODELS,
+    Resource,
+)
+
+NEEDED: Final[Sequence[tuple[Resource, str, str]]] = (
+    *((NODES, "", verb) for verb in ("list", "watch")),
+    *((SHARDED_MODELS, "", verb) for verb in ("get", "list", "watch")),
+    (SHARDED_MODELS, "status", "patch"),
+    *((child, "", verb) for child in CHILDREN for verb in ("get", "list", "watch", "create", "patch", "delete")),
+)
+"""Resource, subresource and verb without which nothing works."""
+
+
+async def may(client: Client, resource: Resource, subresource: str, verb: str) -> bool:
+    """Return whether we may do this in all namespaces."""
+    group = resource.prefix.split("/")[2] if resource.prefix.startswith("/apis/") else ""
+    attributes = {"group": group, "resource": resource.plural, "subresource": subresource, "verb": verb}
+    body = {
+        "apiVersion": ACCESS_REVIEWS.api_version,
+        "kind": ACCESS_REVIEWS.kind,
+        "spec": {"resourceAttributes": attributes},
+    }
+    review = await client.create(ACCESS_REVIEWS, None, body)
+    return bool(review["status"]["allowed"])
+
+
+async def missing_permissions(client: Client) -> tuple[str, ...]:
+    """Return what the service account may not do and must, as "verb resource"."""
+    return tuple(
+        [
+            f"{verb} {resource.plural}" + (f"/{subresource}" if subresource else "")
+            for resource, subresource, verb in NEEDED
+            if not await may(client, resource, subresource, verb)
+        ]
+    )
+
+
+async def may_see_pods(client: Client) -> bool:
+    """Return whether the pods of all namespaces can be listed; without it free capacity is unknown."""
+    return await may(client, PODS, "", "list") and await may(client, PODS, "", "watch")

@@ -1,0 +1,48 @@
+"""The resources that the operator reads and writes, and their addresses."""
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A kind of object as the API server addresses it; ``prefix`` is the path of its group and version."""
+
+    prefix: str
+    plural: str
+    kind: str
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """Return the path of a collection, an object or a subresource.
+
+        >>> STATEFUL_SETS.path("models", "llama-0", "status")
+        '/apis/apps/v1/namespaces/models/statefulsets/llama-0/status'
+        """
+        parts = ["namespaces", namespace] if namespace else []
+        parts += [self.plural, *(part for part in (name, subresource) if part)]
+        return "/".join([self.prefix, *(quote(part, safe="") for part in parts)])
+
+    @property
+    def api_version(self) -> str:
+        """Return the ``apiVersion`` of its objects."""
+        return self.prefix.removeprefix("/apis/").removeprefix("/api/")
+
+
+SHARDED_MODELS: Final = Resource(prefix="/apis/shardwright.io/v1alpha1", plural="shardedmodels", kind="ShardedModel")
+NODES: Final = Resource(prefix="/api/v1", plural="nodes", kind="Node")
+PODS: Final = Resource(prefix="/api/v1", plural="pods", kind="Pod")
+SERVICES: Final = Resource(prefix="/api/v1", plural="services", kind="Service")
+CONFIG_MAPS: Final = Resource(prefix="/api/v1", plural="configmaps", kind="ConfigMap")
+STATEFUL_SETS: Final = Resource(prefix="/apis/apps/v1", plural="statefulsets", kind="StatefulSet")
+DISRUPTION_BUDGETS: Final = Resource(prefix="/apis/policy/v1", plural="poddisruptionbudgets", kind="PodDisruptionBudget")
+EVENTS: Final = Resource(prefix="/apis/events.k8s.io/v1", plural="events", kind="Event")
+LEASES: Final = Resource(prefix="/apis/coordination.k8s.io/v1", plural="leases", kind="Lease")
+ACCESS_REVIEWS: Final = Resource(
+    prefix="/apis/authorization.k8s.io/v1", plural="selfsubjectaccessreviews", kind="SelfSubjectAccessReview"
+)
+
+CHILDREN: Final = (STATEFUL_SETS, SERVICES, CONFIG_MAPS, DISRUPTION_BUDGETS)
+"""The kinds of object that a ShardedModel owns."""
+
+BY_KIND: Final = {resource.kind: resource for resource in (*CHILDREN, PODS)}

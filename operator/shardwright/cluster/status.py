@@ -1,0 +1,42 @@
+"""Writes the status of a ShardedModel: only on change, all of it, and again until it is there."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from shardwright.cluster.client import MERGE_PATCH, ApiError, Client
+from shardwright.cluster.resources import SHARDED_MODELS
+
+
+async def write_status(client: Client, live: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    """Make ``status`` the status of the live object and return whether a write was needed.
+
+    Fields that the live status has and the new one has not are removed. A resource that is gone is fine.
+    """
+    before = live.get("status") or {}
+    if before == status:
+        return False
+    metadata = live["metadata"]
+    path = SHARDED_MODELS.path(metadata["namespace"], metadata["name"], "status")
+    body = {"metadata": {"uid": metadata["uid"]}, "status": merge_patch(before, status)}
+    try:
+        await client.patch(SHARDED_MODELS, path, body, MERGE_PATCH)
+    except ApiError as error:
+        if error.code not in {404, 409}:  # gone, or another resource of the name
+            raise
+    return True
+
+
+def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the merge patch (RFC 7386) that turns one object into the other.
+
+    >>> merge_patch({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"c": 5}})
+    {'b': {'c': 5, 'd': None}, 'a': None}
+    """
+    patch: dict[str, Any] = {}
+    for key, value in after.items():
+        if isinstance(value, Mapping) and isinstance(before.get(key), Mapping):
+            inner = merge_patch(before[key], value)
+            patch |= {key: inner} if inner else {}
+        elif key not in before or before[key] != value:
+            patch[key] = value
+    return patch | dict.fromkeys(before.keys() - after.keys())

@@ -1,0 +1,61 @@
+"""Carries out decisions: creates, applies by force what is ours, deletes by uid."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shardwright.cluster.client import APPLY_PATCH, FIELD_MANAGER, JSON_PATCH, Client
+from shardwright.cluster.resources import BY_KIND, Resource
+from shardwright.reconcile.decision import Apply, Create, Delete, Write
+
+
+async def carry_out(client: Client, writes: Sequence[Write]) -> None:
+    """Write in order and stop at the first refusal.
+
+    Raises:
+        ApiError: a write was refused; what was written before it stays, and the next decision goes on from there.
+    """
+    for write in writes:
+        match write:
+            case Create():
+                await _create(client, write)
+            case Apply():
+                await _apply(client, write)
+            case Delete():
+                resource = BY_KIND[write.kind]
+                await client.delete(resource, write.namespace, write.name, uid=write.uid, grace_seconds=write.grace_seconds)
+
+
+async def _create(client: Client, write: Create) -> None:
+    resource = BY_KIND[write.content["kind"]]
+    await client.create(resource, write.content["metadata"]["namespace"], write.content)
+
+
+async def _apply(client: Client, write: Apply) -> None:
+    """Apply with the uid as a precondition: an object that replaced ours meanwhile answers 409."""
+    metadata = {**write.content["metadata"], "uid": write.uid}
+    resource = BY_KIND[write.content["kind"]]
+    path = resource.path(metadata["namespace"], metadata["name"])
+    live = await client.get(resource, metadata["namespace"], metadata["name"])
+    if live is not None:
+        await _own_by_apply(client, resource, path, live)
+    await client.patch(resource, path, {**write.content, "metadata": metadata}, APPLY_PATCH, force=True)
+
+
+async def _own_by_apply(client: Client, resource: Resource, path: str, live: Mapping[str, Any]) -> None:
+    """Turn the field ownership of our POST into that of an apply, once.
+
+    Otherwise no apply could remove a field again: the POST would still own it.
+    """
+    managers = live["metadata"].get("managedFields") or ()
+    index = next((i for i, m in enumerate(managers) if _posted_by_us(m)), None)
+    if index is None:
+        return
+    operations = [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]},
+        {"op": "replace", "path": f"/metadata/managedFields/{index}/operation", "value": "Apply"},
+    ]
+    await client.patch(resource, path, operations, JSON_PATCH)
+
+
+def _posted_by_us(manager: Mapping[str, Any]) -> bool:
+    return manager.get("manager") == FIELD_MANAGER and manager.get("operation") == "Update" and not manager.get("subresource")

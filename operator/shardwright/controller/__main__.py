@@ -1,0 +1,7 @@
+"""``python -m shardwright.controller``."""
+
+import sys
+
+from shardwright.controller.main import main
+
+sys.exit(main())

@@ -1,0 +1,35 @@
+"""The entry point of the operator: ``shardwright-operator``."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Sequence
+
+from shardwright.cluster.access import AccessError, open_access
+from shardwright.controller.logs import configure
+from shardwright.controller.operator import Operator
+from shardwright.controller.options import Options, parse_options
+
+log = logging.getLogger(__name__)
+
+NO_ACCESS_EXIT_CODE = 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the operator and return its exit code."""
+    options = parse_options(arguments)
+    configure(options.log_level)
+    return asyncio.run(_run(options))
+
+
+async def _run(options: Options) -> int:
+    try:
+        access = open_access(options.kubeconfig, options.context, options.credentials_dir)
+    except AccessError as error:
+        log.critical("%s", error)
+        return NO_ACCESS_EXIT_CODE
+    return await Operator(options, access).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""The operator's own metrics and those of the plans, on a registry of their own.
+
+Labels are bounded: verbs, resources, codes, reasons, components. The series of a plan carry the model's namespace
+and name, exist once per planned model, and go when it goes.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from shardwright import __version__
+from shardwright.controller.queue import Key
+from shardwright.planning.report import Exclusion, Plan, Report
+
+BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+MODEL: Final = ("namespace", "name")
+
+
+class Metrics:
+    """All series; one instance per process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._operator()
+        self._plans()
+        self._shown: dict[Key, list[tuple[Gauge, tuple[str, ...]]]] = {}
+
+    def _operator(self) -> None:
+        registry = self.registry
+        self.reconciles = Histogram(
+            "shardwright_reconcile_duration_seconds",
+            "Time of one look at one resource.",
+            ("result",),
+            registry=registry,
+            buckets=BUCKETS,
+        )
+        self.queue_depth = Gauge("shardwright_queue_depth", "Resources that wait to be looked at.", registry=registry)
+        self.queue_oldest = Gauge("shardwright_queue_oldest_age_seconds", "How long the first one waits.", registry=registry)
+        self.api_requests = Counter(
+            "shardwright_api_requests", "Requests to the API server.", ("verb", "resource", "code"), registry=registry
+        )
+        self.last_sync = Gauge(
+            "shardwright_cache_last_sync_timestamp_seconds", "Last complete LIST.", ("resource",), registry=registry
+        )
+        self.leader = Gauge("shardwright_leader", "1 while this process leads.", registry=registry)
+        build = Gauge("shardwright_build_info", "Version of the operator.", ("version",), registry=registry)
+        build.labels(__version__).set(1)
+
+    def _plans(self) -> None:
+        registry = self.registry
+        degrees = ("tensor", "pipeline", "expert", "replicas", "pool")
+        self._layout = Gauge("shardwright_plan_info", "The layout that stands; always 1.", (*MODEL, *degrees), registry=registry)
+        self._gpus = Gauge("shardwright_plan_gpus", "GPUs of the plan.", MODEL, registry=registry)
+        self._memory = Gauge(
+            "shardwright_plan_memory_bytes",
+            "Bytes on the fullest rank of a stage, by component.",
+            (*MODEL, "stage", "component"),
+            registry=registry,
+        )
+        self._headroom = Gauge(
+            "shardwright_plan_headroom_tokens", "Tokens of K/V cache beyond one longest request.", MODEL, registry=registry
+        )
+        self._ttft = Gauge("shardwright_plan_ttft_seconds", "Predicted mean time to first token.", MODEL, registry=registry)
+        self._tpot = Gauge("shardwright_plan_tpot_seconds", "Predicted mean time per output token.", MODEL, registry=registry)
+        self._throughput = Gauge(
+            "shardwright_plan_output_tokens_per_second", "Predicted, over all replicas.", MODEL, registry=registry
+        )
+        self._excluded = Gauge(
+            "shardwright_plan_excluded", "Layouts and nodes ruled out, by reason.", (*MODEL, "reason"), registry=registry
+        )
+
+    def count_call(self, verb: str, resource: str, code: int) -> None:
+        """Count a finished request (code 0: no answer)."""
+        self.api_requests.labels(verb, resource, str(code)).inc()
+
+    def show_plan(self, key: Key, report: Report) -> None:
+        """Replace the series of one model's plan."""
+        self.drop_plan(key)
+        if isinstance(report.outcome, Plan):
+            self._show_layout(key, report.outcome)
+            self._show_memory(key, report.outcome)
+            self._show_performance(key, report.outcome)
+        self._show_excluded(key, report.excluded)
+
+    def drop_plan(self, key: Key) -> None:
+        """Remove the series of a model."""
+        for gauge, labels in self._shown.pop(key, ()):
+            gauge.remove(*labels)
+
+    def _set(self, gauge: Gauge, key: Key, value: float, *labels: str) -> None:
+        series = (*key, *labels)
+        gauge.labels(*series).set(value)
+        self._shown.setdefault(key, []).append((gauge, series))
+
+    def _show_layout(self, key: Key, plan: Plan) -> None:
+        layout = plan.layout
+        degrees = (layout.tensor, layout.pipeline, layout.expert, layout.replicas)
+        self._set(self._layout, key, 1, *map(str, degrees), plan.pool)
+        self._set(self._gpus, key, layout.gpus)
+
+    def _show_memory(self, key: Key, plan: Plan) -> None:
+        for stage in plan.stages:
+            components = {
+                "weights": stage.weights_bytes,
+                "activations": stage.activations_bytes,
+                "overhead": stage.overhead_bytes,
+                "kv_cache": stage.kv_cache_bytes,
+                "budget": stage.budget_bytes,
+            }
+            for component, count in components.items():
+                self._set(self._memory, key, count, str(stage.stage), component)
+        self._set(self._headroom, key, plan.kv_tokens - plan.max_model_len)
+
+    def _show_performance(self, key: Key, plan: Plan) -> None:
+        self._set(self._ttft, key, plan.performance.ttft_seconds)
+        self._set(self._tpot, key, plan.performance.tpot_seconds)
+        self._set(self._throughput, key, plan.performance.output_tokens_per_second)
+
+    def _show_excluded(self, key: Key, excluded: Sequence[Exclusion]) -> None:
+        counts: dict[str, int] = {}
+        for exclusion in excluded:
+            counts[exclusion.code] = counts.get(exclusion.code, 0) + exclusion.count
+        for code, count in counts.items():
+            self._set(self._excluded, key, count, code)
+
+    def text(self) -> bytes:
+        """Return everything in the Prometheus text format."""
+        return generate_latest(self.registry)

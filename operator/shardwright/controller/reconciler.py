@@ -1,0 +1,244 @@
+"""One look at one ShardedModel: read, plan, decide, write, report. All decisions are made by pure functions."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from shardwright.api.record import PlanRecord
+from shardwright.api.resource import ShardedModel, read_stored
+from shardwright.api.status import plan_status
+from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.events import Recorder
+from shardwright.cluster.observer import complete, observe
+from shardwright.cluster.resources import CONFIG_MAPS, SHARDED_MODELS
+from shardwright.cluster.status import write_status
+from shardwright.cluster.writer import carry_out
+from shardwright.controller.metrics import Metrics
+from shardwright.controller.planner import Planned, Planner
+from shardwright.controller.queue import Key
+from shardwright.controller.view import Interests, View
+from shardwright.errors import InputError, Problem
+from shardwright.pipeline import Subject, bundle_for
+from shardwright.planning.report import Plan, Report
+from shardwright.reconcile.decide import Decision, Desired, decide, placed, standing_groups
+from shardwright.reconcile.decision import Write
+from shardwright.reconcile.findings import Findings
+from shardwright.reconcile.groups import READY_ONCE
+from shardwright.reconcile.news import Event, news, plan_event
+from shardwright.reconcile.observed import Observed, object_key
+from shardwright.reconcile.record_object import read_record, record_key, record_object
+from shardwright.reconcile.status import build_status, service_status
+from shardwright.rendering.bundle import KubernetesObject
+from shardwright.rendering.deployment import Owner
+from shardwright.rendering.labels import MODEL
+from shardwright.rendering.names import base_name
+
+log = logging.getLogger(__name__)
+
+REFUSALS: Final = frozenset({400, 403, 422})
+"""Codes by which the API server refuses an object for good, until somebody changes something."""
+
+UNSYNCED_SECONDS: Final = 1.0
+UNREADY_SECONDS: Final = 30.0  # look again at what is not ready, although its events should wake us
+
+
+@dataclass(slots=True)
+class Look:
+    """What is known and what has been done, as one look goes on."""
+
+    live: Mapping[str, Any]
+    found: Findings
+    report: Report | None = None
+    written: Sequence[Write] = ()
+    events: tuple[Event, ...] = ()
+    deployed: bool = False
+    again_seconds: float | None = None
+    refusal: ApiError | None = None
+
+
+class Reconciler:
+    """Looks at models; see :meth:`look`."""
+
+    def __init__(
+        self,
+        client: Client,
+        view: View,
+        planner: Planner,
+        recorder: Recorder,
+        metrics: Metrics,
+        cluster_domain: str,
+    ) -> None:
+        self._client = client
+        self._view = view
+        self._planner = planner
+        self._recorder = recorder
+        self._metrics = metrics
+        self._cluster_domain = cluster_domain
+
+    async def look(self, key: Key) -> float | None:
+        """Bring a model one step further and return in how many seconds to look again, None for when it changes.
+
+        Raises:
+            ApiError: the API server did not answer or refused; the look is to be repeated.
+        """
+        live = await self._client.get(SHARDED_MODELS, *key)
+        if live is None or "deletionTimestamp" in live["metadata"]:
+            self._view.forget(key)
+            self._metrics.drop_plan(key)
+            return None
+        look = Look(live=live, found=Findings(generation=live["metadata"]["generation"]))
+        await self._advance(key, look)
+        await self._publish(key, look)
+        if look.refusal:
+            raise look.refusal
+        return look.again_seconds
+
+    async def _advance(self, key: Key, look: Look) -> None:
+        """Go as far as the input allows; what the user must correct ends it, and touches nothing that runs."""
+        owner = _owner(look.live)
+        observed = await observe(self._client, owner.namespace, f"{MODEL}={base_name(owner.name)}")
+        observed = await complete(self._client, owner.namespace, observed, [record_key(owner)])
+        record = read_record(owner, observed)
+        look.report = record.report() if record else None
+        look.found = replace(look.found, standing=standing_groups(observed, owner.uid, datetime.now(UTC)))
+        interests = self._view.interests.setdefault(key, Interests())
+        try:
+            subject = await self._resolve(read_stored(look.live), interests)
+        except InputError as error:
+            look.found = replace(look.found, problems=error.problems)
+            return
+        if not self._view.synced:
+            look.found = replace(look.found, cluster_known=False)
+            look.again_seconds = UNSYNCED_SECONDS
+            return
+        await self._serve(key, look, subject, observed)
+
+    async def _resolve(self, resource: ShardedModel, interests: Interests) -> Subject:
+        reference = resource.spec.model.config_map_ref
+        if reference is None:
+            interests.config_map = None
+            return self._planner.resolve(resource, None)
+        interests.config_map = resource.metadata.namespace, reference.name
+        config_map = await self._client.get(CONFIG_MAPS, *interests.config_map)
+        return self._planner.resolve(resource, ((config_map or {}).get("data") or {}).get(reference.key))
+
+    async def _serve(self, key: Key, look: Look, subject: Subject, observed: Observed) -> None:
+        """Plan and, where the plan is for the spec as it is, deploy."""
+        planned = await self._plan(key, look, subject, observed)
+        if look.events:  # the record has been written
+            observed = observed.without(record_key(_owner(look.live)))
+        record, spec = planned.record, subject.resource.spec
+        self._note_interests(key, planned)
+        look.report = planned.report if planned.no_plan is None or record is None else look.report
+        look.again_seconds = planned.recheck_seconds
+        look.found = replace(
+            look.found,
+            free_capacity_known=self._view.pods_visible,
+            plan=record.plan if record else None,
+            no_plan=planned.no_plan,
+            stale=planned.stale,
+            plan_only=spec.mode == "PlanOnly",
+            paused=spec.paused,
+            scaled_to_zero=spec.replicas == 0,
+        )
+        if record and record.input_hash == subject.input_hash:
+            await self._deploy(look, subject, record, observed)
+
+    def _note_interests(self, key: Key, planned: Planned) -> None:
+        interests = self._view.interests.setdefault(key, Interests())
+        interests.waits_for_capacity = planned.no_plan is not None
+        groups = planned.record.plan.groups if planned.record else ()
+        interests.nodes = frozenset(node for group in groups for node in group)
+
+    async def _plan(self, key: Key, look: Look, subject: Subject, observed: Observed) -> Planned:
+        """Plan, write the record and reserve its nodes, all before anybody else may plan."""
+        owner, spec = _owner(look.live), subject.resource.spec
+        record = read_record(owner, observed)
+        serving = bool(look.found.standing) and all(group.ready for group in look.found.standing)
+        async with self._planner.lock:
+            if spec.paused and record:
+                planned = Planned(record=record, report=record.report())
+            else:
+                planned = await self._planner.plan(key, subject, record, serving=serving)
+            if planned.record and planned.record != record and not spec.paused:
+                await self._write_record(look, owner, planned.record, observed)
+            holds = planned.record if spec.mode == "Deploy" else None
+            self._view.reserve(key, holds.plan if holds else None)
+        return planned
+
+    async def _write_record(self, look: Look, owner: Owner, record: PlanRecord, observed: Observed) -> None:
+        writes = placed(record_object(owner, record), owner.uid, observed)
+        await carry_out(self._client, writes)
+        if writes:
+            look.events = (plan_event(record.plan),)
+
+    async def _deploy(self, look: Look, subject: Subject, record: PlanRecord, observed: Observed) -> None:
+        owner = _owner(look.live)
+        try:
+            bundle = self._objects(look, subject, record.plan, observed)
+        except InputError as error:
+            look.found = replace(look.found, problems=error.problems)
+            return
+        objects = (record_object(owner, record), *bundle)
+        observed = await complete(self._client, owner.namespace, observed, [object_key(content) for content in objects])
+        now = datetime.now(UTC)
+        decision = decide(Desired(owner_uid=owner.uid, objects=objects), observed, now)
+        look.found = replace(look.found, decision=decision)
+        look.deployed = bool(bundle)
+        if not subject.resource.spec.paused:
+            await self._write(look, decision.writes)
+        look.again_seconds = _soonest(look.again_seconds, decision, now)
+
+    def _objects(self, look: Look, subject: Subject, plan: Plan, observed: Observed) -> tuple[KubernetesObject, ...]:
+        if look.found.plan_only or plan.deployable:
+            return ()
+        sets = [live for (kind, _), live in observed.objects.items() if kind == "StatefulSet"]
+        ready_once = sum(READY_ONCE in (live["metadata"].get("annotations") or {}) for live in sets)
+        ready_groups = min(ready_once, len(plan.groups))
+        return bundle_for(subject, plan, ready_groups=ready_groups, cluster_domain=self._cluster_domain).objects
+
+    async def _write(self, look: Look, writes: Sequence[Write]) -> None:
+        try:
+            await carry_out(self._client, writes)
+        except ApiError as error:
+            if error.code not in REFUSALS or error.reason == "NotLeading":
+                raise
+            look.refusal = error
+            problem = Problem(code="ObjectRefused", what="the API server refuses an object", limit=str(error))
+            look.found = replace(look.found, refused=problem)
+            return
+        look.written = writes
+
+    async def _publish(self, key: Key, look: Look) -> None:
+        before = (look.live.get("status") or {}).get("conditions") or ()
+        shown = plan_status(look.report) if look.report else None
+        service = service_status(_owner(look.live), self._cluster_domain) if look.deployed else {}
+        status = build_status(before, look.found, shown, service, datetime.now(UTC))
+        await write_status(self._client, look.live, status)
+        for event in (*look.events, *news(before, look.found, look.written)):
+            await self._recorder.record(look.live, event)
+        if look.report:
+            self._metrics.show_plan(key, look.report)
+        _log(key, look)
+
+
+def _log(key: Key, look: Look) -> None:
+    for write in look.written:
+        log.info("%s", type(write).__name__.lower(), extra={"key": "/".join(key), "fields": getattr(write, "because", ())})
+
+
+def _owner(live: Mapping[str, Any]) -> Owner:
+    metadata = live["metadata"]
+    return Owner(name=metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"])
+
+
+def _soonest(seconds: float | None, decision: Decision, now: datetime) -> float | None:
+    """Return when to look again: at the end of a grace or a back-off, and now and then while not all is ready."""
+    times = [seconds] if seconds is not None else []
+    if decision.wake_at:
+        times.append(max(0.0, (decision.wake_at - now).total_seconds()))
+    if any(not group.ready for group in decision.groups):
+        times.append(UNREADY_SECONDS)
+    return min(times, default=None)

@@ -1,0 +1,108 @@
+"""Desired and observed to the next writes: create what is missing, repair what is ours, prune what is over.
+
+Applied again and again it comes to rest: once the observed objects say what was rendered, nothing is
+written. It never touches an object that another controller, or nobody, owns.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from shardwright.errors import Problem
+from shardwright.reconcile.decision import Apply, Create, Delete, Write
+from shardwright.reconcile.drift import drifted_fields
+from shardwright.reconcile.groups import Group, GroupState, Step, next_step
+from shardwright.reconcile.observed import Observed, controller_uid, object_key
+
+STATEFUL_SET: Final = "StatefulSet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desired:
+    """Everything that shall exist, in order of creation, and the uid of the ShardedModel that owns it all."""
+
+    owner_uid: str
+    objects: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What to write now, in order, and what the reader of the status must know.
+
+    ``conflicts`` are foreign objects in our places: then nothing is written at all. ``wake_at`` is when to
+    look again although nothing may have happened.
+    """
+
+    writes: tuple[Write, ...]
+    groups: tuple[GroupState, ...]
+    conflicts: tuple[Problem, ...] = ()
+
+    @property
+    def wake_at(self) -> datetime | None:
+        """Return when the first back-off ends, or None where none runs."""
+        return min((group.restart_at for group in self.groups if group.restart_at), default=None)
+
+
+def decide(desired: Desired, observed: Observed, now: datetime) -> Decision:
+    """Return the next writes; none when everything is as it should be."""
+    steps = tuple(_step(content, observed, now) for content in desired.objects if content["kind"] == STATEFUL_SET)
+    groups = tuple(step.state for step in steps)
+    conflicts = tuple(_conflict(live) for live in _foreign(desired, observed))
+    if conflicts:
+        return Decision(writes=(), groups=groups, conflicts=conflicts)
+    plain = [content for content in desired.objects if content["kind"] != STATEFUL_SET]
+    repairs = [write for content in plain for write in placed(content, desired.owner_uid, observed)]
+    lives = [write for step in steps for write in step.writes]
+    return Decision(writes=(*repairs, *lives, *_prune(desired, observed)), groups=groups)
+
+
+def standing_groups(observed: Observed, owner_uid: str, now: datetime) -> tuple[GroupState, ...]:
+    """Return how the groups stand that exist, whatever is wanted now."""
+    lives = [live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET]
+    return tuple(_step(live, observed, now).state for live in lives if controller_uid(live) == owner_uid)
+
+
+def _step(content: Mapping[str, Any], observed: Observed, now: datetime) -> Step:
+    live = observed.objects.get(object_key(content))
+    members = observed.members_of(content["metadata"]["name"])
+    return next_step(Group(rendered=content, live=live, members=members), now)
+
+
+def _foreign(desired: Desired, observed: Observed) -> list[Mapping[str, Any]]:
+    lives = (observed.objects.get(object_key(content)) for content in desired.objects)
+    return [live for live in lives if live is not None and controller_uid(live) != desired.owner_uid]
+
+
+def _conflict(live: Mapping[str, Any]) -> Problem:
+    kind, name = object_key(live)
+    owner = "nobody" if controller_uid(live) is None else "something else"
+    return Problem(
+        code="NameConflict",
+        what=f"{kind} {name}",
+        limit="is needed for this model",
+        gap=f"but exists and is controlled by {owner}",
+        remedy=f"delete or rename that {kind}, or give the ShardedModel another name",
+        path="metadata.name",
+    )
+
+
+def placed(content: Mapping[str, Any], owner_uid: str, observed: Observed) -> tuple[Write, ...]:
+    """Return the write that one object needs, none where it is as rendered or belongs to somebody else."""
+    live = observed.objects.get(object_key(content))
+    if live is None:
+        return (Create(content=content),)
+    if "deletionTimestamp" in live["metadata"] or controller_uid(live) != owner_uid:
+        return ()
+    drift = drifted_fields(content, live)
+    return (Apply(content=content, uid=live["metadata"]["uid"], because=drift),) if drift else ()
+
+
+def _prune(desired: Desired, observed: Observed) -> tuple[Write, ...]:
+    """Delete what is ours and no longer wanted; an object without our owner reference is never deleted."""
+    wanted = {object_key(content) for content in desired.objects}
+    return tuple(
+        Delete(kind=key[0], namespace=live["metadata"]["namespace"], name=key[1], uid=live["metadata"]["uid"])
+        for key, live in sorted(observed.objects.items())
+        if key not in wanted and controller_uid(live) == desired.owner_uid and "deletionTimestamp" not in live["metadata"]
+    )

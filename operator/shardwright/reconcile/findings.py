@@ -1,0 +1,187 @@
+"""What one look at a ShardedModel found, and the conditions that say so."""
+
+from dataclasses import dataclass
+
+from shardwright.api.conditions import Condition, ConditionType, Reason
+from shardwright.errors import Problem
+from shardwright.planning.report import NoPlan, Plan
+from shardwright.reconcile.decide import Decision
+from shardwright.reconcile.groups import GroupState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """Everything that the conditions are made from.
+
+    ``plan`` is the plan that stands, ``no_plan`` why there is none for the current spec. ``problems`` are what
+    the user must correct, ``refused`` what the API server did not take. ``stale`` is what is wrong with the plan
+    that stands. ``standing`` are the groups that exist. ``decision`` is None where nothing may be deployed.
+    """
+
+    generation: int
+    problems: tuple[Problem, ...] = ()
+    cluster_known: bool = True
+    free_capacity_known: bool = True
+    plan: Plan | None = None
+    no_plan: NoPlan | None = None
+    stale: Problem | None = None
+    plan_only: bool = False
+    paused: bool = False
+    scaled_to_zero: bool = False
+    standing: tuple[GroupState, ...] = ()
+    decision: Decision | None = None
+    refused: Problem | None = None
+
+    @property
+    def groups(self) -> tuple[GroupState, ...]:
+        """Return how the groups stand."""
+        return self.decision.groups if self.decision else self.standing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The outcome in a word and a sentence, and what it means for who waits."""
+
+    reason: str
+    message: str
+    ready: bool = False
+    stalled: bool = False
+
+    @property
+    def reconciling(self) -> bool:
+        """Return whether work goes on that will end by itself."""
+        resting = self.reason in {Reason.PLAN_ONLY, Reason.PAUSED}
+        return not (self.ready or self.stalled or resting)
+
+
+def summarise(found: Findings) -> Summary:
+    """Return the first thing that keeps the model from serving, or that it serves."""
+    return _blocked_by_user(found) or _blocked_by_cluster(found) or _resting(found) or _running(found)
+
+
+def _blocked_by_user(found: Findings) -> Summary | None:
+    conflicts = found.decision.conflicts if found.decision else ()
+    problems = found.problems or conflicts
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        return Summary(reason=_reason(problems[0]), message=problems[0].sentence() + more, stalled=True)
+    if found.refused:
+        return Summary(reason=Reason.OBJECT_REFUSED, message=found.refused.sentence(), stalled=True)
+    return None
+
+
+def _blocked_by_cluster(found: Findings) -> Summary | None:
+    if not found.cluster_known:
+        return Summary(reason=Reason.CLUSTER_READING, message="nodes and pods have not been listed yet")
+    if found.no_plan:
+        heals = found.no_plan.heals_by_itself
+        reason = Reason.INSUFFICIENT_CAPACITY if heals else Reason.NOTHING_FITS
+        return Summary(reason=reason, message=found.no_plan.problem.sentence(), stalled=not heals)
+    return None
+
+
+def _resting(found: Findings) -> Summary | None:
+    if found.plan_only:
+        return Summary(reason=Reason.PLAN_ONLY, message="planned and shown; spec.mode says not to deploy it")
+    if found.plan and found.plan.deployable:
+        return Summary(reason=Reason.NOT_DEPLOYABLE, message=found.plan.deployable.sentence(), stalled=True)
+    if found.scaled_to_zero:
+        return Summary(reason=Reason.SCALED_TO_ZERO, message="spec.replicas is 0", ready=not found.groups)
+    if found.paused and not _all_ready(found):
+        return Summary(reason=Reason.PAUSED, message="spec.paused is true: nothing is changed")
+    return None
+
+
+def _running(found: Findings) -> Summary:
+    if _all_ready(found):
+        return Summary(reason=Reason.SERVING, message=f"{len(found.groups)} of {len(found.groups)} groups ready", ready=True)
+    waiting = [group for group in found.groups if not group.ready]
+    if not waiting:
+        return Summary(reason=Reason.PROGRESSING, message="objects are being written")
+    message = f"{len(found.groups) - len(waiting)} of {len(found.groups)} groups ready; " + "; ".join(
+        f"{group.name}: {group.waiting or group.situation}" for group in waiting[:3]
+    )
+    return Summary(reason=_why_not_ready(waiting), message=message)
+
+
+def _all_ready(found: Findings) -> bool:
+    return bool(found.groups) and all(group.ready for group in found.groups)
+
+
+def _why_not_ready(waiting: list[GroupState]) -> Reason:
+    if any("Unschedulable" in group.waiting for group in waiting):
+        return Reason.UNSCHEDULABLE
+    if any(group.situation == "BackingOff" for group in waiting):
+        return Reason.GROUPS_NOT_READY
+    if any(group.situation == "Stopping" for group in waiting):
+        return Reason.ROLLING_OUT
+    return Reason.PROGRESSING
+
+
+def _reason(problem: Problem) -> str:
+    return problem.code if problem.code in set(Reason) else Reason.INVALID_SPEC
+
+
+def conditions(found: Findings) -> tuple[Condition, ...]:
+    """Return all conditions of the resource."""
+    summary = summarise(found)
+    return (
+        _condition(found, ConditionType.READY, summary.ready, summary.reason, summary.message),
+        _planned(found),
+        _summarised(found, ConditionType.RECONCILING, summary.reconciling, summary),
+        _summarised(found, ConditionType.STALLED, summary.stalled, summary),
+        _degraded(found),
+        _plan_stale(found),
+    )
+
+
+def _summarised(found: Findings, kind: ConditionType, holds: bool, summary: Summary) -> Condition:  # noqa: FBT001  a fact, not an option
+    if holds:
+        return _condition(found, kind, True, summary.reason, summary.message)
+    return _condition(found, kind, False, Reason.IDLE)
+
+
+def _planned(found: Findings) -> Condition:
+    if found.problems or found.no_plan or not found.cluster_known:
+        summary = summarise(found)
+        return _condition(found, ConditionType.PLANNED, False, summary.reason, summary.message)
+    if found.plan is None:
+        return _condition(found, ConditionType.PLANNED, None, Reason.PROGRESSING)
+    if not found.free_capacity_known:
+        message = "pods cannot be listed, so all GPUs count as free: allow list and watch on pods"
+        return _condition(found, ConditionType.PLANNED, True, Reason.FREE_CAPACITY_UNKNOWN, message)
+    return _condition(found, ConditionType.PLANNED, True, Reason.PLANNED, next(iter(found.plan.reasons), ""))
+
+
+def _degraded(found: Findings) -> Condition:
+    failed = [group for group in found.groups if group.last_failure and not group.ready]
+    if not failed:
+        return _condition(found, ConditionType.DEGRADED, False, Reason.IDLE)
+    message = "; ".join(f"{group.name}: {failure_sentence(group)}" for group in failed[:3])
+    return _condition(found, ConditionType.DEGRADED, True, Reason.GROUPS_NOT_READY, message)
+
+
+def failure_sentence(group: GroupState) -> str:
+    """Return why a group failed last, in words."""
+    failure = group.last_failure
+    if failure is None:
+        return "has not failed"
+    code = "" if failure.exit_code is None else f" with exit code {failure.exit_code}"
+    who = f"rank {failure.rank}" + (f", container {failure.container}" if failure.container else "")
+    return f"{who}: {failure.reason}{code}, restart {group.restarts}"
+
+
+def _plan_stale(found: Findings) -> Condition:
+    if found.stale:
+        return _condition(found, ConditionType.PLAN_STALE, True, Reason.NODES_CHANGED, found.stale.sentence())
+    return _condition(found, ConditionType.PLAN_STALE, False, Reason.PLAN_VALID if found.plan else Reason.IDLE)
+
+
+def _condition(
+    found: Findings,
+    kind: ConditionType,
+    status: bool | None,  # noqa: FBT001  a fact, not an option
+    reason: str,
+    message: str = "",
+) -> Condition:
+    return Condition(type=kind, status=status, reason=reason, message=message, observed_generation=found.generation)

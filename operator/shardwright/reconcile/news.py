@@ -1,0 +1,69 @@
+"""What is worth an event: a new plan, a changed outcome, a group that restarts, a repair."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shardwright.api.conditions import ConditionType
+from shardwright.planning.report import Plan
+from shardwright.reconcile.decision import Apply, Delete, Write
+from shardwright.reconcile.findings import Findings, failure_sentence, summarise
+from shardwright.reconcile.groups import FAILURE, ROLLOUT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What happened, for ``kubectl describe``; reason and action are words from a small set."""
+
+    reason: str
+    action: str
+    note: str
+    warning: bool = False
+
+
+def news(before: Iterable[Mapping[str, Any]], found: Findings, written: Iterable[Write]) -> Iterator[Event]:
+    """Yield the events of one look.
+
+    Args:
+        before: The conditions that the status had.
+        found: What was found.
+        written: The writes that were carried out.
+    """
+    summary = summarise(found)
+    ready = next((condition for condition in before if condition["type"] == ConditionType.READY), {})
+    if ready.get("reason") != summary.reason:
+        yield Event(reason=summary.reason, action="Reconcile", note=summary.message, warning=summary.stalled)
+    for write in written:
+        yield from _of_write(write, found)
+
+
+def plan_event(plan: Plan) -> Event:
+    """Return the event of a new plan of record."""
+    layout = plan.layout
+    degrees = f"tensor {layout.tensor} x pipeline {layout.pipeline} x replicas {layout.replicas} on {plan.pool}"
+    return Event(reason="Planned", action="Plan", note="; ".join((degrees, *plan.reasons[:1])))
+
+
+def _of_write(write: Write, found: Findings) -> Iterator[Event]:
+    match write:
+        case Apply(because=("Failure",)):
+            yield _restart(write, found)
+        case Apply(because=("Rollout",)):
+            note = f"{_name(write)} stops as a whole and starts with the new template"
+            yield Event(reason="RollingOut", action="Restart", note=note)
+        case Apply(because=fields) if any(not field.startswith("metadata.annotations") for field in fields):
+            yield Event(reason="Repaired", action="Repair", note=f"{_name(write)}: {', '.join(fields[:5])}")
+        case Delete(kind=kind, name=name) if kind != "Pod":
+            yield Event(reason="Pruned", action="Delete", note=f"{kind} {name} is not part of the plan any more")
+
+
+def _restart(write: Apply, found: Findings) -> Event:
+    group = next(group for group in found.groups if group.name == write.content["metadata"]["name"])
+    return Event(reason="GroupFailed", action="Restart", note=f"{group.name}: {failure_sentence(group)}", warning=True)
+
+
+def _name(write: Apply) -> str:
+    return f"{write.content['kind']} {write.content['metadata']['name']}"
+
+
+assert (FAILURE, ROLLOUT) == ("Failure", "Rollout")  # noqa: S101  patterns above must be literals

@@ -1,0 +1,37 @@
+"""What there is: the objects of one ShardedModel as a fresh LIST saw them, and the pods of its groups."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shardwright.reconcile.members import Member
+
+ObjectKey = tuple[str, str]
+"""Kind and name; the namespace is always that of the resource."""
+
+
+def object_key(content: Mapping[str, Any]) -> ObjectKey:
+    """Return the key of an object."""
+    return content["kind"], content["metadata"]["name"]
+
+
+def controller_uid(content: Mapping[str, Any]) -> str | None:
+    """Return the uid of the owner that controls an object, or None where nobody does."""
+    owners = content["metadata"].get("ownerReferences") or ()
+    return next((owner["uid"] for owner in owners if owner.get("controller")), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """The objects that carry our label or a wanted name, ours or not, and all pods of our groups."""
+
+    objects: Mapping[ObjectKey, Mapping[str, Any]]
+    members: Sequence[Member] = ()
+
+    def without(self, key: ObjectKey) -> "Observed":
+        """Return the rest, after an object has been written: what was read of it is out of date."""
+        return replace(self, objects={other: item for other, item in self.objects.items() if other != key})
+
+    def members_of(self, group: str) -> tuple[Member, ...]:
+        """Return the pods of a group in rank order."""
+        return tuple(sorted((m for m in self.members if m.group == group), key=lambda m: m.rank))

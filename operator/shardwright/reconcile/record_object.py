@@ -1,0 +1,40 @@
+"""The ConfigMap that keeps the plan of record: written before any pod, owned like everything else."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from shardwright.api.record import RECORD_KEY, PlanRecord, decode, encode
+from shardwright.reconcile.observed import ObjectKey, Observed, controller_uid
+from shardwright.rendering.deployment import Owner
+from shardwright.rendering.hashing import with_content_hash
+from shardwright.rendering.labels import metadata
+from shardwright.rendering.names import base_name, plan_configmap
+
+LABELS = {"app.kubernetes.io/managed-by": "shardwright", "app.kubernetes.io/component": "plan"}
+
+
+def record_key(owner: Owner) -> ObjectKey:
+    """Return kind and name of the ConfigMap."""
+    return "ConfigMap", plan_configmap(base_name(owner.name))
+
+
+def record_object(owner: Owner, record: PlanRecord) -> dict[str, Any]:
+    """Return the ConfigMap of a record."""
+    name = record_key(owner)[1]
+    return with_content_hash(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": metadata(name, owner, LABELS, {}),
+            "data": {RECORD_KEY: encode(record)},
+        }
+    )
+
+
+def read_record(owner: Owner, observed: Observed) -> PlanRecord | None:
+    """Return the plan of record, None where there is none that is ours and can be read."""
+    live: Mapping[str, Any] | None = observed.objects.get(record_key(owner))
+    if live is None or controller_uid(live) != owner.uid:
+        return None
+    record = decode((live.get("data") or {}).get(RECORD_KEY, ""))
+    return record if isinstance(record, PlanRecord) else None

@@ -1,0 +1,77 @@
+"""Does the plan of record stand? A better node moves nothing, a flapping label disturbs nothing."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from shardwright.api.record import PlanRecord
+from shardwright.errors import Problem
+
+GRACE_SECONDS: Final = 300.0
+"""How long a plan stays although it has become invalid. Basis: assumed; a node reboots, a device plugin
+restarts and labels come back within it."""
+
+
+class Choice(StrEnum):
+    """What to do with the plan of record."""
+
+    KEEP = "Keep"
+    RESCALE = "Rescale"  #: only the number of groups has changed: add or drop groups, move none
+    REPLAN = "Replan"
+
+
+class Replan(StrEnum):
+    """What a change of the cluster may do (``spec.replan``)."""
+
+    NEVER = "Never"
+    WHEN_INVALID = "WhenInvalid"
+    ALWAYS = "Always"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked now; the hashes cover everything that a plan depends on beside the cluster."""
+
+    input_hash: str
+    cut_hash: str
+    replan: Replan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """What is wrong with a plan, and for how long without interruption."""
+
+    problem: Problem
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """The choice, what is wrong with the plan if it stays all the same, and when that changes the choice."""
+
+    choice: Choice
+    stale: Problem | None = None
+    recheck_seconds: float | None = None
+
+
+def judge(record: PlanRecord | None, question: Question, trouble: Trouble | None, *, serving: bool) -> Standing:
+    """Return what becomes of the plan of record.
+
+    Args:
+        record: The plan of record, None where there is none that can be read.
+        question: What is asked now.
+        trouble: Why the recorded plan could not be started on the cluster as it is, None while it could.
+        serving: Whether all its groups are ready: what runs is not moved, whatever labels and cordons say.
+    """
+    if record is None or record.cut_hash != question.cut_hash:
+        return Standing(choice=Choice.REPLAN)
+    same = Choice.KEEP if record.input_hash == question.input_hash else Choice.RESCALE
+    if question.replan is Replan.ALWAYS:
+        return Standing(choice=Choice.REPLAN)
+    if trouble is None:
+        return Standing(choice=same)
+    if serving or question.replan is Replan.NEVER:
+        return Standing(choice=same, stale=trouble.problem)
+    if trouble.seconds < GRACE_SECONDS:
+        return Standing(choice=same, stale=trouble.problem, recheck_seconds=GRACE_SECONDS - trouble.seconds)
+    return Standing(choice=Choice.REPLAN, stale=trouble.problem)

@@ -1,0 +1,58 @@
+"""The status of a ShardedModel, whole: what was found, the plan, the groups, the counts."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from shardwright.api.conditions import set_condition
+from shardwright.api.published import ShownGroup
+from shardwright.reconcile.findings import Findings, conditions
+from shardwright.reconcile.groups import GroupState
+from shardwright.rendering.deployment import Owner
+from shardwright.rendering.labels import leader_selector
+from shardwright.rendering.names import base_name, client_service
+from shardwright.rendering.scripts import HTTP_PORT
+
+
+def build_status(
+    before: Iterable[Mapping[str, Any]],
+    found: Findings,
+    plan: Mapping[str, Any] | None,
+    service: Mapping[str, Any],
+    now: datetime,
+) -> dict[str, Any]:
+    """Return the whole status.
+
+    Args:
+        before: The conditions that the status had: they keep the time of their last transition.
+        found: What was found.
+        plan: ``status.plan``, None where nothing could be planned.
+        service: What :func:`service_status` returns, empty where nothing is deployed.
+        now: The time of new transitions.
+    """
+    shown: tuple[Mapping[str, Any], ...] = tuple(before)
+    for condition in conditions(found):
+        shown = set_condition(shown, condition, now=now)
+    return {
+        "observedGeneration": found.generation,
+        "conditions": [dict(condition) for condition in shown],
+        **({"plan": dict(plan)} if plan else {}),
+        "groups": [group_status(group) for group in found.groups],
+        "replicas": len(found.groups),
+        "readyReplicas": sum(group.ready for group in found.groups),
+        **service,
+    }
+
+
+def service_status(owner: Owner, cluster_domain: str) -> dict[str, str]:
+    """Return how clients and autoscalers find the model: the URL, and the selector of one pod per group."""
+    base = base_name(owner.name)
+    host = f"{client_service(base)}.{owner.namespace}.svc.{cluster_domain}"
+    selector = ",".join(f"{key}={value}" for key, value in sorted(leader_selector(base).items()))
+    return {"selector": selector, "endpoint": f"http://{host}:{HTTP_PORT}"}
+
+
+def group_status(group: GroupState) -> dict[str, Any]:
+    """Return one entry of ``status.groups``."""
+    shown = ShownGroup(name=group.name, ready=group.ready, nodes=[node or "" for node in group.nodes], restarts=group.restarts)
+    return shown.model_dump(by_alias=True, exclude_none=True)

@@ -1,0 +1,144 @@
+"""Builders for the reconciler: rendered objects, and a small cluster that carries decisions out."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from shardwright.reconcile.decide import Desired, decide
+from shardwright.reconcile.decision import Apply, Create, Delete, Write
+from shardwright.reconcile.members import Member, read_member
+from shardwright.reconcile.observed import ObjectKey, Observed, object_key
+from shardwright.rendering.hashing import TEMPLATE_HASH
+
+OWNER_UID = "owner-1"
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+
+def rendered(kind: str, name: str, **fields: Any) -> dict[str, Any]:
+    """Return an object as rendering makes it."""
+    metadata = {
+        "name": name,
+        "namespace": "models",
+        "labels": {"app.kubernetes.io/managed-by": "shardwright"},
+        "annotations": {"shardwright.io/content-hash": f"{name}-{sorted(fields.items())}"},
+        "ownerReferences": [{"kind": "ShardedModel", "name": "llama", "uid": OWNER_UID, "controller": True}],
+    }
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata, **fields}
+
+
+def stateful_set(name: str = "llama-0", *, pods: int = 2, revision: str = "r1") -> dict[str, Any]:
+    """Return a group's StatefulSet whose pods are of ``revision``."""
+    template = {
+        "metadata": {"labels": {TEMPLATE_HASH: revision}},
+        "spec": {"containers": [{"name": "engine", "env": [{"name": "REVISION", "value": revision}]}]},
+    }
+    return rendered("StatefulSet", name, spec={"replicas": pods, "serviceName": f"{name}-peers", "template": template})
+
+
+def service(name: str = "llama") -> dict[str, Any]:
+    return rendered("Service", name, spec={"ports": [{"name": "http", "port": 8000}]})
+
+
+def desired(*objects: Mapping[str, Any]) -> Desired:
+    return Desired(owner_uid=OWNER_UID, objects=objects)
+
+
+@dataclass
+class World:
+    """An API server, a StatefulSet controller and a kubelet in few lines; pods change when :meth:`settle` is called."""
+
+    objects: dict[ObjectKey, dict[str, Any]] = field(default_factory=dict)
+    pods: dict[str, dict[str, Any]] = field(default_factory=dict)
+    uids: Any = field(default_factory=lambda: itertools.count(1))
+    mixed: bool = False
+
+    def write(self, writes: Sequence[Write], first: int | None = None) -> None:
+        """Carry out the first writes only, as an operator that is killed after them."""
+        for write in writes[:first]:
+            self._write(write)
+
+    def _write(self, write: Write) -> None:
+        match write:
+            case Create():
+                assert object_key(write.content) not in self.objects
+                self._store(write.content, f"uid-{next(self.uids)}")
+            case Apply():
+                assert self.objects[object_key(write.content)]["metadata"]["uid"] == write.uid
+                self._store(write.content, write.uid)
+            case Delete(kind="Pod"):
+                del self.pods[write.name]
+            case Delete():
+                del self.objects[write.kind, write.name]
+
+    def _store(self, content: Mapping[str, Any], uid: str) -> None:
+        stored = copy.deepcopy(dict(content))
+        stored["metadata"]["uid"] = uid
+        self.objects[object_key(content)] = stored
+
+    def settle(self) -> None:
+        """Let the controller delete and create pods, and let all of them become ready."""
+        sets = {name: item for (kind, name), item in self.objects.items() if kind == "StatefulSet"}
+        wanted = {f"{name}-{rank}" for name, item in sets.items() for rank in range(item["spec"]["replicas"])}
+        for name in [name for name in self.pods if name not in wanted]:
+            del self.pods[name]
+        for name, item in sets.items():
+            for rank in range(item["spec"]["replicas"]):
+                self.pods.setdefault(f"{name}-{rank}", self._pod(item, rank))
+            revisions = {p["metadata"]["labels"][TEMPLATE_HASH] for n, p in self.pods.items() if n.startswith(f"{name}-")}
+            self.mixed = self.mixed or len(revisions) > 1
+
+    def _pod(self, item: Mapping[str, Any], rank: int) -> dict[str, Any]:
+        revision = item["spec"]["template"]["metadata"]["labels"][TEMPLATE_HASH]
+        name = f"{item['metadata']['name']}-{rank}"
+        return pod(name, uid=f"pod-{next(self.uids)}", revision=revision)
+
+    def observed(self) -> Observed:
+        members = tuple(member for item in self.pods.values() if (member := read_member(item)))
+        return Observed(objects=copy.deepcopy(self.objects), members=members)
+
+    def run(self, wanted: Desired, now: datetime = NOON, limit: int = 12) -> int:
+        """Decide, write and settle until nothing is left to write; return the number of writes."""
+        written = 0
+        for _ in range(limit):
+            writes = decide(wanted, self.observed(), now).writes
+            if not writes:
+                return written
+            self.write(writes)
+            written += len(writes)
+            self.settle()
+        raise AssertionError(f"still writing after {limit} rounds: {writes}")
+
+
+def pod(name: str, *, uid: str = "", revision: str = "r1", ready: bool = True, **status: Any) -> dict[str, Any]:
+    """Return a running pod of a StatefulSet."""
+    group, _, rank = name.rpartition("-")
+    condition = {"type": "Ready", "status": "True" if ready else "False"}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "models",
+            "uid": uid or f"uid-of-{name}",
+            "labels": {"apps.kubernetes.io/pod-index": rank, "controller-revision-hash": revision, TEMPLATE_HASH: revision},
+            "ownerReferences": [{"kind": "StatefulSet", "name": group, "uid": "s", "controller": True}],
+        },
+        "spec": {"nodeName": f"node-{rank}"},
+        "status": {"phase": "Running", "conditions": [condition], **status},
+    }
+
+
+def crashed(name: str, exit_code: int = 1, **options: Any) -> dict[str, Any]:
+    """Return a pod whose engine has been restarted in place."""
+    ended = {"terminated": {"exitCode": exit_code, "reason": "Error"}}
+    container = {"name": "engine", "restartCount": 1, "state": {"running": {}}, "lastState": ended}
+    return pod(name, **options, containerStatuses=[container])
+
+
+def member(name: str, **options: Any) -> Member:
+    found = read_member(pod(name, **options))
+    assert found is not None
+    return found

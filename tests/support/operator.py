@@ -1,0 +1,91 @@
+"""The operator as a process of its own against the loopback control plane, to be killed and started at will."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.harness.controlplane import ControlPlane
+from tests.harness.waiting import wait_for
+
+ROOT = Path(__file__).parents[2]
+LEASE_NAMESPACE = "default"
+
+
+class OperatorProcess:
+    """One operator, by default the administrator's; a context manager that kills it in the end."""
+
+    def __init__(self, control_plane: ControlPlane, *arguments: str, identity: str = "operator-a", kubeconfig: Path | None = None) -> None:
+        """Nothing runs yet; see `start`. `arguments` are added to the command line."""
+        self._arguments = [
+            sys.executable,
+            "-m",
+            "shardwright.controller",
+            f"--kubeconfig={kubeconfig or control_plane.kubeconfig}",
+            f"--lease-namespace={LEASE_NAMESPACE}",
+            f"--identity={identity}",
+            "--port=0",
+            *arguments,
+        ]
+        self._log = Path(tempfile.mkstemp(prefix=f"{identity}-", suffix=".log")[1])
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.kill()
+        if error is not None:
+            sys.stderr.write(f"\n--- log of the operator\n{self.logs()[-6000:]}\n")
+        self._log.unlink(missing_ok=True)
+
+    def start(self) -> Self:
+        """Start it and wait until its caches are filled."""
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._arguments, stdout=log, stderr=log, env=environment, cwd=ROOT)
+        wait_for(self._is_ready, 30, "the operator to be ready")
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL, as an out-of-memory kill would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self, timeout: float = 15) -> int:
+        """SIGTERM, as the kubelet would; return the exit code."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(timeout)
+
+    def logs(self) -> str:
+        return self._log.read_text()
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Return status and body of one of its HTTP endpoints; (0, error) when it does not answer."""
+        ports = re.findall(r"listening on port (\d+)", self.logs())
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{ports[-1]}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except (OSError, IndexError) as error:
+            return 0, str(error)
+
+    def leads(self) -> bool:
+        return "\nshardwright_leader 1" in self.get("/metrics")[1]
+
+    def _is_ready(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, f"the operator has ended:\n{self.logs()[-3000:]}"
+        return self.get("/readyz")[0] == 200

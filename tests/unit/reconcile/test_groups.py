@@ -1,0 +1,223 @@
+"""A group lives and dies as one."""
+
+from datetime import timedelta
+
+from shardwright.reconcile.decide import decide
+from shardwright.reconcile.decision import Apply, Create, Delete
+from shardwright.reconcile.groups import READY_ONCE, STOPPED_FOR
+from shardwright.reconcile.incidents import INCIDENT, MEMBERS
+from shardwright.reconcile.members import Failure
+from tests.support.builders_reconcile import NOON, World, crashed, desired, pod, stateful_set
+
+
+def running(pods: int = 2, revision: str = "r1") -> World:
+    world = World()
+    world.run(desired(stateful_set(pods=pods, revision=revision)))
+    return world
+
+
+def live(world: World) -> dict:
+    return world.objects["StatefulSet", "llama-0"]
+
+
+def test_a_new_group_is_created_and_is_ready_when_all_its_pods_are() -> None:
+    world, wanted = World(), desired(stateful_set())
+    first = decide(wanted, world.observed(), NOON)
+    assert [type(write) for write in first.writes] == [Create]
+    assert not first.groups[0].ready
+
+    world.run(wanted)
+    assert decide(wanted, world.observed(), NOON).groups[0].ready
+
+
+def test_the_pods_that_were_ready_together_are_noted_once() -> None:
+    world = running()
+    assert live(world)["metadata"]["annotations"][MEMBERS].count(",") == 1
+    assert world.run(desired(stateful_set())) == 0
+
+
+def test_that_a_group_has_been_ready_is_remembered_through_zero() -> None:
+    world = running(revision="r1")
+    world.write(decide(desired(stateful_set(revision="r2")), world.observed(), NOON).writes)
+    assert live(world)["metadata"]["annotations"][READY_ONCE] == "true"
+    assert MEMBERS not in live(world)["metadata"]["annotations"]
+
+
+def test_a_new_template_is_written_only_together_with_zero_replicas() -> None:
+    world = running(revision="r1")
+    (write,) = decide(desired(stateful_set(revision="r2")), world.observed(), NOON).writes
+    assert isinstance(write, Apply)
+    assert write.content["spec"]["replicas"] == 0
+    assert write.content["spec"]["template"]["metadata"]["labels"]["shardwright.io/template-hash"] == "r2"
+    assert write.content["metadata"]["annotations"][STOPPED_FOR] == "Rollout"
+
+
+def test_a_group_of_one_rolls_through_zero_too() -> None:
+    world = running(pods=1, revision="r1")
+    before = world.pods["llama-0-0"]["metadata"]["uid"]
+    world.run(desired(stateful_set(pods=1, revision="r2")))
+    assert world.pods["llama-0-0"]["metadata"]["uid"] != before
+    assert not world.mixed
+
+
+def test_a_group_at_zero_waits_until_every_pod_is_gone() -> None:
+    world, wanted = running(), desired(stateful_set(revision="r2"))
+    world.write(decide(wanted, world.observed(), NOON).writes)
+    del world.pods["llama-0-1"]
+    waiting = decide(wanted, world.observed(), NOON)
+    assert waiting.writes == ()
+    assert waiting.groups[0].situation == "Stopping"
+
+
+def test_pods_of_another_revision_are_not_ready_for_us() -> None:
+    world = running(revision="r1")
+    assert not decide(desired(stateful_set(revision="r2")), world.observed(), NOON).groups[0].ready
+
+
+def test_a_restarted_container_takes_the_whole_group_through_zero_and_is_remembered() -> None:
+    world = running()
+    world.pods["llama-0-1"] = crashed("llama-0-1", 137, uid=world.pods["llama-0-1"]["metadata"]["uid"])
+    old = {item["metadata"]["uid"] for item in world.pods.values()}
+
+    world.run(desired(stateful_set()))
+    state = decide(desired(stateful_set()), world.observed(), NOON).groups[0]
+    assert old.isdisjoint(item["metadata"]["uid"] for item in world.pods.values())
+    assert (state.ready, state.restarts) == (True, 1)
+    assert state.last_failure == Failure(rank=1, reason="Error", container="engine", exit_code=137)
+    assert STOPPED_FOR not in live(world)["metadata"]["annotations"]
+
+
+def test_a_pod_that_was_replaced_behind_our_back_takes_the_group_through_zero() -> None:
+    world = running()
+    world.pods["llama-0-0"] = pod("llama-0-0", uid="another")
+    (write,) = decide(desired(stateful_set()), world.observed(), NOON).writes
+    assert isinstance(write, Apply)
+    assert write.content["spec"]["replicas"] == 0
+    assert '"reason": "PodLost"' in write.content["metadata"]["annotations"][INCIDENT]
+
+
+def test_a_pod_that_is_being_deleted_takes_the_group_through_zero() -> None:
+    world = running()
+    world.pods["llama-0-1"]["metadata"]["deletionTimestamp"] = "2026-01-02T12:00:00Z"
+    (write,) = decide(desired(stateful_set()), world.observed(), NOON).writes
+    assert isinstance(write, Apply)
+    assert write.because == ("Failure",)
+
+
+def test_an_evicted_pod_takes_the_group_through_zero() -> None:
+    world = running()
+    world.pods["llama-0-1"]["status"] |= {"phase": "Failed", "reason": "Evicted"}
+    (write,) = decide(desired(stateful_set()), world.observed(), NOON).writes
+    assert '"reason": "Evicted"' in write.content["metadata"]["annotations"][INCIDENT]
+
+
+def test_pods_of_two_control_plane_revisions_within_a_group_are_no_world() -> None:
+    world = running()
+    world.pods["llama-0-1"]["metadata"]["labels"]["controller-revision-hash"] = "other"
+    (write,) = decide(desired(stateful_set()), world.observed(), NOON).writes
+    assert '"reason": "MixedRevisions"' in write.content["metadata"]["annotations"][INCIDENT]
+
+
+def test_another_revision_hash_for_all_pods_alike_disturbs_nothing() -> None:
+    world = running()
+    for item in world.pods.values():
+        item["metadata"]["labels"]["controller-revision-hash"] = "after-an-upgrade"
+    assert decide(desired(stateful_set()), world.observed(), NOON).writes == ()
+
+
+def test_a_single_pod_restarts_in_place_and_is_only_reported() -> None:
+    world = running(pods=1)
+    world.pods["llama-0-0"] = crashed("llama-0-0", 3, uid=world.pods["llama-0-0"]["metadata"]["uid"])
+    decision = decide(desired(stateful_set(pods=1)), world.observed(), NOON)
+    assert decision.writes == ()
+    assert decision.groups[0].restarts == 1
+    assert decision.groups[0].last_failure == Failure(rank=0, reason="Error", container="engine", exit_code=3)
+
+
+def test_waiting_pods_are_no_failure() -> None:
+    world = World()
+    world.write(decide(desired(stateful_set()), world.observed(), NOON).writes)
+    pulling = {"name": "engine", "restartCount": 0, "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+    world.pods["llama-0-0"] = pod("llama-0-0", ready=False, containerStatuses=[pulling])
+    decision = decide(desired(stateful_set()), world.observed(), NOON)
+    assert decision.writes == ()
+    assert decision.groups[0].waiting == "1 of 2 pods not created yet"
+
+    world.pods["llama-0-1"] = pod("llama-0-1")
+    assert decide(desired(stateful_set()), world.observed(), NOON).groups[0].waiting == "rank 0: engine ImagePullBackOff"
+
+
+def test_the_second_failure_in_a_row_waits_before_it_starts_again() -> None:
+    world, wanted = running(), desired(stateful_set())
+    for _ in range(2):
+        world.pods["llama-0-1"] = crashed("llama-0-1", uid=world.pods["llama-0-1"]["metadata"]["uid"])
+        world.run(wanted)
+    backing_off = decide(wanted, world.observed(), NOON)
+    assert backing_off.writes == ()
+    assert backing_off.groups[0].situation == "BackingOff"
+    assert backing_off.wake_at == NOON + timedelta(seconds=30)
+
+    world.run(wanted, now=NOON + timedelta(seconds=30))
+    assert len(world.pods) == 2
+
+
+def test_a_failure_long_after_the_last_one_starts_again_at_once() -> None:
+    world, wanted = running(), desired(stateful_set())
+    for hours in range(3):
+        world.pods["llama-0-1"] = crashed("llama-0-1", uid=world.pods["llama-0-1"]["metadata"]["uid"])
+        world.run(wanted, now=NOON + timedelta(hours=hours))
+        assert len(world.pods) == 2
+
+
+def test_pods_of_a_broken_group_are_not_given_their_long_grace() -> None:
+    world, wanted = running(), desired(stateful_set())
+    world.pods["llama-0-1"] = crashed("llama-0-1", uid=world.pods["llama-0-1"]["metadata"]["uid"])
+    world.write(decide(wanted, world.observed(), NOON).writes)
+    for item in world.pods.values():
+        item["metadata"] |= {"deletionTimestamp": "2026-01-02T12:00:00Z", "deletionGracePeriodSeconds": 105}
+    writes = decide(wanted, world.observed(), NOON).writes
+    assert [(type(w), w.name, w.grace_seconds) for w in writes if isinstance(w, Delete)] == [
+        (Delete, "llama-0-0", 5),
+        (Delete, "llama-0-1", 5),
+    ]
+
+
+def test_pods_that_roll_keep_their_grace() -> None:
+    world, wanted = running(), desired(stateful_set(revision="r2"))
+    world.write(decide(wanted, world.observed(), NOON).writes)
+    for item in world.pods.values():
+        item["metadata"] |= {"deletionTimestamp": "2026-01-02T12:00:00Z", "deletionGracePeriodSeconds": 105}
+    assert decide(wanted, world.observed(), NOON).writes == ()
+
+
+def test_drift_of_the_template_alone_is_repaired_without_disturbing_a_pod() -> None:
+    world = running()
+    live(world)["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"] = "edited"
+    (write,) = decide(desired(stateful_set()), world.observed(), NOON).writes
+    assert isinstance(write, Apply)
+    assert write.content["spec"]["replicas"] == 2
+    assert write.because == ("spec.template.spec.containers[engine].env[REVISION].value",)
+
+
+def test_a_group_that_a_user_scaled_down_comes_back_as_a_whole() -> None:
+    world = running()
+    live(world)["spec"]["replicas"] = 1
+    world.settle()
+    world.run(desired(stateful_set()))
+    assert len(world.pods) == 2
+    assert decide(desired(stateful_set()), world.observed(), NOON).groups[0].ready
+
+
+def test_a_stateful_set_that_was_deleted_is_made_again_when_its_pods_are_gone() -> None:
+    world, wanted = running(), desired(stateful_set())
+    del world.objects["StatefulSet", "llama-0"]
+    assert decide(wanted, world.observed(), NOON).writes == ()
+    world.settle()
+    world.run(wanted)
+    assert len(world.pods) == 2
+
+
+def test_a_damaged_incident_annotation_is_no_reason_to_fail() -> None:
+    world = running()
+    live(world)["metadata"]["annotations"][INCIDENT] = "not json"
+    assert decide(desired(stateful_set()), world.observed(), NOON).groups[0].restarts == 0
