@@ -1,0 +1,185 @@
+"""Runs rendered launch, probe and drain scripts as the kubelet would, with a stub engine and stub DNS."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from shardwright.planning.report import Plan
+from shardwright.rendering.deployment import Deployment
+from shardwright.rendering.pod import pod_template, script_settings
+from shardwright.rendering.scripts import ScriptSettings, scripts
+from tests.harness.waiting import wait_for
+
+STUBS = Path(__file__).parent / "stubs"
+SHELL_NAMES = {"_", "SHLVL", "PWD", "OLDPWD", "LC_CTYPE"}
+
+
+@dataclass(kw_only=True)
+class Rank:
+    """One rank in folders of its own: what a container is, as far as the scripts can see."""
+
+    rank: int
+    root: Path
+    settings: ScriptSettings
+    arguments: list[str]
+    environment: dict[str, str]
+    process: "subprocess.Popen[bytes] | None" = None
+    sessions: list[int] = field(default_factory=list)
+
+    @property
+    def log(self) -> str:
+        """Return everything that was logged."""
+        return (self.root / "log").read_text()
+
+    @property
+    def last_words(self) -> str:
+        """Return the termination message."""
+        file = self.root / "termination-log"
+        return file.read_text() if file.exists() else ""
+
+    def start(self) -> None:
+        """Start the launch script, as the container's first process."""
+        for old in (self.root / "state").glob("started-*"):
+            old.unlink()
+        with (self.root / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                ["/bin/bash", str(self.root / "scripts/launch.sh"), *self.arguments],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.sessions.append(self.process.pid)
+
+    def engine(self) -> Mapping[str, Any]:
+        """Return how the engine was started, once it is."""
+        file = wait_for(lambda: next((self.root / "state").glob("started-*"), None), what=f"the engine of rank {self.rank}")
+        found: Mapping[str, Any] = json.loads(file.read_text())
+        return found
+
+    def started(self) -> bool:
+        """Return whether the engine was started."""
+        return any((self.root / "state").glob("started-*"))
+
+    def tell(self, name: str, text: str) -> None:
+        """Tell the stub engine its health, metrics or exit code."""
+        (self.root / "state" / name).write_text(text)
+
+    def terminate(self) -> None:
+        """Send what the kubelet sends to the first process."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self) -> int:
+        """Return the exit code of the launch script."""
+        assert self.process is not None
+        return self.process.wait(timeout=20)
+
+    def vanish(self) -> None:
+        """End every process of the container at once, as a node that dies does."""
+        for session in self.sessions:
+            _kill_session(session)
+        if self.process is not None:
+            self.process.wait(timeout=20)
+
+    def run(self, script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run another of the scripts in the container."""
+        command = ["/bin/bash", str(self.root / "scripts" / script), *arguments]
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=30, check=False)
+
+    def begin(self, script: str) -> "subprocess.Popen[bytes]":
+        """Start another of the scripts in the container."""
+        command = ["/bin/bash", str(self.root / "scripts" / script)]
+        process = subprocess.Popen(command, env=self.environment, start_new_session=True)
+        self.sessions.append(process.pid)
+        return process
+
+
+@contextmanager
+def ranks_of(plan: Plan, deployment: Deployment, root: Path, **settings: Any) -> Iterator[list[Rank]]:
+    """Yield the ranks of a plan's first group, none started yet; all of it is gone afterwards."""
+    quick = {"peer_seconds": 15, "leader_gone_seconds": 1, "poll_seconds": 0.05, "endpoint_seconds": 0, "drain_seconds": 10}
+    ports = {"http_port": free_port(), "rendezvous_port": free_port()}
+    chosen = replace(script_settings(plan), **{**quick, **ports, **settings})
+    ranks = [_rank(plan, deployment, chosen, root / f"rank-{index}", index) for index in range(plan.nodes_per_replica)]
+    try:
+        yield ranks
+    finally:
+        for rank in ranks:
+            rank.vanish()
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _rank(plan: Plan, deployment: Deployment, settings: ScriptSettings, root: Path, index: int) -> Rank:
+    for folder in ("bin", "run", "shm", "state", "scripts"):
+        (root / folder).mkdir(parents=True)
+    (root / "log").touch()
+    (root / "bin/python3").symlink_to(sys.executable)
+    own = replace(
+        settings,
+        run_dir=str(root / "run"),
+        shm_dir=str(root / "shm"),
+        scripts_dir=str(root / "scripts"),
+        termination_log=str(root / "termination-log"),
+    )
+    for name, text in scripts(own).items():
+        (root / "scripts" / name).write_text(text)
+    template = pod_template(plan, deployment, 0)
+    container = template["spec"]["containers"][0]
+    environment = _environment(container, template["metadata"]["labels"], index)
+    stubs = {
+        "PATH": f"{root / 'bin'}:{STUBS}:/usr/bin:/bin",
+        "HOME": str(root / "home"),
+        "PYTHONPATH": str(STUBS),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "STUB_STATE": str(root / "state"),
+        "STUB_HOSTS": str(root.parent / "hosts"),
+    }
+    arguments = [expanded(word) for word in container["args"]]
+    return Rank(rank=index, root=root, settings=own, arguments=arguments, environment=environment | stubs)
+
+
+def _environment(container: Mapping[str, Any], labels: Mapping[str, str], index: int) -> dict[str, str]:
+    fields = {
+        "metadata.labels['apps.kubernetes.io/pod-index']": str(index),
+        "status.podIP": "127.0.0.1",
+        "metadata.labels['shardwright.io/template-hash']": labels["shardwright.io/template-hash"],
+    }
+    values = {}
+    for variable in container["env"]:
+        source = variable.get("valueFrom", {})
+        if "fieldRef" in source:
+            values[variable["name"]] = fields[source["fieldRef"]["fieldPath"]]
+        else:
+            values[variable["name"]] = expanded(variable["value"]) if "value" in variable else "a secret"
+    return values
+
+
+def expanded(text: str) -> str:
+    """Return what the kubelet makes of an argument: ``$$`` is one dollar, a reference would be visible."""
+    return re.sub(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)", lambda match: "$" if match[0] == "$$" else f"<EXPANDED {match[1]}>", text)
+
+
+def _kill_session(session: int) -> None:
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session:
+                os.kill(int(stat.parent.name), signal.SIGKILL)

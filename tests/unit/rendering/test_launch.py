@@ -1,0 +1,225 @@
+"""The rendered launch script, run in a real shell against a stub engine and stub DNS."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardwright.layouts.layout import Layout
+from shardwright.rendering.pod import pod_template
+from tests.harness.waiting import wait_for
+from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan
+from tests.support.ranks import SHELL_NAMES, Rank, expanded, ranks_of
+
+THREE_NODES = a_plan_of(Layout(tensor=8, pipeline=3), nodes=3)
+LEADER = "llama-405b-0-0.llama-405b-0-peers.models.svc.cluster.local"
+
+Names = Callable[[str], None]
+
+
+@pytest.fixture
+def dns(tmp_path: Path) -> Names:
+    """Return a function that makes the leader's name resolve."""
+
+    def publish(name: str = LEADER) -> None:
+        partial = tmp_path / "hosts.partial"
+        partial.write_text(f"{name} 127.0.0.1\n")
+        partial.rename(tmp_path / "hosts")
+
+    return publish
+
+
+def says(rank: Rank, text: str) -> None:
+    wait_for(lambda: text in rank.log, what=f"{text!r} in the log of rank {rank.rank}")
+
+
+def environment_of(engine: Any) -> dict[str, str]:
+    return {name: value for name, value in engine["environment"].items() if name not in SHELL_NAMES}
+
+
+def test_a_single_pod_starts_the_engine_with_the_rendered_arguments_and_environment(tmp_path: Path) -> None:
+    plan = a_small_plan()
+    with ranks_of(plan, a_deployment(environment=(("NCCL_DEBUG", "a 'b' $(HF_TOKEN)"),)), tmp_path) as (rank,):
+        rank.start()
+        engine = rank.engine()
+        role = ["--host", "0.0.0.0", "--port", str(rank.settings.http_port)]  # noqa: S104
+        assert engine["argv"] == ["serve", *rank.arguments, *role]
+        assert environment_of(engine) == rank.environment
+        assert engine["environment"]["NCCL_DEBUG"] == "a 'b' $(HF_TOKEN)"
+
+
+def test_all_ranks_start_with_the_same_arguments_but_for_rank_and_role(tmp_path: Path, dns: Names) -> None:
+    dns(LEADER)
+    with ranks_of(THREE_NODES, a_deployment(), tmp_path) as ranks:
+        for rank in ranks:
+            rank.start()
+        port = str(ranks[0].settings.http_port)
+        roles = [
+            ["--node-rank", "0", "--master-addr", "127.0.0.1", "--host", "0.0.0.0", "--port", port],  # noqa: S104
+            ["--node-rank", "1", "--master-addr", "127.0.0.1", "--headless"],
+            ["--node-rank", "2", "--master-addr", "127.0.0.1", "--headless"],
+        ]
+        shared = [expanded(word) for word in pod_template(THREE_NODES, a_deployment(), 0)["spec"]["containers"][0]["args"]]
+        assert [rank.engine()["argv"] for rank in ranks] == [["serve", *shared, *role] for role in roles]
+        sockets = {"GLOO_SOCKET_IFNAME": "net7", "NCCL_SOCKET_IFNAME": "=net7"}
+        assert [environment_of(rank.engine()) for rank in ranks] == [rank.environment | sockets for rank in ranks]
+
+
+def test_interfaces_that_the_user_names_are_kept(tmp_path: Path, dns: Names) -> None:
+    dns(LEADER)
+    chosen = (("GLOO_SOCKET_IFNAME", "ib0"), ("NCCL_SOCKET_IFNAME", "ib"))
+    with ranks_of(a_plan(), a_deployment(environment=chosen), tmp_path) as ranks:
+        for rank in ranks:
+            rank.start()
+        assert [environment_of(rank.engine()) for rank in ranks] == [rank.environment for rank in ranks]
+
+
+def test_no_engine_starts_before_all_ranks_have_met(tmp_path: Path, dns: Names) -> None:
+    with ranks_of(THREE_NODES, a_deployment(), tmp_path) as (leader, first, second):
+        first.start()
+        says(first, f"waiting: the leader {LEADER} did not resolve")
+        dns(LEADER)
+        says(first, f"waiting: the leader {LEADER} (127.0.0.1) did not answer")
+        leader.start()
+        says(first, "waiting: not all ranks came")
+        assert not any(rank.started() for rank in (leader, first, second))
+        second.start()
+        assert [rank.engine()["argv"][0] for rank in (leader, first, second)] == ["serve"] * 3
+
+
+def test_a_follower_that_never_finds_its_leader_says_so_and_fails(tmp_path: Path) -> None:
+    with ranks_of(a_plan(), a_deployment(), tmp_path, peer_seconds=0.5) as (_, follower):
+        follower.start()
+        assert follower.wait() == 76
+        assert f"the leader {LEADER} did not resolve within 0.5 s" in follower.last_words
+        assert follower.last_words.endswith("shardwright: rank 1: the ranks did not meet\n")
+        assert not follower.started()
+
+
+def test_a_leader_names_the_ranks_that_never_came_and_fails(tmp_path: Path, dns: Names) -> None:
+    dns(LEADER)
+    with ranks_of(THREE_NODES, a_deployment(), tmp_path, peer_seconds=2) as (leader, first, _):
+        leader.start()
+        first.start()
+        says(first, "waiting: not all ranks came")
+        assert leader.wait() == 76
+        assert "ranks 2 did not come within 2 s" in leader.last_words
+        assert not leader.started()
+
+
+def test_ranks_of_different_generations_do_not_meet(tmp_path: Path, dns: Names) -> None:
+    dns(LEADER)
+    with ranks_of(a_plan(), a_deployment(), tmp_path) as (leader, follower):
+        follower.environment["SHARDWRIGHT_GENERATION"] = "older"
+        leader.start()
+        follower.start()
+        says(follower, f"waiting: the leader {LEADER} was of generation {leader.environment['SHARDWRIGHT_GENERATION']}")
+        assert not leader.started()
+        assert not follower.started()
+
+
+def test_a_follower_that_starts_anew_waits_for_the_next_start_of_the_leader(tmp_path: Path, dns: Names) -> None:
+    dns(LEADER)
+    with ranks_of(a_plan(), a_deployment(), tmp_path, leader_gone_seconds=20) as (leader, follower):
+        leader.start()
+        follower.start()
+        assert (leader.engine()["argv"][0], follower.engine()["argv"][0]) == ("serve", "serve")
+        follower.vanish()
+        follower.start()
+        says(follower, "waiting: the group, which runs without this rank, did not start anew")
+        assert not follower.started()
+        leader.vanish()
+        leader.start()
+        assert follower.engine()["argv"] == [
+            "serve",
+            *follower.arguments,
+            "--node-rank",
+            "1",
+            "--master-addr",
+            "127.0.0.1",
+            "--headless",
+        ]
+        assert leader.engine()["argv"][0] == "serve"
+
+
+def test_a_follower_ends_when_its_leader_starts_anew(tmp_path: Path, dns: Names) -> None:
+    dns(LEADER)
+    with ranks_of(a_plan(), a_deployment(), tmp_path, leader_gone_seconds=20) as (leader, follower):
+        leader.start()
+        follower.start()
+        assert follower.engine()["argv"][0] == "serve"
+        leader.vanish()
+        leader.start()
+        assert follower.wait() == 77
+        assert "the leader has started anew" in follower.last_words
+        assert follower.last_words.endswith("shardwright: rank 1: the group has ended around this rank\n")
+
+
+def test_a_follower_ends_when_its_leader_is_gone(tmp_path: Path, dns: Names) -> None:
+    dns(LEADER)
+    with ranks_of(a_plan(), a_deployment(), tmp_path, leader_gone_seconds=0.5) as (leader, follower):
+        leader.start()
+        follower.start()
+        assert follower.engine()["argv"][0] == "serve"
+        leader.vanish()
+        assert follower.wait() == 77
+        assert "the leader has been gone for 0.5 s" in follower.last_words
+
+
+def test_an_end_with_code_0_that_nobody_asked_for_is_a_failure_with_the_last_words(tmp_path: Path) -> None:
+    with ranks_of(a_small_plan(), a_deployment(), tmp_path) as (rank,):
+        rank.tell("exit", "0")
+        rank.start()
+        assert rank.wait() == 70
+        tail = "stub: the last words\nshardwright: rank 0: the engine ended with code 0 though nobody asked for it\n"
+        assert rank.last_words.endswith(tail)
+        assert len(rank.last_words.encode()) == 2048
+        assert rank.log == f"stub: started\n{'x' * 3000}\n{tail}"
+
+
+def test_an_engine_that_fails_passes_its_code_on(tmp_path: Path) -> None:
+    with ranks_of(a_small_plan(), a_deployment(), tmp_path) as (rank,):
+        rank.tell("exit", "3")
+        rank.start()
+        assert rank.wait() == 3
+        assert rank.last_words.endswith("shardwright: rank 0: the engine failed with code 3\n")
+
+
+def test_a_stop_that_was_asked_for_reaches_the_engine_and_ends_well(tmp_path: Path) -> None:
+    with ranks_of(a_small_plan(), a_deployment(), tmp_path) as (rank,):
+        rank.start()
+        assert rank.engine()["argv"][0] == "serve"
+        rank.terminate()
+        assert rank.wait() == 0
+        assert rank.log == ("stub: started\nstub: asked to stop\nshardwright: rank 0: the engine stopped with code 0, as asked\n")
+
+
+def test_a_rank_that_still_waits_for_the_others_can_be_stopped(tmp_path: Path) -> None:
+    with ranks_of(a_plan(), a_deployment(), tmp_path) as (leader, follower):
+        follower.start()
+        leader.start()
+        says(follower, "waiting:")
+        for rank in (leader, follower):
+            rank.terminate()
+        assert (leader.wait(), follower.wait()) == (0, 0)
+        assert follower.log.endswith("asked to stop before the engine had started\n")
+
+
+def test_what_a_killed_engine_left_in_shared_memory_is_removed(tmp_path: Path) -> None:
+    with ranks_of(a_small_plan(), a_deployment(), tmp_path) as (rank,):
+        (rank.root / "shm/psm_stale").write_text("x")
+        rank.start()
+        assert rank.engine()["argv"][0] == "serve"
+        assert list((rank.root / "shm").iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["'; rm -rf /; '", '"$(id)"', "`id`", "a\nb", "{{ 7 * 7 }}", "$(HF_TOKEN)", "$$HOME", "*"])
+def test_a_hostile_string_arrives_at_the_engine_as_it_was_written(tmp_path: Path, text: str) -> None:
+    deployment = a_deployment(model=text, environment=(("NCCL_DEBUG", text),), arguments={"response-role": text})
+    with ranks_of(a_small_plan(), deployment, tmp_path) as (rank,):
+        rank.start()
+        engine = rank.engine()
+        assert engine["argv"][:4] == ["serve", text, "--served-model-name", text]
+        assert f"--response-role={text}" in engine["argv"]
+        assert engine["environment"]["NCCL_DEBUG"] == text
