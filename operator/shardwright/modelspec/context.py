@@ -41,6 +41,6 @@ def _factor(fields: Fields) -> float:
         return 1.0
     factor = rope.values.get("factor", 1.0)
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= _MAX_FACTOR:
-        rope.refuse("factor", f"is {factor!r:.60}", f"must be a number, 1 to {_MAX_FACTOR:.0f}")
+        rope.refuse("factor", f"{factor!r:.60}", f"must be a number, 1 to {_MAX_FACTOR:.0f}")
         return 1.0
     return float(factor)

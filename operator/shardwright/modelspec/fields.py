@@ -35,9 +35,9 @@ class Fields:
         if value is None:
             return self._missing(name, bounds) if default is None else default
         if isinstance(value, bool) or not isinstance(value, int):
-            return self._refuse(name, f"is {_shown(value)}", "must be a whole number", bounds[0])
+            return self._refuse(name, _shown(value), "must be a whole number", bounds[0])
         if not bounds[0] <= value <= bounds[1]:
-            return self._refuse(name, f"is {_shown(value)}", f"must be {bounds[0]} to {bounds[1]}", bounds[0])
+            return self._refuse(name, _shown(value), f"must be {bounds[0]} to {bounds[1]}", bounds[0])
         return value
 
     def optional_integer(self, name: str, bounds: Bounds) -> int | None:
@@ -49,14 +49,14 @@ class Fields:
         value = self.values.get(name)
         if value is None:
             return default
-        return value if isinstance(value, bool) else self._refuse(name, f"is {_shown(value)}", "must be true or false", default)
+        return value if isinstance(value, bool) else self._refuse(name, _shown(value), "must be true or false", default)
 
     def string(self, name: str) -> str | None:
         """Return a text, or None where the field is missing or null."""
         value = self.values.get(name)
         if value is None or isinstance(value, str):
             return value
-        return self._refuse(name, f"is {_shown(value)}", "must be a text", None)
+        return self._refuse(name, _shown(value), "must be a text", None)
 
     def strings(self, name: str) -> tuple[str, ...]:
         """Return a list of texts, empty where the field is missing or null."""
@@ -72,7 +72,7 @@ class Fields:
         if value is None:
             return None
         if not isinstance(value, Mapping):
-            return self._refuse(name, f"is {_shown(value)}", "must be an object", None)
+            return self._refuse(name, _shown(value), "must be an object", None)
         return Fields(value, f"{self.path}{name}.", self.problems)
 
     def refuse(self, name: str, what: str, limit: str = "", remedy: str = "") -> None:
@@ -80,7 +80,8 @@ class Fields:
         self.problems.append(Problem(code="ConfigInvalid", what=what, limit=limit, remedy=remedy, path=f"{self.path}{name}"))
 
     def _missing(self, name: str, bounds: Bounds) -> int:
-        return self._refuse(name, "is missing", f"must be a whole number, {bounds[0]} to {bounds[1]}", bounds[0])
+        self.refuse(name, "missing", remedy=f"give a whole number, {bounds[0]} to {bounds[1]}")
+        return bounds[0]
 
     def _refuse(self, name: str, what: str, limit: str, instead: _T) -> _T:
         self.refuse(name, what, limit)
@@ -91,7 +92,7 @@ class Fields:
         if value is None:
             return []
         if not isinstance(value, list | tuple) or any(isinstance(entry, bool) or not isinstance(entry, item) for entry in value):
-            return self._refuse(name, f"is {_shown(value)}", f"must be a list of {noun}", [])
+            return self._refuse(name, _shown(value), f"must be a list of {noun}", [])
         return list(value)
 
 

@@ -39,16 +39,15 @@ def check_depth(config: Mapping[str, object], *, source: str) -> None:
     """
     level: list[object] = [config]
     for _ in range(MAX_CONFIG_DEPTH):
-        level = [child for value in level for child in _children(value)]
+        level = [child for value in level for child in _containers(value)]
         if not level:
             return
     raise _invalid(source, "is nested", f"deeper than {MAX_CONFIG_DEPTH} levels", "give the config.json alone")
 
 
-def _children(value: object) -> Iterable[object]:
-    if isinstance(value, Mapping):
-        return value.values()
-    return value if isinstance(value, list | tuple) else ()
+def _containers(value: object) -> Iterable[object]:
+    children = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return (child for child in children if isinstance(child, Mapping | list | tuple))
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

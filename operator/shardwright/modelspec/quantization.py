@@ -42,7 +42,7 @@ def read_quantization(fields: Fields) -> Quantization | None:
     """
     method = fields.string("quant_method")
     if method is None and fields.string("quant_algo") is None:
-        fields.refuse("quant_method", "is missing", "must name the method")
+        fields.refuse("quant_method", "missing", remedy="name the method that the weights are stored with")
         return None
     reader = _METHODS.get(method or "")
     if reader is None:
@@ -51,7 +51,7 @@ def read_quantization(fields: Fields) -> Quantization | None:
             Problem(
                 code="QuantizationUnknown",
                 path=f"{fields.path}quant_method",
-                what=f"is {method!r:.60}",
+                what=f"{method!r:.60}",
                 limit=f"must be one of {known}",
                 remedy="use weights that are stored in one of these ways",
             )
@@ -118,7 +118,7 @@ def full_name(weight: Weight) -> str:
 def _fp8(fields: Fields) -> Quantization:
     block = fields.integers("weight_block_size")
     if block and (len(block) != 2 or min(block) < 1):  # noqa: PLR2004  # an (outputs, inputs) pair
-        fields.refuse("weight_block_size", f"is {list(block)!r:.60}", "must be two numbers above 0")
+        fields.refuse("weight_block_size", f"{list(block)!r:.60}", "must be two numbers above 0")
         block = ()
     scales = 64 if fields.string("activation_scheme") == "static" else 32  # a static input scale stands beside it
     storage = replace(FP8_PER_TENSOR, block=(block[0], block[1])) if block else replace(FP8_PER_TENSOR, scale_bits=scales)
@@ -161,7 +161,7 @@ def _compressed_tensors(fields: Fields) -> Quantization:
     section = groups.section(names[0]) if groups and len(names) == 1 else None
     weights = section.section("weights") if section else None
     if weights is None:
-        fields.refuse("config_groups", f"holds {len(names)} groups", "must hold one group with its weights")
+        fields.refuse("config_groups", f"{len(names)} groups", "must be one group with its weights")
         return Quantization(method="compressed-tensors", storage=lambda _: None)
     return _unless_ignored("compressed-tensors", _compressed(weights), fields, "ignore")
 
@@ -176,7 +176,7 @@ def _compressed(weights: Fields) -> Storage:
         block = weights.integers("block_structure") or (128, 128)
         return Storage(name=name, bits=bits, block=(block[0], block[-1]), scale_bits=32)
     if strategy not in ("tensor", "channel"):
-        weights.refuse("strategy", f"is {strategy!r:.60}", "must be tensor, channel, group or block")
+        weights.refuse("strategy", f"{strategy!r:.60}", "must be tensor, channel, group or block")
     return Storage(name=name, bits=bits, block=(0 if strategy == "tensor" else 1, 0), scale_bits=32)
 
 
@@ -200,7 +200,7 @@ def _unless_ignored(method: str, storage: Storage, fields: Fields, *lists: str) 
     patterns = tuple(entry for entry in entries if entry.startswith("re:") or "*" in entry)
     globs = [glob for glob in map(_glob, patterns) if glob is not None]
     if len(patterns) > MAX_PATTERNS:
-        fields.refuse(lists[0], f"holds {len(patterns)} patterns", f"must hold at most {MAX_PATTERNS}")
+        fields.refuse(lists[0], f"{len(patterns)} patterns", f"must be at most {MAX_PATTERNS}")
         globs = []
     exact = frozenset(entries)
     return Quantization(

@@ -83,13 +83,13 @@ def _architecture(top: Fields) -> str:
     if named and named[0] in FAMILIES:
         return named[0]
     if not top.problems:
-        what = f"names {named[0]!r:.80}" if named else "is missing"
+        what = f"{named[0]!r:.80}" if named else "missing,"
         top.problems.append(
             Problem(
                 code="ArchitectureUnknown",
                 path="architectures",
                 what=what,
-                limit=f"must name one of {', '.join(sorted(FAMILIES))}",
+                limit=f"must be one of {', '.join(sorted(FAMILIES))}",
                 remedy="serve a model of one of these architectures",
             )
         )
@@ -124,7 +124,7 @@ def _dtype(top: Fields, fields: Fields) -> Storage:
                 continue
             if value.removeprefix("torch.") in _DTYPES:
                 return _DTYPES[value.removeprefix("torch.")]
-            owner.refuse(name, f"is {value!r:.60}", f"must be one of {', '.join(_DTYPES)}")
+            owner.refuse(name, f"{value!r:.60}", f"must be one of {', '.join(_DTYPES)}")
     return BF16
 
 

@@ -38,10 +38,11 @@ class Shape:
 def read_shape(fields: Fields) -> Shape:
     """Read the width, depth and heads of a decoder."""
     hidden = fields.integer("hidden_size", WIDTH)
+    before = len(fields.problems)
     heads = fields.integer("num_attention_heads", HEADS)
     kv_heads = fields.integer("num_key_value_heads", HEADS, default=heads)
-    if heads % kv_heads:
-        fields.refuse("num_key_value_heads", f"is {kv_heads}", f"must divide num_attention_heads {heads}")
+    if heads % kv_heads and len(fields.problems) == before:
+        fields.refuse("num_key_value_heads", f"{kv_heads}", f"must divide num_attention_heads {heads}")
     return Shape(
         hidden=hidden,
         layers=fields.integer("num_hidden_layers", LAYERS),
@@ -95,7 +96,7 @@ def alternating(fields: Fields, layers: int, full_every: int) -> Callable[[int],
     """Return which layers slide: as ``layer_types`` says, else all but every ``full_every``-th."""
     types = fields.strings("layer_types")
     if types and len(types) < layers:
-        fields.refuse("layer_types", f"names {len(types)} layers", f"must name all {layers} layers")
+        fields.refuse("layer_types", f"{len(types)} entries", f"must be one for each of {layers} layers")
         return lambda _: False
     if types:
         return lambda layer: types[layer] == "sliding_attention"

@@ -1,0 +1,88 @@
+"""Models and engines for tests: a small Llama, a small mixture of experts, and the catalogue's own."""
+
+from shardwright.layouts.traits import EngineTraits, Remainder
+from shardwright.modelspec.catalogue import find_model
+from shardwright.modelspec.read import read_model
+from shardwright.modelspec.spec import ModelSpec
+
+
+def a_config(**overrides: object) -> dict[str, object]:
+    """Return the config of a small Llama; a field given as None is left out."""
+    config: dict[str, object] = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": 512,
+        "intermediate_size": 1024,
+        "num_hidden_layers": 8,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "vocab_size": 4096,
+        "max_position_embeddings": 8192,
+        "torch_dtype": "bfloat16",
+        "tie_word_embeddings": False,
+    }
+    return {name: value for name, value in {**config, **overrides}.items() if value is not None}
+
+
+def a_moe_config(**overrides: object) -> dict[str, object]:
+    """Return the config of a small Qwen3 mixture of 16 experts, 2 of them per token."""
+    experts = {
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "model_type": "qwen3_moe",
+        "head_dim": 64,
+        "num_experts": 16,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 256,
+    }
+    return a_config(**{**experts, **overrides})
+
+
+def a_model(**overrides: object) -> ModelSpec:
+    """Return a small Llama: 8 layers, 8 heads, 4 K/V heads."""
+    return read_model(a_config(**overrides), source="a test")
+
+
+def a_moe(**overrides: object) -> ModelSpec:
+    """Return a small Qwen3 mixture of experts."""
+    return read_model(a_moe_config(**overrides), source="a test")
+
+
+def catalogued(model_id: str) -> ModelSpec:
+    """Return a model of the built-in catalogue."""
+    entry = find_model(model_id)
+    assert entry is not None, model_id
+    return read_model(entry.config, source=entry.id)
+
+
+def oracle_traits(**overrides: object) -> EngineTraits:
+    """Return vLLM 0.32 as the oracle ran it, as far as shapes and bytes are concerned."""
+    values: dict[str, object] = {
+        "name": "vLLM",
+        "version": "0.32.0",
+        "remainder": Remainder.BEFORE_LAST,
+        "vocabulary_padding": 64,
+        "memory_utilization": 0.92,
+        "kv_block_tokens": 16,
+        "max_batched_tokens": 8192,
+        "max_sequences": 1024,
+        "fixed_overhead_bytes": 0,
+        "communication_overhead_bytes": 0,
+        "cuda_graph_bytes": 0,
+        "architectures": None,
+        "without_pipeline": frozenset({"Gemma3nForConditionalGeneration"}),
+        "experts_at_least_tensor": frozenset({"Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM"}),
+        "sources": {},
+        "ends_on_every_stage": frozenset(
+            {
+                "Gemma2ForCausalLM",
+                "Gemma3ForCausalLM",
+                "GemmaForCausalLM",
+                "GptOssForCausalLM",
+                "MixtralForCausalLM",
+                "Qwen2MoeForCausalLM",
+                "Qwen3MoeForCausalLM",
+            }
+        ),
+        "width_divides_replica": frozenset({"GptOssForCausalLM"}),
+    }
+    return EngineTraits(**{**values, **overrides})  # type: ignore[arg-type]  # a bag of fields

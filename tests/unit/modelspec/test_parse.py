@@ -1,0 +1,46 @@
+"""Text to config: strict where a mistake would hide, tolerant of what real configs hold."""
+
+import math
+
+import pytest
+
+from shardwright.errors import InputError
+from shardwright.modelspec.parse import MAX_CONFIG_BYTES, MAX_CONFIG_DEPTH, check_depth, parse_config
+
+
+def test_infinity_and_small_exponents_are_taken() -> None:
+    config = parse_config('{"rms_norm_eps": 1e-05, "attention_chunk_size": Infinity, "x": -Infinity}', source="a file")
+    assert config == {"rms_norm_eps": 1e-05, "attention_chunk_size": math.inf, "x": -math.inf}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"a": 1, "a": 2}', "the key 'a' stands there twice"),
+        ('{"a": NaN}', "NaN is not a value"),
+        ("[1]", "holds a list where an object belongs"),
+        ('{"a": 1,}', "is not the JSON of a config"),
+        ("", "is not the JSON of a config"),
+        ('{"a": ' + "9" * 5000 + "}", "is not the JSON of a config"),
+        ('{"a": "' + "x" * MAX_CONFIG_BYTES + '"}', f"the limit of {MAX_CONFIG_BYTES} bytes"),
+        ('{"a":' * 100_000 + "1" + "}" * 100_000, "nested too deeply"),
+        ('{"a":' * (MAX_CONFIG_DEPTH + 1) + "1" + "}" * (MAX_CONFIG_DEPTH + 1), f"deeper than {MAX_CONFIG_DEPTH} levels"),
+    ],
+    ids=["duplicate", "NaN", "list", "comma", "empty", "digits", "size", "very deep", "deep"],
+)
+def test_what_is_no_config_is_refused_with_its_source_and_reason(text: str, says: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        parse_config(text, source="models/config.json")
+    (problem,) = refusal.value.problems
+    assert problem.code == "ConfigInvalid"
+    assert problem.sentence().startswith("models/config.json ")
+    assert says in problem.sentence()
+
+
+def test_depth_is_counted_through_objects_and_lists() -> None:
+    deepest: object = 1
+    for level in range(MAX_CONFIG_DEPTH - 1):
+        deepest = [deepest] if level % 2 else {"a": deepest}
+    check_depth({"a": deepest}, source="x")
+    with pytest.raises(InputError):
+        check_depth({"a": [deepest]}, source="x")

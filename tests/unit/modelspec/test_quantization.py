@@ -1,0 +1,131 @@
+"""How quantized weights are stored: scales, blocks, and the modules that are left alone."""
+
+import pytest
+
+from shardwright.errors import InputError
+from shardwright.modelspec.quantization import MAX_PATTERNS, apply_quantization
+from shardwright.modelspec.spec import ModelSpec, Storage
+from tests.support.builders_model import a_config, a_model, a_moe, catalogued
+
+BF16 = Storage(name="bf16", bits=16)
+FP8 = Storage(name="fp8", bits=8, block=(0, 0), scale_bits=32)
+BLOCK = Storage(name="fp8", bits=8, block=(128, 128), scale_bits=32)
+
+
+def _storage(model: ModelSpec, name: str, layer: int | None = 0) -> Storage:
+    (storage,) = {weight.storage for weight in model.weights if weight.name == name and weight.layer == layer}
+    return storage
+
+
+def _stored(**quantization: object) -> Storage:
+    return _storage(a_model(quantization_config=quantization), "mlp.down_proj")
+
+
+@pytest.mark.parametrize(
+    ("quantization", "storage"),
+    [
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, BLOCK),
+        ({"quant_method": "fp8", "activation_scheme": "dynamic"}, FP8),
+        ({"quant_method": "fp8", "activation_scheme": "static"}, Storage(name="fp8", bits=8, block=(0, 0), scale_bits=64)),
+        (
+            {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True},
+            Storage(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4),
+        ),
+        (
+            {"quant_method": "gptq", "bits": 8, "group_size": -1},
+            Storage(name="int8", bits=8, block=(1, 0), scale_bits=16, zero_point_bits=8, index_bits=32),
+        ),
+    ],
+)
+def test_each_method_has_its_storage(quantization: dict[str, object], storage: Storage) -> None:
+    assert _stored(**quantization) == storage
+
+
+@pytest.mark.parametrize(
+    ("weights", "storage"),
+    [
+        ({"num_bits": 8, "type": "float", "strategy": "tensor"}, FP8),
+        ({"num_bits": 8, "type": "float", "strategy": "channel"}, Storage(name="fp8", bits=8, block=(1, 0), scale_bits=32)),
+        ({"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]}, BLOCK),
+        (
+            {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 64},
+            Storage(name="int4", bits=4, block=(1, 64), scale_bits=16),
+        ),
+    ],
+)
+def test_compressed_tensors_are_stored_by_strategy(weights: dict[str, object], storage: Storage) -> None:
+    groups = {"group_0": {"targets": ["Linear"], "weights": weights}}
+    assert _stored(quant_method="compressed-tensors", config_groups=groups) == storage
+
+
+def test_embeddings_head_norms_and_biases_stay() -> None:
+    config = a_config(architectures=["Qwen2ForCausalLM"], quantization_config={"quant_method": "fp8"})
+    model = a_model(**config)
+    assert _storage(model, "model.embed_tokens", None) == BF16
+    assert _storage(model, "lm_head", None) == BF16
+    assert _storage(model, "input_layernorm") == BF16
+    assert _storage(model, "self_attn.q_proj.bias") == BF16
+    assert _storage(model, "self_attn.q_proj") == FP8
+
+
+@pytest.mark.parametrize("entry", ["model.layers.0.mlp.gate", "re:.*mlp.gate$", "model.layers.*.mlp.gate", "gate"])
+def test_a_module_is_left_alone_by_name_by_pattern_or_by_its_last_part(entry: str) -> None:
+    model = a_moe(quantization_config={"quant_method": "fp8", "modules_to_not_convert": [entry]})
+    assert _storage(model, "mlp.gate") == BF16
+    assert _storage(model, "mlp.experts.gate_proj") == FP8
+
+
+def test_a_listed_module_leaves_all_below_it_alone_and_no_other_layer() -> None:
+    model = a_model(quantization_config={"quant_method": "fp8", "modules_to_not_convert": ["model.layers.1.self_attn"]})
+    assert _storage(model, "self_attn.q_proj", 1) == BF16
+    assert _storage(model, "self_attn.q_proj", 2) == FP8
+    assert _storage(model, "mlp.up_proj", 1) == FP8
+
+
+def test_an_expression_that_is_more_than_a_glob_is_not_run_but_reported() -> None:
+    model = a_model(quantization_config={"quant_method": "fp8", "ignored_layers": ["re:(a+)+$", "re:.*q_proj"]})
+    assert model.warnings == ("1 patterns of unquantized modules are taken as matching none, for example re:(a+)+$",)
+    assert _storage(model, "self_attn.q_proj") == BF16
+
+
+def test_too_many_patterns_are_refused() -> None:
+    patterns = [f"re:.*{number}.*" for number in range(MAX_PATTERNS + 1)]
+    with pytest.raises(InputError, match=f"{MAX_PATTERNS + 1} patterns must be at most {MAX_PATTERNS}"):
+        a_model(quantization_config={"quant_method": "fp8", "ignored_layers": patterns})
+
+
+def test_an_unknown_method_has_its_own_code() -> None:
+    with pytest.raises(InputError) as refusal:
+        a_model(quantization_config={"quant_method": "homemade"})
+    (problem,) = refusal.value.problems
+    assert (problem.code, problem.path) == ("QuantizationUnknown", "quantization_config.quant_method")
+
+
+def test_fp8_at_load_time_takes_linear_layers_and_experts() -> None:
+    model = apply_quantization(a_moe(), "FP8")
+    assert model.quantization == "fp8"
+    assert _storage(model, "self_attn.q_proj") == FP8
+    assert _storage(model, "mlp.experts.down_proj") == FP8
+    assert _storage(model, "self_attn.q_norm") == BF16
+    assert _storage(model, "lm_head", None) == BF16
+
+
+def test_what_is_stored_that_way_already_is_left_as_it_is() -> None:
+    deepseek = catalogued("deepseek-ai/DeepSeek-R1")
+    assert apply_quantization(deepseek, "FP8") is deepseek
+    assert apply_quantization(deepseek, "Auto") is deepseek
+    assert apply_quantization(a_model(), "BF16") == a_model()
+
+
+def test_fp16_recasts_what_is_not_quantized() -> None:
+    model = apply_quantization(a_model(), "FP16")
+    assert model.dtype == "fp16"
+    assert {weight.storage for weight in model.weights} == {Storage(name="fp16", bits=16)}
+
+
+@pytest.mark.parametrize(("model_id", "wanted"), [("openai/gpt-oss-20b", "FP8"), ("deepseek-ai/DeepSeek-R1", "BF16")])
+def test_quantized_weights_cannot_become_something_else(model_id: str, wanted: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        apply_quantization(catalogued(model_id), wanted)
+    (problem,) = refusal.value.problems
+    assert (problem.code, problem.path) == ("QuantizationNotApplicable", "quantization")

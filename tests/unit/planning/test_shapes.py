@@ -1,0 +1,140 @@
+"""Shape rules: the same verdict as vLLM, and a way out that works."""
+
+import re
+
+import pytest
+
+from shardwright.layouts.layout import Layout
+from shardwright.modelspec.read import read_model
+from shardwright.planning.shapes import (
+    SHAPE_REASONS,
+    architecture_unknown_to_engine,
+    max_model_len_problem,
+    shape_problems,
+)
+from tests.support.builders_model import a_config, a_model, a_moe, catalogued, oracle_traits
+from tests.support.oracle import OracleCase, oracle_cases
+
+STRICTER_THAN_VLLM = {
+    "mixtral tp16 ep (8 experts over 16)": "ExpertsFewerThanRanks",  # eight ranks without any expert
+    "tiny pp16": "MoreStagesThanLayers",  # accepted, then dies at start with ZeroDivisionError
+}
+"""Cases that vLLM's checks let pass and that we refuse, with our reason."""
+
+FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+
+
+def _codes(case: OracleCase) -> set[str]:
+    return {problem.code for problem in shape_problems(case.model, case.layout, oracle_traits())}
+
+
+@pytest.mark.parametrize("case", oracle_cases(), ids=lambda case: case.name)
+def test_the_verdict_is_that_of_vllm(case: OracleCase) -> None:
+    if case.name in STRICTER_THAN_VLLM:
+        assert _codes(case) == {STRICTER_THAN_VLLM[case.name]}
+    else:
+        assert bool(_codes(case)) is not case.accepted, case.message
+
+
+def test_a_problem_names_what_the_limit_the_gap_and_the_tensor_degrees_that_work() -> None:
+    problems = shape_problems(catalogued("Qwen/Qwen2.5-7B-Instruct"), Layout(tensor=8), oracle_traits())
+    assert [problem.sentence() for problem in problems] == [
+        "tensor: 28 attention heads must divide by 8 ranks, 4 left over; use tensor 1, 2 or 4"
+    ]
+
+
+def test_every_degree_that_a_remedy_names_works() -> None:
+    model = catalogued("Qwen/Qwen3-235B-A22B-FP8")
+    (problem, *_) = shape_problems(model, Layout(tensor=48), oracle_traits())
+    degrees = [int(number) for number in re.findall(r"\d+", problem.remedy)]
+    assert degrees
+    for tensor in degrees:
+        assert shape_problems(model, Layout(tensor=tensor), oracle_traits()) == ()
+
+
+@pytest.mark.parametrize(
+    ("config", "layout", "code"),
+    [
+        ({}, Layout(tensor=3), "HeadsNotDivisible"),
+        ({"num_attention_heads": 12, "num_key_value_heads": 6}, Layout(tensor=4), "KvHeadsNotDivisible"),
+        ({"num_attention_heads": 7, "num_key_value_heads": 7, "head_dim": 64}, Layout(tensor=7), "VocabularyNotDivisible"),
+        ({"intermediate_size": 1001}, Layout(tensor=2), "IntermediateNotDivisible"),
+        ({"quantization_config": FP8}, Layout(tensor=16), "QuantizationBlockNotDivisible"),
+        ({}, Layout(pipeline=9), "MoreStagesThanLayers"),
+        ({}, Layout(tensor=2, expert=2), "ExpertParallelNeedsExperts"),
+        ({}, Layout(attention_data=2), "AttentionDataNeedsExperts"),
+    ],
+)
+def test_each_rule_of_a_dense_model_has_its_code(config: dict[str, object], layout: Layout, code: str) -> None:
+    assert code in {problem.code for problem in shape_problems(a_model(**config), layout, oracle_traits())}
+
+
+def test_experts_that_are_sliced_must_divide_by_tensor_times_attention_data() -> None:
+    model = a_moe(moe_intermediate_size=6)
+    assert shape_problems(model, Layout(tensor=2), oracle_traits()) == ()
+    codes = {p.code for p in shape_problems(model, Layout(tensor=2, attention_data=2), oracle_traits())}
+    assert codes == {"IntermediateNotDivisible"}
+
+
+def test_an_expert_degree_between_one_and_all_ranks_is_impossible() -> None:
+    (problem,) = shape_problems(a_moe(), Layout(tensor=4, expert=2), oracle_traits())
+    assert problem.code == "ExpertDegreeImpossible"
+
+
+def test_ranks_beyond_the_experts_are_refused_only_where_somebody_needs_one_each() -> None:
+    few = a_moe(num_experts=2)
+    assert {p.code for p in shape_problems(few, Layout(tensor=4), oracle_traits())} == {"ExpertsFewerThanRanks"}
+    mixtral = catalogued("mistralai/Mixtral-8x7B-Instruct-v0.1")
+    assert shape_problems(mixtral, Layout(tensor=16), oracle_traits()) == ()
+
+
+def test_scales_of_experts_are_refined_down_to_32() -> None:
+    layout = Layout(tensor=4)
+    at_32 = a_moe(moe_intermediate_size=128, head_dim=128, quantization_config=FP8)
+    assert shape_problems(at_32, layout, oracle_traits()) == ()
+    at_16 = a_moe(moe_intermediate_size=64, head_dim=128, quantization_config=FP8)
+    assert {p.code for p in shape_problems(at_16, layout, oracle_traits())} == {"QuantizationBlockNotDivisible"}
+
+
+def test_gpt_oss_wants_its_width_divided_by_all_ranks_of_the_replica() -> None:
+    model = catalogued("openai/gpt-oss-20b")
+    assert shape_problems(model, Layout(tensor=8, pipeline=3), oracle_traits()) == ()
+    (problem,) = shape_problems(model, Layout(tensor=1, pipeline=7), oracle_traits())
+    assert (problem.code, problem.gap) == ("IntermediateNotDivisible", "3 left over")
+
+
+def test_an_architecture_without_pipeline_stays_on_one_stage() -> None:
+    traits = oracle_traits(without_pipeline=frozenset({"LlamaForCausalLM"}))
+    assert shape_problems(a_model(), Layout(), traits) == ()
+    assert [p.code for p in shape_problems(a_model(), Layout(pipeline=2), traits)] == ["PipelineNotSupported"]
+
+
+def test_a_request_may_be_as_long_as_the_model_allows_and_no_longer() -> None:
+    assert max_model_len_problem(a_model(), 8192) is None
+    problem = max_model_len_problem(a_model(), 8193)
+    assert problem is not None
+    assert problem.sentence() == (
+        "8193 tokens per request must not exceed the model's limit of 8192, 1 too many; plan for requests of at most 8192 tokens"
+    )
+    assert [p.code for p in shape_problems(a_model(), Layout(), oracle_traits(), 8193)] == ["MaxModelLenTooLong"]
+
+
+def test_an_architecture_that_the_engine_does_not_list_is_refused_where_the_list_is_known() -> None:
+    assert architecture_unknown_to_engine(a_model(), oracle_traits()) is None
+    known = oracle_traits(architectures=frozenset({"LlamaForCausalLM"}))
+    assert architecture_unknown_to_engine(a_model(), known) is None
+    assert [p.code for p in shape_problems(a_moe(), Layout(), known)] == ["ArchitectureUnknownToEngine"]
+
+
+def test_every_code_is_explained() -> None:
+    models = [a_model(quantization_config=FP8, vocab_size=4097), a_moe(), read_model(a_config(), source="x")]
+    layouts = [
+        Layout(tensor=t, pipeline=p, expert=e, attention_data=d)
+        for t in (1, 3, 16)
+        for p in (1, 9)
+        for e in (1, 4)
+        for d in (1, 2)
+    ]
+    traits = oracle_traits(without_pipeline=frozenset({"LlamaForCausalLM"}), architectures=frozenset({"None"}))
+    found = {p.code for model in models for layout in layouts for p in shape_problems(model, layout, traits, 1 << 20)}
+    assert found <= set(SHAPE_REASONS)
