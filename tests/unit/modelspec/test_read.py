@@ -154,7 +154,8 @@ def test_the_hash_is_that_of_the_content_and_not_of_its_order() -> None:
 
 
 def test_what_real_configs_hold_beside_the_facts_is_taken() -> None:
-    assert a_model(rms_norm_eps=1e-05, attention_chunk_size=math.inf, auto_map={"a": "b"}, id2label={"0": "x"})
+    extra = a_model(rms_norm_eps=1e-05, attention_chunk_size=math.inf, auto_map={"a": "b"}, id2label={"0": "x"})
+    assert extra.weights == a_model().weights
 
 
 def test_all_problems_are_found_at_once_with_their_paths() -> None:
