@@ -8,6 +8,7 @@ from shardwright.costs.coefficients import (
     CUSTOM_KERNEL_SECONDS,
     NCCL_SECONDS,
     NETWORK_EFFICIENCY,
+    RANK_SKEW_SECONDS,
     SCALE_UP_EFFICIENCY,
 )
 from shardwright.hardware.gpus import Link
@@ -56,8 +57,10 @@ def all_reduce_seconds(size_bytes: float, fabric: Fabric) -> float:
 
     Across nodes: reduce-scatter inside, all-reduce of each rank's share outside, all-gather inside.
     """
+    if fabric.inner_ranks * fabric.outer_ranks == 1:
+        return 0.0
     inside = _inner_seconds(size_bytes, fabric)
-    return inside + _outer_seconds(size_bytes / fabric.inner_ranks, fabric)
+    return RANK_SKEW_SECONDS + inside + _outer_seconds(size_bytes / fabric.inner_ranks, fabric)
 
 
 def send_seconds(size_bytes: float, link: Link | None, *, network: bool) -> float:

@@ -33,11 +33,20 @@ class Estimator:
         self._model, self._workload, self._traits = model, workload, traits
         self._work = ModelWork.of(model)
         self._holds: dict[_Degrees, tuple[tuple[StageHold, ...], tuple[StageKind, ...]]] = {}
+        self._estimates: dict[tuple[object, ...], Estimate] = {}
+        self._load: dict[tuple[_Degrees, int], int] = {}
         self._memory: dict[tuple[_Degrees, int, int], ReplicaMemory] = {}
 
     def estimate(self, candidate: Candidate) -> Estimate:
-        """Return memory and speed of a candidate whose degrees divide the model."""
-        layout = candidate.layout
+        """Return memory and speed of a candidate whose degrees divide the model; alike hardware is priced once."""
+        pool, placement = candidate.pool, candidate.placement
+        links = (placement.tensor_link, placement.pipeline_link, pool.domain_gpus)
+        key = (candidate.layout, pool.gpu, *links, placement.gpus_per_node, placement.nodes_per_replica)
+        if key not in self._estimates:
+            self._estimates[key] = self._estimate(candidate)
+        return self._estimates[key]
+
+    def _estimate(self, candidate: Candidate) -> Estimate:
         memory = self._replica_memory(candidate)
         return Estimate(
             stages=memory.stages,
@@ -46,7 +55,7 @@ class Estimator:
             max_model_len=memory.limits.model_len,
             max_sequences=memory.limits.sequences,
             max_batched_tokens=memory.limits.batched_tokens,
-            load_bytes_per_node=load_bytes_per_node(self._model, layout, self._traits, candidate.placement.gpus_per_node),
+            load_bytes_per_node=self._load_bytes(candidate.layout, candidate.placement.gpus_per_node),
             performance=self._performance(candidate, memory),
         )
 
@@ -57,6 +66,12 @@ class Estimator:
             holds = self._stages(layout)[0]
             self._memory[key] = replica_memory(self._model, layout, holds, total, self._workload, self._traits)
         return self._memory[key]
+
+    def _load_bytes(self, layout: Layout, gpus_per_node: int) -> int:
+        key = (_degrees(layout), gpus_per_node)
+        if key not in self._load:
+            self._load[key] = load_bytes_per_node(self._model, layout, self._traits, gpus_per_node)
+        return self._load[key]
 
     def _stages(self, layout: Layout) -> tuple[tuple[StageHold, ...], tuple[StageKind, ...]]:
         key = _degrees(layout)

@@ -7,6 +7,7 @@ are halved step by step where the wanted ones leave too little K/V.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from shardwright.costs.estimates import StageMemory
@@ -95,9 +96,17 @@ def replica_memory(
     ``total_bytes`` is the memory of the GPU.
     """
     share = requests_per_replica(workload, layout)
+    frame = _Frame(
+        model=model,
+        layout=layout,
+        holds=holds,
+        budget_bytes=math.ceil(total_bytes * traits.memory_utilization),
+        overhead_bytes=_overhead_bytes(layout, traits),
+        mean_tokens=workload.input_tokens + workload.output_tokens,
+    )
     tried = []
     for limits in _limits(workload, traits, share):
-        tried.append(_at(model, layout, holds, total_bytes, workload, traits, limits))
+        tried.append(_at(frame, limits))
         if tried[-1].starts and tried[-1].running(share) >= share:
             return tried[-1]
     starting = [memory for memory in tried if memory.starts]
@@ -126,40 +135,45 @@ def activation_bytes(model: ModelSpec, layout: Layout, limits: Limits, *, last: 
     return math.ceil(max(forward, sampling + limits.batched_tokens * size * model.hidden_size))
 
 
-def _at(  # noqa: PLR0913 - the facts of one layout and the limits
-    model: ModelSpec,
-    layout: Layout,
-    holds: tuple[StageHold, ...],
-    total_bytes: int,
-    workload: Workload,
-    traits: EngineTraits,
-    limits: Limits,
-) -> ReplicaMemory:
-    budget = math.ceil(total_bytes * traits.memory_utilization)
-    overhead = traits.fixed_overhead_bytes + traits.cuda_graph_bytes
-    overhead += traits.communication_overhead_bytes if layout.tensor > 1 else 0
-    middle, end = (activation_bytes(model, layout, limits, last=last) for last in (False, True))
-    stages = tuple(_stage(index, hold, budget, overhead, end if hold.last else middle) for index, hold in enumerate(holds))
-    mean = workload.input_tokens + workload.output_tokens
-    pairs = list(zip(stages, holds, strict=True))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Frame:
+    """What stays the same while limits are tried."""
+
+    model: ModelSpec
+    layout: Layout
+    holds: tuple[StageHold, ...]
+    budget_bytes: int
+    overhead_bytes: int
+    mean_tokens: int
+
+
+def _overhead_bytes(layout: Layout, traits: EngineTraits) -> int:
+    communication = traits.communication_overhead_bytes if layout.tensor > 1 else 0
+    return traits.fixed_overhead_bytes + traits.cuda_graph_bytes + communication
+
+
+def _at(frame: _Frame, limits: Limits) -> ReplicaMemory:
+    middle, end = (activation_bytes(frame.model, frame.layout, limits, last=last) for last in (False, True))
+    stages = tuple(_stage(index, hold, frame, end if hold.last else middle) for index, hold in enumerate(frame.holds))
+    room = [(hold.kv, max(0, stage.kv_cache_bytes)) for stage, hold in zip(stages, frame.holds, strict=True)]
     return ReplicaMemory(
         stages=stages,
         limits=limits,
-        kv_tokens=min(hold.kv.tokens(max(0, stage.kv_cache_bytes), limits.model_len) for stage, hold in pairs),
-        requests=min(hold.kv.requests(max(0, stage.kv_cache_bytes), mean) for stage, hold in pairs),
+        kv_tokens=min(kv.tokens(free, limits.model_len) for kv, free in room),
+        requests=min(kv.requests(free, frame.mean_tokens) for kv, free in room),
     )
 
 
-def _stage(index: int, hold: StageHold, budget: int, overhead: int, activations: int) -> StageMemory:
+def _stage(index: int, hold: StageHold, frame: _Frame, activations: int) -> StageMemory:
     weights = hold.weights.total_bytes
     return StageMemory(
         stage=index,
         layers=hold.layers,
         weights_bytes=weights,
         activations_bytes=activations,
-        overhead_bytes=overhead,
-        kv_cache_bytes=budget - weights - activations - overhead,
-        budget_bytes=budget,
+        overhead_bytes=frame.overhead_bytes,
+        kv_cache_bytes=frame.budget_bytes - weights - activations - frame.overhead_bytes,
+        budget_bytes=frame.budget_bytes,
         kv_bytes_per_token=hold.kv.bytes_per_token,
     )
 
@@ -186,8 +200,9 @@ def _power_of_two(count: int) -> int:
     return 1 << max(0, count - 1).bit_length()
 
 
-def _kinds(model: ModelSpec) -> set[Layer]:
-    return set(model.layers)
+@lru_cache(maxsize=64)
+def _kinds(model: ModelSpec) -> frozenset[Layer]:
+    return frozenset(model.layers)
 
 
 def _wide_values(model: ModelSpec, layer: Layer, layout: Layout) -> float:

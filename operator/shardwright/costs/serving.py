@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shardwright.costs.coefficients import REQUEST_SECONDS, STEP_SECONDS
+from shardwright.costs.coefficients import BUNCHING, REQUEST_SECONDS, STEP_SECONDS
 from shardwright.costs.communication import send_seconds
 from shardwright.costs.estimates import Performance, TimeShare
 from shardwright.costs.kvcache import KvCache
@@ -84,7 +84,7 @@ def serve(replica: Replica, load: Load, replicas: int, *, band: float, basis: st
     prefill = alone.latency + (chunks - 1) * alone.slowest + REQUEST_SECONDS
     others = (load.running - 1) * beside
     stay = prefill + outputs * cycle + others
-    waiting = _wait(others / stay, beside, cycle, others)
+    waiting = BUNCHING * others + cycle / 2
     first = prefill + waiting
     queued = (load.offered / load.running - 1) * stay
     rate = min(replicas, load.workload.concurrency) * load.running / stay
@@ -139,11 +139,6 @@ def _sends(replica: Replica, tokens: float) -> float:
     """Return the hand-overs of one pass: hidden states and residual, each tensor rank its slice."""
     size = 2 * tokens * replica.machine.hidden_bytes / replica.tensor
     return (replica.stages - 1) * send_seconds(size, replica.stage_link, network=replica.stage_link_is_network)
-
-
-def _wait(busy: float, service: float, cycle: float, most: float) -> float:
-    """Return the mean wait of a prompt for the running step and for prompts before it (M/D/1, bounded)."""
-    return min(most, busy / (2 * (1 - busy)) * service) + cycle / 2 if most else 0.0
 
 
 def _kv_read_bytes(kv: KvCache, context: float) -> float:

@@ -1,5 +1,6 @@
 """What one step moves and computes on a rank of each stage: counted from the model's tensors, free of any GPU."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -96,7 +97,7 @@ class ModelWork:
 
     def touched_share(self, tokens: float) -> float:
         """Return the expected share of experts that a batch of ``tokens`` touches (1: all of them)."""
-        return 1 - (1 - self.hot_share) ** tokens
+        return 1.0 - math.pow(1 - self.hot_share, tokens)
 
 
 def _main_storage(matrices: list[Weight]) -> str:

@@ -1,15 +1,23 @@
 """Where the groups of a layout would sit: best fit on the free nodes of a pool, stages close together."""
 
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from shardwright.hardware.gpus import Link
 from shardwright.hardware.inventory import Node, Pool
 from shardwright.layouts.layout import Layout, Placement
 
 Groups = tuple[tuple[Node, ...], ...]
+
+NodeKey = Callable[[Node], Any]
+"""What nodes that are near at one level have in common; comparable among themselves."""
+
+Level = tuple[list[tuple[Any, Node]], ...]
+"""Groups of near nodes, the smallest first; each node with its group of the level below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +58,7 @@ class Shelf:
             room_of_domain[node.domain] += self._room[node.name]
         self._fullest_first = sorted(pool.nodes, key=lambda node: (self._room[node.name], room_of_domain[node.domain], node.name))
         self._rooms = [self._room[node.name] for node in self._fullest_first]
-        self._levels: dict[int, list[dict[object, list[Node]]]] = {}
+        self._levels: dict[int, list[Level]] = {}
         self._placed: dict[tuple[Spread, int, int, int], Groups] = {}
 
     def place(self, layout: Layout) -> Placement:
@@ -118,18 +126,16 @@ class Shelf:
             by_stage.extend(stage)
         return tuple(by_stage)
 
-    def _levels_for(self, gpus: int) -> list[dict[object, list[Node]]]:
+    def _levels_for(self, gpus: int) -> list[Level]:
         """Return groups of near nodes, nearest level first: scale-up domain, topology path, everything."""
         if gpus not in self._levels:
             nodes = self.eligible(gpus)
             depth = max((len(node.path) for node in nodes), default=0)
-            levels = [_grouped(nodes, level) for level in range(depth, -1, -1)]
+            keys: list[NodeKey] = [partial(_outer_path, steps=steps) for steps in range(depth, -1, -1)]
             if self._pool.crosses_nodes:
-                domains: dict[object, list[Node]] = defaultdict(list)
-                for node in nodes:
-                    domains[node.domain or node.name].append(node)
-                levels.insert(0, domains)
-            self._levels[gpus] = levels
+                keys.insert(0, _domain)
+            inner = [None, *keys]
+            self._levels[gpus] = [_level(nodes, key, within) for key, within in zip(keys, inner, strict=False)]
         return self._levels[gpus]
 
     def _missing(self, layout: Layout, spread: Spread, groups: Groups) -> int:
@@ -142,32 +148,45 @@ class Shelf:
         return max(1, short * spread.nodes - left)
 
 
-def _grouped(nodes: Sequence[Node], level: int) -> dict[object, list[Node]]:
-    """Group nodes by the outer ``level`` steps of their topology path (0: all together)."""
-    groups: dict[object, list[Node]] = defaultdict(list)
-    for node in nodes:
-        groups[node.path[-level:] if level else ()].append(node)
-    return groups
+def _domain(node: Node) -> str:
+    return node.domain or node.name
 
 
-def _closest(levels: Sequence[dict[object, list[Node]]], count: int, taken: set[str]) -> tuple[Node, ...] | None:
+def _outer_path(node: Node, steps: int) -> tuple[tuple[str, str], ...]:
+    """Return the outer steps of a node's topology path (0: what all nodes share)."""
+    return node.path[-steps:] if steps else ()
+
+
+def _level(nodes: Sequence[Node], key: NodeKey, within: NodeKey | None) -> Level:
+    """Group nodes that are near at one level; in a group, the largest groups of the level below come first."""
+    inner = [within(node) for node in nodes] if within else [node.name for node in nodes]
+    groups: dict[object, list[tuple[Any, Node]]] = defaultdict(list)
+    for name, node in zip(inner, nodes, strict=True):
+        groups[key(node)].append((name, node))
+    if within:
+        sizes = Counter(inner)
+        for group in groups.values():
+            group.sort(key=lambda item: (-sizes[item[0]], item[0]))  # stable: those with the least room stay first
+    return tuple(group for _, group in sorted(groups.items(), key=lambda item: (len(item[1]), str(item[0]))))
+
+
+def _closest(levels: Sequence[Level], count: int, taken: set[str]) -> tuple[Node, ...] | None:
     """Return ``count`` nodes of the smallest group that has them, at the nearest level where one does."""
-    inner: dict[str, tuple[int, str]] = {}
-    for groups in levels:
-        left = {key: [node for node in group if node.name not in taken] for key, group in groups.items()}
-        fitting = [(len(group), str(key), key) for key, group in left.items() if len(group) >= count]
-        if fitting:
-            nodes = left[min(fitting, key=lambda item: item[:2])[2]]
-            return _adjacent(nodes, inner, count)
-        inner = {node.name: (-len(group), str(key)) for key, group in left.items() for node in group}
+    for level in levels:
+        if taken:
+            left = [[item for item in group if item[1].name not in taken] for group in level if len(group) >= count]
+            chosen = min((group for group in left if len(group) >= count), key=len, default=None)
+        else:
+            chosen = next((group for group in level if len(group) >= count), None)
+        if chosen is not None:
+            return _in_rank_order(chosen[:count])
     return None
 
 
-def _adjacent(nodes: Sequence[Node], inner: dict[str, tuple[int, str]], count: int) -> tuple[Node, ...]:
-    """Return ``count`` of the nodes, whole inner groups first, in the rank order that crosses few borders."""
-    ordered = sorted(range(len(nodes)), key=lambda i: (inner.get(nodes[i].name, (0, "")), i))[:count]
-    chosen = [nodes[i] for i in ordered]
-    return tuple(sorted(chosen, key=lambda node: (inner.get(node.name, (0, "")), node.name)))
+def _in_rank_order(chosen: Sequence[tuple[Any, Node]]) -> tuple[Node, ...]:
+    """Return nodes by name inside the groups that are nearest, so that few stages border on another group."""
+    position = {inner: index for index, (inner, _) in reversed(list(enumerate(chosen)))}
+    return tuple(node for _, node in sorted(chosen, key=lambda item: (position[item[0]], item[1].name)))
 
 
 def _one_domain(nodes: Sequence[Node]) -> bool:

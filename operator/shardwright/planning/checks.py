@@ -94,7 +94,7 @@ def capacity_violation(candidate: Candidate, missing_when_empty: int) -> Violati
     problem = Problem(
         code="PoolTooSmall" if missing_when_empty else "InsufficientCapacity",
         what=f"needs {nodes_of(wanted, pool)} with {placement.gpus_per_node} "
-        f"{'healthy' if missing_when_empty else 'free'} GPUs each",
+        f"{'healthy' if missing_when_empty else 'free'} GPU{'s' if placement.gpus_per_node > 1 else ''} each",
         gap=gap,
         remedy="add nodes" if missing_when_empty else "free GPUs or add nodes; it goes on by itself then",
     )

@@ -48,7 +48,8 @@ def _capacity(verdict: Verdict) -> Problem:
 
 
 def _returning(verdict: Verdict | None, returning: int) -> Problem:
-    remedy = f"{returning} GPU nodes are not ready or cordoned; it goes on by itself when they return"
+    nodes = "1 GPU node is" if returning == 1 else f"{returning} GPU nodes are"
+    remedy = f"{nodes} not ready or cordoned; it goes on by itself when they return"
     if verdict is None:
         return Problem(code="InsufficientCapacity", what="no GPU node", limit="can be used now", remedy=remedy)
     return replace(_capacity(verdict), code="InsufficientCapacity", remedy=remedy)

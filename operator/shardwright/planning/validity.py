@@ -4,18 +4,22 @@ from collections import Counter
 
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory, Node
+from shardwright.planning.outcome import RETURNING
 from shardwright.planning.report import Plan
 
 
 def plan_problem(plan: Plan, inventory: Inventory) -> Problem | None:
     """Return why a plan of record cannot run any more, None while it can.
 
-    What is free does not matter (the plan itself holds its GPUs), nor whether better nodes have come.
+    What is free does not matter (the plan itself holds its GPUs), nor whether better nodes have come, nor
+    that a node is cordoned or not ready for a while: what runs there goes on, or comes back.
     """
     pools = {node.name: (pool.product, node) for pool in inventory.pools for node in pool.nodes}
     excluded = {item.node: item.problem for item in inventory.excluded}
     wanted = Counter(name for group in plan.groups for name in group)
     for name in sorted(wanted):
+        if name in excluded and excluded[name].code in RETURNING:
+            continue
         if name in excluded:
             return _lost(f"planned node {name} cannot be used", excluded[name].sentence())
         if name not in pools:
