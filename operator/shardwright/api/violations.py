@@ -69,8 +69,13 @@ def path_of(location: Location) -> str:
     >>> path_of(("spec", "engine", "env", 0, "name"))
     'spec.engine.env[0].name'
     """
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in location if step != "[key]")
+    steps = (f"[{step}]" if isinstance(step, int) else f".{_readable(step)}" for step in location if step != "[key]")
     return "".join(steps).removeprefix(".")
+
+
+def _readable(key: str) -> str:
+    shown = key if key.isprintable() else key.encode("unicode_escape").decode()
+    return shown if len(shown) <= SHOWN_MAX_LENGTH else f"{shown[:SHOWN_MAX_LENGTH]}…"
 
 
 def _problem(detail: ErrorDetails) -> Problem:

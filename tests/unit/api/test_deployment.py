@@ -1,0 +1,75 @@
+"""The spec as instructions for rendering."""
+
+from typing import Any
+
+import pytest
+
+from shardwright.api.deployment import to_deployment
+from shardwright.api.resource import parse_manifest
+from shardwright.engines.versions import DEFAULT_IMAGE
+from shardwright.rendering.deployment import ClaimPath, Deployment, Owner, SecretKey
+from tests.support.builders_resource import a_sharded_model, complete_specs
+
+
+def deployment_of(stored_quantization: str | None = None, **spec: Any) -> Deployment:
+    resource = parse_manifest(a_sharded_model(**spec))
+    return to_deployment(resource, engine_version="0.33.0", stored_quantization=stored_quantization)
+
+
+def test_a_complete_spec_is_handed_over_field_by_field() -> None:
+    manifest = a_sharded_model(namespace="team") | {"spec": complete_specs()[0]}
+    manifest["metadata"]["uid"] = "1234"
+
+    deployment = to_deployment(parse_manifest(manifest), engine_version="0.33.0", stored_quantization=None)
+
+    assert deployment == Deployment(
+        owner=Owner(name="llama", namespace="team", uid="1234"),
+        engine="vLLM",
+        engine_version="0.33.0",
+        image="registry.internal:5000/vllm/vllm-openai:v0.33.0",
+        model="meta-llama/Llama-3.1-8B-Instruct",
+        revision="0123456789abcdef0123456789abcdef01234567",
+        hub_token=SecretKey(name="hub", key="token"),
+        kv_cache_dtype="fp8",
+        arguments={"dtype": "bfloat16", "seed": 7},
+        environment=(("NCCL_DEBUG", "WARN"),),
+        node_selector=(("example.com/pool", "blue"),),
+        tolerations=({"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoExecute", "tolerationSeconds": 60},),
+        cpu="16",
+        memory="64Gi",
+        runtime_class="nvidia",
+        image_pull_secrets=("registry",),
+    )
+
+
+def test_weights_on_a_claim_are_read_from_its_folder() -> None:
+    pvc = {"claimName": "weights", "path": "llama/8b"}
+
+    deployment = deployment_of(model={"id": "a/b", "weights": {"pvc": pvc}})
+
+    assert (deployment.claim, deployment.hub_token) == (ClaimPath(claim="weights", path="llama/8b"), None)
+
+
+def test_weights_at_the_root_of_a_claim_have_no_folder() -> None:
+    deployment = deployment_of(model={"id": "a/b", "weights": {"pvc": {"claimName": "weights"}}})
+
+    assert deployment.claim == ClaimPath(claim="weights", path="")
+
+
+def test_without_an_image_the_release_image_of_the_known_version_is_used() -> None:
+    assert deployment_of().image == DEFAULT_IMAGE
+
+
+def test_without_an_image_the_stated_version_chooses_the_tag() -> None:
+    assert deployment_of(engine={"version": "0.32.0"}).image == "vllm/vllm-openai:v0.32.0"
+
+
+@pytest.mark.parametrize(("stored", "made"), [(None, "fp8"), ("compressed-tensors", None)])
+def test_what_is_stored_quantized_is_not_quantized_again(stored: str | None, made: str | None) -> None:
+    assert deployment_of(stored, model={"id": "a/b", "quantization": "FP8"}).quantization == made
+
+
+def test_a_number_type_is_an_argument_of_the_engine() -> None:
+    deployment = deployment_of(model={"id": "a/b", "quantization": "FP16"})
+
+    assert (deployment.quantization, deployment.arguments) == (None, {"dtype": "float16"})

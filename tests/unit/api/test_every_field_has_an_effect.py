@@ -1,0 +1,169 @@
+"""No field of the spec is decoration: changing it changes something that one can see.
+
+What one can see: the model and the request that the planner gets, the nodes it may use, the objects that
+are rendered for one and the same plan, the choice between keeping a plan and making a new one, and the
+conditions.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+
+from shardwright.api.record import PlanRecord
+from shardwright.api.resource import ShardedModel, parse_manifest
+from shardwright.errors import InputError
+from shardwright.hardware.nodes import read_node
+from shardwright.pipeline import Question, Subject, bundle_for, plan_serving, resolve, take_stock
+from shardwright.planning.report import Plan
+from shardwright.reconcile.standing import Choice, Replan, judge
+from shardwright.reconcile.standing import Question as PlanQuestion
+from tests.support.builders_nodes import a_node
+from tests.support.builders_resource import A_CONFIG, Manifest, a_sharded_model
+from tests.support.schema_cases import Steps, fields
+
+A_MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"
+CONFIG_MAPS: Final = {("a", "config.json"): json.dumps(A_CONFIG)}
+"""Name and key → text; what is not here does not exist."""
+
+TAINTED: Final = {"key": "dedicated", "value": "llm", "effect": "NoExecute"}
+NODES: Final = (
+    a_node("plain"),
+    a_node("blue", labels={"example.com/pool": "blue"}),
+    a_node("tainted", taints=[TAINTED]),
+)
+TOLERATION: Final = {"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoExecute", "tolerationSeconds": 9}
+
+Pair = tuple[Manifest, Manifest]
+
+
+def _model(before: Manifest, after: Manifest) -> Pair:
+    return {"model": {"id": A_MODEL} | before}, {"model": {"id": A_MODEL} | after}
+
+
+def _token(before: Manifest, after: Manifest) -> Pair:
+    return _model(*({"weights": {"huggingFace": {"tokenSecretRef": token}}} for token in (before, after)))
+
+
+def _claim(before: Manifest, after: Manifest) -> Pair:
+    return _model({"weights": {"pvc": before}}, {"weights": {"pvc": after}})
+
+
+def _under(name: str, before: Manifest, after: Manifest) -> Pair:
+    return {name: before}, {name: after}
+
+
+def _variable(before: Manifest, after: Manifest) -> Pair:
+    return _under("engine", {"env": [before]}, {"env": [after]})
+
+
+def _toleration(before: Manifest, after: Manifest) -> Pair:
+    return _under("placement", {"tolerations": [before]}, {"tolerations": [after]})
+
+
+BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
+    "model.id": _model({}, {"id": "Qwen/Qwen2.5-7B-Instruct"}),
+    "model.config": _model({}, {"config": A_CONFIG | {"num_hidden_layers": 16}}),
+    "model.configMapRef.name": _model({"configMapRef": {"name": "a"}}, {"configMapRef": {"name": "b"}}),
+    "model.configMapRef.key": _model({"configMapRef": {"name": "a"}}, {"configMapRef": {"name": "a", "key": "other.json"}}),
+    "model.revision": _model({}, {"revision": "f" * 40}),
+    "model.weights.huggingFace.tokenSecretRef.name": _token({"name": "a"}, {"name": "b"}),
+    "model.weights.huggingFace.tokenSecretRef.key": _token({"name": "a"}, {"name": "a", "key": "b"}),
+    "model.weights.pvc.claimName": _claim({"claimName": "a"}, {"claimName": "b"}),
+    "model.weights.pvc.path": _claim({"claimName": "a"}, {"claimName": "a", "path": "b"}),
+    "model.quantization": _model({}, {"quantization": "FP8"}),
+    "engine.image": _under("engine", {}, {"image": "registry.internal/vllm-openai:v0.33.0"}),
+    "engine.version": _under("engine", {}, {"version": "0.32.0"}),
+    "engine.args.seed": _under("engine", {}, {"args": {"seed": 7}}),
+    "engine.env[0].name": _variable({"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "NCCL_DEBUG_FILE", "value": "INFO"}),
+    "engine.env[0].value": _variable({"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "NCCL_DEBUG", "value": "WARN"}),
+    "workload.inputTokens": _under("workload", {}, {"inputTokens": 4096}),
+    "workload.outputTokens": _under("workload", {}, {"outputTokens": 256}),
+    "workload.concurrency": _under("workload", {}, {"concurrency": 65}),
+    "workload.maxModelLen": _under("workload", {}, {"maxModelLen": 8192}),
+    "workload.kvCacheQuantization": _under("workload", {}, {"kvCacheQuantization": "FP8"}),
+    "objective.optimizeFor": _under("objective", {}, {"optimizeFor": "Latency"}),
+    "objective.ttftMilliseconds": _under("objective", {}, {"ttftMilliseconds": 1000}),
+    "objective.tpotMilliseconds": _under("objective", {}, {"tpotMilliseconds": 50}),
+    "replicas": ({}, {"replicas": 2}),
+    "budget.gpus": _under("budget", {}, {"gpus": 4}),
+    "budget.nodes": _under("budget", {}, {"nodes": 1}),
+    "parallelism.tensor": _under("parallelism", {}, {"tensor": 2}),
+    "parallelism.pipeline": _under("parallelism", {}, {"pipeline": 2}),
+    "parallelism.expert": _under("parallelism", {}, {"expert": 1}),
+    "placement.nodeSelector.example.com/pool": _under("placement", {}, {"nodeSelector": {"example.com/pool": "blue"}}),
+    "placement.tolerations[0].key": _toleration(TOLERATION, TOLERATION | {"key": "other"}),
+    "placement.tolerations[0].operator": _toleration({"key": "a"}, {"key": "a", "operator": "Exists"}),
+    "placement.tolerations[0].value": _toleration(TOLERATION, TOLERATION | {"value": "other"}),
+    "placement.tolerations[0].effect": _toleration({"operator": "Exists"}, {"operator": "Exists", "effect": "NoSchedule"}),
+    "placement.tolerations[0].tolerationSeconds": _toleration(TOLERATION, TOLERATION | {"tolerationSeconds": 10}),
+    "pod.resources.cpu": _under("pod", {}, {"resources": {"cpu": 11}}),
+    "pod.resources.memory": _under("pod", {}, {"resources": {"memory": "7Gi"}}),
+    "pod.runtimeClassName": _under("pod", {}, {"runtimeClassName": "nvidia"}),
+    "pod.imagePullSecrets[0].name": _under("pod", {}, {"imagePullSecrets": [{"name": "registry"}]}),
+    "replan": ({"replan": "WhenInvalid"}, {"replan": "Always"}),
+}
+"""Path → a spec and one that differs in that field alone."""
+
+ONLY_ONE_VALUE: Final = {"engine.name": "more engines come with their own issue"}
+SEEN_BY_THE_CONTROLLER: Final = ("mode", "paused")
+"""Acted on by ``controller``; its tests and those on the control plane show the effect."""
+
+
+def test_the_table_has_every_field() -> None:
+    leaves = {_dotted(steps) for steps, schema in fields() if not _has_fields(schema)}
+
+    assert leaves == {*BEFORE_AND_AFTER, *ONLY_ONE_VALUE, *SEEN_BY_THE_CONTROLLER}
+
+
+@pytest.mark.parametrize("path", BEFORE_AND_AFTER)
+def test_changing_a_field_changes_something_that_one_can_see(path: str, the_plan: Plan) -> None:
+    before, after = (parse_manifest(a_sharded_model(**spec)) for spec in BEFORE_AND_AFTER[path])
+
+    assert what_one_sees(before, the_plan) != what_one_sees(after, the_plan)
+
+
+def test_leaving_everything_as_it_is_changes_nothing(the_plan: Plan) -> None:
+    resource = parse_manifest(a_sharded_model())
+
+    assert what_one_sees(resource, the_plan) == what_one_sees(resource, the_plan)
+
+
+@pytest.fixture(scope="module")
+def the_plan() -> Plan:
+    """One plan for all: what changes is not the planner's mood."""
+    resource = parse_manifest(a_sharded_model())
+    report = plan_serving(resolve(Question(resource=resource)), take_stock(resource, facts(), ()))
+    assert isinstance(report.outcome, Plan)
+    return report.outcome
+
+
+def facts() -> list[Any]:
+    return [read_node(node) for node in NODES]
+
+
+def what_one_sees(resource: ShardedModel, plan: Plan) -> tuple[Any, ...]:
+    reference = resource.spec.model.config_map_ref
+    text = CONFIG_MAPS.get((reference.name, reference.key)) if reference else None
+    try:
+        subject = resolve(Question(resource=resource, config_text=text))
+    except InputError as error:
+        return (str(error),)
+    bundle = bundle_for(subject, plan)
+    return subject.model, subject.request, take_stock(resource, facts(), ()), bundle, fate_of_a_valid_plan(subject, plan)
+
+
+def fate_of_a_valid_plan(subject: Subject, plan: Plan) -> Choice:
+    """Return what becomes of a plan that was made for this spec and still fits the cluster."""
+    question = PlanQuestion(input_hash=subject.input_hash, cut_hash=subject.cut_hash, replan=Replan(subject.resource.spec.replan))
+    record = PlanRecord(input_hash=subject.input_hash, cut_hash=subject.cut_hash, generation=1, plan=plan)
+    return judge(record, question, None, serving=False).choice
+
+
+def _has_fields(schema: Mapping[str, Any]) -> bool:
+    return any(key in schema for key in ("properties", "items", "additionalProperties"))
+
+
+def _dotted(steps: Steps) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")

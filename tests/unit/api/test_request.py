@@ -1,0 +1,79 @@
+"""The spec as a question to the planner."""
+
+from typing import Any
+
+import pytest
+
+from shardwright.api.request import to_request
+from shardwright.api.resource import parse_manifest
+from shardwright.costs.workload import Workload
+from shardwright.errors import InputError
+from shardwright.layouts.layout import SearchSpace
+from shardwright.planning.request import Objective, OptimizeFor, Request
+from tests.support.builders_plan import a_model
+from tests.support.builders_resource import a_sharded_model
+
+MODEL = a_model("qwen2.5-7b")
+"""Its context is 32,768 tokens."""
+
+
+def request_of(**spec: Any) -> Request:
+    return to_request(parse_manifest(a_sharded_model(**spec)).spec, MODEL)
+
+
+def test_the_smallest_manifest_asks_for_the_documented_load() -> None:
+    assert request_of() == Request(
+        workload=Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072),
+        objective=Objective(),
+        space=SearchSpace(),
+    )
+
+
+def test_every_field_reaches_the_planner() -> None:
+    request = request_of(
+        workload={
+            "inputTokens": 1000,
+            "outputTokens": 100,
+            "concurrency": 8,
+            "maxModelLen": 5000,
+            "kvCacheQuantization": "FP8",
+        },
+        objective={"optimizeFor": "Throughput", "ttftMilliseconds": 1500, "tpotMilliseconds": 25},
+        replicas=2,
+        parallelism={"tensor": 4, "pipeline": 2, "expert": 1},
+        budget={"gpus": 16, "nodes": 3},
+    )
+
+    assert request == Request(
+        workload=Workload(input_tokens=1000, output_tokens=100, concurrency=8, max_model_len=5000, kv_cache_dtype="fp8"),
+        objective=Objective(optimize_for=OptimizeFor.THROUGHPUT, ttft_seconds=1.5, tpot_seconds=0.025),
+        space=SearchSpace(replicas=2, tensor=4, pipeline=2, expert=1, max_gpus=16, max_nodes=3),
+    )
+
+
+@pytest.mark.parametrize(
+    ("input_tokens", "output_tokens", "longest"), [(512, 512, 1024), (512, 513, 2048), (32_000, 700, 32_768)]
+)
+def test_the_longest_request_is_rounded_up_but_never_above_the_model(input_tokens: int, output_tokens: int, longest: int) -> None:
+    request = request_of(workload={"inputTokens": input_tokens, "outputTokens": output_tokens})
+
+    assert request.workload.max_model_len == longest
+
+
+def test_a_load_longer_than_the_context_is_refused_with_the_gap() -> None:
+    with pytest.raises(InputError, match=r"spec\.workload\.inputTokens: 33,000 tokens .* the 32,768 of .*, 232 too many"):
+        request_of(workload={"inputTokens": 32_000, "outputTokens": 1000})
+
+
+def test_a_pinned_length_above_the_context_is_refused_where_it_stands() -> None:
+    with pytest.raises(InputError, match=r"spec\.workload\.maxModelLen: 40,000 tokens"):
+        request_of(workload={"maxModelLen": 40_000})
+
+
+def test_no_replicas_ask_for_the_plan_of_one() -> None:
+    assert request_of(replicas=0).space.replicas == 1
+
+
+@pytest.mark.parametrize("word", list(OptimizeFor))
+def test_every_objective_of_the_planner_can_be_asked_for(word: OptimizeFor) -> None:
+    assert request_of(objective={"optimizeFor": word.value}).objective.optimize_for is word

@@ -1,0 +1,131 @@
+"""How the parser says what is wrong, and what it takes all the same."""
+
+from typing import Any
+
+import pytest
+
+from shardwright.api.resource import CONFIG_MAX_BYTES, parse_manifest, read_stored
+from shardwright.errors import InputError, Problem
+from tests.support.builders_resource import Manifest, a_sharded_model, complete_specs
+
+
+def problems_of(manifest: Manifest) -> list[Problem]:
+    with pytest.raises(InputError) as caught:
+        parse_manifest(manifest)
+    return list(caught.value.problems)
+
+
+def sentences(**spec: Any) -> list[str]:
+    return [problem.sentence() for problem in problems_of(a_sharded_model(**spec))]
+
+
+def test_the_smallest_manifest_gets_the_documented_defaults() -> None:
+    spec = parse_manifest(a_sharded_model()).spec
+
+    assert (spec.replicas, spec.replan, spec.mode, spec.paused) == (1, "WhenInvalid", "Deploy", False)
+    assert (spec.workload.input_tokens, spec.workload.output_tokens, spec.workload.concurrency) == (2048, 512, 64)
+    assert (spec.engine.name, spec.objective.optimize_for, spec.model.quantization) == ("vLLM", "Balanced", "Auto")
+
+
+def test_a_misspelt_field_gets_the_right_name_as_a_hint() -> None:
+    assert sentences(workload={"concurency": 8}) == [
+        "spec.workload.concurency: is not a field of this resource; did you mean concurrency?"
+    ]
+
+
+def test_an_unknown_field_without_a_near_name_gets_the_known_ones() -> None:
+    assert sentences(budget={"money": 8}) == ["spec.budget.money: is not a field of this resource; known here: gpus, nodes"]
+
+
+def test_a_value_out_of_range_is_told_the_range_and_the_gap() -> None:
+    assert sentences(replicas=1001) == ["spec.replicas: 1,001 must be from 0 to 1,000, 1 too many; set it to 1,000 or less"]
+
+
+def test_a_quoted_number_is_told_to_lose_its_quotes() -> None:
+    assert sentences(replicas="2") == ['spec.replicas: "2" must be an integer; remove the quotes']
+
+
+def test_a_word_outside_an_enum_is_told_the_words_and_the_nearest() -> None:
+    assert sentences(objective={"optimizeFor": "latency"}) == [
+        'spec.objective.optimizeFor: "latency" must be Balanced, Latency or Throughput; did you mean Latency?'
+    ]
+
+
+def test_a_missing_field_is_told_what_it_means() -> None:
+    (problem,) = problems_of(a_sharded_model(model={"configMapRef": {}}) | {})[:1]
+
+    assert problem.path == "spec.model.configMapRef.name"
+    assert problem.remedy == "set it: name of the ConfigMap, in the namespace of this resource"
+
+
+def test_all_problems_are_said_at_once_in_the_order_of_their_paths() -> None:
+    found = problems_of(a_sharded_model(replicas=-1, engine={"name": "TGI"}, mode="Dry"))
+
+    assert [problem.path for problem in found] == ["spec.engine.name", "spec.mode", "spec.replicas"]
+
+
+def test_rules_between_fields_name_the_field_to_change() -> None:
+    (sentence,) = sentences(replicas=4, budget={"gpus": 3})
+
+    assert sentence == (
+        "spec.budget.gpus: budget.gpus must be at least parallelism.tensor x parallelism.pipeline x replicas; raise budget.gpus "
+        "or lower one of the three"
+    )
+
+
+def test_another_kind_is_refused_by_name() -> None:
+    assert [problem.path for problem in problems_of(a_sharded_model() | {"kind": "Deployment"})] == ["kind"]
+
+
+@pytest.mark.parametrize("spec", complete_specs(), ids=["first", "second"])
+def test_a_parsed_spec_says_what_the_manifest_said(spec: Manifest) -> None:
+    parsed = parse_manifest(a_sharded_model() | {"spec": spec}).spec
+
+    assert parsed.model_dump(mode="json", by_alias=True, exclude_unset=True) == spec
+
+
+def test_a_field_of_a_newer_version_is_dropped_from_a_stored_object() -> None:
+    stored = a_sharded_model(fleet={"size": 3}) | {"status": {"plan": {"weather": "fine"}}}
+
+    assert read_stored(stored).spec == parse_manifest(a_sharded_model()).spec
+
+
+def test_a_stored_object_that_breaks_a_rule_of_today_is_refused() -> None:
+    with pytest.raises(InputError, match=r"spec\.replicas"):
+        read_stored(a_sharded_model(replicas=5000))
+
+
+def test_a_config_that_is_too_large_is_refused_with_the_way_out() -> None:
+    model = {"id": "a/b", "config": {"note": "x" * CONFIG_MAX_BYTES}}
+
+    (problem,) = problems_of(a_sharded_model(model=model))
+
+    assert (problem.code, problem.path) == ("ConfigTooLarge", "spec.model.config")
+
+
+def test_nulls_inside_a_config_stay() -> None:
+    model = {"id": "a/b", "config": {"head_dim": None}, "revision": None}
+
+    assert parse_manifest(a_sharded_model(model=model)).spec.model.config == {"head_dim": None}
+
+
+def test_a_bare_number_is_a_quantity() -> None:
+    resource = parse_manifest(a_sharded_model(pod={"resources": {"cpu": 8, "memory": 68_719_476_736}}))
+
+    assert resource.spec.pod is not None
+    assert resource.spec.pod.resources is not None
+    assert (resource.spec.pod.resources.cpu, resource.spec.pod.resources.memory) == ("8", "68719476736")
+
+
+def test_a_shown_value_is_cut_and_carries_no_control_characters() -> None:
+    (problem,) = problems_of(a_sharded_model(mode="\x1b[2J" + "x" * 500))
+
+    assert "\x1b" not in problem.what
+    assert len(problem.what) < 100
+
+
+def test_a_key_that_is_no_word_is_shown_escaped() -> None:
+    (problem,) = problems_of(a_sharded_model(budget={"\x1b[2J" + "k" * 500: 1}))
+
+    assert problem.path.startswith("spec.budget.\\x1b[2Jkkk")
+    assert len(problem.path) < 120

@@ -1,0 +1,251 @@
+"""Resource to plan to objects, and what becomes of a plan when the number of replicas changes."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shardwright.api.resource import ShardedModel, parse_manifest
+from shardwright.errors import InputError
+from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.nodes import read_node
+from shardwright.layouts.layout import Layout
+from shardwright.pipeline import Question, Subject, bundle_for, plan_serving, record_of, rescale, resolve, take_stock
+from shardwright.planning.report import NoPlan, Plan, Report
+from tests.support.builders_nodes import a_node, an_l40s_node, h100_nodes
+from tests.support.builders_resource import A_CONFIG, a_sharded_model, complete_specs
+
+LARGE = {"model": {"id": "meta-llama/Llama-3.1-405B-Instruct"}}
+
+
+def a_resource(**spec: Any) -> ShardedModel:
+    return parse_manifest(a_sharded_model(**spec))
+
+
+def a_subject(**spec: Any) -> Subject:
+    return resolve(Question(resource=a_resource(**spec)))
+
+
+def stock(subject: Subject, nodes: list[dict[str, Any]]) -> Inventory:
+    return take_stock(subject.resource, [fact for node in nodes if (fact := read_node(node))], ())
+
+
+def plan_of(report: Report) -> Plan:
+    assert isinstance(report.outcome, Plan), report.outcome
+    return report.outcome
+
+
+def problems_of(question: Question) -> list[tuple[str, str]]:
+    with pytest.raises(InputError) as caught:
+        resolve(question)
+    return [(problem.code, problem.path) for problem in caught.value.problems]
+
+
+def test_a_model_of_the_catalogue_is_planned_and_rendered() -> None:
+    subject = a_subject(**LARGE)
+
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(3))))
+
+    assert plan.layout == Layout(tensor=8, pipeline=2)
+    assert [item["metadata"]["name"] for item in bundle_for(subject, plan).of_kind("StatefulSet")] == ["llama-0"]
+
+
+def test_the_same_question_has_the_same_bytes() -> None:
+    subject = a_subject()
+    nodes = stock(subject, h100_nodes(2))
+
+    assert plan_serving(subject, nodes) == plan_serving(a_subject(), nodes)
+
+
+def test_an_inline_config_is_the_model() -> None:
+    assert len(a_subject(model={"id": "me/mine", "config": A_CONFIG | {"num_hidden_layers": 7}}).model.layers) == 7
+
+
+def test_the_text_of_a_config_map_is_the_model() -> None:
+    resource = a_resource(model={"id": "me/mine", "configMapRef": {"name": "mine"}})
+
+    subject = resolve(Question(resource=resource, config_text=json.dumps(A_CONFIG | {"num_hidden_layers": 7})))
+
+    assert len(subject.model.layers) == 7
+
+
+def test_the_catalogue_of_the_administrator_joins_the_built_in_one() -> None:
+    resource = a_resource(model={"id": "me/mine"})
+
+    assert resolve(Question(resource=resource, catalogue={"me/mine": A_CONFIG})).model.architecture == "LlamaForCausalLM"
+
+
+def test_an_unknown_model_is_told_the_command_that_makes_the_config_map() -> None:
+    with pytest.raises(InputError, match="kubectl create configmap") as caught:
+        a_subject(model={"id": "me/mine"})
+
+    assert [(problem.code, problem.path) for problem in caught.value.problems] == [("ModelUnknown", "spec.model.id")]
+
+
+def test_a_missing_config_map_is_named() -> None:
+    resource = a_resource(model={"id": "me/mine", "configMapRef": {"name": "mine", "key": "c.json"}})
+
+    with pytest.raises(InputError, match=r"key c\.json of ConfigMap mine") as caught:
+        resolve(Question(resource=resource))
+
+    assert [(problem.code, problem.path) for problem in caught.value.problems] == [("ConfigMissing", "spec.model.configMapRef")]
+
+
+def test_problems_of_a_config_stand_under_the_field_that_gave_it() -> None:
+    broken = {key: value for key, value in A_CONFIG.items() if key != "hidden_size"}
+
+    inline = problems_of(Question(resource=a_resource(model={"id": "me/mine", "config": broken})))
+    by_reference = problems_of(
+        Question(resource=a_resource(model={"id": "me/mine", "configMapRef": {"name": "x"}}), config_text=json.dumps(broken))
+    )
+
+    assert {path for _, path in inline} == {"spec.model.config.hidden_size"}
+    assert {path for _, path in by_reference} == {"spec.model.configMapRef.hidden_size"}
+
+
+def test_arguments_that_the_engine_does_not_take_are_refused_where_they_stand() -> None:
+    resource = a_resource(engine={"args": {"trust-remote-code": True, "no-such-option": 1}})
+
+    assert {path for _, path in problems_of(Question(resource=resource))} == {
+        "spec.engine.args.trust-remote-code",
+        "spec.engine.args.no-such-option",
+    }
+
+
+def test_an_image_that_does_not_tell_its_version_needs_it_stated() -> None:
+    resource = a_resource(engine={"image": "registry.internal/server:stable"})
+
+    assert problems_of(Question(resource=resource)) == [("EngineVersionUnknown", "spec.engine.version")]
+
+
+def test_quantizing_what_is_quantized_is_refused_where_it_stands() -> None:
+    resource = a_resource(model={"id": "deepseek-ai/DeepSeek-V3", "quantization": "BF16"})
+
+    assert [path for _, path in problems_of(Question(resource=resource))] == ["spec.model.quantization"]
+
+
+def test_selector_and_tolerations_decide_which_nodes_count() -> None:
+    taint = {"key": "dedicated", "value": "llm", "effect": "NoSchedule"}
+    nodes = [a_node("blue", labels={"pool": "blue"}, taints=[taint]), a_node("red", labels={"pool": "red"})]
+    placement = {"nodeSelector": {"pool": "blue"}, "tolerations": [{"key": "dedicated", "value": "llm"}]}
+
+    inventory = stock(a_subject(placement=placement), nodes)
+
+    assert [node.name for pool in inventory.pools for node in pool.nodes] == ["blue"]
+
+
+@pytest.mark.parametrize("spec", [{"paused": True}, {"mode": "PlanOnly"}, {"replan": "Always"}])
+def test_what_to_do_with_a_plan_makes_no_new_plan_necessary(spec: dict[str, Any]) -> None:
+    assert a_subject(**spec).input_hash == a_subject().input_hash
+
+
+def test_every_other_field_makes_a_new_plan_necessary() -> None:
+    complete = complete_specs()[0]
+    names = set(complete) - {"paused", "mode", "replan", "model"}
+
+    hashes = [a_subject(**{name: complete[name]}).input_hash for name in sorted(names)]
+
+    assert len({a_subject().input_hash, *hashes}) == len(names) + 1
+
+
+def test_another_config_makes_a_new_plan_necessary() -> None:
+    resource = a_resource(model={"id": "me/mine", "configMapRef": {"name": "mine"}})
+    texts = (json.dumps(A_CONFIG), json.dumps(A_CONFIG | {"num_hidden_layers": 7}))
+
+    first, second = (resolve(Question(resource=resource, config_text=text)) for text in texts)
+
+    assert first.input_hash != second.input_hash
+    assert first.cut_hash != second.cut_hash
+
+
+def test_the_number_of_replicas_alone_keeps_the_cut() -> None:
+    one, two = a_subject(), a_subject(replicas=2)
+
+    assert one.input_hash != two.input_hash
+    assert one.cut_hash == two.cut_hash
+
+
+def test_no_replicas_hold_no_node_and_show_the_plan_of_one() -> None:
+    one, none = a_subject(**LARGE), a_subject(**LARGE, replicas=0)
+    nodes = h100_nodes(2)
+
+    plan = plan_of(plan_serving(none, stock(none, nodes)))
+
+    of_one = plan_of(plan_serving(one, stock(one, nodes)))
+    assert plan == replace(of_one, groups=(), layout=replace(of_one.layout, replicas=0))
+    assert bundle_for(none, plan).of_kind("StatefulSet") == ()
+
+
+def test_growing_adds_groups_and_moves_none() -> None:
+    before, after = a_subject(**LARGE), a_subject(**LARGE, replicas=2)
+    kept = replace(plan_of(plan_serving(before, stock(before, h100_nodes(4)))), groups=(("h100-02", "h100-01"),))
+
+    plan = plan_of(rescale(after, kept, stock(after, h100_nodes(4))))
+
+    assert plan.groups == (("h100-02", "h100-01"), ("h100-00", "h100-03"))
+    assert plan.layout == Layout(tensor=8, pipeline=2, replicas=2)
+
+
+def test_growing_fills_up_nodes_that_a_group_holds_in_part() -> None:
+    pins = {"parallelism": {"tensor": 2, "pipeline": 1}}
+    before, after = a_subject(**pins), a_subject(**pins, replicas=5)
+    kept = plan_of(plan_serving(before, stock(before, h100_nodes(2))))
+
+    plan = plan_of(rescale(after, kept, stock(after, h100_nodes(2))))
+
+    assert plan.groups[0] == kept.groups[0]
+    assert sorted(plan.groups) == [("h100-00",)] * 4 + [("h100-01",)]
+
+
+def test_growing_keeps_the_cut_although_another_would_now_be_better() -> None:
+    before, after = a_subject(), a_subject(replicas=8)
+    kept = plan_of(plan_serving(before, stock(before, h100_nodes(2))))
+
+    plan = plan_of(rescale(after, kept, stock(after, h100_nodes(2))))
+
+    assert replace(plan.layout, replicas=1) == kept.layout
+
+
+def test_shrinking_drops_the_last_groups() -> None:
+    before, after = a_subject(**LARGE, replicas=3), a_subject(**LARGE, replicas=1)
+    kept = plan_of(plan_serving(before, stock(before, h100_nodes(6))))
+
+    plan = plan_of(rescale(after, kept, stock(after, h100_nodes(6))))
+
+    assert plan.groups == kept.groups[:1]
+    assert plan.layout.replicas == 1
+
+
+def test_growing_stays_in_the_pool_of_the_plan() -> None:
+    before, after = a_subject(**LARGE), a_subject(**LARGE, replicas=2)
+    kept = plan_of(plan_serving(before, stock(before, h100_nodes(2))))
+
+    report = rescale(after, kept, stock(after, [*h100_nodes(2), *(an_l40s_node(f"l40s-{i}") for i in range(9))]))
+
+    assert isinstance(report.outcome, NoPlan)
+
+
+def test_growing_from_none_plans_anew() -> None:
+    none, one = a_subject(**LARGE, replicas=0), a_subject(**LARGE)
+    nodes = h100_nodes(2)
+    kept = plan_of(plan_serving(none, stock(none, nodes)))
+
+    assert rescale(one, kept, stock(one, nodes)) == plan_serving(one, stock(one, nodes))
+
+
+def test_a_record_holds_what_the_report_said() -> None:
+    subject = a_subject()
+    report = plan_serving(subject, stock(subject, h100_nodes(1)))
+
+    record = record_of(subject, report)
+
+    assert record is not None
+    assert record.report() == report
+    assert (record.input_hash, record.cut_hash) == (subject.input_hash, subject.cut_hash)
+
+
+def test_nothing_that_fits_leaves_no_record() -> None:
+    subject = a_subject(**LARGE)
+
+    assert record_of(subject, plan_serving(subject, stock(subject, h100_nodes(1)))) is None
