@@ -1,6 +1,9 @@
 """Models and engines for tests: a small Llama, a small mixture of experts, and the catalogue's own."""
 
-from shardwright.layouts.traits import EngineTraits, Remainder
+from dataclasses import replace
+
+from shardwright.engines.vllm import traits
+from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.read import read_model
 from shardwright.modelspec.spec import ModelSpec
@@ -55,34 +58,5 @@ def catalogued(model_id: str) -> ModelSpec:
 
 
 def oracle_traits(**overrides: object) -> EngineTraits:
-    """Return vLLM 0.32 as the oracle ran it, as far as shapes and bytes are concerned."""
-    values: dict[str, object] = {
-        "name": "vLLM",
-        "version": "0.32.0",
-        "remainder": Remainder.BEFORE_LAST,
-        "vocabulary_padding": 64,
-        "memory_utilization": 0.92,
-        "kv_block_tokens": 16,
-        "max_batched_tokens": 8192,
-        "max_sequences": 1024,
-        "fixed_overhead_bytes": 0,
-        "communication_overhead_bytes": 0,
-        "cuda_graph_bytes": 0,
-        "architectures": None,
-        "without_pipeline": frozenset({"Gemma3nForConditionalGeneration"}),
-        "experts_at_least_tensor": frozenset({"Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM"}),
-        "sources": {},
-        "ends_on_every_stage": frozenset(
-            {
-                "Gemma2ForCausalLM",
-                "Gemma3ForCausalLM",
-                "GemmaForCausalLM",
-                "GptOssForCausalLM",
-                "MixtralForCausalLM",
-                "Qwen2MoeForCausalLM",
-                "Qwen3MoeForCausalLM",
-            }
-        ),
-        "width_divides_replica": frozenset({"GptOssForCausalLM"}),
-    }
-    return EngineTraits(**{**values, **overrides})  # type: ignore[arg-type]  # a bag of fields
+    """Return vLLM 0.32.0, the version that the oracle ran."""
+    return replace(traits("0.32.0"), **overrides)  # type: ignore[arg-type]  # a bag of fields
