@@ -46,6 +46,12 @@ def test_sliding_layers_keep_their_window_and_what_is_in_flight() -> None:
     assert cache.blocks_for_request(100_000) == full + sliding
 
 
+def test_a_window_reaches_back_one_token_less_than_it_is_wide() -> None:
+    mistral = a_model(architectures=["MistralForCausalLM"], sliding_window=17)
+    cache = kv_cache(mistral, Layout(), 0, "auto", oracle_traits(max_batched_tokens=16))
+    assert cache.blocks_for_request(8192) == (17 - 1 + 2 * 16) // 16 + 1
+
+
 def test_a_short_request_takes_no_more_than_its_length_of_a_window() -> None:
     cache = kv_cache(catalogued("openai/gpt-oss-20b"), Layout(), 0, "auto", oracle_traits())
     assert cache.blocks_for_request(160) == 10 + 11

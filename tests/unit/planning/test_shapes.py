@@ -83,6 +83,7 @@ def test_an_expert_degree_between_one_and_all_ranks_is_impossible() -> None:
 
 def test_ranks_beyond_the_experts_are_refused_only_where_somebody_needs_one_each() -> None:
     few = a_moe(num_experts=2)
+    assert shape_problems(few, Layout(tensor=2, expert=2), oracle_traits()) == ()
     assert {p.code for p in shape_problems(few, Layout(tensor=4), oracle_traits())} == {"ExpertsFewerThanRanks"}
     mixtral = catalogued("mistralai/Mixtral-8x7B-Instruct-v0.1")
     assert shape_problems(mixtral, Layout(tensor=16), oracle_traits()) == ()
