@@ -15,7 +15,7 @@ from shardwright.units import to_milliseconds
 def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
     """Return the answer to one ShardedModel.
 
-    ``reason`` is the word that the operator gives to the condition Planned; ``problem`` is there when
+    ``reason`` is one of the words of the conditions; ``problem`` is there when
     there is no plan, or one that cannot be deployed.
     """
     metadata = subject.resource.metadata
@@ -26,7 +26,7 @@ def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
         "model": {"id": subject.resource.spec.model.id, "parameters": subject.model.parameters},
         "engine": {"name": subject.traits.name, "version": subject.traits.version},
         "request": _request(subject.request),
-        "reason": _reason(report.outcome),
+        "reason": _reason(subject, report.outcome),
         **_problem(report.outcome),
         "plan": plan_status(report),
     }
@@ -60,10 +60,14 @@ def _given(name: str, fields: dict[str, int | None]) -> dict[str, dict[str, int]
     return {name: given} if given else {}
 
 
-def _reason(outcome: Plan | NoPlan) -> str:
+def _reason(subject: Subject, outcome: Plan | NoPlan) -> str:
     if isinstance(outcome, NoPlan):
-        return Reason.INSUFFICIENT_CAPACITY.value if outcome.heals_by_itself else Reason.NOTHING_FITS.value
-    return Reason.NOT_DEPLOYABLE.value if outcome.deployable else Reason.PLANNED.value
+        reason = Reason.INSUFFICIENT_CAPACITY if outcome.heals_by_itself else Reason.NOTHING_FITS
+    elif subject.resource.spec.mode == "PlanOnly":
+        reason = Reason.PLAN_ONLY
+    else:
+        reason = Reason.NOT_DEPLOYABLE if outcome.deployable else Reason.PLANNED
+    return reason.value
 
 
 def _problem(outcome: Plan | NoPlan) -> dict[str, Any]:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from shutil import get_terminal_size
 from typing import Any, Final, TextIO
 
-from shardwright.reporting.lines import Line
-from shardwright.reporting.text import ASCII
+from shardwright.reporting.lines import ASCII, Line
 
 NARROWEST: Final = 60
 WIDEST: Final = 140

@@ -3,18 +3,18 @@
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.spec import ConfigMapReference
 from shardwright.cli.document import plan_document
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import Source, name_the_file, read_sources, read_text
-from shardwright.cli.live import Cluster
 from shardwright.cli.output import print_error, print_json, print_lines, print_yaml, width_of_output
 from shardwright.cli.surroundings import Surroundings, read_surroundings, reservations_of
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.untrusted import mapping, text
 from shardwright.modelspec.parse import parse_config
 from shardwright.pipeline import Question, Subject, bundle_for, plan_serving, resolve, take_stock
 from shardwright.planning.report import Plan, Report
@@ -25,6 +25,9 @@ from shardwright.reporting.explanation import Fact, explain
 from shardwright.reporting.figures import format_count
 from shardwright.reporting.lines import Line
 from shardwright.reporting.text import to_lines
+
+if TYPE_CHECKING:
+    from shardwright.cli.live import Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +50,8 @@ class Inputs:
 
     resources: tuple[tuple[str, ShardedModel], ...]  # file, resource
     config_maps: Mapping[tuple[str, str], Mapping[str, Any]]  # by namespace and name
-    config_file: str | None
-    cluster: Cluster | None
+    config_text: str | None  # of --config: stands for every model that has none in its manifest
+    cluster: "Cluster | None"
     surroundings: Surroundings
 
 
@@ -83,15 +86,21 @@ def render(arguments: Namespace) -> Exit:
 def _read_inputs(arguments: Namespace) -> Inputs:
     wanted = read_sources(arguments.filename)
     there = read_sources(arguments.nodes)
-    cluster = None if arguments.nodes else Cluster(context=arguments.context, kubeconfig=arguments.kubeconfig)
+    cluster = None if arguments.nodes else _cluster(arguments)
     resources = tuple(_resources(arguments, wanted))
     return Inputs(
         resources=resources,
         config_maps={_key(source.content): source.content for source in (*there, *wanted) if source.kind == "ConfigMap"},
-        config_file=arguments.config,
+        config_text=_read_config(arguments.config) if arguments.config else None,
         cluster=cluster,
         surroundings=cluster.read_surroundings() if cluster else read_surroundings(there),
     )
+
+
+def _cluster(arguments: Namespace) -> "Cluster":
+    from shardwright.cli.live import Cluster  # noqa: PLC0415 - the client of the cluster takes a second to load
+
+    return Cluster(context=arguments.context, kubeconfig=arguments.kubeconfig)
 
 
 def _resources(arguments: Namespace, sources: Sequence[Source]) -> Iterator[tuple[str, ShardedModel]]:
@@ -130,32 +139,38 @@ def _kept(answer: Answer) -> Iterator[Any]:
 
 def _question(resource: ShardedModel, inputs: Inputs) -> Question:
     reference = resource.spec.model.config_map_ref
-    if inputs.config_file is not None:
-        return _question_with_file(resource, inputs.config_file)
+    if inputs.config_text is not None:
+        return _question_with_config(resource, inputs.config_text)
     if reference is None:
         return Question(resource=resource)
     return Question(resource=resource, config_text=_config_text(resource.metadata.namespace, reference, inputs))
 
 
-def _question_with_file(resource: ShardedModel, file: str) -> Question:
-    if resource.spec.model.config is not None:
+def _question_with_config(resource: ShardedModel, config_text: str) -> Question:
+    model = resource.spec.model
+    if model.config is not None:
         raise InputError([_config_twice()])
-    text = read_text(file)
-    config = name_the_file(file, lambda: parse_config(text, source=resource.spec.model.id))
-    return Question(resource=resource, config_text=text, catalogue={resource.spec.model.id: config})
+    config = parse_config(config_text, source=model.id)
+    return Question(resource=resource, config_text=config_text, catalogue={model.id: config})
+
+
+def _read_config(file: str) -> str:
+    config_text = read_text(file)
+    name_the_file(file, lambda: parse_config(config_text, source="the text"))
+    return config_text
 
 
 def _config_text(namespace: str, reference: ConfigMapReference, inputs: Inputs) -> str | None:
     found = inputs.config_maps.get((namespace, reference.name))
     if found is None and inputs.cluster is not None:
         found = inputs.cluster.read_config_map(namespace, reference.name)
-    text = ((found or {}).get("data") or {}).get(reference.key)
-    return text if isinstance(text, str) else None
+    stored = mapping((found or {}).get("data")).get(reference.key)
+    return stored if isinstance(stored, str) else None
 
 
 def _key(content: Mapping[str, Any]) -> tuple[str, str]:
-    metadata = content.get("metadata") or {}
-    return str(metadata.get("namespace") or "default"), str(metadata.get("name", ""))
+    metadata = mapping(content.get("metadata"))
+    return text(metadata.get("namespace")) or "default", text(metadata.get("name"))
 
 
 def _explain(answer: Answer) -> list[Line]:

@@ -12,6 +12,7 @@ from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node, read_pod
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.pools import Reservation
+from shardwright.hardware.untrusted import mapping, text
 from shardwright.planning.report import Plan
 from shardwright.rendering.labels import MODEL
 
@@ -68,11 +69,11 @@ def reservations_of(owner: tuple[str, str], plan: Plan) -> Iterator[Reservation]
 
 
 def _reservations_of(config_map: Object) -> Iterator[Reservation]:
-    metadata, data = config_map.get("metadata") or {}, config_map.get("data") or {}
-    model = (metadata.get("labels") or {}).get(MODEL)
-    record = decode(str(data[RECORD_KEY])) if model and RECORD_KEY in data else None
+    metadata = mapping(config_map.get("metadata"))
+    model, kept = mapping(metadata.get("labels")).get(MODEL), mapping(config_map.get("data")).get(RECORD_KEY)
+    record = decode(kept) if isinstance(model, str) and isinstance(kept, str) else None
     if isinstance(record, PlanRecord):
-        yield from reservations_of((str(metadata.get("namespace", "default")), str(model)), record.plan)
+        yield from reservations_of((text(metadata.get("namespace")) or "default", text(model)), record.plan)
 
 
 def _no_nodes(files: str) -> Problem:

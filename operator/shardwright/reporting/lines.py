@@ -4,9 +4,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from textwrap import wrap
+from typing import Final
 
-GAP = "  "  #: between two columns
-NARROWEST_LAST_COLUMN = 24  #: below this a table is written as records, one cell per line
+GAP: Final = "  "  #: between two columns
+NARROWEST_LAST_COLUMN: Final = 24  #: below this a table is written as records, one cell per line
+
+ASCII: Final = str.maketrans(
+    {
+        "\N{FULL BLOCK}": "#",
+        "\N{BLACK SQUARE}": "#",
+        "\N{DARK SHADE}": "%",
+        "\N{MEDIUM SHADE}": "=",
+        "\N{LIGHT SHADE}": ".",
+        "\N{EN DASH}": "-",
+        "\N{MIDDLE DOT}": ".",
+        "\N{BULLET}": "*",
+        "\N{HORIZONTAL ELLIPSIS}": "...",
+    }
+)
+"""What a stream that cannot encode the signs of this package gets instead: ``text.translate(ASCII)``."""
 
 
 class Role(StrEnum):

@@ -29,21 +29,6 @@ PARTS: Final = (
 )
 STAGE_ROLES: Final = (Role.STAGE_0, Role.STAGE_1, Role.STAGE_2, Role.STAGE_3)
 
-ASCII: Final = str.maketrans(
-    {
-        "\N{FULL BLOCK}": "#",
-        "\N{BLACK SQUARE}": "#",
-        "\N{DARK SHADE}": "%",
-        "\N{MEDIUM SHADE}": "=",
-        "\N{LIGHT SHADE}": ".",
-        "\N{EN DASH}": "-",
-        "\N{MIDDLE DOT}": ".",
-        "\N{BULLET}": "*",
-        "\N{HORIZONTAL ELLIPSIS}": "...",
-    }
-)
-"""What a stream that cannot encode the signs of this module gets instead: ``text.translate(ASCII)``."""
-
 
 def to_lines(explanation: Explanation, *, title: str, width: int) -> list[Line]:
     """Return the whole explanation, ready to print; sections that have nothing to say are left out."""

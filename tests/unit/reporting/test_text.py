@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from shardwright.layouts.layout import Layout
 from shardwright.reporting.explanation import MemoryBar, explain
-from shardwright.reporting.lines import Role, paragraph, table
-from shardwright.reporting.text import ASCII, _bar, to_lines, to_text
+from shardwright.reporting.lines import ASCII, Role, paragraph, table
+from shardwright.reporting.text import _bar, to_lines, to_text
 from shardwright.units import GIB
 from tests.support.builders_reporting import a_plan, a_refusal, a_report, a_request
 

@@ -1,0 +1,168 @@
+"""Whatever is in the files: one line per problem on stderr, nothing on stdout, exit code 2, never a traceback."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shardwright.cli.main import main
+from tests.support.builders_cli import Files, a_manifest, a_node, a_pod
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
+    monkeypatch.chdir(tmp_path)
+    Files(tmp_path).cluster([a_node("n1"), a_pod("n1", 0)])
+    return Files(tmp_path)
+
+
+def _errors(capsys: Capture, *words: str) -> list[str]:
+    assert main(list(words)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    return err.splitlines()
+
+
+@pytest.mark.usefixtures("files")
+def test_a_file_that_is_not_there(capsys: Capture) -> None:
+    assert _errors(capsys, "plan", "-f", "no.yaml", "--nodes", "nodes.yaml") == [
+        "error: no.yaml: No such file or directory; give a file that exists and that you may read"
+    ]
+
+
+def test_a_file_that_is_not_text(files: Files, capsys: Capture) -> None:
+    files.raw("model.yaml", b"kind: \xff")
+
+    assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml") == [
+        "error: model.yaml: byte 6 is not UTF-8; save it as UTF-8"
+    ]
+
+
+def test_every_problem_of_every_model_is_named_with_its_path(files: Files, capsys: Capture) -> None:
+    files.manifests(
+        a_manifest("a", replicas=-1, workload={"inputTokens": 0}), a_manifest("b", objective={"optimizeFor": "Cheap"})
+    )
+
+    errors = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
+
+    assert [error.split(": ")[:3] for error in errors] == [
+        ["error", "model.yaml", "spec.replicas"],
+        ["error", "model.yaml", "spec.workload.inputTokens"],
+        ["error", "model.yaml", "spec.objective.optimizeFor"],
+    ]
+
+
+@pytest.mark.usefixtures("files")
+def test_a_file_without_a_model(capsys: Capture) -> None:
+    assert _errors(capsys, "plan", "-f", "nodes.yaml", "--nodes", "nodes.yaml") == [
+        "error: nodes.yaml: no ShardedModel is in it; write one with apiVersion shardwright.io/v1alpha1 and kind ShardedModel"
+    ]
+
+
+def test_a_file_without_a_node(files: Files, capsys: Capture) -> None:
+    files.manifests(a_manifest())
+
+    assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "model.yaml") == [
+        "error: model.yaml: no Node is in it; write one with: kubectl get nodes,pods -A -o yaml > nodes.yaml"
+    ]
+
+
+def test_a_model_that_nobody_knows(files: Files, capsys: Capture) -> None:
+    files.manifests(a_manifest(model="us/ours"))
+
+    [error] = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
+
+    assert error.startswith("error: model.yaml: spec.model.id: 'us/ours' is not among the ")
+    assert "kubectl create configmap" in error
+
+
+def test_a_config_map_that_is_not_there(files: Files, capsys: Capture) -> None:
+    manifest = a_manifest(model="us/ours")
+    manifest["spec"]["model"]["configMapRef"] = {"name": "ours"}
+    files.manifests(manifest)
+
+    assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml") == [
+        (
+            "error: model.yaml: spec.model.configMapRef: key config.json of ConfigMap ours does not exist in the namespace "
+            "of this resource; kubectl create configmap ours --from-file=config.json=config.json"
+        )
+    ]
+
+
+def test_a_config_file_that_is_no_config(files: Files, capsys: Capture) -> None:
+    files.manifests(a_manifest())
+    files.raw("config.json", b"{")
+
+    [error] = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "--config", "config.json")
+
+    assert error.startswith("error: config.json: ")
+
+
+def test_two_configs_for_one_model(files: Files, capsys: Capture) -> None:
+    manifest = a_manifest()
+    manifest["spec"]["model"]["config"] = {"architectures": ["LlamaForCausalLM"]}
+    files.manifests(manifest)
+    files.raw("config.json", b"{}")
+
+    assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "--config", "config.json") == [
+        "error: model.yaml: spec.model.config: the model's config is in the manifest and in --config; give one of them"
+    ]
+
+
+FIXTURES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+anything = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=3), max_leaves=12
+)
+
+
+@FIXTURES
+@given(content=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_arbitrary_bytes_are_bad_input(content: bytes, files: Files) -> None:
+    files.raw("model.yaml", content)
+
+    assert main(["plan", "-f", "model.yaml", "--nodes", "nodes.yaml"]) == 2
+    assert main(["plan", "-f", "nodes.yaml", "--nodes", "model.yaml"]) == 2
+
+
+FIELDS = ("model", "workload", "objective", "replicas", "budget", "parallelism", "placement", "pod", "engine", "mode")
+
+
+@FIXTURES
+@given(spec=st.dictionaries(st.sampled_from(FIELDS), anything, max_size=4))
+def test_any_spec_gets_an_answer(spec: dict[str, Any], files: Files) -> None:
+    files.raw("model.yaml", yaml.safe_dump(a_manifest() | {"spec": {"model": {"id": "Qwen/Qwen3-8B"}} | spec}).encode())
+
+    assert main(["plan", "-f", "model.yaml", "--nodes", "nodes.yaml"]) in {0, 1, 2}
+
+
+@FIXTURES
+@given(
+    metadata=anything,
+    labels=st.dictionaries(
+        st.sampled_from(["nvidia.com/gpu.product", "nvidia.com/gpu.count", "nvidia.com/gpu.memory"]), anything
+    ),
+    allocatable=anything,
+    taints=anything,
+)
+def test_any_node_gets_an_answer(metadata: Any, labels: dict[str, Any], allocatable: Any, taints: Any, files: Files) -> None:
+    node = a_node("n2")
+    node["metadata"]["labels"] |= labels
+    node["status"]["allocatable"] = allocatable
+    node["spec"] = {"taints": taints}
+    strange = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": allocatable, "status": taints}
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": allocatable}
+    files.raw("strange.json", json.dumps([node, strange, pod, config_map]).replace("NaN", "0").encode())
+    text = json.dumps({"kind": "List", "items": json.loads((files.folder / "strange.json").read_text())})
+    files.raw("strange.json", text.replace("Infinity", "0").encode())
+    files.manifests(a_manifest())
+
+    assert main(["plan", "-f", "model.yaml", "--nodes", "strange.json"]) in {0, 1, 2}

@@ -1,0 +1,167 @@
+"""How commands end when the world around them fails: pipes, terminals, interrupts, clusters, and ourselves."""
+
+import io
+import os
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from shardwright.cli import main as entry
+from shardwright.cli.main import main
+from shardwright.cluster import client
+from tests.support.builders_cli import Files, a_manifest, a_node, a_pod
+
+Capture = pytest.CaptureFixture[str]
+SOURCES = Path(entry.__file__).parents[2]
+
+
+class Terminal(io.StringIO):
+    """A stream that calls itself a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "110")
+    files = Files(tmp_path)
+    files.manifests(a_manifest("llama"))
+    files.cluster([a_node("n1"), a_pod("n1", 0)])
+    return files
+
+
+def _shown_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> str:
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr("sys.stdout", terminal)
+    assert main(["plan", "-f", "model.yaml", "--nodes", "nodes.yaml"]) == 0
+    return terminal.getvalue()
+
+
+def _python(*words: str, **environment: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(SOURCES), **environment},
+    )
+
+
+@pytest.mark.usefixtures("files")
+def test_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+    assert "\x1b[1;32m" in _shown_in_a_terminal(monkeypatch)
+
+
+@pytest.mark.usefixtures("files")
+def test_no_color_is_respected_and_a_pipe_gets_the_same_text(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    main(["plan", "-f", "model.yaml", "--nodes", "nodes.yaml"])
+    piped = capsys.readouterr().out
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    assert _shown_in_a_terminal(monkeypatch) == piped
+    assert "\x1b" not in piped
+
+
+@pytest.mark.usefixtures("files")
+def test_a_stream_that_knows_only_ascii_gets_ascii() -> None:
+    words = ("-m", "shardwright.cli.main", "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
+    process = _python(*words, PYTHONIOENCODING="ascii")
+
+    out, err = process.communicate(timeout=60)
+
+    assert (process.returncode, err) == (0, b"")
+    assert b"n1  [ # . . . . . . . ]" in out
+
+
+def test_a_reader_that_goes_away_is_no_fault() -> None:
+    process = _python("-m", "shardwright.cli.main", "models", "-o", "json")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process:
+        process.stdout.close()
+        err = process.stderr.read()
+
+    assert (process.returncode, err) == (141, b"")
+
+
+def test_an_interrupt_ends_quietly(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    def interrupted(_: Namespace) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(entry, "COMMANDS", {"version": interrupted})
+
+    assert main(["version"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def _fail(_: Namespace) -> int:
+    raise RuntimeError("the moon")
+
+
+def test_a_fault_of_ours_asks_to_be_reported(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setattr(entry, "COMMANDS", {"version": _fail})
+
+    assert main(["version"]) == 3
+    assert capsys.readouterr().err == (
+        "error: RuntimeError: the moon; this is a fault of ours: please report it with the output of --debug\n"
+    )
+
+
+def test_the_traceback_of_a_fault_is_shown_on_demand(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setattr(entry, "COMMANDS", {"version": _fail})
+
+    assert main(["version", "--debug"]) == 3
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("files")
+def test_a_kubeconfig_that_is_not_there_is_no_fault_of_ours(capsys: Capture) -> None:
+    assert main(["plan", "-f", "model.yaml", "--kubeconfig", "none.yaml"]) == 3
+
+    err = capsys.readouterr().err
+    assert err.startswith("error: no access to a cluster: ")
+    assert err.endswith("; give --nodes to plan without a cluster\n")
+
+
+def test_a_cluster_that_does_not_answer_is_said(files: Files, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setattr(client, "RETRY_DELAYS_SECONDS", ())
+    files.raw(
+        "kubeconfig",
+        b"apiVersion: v1\nkind: Config\ncurrent-context: c\n"
+        b"clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}]\n"
+        b"users: [{name: u, user: {}}]\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n",
+    )
+
+    assert main(["plan", "-f", "model.yaml", "--kubeconfig", "kubeconfig"]) == 3
+    assert capsys.readouterr().err.startswith("error: the cluster cannot be read: GET /api/v1/nodes: ")
+
+
+@pytest.mark.usefixtures("files")
+def test_planning_from_files_loads_no_client_of_the_cluster() -> None:
+    """Loading it takes longer than the whole plan."""
+    program = (
+        "import sys; from shardwright.cli.main import main; "
+        "main(['plan', '-f', 'model.yaml', '--nodes', 'nodes.yaml']); print('kubernetes' in sys.modules, file=sys.stderr)"
+    )
+    _, err = _python("-c", program).communicate(timeout=60)
+
+    assert err == b"False\n"
+
+
+def test_the_version_loads_no_planner() -> None:
+    program = (
+        "import sys; from shardwright.cli.main import main; main(['version']); "
+        "print({'pydantic', 'yaml', 'rich', 'shardwright.pipeline'} & sys.modules.keys(), file=sys.stderr)"
+    )
+    _, err = _python("-c", program).communicate(timeout=60)
+
+    assert err == b"set()\n"

@@ -1,0 +1,281 @@
+"""``plan`` and ``render`` from the command line to the exit code, without a cluster."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from shardwright.api.published import Status
+from shardwright.cli.main import main
+from shardwright.rendering.hashing import CONTENT_HASH, content_hash
+from tests.support.builders_cli import DUMPS, Files, a_manifest, a_node, a_pod
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
+    monkeypatch.chdir(tmp_path)
+    return Files(tmp_path)
+
+
+def _run_json(capsys: Capture, *words: str) -> Any:
+    main([*words, "-o", "json"])
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_plan_ends_with_zero_and_says_why(files: Files, capsys: Capture) -> None:
+    model, nodes = files.manifests(a_manifest("llama")), files.cluster([a_node("n1"), a_pod("n1", 0)])
+
+    assert main(["plan", "-f", model, "--nodes", nodes]) == 0
+
+    out, err = capsys.readouterr()
+    assert out.startswith("llama: one GPU on 1 GPU of 1 node (NVIDIA-H100-80GB-HBM3)\n")
+    assert "\nPlacement\n  n1  [ ■ · · · · · · · ]\n" in out
+    assert "\nWhy this one\n" in out
+    assert err == ""
+
+
+def test_nothing_fits_ends_with_one_and_names_the_closest(files: Files, capsys: Capture) -> None:
+    model = files.manifests(a_manifest("llama", "meta-llama/Llama-3.1-405B-Instruct"))
+    nodes = files.cluster([a_node("n1"), a_pod("n1", 0)])
+
+    assert main(["plan", "-f", model, "--nodes", nodes]) == 1
+
+    out, err = capsys.readouterr()
+    assert out.startswith("llama: nothing fits. ")
+    assert "closest is " in out
+    assert "exceed GPU memory" in out
+    assert err == ""
+
+
+def test_pods_hold_their_gpus(files: Files, capsys: Capture) -> None:
+    model = files.manifests(a_manifest(parallelism={"tensor": 8}))
+    nodes = files.cluster([a_node("n1"), a_pod("n1", 1)])
+
+    document = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
+
+    assert document["reason"] == "InsufficientCapacity"
+    assert document["problem"]["code"] == "InsufficientCapacity"
+    assert document["problem"]["message"] == (
+        "tensor 8 needs 1 node of h100-sxm-80gb-8x-400g with 8 free GPUs each, 0 free of 1, 1 short; "
+        "free GPUs or add nodes; it goes on by itself then"
+    )
+
+
+def test_without_pods_it_says_that_everything_counts_as_free(files: Files, capsys: Capture) -> None:
+    model, nodes = files.manifests(a_manifest()), files.cluster([a_node("n1")])
+
+    assert main(["plan", "-f", model, "--nodes", nodes]) == 0
+    assert "no pods are known: every allocatable GPU counts as free" in capsys.readouterr().out
+
+
+def test_what_one_model_keeps_is_not_there_for_the_next(files: Files, capsys: Capture) -> None:
+    pinned: dict[str, Any] = {"parallelism": {"tensor": 8}}
+    model = files.manifests(a_manifest("first", **pinned), a_manifest("second", **pinned))
+    nodes = files.cluster([a_node("n1"), a_pod("n1", 0)])
+
+    documents = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
+
+    assert [(item["metadata"]["name"], item["reason"]) for item in documents] == [
+        ("first", "Planned"),
+        ("second", "InsufficientCapacity"),
+    ]
+
+
+def test_a_plan_that_is_only_shown_keeps_nothing(files: Files, capsys: Capture) -> None:
+    pinned: dict[str, Any] = {"parallelism": {"tensor": 8}}
+    model = files.manifests(a_manifest("shown", mode="PlanOnly", **pinned), a_manifest("deployed", **pinned))
+    nodes = files.cluster([a_node("n1"), a_pod("n1", 0)])
+
+    documents = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
+
+    assert [item["reason"] for item in documents] == ["PlanOnly", "Planned"]
+
+
+def test_json_and_yaml_say_the_same(files: Files, capsys: Capture) -> None:
+    model, nodes = files.manifests(a_manifest()), files.cluster([a_node("n1"), a_pod("n1", 2)])
+
+    as_json = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
+    main(["plan", "-f", model, "--nodes", nodes, "-o", "yaml"])
+
+    assert yaml.safe_load(capsys.readouterr().out) == as_json
+
+
+def test_the_document_holds_the_question_and_status_plan(files: Files, capsys: Capture) -> None:
+    model = files.manifests(
+        a_manifest(
+            workload={"inputTokens": 1000, "outputTokens": 200, "concurrency": 8, "kvCacheQuantization": "FP8"},
+            objective={"optimizeFor": "Throughput", "tpotMilliseconds": 80},
+            budget={"gpus": 4},
+            parallelism={"tensor": 2},
+        )
+    )
+    nodes = files.cluster([a_node("n1"), a_pod("n1", 0)])
+
+    document = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
+
+    assert document["request"] == {
+        "workload": {
+            "inputTokens": 1000,
+            "outputTokens": 200,
+            "concurrency": 8,
+            "maxModelLen": 2048,
+            "kvCacheQuantization": "FP8",
+        },
+        "objective": {"optimizeFor": "Throughput", "tpotMilliseconds": 80},
+        "replicas": 1,
+        "parallelism": {"tensor": 2},
+        "budget": {"gpus": 4},
+    }
+    Status.model_validate({"plan": document["plan"]})
+    assert document["plan"]["layout"]["tensor"] == 2
+    assert document["plan"]["placement"]["nodes"] == ["n1"]
+
+
+def test_the_same_input_gives_the_same_bytes(files: Files, capsys: Capture) -> None:
+    model = files.manifests(a_manifest())
+    there = [a_node("n1"), a_node("n2"), a_pod("n1", 1)]
+
+    main(["plan", "-f", model, "--nodes", files.cluster(there), "-o", "json"])
+    forwards = capsys.readouterr().out
+    main(["plan", "-f", model, "--nodes", files.cluster(reversed(there)), "-o", "json"])
+
+    assert capsys.readouterr().out == forwards
+
+
+def test_nodes_may_be_json_and_several_files(files: Files, capsys: Capture) -> None:
+    model = files.manifests(a_manifest(parallelism={"tensor": 8}, replicas=2))
+    first, second = files.cluster_json([a_node("n1"), a_pod("n1", 0)]), files.cluster([a_node("n2")])
+
+    document = _run_json(capsys, "plan", "-f", model, "--nodes", first, "--nodes", second)
+
+    assert document["plan"]["placement"]["nodes"] == ["n1", "n2"]
+
+
+def test_nodes_may_come_through_a_pipe(files: Files, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = yaml.safe_dump_all([a_node("n1"), a_pod("n1", 0)])
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(nodes.encode())))
+
+    assert main(["plan", "-f", files.manifests(a_manifest()), "--nodes", "-"]) == 0
+    assert "n1  [ ■" in capsys.readouterr().out
+
+
+def test_a_folder_is_read_like_kubectl_reads_it(files: Files, capsys: Capture) -> None:
+    (files.folder / "models").mkdir()
+    files.manifests(a_manifest("b"), name="models/b.yaml")
+    files.manifests(a_manifest("a"), name="models/a.yml")
+    files.raw("models/notes.txt", b": not yaml")
+
+    documents = _run_json(capsys, "plan", "-f", "models", "--nodes", files.cluster([a_node("n1"), a_pod("n1", 0)]))
+
+    assert [item["metadata"]["name"] for item in documents] == ["a", "b"]
+
+
+def _config() -> dict[str, Any]:
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "max_position_embeddings": 8192,
+        "vocab_size": 128256,
+        "torch_dtype": "bfloat16",
+    }
+
+
+def _a_config_map(text: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ours"}, "data": {"config.json": text}}
+
+
+def test_a_config_map_may_stand_beside_the_model(files: Files, capsys: Capture) -> None:
+    manifest = a_manifest(model="us/ours")
+    manifest["spec"]["model"]["configMapRef"] = {"name": "ours"}
+    model = files.manifests(manifest, _a_config_map(json.dumps(_config())))
+
+    document = _run_json(capsys, "plan", "-f", model, "--nodes", files.cluster([a_node("n1"), a_pod("n1", 0)]))
+
+    assert document["model"] == {"id": "us/ours", "parameters": 8_030_261_248}
+
+
+def test_a_config_file_serves_a_model_that_is_not_built_in(files: Files, capsys: Capture) -> None:
+    model, nodes = files.manifests(a_manifest(model="us/ours")), files.cluster([a_node("n1"), a_pod("n1", 0)])
+    config = files.raw("config.json", json.dumps(_config()).encode())
+
+    document = _run_json(capsys, "plan", "-f", model, "--nodes", nodes, "--config", config)
+
+    assert document["model"]["parameters"] == 8_030_261_248
+
+
+def test_a_plan_of_record_keeps_its_gpus(files: Files, capsys: Capture) -> None:
+    """Its pods are not bound yet, so only the ConfigMap says that the GPUs are taken."""
+    from shardwright.api.record import PlanRecord, encode  # noqa: PLC0415 - only here
+    from tests.support.builders_reporting import a_plan  # noqa: PLC0415 - only here
+
+    kept = a_plan(groups=(("n1",),), gpus_per_node=8)
+    record = encode(PlanRecord(input_hash="i", cut_hash="c", generation=1, plan=kept))
+    labels = {"shardwright.io/model": "other"}
+    config_map = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "other-plan", "namespace": "models", "labels": labels},
+        "data": {"plan.json": record},
+    }
+    model = files.manifests(a_manifest(parallelism={"tensor": 8}))
+    nodes = files.cluster([a_node("n1"), a_node("n2"), a_pod("n1", 0), config_map])
+
+    document = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
+
+    assert document["plan"]["placement"]["nodes"] == ["n2"]
+
+
+def test_rendered_objects_can_be_applied_without_their_owner(files: Files, capsys: Capture) -> None:
+    """An owner reference without uid would be refused by the API server."""
+    model, nodes = files.manifests(a_manifest("llama")), files.cluster([a_node("n1"), a_pod("n1", 0)])
+
+    assert main(["render", "-f", model, "--nodes", nodes]) == 0
+
+    objects = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert {item["kind"] for item in objects} == {"ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget"}
+    assert all("ownerReferences" not in item["metadata"] for item in objects)
+    assert all(item["metadata"]["annotations"][CONTENT_HASH] == content_hash(item) for item in objects)
+
+
+def test_rendered_objects_keep_an_owner_that_exists(files: Files, capsys: Capture) -> None:
+    manifest = a_manifest("llama")
+    manifest["metadata"]["uid"] = "4f8a1c9e-0000-4000-8000-000000000001"
+    nodes = files.cluster([a_node("n1"), a_pod("n1", 0)])
+
+    rendered = _run_json(capsys, "render", "-f", files.manifests(manifest), "--nodes", nodes)
+
+    assert rendered["kind"] == "List"
+    owners = {item["metadata"]["ownerReferences"][0]["uid"] for item in rendered["items"]}
+    assert owners == {"4f8a1c9e-0000-4000-8000-000000000001"}
+
+
+def test_render_prints_nothing_but_the_reason_when_nothing_fits(files: Files, capsys: Capture) -> None:
+    model = files.manifests(a_manifest("llama", "meta-llama/Llama-3.1-405B-Instruct"))
+    nodes = files.cluster([a_node("n1"), a_pod("n1", 0)])
+
+    assert main(["render", "-f", model, "--nodes", nodes]) == 1
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: llama: spec.model: ")
+
+
+@pytest.mark.parametrize("dump", sorted(path.stem for path in DUMPS.glob("*.yaml")))
+def test_every_recorded_node_gets_an_answer(dump: str, files: Files, capsys: Capture) -> None:
+    model, nodes = files.manifests(a_manifest()), files.cluster([a_node("n1", dump)])
+
+    assert main(["plan", "-f", model, "--nodes", nodes]) in {0, 1}
+
+    out, err = capsys.readouterr()
+    assert out.startswith("m: ")
+    assert err == ""
