@@ -7,19 +7,22 @@ The API server is asked with a dry run under strict field validation, which is w
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from shardwright.api.conditions import Condition, ConditionType, Reason, set_condition
 from shardwright.api.manifest import read_manifests
 from shardwright.api.resource import parse_manifest
 from shardwright.api.rules import RULES
-from shardwright.api.schema import crd, crd_yaml, spec_schema, status_schema
+from shardwright.api.schema import crd, spec_schema, status_schema
+from shardwright.api.status import plan_status
 from shardwright.errors import InputError
 from tests.harness.api import ApiError
 from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for
+from tests.support.builders_reporting import a_report
 from tests.support.builders_resource import Manifest, a_sharded_model, complete_specs
 from tests.support.rule_cases import RULE_CASES, RuleCase
 from tests.support.schema_cases import Case, boundary_values, nulls, unknown_fields, violations
@@ -28,6 +31,7 @@ pytestmark = pytest.mark.controlplane
 
 CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CRD_NAME = "shardedmodels.shardwright.io"
+SELECTOR = "shardwright.io/model=llama,apps.kubernetes.io/pod-index=0"
 RESOURCES = "/apis/shardwright.io/v1alpha1/namespaces/default/shardedmodels"
 
 
@@ -143,6 +147,35 @@ def test_the_resource_is_found_by_its_short_name_and_its_category(cluster: Contr
     assert by_short_name == by_category == "shardedmodel.shardwright.io/llama\n"
 
 
+def test_a_status_with_everything_in_it_is_accepted_and_kept_as_it_is(cluster: ControlPlane, namespace: str) -> None:
+    path = f"{RESOURCES.replace('default', namespace)}/llama"
+    cluster.api.create(path.removesuffix("/llama"), a_sharded_model(namespace=namespace))
+    ready = Condition(type=ConditionType.READY, status=False, reason=Reason.PROGRESSING, observed_generation=1)
+    failure = {"rank": 1, "container": "engine", "exitCode": 137, "reason": "OOMKilled"}
+    group = {"name": "llama-0", "ready": False, "nodes": ["n0", ""], "waiting": "pods", "restarts": 2, "lastFailure": failure}
+    status = {
+        "observedGeneration": 1,
+        "conditions": list(set_condition((), ready, now=datetime(2026, 1, 2, tzinfo=UTC))),
+        "plan": plan_status(a_report()),
+        "groups": [group],
+        "replicas": 1,
+        "readyReplicas": 0,
+        "selector": SELECTOR,
+        "endpoint": f"http://llama.{namespace}.svc:8000",
+    }
+
+    query = {"fieldValidation": "Strict"}
+    content_type = "application/merge-patch+json"
+    cluster.api.request("PATCH", f"{path}/status", {"status": status}, query=query, content_type=content_type)
+
+    assert cluster.api.get(path)["status"] == status
+    assert cluster.api.get(f"{path}/scale")["status"] == {"replicas": 1, "selector": SELECTOR}
+    row = cluster.kubectl("get", "smodel", "-n", namespace, "--no-headers").split()
+    plan = plan_status(a_report())
+    assert row[:5] == ["llama", "False", "Progressing", str(plan["layout"]["tensor"]), str(plan["layout"]["pipeline"])]
+    assert row[5:8] == ["1", str(plan["nodes"]), str(plan["gpus"])]
+
+
 def test_the_table_shows_the_columns(cluster: ControlPlane, namespace: str) -> None:
     cluster.kubectl("create", "-f", "-", input=json.dumps(a_sharded_model(namespace=namespace)))
 
@@ -162,12 +195,6 @@ def test_explain_has_a_text_for_every_field(cluster: ControlPlane) -> None:
 
         assert "<empty>" not in explained, path
         assert "DESCRIPTION:" in explained, path
-
-
-def test_the_kept_crd_is_the_generated_one() -> None:
-    kept = Path(__file__).parents[2] / "crds" / "shardwright.io_shardedmodels.yaml"
-
-    assert kept.read_text() == crd_yaml()
 
 
 def test_the_manifest_reader_reads_yaml_as_kubectl_does(cluster: ControlPlane) -> None:

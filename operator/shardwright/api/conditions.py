@@ -8,50 +8,61 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from shardwright.api.published import MESSAGE_MAX_LENGTH
 
 
-class ConditionType(StrEnum):
+class Word(StrEnum):
+    """A word of the wire format with what it means, for the reference."""
+
+    meaning: str
+
+    def __new__(cls, word: str, meaning: str) -> Self:
+        """Make a member; its value is the word alone."""
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.meaning = meaning
+        return member
+
+
+class ConditionType(Word):
     """The conditions that a ShardedModel carries, in the order in which they are shown."""
 
-    READY = "Ready"  #: all groups serve with the wanted revision
-    PLANNED = "Planned"  #: there is a plan for the current spec
-    RECONCILING = "Reconciling"  #: something is on its way; wait
-    STALLED = "Stalled"  #: the user must act
-    DEGRADED = "Degraded"  #: some group does not serve that did
-    PLAN_STALE = "PlanStale"  #: the plan stands, but the cluster has changed under it
+    READY = ("Ready", "all groups serve with the wanted revision")
+    PLANNED = ("Planned", "there is a plan for the current spec")
+    RECONCILING = ("Reconciling", "something is on its way; wait")
+    STALLED = ("Stalled", "the user must act")
+    DEGRADED = ("Degraded", "some group does not serve that did")
+    PLAN_STALE = ("PlanStale", "the plan stands, but the cluster has changed under it")
 
 
-class Reason(StrEnum):
+class Reason(Word):
     """Why a condition has its status: one word, also the metric label and the anchor in the docs."""
 
-    SERVING = "Serving"  #: all groups are ready
-    PLANNED = "Planned"  #: a plan was chosen
-    PLAN_ONLY = "PlanOnly"  #: mode is PlanOnly: shown, not deployed
-    PAUSED = "Paused"  #: paused is true: nothing is changed
-    SCALED_TO_ZERO = "ScaledToZero"  #: replicas is 0: nothing is meant to run
-    PROGRESSING = "Progressing"  #: objects are being written or pods are starting
-    ROLLING_OUT = "RollingOut"  #: a group goes through zero to the wanted revision
-    GROUPS_NOT_READY = "GroupsNotReady"  #: some group's pods are not ready
-    UNSCHEDULABLE = "Unschedulable"  #: the scheduler finds no place for a pod
-    INSUFFICIENT_CAPACITY = "InsufficientCapacity"  #: the hardware is there but not free; heals by itself
-    FREE_CAPACITY_UNKNOWN = "FreeCapacityUnknown"  #: pods cannot be listed, so all GPUs count as free
-    CLUSTER_READING = "ClusterReading"  #: nodes and pods have not been listed yet
-    NOTHING_FITS = "NothingFits"  #: no layout can run on this hardware
-    NOT_DEPLOYABLE = "NotDeployable"  #: the plan can be shown but not run yet
-    INVALID_SPEC = "InvalidSpec"  #: a field or a rule between fields is violated
-    MODEL_UNKNOWN = "ModelUnknown"  #: the id is not in the catalogue and no config is given
-    CONFIG_MISSING = "ConfigMissing"  #: the ConfigMap or its key does not exist
-    CONFIG_INVALID = "ConfigInvalid"  #: the model's config cannot be used
-    ENGINE_UNSUPPORTED = "EngineUnsupported"  #: engine version or argument is not supported
-    NAME_CONFLICT = "NameConflict"  #: an object of our name belongs to somebody else
-    OBJECT_REFUSED = "ObjectRefused"  #: the API server refused a rendered object
-    PLAN_VALID = "PlanValid"  #: the plan still fits the cluster
-    NODES_CHANGED = "NodesChanged"  #: a planned node is gone or can no longer hold its part
-    BETTER_PLAN = "BetterPlan"  #: a better plan is possible; replan says that it may not be taken
-    IDLE = "Idle"  #: nothing to do
+    SERVING = ("Serving", "all groups are ready")
+    PLANNED = ("Planned", "a plan was chosen")
+    PLAN_ONLY = ("PlanOnly", "mode is PlanOnly: shown, not deployed")
+    PAUSED = ("Paused", "paused is true: nothing is changed")
+    SCALED_TO_ZERO = ("ScaledToZero", "replicas is 0: nothing is meant to run")
+    PROGRESSING = ("Progressing", "objects are being written or pods are starting")
+    ROLLING_OUT = ("RollingOut", "a group goes through zero to the wanted revision")
+    GROUPS_NOT_READY = ("GroupsNotReady", "some group's pods are not ready")
+    UNSCHEDULABLE = ("Unschedulable", "the scheduler finds no place for a pod")
+    INSUFFICIENT_CAPACITY = ("InsufficientCapacity", "the hardware is there but not free; heals by itself")
+    FREE_CAPACITY_UNKNOWN = ("FreeCapacityUnknown", "pods cannot be listed, so all GPUs count as free")
+    CLUSTER_READING = ("ClusterReading", "nodes and pods have not been listed yet")
+    NOTHING_FITS = ("NothingFits", "no layout can run on this hardware")
+    NOT_DEPLOYABLE = ("NotDeployable", "the plan can be shown but not run yet")
+    INVALID_SPEC = ("InvalidSpec", "a field or a rule between fields is violated")
+    MODEL_UNKNOWN = ("ModelUnknown", "the id is not in the catalogue and no config is given")
+    CONFIG_MISSING = ("ConfigMissing", "the ConfigMap or its key does not exist")
+    CONFIG_INVALID = ("ConfigInvalid", "the model's config cannot be used")
+    NAME_CONFLICT = ("NameConflict", "an object of our name belongs to somebody else")
+    OBJECT_REFUSED = ("ObjectRefused", "the API server refused a rendered object")
+    PLAN_VALID = ("PlanValid", "the plan still fits the cluster")
+    NODES_CHANGED = ("NodesChanged", "a planned node is gone or can no longer hold its part")
+    IDLE = ("Idle", "nothing to do")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

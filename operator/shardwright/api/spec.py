@@ -189,8 +189,8 @@ class Engine(Part):
     args: dict[str, ArgumentValue] = Field(
         default_factory=dict,
         max_length=64,
-        description="Engine options without leading dashes, with typed values: max-num-seqs: 256. Options that the plan "
-        "decides, or that open the server or the node, are refused; true sets a switch and false its negative.",
+        description="Engine options without leading dashes, with typed values, as enable-prefix-caching: false. Options that "
+        "the plan decides, or that open the server or the node, are refused; true sets a switch and false its negative.",
         json_schema_extra={"x-kubernetes-map-type": "granular"},
     )
     env: list[EnvironmentVariable] = Field(
