@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from shardwright.rendering.scripts import ScriptSettings, scripts
 from tests.harness.waiting import wait_for
 
 STUBS = Path(__file__).parent / "stubs"
+_COUNTER = count()
 SHELL_NAMES = {"_", "SHLVL", "PWD", "OLDPWD", "LC_CTYPE"}
 
 
@@ -120,11 +122,12 @@ def ranks_of(plan: Plan, deployment: Deployment, root: Path, **settings: Any) ->
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+    """Return a port that nobody listens on, below those that the kernel gives to outgoing connections."""
+    while True:
+        port = 20_000 + (os.getpid() * 37 + next(_COUNTER)) % 12_000
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("", port))
+            return port
 
 
 def _rank(plan: Plan, deployment: Deployment, settings: ScriptSettings, root: Path, index: int) -> Rank:
@@ -178,8 +181,23 @@ def expanded(text: str) -> str:
 
 
 def _kill_session(session: int) -> None:
+    """Kill every process of a session and wait until none runs."""
+
+    def gone() -> bool:
+        pids = _running(session)
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not pids
+
+    wait_for(gone, what=f"the end of session {session}", interval=0.01)
+
+
+def _running(session: int) -> list[int]:
+    found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, ValueError):
-            fields = stat.read_text().rpartition(")")[2].split()
-            if int(fields[3]) == session:
-                os.kill(int(stat.parent.name), signal.SIGKILL)
+        with suppress(OSError):
+            state, _, _, of, *_ = stat.read_text().rpartition(")")[2].split()
+            if int(of) == session and state != "Z":
+                found.append(int(stat.parent.name))
+    return found

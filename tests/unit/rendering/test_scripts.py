@@ -1,0 +1,44 @@
+"""What can be said of the scripts without running them."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shardwright.rendering.scripts import ScriptSettings, scripts
+from shardwright.units import KIB
+
+SHELLCHECK = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin")
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 16])
+def test_shellcheck_finds_nothing(ranks: int, tmp_path: Path) -> None:
+    assert SHELLCHECK is not None
+    for name, text in scripts(ScriptSettings(ranks=ranks)).items():
+        if name.endswith(".sh"):
+            (tmp_path / name).write_text(text)
+            found = subprocess.run([SHELLCHECK, str(tmp_path / name)], capture_output=True, text=True, check=False)
+            assert (found.returncode, found.stdout) == (0, "")
+
+
+def test_a_group_of_one_pod_knows_no_rendezvous() -> None:
+    alone = scripts(ScriptSettings(ranks=1))
+    assert sorted(alone) == ["drain.sh", "launch.sh", "probe.sh"]
+    assert not any(re.search(r"rendezvous|SHARDWRIGHT|headless|python", text) for text in alone.values())
+
+
+def test_nothing_is_left_of_the_template_language_and_folders_are_quoted() -> None:
+    for text in scripts(ScriptSettings(ranks=2, run_dir="/a b/$(c)")).values():
+        assert not re.search(r"\{%|%\}|\{#|\}\}", text)
+        assert "/a b/$(c)" not in text.replace("'/a b/$(c)'", "")
+
+
+def test_the_rendezvous_program_compiles() -> None:
+    compile(scripts(ScriptSettings(ranks=2))["rendezvous.py"], "rendezvous.py", "exec")
+
+
+def test_all_scripts_fit_a_configmap_many_times_over() -> None:
+    assert sum(map(len, scripts(ScriptSettings(ranks=2)).values())) < 32 * KIB
