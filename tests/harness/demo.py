@@ -30,6 +30,7 @@ from tests.harness.build import cache_folder
 from tests.harness.controlplane import ControlPlane
 from tests.harness.deployed import DeployedOperator
 from tests.harness.errors import HarnessError
+from tests.harness.stages import DEAD, KUBELET
 from tests.harness.waiting import wait_for
 from tests.harness.wheel import ROOT
 
@@ -154,7 +155,7 @@ def create_fleet(cp: ControlPlane, nodes: list[Manifest], pods: list[Manifest]) 
     dead = [node["metadata"]["name"] for node in nodes if not _is_ready(node)]
     for node in nodes:
         if not _is_ready(node):
-            node["metadata"].setdefault("annotations", {})["harness.shardwright.io/create-not-ready"] = "true"
+            node["metadata"].setdefault("annotations", {})[KUBELET] = DEAD
         node["metadata"] = {key: node["metadata"][key] for key in ("name", "labels", "annotations") if key in node["metadata"]}
     cp.nodes.create(nodes, timeout=120)
     for namespace in sorted({pod["metadata"]["namespace"] for pod in pods}):

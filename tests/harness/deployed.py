@@ -16,6 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -77,7 +78,8 @@ class DeployedOperator:
         pods = wait_for(lambda: self._pods(wanted), 30, f"{wanted} pods of the operator's Deployment")
         self.replicas = tuple(self._start(pod) for pod in pods)
         threading.Thread(target=self._renew_tokens, name="renew-tokens", daemon=True).start()
-        wait_for(self._all_ready, _READY_SECONDS, "every operator process to answer /readyz")
+        wait_for(self._settled, _READY_SECONDS, "every operator process to answer /readyz")
+        self.check()
 
     def stop(self) -> None:
         """Kill the processes and remove their files. May be called again."""
@@ -193,10 +195,12 @@ class DeployedOperator:
         while not self._stopping.wait(_RENEW_TOKEN_SECONDS):
             self.renew_tokens()
 
-    def _all_ready(self) -> bool:
-        self.check()
+    def _settled(self) -> bool:
+        """All are ready, or one has ended: then waiting is over too."""
+        if len(self._processes.running()) < len(self.replicas):
+            return True
         seen = [replica.get("/readyz") for replica in self.replicas]
-        assert all(status == 200 for status, _ in seen), f"/readyz: {seen}"
+        assert all(status == HTTPStatus.OK for status, _ in seen), f"/readyz: {seen}"
         return True
 
 
@@ -221,6 +225,8 @@ def _expanded(text: str, environment: Mapping[str, str]) -> str:
 
 
 def _moved(text: str, folders: Mapping[str, str]) -> str:
-    for path in sorted(folders, key=len, reverse=True):
-        text = text.replace(path, folders[path])
-    return text
+    """Replace mount paths in one pass: a folder's own path may hold another mount path (/tmp)."""
+    if not folders:
+        return text
+    paths = "|".join(re.escape(path) for path in sorted(folders, key=len, reverse=True))
+    return re.sub(paths, lambda found: folders[found[0]], text)
