@@ -30,7 +30,7 @@ from tests.harness.build import cache_folder
 from tests.harness.controlplane import ControlPlane
 from tests.harness.deployed import DeployedOperator
 from tests.harness.errors import HarnessError
-from tests.harness.stages import DEAD, KUBELET
+from tests.harness.stages import BEHAVIOUR, DEAD, KUBELET
 from tests.harness.waiting import wait_for
 from tests.harness.wheel import ROOT
 
@@ -165,10 +165,19 @@ def create_fleet(cp: ControlPlane, nodes: list[Manifest], pods: list[Manifest]) 
             if error.reason != "AlreadyExists":
                 raise
     for pod in pods:
-        metadata = {key: pod["metadata"][key] for key in ("name", "namespace", "labels") if key in pod["metadata"]}
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod["spec"]}
-        cp.api.create(f"/api/v1/namespaces/{metadata['namespace']}/pods", body)
+        _create_pod(cp, pod)
     wait_for(lambda: all(not cp.nodes.is_ready(name) for name in dead), 30, "the dead nodes to be NotReady")
+
+
+def _create_pod(cp: ControlPlane, pod: Manifest) -> None:
+    """Create the pod and wait until it is in the phase that was printed."""
+    metadata = {key: pod["metadata"][key] for key in ("name", "namespace", "labels") if key in pod["metadata"]}
+    name, namespace, phase = metadata["name"], metadata["namespace"], pod["status"]["phase"]
+    if phase == "Succeeded":
+        metadata["annotations"] = {BEHAVIOUR: "complete"}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**pod["spec"], "restartPolicy": "Never"}}
+    cp.api.create(f"/api/v1/namespaces/{namespace}/pods", body)
+    wait_for(lambda: cp.pods.get(namespace, name)["status"]["phase"] == phase, 30, f"pod {name} to be {phase}")
 
 
 def _is_ready(node: Manifest) -> bool:
