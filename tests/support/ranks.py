@@ -65,7 +65,7 @@ class Rank:
 
     def engine(self) -> Mapping[str, Any]:
         """Return how the engine was started, once it is."""
-        file = wait_for(lambda: next((self.root / "state").glob("started-*"), None), what=f"the engine of rank {self.rank}")
+        (file,) = wait_for(lambda: list((self.root / "state").glob("started-*")), what=f"the engine of rank {self.rank}")
         found: Mapping[str, Any] = json.loads(file.read_text())
         return found
 

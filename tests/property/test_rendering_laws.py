@@ -1,0 +1,151 @@
+"""Laws of rendering: whatever the plan and whatever the user wrote."""
+
+import json
+import re
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardwright.engines.options import check_value
+from shardwright.layouts.layout import Layout
+from shardwright.planning.report import Plan
+from shardwright.rendering.deployment import ClaimPath, Deployment, SecretKey
+from shardwright.rendering.names import STATEFULSET_MAX, base_name, group_name, peers_service
+from shardwright.rendering.render import render
+from tests.support.builders_deployment import a_deployment, a_plan_of, an_owner
+from tests.support.command_lines import read_arguments
+from tests.support.ranks import expanded
+from tests.support.rendered import by_name, engine_of, environment_of, scalars, shape
+
+DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+
+subdomains = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?){0,4}", fullmatch=True)
+hostile = st.one_of(
+    st.text(min_size=1, max_size=60),
+    st.sampled_from(
+        [
+            '"; rm -rf / #',
+            "'$(id)'",
+            "a\nb: c",
+            "{{ 7*7 }}",
+            "{% for %}",
+            "$(HF_TOKEN)",
+            "$$(HF_TOKEN)",
+            "`id`",
+            "--trust-remote-code",
+            "\\",
+            "$",
+        ]
+    ),
+)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """A plan of any layout that is deployed: tensor inside a node, pipeline over nodes or inside one."""
+    tensor, pipeline = draw(st.sampled_from([1, 2, 4, 8])), draw(st.integers(1, 6))
+    experts = tensor if draw(st.booleans()) else 1
+    layout = Layout(tensor=tensor, pipeline=pipeline, expert=experts, replicas=draw(st.integers(1, 4)))
+    nodes = pipeline if draw(st.booleans()) else 1
+    return a_plan_of(layout, nodes=nodes, load_bytes_per_node=draw(st.integers(10**8, 10**13)))
+
+
+@st.composite
+def deployments(draw: st.DrawFn) -> Deployment:
+    return a_deployment(
+        owner=an_owner(name=draw(subdomains)),
+        model=draw(hostile),
+        revision=draw(st.none() | hostile),
+        claim=draw(st.none() | st.builds(ClaimPath, claim=subdomains, path=hostile)),
+        hub_token=draw(st.none() | st.just(SecretKey(name="hub", key="token"))),
+        arguments={"response-role": draw(hostile), "seed": draw(st.integers(0, 99))},
+        environment=(("NCCL_DEBUG", draw(hostile)),),
+    )
+
+
+@given(plans(), deployments())
+def test_the_same_plan_gives_the_same_bytes(plan: Plan, deployment: Deployment) -> None:
+    first, second = (json.dumps([dict(item) for item in render(plan, deployment).objects]) for _ in range(2))
+    assert first == second
+
+
+@given(plans(), deployments())
+def test_names_are_valid_and_unique_and_leave_room_for_what_kubernetes_appends(plan: Plan, deployment: Deployment) -> None:
+    bundle = render(plan, deployment)
+    for kind, name in by_name(bundle):
+        assert DNS_LABEL.fullmatch(name)
+        assert kind != "StatefulSet" or len(name) <= STATEFULSET_MAX
+
+
+@given(plans(), deployments())
+def test_labels_are_valid_and_every_selector_finds_the_pods_that_it_means(plan: Plan, deployment: Deployment) -> None:
+    bundle = render(plan, deployment)
+    pods = {}
+    for item in bundle.of_kind("StatefulSet"):
+        labels = item["spec"]["template"]["metadata"]["labels"]
+        assert all(LABEL_VALUE.fullmatch(value) for value in labels.values())
+        pods |= {
+            (item["metadata"]["name"], index): {**labels, "apps.kubernetes.io/pod-index": str(index)}
+            for index in range(plan.nodes_per_replica)
+        }
+
+    def found(selector: dict[str, str]) -> set[Any]:
+        return {pod for pod, labels in pods.items() if selector.items() <= labels.items()}
+
+    base = base_name(deployment.owner.name)
+    groups = range(len(plan.groups))
+    named = by_name(bundle)
+    assert found(named["Service", base]["spec"]["selector"]) == {(group_name(base, group), 0) for group in groups}
+    assert found(named["PodDisruptionBudget", base]["spec"]["selector"]["matchLabels"]) == set(pods)
+    for group in groups:
+        own = {pod for pod in pods if pod[0] == group_name(base, group)}
+        assert found(named["Service", peers_service(base, group)]["spec"]["selector"]) == own
+        assert found(named["StatefulSet", group_name(base, group)]["spec"]["selector"]["matchLabels"]) == own
+
+
+@given(plans(), hostile, hostile, hostile)
+def test_what_a_user_writes_changes_values_but_never_the_structure(plan: Plan, model: str, value: str, role: str) -> None:
+    tame = a_deployment(model="m", environment=(("NCCL_DEBUG", "v"),), arguments={"response-role": "r"})
+    wild = a_deployment(model=model, environment=(("NCCL_DEBUG", value),), arguments={"response-role": role})
+    expected, found = render(plan, tame), render(plan, wild)
+    assert shape(found.objects) == shape(expected.objects)
+    assert found.of_kind("ConfigMap") == expected.of_kind("ConfigMap")
+    assert found.of_kind("Service") == expected.of_kind("Service")
+
+
+@given(plans(), deployments())
+def test_the_kubelet_expands_nothing_that_a_user_wrote(plan: Plan, deployment: Deployment) -> None:
+    bundle = render(plan, deployment)
+    words = [expanded(word) for word in engine_of(bundle)["args"]]
+    assert words[words.index("--served-model-name") + 1] == deployment.model
+    assert f"--response-role={(deployment.arguments or {})['response-role']}" in words
+    assert expanded(environment_of(bundle)["NCCL_DEBUG"]) == deployment.environment[0][1]
+    assert not any("<EXPANDED" in expanded(text) for text in scalars(engine_of(bundle)))
+
+
+@given(plans())
+def test_groups_differ_in_names_and_nodes_only(plan: Plan) -> None:
+    bundle = render(plan, a_deployment())
+    shared = {
+        json.dumps([engine_of(bundle, group)[key] for key in ("command", "args", "resources", "startupProbe")])
+        for group in range(len(plan.groups))
+    }
+    assert len(shared) == 1
+
+
+@given(plans(), st.sampled_from(["0.32.0", "0.33.0"]))
+def test_the_engine_takes_every_argument_list(plan: Plan, version: str) -> None:
+    container = engine_of(render(plan, a_deployment(engine_version=version)))
+    _, options = read_arguments(container["args"])
+    assert [name for name, value in options.items() if check_value(name, value, version)] == []
+
+
+@given(st.lists(subdomains, min_size=2, max_size=6, unique=True))
+def test_no_two_resources_share_an_object_name(names: list[str]) -> None:
+    bases = [base_name(name) for name in names]
+    services = [*bases, *(peers_service(base, group) for base in bases for group in (0, 1))]
+    stateful_sets = [group_name(base, group) for base in bases for group in (0, 1)]
+    assert len(set(services)) == len(services)
+    assert len(set(stateful_sets)) == len(stateful_sets)

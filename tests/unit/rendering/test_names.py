@@ -1,0 +1,44 @@
+"""Names of the objects."""
+
+import hashlib
+
+import pytest
+
+from shardwright.rendering.names import BASE_MAX, base_name
+
+
+@pytest.mark.parametrize("name", ["llama-405b", "a", "x" * BASE_MAX, "m-405b", "qwen2-5-7b"])
+def test_a_natural_name_stays_as_it_is(name: str) -> None:
+    assert base_name(name) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "readable"),
+    [
+        ("qwen2.5-7b", "qwen2-5-7b"),
+        ("405b", "m-405b"),
+        ("7.b", "m-7-b"),
+        ("x" * 253, "x" * (BASE_MAX - 11)),
+        ("x" * (BASE_MAX + 1), "x" * (BASE_MAX - 11)),
+        ("a" * 32 + ".b", "a" * 32),
+        ("a-0-peers", "a-0-peers"),
+        ("chat-0123456789", "chat-0123456789"),
+    ],
+)
+def test_a_name_that_had_to_be_changed_or_looks_like_ours_gets_a_hash(name: str, readable: str) -> None:
+    assert base_name(name) == f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:10]}"
+
+
+def test_names_that_read_alike_stay_apart() -> None:
+    names = [
+        "qwen2.5-7b",
+        "qwen2-5-7b",
+        "qwen2.5.7b",
+        base_name("qwen2.5-7b"),
+        "qwen2-5.7b",
+        "m-405b",
+        "405b",
+        "x" * 60,
+        "x" * 61,
+    ]
+    assert len({base_name(name) for name in names}) == len(names)

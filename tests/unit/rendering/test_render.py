@@ -1,0 +1,317 @@
+"""Plan to bundle: which objects, and what is in them."""
+
+from dataclasses import replace
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from shardwright.errors import InputError, Problem
+from shardwright.layouts.layout import Layout
+from shardwright.planning.report import Plan
+from shardwright.rendering.deployment import ClaimPath, Deployment, SecretKey
+from shardwright.rendering.hashing import content_hash, template_hash
+from shardwright.rendering.render import render
+from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan, an_owner
+from tests.support.rendered import by_name, engine_of, environment_of, pod_of
+
+FULL = a_deployment(
+    revision="0" * 40,
+    hub_token=SecretKey(name="hub", key="token"),
+    quantization="fp8",
+    kv_cache_dtype="fp8",
+    arguments={"seed": 3},
+    environment=(("NCCL_DEBUG", "INFO"),),
+    node_selector=(("team", "a"),),
+    tolerations=({"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoSchedule"},),
+    cpu="12",
+    memory="200Gi",
+    runtime_class="nvidia",
+    image_pull_secrets=("mirror",),
+)
+ON_CLAIM = a_deployment(claim=ClaimPath(claim="weights", path="/llama/405b/"), revision="abc")
+
+CASES = {
+    "one GPU": (a_small_plan(), a_deployment()),
+    "one node": (a_plan_of(Layout(tensor=8)), a_deployment()),
+    "two nodes": (a_plan(), a_deployment()),
+    "three groups": (a_plan_of(Layout(tensor=4, pipeline=2, replicas=3), nodes=2), FULL),
+    "from a claim": (a_plan(), ON_CLAIM),
+    "scaled to zero": (a_plan(groups=()), a_deployment()),
+    "another version": (a_plan(), a_deployment(engine_version="0.40.0", image="vllm/vllm-openai:v0.40.0")),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("kubernetes", ["1.31", "1.37"])
+def test_every_object_has_the_shape_that_kubernetes_publishes(case: str, kubernetes: str) -> None:
+    for item in render(*CASES[case]).objects:
+        kubernetes_validate.validate(dict(item), kubernetes, strict=True)
+
+
+def test_the_objects_come_in_the_order_in_which_they_are_needed() -> None:
+    bundle = render(a_plan_of(Layout(tensor=8, pipeline=2, replicas=2), nodes=2), a_deployment())
+    assert [(item["kind"], item["metadata"]["name"]) for item in bundle.objects] == [
+        ("ConfigMap", "llama-405b-scripts"),
+        ("Service", "llama-405b"),
+        ("Service", "llama-405b-0-peers"),
+        ("Service", "llama-405b-1-peers"),
+        ("PodDisruptionBudget", "llama-405b"),
+        ("StatefulSet", "llama-405b-0"),
+        ("StatefulSet", "llama-405b-1"),
+    ]
+
+
+def test_every_object_is_controlled_by_its_resource_and_knows_its_own_content() -> None:
+    for item in render(a_plan(), a_deployment()).objects:
+        assert item["metadata"]["namespace"] == "models"
+        assert item["metadata"]["ownerReferences"] == [
+            {
+                "apiVersion": "shardwright.io/v1alpha1",
+                "kind": "ShardedModel",
+                "name": "llama-405b",
+                "uid": an_owner().uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ]
+        assert item["metadata"]["annotations"]["shardwright.io/content-hash"] == content_hash(item)
+
+
+def test_the_clients_reach_leaders_only_and_the_peers_reach_everybody_early() -> None:
+    named = by_name(render(a_plan(), a_deployment()))
+    client, peers = named["Service", "llama-405b"]["spec"], named["Service", "llama-405b-0-peers"]["spec"]
+    assert client["selector"] == {"shardwright.io/model": "llama-405b", "apps.kubernetes.io/pod-index": "0"}
+    assert [(port["name"], port["port"], port["targetPort"]) for port in client["ports"]] == [("http", 8000, 8000)]
+    assert (peers["clusterIP"], peers["publishNotReadyAddresses"]) == ("None", True)
+    assert peers["selector"] == {"shardwright.io/model": "llama-405b", "shardwright.io/group": "llama-405b-0"}
+
+
+def test_a_group_is_one_stateful_set_that_only_the_operator_rolls() -> None:
+    (item,) = render(a_plan(), a_deployment()).of_kind("StatefulSet")
+    spec = item["spec"]
+    assert {key: spec[key] for key in ("replicas", "serviceName", "podManagementPolicy", "updateStrategy")} == {
+        "replicas": 2,
+        "serviceName": "llama-405b-0-peers",
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "OnDelete"},
+    }
+
+
+def test_pods_go_to_exactly_the_planned_nodes_and_never_two_to_one() -> None:
+    affinity = pod_of(render(a_plan(architecture="arm64"), a_deployment()))["affinity"]
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    arch = [{"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]}]
+    assert affinity["nodeAffinity"][required]["nodeSelectorTerms"] == [
+        {"matchExpressions": arch, "matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+        for node in ("h100-a-01", "h100-a-02")
+    ]
+    assert affinity["podAntiAffinity"][required] == [
+        {
+            "topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchLabels": {"shardwright.io/model": "llama-405b", "shardwright.io/group": "llama-405b-0"}},
+        }
+    ]
+    assert "podAntiAffinity" not in pod_of(render(a_small_plan(), a_deployment()))["affinity"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "gpus", "shm", "memory"),
+    [
+        (a_small_plan(), "1", "1536Mi", "9728Mi"),
+        (a_plan_of(Layout(tensor=2)), "2", "2Gi", "14Gi"),
+        (a_plan(), "8", "5Gi", "41Gi"),
+        (a_plan_of(Layout(tensor=4, pipeline=2), nodes=1), "8", "5Gi", "41Gi"),
+        (a_plan(resource="amd.com/gpu"), "8", "5Gi", "41Gi"),
+    ],
+)
+def test_a_pod_gets_as_many_gpus_as_it_has_workers_and_memory_for_them(plan: Plan, gpus: str, shm: str, memory: str) -> None:
+    bundle = render(plan, a_deployment())
+    resources = engine_of(bundle)["resources"]
+    assert resources["limits"] == {plan.resource: gpus}
+    assert resources["requests"] == {"cpu": str(1 + int(gpus)), "memory": memory, plan.resource: gpus}
+    volumes = {volume["name"]: volume for volume in pod_of(bundle)["volumes"]}
+    assert volumes["shm"]["emptyDir"] == {"medium": "Memory", "sizeLimit": shm}
+
+
+def test_what_the_user_says_about_the_pod_is_there() -> None:
+    bundle = render(a_plan(), FULL)
+    pod, engine = pod_of(bundle), engine_of(bundle)
+    assert pod["nodeSelector"] == {"team": "a"}
+    assert pod["runtimeClassName"] == "nvidia"
+    assert pod["imagePullSecrets"] == [{"name": "mirror"}]
+    assert pod["tolerations"] == [
+        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoSchedule"},
+    ]
+    assert engine["resources"]["requests"] == {"cpu": "12", "memory": "200Gi", "nvidia.com/gpu": "8"}
+    assert engine["resources"]["limits"] == {"memory": "200Gi", "nvidia.com/gpu": "8"}
+    environment = environment_of(bundle)
+    assert environment["NCCL_DEBUG"] == "INFO"
+    assert environment["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
+    words = engine["args"]
+    assert words[words.index("--revision") + 1] == "0" * 40
+    assert {"--seed=3", "--quantization", "fp8"} <= set(words)
+
+
+def test_weights_on_a_claim_are_read_from_there_and_the_engine_is_offline() -> None:
+    bundle = render(a_plan(), ON_CLAIM)
+    volumes = {volume["name"]: volume for volume in pod_of(bundle)["volumes"]}
+    mounts = {mount["name"]: mount for mount in engine_of(bundle)["volumeMounts"]}
+    assert volumes["models"]["persistentVolumeClaim"] == {"claimName": "weights", "readOnly": True}
+    assert mounts["models"] == {"name": "models", "mountPath": "/models", "readOnly": True}
+    words = engine_of(bundle)["args"]
+    assert words[:3] == ["/models/llama/405b", "--served-model-name", "meta-llama/Llama-3.1-405B-Instruct"]
+    assert "--revision" not in words
+    assert environment_of(bundle)["HF_HUB_OFFLINE"] == "1"
+    assert "HF_HUB_OFFLINE" not in environment_of(render(a_plan(), a_deployment()))
+
+
+def test_the_pod_satisfies_pod_security_restricted_and_holds_no_token() -> None:
+    pod, engine = pod_of(render(a_plan(), FULL)), engine_of(render(a_plan(), FULL))
+    assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (False, False)
+    assert pod["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": 10001,
+        "runAsGroup": 10001,
+        "fsGroup": 10001,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert engine["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    assert {"hostNetwork", "hostPID", "hostIPC", "serviceAccountName", "initContainers"}.isdisjoint(pod)
+
+
+def test_the_environment_of_a_group_is_complete() -> None:
+    assert environment_of(render(a_plan(), a_deployment())) == {
+        "POD_INDEX": {"fieldRef": {"fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}},
+        "VLLM_HOST_IP": {"fieldRef": {"fieldPath": "status.podIP"}},
+        "SHARDWRIGHT_LEADER": "llama-405b-0-0.llama-405b-0-peers.models.svc.cluster.local",
+        "SHARDWRIGHT_GENERATION": {"fieldRef": {"fieldPath": "metadata.labels['shardwright.io/template-hash']"}},
+        "HF_HOME": "/cache/huggingface",
+        "HOME": "/cache/home",
+        "TORCHINDUCTOR_CACHE_DIR": "/cache/inductor",
+        "USER": "vllm",
+        "VLLM_CACHE_ROOT": "/cache/vllm",
+        "VLLM_ENGINE_READY_TIMEOUT_S": "8580",
+        "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "120",
+    }
+
+
+def test_a_variable_of_the_user_never_replaces_one_of_ours() -> None:
+    theirs = (("VLLM_HOST_IP", "10.0.0.1"), ("HF_TOKEN", "x"), ("HOME", "/root"))
+    environment = environment_of(render(a_plan(), replace(FULL, environment=theirs)))
+    assert environment == {name: value for name, value in environment_of(render(a_plan(), FULL)).items() if name != "NCCL_DEBUG"}
+
+
+@pytest.mark.parametrize(
+    ("plan", "deployment", "load", "failures"),
+    [
+        (a_small_plan(), a_deployment(), 640, 64),  # 480 + 2 x 16 GB / 200 MB/s
+        (a_small_plan(load_bytes_per_node=10**9), a_deployment(), 600, 60),
+        (a_plan(), a_deployment(), 8580, 1038),  # every node downloads both halves; peers have 1,800 s more
+        (a_plan(), ON_CLAIM, 2100, 390),  # 480 + 2 x 405 GB / 500 MB/s
+    ],
+)
+def test_the_start_up_budget_follows_from_the_bytes_to_load(plan: Plan, deployment: Deployment, load: int, failures: int) -> None:
+    bundle = render(plan, deployment)
+    engine = engine_of(bundle)
+    assert engine["startupProbe"]["failureThreshold"] == failures
+    assert environment_of(bundle)["VLLM_ENGINE_READY_TIMEOUT_S"] == str(load)
+    words = engine["args"]
+    assert words[words.index("--distributed-timeout-seconds") + 1] == str(load)
+    assert words[words.index("--cpu-distributed-timeout-seconds") + 1] == str(load)
+
+
+def test_the_start_up_budget_is_spelled_out() -> None:
+    (item,) = render(a_plan(), a_deployment()).of_kind("StatefulSet")
+    assert item["metadata"]["annotations"]["shardwright.io/start-up-budget"] == (
+        "8580 s: 180 s start, 754.4 GiB downloaded at 200 MB/s (assumed) x 2, 300 s compilation; at least 600 s; "
+        "1800 s more for peers to arrive"
+    )
+
+
+def test_a_rank_has_time_to_drain_before_it_is_killed() -> None:
+    bundle = render(a_plan(), a_deployment())
+    engine = engine_of(bundle)
+    words = engine["args"]
+    assert pod_of(bundle)["terminationGracePeriodSeconds"] == 105
+    assert words[words.index("--shutdown-timeout") + 1] == "10"
+    assert engine["lifecycle"] == {"preStop": {"exec": {"command": ["/bin/bash", "/etc/shardwright/drain.sh"]}}}
+
+
+def test_only_our_scripts_are_run_by_a_shell() -> None:
+    engine = engine_of(render(a_plan(), FULL))
+    assert engine["command"] == ["/bin/bash", "/etc/shardwright/launch.sh"]
+    for probe in ("startup", "readiness", "liveness"):
+        assert engine[f"{probe}Probe"]["exec"]["command"] == ["/bin/bash", "/etc/shardwright/probe.sh", probe]
+
+
+@pytest.mark.parametrize(
+    ("layout", "nodes", "ready_groups", "least"),
+    [
+        (Layout(), 1, None, 0),
+        (Layout(tensor=8, pipeline=2), 2, None, 1),
+        (Layout(tensor=8, pipeline=2), 2, 0, 0),
+        (Layout(replicas=3), 1, None, 2),
+        (Layout(tensor=8, pipeline=2, replicas=3), 2, None, 5),
+        (Layout(tensor=8, pipeline=2, replicas=3), 2, 1, 1),
+    ],
+)
+def test_one_disruption_budget_lets_one_pod_go_at_a_time(
+    layout: Layout, nodes: int, ready_groups: int | None, least: int
+) -> None:
+    (item,) = render(a_plan_of(layout, nodes=nodes), a_deployment(), ready_groups=ready_groups).of_kind("PodDisruptionBudget")
+    assert item["spec"] == {
+        "minAvailable": least,
+        "selector": {"matchLabels": {"shardwright.io/model": "llama-405b"}},
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+    }
+
+
+def test_pods_carry_the_hash_of_their_template_and_the_name_of_their_resource() -> None:
+    (item,) = render(a_plan(), a_deployment(owner=an_owner(name="qwen2.5-7b"))).of_kind("StatefulSet")
+    template = item["spec"]["template"]
+    labels = dict(template["metadata"]["labels"])
+    carried = labels.pop("shardwright.io/template-hash")
+    assert carried == template_hash({**template, "metadata": {**template["metadata"], "labels": labels}})
+    assert carried == item["metadata"]["annotations"]["shardwright.io/template-hash"]
+    assert template["metadata"]["annotations"]["shardwright.io/model-name"] == "qwen2.5-7b"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"image": "vllm/vllm-openai:v0.33.1"},
+        {"environment": (("NCCL_DEBUG", "INFO"),)},
+        {"memory": "1Ti"},
+        {"kv_cache_dtype": "fp8"},
+    ],
+)
+def test_the_template_hash_changes_with_everything_that_pods_are_made_of(changed: dict[str, Any]) -> None:
+    assert template_of(a_plan(), a_deployment()) != template_of(a_plan(), a_deployment(**changed))
+
+
+def test_a_prediction_that_changes_restarts_nothing() -> None:
+    plan = a_plan()
+    faster = replace(plan, performance=replace(plan.performance, tpot_seconds=0.01), reasons=("another",))
+    assert template_of(plan, a_deployment()) == template_of(faster, a_deployment())
+
+
+def template_of(plan: Plan, deployment: Deployment) -> str:
+    (item,) = render(plan, deployment).of_kind("StatefulSet")
+    return str(item["spec"]["template"]["metadata"]["labels"]["shardwright.io/template-hash"])
+
+
+def test_a_plan_that_can_only_be_shown_is_not_rendered() -> None:
+    problem = Problem(code="TensorAcrossNodes", what="tensor 16 across trays")
+    with pytest.raises(InputError) as caught:
+        render(a_plan(deployable=problem), a_deployment())
+    assert caught.value.problems == (problem,)
+
+
+@pytest.mark.parametrize("layout", [Layout(attention_data=2), Layout(tensor=2, context=2)])
+def test_degrees_without_flags_are_not_rendered(layout: Layout) -> None:
+    with pytest.raises(InputError) as caught:
+        render(a_plan_of(layout), a_deployment())
+    assert [problem.code for problem in caught.value.problems] == ["LayoutNotDeployable"]
