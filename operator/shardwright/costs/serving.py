@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from shardwright.costs.coefficients import BUNCHING, REQUEST_SECONDS, STEP_SECONDS
 from shardwright.costs.communication import send_seconds
@@ -12,6 +13,8 @@ from shardwright.costs.roofline import Batch, Machine, StepTime, prompt_time, st
 from shardwright.costs.work import ModelWork, StageWork
 from shardwright.costs.workload import Workload
 from shardwright.hardware.gpus import Link
+
+_NOTHING_SECONDS: Final = 1e-12  # what rounding leaves of a difference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,4 +185,4 @@ def _prefill_shares(passage: Passage, prefill: float, chunks: int, waiting: floa
 
 
 def _present(shares: Sequence[TimeShare]) -> tuple[TimeShare, ...]:
-    return tuple(share for share in shares if share.seconds > 0)
+    return tuple(share for share in shares if share.seconds > _NOTHING_SECONDS)

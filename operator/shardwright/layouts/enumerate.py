@@ -5,7 +5,7 @@ from typing import Final
 
 from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.layouts.layout import Candidate, Layout, SearchSpace
-from shardwright.layouts.placement import Shelf, Spread
+from shardwright.layouts.placement import Shelf
 from shardwright.modelspec.spec import ModelSpec
 
 _NODE_COUNTS: Final = (2, 3, 4, 6, 8, 9, 12, 16, 18)
@@ -73,9 +73,7 @@ def _pinned(pool: Pool, space: SearchSpace) -> Iterator[tuple[int, int]]:
     tensors = (space.tensor,) if space.tensor else range(1, most + 1)
     for tensor in tensors:
         for pipeline in (space.pipeline,) if space.pipeline else range(1, max(1, most // tensor) + 1):
-            spread = Spread.of(Layout(tensor=tensor, pipeline=pipeline), pool.gpus_per_node)
-            if spread is not None:
-                yield tensor, pipeline
+            yield tensor, pipeline
 
 
 def _expert_degrees(model: ModelSpec, tensor: int, pin: int | None) -> tuple[int, ...]:

@@ -28,14 +28,14 @@ class Spread:
     gpus: int
 
     @classmethod
-    def of(cls, layout: Layout, gpus_per_node: int) -> "Spread | None":
-        """Return the fewest equal nodes whose borders do not cut a tensor group askew, None if there are none."""
+    def of(cls, layout: Layout, gpus_per_node: int) -> "Spread":
+        """Return the fewest equal nodes whose borders do not cut a tensor group askew (one GPU each always does)."""
         ranks = layout.gpus_per_replica
-        for nodes in range(-(-ranks // gpus_per_node), ranks + 1):
+        for nodes in range(-(-ranks // gpus_per_node), ranks):
             gpus, rest = divmod(ranks, nodes)
             if rest == 0 and (gpus % layout.tensor == 0 or layout.tensor % gpus == 0):
                 return cls(nodes=nodes, gpus=gpus)
-        return None
+        return cls(nodes=ranks, gpus=1)
 
 
 def place(pool: Pool, layout: Layout) -> Placement:
@@ -64,9 +64,6 @@ class Shelf:
     def place(self, layout: Layout) -> Placement:
         """Return the placement of a layout; fewer groups and ``missing_nodes`` when the room is short."""
         spread = Spread.of(layout, self._pool.gpus_per_node)
-        if spread is None:
-            msg = f"no equal nodes hold tensor {layout.tensor} x pipeline {layout.pipeline}"
-            raise ValueError(msg)
         groups = self._groups(layout, spread)
         return Placement(
             groups=tuple(tuple(node.name for node in group) for group in groups),

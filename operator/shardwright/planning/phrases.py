@@ -32,11 +32,12 @@ def per_second(tokens: float) -> str:
     return f"{tokens:,.0f} tok/s"
 
 
-def milliseconds(seconds: float) -> str:
-    """Return a latency: tenths below 10 ms.
+def duration(seconds: float) -> str:
+    """Return a latency: milliseconds below a second, with tenths below 10 ms.
 
-    >>> milliseconds(0.0042), milliseconds(1.2)
-    ('4.2 ms', '1,200 ms')
+    >>> duration(0.0042), duration(0.042), duration(1.24)
+    ('4.2 ms', '42 ms', '1.2 s')
     """
-    value = seconds * 1000
-    return f"{value:,.1f} ms" if value < 10 else f"{value:,.0f} ms"  # noqa: PLR2004 - three digits are enough
+    if seconds >= 1:
+        return f"{seconds:,.1f} s"
+    return f"{seconds * 1000:.1f} ms" if seconds < 0.01 else f"{seconds * 1000:.0f} ms"  # noqa: PLR2004 - three digits

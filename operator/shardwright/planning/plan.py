@@ -1,6 +1,5 @@
 """Model, inventory and request to a report: the plan or why there is none, the runners-up, what was ruled out."""
 
-from collections.abc import Sequence
 from typing import Final
 
 from shardwright.errors import Problem
@@ -9,7 +8,7 @@ from shardwright.layouts.enumerate import enumerate_candidates
 from shardwright.layouts.layout import Candidate
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
-from shardwright.planning.checks import Judge, Verdict
+from shardwright.planning.checks import Judge
 from shardwright.planning.exclusions import count_exclusions
 from shardwright.planning.outcome import no_plan
 from shardwright.planning.phrases import degrees
@@ -36,17 +35,16 @@ def make_plan(model: ModelSpec, inventory: Inventory, request: Request, traits: 
         return Report(outcome=outcome, alternatives=(), excluded=excluded, considered=len(verdicts))
     others = runners_up(ranked, ALTERNATIVES)
     return Report(
-        outcome=_plan(model, ranked, verdicts, request, traits),
+        outcome=_plan(
+            ranked[0], reasons(ranked, verdicts, request), warnings(model, inventory, ranked[0], request, traits), traits
+        ),
         alternatives=tuple(alternative(best=ranked[0], other=other, request=request) for other in others),
         excluded=excluded,
         considered=len(verdicts),
     )
 
 
-def _plan(
-    model: ModelSpec, ranked: Sequence[Standing], verdicts: Sequence[Verdict], request: Request, traits: EngineTraits
-) -> Plan:
-    best = ranked[0]
+def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: EngineTraits) -> Plan:
     candidate, estimate = best.candidate, best.estimate
     pool, placement = candidate.pool, candidate.placement
     return Plan(
@@ -69,8 +67,8 @@ def _plan(
         load_bytes_per_node=estimate.load_bytes_per_node,
         performance=estimate.performance,
         carries_load=best.carries_load,
-        reasons=reasons(ranked, verdicts, request),
-        warnings=warnings(model, best, request, traits),
+        reasons=why,
+        warnings=care,
         deployable=_not_yet(candidate),
     )
 
@@ -84,7 +82,7 @@ def _not_yet(candidate: Candidate) -> Problem | None:
     return Problem(
         code="NotYetDeployable",
         what=f"{degrees(layout)} puts one tensor group on {nodes} nodes of one {link.name} domain",
-        limit="which is planned and shown but cannot be deployed yet",
+        gap="which is planned and shown but not deployed yet",
         remedy=f"set mode: PlanOnly, or pin parallelism.tensor to {placement.gpus_per_node} or less",
         path="spec.parallelism.tensor",
     )

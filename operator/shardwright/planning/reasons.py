@@ -5,11 +5,12 @@ from types import MappingProxyType
 from typing import Final
 
 from shardwright.costs.estimates import Performance
+from shardwright.hardware.inventory import Inventory
 from shardwright.layouts.layout import Candidate
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.checks import Verdict
-from shardwright.planning.phrases import degrees, milliseconds, per_second
+from shardwright.planning.phrases import degrees, duration, per_second
 from shardwright.planning.report import Alternative
 from shardwright.planning.request import OptimizeFor, Request
 from shardwright.planning.select import Standing
@@ -38,6 +39,9 @@ _WORDS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
+_NOTICEABLE_SECONDS: Final = 50e-6  # rounds to a tenth of a millisecond
+
+
 def reasons(ranked: Sequence[Standing], verdicts: Sequence[Verdict], request: Request) -> tuple[str, ...]:
     """Return why the first one was chosen."""
     best = ranked[0]
@@ -46,7 +50,7 @@ def reasons(ranked: Sequence[Standing], verdicts: Sequence[Verdict], request: Re
         _memory(best),
         _load(best, request),
         _time(best),
-        *_smaller(best, verdicts),
+        *_smaller(ranked, verdicts, request),
     )
     return tuple(part for part in parts if part)
 
@@ -61,9 +65,16 @@ def alternative(*, best: Standing, other: Standing, request: Request) -> Alterna
     )
 
 
-def warnings(model: ModelSpec, best: Standing, request: Request, traits: EngineTraits) -> tuple[str, ...]:
+def warnings(model: ModelSpec, inventory: Inventory, best: Standing, request: Request, traits: EngineTraits) -> tuple[str, ...]:
     """Return what was lowered, what is slow or uncertain, and what the model and the nodes warned of."""
-    return (*_lowered(best, request, traits), *_slow_links(best.candidate), *model.warnings, *best.candidate.pool.warnings)
+    unknown = "what is free is unknown, pods could not be listed: the planned GPUs may be taken"
+    return (
+        *_lowered(best, request, traits),
+        *_slow_links(best.candidate),
+        *(() if inventory.free_capacity_known else (unknown,)),
+        *model.warnings,
+        *best.candidate.pool.warnings,
+    )
 
 
 def _chosen(best: Standing, standing: int, request: Request) -> str:
@@ -89,15 +100,14 @@ def _load(best: Standing, request: Request) -> str:
     if best.carries_load:
         return f"It carries {shape} without queueing."
     running = best.estimate.performance.running_requests
-    offered = -(-load.concurrency // best.candidate.layout.replicas)
-    return f"No layout carries {shape}; this one queues least: {running} of {offered} run at once per replica."
+    return f"No layout carries {shape}; this one queues least: {running} of {_offered(best, request)} run at once per replica."
 
 
 def _time(best: Standing) -> str:
     speed = best.estimate.performance
     return (
-        f"Predicted: first token after {milliseconds(speed.ttft_seconds)}, then one every "
-        f"{milliseconds(speed.tpot_seconds)}, {per_second(speed.output_tokens_per_second)} in all "
+        f"Predicted: first token after {duration(speed.ttft_seconds)}, then one every "
+        f"{duration(speed.tpot_seconds)}, {per_second(speed.output_tokens_per_second)} in all "
         f"({speed.low:,.0f} to {speed.high:,.0f}, {speed.basis}); a token's time goes to {split(speed)}."
     )
 
@@ -109,19 +119,34 @@ def split(speed: Performance) -> str:
     return ", ".join(f"{_WORDS[share.name]} {share.seconds / total:.0%}" for share in largest)
 
 
-def _smaller(best: Standing, verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Yield why the next smaller count of GPUs does not do on the same pool."""
-    layout, pool = best.candidate.layout, best.candidate.pool
+def _smaller(ranked: Sequence[Standing], verdicts: Sequence[Verdict], request: Request) -> Iterator[str]:
+    """Yield why fewer GPUs do not do on the same pool: requests would queue, else the nearest does not fit."""
+    best = ranked[0]
+    layout, pool = best.candidate.layout, best.candidate.pool.name
+    queueing = [
+        other
+        for other in ranked
+        if not other.carries_load and other.candidate.pool.name == pool and other.candidate.layout.gpus < layout.gpus
+    ]
+    if best.carries_load and queueing:
+        nearest = max(queueing, key=lambda other: (other.served_share, other.score))
+        running, offered = nearest.estimate.performance.running_requests, _offered(nearest, request)
+        yield f"Fewer GPUs would queue: {degrees(nearest.candidate.layout)} runs {running} of {offered} at once."
+        return
     fewer = [
-        (verdict, violation)
+        (violation.miss, verdict.candidate.layout, violation.problem.gap)
         for verdict in verdicts
-        if verdict.candidate.pool.name == pool.name and verdict.candidate.layout.gpus < layout.gpus
+        if verdict.candidate.pool.name == pool and verdict.candidate.layout.gpus < layout.gpus
         for violation in verdict.violations
         if violation.problem.code in {"WeightsExceedMemory", "KvCacheTooSmall"}
     ]
     if fewer:
-        verdict, violation = min(fewer, key=lambda item: (item[1].miss, item[0].candidate.layout))
-        yield f"The nearest smaller one is ruled out: {degrees(verdict.candidate.layout)}, {violation.problem.gap}."
+        _, nearest_layout, gap = min(fewer)
+        yield f"Fewer GPUs do not hold it: the nearest, {degrees(nearest_layout)}, is {gap}."
+
+
+def _offered(standing: Standing, request: Request) -> int:
+    return -(-request.workload.concurrency // standing.candidate.layout.replicas)
 
 
 def _loses(best: Standing, other: Standing, request: Request) -> str:
@@ -151,7 +176,7 @@ def _where(here: Performance, there: Performance) -> str:
     before = {share.name: share.seconds for share in here.decode_shares}
     grown = [(share.seconds - before.get(share.name, 0.0), share.name) for share in there.decode_shares]
     most, name = max(grown)
-    return f"; {_WORDS[name]} takes {milliseconds(most)} more of each token" if most > 0 else ""
+    return f"; {duration(most)} more per token for {_WORDS[name]}" if most > _NOTICEABLE_SECONDS else ""
 
 
 def _lowered(best: Standing, request: Request, traits: EngineTraits) -> Iterator[str]:

@@ -1,0 +1,99 @@
+"""Memory: parts add up, peaks are what engines print, limits are lowered before a layout is refused."""
+
+from dataclasses import replace
+
+import pytest
+
+from shardwright.costs.memory import Limits, activation_bytes, replica_memory, requests_per_replica, stage_holds
+from shardwright.costs.workload import Workload
+from shardwright.hardware.gpus import load_gpus
+from shardwright.layouts.layout import Layout
+from shardwright.modelspec.spec import ModelSpec
+from shardwright.units import GIB
+from tests.support.builders_plan import a_model, vllm_traits
+
+DEFAULTS = Limits(batched_tokens=8192, sequences=1024, model_len=4096)
+LOAD = Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072)
+
+
+def _memory(model: str, layout: Layout, gpu: str, load: Workload = LOAD):  # type: ignore[no-untyped-def] # noqa: ANN202
+    spec = a_model(model)
+    holds = stage_holds(spec, layout, load.kv_cache_dtype, vllm_traits())
+    return replica_memory(spec, layout, holds, load_gpus()[gpu].memory_bytes, load, vllm_traits())
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "published_gib"),
+    [(128256, 1.9), (151936, 2.2), (262144, 3.9), (49155, 0.85)],
+    ids=["llama", "qwen", "gemma-3", "granite"],
+)
+def test_sampling_peaks_where_engines_print_it(vocabulary: int, published_gib: float) -> None:
+    """vLLM 0.19, 1,024 sequences; source: llm-d-planner accuracy report. Granite's peak is its forward pass."""
+    model: ModelSpec = replace(a_model(), vocabulary=vocabulary, config_hash=str(vocabulary))
+
+    predicted = activation_bytes(model, Layout(), DEFAULTS, last=True)
+
+    assert predicted / GIB == pytest.approx(published_gib, rel=0.10)
+
+
+def test_stages_before_the_last_do_not_sample() -> None:
+    middle, last = (activation_bytes(a_model(), Layout(pipeline=2), DEFAULTS, last=last) for last in (False, True))
+
+    assert middle < last
+
+
+def test_the_parts_of_every_stage_add_up_to_the_budget() -> None:
+    memory = _memory("llama-405b", Layout(tensor=8, pipeline=2), "H100-SXM-80GB")
+
+    for stage in memory.stages:
+        parts = stage.weights_bytes + stage.activations_bytes + stage.overhead_bytes + stage.kv_cache_bytes
+        assert parts == stage.budget_bytes == -(-81559 * 2**20 * 92 // 100)
+
+
+def test_the_worst_stage_sets_the_tokens_of_the_replica() -> None:
+    memory = _memory("llama-405b", Layout(tensor=8, pipeline=2), "H100-SXM-80GB")
+
+    assert memory.kv_tokens == min((stage.kv_cache_bytes // (16 * stage.kv_bytes_per_token) - 1) * 16 for stage in memory.stages)
+
+
+def test_buffers_for_tensor_ranks_are_counted_only_where_there_are_some() -> None:
+    alone, pair = (_memory("llama-8b", Layout(tensor=n), "H100-SXM-80GB").stages[0].overhead_bytes for n in (1, 2))
+
+    assert pair - alone == vllm_traits().communication_overhead_bytes
+
+
+def test_roomy_gpus_keep_the_engine_s_own_batch_limits() -> None:
+    assert _memory("llama-8b", Layout(), "H100-SXM-80GB").limits == Limits(batched_tokens=8192, sequences=1024, model_len=3072)
+
+
+def test_batches_shrink_until_the_load_is_carried() -> None:
+    load = replace(LOAD, concurrency=10)
+    memory = _memory("llama-8b", Layout(), "L4-24GB", load)
+
+    assert memory.limits == Limits(batched_tokens=2048, sequences=256, model_len=3072)
+    assert memory.running(10) == 10
+
+
+def test_the_longest_request_shrinks_last_and_not_below_the_load() -> None:
+    load = Workload(input_tokens=2048, output_tokens=512, concurrency=1, max_model_len=131072)
+    memory = _memory("llama-8b", Layout(), "L4-24GB", load)
+
+    assert memory.starts
+    assert 2560 <= memory.limits.model_len < 131072
+
+
+def test_what_never_starts_is_shown_at_its_smallest() -> None:
+    memory = _memory("llama-70b", Layout(), "H100-SXM-80GB")
+
+    assert not memory.starts
+    assert memory.limits == Limits(batched_tokens=1024, sequences=16, model_len=2560)
+
+
+def test_more_requests_than_the_engine_s_default_raise_the_limit() -> None:
+    load = replace(LOAD, input_tokens=64, output_tokens=64, concurrency=3000, max_model_len=1024)
+
+    assert _memory("llama-8b", Layout(), "H200-SXM-141GB", load).limits.sequences == 4096
+
+
+def test_replicas_share_the_requests() -> None:
+    assert requests_per_replica(replace(LOAD, concurrency=65), Layout(replicas=4)) == 17

@@ -1,0 +1,148 @@
+"""Serving: batches share weights, pipelines need batches in flight, prompts take their share, queues wait."""
+
+from dataclasses import replace
+
+import pytest
+
+from shardwright.costs.estimate import estimate
+from shardwright.costs.estimates import Estimate, Performance
+from shardwright.costs.workload import Workload
+from shardwright.hardware.inventory import Pool
+from shardwright.layouts.layout import Candidate, Layout
+from shardwright.layouts.placement import place
+from tests.support.builders_plan import a_model, a_network, a_pool, an_nvl72_pool, vllm_traits
+
+LOAD = Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072)
+
+
+def _estimate(model: str, layout: Layout, pool: Pool, load: Workload = LOAD) -> Estimate:
+    return estimate(a_model(model), Candidate(layout=layout, pool=pool, placement=place(pool, layout)), load, vllm_traits())
+
+
+def _speed(model: str, layout: Layout, pool: Pool, load: Workload = LOAD) -> Performance:
+    return _estimate(model, layout, pool, load).performance
+
+
+def test_one_request_reads_all_weights_for_every_token() -> None:
+    load = replace(LOAD, concurrency=1)
+    speed = _speed("llama-70b", Layout(tensor=4), a_pool(), load)
+
+    least = 70e9 * 2 / 4 / 3.35e12  # bytes of a rank over the data sheet's bandwidth
+    assert least < speed.tpot_seconds < 2 * least
+
+
+def test_a_batch_shares_the_weights() -> None:
+    one, many = (_speed("llama-70b", Layout(tensor=8), a_pool(), replace(LOAD, concurrency=n)) for n in (1, 32))
+
+    assert many.output_tokens_per_second > 8 * one.output_tokens_per_second
+    assert many.tpot_seconds > one.tpot_seconds
+
+
+def test_one_request_in_a_pipeline_gains_nothing_from_overlap() -> None:
+    load = replace(LOAD, concurrency=1)
+    flat, deep = (_speed("llama-8b", Layout(pipeline=p), a_pool(), load) for p in (1, 4))
+
+    assert deep.tpot_seconds >= flat.tpot_seconds
+    assert "Bubble" not in {share.name for share in deep.decode_shares}
+
+
+def test_as_many_batches_as_stages_keep_every_stage_busy() -> None:
+    """With 64 in flight two stages of half the layers work at once on 32 each: faster than one, less than twice."""
+    flat, deep = (_speed("llama-8b", Layout(pipeline=p), a_pool()) for p in (1, 2))
+
+    assert 1.0 < deep.output_tokens_per_second / flat.output_tokens_per_second < 2.0
+
+
+def test_the_slowest_stage_sets_the_pace() -> None:
+    """80 layers over 3 stages: with requests for all, a token comes no faster than three times the longest stage."""
+    held = _estimate("llama-70b", Layout(tensor=2, pipeline=3), a_pool())
+    longest = max(stage.weights_bytes for stage in held.stages) / 3.35e12
+
+    assert held.performance.tpot_seconds > 3 * longest
+
+
+def test_a_network_as_fast_as_the_node_s_link_makes_two_nodes_equal_one() -> None:
+    pool = a_pool("H100-SXM-80GB", 2, gpus_per_node=4)
+    assert pool.gpu.scale_up is not None
+    fast = replace(pool, network=replace(a_network(), bytes_per_second=1e18, latency_seconds=pool.gpu.scale_up.latency_seconds))
+
+    split = _speed("llama-70b", Layout(tensor=4, pipeline=2), fast)
+    together = _speed("llama-70b", Layout(tensor=4, pipeline=2), a_pool())
+
+    assert split.tpot_seconds == pytest.approx(together.tpot_seconds, rel=0.01)
+
+
+def test_requests_that_do_not_fit_wait_and_are_counted() -> None:
+    held = _estimate("llama-8b", Layout(), a_pool("L4-24GB", gpus_per_node=1))
+    speed = held.performance
+
+    assert speed.running_requests == int(held.kv_requests) < 64
+    assert speed.ttft_seconds == pytest.approx(64 / speed.requests_per_second - 512 * speed.tpot_seconds)
+    assert max(speed.prefill_shares, key=lambda share: share.seconds).name == "Queue"
+
+
+def test_prompts_of_others_slow_every_token() -> None:
+    short, long = (
+        _speed("llama-70b", Layout(tensor=8), a_pool(), replace(LOAD, input_tokens=n, max_model_len=32768)) for n in (128, 16384)
+    )
+
+    prefill = [sum(s.seconds for s in speed.decode_shares if s.name == "Prefill") for speed in (short, long)]
+    assert prefill[1] > 20 * prefill[0]
+
+
+def test_replicas_multiply_throughput_at_the_same_load_each() -> None:
+    one = _speed("llama-8b", Layout(), a_pool(), replace(LOAD, concurrency=16))
+    four = _speed("llama-8b", Layout(replicas=4), a_pool(), replace(LOAD, concurrency=64))
+
+    assert four.output_tokens_per_second == pytest.approx(4 * one.output_tokens_per_second)
+    assert four.tpot_seconds == one.tpot_seconds
+
+
+def test_more_replicas_than_requests_add_no_throughput() -> None:
+    load = replace(LOAD, concurrency=2)
+    two, eight = (_speed("llama-8b", Layout(replicas=n), a_pool(), load) for n in (2, 8))
+
+    assert eight.output_tokens_per_second == two.output_tokens_per_second
+
+
+def test_a_small_batch_touches_few_experts() -> None:
+    """8 of 128 experts per token: one request reads far less than the weights it holds."""
+    load = replace(LOAD, concurrency=1)
+    speed = _speed("qwen3-30b-a3b", Layout(), a_pool(), load)
+    reading = next(share.seconds for share in speed.decode_shares if share.name == "Weights")
+
+    assert reading < 0.25 * 61e9 / 3.35e12 / 0.7
+
+
+def test_the_parts_of_a_token_s_time_add_up() -> None:
+    for layout in (Layout(), Layout(tensor=2), Layout(pipeline=2), Layout(tensor=2, pipeline=3)):
+        speed = _speed("llama-8b", layout, a_pool())
+        assert sum(share.seconds for share in speed.decode_shares) == pytest.approx(speed.tpot_seconds, rel=0.03)
+        assert sum(share.seconds for share in speed.prefill_shares) == pytest.approx(speed.ttft_seconds, rel=0.01)
+
+
+def test_the_band_is_wide_where_nothing_was_measured() -> None:
+    inside = _speed("llama-70b", Layout(tensor=8), a_pool())
+    across = _speed("llama-70b", Layout(tensor=8, pipeline=2), a_pool(nodes=2))
+    rack = _speed("deepseek-v3", Layout(tensor=8), an_nvl72_pool())
+    uneven = _speed("llama-70b", Layout(tensor=2, pipeline=3), a_pool())
+
+    assert inside.basis == "fitted"
+    for speed in (across, rack, uneven):
+        assert speed.basis == "modelled"
+        assert speed.high / speed.output_tokens_per_second >= 1.4
+        assert speed.low / speed.output_tokens_per_second <= 0.6
+
+
+@pytest.mark.parametrize(
+    ("tensor", "input_tokens", "concurrency", "published"),
+    [(8, 7373, 64, 2106.99), (4, 922, 4, 402.34), (1, 922, 64, 1675.86)],
+    ids=["long-prompts", "lightly-loaded", "one-gpu"],
+)
+def test_predictions_are_near_what_was_published(tensor: int, input_tokens: int, concurrency: int, published: float) -> None:
+    """Llama-3.3-70B FP8 on H200 with vLLM, 922 output tokens, closed loop; source: InferenceX, output tokens/s."""
+    load = Workload(input_tokens=input_tokens, output_tokens=922, concurrency=concurrency, max_model_len=9216)
+
+    speed = _speed("llama-70b-fp8", Layout(tensor=tensor), a_pool("H200-SXM-141GB"), load)
+
+    assert speed.output_tokens_per_second == pytest.approx(published, rel=0.2)

@@ -1,0 +1,129 @@
+"""Checks: each says what, the limit, the gap and the way out; nothing is said of a layout that is fine."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shardwright.errors import Problem
+from shardwright.hardware.inventory import Pool
+from shardwright.layouts.layout import Candidate, Layout
+from shardwright.layouts.placement import place
+from shardwright.planning.checks import Judge, Verdict
+from shardwright.planning.request import Request
+from tests.support.builders_plan import a_model, a_pool, a_request, vllm_traits
+
+
+def _verdict(model: str, layout: Layout, pool: Pool, request: Request | None = None) -> Verdict:
+    judge = Judge(a_model(model), request or a_request(), vllm_traits())
+    return judge.verdict(Candidate(layout=layout, pool=pool, placement=place(pool, layout)))
+
+
+def _problems(model: str, layout: Layout, pool: Pool, request: Request | None = None) -> dict[str, Problem]:
+    verdict = _verdict(model, layout, pool, request)
+    return {violation.problem.code: violation.problem for violation in verdict.violations}
+
+
+def test_nothing_is_said_of_a_layout_that_is_fine() -> None:
+    assert _problems("llama-8b", Layout(), a_pool()) == {}
+
+
+def test_degrees_that_do_not_divide_are_not_priced() -> None:
+    verdict = _verdict("llama-8b", Layout(tensor=3), a_pool())
+
+    assert verdict.estimate is None
+    assert "HeadsNotDivisible" in verdict.codes
+
+
+def test_weights_that_exceed_memory_say_by_how_much() -> None:
+    problem = _problems("llama-70b", Layout(), a_pool())["WeightsExceedMemory"]
+
+    assert problem.sentence() == (
+        "spec.model: 131.4 GiB of weights and 2.2 GiB of buffers per GPU must be less than 73.3 GiB, 60.4 GiB short; "
+        "use more GPUs per replica, GPUs with more memory, or quantized weights"
+    )
+
+
+def test_a_cache_that_cannot_hold_one_request_says_how_many_tokens_are_short() -> None:
+    request = a_request(input_tokens=120_000, output_tokens=8_000, concurrency=1)
+    problem = _problems("llama-8b", Layout(), a_pool("L4-24GB", gpus_per_node=1), request)["KvCacheTooSmall"]
+
+    assert problem.limit == "must hold one request of 128,000"
+    assert problem.gap.endswith("tokens short on L4-24GB")
+    assert problem.path == "spec.workload.maxModelLen"
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "what"),
+    [
+        ("llama-8b", "T4-16GB", "the model computes in bf16"),
+        ("llama-8b", "V100-SXM2-32GB", "the model computes in bf16"),
+        ("llama-70b-fp8", "A100-SXM4-80GB", "the weights are stored in fp8"),
+    ],
+)
+def test_a_number_format_without_a_unit_is_refused(model: str, gpu: str, what: str) -> None:
+    assert _problems(model, Layout(tensor=8), a_pool(gpu))["DtypeNotSupported"].what == what
+
+
+def test_an_fp8_cache_needs_an_fp8_unit() -> None:
+    request = a_request()
+    request = replace(request, workload=replace(request.workload, kv_cache_dtype="fp8"))
+
+    assert _problems("llama-8b", Layout(), a_pool("A100-SXM4-80GB"), request)["DtypeNotSupported"].path == (
+        "spec.workload.kvCacheQuantization"
+    )
+    assert _problems("llama-8b", Layout(), a_pool("H100-SXM-80GB"), request) == {}
+
+
+def test_limits_on_latency_name_the_field_and_the_share() -> None:
+    problems = _problems("llama-70b", Layout(tensor=4), a_pool(), a_request(ttft_seconds=0.05, tpot_seconds=0.001))
+
+    assert {code: problem.path for code, problem in problems.items()} == {
+        "TtftLimitExceeded": "spec.objective.ttftMilliseconds",
+        "TpotLimitExceeded": "spec.objective.tpotMilliseconds",
+    }
+    assert problems["TpotLimitExceeded"].limit == "must be at most 1 ms"
+    assert problems["TpotLimitExceeded"].gap.endswith("% over")
+
+
+@pytest.mark.parametrize(
+    ("space", "layout", "gap"),
+    [
+        ({"max_gpus": 4}, Layout(tensor=8), "4 over"),
+        ({"max_gpus": 4}, Layout(tensor=2, replicas=3), "2 over"),
+        ({"max_nodes": 1}, Layout(tensor=8, pipeline=2), "1 over"),
+    ],
+)
+def test_budgets_count_all_replicas(space: dict[str, Any], layout: Layout, gap: str) -> None:
+    problem = _problems("llama-8b", layout, a_pool(nodes=2), a_request(**space))["BudgetExceeded"]
+
+    assert problem.gap == gap
+
+
+def test_replicas_that_share_a_node_are_one_node_of_the_budget() -> None:
+    assert _problems("llama-8b", Layout(tensor=2, replicas=4), a_pool(), a_request(max_nodes=1, replicas=4)) == {}
+
+
+def test_a_busy_pool_lacks_capacity_for_now() -> None:
+    problem = _problems("llama-405b", Layout(tensor=8, pipeline=2), a_pool(nodes=3, free={0: 4, 1: 4}))["InsufficientCapacity"]
+
+    assert problem.sentence() == (
+        "needs 2 nodes of h100-sxm-80gb with 8 free GPUs each, 1 free of 3, 1 short; "
+        "free GPUs or add nodes; it goes on by itself then"
+    )
+
+
+def test_a_small_pool_is_too_small_whatever_is_free() -> None:
+    problem = _problems("llama-405b", Layout(tensor=8, pipeline=2), a_pool(free={0: 0}))["PoolTooSmall"]
+
+    assert problem.sentence() == "needs 2 nodes of h100-sxm-80gb with 8 healthy GPUs each, 1 there, 1 short; add nodes"
+
+
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    request = a_request(max_gpus=1, tpot_seconds=0.001)
+
+    assert set(_problems("llama-70b", Layout(tensor=2, replicas=5), a_pool(), request)) == {
+        "BudgetExceeded",
+        "TpotLimitExceeded",
+        "PoolTooSmall",
+    }

@@ -1,0 +1,236 @@
+"""Whole plans: what is chosen, what is said of it, and what is said when nothing stands."""
+
+from dataclasses import replace
+
+from shardwright.errors import Problem
+from shardwright.hardware.inventory import Inventory
+from shardwright.planning.plan import make_plan
+from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.planning.request import OptimizeFor, Request
+from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, an_nvl72_pool, vllm_traits
+
+
+def _report(model: str, inventory: Inventory, request: Request | None = None) -> Report:
+    return make_plan(a_model(model), inventory, request or a_request(), vllm_traits())
+
+
+def _plan(model: str, inventory: Inventory, request: Request | None = None) -> Plan:
+    outcome = _report(model, inventory, request).outcome
+    assert isinstance(outcome, Plan), outcome
+    return outcome
+
+
+def _no_plan(model: str, inventory: Inventory, request: Request | None = None) -> NoPlan:
+    outcome = _report(model, inventory, request).outcome
+    assert isinstance(outcome, NoPlan)
+    return outcome
+
+
+def test_a_plan_says_everything_that_rendering_needs() -> None:
+    plan = _plan("llama-405b", an_inventory(a_pool(nodes=2)))
+
+    assert plan.groups == (("h100-sxm-80gb-00000", "h100-sxm-80gb-00001"),)
+    assert (plan.nodes_per_replica, plan.gpus_per_node) == (2, 8)
+    assert (plan.tensor_link, plan.pipeline_link) == ("NVLink4 NVSwitch", "400 Gb/s RDMA")
+    assert [stage.layers for stage in plan.stages] == [(0, 63), (63, 126)]
+    assert (plan.max_model_len, plan.max_sequences, plan.max_batched_tokens) == (3072, 1024, 8192)
+    assert plan.memory_utilization == 0.92
+    assert plan.carries_load
+    assert plan.deployable is None
+
+
+def test_reasons_name_the_objective_the_memory_the_load_and_where_time_goes() -> None:
+    reasons = _plan("llama-70b", an_inventory(a_pool())).reasons
+
+    assert reasons[0] == (
+        "tensor 4 on H100-SXM-80GB (h100-sxm-80gb) gives the best balance of throughput per GPU and speed per request "
+        "of the 14 layouts that can run."
+    )
+    assert "32.9 GiB of weights of its 73.3 GiB budget" in reasons[1]
+    assert reasons[2] == "It carries 64 requests of 2,048 + 512 tokens without queueing."
+    assert "a token's time goes to" in reasons[3]
+    assert reasons[4] == "Fewer GPUs would queue: pipeline 2 runs 13 of 64 at once."
+
+
+def test_alternatives_say_what_they_lose_and_where() -> None:
+    alternatives = _report("llama-405b", an_inventory(a_pool(nodes=2))).alternatives
+
+    assert len(alternatives) == 3
+    assert alternatives[0].layout.tensor == 16
+    assert "less throughput per GPU" in alternatives[0].loses
+    assert alternatives[0].loses.endswith("more per token for tensor communication")
+
+
+def test_what_was_ruled_out_is_counted_with_the_nearest_miss() -> None:
+    excluded = {item.code: item for item in _report("llama-405b", an_inventory(a_pool(nodes=2))).excluded}
+
+    memory = excluded["WeightsExceedMemory"]
+    assert memory.count == 15
+    assert memory.nearest_miss == (
+        "pipeline 8 on h100-sxm-80gb: 95.0 GiB of weights and 2.4 GiB of buffers per GPU must be less than 73.3 GiB, "
+        "24.2 GiB short"
+    )
+    assert excluded["HeadsNotDivisible"].nearest_miss == ""
+
+
+def test_nodes_that_cannot_be_used_are_counted_beside() -> None:
+    inventory = an_inventory(a_pool(), excluded={"b": "NotReady", "a": "NotReady", "c": "GpuUnknown"})
+    nodes = [(item.code, item.count, item.example) for item in _report("llama-8b", inventory).excluded[-2:]]
+
+    assert nodes == [("NotReady", 2, "node a: the node is out"), ("GpuUnknown", 1, "node c: the node is out")]
+
+
+def test_a_load_that_nothing_carries_is_said() -> None:
+    plan = _plan("llama-8b", an_inventory(a_pool("L4-24GB", gpus_per_node=1)))
+
+    assert not plan.carries_load
+    assert plan.reasons[2].startswith("No layout carries 64 requests of 2,048 + 512 tokens; this one queues least: 11 of 64")
+    assert plan.warnings == ("batch limits lowered to 128 sequences and 1,024 tokens to leave room for K/V",)
+
+
+def test_fewer_gpus_that_would_queue_are_named() -> None:
+    plan = _plan("deepseek-v3", an_inventory(an_nvl72_pool()))
+
+    assert plan.reasons[-1] == "Fewer GPUs would queue: tensor 2 x pipeline 2 x expert 2 runs 56 of 64 at once."
+
+
+def test_a_lowered_length_is_said() -> None:
+    request = a_request(concurrency=1, max_model_len=131072)
+    plan = _plan("llama-8b", an_inventory(a_pool("L4-24GB", gpus_per_node=1)), request)
+
+    assert plan.max_model_len < 131072
+    assert plan.warnings[0] == (
+        f"maxModelLen lowered from 131,072 to {plan.max_model_len:,} tokens: no more fits beside the weights"
+    )
+
+
+def test_the_full_length_is_worth_more_gpus() -> None:
+    request = a_request(concurrency=1, max_model_len=131072)
+    plan = _plan("llama-8b", an_inventory(a_pool("L4-24GB")), request)
+
+    assert plan.max_model_len == 131072
+    assert plan.layout.gpus > 1
+
+
+def test_tensor_over_trays_is_planned_but_not_deployed_yet() -> None:
+    plan = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), a_request(tensor=8, pipeline=1))
+
+    assert plan.deployable == Problem(
+        code="NotYetDeployable",
+        what="tensor 8 puts one tensor group on 2 nodes of one NVLink5 NVL72 domain",
+        gap="which is planned and shown but not deployed yet",
+        remedy="set mode: PlanOnly, or pin parallelism.tensor to 4 or less",
+        path="spec.parallelism.tensor",
+    )
+
+
+def test_tensor_over_the_network_is_allowed_when_pinned_and_warned_of() -> None:
+    plan = _plan("llama-405b", an_inventory(a_pool(nodes=2)), a_request(tensor=16))
+
+    assert plan.deployable is None
+    assert plan.warnings == ("tensor parallelism crosses nodes over 400 Gb/s RDMA: every layer waits for the network twice",)
+
+
+def test_busy_hardware_heals_by_itself() -> None:
+    assert _no_plan("llama-70b", an_inventory(a_pool(free={0: 1}))) == NoPlan(
+        problem=Problem(
+            code="InsufficientCapacity",
+            what="tensor 4 needs 1 node of h100-sxm-80gb with 4 free GPUs each",
+            gap="0 free of 1, 1 short",
+            remedy="free GPUs or add nodes; it goes on by itself then",
+        ),
+        heals_by_itself=True,
+    )
+
+
+def test_missing_hardware_does_not_heal_by_itself() -> None:
+    outcome = _no_plan("llama-405b", an_inventory(a_pool()))
+
+    assert not outcome.heals_by_itself
+    assert outcome.problem.code == "WeightsExceedMemory"
+    assert outcome.problem.remedy == (
+        "closest is pipeline 8 on h100-sxm-80gb; tensor 8 x pipeline 2 needs 2 nodes of h100-sxm-80gb with 8 healthy GPUs "
+        "each, 1 there, 1 short; add nodes"
+    )
+
+
+def test_nodes_that_are_away_for_a_while_are_waited_for() -> None:
+    for code in ("NotReady", "Cordoned"):
+        outcome = _no_plan("llama-405b", an_inventory(a_pool(), excluded={"h100-sxm-80gb-00001": code}))
+        assert outcome.heals_by_itself
+        assert outcome.problem.code == "InsufficientCapacity"
+        assert outcome.problem.remedy == ("1 GPU node is not ready or cordoned; it goes on by itself when they return")
+
+
+def test_no_nodes_at_all() -> None:
+    assert _no_plan("llama-8b", an_inventory()).problem.code == "NoGpuNodes"
+    assert not _no_plan("llama-8b", an_inventory(excluded={"a": "GpuUnknown"})).heals_by_itself
+    assert _no_plan("llama-8b", an_inventory(excluded={"a": "NotReady"})).heals_by_itself
+
+
+def test_pins_that_leave_nothing_are_named() -> None:
+    problem = _no_plan("llama-8b", an_inventory(a_pool()), a_request(tensor=4, expert=4)).problem
+
+    assert problem.code == "PinsLeaveNothing"
+    assert problem.what == "parallelism pinned to tensor 4, expert 4"
+
+
+def test_a_pin_that_does_not_divide_is_refused_by_its_own_rule() -> None:
+    problem = _no_plan("llama-8b", an_inventory(a_pool()), a_request(tensor=3)).problem
+
+    assert problem.code == "HeadsNotDivisible"
+
+
+def test_an_impossible_latency_names_the_limit_and_the_closest_layout() -> None:
+    outcome = _no_plan("llama-70b", an_inventory(a_pool()), a_request(tpot_seconds=0.001))
+
+    assert not outcome.heals_by_itself
+    assert outcome.problem.code == "TpotLimitExceeded"
+    assert outcome.problem.remedy == (
+        "closest is tensor 8 on h100-sxm-80gb; relax the limit, lower the concurrency or use more replicas"
+    )
+
+
+def test_a_limit_moves_the_choice_to_a_layout_that_meets_it() -> None:
+    free, bound = (_plan("llama-70b", an_inventory(a_pool()), a_request(tpot_seconds=limit)) for limit in (None, 0.035))
+
+    assert free.layout.tensor < bound.layout.tensor
+    assert bound.performance.tpot_seconds <= 0.035
+
+
+def test_replicas_are_all_placed() -> None:
+    plan = _plan("llama-8b", an_inventory(a_pool(nodes=2)), a_request(replicas=10))
+
+    assert len(plan.groups) == 10
+    assert {name for (name,) in plan.groups} == {"h100-sxm-80gb-00000", "h100-sxm-80gb-00001"}
+
+
+def test_a_group_goes_where_it_leaves_the_least_behind() -> None:
+    plan = _plan("llama-8b", an_inventory(a_pool(nodes=3, free={1: 1, 2: 3})))
+
+    assert plan.groups == (("h100-sxm-80gb-00001",),)
+
+
+def test_unknown_free_capacity_is_warned_of() -> None:
+    inventory = replace(an_inventory(a_pool()), free_capacity_known=False)
+
+    assert _plan("llama-8b", inventory).warnings == (
+        "what is free is unknown, pods could not be listed: the planned GPUs may be taken",
+    )
+
+
+def test_the_same_input_gives_the_same_report() -> None:
+    inventory = an_inventory(a_pool(nodes=3), a_pool("L40S-48GB", 2))
+
+    assert _report("llama-70b", inventory) == _report("llama-70b", inventory)
+    assert repr(_report("llama-70b", inventory)) == repr(_report("llama-70b", inventory))
+
+
+def test_warnings_of_model_and_pool_are_passed_on() -> None:
+    inventory = an_inventory(replace(a_pool(), warnings=("the network is unknown",)))
+    model = replace(a_model("llama-8b"), warnings=("something new in the config",))
+
+    outcome = make_plan(model, inventory, a_request(OptimizeFor.BALANCED), vllm_traits()).outcome
+
+    assert isinstance(outcome, Plan)
+    assert outcome.warnings == ("something new in the config", "the network is unknown")
