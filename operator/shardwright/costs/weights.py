@@ -11,7 +11,7 @@ from typing import Final
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.stages import split_layers
 from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import GroupedAttention, ModelSpec, Part, Split, Storage, Weight
+from shardwright.modelspec.spec import GroupedAttention, LatentAttention, ModelSpec, Part, Split, Storage, Weight
 
 MXFP4_SLICE: Final = 128
 """Elements that a rank's slice of an MXFP4 expert is padded to. Source: vLLM 0.32
@@ -20,6 +20,7 @@ MXFP4_SLICE: Final = 128
 MXFP4_HIDDEN: Final = 256
 """Elements that the hidden size of MXFP4 experts is padded to. Same source."""
 
+_SHARED_EXPERTS: Final = "mlp.shared_experts."
 _ATTENTION: Final = ("self_attn.", "input_layernorm")
 
 
@@ -53,6 +54,7 @@ class _Cut:
     """How many ways each kind of weight is cut, without what does not change a rank's bytes."""
 
     tensor: int
+    shared: int  # of DeepSeek's shared experts
     slices: int  # of each routed expert
     expert: int  # ranks that whole experts are dealt to
     vocabulary_padding: int
@@ -92,10 +94,17 @@ def load_bytes_per_node(model: ModelSpec, layout: Layout, traits: EngineTraits, 
 
 
 def _cut(layout: Layout, traits: EngineTraits) -> _Cut:
-    """Source: vLLM 0.32 ``fused_moe/config.py:FusedMoEParallelConfig.make``."""
+    """Return the cut of a layout.
+
+    Source: vLLM 0.32 ``fused_moe/config.py:FusedMoEParallelConfig.make``; where whole experts are spread over
+    tensor and attention-data ranks, DeepSeek's class repeats the shared experts on every rank
+    (``config/parallel.py:use_sequence_parallel_moe``, ``models/deepseek_v2.py``).
+    """
     whole = layout.expert > 1
+    repeated = whole and layout.tensor > 1 and layout.attention_data > 1
     return _Cut(
         tensor=layout.tensor,
+        shared=1 if repeated else layout.tensor,
         slices=1 if whole else layout.tensor * layout.attention_data,
         expert=layout.expert if whole else 1,
         vocabulary_padding=traits.vocabulary_padding,
@@ -149,7 +158,7 @@ def _on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> int:
 
 
 def _shape_on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> tuple[int, int]:
-    ways = cut.slices if weight.experts else cut.tensor
+    ways = _ways(model, weight, cut)
     match weight.split:
         case Split.REPLICATED:
             return weight.outputs, weight.inputs
@@ -163,6 +172,13 @@ def _shape_on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> tuple[int, in
         case Split.VOCABULARY:
             padded = _round_up(weight.outputs, cut.vocabulary_padding)
             return math.ceil(padded / ways), weight.inputs
+
+
+def _ways(model: ModelSpec, weight: Weight, cut: _Cut) -> int:
+    if weight.experts:
+        return cut.slices
+    latent = isinstance(model.layers[weight.layer or 0].attention, LatentAttention)
+    return cut.shared if latent and weight.name.startswith(_SHARED_EXPERTS) else cut.tensor
 
 
 def _kv_heads(model: ModelSpec, weight: Weight) -> int:
@@ -201,7 +217,7 @@ def _with_block(storage: Storage, block: tuple[int, int]) -> Storage:
 
 
 def _stored_bytes(storage: Storage, outputs: int, inputs: int) -> int:
-    bits = outputs * inputs * storage.bits + inputs * storage.index_bits
+    bits = outputs * inputs * storage.bits
     if storage.block is not None:
         rows = math.ceil(outputs / (storage.block[0] or outputs))
         columns = math.ceil(inputs / (storage.block[1] or inputs))

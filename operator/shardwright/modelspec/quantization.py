@@ -138,6 +138,8 @@ def _awq(fields: Fields) -> Quantization:
 
 
 def _gptq(fields: Fields) -> Quantization:
+    if fields.boolean("desc_act", default=False):
+        fields.refuse("desc_act", "activation order", "is no longer served", "use weights that are quantized without it")
     bits = fields.integer("bits", _BITS)
     storage = Storage(
         name=f"int{bits}",
@@ -145,7 +147,6 @@ def _gptq(fields: Fields) -> Quantization:
         block=(1, _group(fields, "group_size")),
         scale_bits=16,
         zero_point_bits=bits,
-        index_bits=32,
     )
     return _unless_ignored("gptq", storage, fields, "modules_to_not_convert", "modules_in_block_to_not_quantize")
 

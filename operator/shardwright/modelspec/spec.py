@@ -34,8 +34,7 @@ class Storage:
 
     ``bits`` per element; for quantized weights one scale of ``scale_bits`` per ``block`` of
     (outputs, inputs) elements (0 in a place: the whole extent of that axis; None: no scales), and
-    ``zero_point_bits`` per block beside it. ``index_bits`` stand beside every input (GPTQ's order of
-    the activations).
+    ``zero_point_bits`` per block beside it.
     """
 
     name: str  # bf16, fp16, fp32, fp8, int8, int4, nvfp4, mxfp4
@@ -43,7 +42,6 @@ class Storage:
     block: tuple[int, int] | None = None
     scale_bits: int = 0
     zero_point_bits: int = 0
-    index_bits: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,9 +81,9 @@ def gated(name: str, hidden: int, intermediate: int) -> tuple[Tensor, ...]:
     )
 
 
-def router(name: str, experts: int, hidden: int, *, quantizable: bool = False) -> Tensor:
+def router(name: str, experts: int, hidden: int, *, quantizable: bool = False, storage: Storage | None = None) -> Tensor:
     """Return the router of a mixture of experts; most engine classes never quantize it."""
-    return Tensor(name=name, outputs=experts, inputs=hidden, quantizable=quantizable)
+    return Tensor(name=name, outputs=experts, inputs=hidden, quantizable=quantizable, storage=storage)
 
 
 def routed(name: str, experts: int, hidden: int, intermediate: int) -> tuple[Tensor, ...]:

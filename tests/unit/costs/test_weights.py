@@ -5,15 +5,22 @@ import pytest
 from shardwright.costs.weights import load_bytes_per_node, stage_weight_bytes, stage_weight_parts
 from shardwright.layouts.layout import Layout
 from shardwright.modelspec.quantization import apply_quantization
+from shardwright.planning.shapes import shape_problems
 from tests.support.builders_model import a_model, a_moe, catalogued, oracle_traits
 from tests.support.oracle import OracleCase, oracle_cases
 
-ACCEPTED = [case for case in oracle_cases() if case.accepted and all(kv for _, kv in case.stages)]
+ACCEPTED = [case for case in oracle_cases() if case.accepted and not shape_problems(case.model, case.layout, oracle_traits())]
 
 
-def _uncounted(case: OracleCase) -> int:
-    """Return bytes that we leave out: two FP32 K/V scales per grouped layer of FP8 checkpoints."""
-    return 8 * len(case.model.layers) if case.model.quantization == "fp8" else 0
+def _uncounted(case: OracleCase) -> float:
+    """Return the share that we leave out of quantized weights, and nothing of others.
+
+    Scales of the K/V cache and shapes beside packed weights are a few bytes a layer; for GPTQ experts
+    vLLM makes biases of zeros.
+    """
+    if case.model.quantization in (None, "mxfp4"):
+        return 0.0
+    return 0.005 if case.model.quantization == "gptq" and case.model.experts else 3e-6
 
 
 @pytest.mark.parametrize("case", ACCEPTED, ids=lambda case: case.name)
@@ -22,7 +29,7 @@ def test_every_stage_holds_the_bytes_that_vllm_creates(case: OracleCase) -> None
     theirs = tuple(weights for weights, _ in case.stages)
     assert len(ours) == len(theirs)
     for mine, real in zip(ours, theirs, strict=True):
-        assert real - _uncounted(case) <= mine <= real
+        assert real * (1 - _uncounted(case)) <= mine <= real
 
 
 def test_one_gpu_holds_every_parameter_once() -> None:

@@ -33,7 +33,7 @@ def _stored(**quantization: object) -> Storage:
         ),
         (
             {"quant_method": "gptq", "bits": 8, "group_size": -1},
-            Storage(name="int8", bits=8, block=(1, 0), scale_bits=16, zero_point_bits=8, index_bits=32),
+            Storage(name="int8", bits=8, block=(1, 0), scale_bits=16, zero_point_bits=8),
         ),
     ],
 )

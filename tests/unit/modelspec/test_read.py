@@ -182,6 +182,7 @@ def test_all_problems_are_found_at_once_with_their_paths() -> None:
         (a_config(rope_scaling={"type": "linear", "factor": 1e30}), "rope_scaling.factor"),
         (a_config(quantization_config={"bits": 4}), "quantization_config.quant_method"),
         (a_config(quantization_config={"quant_method": "gptq"}), "quantization_config.bits"),
+        (a_config(quantization_config={"quant_method": "gptq", "bits": 4, "desc_act": True}), "quantization_config.desc_act"),
         (
             a_config(quantization_config={"quant_method": "fp8", "weight_block_size": [128]}),
             "quantization_config.weight_block_size",

@@ -6,7 +6,7 @@ only for speculative decoding.
 
 from shardwright.modelspec.families.family import Family, Shape, block_norms
 from shardwright.modelspec.fields import EXPERTS, HEAD_DIM, LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, LatentAttention, Layer, Split
+from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, LatentAttention, Layer, Split, Storage
 from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, gated, linear, norms, routed, router
 
 
@@ -56,12 +56,12 @@ def read_experts(fields: Fields) -> ExpertFeedForward:
     )
 
 
-def expert_tensors(shape: Shape, block: ExpertFeedForward, *, corrected: bool) -> tuple[Tensor, ...]:
+def expert_tensors(shape: Shape, block: ExpertFeedForward, *, corrected: bool, gate: Storage | None = None) -> tuple[Tensor, ...]:
     """Return router (with its FP32 correction bias, where it has one), shared and routed experts."""
     bias = Tensor(name="mlp.gate.e_score_correction_bias", outputs=block.experts, storage=FP32)
     shared = gated("mlp.shared_experts", shape.hidden, block.shared_intermediate) if block.shared_intermediate else ()
     return (
-        router("mlp.gate", block.experts, shape.hidden),
+        router("mlp.gate", block.experts, shape.hidden, storage=gate),
         *((bias,) if corrected else ()),
         *shared,
         *routed("mlp.experts", block.experts, shape.hidden, block.expert_intermediate),

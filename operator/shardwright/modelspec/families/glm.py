@@ -11,7 +11,7 @@ from shardwright.modelspec.families.family import (
 )
 from shardwright.modelspec.fields import LAYERS, WIDTH, Fields
 from shardwright.modelspec.spec import DenseFeedForward, Layer
-from shardwright.modelspec.tensors import Block, Blocks, gated
+from shardwright.modelspec.tensors import FP32, Block, Blocks, gated
 
 
 def _glm4_moe(fields: Fields, shape: Shape) -> Blocks:
@@ -30,7 +30,7 @@ def _glm4_moe(fields: Fields, shape: Shape) -> Blocks:
     )
     sparse = Block(
         layer=Layer(attention=grouped(shape), feed_forward=experts),
-        tensors=(*always, *expert_tensors(shape, experts, corrected=True)),
+        tensors=(*always, *expert_tensors(shape, experts, corrected=True, gate=FP32)),
     )
     return lambda layer: sparse if layer >= first_sparse else dense
 
