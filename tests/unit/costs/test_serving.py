@@ -61,6 +61,14 @@ def test_the_slowest_stage_sets_the_pace() -> None:
     assert held.performance.tpot_seconds > 3 * longest
 
 
+def test_uneven_stages_wait_for_the_longest() -> None:
+    """28 layers over 8 stages: four stages of four layers set the pace for four of three."""
+    speed = _speed("qwen2.5-7b", Layout(pipeline=8), a_pool())
+    waiting = sum(share.seconds for share in speed.decode_shares if share.name == "Bubble")
+
+    assert waiting > 0.05 * speed.tpot_seconds
+
+
 def test_a_network_as_fast_as_the_node_s_link_makes_two_nodes_equal_one() -> None:
     pool = a_pool("H100-SXM-80GB", 2, gpus_per_node=4)
     assert pool.gpu.scale_up is not None
