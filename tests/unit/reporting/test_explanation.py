@@ -140,7 +140,7 @@ def test_it_says_when_free_capacity_had_to_be_assumed() -> None:
 
 
 def test_a_plan_of_no_replicas_says_that_nothing_runs() -> None:
-    plan = a_plan(layout=Layout(tensor=8, replicas=0), groups=())
+    plan = a_plan(layout=Layout(tensor=8, replicas=0), groups=(), carries_load=False)
 
     explanation = explain(a_report(plan), request=a_request())
 
