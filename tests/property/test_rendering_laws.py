@@ -82,7 +82,7 @@ def test_names_are_valid_and_unique_and_leave_room_for_what_kubernetes_appends(p
 @given(plans(), deployments())
 def test_labels_are_valid_and_every_selector_finds_the_pods_that_it_means(plan: Plan, deployment: Deployment) -> None:
     bundle = render(plan, deployment)
-    pods = {}
+    pods: dict[tuple[str, int], dict[str, str]] = {}
     for item in bundle.of_kind("StatefulSet"):
         labels = item["spec"]["template"]["metadata"]["labels"]
         assert all(LABEL_VALUE.fullmatch(value) for value in labels.values())

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-import kubernetes_validate
+import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 
 from shardwright.errors import InputError, Problem
