@@ -170,12 +170,13 @@ def an_nvl72_pool(trays: int = 18, gpu: str = "GB200-NVL-186GB", **more: Any) ->
     return a_pool(gpu, trays, gpus_per_node=4, domain_nodes=min(18, trays), domain_gpus=min(18, trays) * 4, **more)
 
 
-def an_inventory(*pools: Pool, excluded: Mapping[str, str] = {}) -> Inventory:
-    """Return an inventory; ``excluded`` maps node names to the code that keeps each out."""
+def an_inventory(*pools: Pool, excluded: Mapping[str, str] = {}, product: str = "H100-SXM-80GB") -> Inventory:
+    """Return an inventory; ``excluded`` maps names of nodes with ``product`` to the code that keeps each out."""
     return Inventory(
         pools=pools,
         excluded=tuple(
-            NodeExclusion(node=node, problem=Problem(code=code, what="the node is out")) for node, code in excluded.items()
+            NodeExclusion(node=node, product=product, problem=Problem(code=code, what="the node is out"))
+            for node, code in excluded.items()
         ),
     )
 

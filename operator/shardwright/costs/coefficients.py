@@ -3,7 +3,8 @@
 None is keyed by a model, a GPU or a version. *Fitted* means: random search over these coefficients together,
 least absolute log error of throughput and time per output token on 416 published closed-loop vLLM measurements
 (Llama-3.3-70B, gpt-oss-120b, DeepSeek-R1 and Qwen3-8B on H100, H200, B200, MI355X and A100; tensor 1 to 8), then
-rounded. docs/planner.md has the errors. They are fitted and judged on the same rows.
+rounded. Source: InferenceX (396 rows), ROCm ATOM pull request 409 (11), gpustack lab (9). docs/planner.md has the errors.
+They are fitted and judged on the same rows.
 """
 
 from typing import Final

@@ -64,10 +64,11 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeExclusion:
-    """A node with GPUs that the planner cannot use, and why."""
+    """A node with GPUs that the planner cannot use, and why; ``product`` is empty where it could not be read."""
 
     node: str
     problem: Problem
+    product: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,7 +82,7 @@ def _divide(
         if isinstance(node, NodeExclusion):
             excluded.append(node)
         elif problem := admission.keeps_out(node):
-            excluded.append(NodeExclusion(node=node.name, problem=problem))
+            excluded.append(NodeExclusion(node=node.name, problem=problem, product=node.product))
         else:
             usable.append(node)
     return usable, excluded

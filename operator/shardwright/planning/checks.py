@@ -20,10 +20,15 @@ from shardwright.units import format_bytes, to_milliseconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """A problem of one candidate; ``miss`` is the gap as a share of the limit (infinite: no matter of degree)."""
+    """A problem of one candidate.
+
+    ``miss`` is the gap as a share of the limit (infinite: no matter of degree). ``absent_nodes`` are
+    nodes that the pool would lack even when empty.
+    """
 
     problem: Problem
     miss: float = float("inf")
+    absent_nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +103,7 @@ def capacity_violation(candidate: Candidate, missing_when_empty: int) -> Violati
         gap=gap,
         remedy="add nodes" if missing_when_empty else "free GPUs or add nodes; it goes on by itself then",
     )
-    return Violation(problem=problem, miss=short / wanted)
+    return Violation(problem=problem, miss=short / wanted, absent_nodes=missing_when_empty)
 
 
 def _free_gap(pool: Pool, candidate: Candidate, short: int) -> str:

@@ -1,5 +1,6 @@
 """Nothing stands: which constraint binds, which layout comes closest, and whether waiting helps."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -24,13 +25,30 @@ def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, request: Request)
     waiting = _best_waiting(verdicts, _BUSY, request)
     if waiting is not None:
         return NoPlan(problem=_capacity(waiting), heals_by_itself=True)
-    returning = sum(item.problem.code in RETURNING for item in inventory.excluded)
+    returning = _best_waiting(_when_returned(verdicts, inventory), _SHORT, request)
+    if returning is not None:
+        return NoPlan(problem=_returning(returning), heals_by_itself=True)
+    if not inventory.pools and _away(inventory):
+        return NoPlan(problem=_all_away(inventory), heals_by_itself=True)
     short = _best_waiting(verdicts, _SHORT, request)
-    if returning and (short is not None or not inventory.pools):
-        return NoPlan(problem=_returning(short, returning), heals_by_itself=True)
     if not verdicts:
         return NoPlan(problem=_nothing_to_try(inventory, request), heals_by_itself=False)
     return NoPlan(problem=_closest(verdicts, short), heals_by_itself=False)
+
+
+def _away(inventory: Inventory) -> Counter[str]:
+    """Return the nodes that are out of use for a while, counted by product."""
+    return Counter(item.product for item in inventory.excluded if item.problem.code in RETURNING)
+
+
+def _when_returned(verdicts: Sequence[Verdict], inventory: Inventory) -> list[Verdict]:
+    """Return the verdicts on pools whose absent nodes may be among those that are away."""
+    away = _away(inventory)
+    return [
+        verdict
+        for verdict in verdicts
+        if 0 < max((item.absent_nodes for item in verdict.violations), default=0) <= away[verdict.candidate.pool.product]
+    ]
 
 
 def _best_waiting(verdicts: Sequence[Verdict], codes: frozenset[str], request: Request) -> Verdict | None:
@@ -47,12 +65,19 @@ def _capacity(verdict: Verdict) -> Problem:
     return replace(problem, what=f"{degrees(verdict.candidate.layout)} {problem.what}")
 
 
-def _returning(verdict: Verdict | None, returning: int) -> Problem:
-    nodes = "1 GPU node is" if returning == 1 else f"{returning} GPU nodes are"
-    remedy = f"{nodes} not ready or cordoned; it goes on by itself when they return"
-    if verdict is None:
-        return Problem(code="InsufficientCapacity", what="no GPU node", limit="can be used now", remedy=remedy)
+def _returning(verdict: Verdict) -> Problem:
+    remedy = "nodes of this pool are not ready or cordoned; it goes on by itself when they return"
     return replace(_capacity(verdict), code="InsufficientCapacity", remedy=remedy)
+
+
+def _all_away(inventory: Inventory) -> Problem:
+    return Problem(
+        code="InsufficientCapacity",
+        what="no GPU node",
+        limit="can be used now",
+        gap=f"{_away(inventory).total()} not ready or cordoned",
+        remedy="it goes on by itself when they return",
+    )
 
 
 def _nothing_to_try(inventory: Inventory, request: Request) -> Problem:

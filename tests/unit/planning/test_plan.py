@@ -159,7 +159,19 @@ def test_nodes_that_are_away_for_a_while_are_waited_for() -> None:
         outcome = _no_plan("llama-405b", an_inventory(a_pool(), excluded={"h100-sxm-80gb-00001": code}))
         assert outcome.heals_by_itself
         assert outcome.problem.code == "InsufficientCapacity"
-        assert outcome.problem.remedy == ("1 GPU node is not ready or cordoned; it goes on by itself when they return")
+        assert outcome.problem.remedy == "nodes of this pool are not ready or cordoned; it goes on by itself when they return"
+
+
+def test_nodes_of_another_product_are_not_waited_for() -> None:
+    inventory = an_inventory(a_pool(), excluded={"l4-0": "NotReady"}, product="L4-24GB")
+
+    assert not _no_plan("llama-405b", inventory).heals_by_itself
+
+
+def test_fewer_returning_nodes_than_are_short_do_not_heal() -> None:
+    inventory = an_inventory(a_pool("L40S-48GB"), excluded={"a": "NotReady"}, product="L40S-48GB")
+
+    assert not _no_plan("llama-405b", inventory).heals_by_itself
 
 
 def test_no_nodes_at_all() -> None:
