@@ -33,8 +33,8 @@ class Admission:
         self._tainted: dict[tuple[Taint, ...], Problem | None] = {(): None}
 
     def keeps_out(self, node: NodeFacts) -> Problem | None:
-        """Return why no new pod of the model may go to this node, None when it may."""
-        return _state(node) or _selected(node, self._selector) or self._by_taint(node.taints)
+        """Return why no new pod of the model may go to this node, None when it may; lasting reasons first."""
+        return _selected(node, self._selector) or self._by_taint(node.taints) or _state(node)
 
     def _by_taint(self, taints: tuple[Taint, ...]) -> Problem | None:
         if taints not in self._tainted:

@@ -16,6 +16,9 @@ from shardwright.planning.select import assess, rank
 _BUSY: Final = frozenset({"InsufficientCapacity"})
 _SHORT: Final = frozenset({"InsufficientCapacity", "PoolTooSmall"})
 
+_HARDWARE: Final = _SHORT | {"WeightsExceedMemory", "KvCacheTooSmall", "DtypeNotSupported"}
+"""Problems that other hardware may not have; the rest is up to the user."""
+
 RETURNING: Final = frozenset({"NotReady", "Cordoned", "MigReconfiguring", "DriverUpgrading"})
 """Reasons for which a node is out of use that pass by themselves."""
 
@@ -28,8 +31,9 @@ def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, request: Request)
     returning = _best_waiting(_when_returned(verdicts, inventory), _SHORT, request)
     if returning is not None:
         return NoPlan(problem=_returning(returning), heals_by_itself=True)
-    if not inventory.pools and _away(inventory):
-        return NoPlan(problem=_all_away(inventory), heals_by_itself=True)
+    hopeful = not inventory.pools or any(item.estimate and item.codes <= _HARDWARE for item in verdicts)
+    if hopeful and _away(inventory).keys() - {pool.product for pool in inventory.pools}:
+        return NoPlan(problem=_unknown_away(inventory), heals_by_itself=True)
     short = _best_waiting(verdicts, _SHORT, request)
     if not verdicts:
         return NoPlan(problem=_nothing_to_try(inventory, request), heals_by_itself=False)
@@ -70,13 +74,15 @@ def _returning(verdict: Verdict) -> Problem:
     return replace(_capacity(verdict), code="InsufficientCapacity", remedy=remedy)
 
 
-def _all_away(inventory: Inventory) -> Problem:
+def _unknown_away(inventory: Inventory) -> Problem:
+    """Return that nodes are away of whose kind none is there: what they would allow is not known, so they are waited for."""
+    kinds = sorted(_away(inventory).items())
     return Problem(
         code="InsufficientCapacity",
-        what="no GPU node",
-        limit="can be used now",
-        gap=f"{_away(inventory).total()} not ready or cordoned",
-        remedy="it goes on by itself when they return",
+        what="no layout",
+        limit="can run on the GPU nodes that are there now",
+        gap=", ".join(f"{count} of {product or 'an unknown kind'} not ready or cordoned" for product, count in kinds),
+        remedy="it goes on by itself when they return, if they suffice",
     )
 
 

@@ -162,8 +162,26 @@ def test_nodes_that_are_away_for_a_while_are_waited_for() -> None:
         assert outcome.problem.remedy == "nodes of this pool are not ready or cordoned; it goes on by itself when they return"
 
 
-def test_nodes_of_another_product_are_not_waited_for() -> None:
-    inventory = an_inventory(a_pool(), excluded={"l4-0": "NotReady"}, product="L4-24GB")
+def test_nodes_of_a_kind_that_is_wholly_away_are_waited_for() -> None:
+    inventory = an_inventory(a_pool("L40S-48GB"), excluded={"b": "NotReady", "a": "Cordoned"})
+    outcome = _no_plan("llama-405b", inventory)
+
+    assert outcome.heals_by_itself
+    assert outcome.problem.sentence() == (
+        "no layout can run on the GPU nodes that are there now, 2 of H100-SXM-80GB not ready or cordoned; "
+        "it goes on by itself when they return, if they suffice"
+    )
+
+
+def test_no_node_is_waited_for_when_the_request_itself_is_at_fault() -> None:
+    inventory = an_inventory(a_pool("L40S-48GB"), excluded={"b": "NotReady"})
+
+    assert _no_plan("llama-8b", inventory, a_request(tensor=3)).problem.code == "HeadsNotDivisible"
+    assert not _no_plan("llama-8b", inventory, a_request(tensor=4, expert=4)).heals_by_itself
+
+
+def test_nodes_that_are_out_for_good_are_not_waited_for() -> None:
+    inventory = an_inventory(a_pool("L40S-48GB"), excluded={"a": "SelectorMismatch"})
 
     assert not _no_plan("llama-405b", inventory).heals_by_itself
 
