@@ -25,6 +25,7 @@ _ENDS_ON_EVERY_STAGE: Final = frozenset(
     {
         "Gemma2ForCausalLM",
         "Gemma3ForCausalLM",
+        "Gemma3ForConditionalGeneration",
         "GemmaForCausalLM",
         "GptOssForCausalLM",
         "MixtralForCausalLM",

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from shardwright.engines.arguments import MASTER_PORT, Serving, serve_arguments
+from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.planning.report import Plan
 from shardwright.rendering import budgets
 from shardwright.rendering.deployment import Deployment
@@ -61,7 +62,7 @@ def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
         "enableServiceLinks": False,
         "securityContext": _pod_security(),
         "terminationGracePeriodSeconds": budgets.GRACE_SECONDS,
-        "tolerations": _tolerations(plan, deployment),
+        "tolerations": _tolerations(deployment),
         "containers": [_container(plan, deployment, group)],
         "volumes": _volumes(plan, deployment),
     }
@@ -103,9 +104,10 @@ def _node_term(node: str, architecture: str) -> dict[str, Any]:
     }
 
 
-def _tolerations(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
-    gpu = {"key": plan.resource, "operator": "Exists", "effect": "NoSchedule"}
-    return [gpu, *(dict(item) for item in deployment.tolerations if dict(item) != gpu)]
+def _tolerations(deployment: Deployment) -> list[dict[str, Any]]:
+    """Return what the inventory assumed every pod to tolerate, and the user's own."""
+    usual = [dict(item) for item in DEFAULT_TOLERATIONS]
+    return [*usual, *(dict(item) for item in deployment.tolerations if dict(item) not in usual)]
 
 
 def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 
 from shardwright.errors import InputError, Problem
 from shardwright.layouts.layout import Layout
+from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import ClaimPath, Deployment, SecretKey
 from shardwright.rendering.hashing import content_hash, template_hash
@@ -140,10 +141,8 @@ def test_what_the_user_says_about_the_pod_is_there() -> None:
     assert pod["nodeSelector"] == {"team": "a"}
     assert pod["runtimeClassName"] == "nvidia"
     assert pod["imagePullSecrets"] == [{"name": "mirror"}]
-    assert pod["tolerations"] == [
-        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
-        {"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoSchedule"},
-    ]
+    dedicated = {"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoSchedule"}
+    assert pod["tolerations"] == [*map(dict, DEFAULT_TOLERATIONS), dedicated]
     assert engine["resources"]["requests"] == {"cpu": "12", "memory": "200Gi", "nvidia.com/gpu": "8"}
     assert engine["resources"]["limits"] == {"memory": "200Gi", "nvidia.com/gpu": "8"}
     environment = environment_of(bundle)
