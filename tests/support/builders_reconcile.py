@@ -5,15 +5,17 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from shardwright.api.record import PlanRecord
 from shardwright.reconcile.decide import Desired, decide
 from shardwright.reconcile.decision import Apply, Create, Delete, Write
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import ObjectKey, Observed, object_key
 from shardwright.rendering.hashing import TEMPLATE_HASH
+from tests.support.builders_deployment import a_plan
 
 OWNER_UID = "owner-1"
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -46,6 +48,10 @@ def service(name: str = "llama") -> dict[str, Any]:
 
 def desired(*objects: Mapping[str, Any]) -> Desired:
     return Desired(owner_uid=OWNER_UID, objects=objects)
+
+
+def a_record(**changes: Any) -> PlanRecord:
+    return replace(PlanRecord(input_hash="input", cut_hash="cut", generation=1, plan=a_plan()), **changes)
 
 
 @dataclass

@@ -18,20 +18,23 @@ from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
-LEASE_NAMESPACE = "default"
+SYSTEM = "shardwright-system"
+OPERATOR_USER = f"system:serviceaccount:{SYSTEM}:shardwright"
 
 
 class OperatorProcess:
     """One operator, by default the administrator's; a context manager that kills it in the end."""
 
-    def __init__(self, control_plane: ControlPlane, *arguments: str, identity: str = "operator-a", kubeconfig: Path | None = None) -> None:
+    def __init__(
+        self, control_plane: ControlPlane, *arguments: str, identity: str = "operator-a", kubeconfig: Path | None = None
+    ) -> None:
         """Nothing runs yet; see `start`. `arguments` are added to the command line."""
         self._arguments = [
             sys.executable,
             "-m",
             "shardwright.controller",
-            f"--kubeconfig={kubeconfig or control_plane.kubeconfig}",
-            f"--lease-namespace={LEASE_NAMESPACE}",
+            f"--kubeconfig={control_plane.kubeconfig_for(SYSTEM, 'shardwright')}",
+            f"--lease-namespace={SYSTEM}",
             f"--identity={identity}",
             "--port=0",
             *arguments,

@@ -34,3 +34,4 @@ def configure(level: str) -> None:
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("shardwright").setLevel(level)
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)  # warns that it leaves signals to us

@@ -7,7 +7,7 @@ and name, exist once per planned model, and go when it goes.
 from collections.abc import Sequence
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 from shardwright import __version__
 from shardwright.controller.queue import Key
@@ -21,6 +21,7 @@ class Metrics:
     """All series; one instance per process."""
 
     def __init__(self) -> None:
+        disable_created_metrics()
         self.registry = CollectorRegistry()
         self._operator()
         self._plans()

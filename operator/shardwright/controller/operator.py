@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 BEAT_SECONDS: Final = 0.5
 CATALOGUE_SECONDS: Final = 5.0
 SYNC_RETRY_SECONDS: Final = 2.0
+WARM_UP_SECONDS: Final = 5.0  # what was deleted between the first LIST and the start of a watch is seen after this
 FINISH_SECONDS: Final = 10.0  # what work in flight gets after SIGTERM
 
 
@@ -43,8 +44,8 @@ class Operator:
         self._access = access
         self._metrics = Metrics()
         self._health = Health(options.resync_seconds)
-        self._view = View()
         self._queue = Queue()
+        self._view = View(wake=self._queue.add)
         self._lease_client = Client(access, threads=2, on_call=self._metrics.count_call)
         self._elector = Elector(self._lease_client, _identity(options))
         self._client = Client(access, on_call=self._metrics.count_call, may_write=self._leads)
@@ -125,10 +126,13 @@ class Operator:
             await asyncio.sleep(BEAT_SECONDS)
 
     async def _keep_synced(self) -> None:
-        """List everything now and then, and soon after a failure."""
+        """List everything now and then, soon after a failure, and once more when the watches surely run."""
+        mean = min(WARM_UP_SECONDS, self._options.resync_seconds)
         while True:
-            seconds = self._options.resync_seconds * random.uniform(0.9, 1.1)  # noqa: S311  spreads load
-            await asyncio.sleep(seconds if await self._sync() else SYNC_RETRY_SECONDS)
+            seconds = mean * random.uniform(0.9, 1.1)  # noqa: S311  spreads load
+            synced = await self._sync()
+            await asyncio.sleep(seconds if synced else SYNC_RETRY_SECONDS)
+            mean = self._options.resync_seconds if synced else mean
 
     async def _sync(self) -> bool:
         try:

@@ -226,7 +226,10 @@ class Reconciler:
 
 def _log(key: Key, look: Look) -> None:
     for write in look.written:
-        log.info("%s", type(write).__name__.lower(), extra={"key": "/".join(key), "fields": getattr(write, "because", ())})
+        content = getattr(write, "content", None)
+        target = "/".join(object_key(content)) if content else f"{write.kind}/{write.name}"  # type: ignore[union-attr]
+        verb = type(write).__name__.lower()
+        log.info("%s %s", verb, target, extra={"key": "/".join(key), "fields": getattr(write, "because", ())})
 
 
 def _owner(live: Mapping[str, Any]) -> Owner:

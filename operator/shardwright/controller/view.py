@@ -3,7 +3,7 @@
 Everything is a projection that can be listed again at any time; nothing here is the only copy of anything.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,8 +27,12 @@ class Interests:
 
 @dataclass(slots=True)
 class View:
-    """The caches, and which models to look at when something in them changes."""
+    """The caches, and which models to look at when something in them changes.
 
+    ``wake`` is called with each model that waits for capacity when a reservation is given up.
+    """
+
+    wake: Callable[[Key], None] = lambda _key: None
     nodes: Projection[str, NodeFacts | NodeExclusion] = field(default_factory=Projection)
     usage: Projection[Key, GpuUsage] = field(default_factory=Projection)
     models: dict[Key, Key] = field(default_factory=dict)  # by namespace and base name
@@ -53,16 +57,22 @@ class View:
 
     def reserve(self, key: Key, plan: Plan | None) -> None:
         """Note what a plan of record keeps (None: nothing)."""
-        if plan is None:
-            self.reservations.pop(key, None)
-        else:
-            self.reservations[key] = tuple(reservations_of(base_key(key), plan))
+        kept = tuple(reservations_of(base_key(key), plan)) if plan else ()
+        given_up = set(self.reservations.get(key, ())) - set(kept)
+        self.reservations[key] = kept
+        if given_up:
+            self._wake_waiting()
 
     def forget(self, key: Key) -> None:
         """Forget a model that is gone."""
         self.models.pop(base_key(key), None)
         self.interests.pop(key, None)
-        self.reservations.pop(key, None)
+        if self.reservations.pop(key, ()):
+            self._wake_waiting()
+
+    def _wake_waiting(self) -> None:
+        for key in self.waiting():
+            self.wake(key)
 
     def node_changed(self, node: Mapping[str, Any], *, gone: bool) -> Iterable[Key]:
         """Take over a node event and return the models that it concerns; a heartbeat concerns none."""

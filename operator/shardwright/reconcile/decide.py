@@ -46,11 +46,11 @@ class Decision:
 
 def decide(desired: Desired, observed: Observed, now: datetime) -> Decision:
     """Return the next writes; none when everything is as it should be."""
-    steps = tuple(_step(content, observed, now) for content in desired.objects if content["kind"] == STATEFUL_SET)
-    groups = tuple(step.state for step in steps)
     conflicts = tuple(_conflict(live) for live in _foreign(desired, observed))
     if conflicts:
-        return Decision(writes=(), groups=groups, conflicts=conflicts)
+        return Decision(writes=(), groups=standing_groups(observed, desired.owner_uid, now), conflicts=conflicts)
+    steps = tuple(_step(content, observed, now) for content in desired.objects if content["kind"] == STATEFUL_SET)
+    groups = tuple(step.state for step in steps)
     plain = [content for content in desired.objects if content["kind"] != STATEFUL_SET]
     repairs = [write for content in plain for write in placed(content, desired.owner_uid, observed)]
     lives = [write for step in steps for write in step.writes]

@@ -87,7 +87,7 @@ def _resting(found: Findings) -> Summary | None:
         return Summary(reason=Reason.NOT_DEPLOYABLE, message=found.plan.deployable.sentence(), stalled=True)
     if found.scaled_to_zero:
         return Summary(reason=Reason.SCALED_TO_ZERO, message="spec.replicas is 0", ready=not found.groups)
-    if found.paused and not _all_ready(found):
+    if found.paused and not (found.decision and _all_ready(found)):
         return Summary(reason=Reason.PAUSED, message="spec.paused is true: nothing is changed")
     return None
 

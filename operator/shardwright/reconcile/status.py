@@ -1,11 +1,12 @@
 """The status of a ShardedModel, whole: what was found, the plan, the groups, the counts."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from shardwright.api.conditions import set_condition
-from shardwright.api.published import ShownGroup
+from shardwright.api.published import GROUP_NODES_MAX_ITEMS, SENTENCE_MAX_LENGTH, ShownFailure, ShownGroup
 from shardwright.reconcile.findings import Findings, conditions
 from shardwright.reconcile.groups import GroupState
 from shardwright.rendering.deployment import Owner
@@ -54,5 +55,13 @@ def service_status(owner: Owner, cluster_domain: str) -> dict[str, str]:
 
 def group_status(group: GroupState) -> dict[str, Any]:
     """Return one entry of ``status.groups``."""
-    shown = ShownGroup(name=group.name, ready=group.ready, nodes=[node or "" for node in group.nodes], restarts=group.restarts)
+    failure = group.last_failure
+    shown = ShownGroup(
+        name=group.name,
+        ready=group.ready,
+        nodes=[node or "" for node in group.nodes[:GROUP_NODES_MAX_ITEMS]],
+        waiting=group.waiting[:SENTENCE_MAX_LENGTH] or None,
+        restarts=group.restarts,
+        last_failure=ShownFailure(**asdict(failure)) if failure else None,
+    )
     return shown.model_dump(by_alias=True, exclude_none=True)

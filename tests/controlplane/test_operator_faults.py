@@ -1,0 +1,137 @@
+"""Killed, doubled, starved: the operator goes on from what the API server holds."""
+
+import pytest
+
+from tests.harness.controlplane import ControlPlane
+from tests.harness.plugin import Fleet
+from tests.harness.waiting import wait_for
+from tests.support.models import LARGE, Models
+from tests.support.operator import OperatorProcess
+
+pytestmark = pytest.mark.controlplane
+
+H100 = "h100-8x-dell-xe9680"
+
+
+def test_an_operator_that_is_killed_midway_goes_on_where_it_was(chart: ControlPlane, namespace: str, fleet: Fleet) -> None:
+    fleet(H100, 2)
+    models = Models(chart, namespace)
+    with OperatorProcess(chart) as operator:
+        models.create("large", LARGE)
+        wait_for(lambda: models.find("ConfigMap", "large-plan"), 15, "the plan of record")
+        operator.kill()
+        record = models.get("ConfigMap", "large-plan")["data"]
+
+        operator.start()
+        models.wait_ready("large")
+        assert models.get("ConfigMap", "large-plan")["data"] == record
+        assert len(models.list("StatefulSet")) == 1
+
+
+def test_an_operator_that_is_killed_while_a_group_is_at_zero_starts_it_again(
+    chart: ControlPlane, namespace: str, fleet: Fleet
+) -> None:
+    fleet(H100, 2)
+    models = Models(chart, namespace)
+    with OperatorProcess(chart) as operator:
+        models.create("large", LARGE)
+        models.wait_ready("large")
+        before = models.uids()
+        models.change("large", engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
+        wait_for(lambda: models.get("StatefulSet", "large-0")["spec"]["replicas"] == 0, 15, "zero replicas", interval=0.01)
+        operator.kill()
+        wait_for(lambda: models.pods() == [], 30, "all pods to be gone")
+
+        operator.start()
+        models.wait_ready("large")
+        assert before.isdisjoint(models.uids())
+
+
+def test_of_two_operators_one_leads_and_the_other_takes_over(chart: ControlPlane, namespace: str, fleet: Fleet) -> None:
+    fleet(H100, 1)
+    models = Models(chart, namespace)
+    with OperatorProcess(chart) as first:
+        wait_for(first.leads, 30, "the first to lead")
+        with OperatorProcess(chart, identity="operator-b") as second:
+            models.create("before")
+            models.wait_ready("before")
+            assert not second.leads()
+
+            first.kill()
+            wait_for(second.leads, 25, "the second to lead")
+            models.create("after")
+            models.wait_ready("after")
+
+
+def test_a_leader_that_is_told_to_stop_exits_0_and_hands_over_at_once(chart: ControlPlane) -> None:
+    with OperatorProcess(chart) as first:
+        wait_for(first.leads, 30, "the first to lead")
+        with OperatorProcess(chart, identity="operator-b") as second:
+            assert first.stop() == 0
+            wait_for(second.leads, 8, "the second to lead")
+
+
+def test_two_models_never_get_the_same_last_gpus(chart: ControlPlane, namespace: str, fleet: Fleet) -> None:
+    fleet(H100, 2)
+    models = Models(chart, namespace)
+    with OperatorProcess(chart):
+        models.create("one", LARGE)
+        models.create("two", LARGE)
+        wait_for(lambda: len({models.condition(name)["reason"] for name in ("one", "two")}) == 2, 30, "two outcomes")
+        waiting = next(name for name in ("one", "two") if models.condition(name)["reason"] == "InsufficientCapacity")
+        serving = "two" if waiting == "one" else "one"
+        models.wait_ready(serving)
+        assert len(models.pods()) == 2
+
+        models.delete("ShardedModel", serving)
+        models.wait_ready(waiting)
+
+
+def test_a_model_without_room_says_what_is_missing_and_starts_when_nodes_come(
+    chart: ControlPlane, namespace: str, fleet: Fleet
+) -> None:
+    fleet(H100, 2)
+    models = Models(chart, namespace)
+    with OperatorProcess(chart):
+        models.create("first", LARGE)
+        models.wait_ready("first")
+        models.create("second", LARGE)
+        condition = models.wait_reason("second", "InsufficientCapacity")
+        assert "0 free of 2" in condition["message"]
+        assert models.condition("second", "Stalled")["status"] == "False"
+        assert models.condition("second", "Reconciling")["status"] == "True"
+
+        fleet(H100, 2, first=2)
+        models.wait_ready("second")
+
+
+def test_hardware_that_is_not_there_at_all_stalls_until_it_comes(chart: ControlPlane, namespace: str, fleet: Fleet) -> None:
+    fleet(H100, 1)
+    models = Models(chart, namespace)
+    with OperatorProcess(chart):
+        models.create("large", LARGE)
+        models.wait_reason("large", "NothingFits")
+        assert models.condition("large", "Stalled")["status"] == "True"
+
+        fleet(H100, 1, first=1)
+        models.wait_ready("large")
+
+
+@pytest.mark.parametrize("name", ["qwen2.5-7b", "405b", "x" * 253])
+def test_natural_names_work(chart: ControlPlane, namespace: str, fleet: Fleet, name: str) -> None:
+    fleet(H100, 1)
+    models = Models(chart, namespace)
+    with OperatorProcess(chart):
+        models.create(name)
+        models.wait_ready(name)
+
+
+def test_names_that_differ_only_where_they_must_be_changed_do_not_meet(chart: ControlPlane, namespace: str, fleet: Fleet) -> None:
+    fleet(H100, 1)
+    models = Models(chart, namespace)
+    with OperatorProcess(chart):
+        for name in ("qwen2.5", "qwen2-5"):
+            models.create(name)
+        for name in ("qwen2.5", "qwen2-5"):
+            models.wait_ready(name)
+        assert len(models.list("StatefulSet")) == 2

@@ -1,0 +1,200 @@
+"""From a resource to serving pods, through changes, restarts and deletion; on the real control plane."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.harness.controlplane import ControlPlane
+from tests.harness.plugin import Fleet
+from tests.harness.waiting import wait_for
+from tests.support.models import LARGE, SMALL, Models
+from tests.support.operator import OperatorProcess
+
+pytestmark = pytest.mark.controlplane
+
+H100 = "h100-8x-dell-xe9680"
+
+
+def test_the_smallest_resource_becomes_ready_on_one_gpu(models: Models, fleet: Fleet) -> None:
+    fleet(H100, 1)
+    models.create("llama")
+    status = models.wait_ready("llama")["status"]
+
+    assert status["plan"]["layout"]["gpusPerReplica"] == 1
+    assert (status["replicas"], status["readyReplicas"]) == (1, 1)
+    assert status["endpoint"] == f"http://llama.{models.namespace}.svc.cluster.local:8000"
+    assert {event for event in models.reasons_of_events() if event in ("Planned", "Serving")} == {"Planned", "Serving"}
+
+
+def test_a_model_for_two_nodes_gets_exactly_the_planned_nodes_and_status_names_them_by_rank(models: Models, fleet: Fleet) -> None:
+    fleet(H100, 3)
+    models.create("large", LARGE)
+    status = models.wait_ready("large")["status"]
+
+    bound = [pod["spec"]["nodeName"] for pod in models.pods()]
+    assert sorted(bound) == status["plan"]["placement"]["nodes"]
+    assert status["groups"] == [{"name": "large-0", "ready": True, "restarts": 0, "nodes": bound}]
+
+
+def test_the_record_of_the_plan_is_written_before_any_pod(models: Models, fleet: Fleet) -> None:
+    fleet(H100, 1)
+    models.create("llama")
+    models.wait_ready("llama")
+
+    record = int(models.get("ConfigMap", "llama-plan")["metadata"]["resourceVersion"])
+    assert record < min(int(pod["metadata"]["resourceVersion"]) for pod in models.pods())
+
+
+def test_a_changed_spec_takes_the_group_through_zero(models: Models, fleet: Fleet) -> None:
+    fleet(H100, 2)
+    models.create("large", LARGE)
+    models.wait_ready("large")
+    before = models.uids()
+
+    models.change("large", engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
+    models.wait_ready("large")
+
+    assert before.isdisjoint(models.uids())
+    hashes = {pod["metadata"]["labels"]["shardwright.io/template-hash"] for pod in models.pods()}
+    assert len(hashes) == 1
+    assert all({"name": "NCCL_DEBUG", "value": "INFO"} in pod["spec"]["containers"][0]["env"] for pod in models.pods())
+
+
+def test_a_crashed_rank_restarts_the_whole_group_and_status_remembers_why(
+    models: Models, fleet: Fleet, control_plane: ControlPlane
+) -> None:
+    fleet(H100, 2)
+    models.create("large", LARGE)
+    models.wait_ready("large")
+    before = models.uids()
+
+    control_plane.pods.crash(models.namespace, "large-0-1", exit_code=137)
+    wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 30, "two new pods")
+    group = models.wait_ready("large")["status"]["groups"][0]
+
+    assert group["restarts"] == 1
+    assert group["lastFailure"] == {"rank": 1, "container": "engine", "exitCode": 137, "reason": "Error"}
+    assert "GroupFailed" in models.reasons_of_events()
+
+
+def test_a_deleted_rank_restarts_the_whole_group(models: Models, fleet: Fleet) -> None:
+    fleet(H100, 2)
+    models.create("large", LARGE)
+    models.wait_ready("large")
+    before = models.uids()
+
+    models.delete("Pod", "large-0-1")
+    wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 30, "two new pods")
+    assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
+
+
+def test_scaling_up_adds_a_group_and_moves_none(models: Models, fleet: Fleet) -> None:
+    fleet(H100, 2)
+    models.create("llama")
+    models.wait_ready("llama")
+    before = models.uids()
+
+    models.change("llama", replicas=2)
+    status = models.wait_ready("llama")["status"]
+    assert status["readyReplicas"] == 2
+    assert before < models.uids()
+
+    models.change("llama", replicas=1)
+    models.wait_ready("llama")
+    wait_for(lambda: models.uids() == before, 30, "the second group to be gone")
+
+
+def test_scaled_to_zero_nothing_runs_and_the_plan_is_still_shown(models: Models, fleet: Fleet) -> None:
+    fleet(H100, 1)
+    models.create("llama", replicas=0)
+    models.wait_reason("llama", "ScaledToZero")
+    assert models.list("StatefulSet") == []
+    assert models.get("ShardedModel", "llama")["status"]["plan"]["layout"]["gpusPerReplica"] == 1
+
+
+def test_plan_only_shows_the_plan_and_deploys_nothing(models: Models, fleet: Fleet) -> None:
+    fleet(H100, 1)
+    models.create("llama", mode="PlanOnly")
+    models.wait_reason("llama", "PlanOnly")
+
+    assert models.get("ShardedModel", "llama")["status"]["plan"]["layout"]["tensor"] == 1
+    assert [models.list(kind) for kind in ("StatefulSet", "Service", "PodDisruptionBudget")] == [[], [], []]
+
+
+def test_a_paused_resource_keeps_its_pods_and_takes_up_the_change_when_it_goes_on(models: Models, fleet: Fleet) -> None:
+    fleet(H100, 1)
+    models.create("llama")
+    models.wait_ready("llama")
+    before = models.uids()
+
+    models.change("llama", paused=True, engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
+    models.wait_reason("llama", "Paused")
+    assert models.uids() == before
+
+    models.change("llama", paused=False)
+    models.wait_ready("llama")
+    wait_for(lambda: before.isdisjoint(models.uids()), 30, "the new pod")
+
+
+def test_deletion_leaves_nothing_behind(models: Models, fleet: Fleet) -> None:
+    fleet(H100, 1)
+    models.create("llama")
+    models.wait_ready("llama")
+
+    models.delete("ShardedModel", "llama")
+    kinds = ("StatefulSet", "Pod", "Service", "PodDisruptionBudget")
+    wait_for(lambda: [models.list(kind) for kind in kinds] == [[], [], [], []], 60, "everything to be gone")
+    assert [item["metadata"]["name"] for item in models.list("ConfigMap")] == ["kube-root-ca.crt"]
+
+
+def test_a_config_map_that_a_model_is_read_from_is_watched(models: Models, fleet: Fleet) -> None:
+    fleet(H100, 1)
+    models.create("mine", {"id": "me/mine", "configMapRef": {"name": "mine"}})
+    models.wait_reason("mine", "ConfigMissing")
+
+    models.post("ConfigMap", {"metadata": {"name": "mine"}, "data": {"config.json": tiny_config()}})
+    models.wait_ready("mine", 15)
+    layers = models.get("ShardedModel", "mine")["status"]["plan"]["memory"]["stages"][0]["layers"]
+    assert layers == 16
+
+    models.patch("ConfigMap", "mine", {"data": {"config.json": tiny_config(layers=8)}})
+    wait_for(
+        lambda: models.get("ShardedModel", "mine")["status"]["plan"]["memory"]["stages"][0]["layers"] == 8, 15, "the new plan"
+    )
+
+
+def tiny_config(layers: int = 16) -> str:
+    config: dict[str, Any] = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": 2048,
+        "intermediate_size": 8192,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "num_hidden_layers": layers,
+        "vocab_size": 128256,
+        "max_position_embeddings": 8192,
+        "torch_dtype": "bfloat16",
+        "tie_word_embeddings": True,
+    }
+    return json.dumps(config)
+
+
+def test_an_unknown_model_is_stalled_and_says_how_to_make_it_known(models: Models) -> None:
+    models.create("unknown", "nobody/nothing")
+    condition = models.wait_reason("unknown", "ModelUnknown")
+    assert "kubectl create configmap" in condition["message"]
+    assert models.condition("unknown", "Stalled")["status"] == "True"
+
+
+def test_metrics_show_the_plan_and_go_with_the_resource(models: Models, fleet: Fleet, operator: OperatorProcess) -> None:
+    fleet(H100, 1)
+    models.create("llama", SMALL)
+    models.wait_ready("llama")
+    series = f'shardwright_plan_gpus{{name="llama",namespace="{models.namespace}"}} 1.0'
+    assert series in operator.get("/metrics")[1]
+    assert operator.get("/healthz") == (200, "ok")
+
+    models.delete("ShardedModel", "llama")
+    wait_for(lambda: series not in operator.get("/metrics")[1], 15, "the series to be gone")

@@ -1,0 +1,109 @@
+"""Laws of the reconciler: it comes to rest, wherever it was killed; it never mixes revisions; it touches nothing foreign."""
+
+import copy
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shardwright.reconcile.decide import decide
+from shardwright.reconcile.decision import Apply, Create, Delete
+from shardwright.reconcile.drift import drifted_fields
+from tests.support.builders_reconcile import NOON, World, crashed, desired, rendered, service, stateful_set
+
+LIMIT = 12
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text("abc", max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "env", "x"]), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def named_lists_only(value: object) -> bool:
+    """Keyed lists hold objects with a name in Kubernetes; other inputs are none."""
+    if isinstance(value, dict):
+        return all(key != "env" and named_lists_only(item) for key, item in value.items())
+    return all(map(named_lists_only, value)) if isinstance(value, list) else True
+
+
+@given(json_values.filter(named_lists_only))
+def test_what_is_live_as_rendered_has_not_drifted(value: object) -> None:
+    assert drifted_fields({"field": value}, {"field": copy.deepcopy(value)}) == ()
+
+
+@given(json_values.filter(named_lists_only), json_values)
+def test_a_field_beside_the_rendered_ones_is_no_drift(value: object, other: object) -> None:
+    assert drifted_fields({"field": value}, {"field": value, "another": other}) == ()
+
+
+events = st.lists(
+    st.tuples(
+        st.sampled_from(["roll", "crash", "delete pod", "edit", "delete set", "scale", "delete service", "nothing"]),
+        st.integers(0, 3),  # how many writes are carried out before the operator is killed
+        st.booleans(),  # whether the cluster moves on before it is started again
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 2), events)
+def test_it_comes_to_rest_wherever_it_was_killed_and_never_mixes_revisions(pods: int, groups: int, happened: list) -> None:
+    world, revision = World(), 1
+
+    def wanted():  # noqa: ANN202
+        sets = [stateful_set(f"llama-{group}", pods=pods, revision=f"r{revision}") for group in range(groups)]
+        return desired(service(), *sets)
+
+    for event, writes, moves_on in happened:
+        if event == "roll":
+            revision += 1
+        _happen(world, event)
+        world.write(decide(wanted(), world.observed(), NOON).writes, first=writes)
+        if moves_on:
+            world.settle()
+    later = NOON.replace(year=2027)  # every back-off is over
+    world.settle()
+    world.run(wanted(), now=later, limit=LIMIT)
+
+    decision = decide(wanted(), world.observed(), later)
+    assert decision.writes == ()
+    assert all(group.ready for group in decision.groups)
+    assert len(world.pods) == pods * groups
+    assert not world.mixed
+
+
+def _happen(world: World, event: str) -> None:
+    sets = [item for (kind, _), item in world.objects.items() if kind == "StatefulSet"]
+    name = next(iter(world.pods), None)
+    if event == "crash" and name:
+        labels = world.pods[name]["metadata"]["labels"]
+        broken = crashed(name, uid=world.pods[name]["metadata"]["uid"], revision=labels["controller-revision-hash"])
+        world.pods[name] = broken
+    elif event == "delete pod" and name:
+        del world.pods[name]
+    elif event == "edit" and sets:
+        sets[0]["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"] = "edited"
+    elif event == "scale" and sets:
+        sets[0]["spec"]["replicas"] = 1
+    elif event == "delete set" and sets:
+        del world.objects["StatefulSet", sets[0]["metadata"]["name"]]
+    elif event == "delete service":
+        world.objects.pop(("Service", "llama"), None)
+
+
+@given(st.sampled_from([None, "somebody"]), st.booleans(), st.sampled_from(["Service", "StatefulSet", "ConfigMap"]))
+def test_nothing_that_is_not_ours_is_ever_written(owner: str | None, labelled: bool, kind: str) -> None:
+    world = World()
+    foreign = rendered(kind, "llama-0")
+    owners = [{"kind": "Other", "name": "o", "uid": owner, "controller": True}] if owner else []
+    foreign["metadata"] |= {"uid": "foreign", "ownerReferences": owners}
+    if not labelled:
+        foreign["metadata"]["labels"] = {}
+    world.objects[kind, "llama-0"] = foreign
+    wanted = desired(service(), stateful_set(), rendered("ConfigMap", "llama-0", data={}))
+
+    for write in decide(wanted, world.observed(), NOON).writes:
+        assert not isinstance(write, (Apply, Delete))
+        assert isinstance(write, Create)
+        assert (write.content["kind"], write.content["metadata"]["name"]) != (kind, "llama-0")

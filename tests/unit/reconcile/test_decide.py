@@ -1,0 +1,74 @@
+"""Create what is missing, repair what is ours, prune what is over, leave the rest alone."""
+
+from shardwright.errors import Problem
+from shardwright.reconcile.decide import decide, placed
+from shardwright.reconcile.decision import Apply, Create, Delete
+from shardwright.reconcile.observed import Observed
+from tests.support.builders_reconcile import NOON, OWNER_UID, World, desired, rendered, service, stateful_set
+
+
+def with_owner(content: dict, uid: str | None) -> dict:
+    owners = [{"kind": "Other", "name": "other", "uid": uid, "controller": True}] if uid else []
+    return {**content, "metadata": {**content["metadata"], "ownerReferences": owners, "uid": "foreign"}}
+
+
+def test_everything_is_created_in_the_order_of_rendering() -> None:
+    writes = decide(desired(service(), stateful_set()), Observed(objects={}), NOON).writes
+    assert writes == (Create(content=service()), Create(content=stateful_set()))
+
+
+def test_a_drifted_object_is_applied_with_its_uid_and_says_why() -> None:
+    world = World()
+    world.run(desired(service()))
+    world.objects["Service", "llama"]["spec"]["ports"][0]["port"] = 9
+    (write,) = decide(desired(service()), world.observed(), NOON).writes
+    assert write == Apply(content=service(), uid="uid-1", because=("spec.ports[0].port",))
+
+
+def test_an_owned_object_that_is_no_longer_wanted_is_deleted() -> None:
+    world = World()
+    world.run(desired(service(), service("old")))
+    (write,) = decide(desired(service()), world.observed(), NOON).writes
+    assert write == Delete(kind="Service", namespace="models", name="old", uid="uid-2")
+
+
+def test_an_object_with_our_label_and_another_owner_is_not_deleted() -> None:
+    for uid in ("somebody", None):
+        observed = Observed(objects={("Service", "theirs"): with_owner(service("theirs"), uid)})
+        assert decide(desired(), observed, NOON).writes == ()
+
+
+def test_a_foreign_object_in_our_place_stops_every_write() -> None:
+    observed = Observed(objects={("Service", "llama"): with_owner(service(), None)})
+    decision = decide(desired(rendered("ConfigMap", "llama-scripts"), service()), observed, NOON)
+    assert decision.writes == ()
+    assert decision.conflicts == (
+        Problem(
+            code="NameConflict",
+            path="metadata.name",
+            what="Service llama",
+            limit="is needed for this model",
+            gap="but exists and is controlled by nobody",
+            remedy="delete or rename that Service, or give the ShardedModel another name",
+        ),
+    )
+
+
+def test_an_object_of_an_earlier_resource_of_the_same_name_is_foreign() -> None:
+    observed = Observed(objects={("Service", "llama"): with_owner(service(), "uid-of-the-earlier-one")})
+    assert decide(desired(service()), observed, NOON).conflicts[0].code == "NameConflict"
+
+
+def test_an_object_that_is_being_deleted_is_neither_repaired_nor_deleted_again() -> None:
+    world = World()
+    world.run(desired(service(), service("old")))
+    for live in world.objects.values():
+        live["metadata"]["deletionTimestamp"] = "2026-01-02T12:00:00Z"
+    world.objects["Service", "llama"]["spec"]["ports"] = []
+    assert decide(desired(service()), world.observed(), NOON).writes == ()
+
+
+def test_one_object_is_placed_only_where_nobody_else_is() -> None:
+    assert placed(service(), OWNER_UID, Observed(objects={})) == (Create(content=service()),)
+    theirs = Observed(objects={("Service", "llama"): with_owner(service(), "somebody")})
+    assert placed(service(), OWNER_UID, theirs) == ()

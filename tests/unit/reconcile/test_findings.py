@@ -1,0 +1,124 @@
+"""What was found, said in conditions and status."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shardwright.api.conditions import ConditionType
+from shardwright.api.published import Status
+from shardwright.errors import Problem
+from shardwright.planning.report import NoPlan
+from shardwright.reconcile.decide import Decision
+from shardwright.reconcile.findings import Findings, Summary, conditions, summarise
+from shardwright.reconcile.groups import GroupState
+from shardwright.reconcile.members import Failure
+from shardwright.reconcile.status import build_status, service_status
+from shardwright.rendering.deployment import Owner
+from tests.support.builders_deployment import a_plan
+from tests.support.builders_reconcile import NOON
+
+READY = GroupState(name="llama-0", ready=True, situation="Ready", nodes=("a", "b"))
+STARTING = GroupState(name="llama-1", ready=False, situation="Starting", waiting="rank 0: pulling", nodes=("c", None))
+PROBLEM = Problem(code="ModelUnknown", what="model x", remedy="name another")
+
+
+def decided(*groups: GroupState) -> Decision:
+    return Decision(writes=(), groups=groups)
+
+
+def found(**facts: Any) -> Findings:
+    return replace(Findings(generation=3, plan=a_plan()), **facts)
+
+
+CASES = {
+    "serving": (found(decision=decided(READY)), "Serving", "ready"),
+    "starting": (found(decision=decided(READY, STARTING)), "Progressing", "reconciling"),
+    "first writes": (found(decision=decided()), "Progressing", "reconciling"),
+    "rolling": (found(decision=decided(replace(STARTING, situation="Stopping"))), "RollingOut", "reconciling"),
+    "backing off": (found(decision=decided(replace(STARTING, situation="BackingOff"))), "GroupsNotReady", "reconciling"),
+    "unschedulable": (
+        found(decision=decided(replace(STARTING, waiting="rank 0: Unschedulable: x"))),
+        "Unschedulable",
+        "reconciling",
+    ),
+    "unknown model": (found(problems=(PROBLEM,)), "ModelUnknown", "stalled"),
+    "a broken rule": (found(problems=(replace(PROBLEM, code="SomeRule"),)), "InvalidSpec", "stalled"),
+    "conflict": (
+        found(decision=replace(decided(READY), conflicts=(replace(PROBLEM, code="NameConflict"),))),
+        "NameConflict",
+        "stalled",
+    ),
+    "refused": (found(decision=decided(), refused=PROBLEM), "ObjectRefused", "stalled"),
+    "not free": (found(plan=None, no_plan=NoPlan(problem=PROBLEM, heals_by_itself=True)), "InsufficientCapacity", "reconciling"),
+    "not there": (found(plan=None, no_plan=NoPlan(problem=PROBLEM, heals_by_itself=False)), "NothingFits", "stalled"),
+    "cluster unread": (found(plan=None, cluster_known=False), "ClusterReading", "reconciling"),
+    "plan only": (found(plan_only=True, decision=decided()), "PlanOnly", "resting"),
+    "not deployable": (found(plan=a_plan(deployable=PROBLEM)), "NotDeployable", "stalled"),
+    "scaled to zero": (found(scaled_to_zero=True, decision=decided()), "ScaledToZero", "ready"),
+    "paused on the way": (found(paused=True, decision=decided(STARTING)), "Paused", "resting"),
+    "paused and serving": (found(paused=True, decision=decided(READY)), "Serving", "ready"),
+    "paused before a change is taken up": (found(paused=True, standing=(READY,)), "Paused", "resting"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_outcome_is_one_word_and_one_state(case: str) -> None:
+    findings, reason, state = CASES[case]
+    summary = summarise(findings)
+    states = {"ready": summary.ready, "stalled": summary.stalled, "reconciling": summary.reconciling}
+    assert summary.reason == reason
+    assert [name for name, holds in states.items() if holds] == ([state] if state != "resting" else [])
+
+
+def test_several_problems_are_counted() -> None:
+    assert summarise(found(problems=(PROBLEM, PROBLEM, PROBLEM))) == Summary(
+        reason="ModelUnknown", message="model x; name another (and 2 more)", stalled=True
+    )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_condition_is_there_every_time_and_for_this_generation(case: str) -> None:
+    shown = conditions(CASES[case][0])
+    assert [condition.type for condition in shown] == list(ConditionType)
+    assert {condition.observed_generation for condition in shown} == {3}
+    assert all(condition.reason for condition in shown)
+
+
+def test_a_group_that_failed_and_is_not_back_is_degraded() -> None:
+    failed = replace(STARTING, last_failure=Failure(rank=1, reason="OOMKilled", container="engine", exit_code=137), restarts=2)
+    degraded = next(c for c in conditions(found(decision=decided(READY, failed))) if c.type == "Degraded")
+    assert degraded.status
+    assert degraded.message == "llama-1: rank 1, container engine: OOMKilled with exit code 137, restart 2"
+
+
+def test_a_plan_that_no_longer_fits_the_cluster_is_stale_while_it_serves() -> None:
+    shown = {c.type: c for c in conditions(found(stale=PROBLEM, decision=decided(READY)))}
+    assert shown[ConditionType.PLAN_STALE].status
+    assert shown[ConditionType.READY].status
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_status_is_one_that_the_schema_takes(case: str) -> None:
+    owner = Owner(name="llama", namespace="models", uid="u")
+    status = build_status((), CASES[case][0], None, service_status(owner, "cluster.local"), NOON)
+    assert Status(**status).model_dump(by_alias=True, exclude_none=True) == status
+
+
+def test_the_status_counts_groups_and_names_the_service() -> None:
+    owner = Owner(name="llama", namespace="models", uid="u")
+    findings = found(decision=decided(READY, STARTING))
+    status = build_status((), findings, {"gpus": 16}, service_status(owner, "cluster.local"), NOON)
+    del status["conditions"]
+    assert status == {
+        "observedGeneration": 3,
+        "plan": {"gpus": 16},
+        "groups": [
+            {"name": "llama-0", "ready": True, "nodes": ["a", "b"], "restarts": 0},
+            {"name": "llama-1", "ready": False, "nodes": ["c", ""], "restarts": 0, "waiting": "rank 0: pulling"},
+        ],
+        "replicas": 2,
+        "readyReplicas": 1,
+        "selector": "apps.kubernetes.io/pod-index=0,shardwright.io/model=llama",
+        "endpoint": "http://llama.models.svc.cluster.local:8000",
+    }
