@@ -1,19 +1,30 @@
-"""Every reason that the code can give is explained once, under its own name."""
+"""Every reason that the code can give is explained once, under its own name, and nothing else is."""
 
+import ast
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+
+from shardwright.api.conditions import Reason
+from shardwright.api.rules import RULES
+from shardwright.planning.shapes import SHAPE_REASONS
+from shardwright.reporting.phrases import PHRASES
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCE = ROOT / "operator" / "shardwright"
-CODE = re.compile(r"""\bcode=["']([A-Z][A-Za-z]+)["']""")
+WORD = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]*)*")
+HEADING = re.compile(r"^### (\S+)\n", re.MULTILINE)
+LONGEST_PARAGRAPH = 6  # lines
 
-
-def _given() -> set[str]:
-    return {code for path in SOURCE.rglob("*.py") for code in CODE.findall(path.read_text())}
-
-
-def _explained() -> list[str]:
-    return re.findall(r"^### ([A-Za-z]+)$", (ROOT / "docs" / "reasons.md").read_text(), re.MULTILINE)
+PASSED_ON = {
+    "api/rules.py: rule.code",
+    "api/status.py: item.code",
+    "planning/checks.py: code",
+    "planning/exclusions.py: code",
+    "planning/shapes.py: code",
+}
+"""Where a code comes from a variable: what it can be is found in tables, loops and arguments. A new place must be, too."""
 
 
 def test_every_reason_has_a_paragraph() -> None:
@@ -23,11 +34,90 @@ def test_every_reason_has_a_paragraph() -> None:
 def test_no_paragraph_is_left_over_and_none_stands_twice() -> None:
     explained = _explained()
 
+    assert sorted(set(explained) - _given()) == []
     assert len(explained) == len(set(explained))
-    assert sorted(set(explained) - _given() - _conditions()) == []
 
 
-def _conditions() -> set[str]:
-    """Reasons of conditions stand in an enumeration."""
-    text = (SOURCE / "api" / "conditions.py").read_text()
-    return set(re.findall(r"""= ["']([A-Z][A-Za-z]+)["']""", text))
+def test_every_paragraph_says_something_and_stays_short() -> None:
+    paragraphs = dict(zip(HEADING.split(_page())[1::2], HEADING.split(_page())[2::2], strict=True))
+    lengths = {word: len(text.split("\n## ")[0].strip().splitlines()) for word, text in paragraphs.items()}
+
+    assert {word: count for word, count in lengths.items() if not 2 <= count <= LONGEST_PARAGRAPH} == {}
+
+
+def test_words_about_reasons_are_about_reasons_that_are_given() -> None:
+    assert sorted((set(PHRASES) | set(SHAPE_REASONS)) - _written()) == []
+
+
+def test_codes_from_variables_come_from_known_places() -> None:
+    assert set(_passed_on()) == PASSED_ON
+
+
+def _page() -> str:
+    return (ROOT / "docs" / "reasons.md").read_text()
+
+
+def _explained() -> list[str]:
+    return HEADING.findall(_page())
+
+
+def _given() -> set[str]:
+    return _written() | set(Reason) | {rule.code for rule in RULES} | set(SHAPE_REASONS)
+
+
+@cache
+def _written() -> set[str]:
+    """Return the codes of problems, and the reasons of events and of failed members, that are written out in the code."""
+    return {word for name, tree in _modules() for word in _words(name, tree) if WORD.fullmatch(word)}
+
+
+def _modules() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        yield path.relative_to(SOURCE).as_posix(), ast.parse(path.read_text())
+
+
+def _words(name: str, tree: ast.Module) -> Iterator[str]:
+    yield from _of_keywords(tree, "code")
+    yield from _of_arguments(tree)
+    yield from _of_loops(tree)
+    if name.startswith("reconcile/"):  # elsewhere `reason` is a word of HTTP or a field of a log line
+        yield from _of_keywords(tree, "reason")
+
+
+def _of_keywords(tree: ast.AST, keyword: str) -> Iterator[str]:
+    """Yield the texts in the values of a keyword argument: ``code="A" if busy else "B"``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == keyword:
+            yield from _texts(node.value)
+
+
+def _of_arguments(tree: ast.Module) -> Iterator[str]:
+    """Yield the texts that stand in place of a function's parameter ``code``."""
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    places = {one.name: index for one in functions for index, place in enumerate(one.args.args) if place.arg == "code"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in places:
+            yield from (text for word in node.args[places[node.func.id] :][:1] for text in _texts(word))
+
+
+def _of_loops(tree: ast.Module) -> Iterator[str]:
+    """Yield the texts that ``for code, ... in rows`` takes out of the rows that its function writes out."""
+    for function in ast.walk(tree):
+        loops = (
+            [node for node in ast.walk(function) if isinstance(node, ast.For)] if isinstance(function, ast.FunctionDef) else []
+        )
+        for names in (loop.target.elts for loop in loops if isinstance(loop.target, ast.Tuple)):
+            at = next((index for index, name in enumerate(names) if isinstance(name, ast.Name) and name.id == "code"), None)
+            rows = (node for node in ast.walk(function) if isinstance(node, ast.Tuple) and len(node.elts) == len(names))
+            yield from (text for row in rows if at is not None for text in _texts(row.elts[at]))
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    yield from (one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str))
+
+
+def _passed_on() -> Iterator[str]:
+    for name, tree in _modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.keyword) and node.arg == "code" and not list(_texts(node.value)):
+                yield f"{name}: {ast.unparse(node.value)}"

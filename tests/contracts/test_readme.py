@@ -1,0 +1,225 @@
+"""What the documents say is so: their commands print what is shown, their links lead somewhere, their names exist."""
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any
+
+import pytest
+import yaml
+
+from shardwright.api.resource import ShardedModel, parse_manifest
+from shardwright.api.schema import spec_schema, status_schema
+from shardwright.cli.main import main
+from shardwright.controller.metrics import Metrics
+from shardwright.modelspec.catalogue import known_ids
+from shardwright.pipeline import Question, resolve
+
+ROOT = Path(__file__).parent.parent.parent
+README = ROOT / "README.md"
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES = [README, *sorted((ROOT / "docs" / "howto").glob("*.md"))]
+COLUMNS = "110"
+LONGEST_PAGE = 80
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
+CODE = re.compile(r"`([^`\n]+)`")
+MAKE = re.compile(r"\bmake ([a-z][a-z-]*)")
+METRIC = re.compile(r"\bshardwright_[a-z_]+[a-z]")
+FIELD = re.compile(r"\b(spec|status)((?:\.[a-zA-Z]+(?:\[\])?)+)(?!\w)")
+OTHERS_FIELDS = {"status.phase", "spec.nodeName"}  # of pods
+OTHERS_DOCUMENTS = {"docs/reference/node-labels.md"}  # of topograph, named as a source
+
+Schema = dict[str, Any]
+
+
+@dataclass
+class Step:
+    """A command of a console block, and what is shown below it."""
+
+    command: str
+    shown: list[str] = field(default_factory=list)
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_commands_print_what_is_shown(
+    page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, update_goldens: bool
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", COLUMNS)
+    written = page.read_text()
+
+    def run(words: list[str]) -> tuple[int, str]:
+        code = main(words)
+        captured = capsys.readouterr()
+        return code, captured.out + captured.err
+
+    real = FENCE.sub(lambda block: _replayed(block, run), written)
+
+    if update_goldens:
+        page.write_text(real)
+    assert real == written
+
+
+def test_the_readme_shows_a_plan_before_anything_needs_a_cluster() -> None:
+    commands = [step.command for text in _blocks(README, "console") for step in _steps(text)]
+
+    first = next(command for command in commands if "shardwright plan" in command)
+    assert shlex.split(first)[1:] == ["plan", "-f", "manifests/samples/llama-405b.yaml", "--nodes", "examples/fleet/nodes.yaml"]
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=_name)
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    assert [target for target in LINK.findall(_without_blocks(page)) if not _leads_somewhere(page, target)] == []
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=_name)
+def test_every_target_of_make_exists(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert {target for code in _codes(page) for target in MAKE.findall(code)} - targets == set()
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=_name)
+def test_every_metric_exists(page: Path) -> None:
+    assert set(METRIC.findall(page.read_text())) - _metrics() == set()
+
+
+def test_the_reference_of_metrics_is_complete() -> None:
+    families = {family.name for family in Metrics().registry.collect()}
+    named = set(METRIC.findall((ROOT / "docs" / "reference" / "metrics.md").read_text()))
+
+    assert {name for name in families if not any(metric.startswith(name) for metric in named)} == set()
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=_name)
+def test_every_field_exists(page: Path) -> None:
+    named = {"".join(found) for code in _codes(page) for found in FIELD.findall(code)} - OTHERS_FIELDS
+    assert {path for path in named if not _is_field(path)} == set()
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=_name)
+def test_every_resource_that_is_shown_is_taken(page: Path) -> None:
+    for resource in _resources(page):
+        if resource.spec.model.config_map_ref is None:
+            resolve(Question(resource=resource))
+
+
+@pytest.mark.parametrize("page", PAGES[1:], ids=_name)
+def test_a_how_to_is_read_in_one_sitting(page: Path) -> None:
+    assert len(page.read_text().splitlines()) < LONGEST_PAGE
+
+
+def test_every_document_that_the_code_names_exists() -> None:
+    sources = [path.read_text() for path in (ROOT / "operator" / "shardwright").rglob("*.py")]
+    named = {name for text in sources for name in re.findall(r"docs/[\w/-]+\.md", text)} - OTHERS_DOCUMENTS
+
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+
+
+def test_the_numbers_of_the_readme_are_counted() -> None:
+    (models,) = re.findall(r"(\d+) model ids", README.read_text())
+    (nodes,) = re.findall(r"cluster of (\d+) GPU nodes", README.read_text())
+    fleet = (ROOT / "examples" / "fleet" / "nodes.yaml").read_text()
+
+    assert (int(models), int(nodes)) == (len(known_ids()), fleet.count("\n  kind: Node\n"))
+
+
+def _replayed(block: "re.Match[str]", run: Callable[[list[str]], tuple[int, str]]) -> str:
+    """Return a console block with the real output of our own commands, abridged where it was abridged."""
+    if block[1] != "console":
+        return block[0]
+    steps, code = list(_steps(block[2])), 0
+    for step in steps:
+        words = shlex.split(step.command)
+        if PurePath(words[0]).name == "shardwright":
+            code, said = run(words[1:])
+            step.shown = _abridged(said.splitlines(), step.shown)
+        elif step.command == "echo $?":
+            step.shown = [str(code)]
+    lines = (line for step in steps for line in (f"$ {step.command}", *step.shown))
+    return "\n".join(["```console", *lines, "```"])
+
+
+def _abridged(real: list[str], shown: list[str]) -> list[str]:
+    """Return as many lines as are shown, and the ``...`` that ends them; all of them where nothing was left out."""
+    if not shown or shown[-1] != "...":
+        return real
+    return [*real[: len(shown) - 1], "..."]
+
+
+def _steps(text: str) -> Iterator[Step]:
+    step = None
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            if step is not None:
+                yield step
+            step = Step(command=line.removeprefix("$ "))
+        elif step is not None:
+            step.shown.append(line)
+    if step is not None:
+        yield step
+
+
+def _blocks(page: Path, language: str) -> Iterator[str]:
+    yield from (text for name, text in FENCE.findall(page.read_text()) if name == language)
+
+
+def _without_blocks(page: Path) -> str:
+    return FENCE.sub("", page.read_text())
+
+
+def _codes(page: Path) -> Iterator[str]:
+    """Yield what is set as code: every line of the blocks, and the spans of the text."""
+    yield from (line for _, text in FENCE.findall(page.read_text()) for line in text.splitlines())
+    yield from CODE.findall(_without_blocks(page))
+
+
+def _leads_somewhere(page: Path, target: str) -> bool:
+    if "://" in target or target.startswith("mailto:"):
+        return True
+    file, _, anchor = target.partition("#")
+    path = (page.parent / file).resolve() if file else page
+    if not path.exists() or not path.is_relative_to(ROOT):
+        return False
+    return not anchor or anchor in {_anchor(heading) for heading in re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)}
+
+
+def _anchor(heading: str) -> str:
+    """Return the anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def _metrics() -> set[str]:
+    """Return every series name that can be scraped, and the families' names."""
+    kinds = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}
+    families = list(Metrics().registry.collect())
+    return {f"{one.name}{end}" for one in families for end in ("", *kinds.get(one.type, ()))}
+
+
+def _is_field(path: str) -> bool:
+    top, *steps = path.replace("[]", ".[]").split(".")
+    schema: Schema | None = spec_schema() if top == "spec" else status_schema()
+    for step in steps:
+        schema = _child(schema, step) if schema is not None else None
+    return schema is not None
+
+
+def _child(schema: Schema, step: str) -> Schema | None:
+    if step == "[]":
+        return schema.get("items")
+    child: Schema | None = schema.get("properties", {}).get(step, schema.get("additionalProperties"))
+    return {} if child is None and schema.get("x-kubernetes-preserve-unknown-fields") else child
+
+
+def _resources(page: Path) -> Iterator[ShardedModel]:
+    for text in _blocks(page, "yaml"):
+        for document in yaml.safe_load_all(text):
+            if isinstance(document, dict) and document.get("kind") == "ShardedModel":
+                yield parse_manifest(document)
