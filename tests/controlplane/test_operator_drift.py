@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
@@ -133,7 +134,7 @@ def test_a_foreign_object_of_our_name_stays_untouched_and_stalls_us(models: Mode
     models.wait_ready("llama")
 
 
-FOREIGN = {
+FOREIGN: dict[str, Manifest] = {
     "Service": {"spec": {"ports": [{"port": 80}], "selector": {"app": "other"}}},
     "ConfigMap": {"data": {"mine": "yes"}},
     "StatefulSet": {
@@ -157,7 +158,7 @@ def _wait_for_comparisons(control_plane: ControlPlane, count: int) -> None:
     wait_for(lambda: lists_of_nodes(control_plane) >= goal, 60, f"{count} full comparisons", interval=0.2)
 
 
-def _edited_environment(template: dict) -> None:  # type: ignore[type-arg]
+def _edited_environment(template: Manifest) -> None:
     entry = next(item for item in template["spec"]["containers"][0]["env"] if item.get("value"))
     entry["value"] = "SABOTAGED"
 

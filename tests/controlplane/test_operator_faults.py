@@ -25,7 +25,7 @@ def test_an_operator_that_is_killed_midway_goes_on_where_it_was(chart: ControlPl
         operator.start()
         models.wait_ready("large")
         assert models.get("ConfigMap", "large-plan")["data"] == record
-        assert len(models.list("StatefulSet")) == 1
+        assert len(models.all("StatefulSet")) == 1
 
 
 def test_an_operator_that_is_killed_while_a_group_is_at_zero_starts_it_again(
@@ -134,4 +134,4 @@ def test_names_that_differ_only_where_they_must_be_changed_do_not_meet(chart: Co
             models.create(name)
         for name in ("qwen2.5", "qwen2-5"):
             models.wait_ready(name)
-        assert len(models.list("StatefulSet")) == 2
+        assert len(models.all("StatefulSet")) == 2

@@ -89,6 +89,25 @@ def test_a_deleted_rank_restarts_the_whole_group(models: Models, fleet: Fleet) -
     assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
 
 
+def test_a_broken_group_does_not_wait_for_the_long_grace_of_its_pods(
+    models: Models, fleet: Fleet, control_plane: ControlPlane
+) -> None:
+    fleet(H100, 2)
+    models.create("large", LARGE)
+    models.wait_ready("large")
+    models.patch("Pod", "large-0-0", {"metadata": {"finalizers": ["test.shardwright.io/still-draining"]}})
+
+    control_plane.pods.crash(models.namespace, "large-0-1", exit_code=1)
+    wait_for(lambda: _grace_seconds(models, "large-0-0") <= 5, 15, "a short grace")
+
+    models.patch("Pod", "large-0-0", {"metadata": {"finalizers": None}})
+    wait_for(lambda: models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1, 30, "the restart")
+
+
+def _grace_seconds(models: Models, name: str) -> int:
+    return int(models.get("Pod", name)["metadata"]["deletionGracePeriodSeconds"])
+
+
 def test_scaling_up_adds_a_group_and_moves_none(models: Models, fleet: Fleet) -> None:
     fleet(H100, 2)
     models.create("llama")
@@ -109,7 +128,7 @@ def test_scaled_to_zero_nothing_runs_and_the_plan_is_still_shown(models: Models,
     fleet(H100, 1)
     models.create("llama", replicas=0)
     models.wait_reason("llama", "ScaledToZero")
-    assert models.list("StatefulSet") == []
+    assert models.all("StatefulSet") == []
     assert models.get("ShardedModel", "llama")["status"]["plan"]["layout"]["gpusPerReplica"] == 1
 
 
@@ -119,7 +138,19 @@ def test_plan_only_shows_the_plan_and_deploys_nothing(models: Models, fleet: Fle
     models.wait_reason("llama", "PlanOnly")
 
     assert models.get("ShardedModel", "llama")["status"]["plan"]["layout"]["tensor"] == 1
-    assert [models.list(kind) for kind in ("StatefulSet", "Service", "PodDisruptionBudget")] == [[], [], []]
+    assert [models.all(kind) for kind in ("StatefulSet", "Service", "PodDisruptionBudget")] == [[], [], []]
+
+
+def test_a_model_that_is_only_to_be_planned_any_more_is_taken_down_and_keeps_its_plan(models: Models, fleet: Fleet) -> None:
+    fleet(H100, 1)
+    models.create("llama")
+    models.wait_ready("llama")
+
+    models.change("llama", mode="PlanOnly")
+    kinds = ("StatefulSet", "Pod", "Service", "PodDisruptionBudget")
+    wait_for(lambda: [models.all(kind) for kind in kinds] == [[], [], [], []], 30, "everything to be gone")
+    assert models.get("ShardedModel", "llama")["status"]["plan"]["layout"]["tensor"] == 1
+    assert models.find("ConfigMap", "llama-plan") is not None
 
 
 def test_a_paused_resource_keeps_its_pods_and_takes_up_the_change_when_it_goes_on(models: Models, fleet: Fleet) -> None:
@@ -144,8 +175,8 @@ def test_deletion_leaves_nothing_behind(models: Models, fleet: Fleet) -> None:
 
     models.delete("ShardedModel", "llama")
     kinds = ("StatefulSet", "Pod", "Service", "PodDisruptionBudget")
-    wait_for(lambda: [models.list(kind) for kind in kinds] == [[], [], [], []], 60, "everything to be gone")
-    assert [item["metadata"]["name"] for item in models.list("ConfigMap")] == ["kube-root-ca.crt"]
+    wait_for(lambda: [models.all(kind) for kind in kinds] == [[], [], [], []], 60, "everything to be gone")
+    assert [item["metadata"]["name"] for item in models.all("ConfigMap")] == ["kube-root-ca.crt"]
 
 
 def test_a_config_map_that_a_model_is_read_from_is_watched(models: Models, fleet: Fleet) -> None:

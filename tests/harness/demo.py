@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 import yaml
 from rich.console import Console
@@ -66,13 +66,13 @@ def _sample(file: Path) -> Sample:
     text = file.read_text()
     stated = _EXPECT.search(text)
     if stated is None:
-        raise HarnessError(f"{file.name} states no expectation; add a line like `# expect: tensor=1 pipeline=1 nodes=1 outcome=Ready`")
+        raise HarnessError(f"{file.name} states no expectation; add a line like `# expect: tensor=1 nodes=1 outcome=Ready`")
     return Sample(file, yaml.safe_load(text), dict(part.split("=", 1) for part in stated[1].split()))
 
 
 def fleet() -> tuple[list[Manifest], list[Manifest]]:
     """Return the nodes and the foreign pods of the example fleet, as `kubectl get nodes,pods -A -o yaml` printed them."""
-    items = yaml.load(FLEET.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["items"]
+    items = yaml.safe_load(FLEET.read_text())["items"]
     return [i for i in items if i["kind"] == "Node"], [i for i in items if i["kind"] == "Pod"]
 
 
@@ -84,7 +84,7 @@ class Demo:
         self.control_plane = ControlPlane.start()
         self.operator: DeployedOperator | None = None
 
-    def __enter__(self) -> Demo:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

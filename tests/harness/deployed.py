@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from tests.harness import wheel
@@ -65,7 +65,7 @@ class DeployedOperator:
         self._programs = wheel.environment() / "bin"
         self.replicas: tuple[Replica, ...] = ()
 
-    def __enter__(self) -> DeployedOperator:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -96,7 +96,8 @@ class DeployedOperator:
 
     def leader(self) -> Replica:
         """Return the replica whose metrics say that it leads."""
-        return wait_for(lambda: next((r for r in self.replicas if _leads(r)), None), 30, "an operator that leads") or self.replicas[0]
+        (leading, *_) = wait_for(lambda: [replica for replica in self.replicas if _leads(replica)], 30, "an operator that leads")
+        return leading
 
     def log(self, replica: Replica) -> str:
         """Return all that a replica has written."""

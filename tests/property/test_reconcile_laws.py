@@ -5,7 +5,7 @@ import copy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardwright.reconcile.decide import decide
+from shardwright.reconcile.decide import Desired, decide
 from shardwright.reconcile.decision import Apply, Create, Delete
 from shardwright.reconcile.drift import drifted_fields
 from tests.support.builders_reconcile import NOON, World, crashed, desired, rendered, service, stateful_set
@@ -48,10 +48,12 @@ events = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 2), events)
-def test_it_comes_to_rest_wherever_it_was_killed_and_never_mixes_revisions(pods: int, groups: int, happened: list) -> None:
+def test_it_comes_to_rest_wherever_it_was_killed_and_never_mixes_revisions(
+    pods: int, groups: int, happened: list[tuple[str, int, bool]]
+) -> None:
     world, revision = World(), 1
 
-    def wanted():  # noqa: ANN202
+    def wanted() -> Desired:
         sets = [stateful_set(f"llama-{group}", pods=pods, revision=f"r{revision}") for group in range(groups)]
         return desired(service(), *sets)
 
@@ -92,8 +94,12 @@ def _happen(world: World, event: str) -> None:
         world.objects.pop(("Service", "llama"), None)
 
 
-@given(st.sampled_from([None, "somebody"]), st.booleans(), st.sampled_from(["Service", "StatefulSet", "ConfigMap"]))
-def test_nothing_that_is_not_ours_is_ever_written(owner: str | None, labelled: bool, kind: str) -> None:
+@given(
+    owner=st.sampled_from([None, "somebody"]),
+    labelled=st.booleans(),
+    kind=st.sampled_from(["Service", "StatefulSet", "ConfigMap"]),
+)
+def test_nothing_that_is_not_ours_is_ever_written(owner: str | None, *, labelled: bool, kind: str) -> None:
     world = World()
     foreign = rendered(kind, "llama-0")
     owners = [{"kind": "Other", "name": "o", "uid": owner, "controller": True}] if owner else []

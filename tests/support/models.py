@@ -47,10 +47,11 @@ class Models:
         try:
             return self.get(kind, name)
         except ApiError as error:
-            assert error.status == 404, error
+            if error.status != 404:
+                raise
             return None
 
-    def list(self, kind: str) -> list[Manifest]:
+    def all(self, kind: str) -> list[Manifest]:
         items: list[Manifest] = self._cp.api.get(self._path(kind))["items"]
         return items
 
@@ -90,7 +91,7 @@ class Models:
         return condition
 
     def pods(self) -> list[Manifest]:
-        return sorted(self.list("Pod"), key=lambda pod: str(pod["metadata"]["name"]))
+        return sorted(self.all("Pod"), key=lambda pod: str(pod["metadata"]["name"]))
 
     def uids(self) -> set[str]:
         return {pod["metadata"]["uid"] for pod in self.pods()}

@@ -23,12 +23,10 @@ OPERATOR_USER = f"system:serviceaccount:{SYSTEM}:shardwright"
 
 
 class OperatorProcess:
-    """One operator, by default the administrator's; a context manager that kills it in the end."""
+    """One operator as the chart's service account; a context manager that kills it in the end."""
 
-    def __init__(
-        self, control_plane: ControlPlane, *arguments: str, identity: str = "operator-a", kubeconfig: Path | None = None
-    ) -> None:
-        """Nothing runs yet; see `start`. `arguments` are added to the command line."""
+    def __init__(self, control_plane: ControlPlane, *arguments: str, identity: str = "operator-a") -> None:
+        """Nothing runs yet; see `start`. The chart must be installed. `arguments` are added to the command line."""
         self._arguments = [
             sys.executable,
             "-m",

@@ -21,7 +21,7 @@ class Metrics:
     """All series; one instance per process."""
 
     def __init__(self) -> None:
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self._operator()
         self._plans()

@@ -1,5 +1,7 @@
 """Status patches: only what differs, and what is gone is removed."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,10 +28,10 @@ def merged(target: object, patch: object) -> object:
 
 
 @given(objects, objects)
-def test_the_patch_turns_one_into_the_other(before: dict, after: dict) -> None:
+def test_the_patch_turns_one_into_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
     assert merged(before, merge_patch(before, after)) == after
 
 
 @given(objects)
-def test_nothing_to_change_is_an_empty_patch(value: dict) -> None:
+def test_nothing_to_change_is_an_empty_patch(value: dict[str, Any]) -> None:
     assert merge_patch(value, value) == {}

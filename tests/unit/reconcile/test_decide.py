@@ -1,5 +1,7 @@
 """Create what is missing, repair what is ours, prune what is over, leave the rest alone."""
 
+from typing import Any
+
 from shardwright.errors import Problem
 from shardwright.reconcile.decide import decide, placed
 from shardwright.reconcile.decision import Apply, Create, Delete
@@ -7,7 +9,7 @@ from shardwright.reconcile.observed import Observed
 from tests.support.builders_reconcile import NOON, OWNER_UID, World, desired, rendered, service, stateful_set
 
 
-def with_owner(content: dict, uid: str | None) -> dict:
+def with_owner(content: dict[str, Any], uid: str | None) -> dict[str, Any]:
     owners = [{"kind": "Other", "name": "other", "uid": uid, "controller": True}] if uid else []
     return {**content, "metadata": {**content["metadata"], "ownerReferences": owners, "uid": "foreign"}}
 

@@ -1,6 +1,7 @@
 """A group lives and dies as one."""
 
 from datetime import timedelta
+from typing import Any
 
 from shardwright.reconcile.decide import decide
 from shardwright.reconcile.decision import Apply, Create, Delete
@@ -16,7 +17,7 @@ def running(pods: int = 2, revision: str = "r1") -> World:
     return world
 
 
-def live(world: World) -> dict:
+def live(world: World) -> dict[str, Any]:
     return world.objects["StatefulSet", "llama-0"]
 
 
@@ -108,6 +109,7 @@ def test_an_evicted_pod_takes_the_group_through_zero() -> None:
     world = running()
     world.pods["llama-0-1"]["status"] |= {"phase": "Failed", "reason": "Evicted"}
     (write,) = decide(desired(stateful_set()), world.observed(), NOON).writes
+    assert isinstance(write, Apply)
     assert '"reason": "Evicted"' in write.content["metadata"]["annotations"][INCIDENT]
 
 
@@ -115,6 +117,7 @@ def test_pods_of_two_control_plane_revisions_within_a_group_are_no_world() -> No
     world = running()
     world.pods["llama-0-1"]["metadata"]["labels"]["controller-revision-hash"] = "other"
     (write,) = decide(desired(stateful_set()), world.observed(), NOON).writes
+    assert isinstance(write, Apply)
     assert '"reason": "MixedRevisions"' in write.content["metadata"]["annotations"][INCIDENT]
 
 

@@ -1,0 +1,164 @@
+"""The client against a server that misbehaves."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from shardwright.cluster.client import MERGE_PATCH, ApiError, Client
+from shardwright.cluster.resources import CONFIG_MAPS, NODES, SHARDED_MODELS
+from shardwright.cluster.status import write_status
+from shardwright.cluster.writer import carry_out
+from shardwright.reconcile.decision import Apply, Create
+from tests.support.builders_reconcile import service
+from tests.support.scripted_api import Answer, ScriptedApi
+
+BUSY = Answer(429, {"message": "slow down"}, (("Retry-After", "0"),))
+BROKEN = Answer(500, {"message": "etcd is away"})
+LOST = Answer(drop=True)
+GONE = Answer(404, {"reason": "NotFound", "message": "not found"})
+
+
+@contextmanager
+def serving(*answers: Answer, **options: Any) -> Iterator[tuple[ScriptedApi, Client]]:
+    api = ScriptedApi(*answers)
+    client = Client(api.access(), threads=2, **options)
+    try:
+        yield api, client
+    finally:
+        client.close()
+        api.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardwright.cluster.client.RETRY_DELAYS_SECONDS", (0.001, 0.001, 0.001))
+
+
+def run(call: Callable[[], Awaitable[Any]]) -> Any:
+    async def once() -> Any:
+        return await call()
+
+    return asyncio.run(once())
+
+
+@pytest.mark.parametrize("fault", [BUSY, BROKEN, LOST], ids=["busy", "broken", "reply lost"])
+def test_a_passing_fault_is_tried_again(fault: Answer) -> None:
+    with serving(fault, fault, Answer(body={"kind": "ConfigMap"})) as (api, client):
+        assert run(lambda: client.get(CONFIG_MAPS, "models", "a")) == {"kind": "ConfigMap"}
+        assert len(api.requests) == 3
+
+
+def test_a_fault_that_stays_is_an_error_after_the_last_retry() -> None:
+    with serving(BROKEN) as (api, client):
+        with pytest.raises(ApiError, match="etcd is away") as error:
+            run(lambda: client.get(CONFIG_MAPS, "models", "a"))
+        assert (error.value.code, error.value.passes, len(api.requests)) == (500, True, 4)
+
+
+def test_a_refusal_is_not_tried_again() -> None:
+    refusal = Answer(422, {"reason": "Invalid", "message": "spec.replicas: must be positive"})
+    with serving(refusal) as (api, client):
+        with pytest.raises(ApiError, match=r"spec\.replicas"):
+            run(lambda: client.create(CONFIG_MAPS, "models", {}))
+        assert len(api.requests) == 1
+
+
+def test_what_does_not_exist_is_none() -> None:
+    with serving(GONE) as (_, client):
+        assert run(lambda: client.get(CONFIG_MAPS, "models", "a")) is None
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html>login</html>", b'{"items": [', b"[]", b"{}"], ids=["HTML", "cut off", "no object", "no list"]
+)
+def test_what_is_no_list_is_an_error_and_never_an_empty_list(body: bytes) -> None:
+    with serving(Answer(body=body)) as (_, client), pytest.raises(ApiError):
+        run(lambda: client.list(NODES))
+
+
+def test_a_long_list_is_read_page_by_page() -> None:
+    first = Answer(body={"metadata": {"continue": "next"}, "items": [{"a": 1}]})
+    second = Answer(body={"metadata": {}, "items": [{"a": 2}]})
+    with serving(first, second) as (api, client):
+        assert run(lambda: client.list(NODES, labelSelector="x=y")) == [{"a": 1}, {"a": 2}]
+        assert [path for _, path, _ in api.requests] == [
+            "/api/v1/nodes?limit=500&labelSelector=x%3Dy",
+            "/api/v1/nodes?limit=500&labelSelector=x%3Dy&continue=next",
+        ]
+
+
+def test_a_list_whose_second_page_has_expired_is_an_error() -> None:
+    first = Answer(body={"metadata": {"continue": "next"}, "items": [{"a": 1}]})
+    with serving(first, Answer(410, {"reason": "Expired", "message": "too old"})) as (_, client), pytest.raises(ApiError):
+        run(lambda: client.list(NODES))
+
+
+def test_nothing_is_written_by_who_may_not() -> None:
+    with serving(Answer(), may_write=lambda: False) as (api, client):
+        with pytest.raises(ApiError, match="another operator leads"):
+            run(lambda: client.create(CONFIG_MAPS, "models", {}))
+        assert api.requests == []
+
+
+def test_every_request_is_counted_with_its_code() -> None:
+    counted: list[tuple[str, str, int]] = []
+    with serving(BROKEN, GONE, on_call=lambda *call: counted.append(call)) as (_, client):
+        run(lambda: client.get(CONFIG_MAPS, "models", "a"))
+    assert counted == [("get", "configmaps", 500), ("get", "configmaps", 404)]
+
+
+def test_a_deletion_names_the_uid_and_is_content_when_it_is_gone() -> None:
+    with serving(GONE) as (api, client):
+        run(lambda: client.delete(CONFIG_MAPS, "models", "a", uid="u", grace_seconds=5))
+        assert api.requests[0][2] == {
+            "preconditions": {"uid": "u"},
+            "propagationPolicy": "Background",
+            "gracePeriodSeconds": 5,
+        }
+
+
+def test_a_creation_is_a_post() -> None:
+    with serving(Answer(201, {})) as (api, client):
+        run(lambda: carry_out(client, [Create(content=service())]))
+        assert [(method, path) for method, path, _ in api.requests] == [
+            ("POST", "/api/v1/namespaces/models/services?fieldManager=shardwright")
+        ]
+
+
+def test_the_first_apply_takes_over_the_fields_of_our_post_and_carries_the_uid() -> None:
+    managers = [{"manager": "kubectl", "operation": "Update"}, {"manager": "shardwright", "operation": "Update"}]
+    live = Answer(body={"metadata": {"resourceVersion": "7", "managedFields": managers}})
+    with serving(live, Answer()) as (api, client):
+        run(lambda: carry_out(client, [Apply(content=service(), uid="u", because=())]))
+    (_, took_over, applied) = api.requests
+    assert took_over[2] == [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
+        {"op": "replace", "path": "/metadata/managedFields/1/operation", "value": "Apply"},
+    ]
+    assert applied[:2] == ("PATCH", "/api/v1/namespaces/models/services/llama?fieldManager=shardwright&force=true")
+    assert applied[2]["metadata"]["uid"] == "u"
+
+
+def test_status_is_written_on_change_only() -> None:
+    live = {"metadata": {"namespace": "models", "name": "a", "uid": "u"}, "status": {"replicas": 1, "old": True}}
+    with serving(Answer()) as (api, client):
+        assert run(lambda: write_status(client, live, {"replicas": 1, "old": True})) is False
+        assert run(lambda: write_status(client, live, {"replicas": 2})) is True
+        path = SHARDED_MODELS.path("models", "a", "status")
+        body = {"metadata": {"uid": "u"}, "status": {"replicas": 2, "old": None}}
+        assert api.requests == [("PATCH", f"{path}?fieldManager=shardwright", body)]
+
+
+def test_the_status_of_a_resource_that_is_gone_is_not_missed() -> None:
+    live = {"metadata": {"namespace": "models", "name": "a", "uid": "u"}}
+    with serving(GONE) as (_, client):
+        assert run(lambda: write_status(client, live, {"replicas": 2})) is True
+
+
+def test_a_patch_keeps_its_type() -> None:
+    with serving(Answer()) as (api, client):
+        run(lambda: client.patch(CONFIG_MAPS, CONFIG_MAPS.path("models", "a"), {"x": 1}, MERGE_PATCH))
+        assert api.requests[0][2] == {"x": 1}
