@@ -1,17 +1,20 @@
+{{- /* The name of everything: a DNS label that starts with a letter whatever the release is called, with room for "-catalogue". */ -}}
 {{- define "shardwright.name" -}}
-{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 40 | trimSuffix "-" }}{{ end -}}
+{{- $release := .Release.Name | replace "." "-" -}}
+{{- $name := hasPrefix .Chart.Name $release | ternary $release (printf "%s-%s" .Chart.Name $release) -}}
+{{- $name | trunc 53 | trimSuffix "-" -}}
 {{- end -}}
 
 {{- define "shardwright.selector" -}}
 app.kubernetes.io/name: shardwright-operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "shardwright.labels" -}}
 {{ include "shardwright.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: shardwright
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{- define "shardwright.image" -}}
