@@ -7,8 +7,8 @@ import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 
 from shardwright.errors import InputError, Problem
-from shardwright.layouts.layout import Layout
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
+from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import ClaimPath, Deployment, SecretKey
 from shardwright.rendering.hashing import content_hash, template_hash
