@@ -65,7 +65,7 @@ def test_commands_print_what_is_shown(
 
     if update_goldens:
         page.write_text(real)
-    assert real == written
+    assert real == page.read_text()
 
 
 def test_the_readme_shows_a_plan_before_anything_needs_a_cluster() -> None:
