@@ -20,9 +20,9 @@ Right = tuple[str, str]
 
 
 def test_no_request_of_the_operator_was_forbidden(control_plane: ControlPlane) -> None:
-    forbidden = [event["requestURI"] for event in control_plane.audit_events() if _by_operator(event) and _code(event) == 403]
+    refused = [event for event in control_plane.audit_events() if _by_operator(event) and _code(event) == 403]
 
-    assert forbidden == []
+    assert [event["requestURI"] for event in refused if not _in_a_dying_namespace(event)] == []
 
 
 def test_the_operator_used_only_what_the_chart_grants(control_plane: ControlPlane) -> None:
@@ -43,6 +43,11 @@ def _by_operator(event: Manifest) -> bool:
 
 def _code(event: Manifest) -> int:
     return int(event.get("responseStatus", {}).get("code", 0))
+
+
+def _in_a_dying_namespace(event: dict) -> bool:  # type: ignore[type-arg]
+    """Nobody may create anything there, whatever the rights: tests delete their namespaces with models in them."""
+    return "because it is being terminated" in event["responseStatus"].get("message", "")
 
 
 def _used(control_plane: ControlPlane) -> set[Right]:
