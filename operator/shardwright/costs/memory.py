@@ -1,7 +1,7 @@
 """What the fullest rank of every stage holds: weights, activations, overhead, and what is left for K/V.
 
-The parts add up to the engine's budget. The sizes of a batch and the longest request are variables: they
-are halved step by step where the wanted ones leave too little K/V.
+The parts add up to the engine's budget. The sizes of a batch are variables: they are halved step by step
+where the wanted ones leave too little K/V. The longest request is as long as asked for.
 """
 
 import math
@@ -112,8 +112,7 @@ def replica_memory(
     starting = [memory for memory in tried if memory.starts]
     if not starting:
         return tried[-1]
-    # nothing carries the load: the longest request first, then the most that run at once, then the highest limits
-    return max(starting, key=lambda memory: (memory.limits.model_len, memory.running(share)))
+    return max(starting, key=lambda memory: memory.running(share))  # the first of the best: the highest limits
 
 
 def requests_per_replica(workload: Workload, layout: Layout) -> int:
@@ -179,21 +178,16 @@ def _stage(index: int, hold: StageHold, frame: _Frame, activations: int) -> Stag
 
 
 def _limits(workload: Workload, traits: EngineTraits, share: int) -> Iterator[Limits]:
-    """Yield limits from the wished to the least: batches first, then the longest request.
+    """Yield limits from the wished to the least.
 
     More sequences than the engine's default are wished for only when the load has them.
     """
     tokens, sequences = traits.max_batched_tokens, max(traits.max_sequences, _power_of_two(share))
-    length = workload.max_model_len
-    least = min(length, workload.input_tokens + workload.output_tokens)
     while True:
-        yield Limits(batched_tokens=max(tokens, sequences), sequences=sequences, model_len=length)
-        if tokens > _FEWEST_TOKENS or sequences > _FEWEST_SEQUENCES:
-            tokens, sequences = max(_FEWEST_TOKENS, tokens // 2), max(_FEWEST_SEQUENCES, sequences // 2)
-        elif length > least:
-            length = max(least, length // 2)
-        else:
+        yield Limits(batched_tokens=max(tokens, sequences), sequences=sequences, model_len=workload.max_model_len)
+        if tokens <= _FEWEST_TOKENS and sequences <= _FEWEST_SEQUENCES:
             return
+        tokens, sequences = max(_FEWEST_TOKENS, tokens // 2), max(_FEWEST_SEQUENCES, sequences // 2)
 
 
 def _power_of_two(count: int) -> int:

@@ -7,12 +7,11 @@ from shardwright.costs.estimate import Estimator
 from shardwright.costs.estimates import Estimate, StageMemory
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import Gpu
-from shardwright.hardware.inventory import Pool
-from shardwright.layouts.layout import Candidate, Layout, SearchSpace
+from shardwright.layouts.layout import Candidate, Layout, Placement, SearchSpace
 from shardwright.layouts.placement import Shelf
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
-from shardwright.planning.phrases import nodes_of
+from shardwright.planning.phrases import gpus_of, nodes_of
 from shardwright.planning.request import Objective, Request
 from shardwright.planning.shapes import shape_problems
 from shardwright.units import format_bytes, to_milliseconds
@@ -23,12 +22,13 @@ class Violation:
     """A problem of one candidate.
 
     ``miss`` is the gap as a share of the limit (infinite: no matter of degree). ``absent_nodes`` are
-    nodes that the pool would lack even when empty.
+    nodes that the pool would lack even when idle, ``replicas_possible`` what the idle pool holds nevertheless.
     """
 
     problem: Problem
     miss: float = float("inf")
     absent_nodes: int = 0
+    replicas_possible: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,8 @@ class Judge:
     def _shape(self, layout: Layout) -> tuple[Violation, ...]:
         if layout not in self._shapes:
             problems = shape_problems(self._model, layout, self._traits)
-            self._shapes[layout] = tuple(Violation(problem=problem) for problem in problems)
+            pathed = (problem.under("spec.parallelism") if problem.path else problem for problem in problems)
+            self._shapes[layout] = tuple(Violation(problem=problem) for problem in pathed)
         return self._shapes[layout]
 
     def _dtype(self, gpu: Gpu) -> tuple[Violation, ...]:
@@ -84,31 +85,42 @@ class Judge:
         pool = candidate.pool
         if pool.name not in self._empty:
             self._empty[pool.name] = Shelf(pool, free=False)
-        ever_missing = self._empty[pool.name].place(candidate.layout).missing_nodes
-        yield capacity_violation(candidate, ever_missing)
+        yield capacity_violation(candidate, self._empty[pool.name].place(candidate.layout))
 
 
-def capacity_violation(candidate: Candidate, missing_when_empty: int) -> Violation:
-    """Return that nodes are missing: for now (they are busy) or for good (the pool is too small)."""
-    placement, pool = candidate.placement, candidate.pool
-    wanted = placement.nodes_per_replica * candidate.layout.replicas
-    if placement.nodes_per_replica == 1:
-        wanted = -(-candidate.layout.replicas // max(1, pool.gpus_per_node // placement.gpus_per_node))
-    short = missing_when_empty or placement.missing_nodes
-    gap = f"{max(0, wanted - short)} there, {short} short" if missing_when_empty else _free_gap(pool, candidate, short)
+def capacity_violation(candidate: Candidate, empty: Placement) -> Violation:
+    """Return that room is missing: for now (GPUs are busy) or for good (``empty``, the idle pool, is too small)."""
+    absent, replicas = empty.missing_nodes, candidate.layout.replicas
+    if candidate.placement.nodes_per_replica == 1 and replicas > 1:
+        what, gap, miss = _missing_replicas(candidate, empty if absent else candidate.placement, idle=bool(absent))
+    else:
+        what, gap, miss = _missing_nodes(candidate, absent)
+    fewer = f", or lower replicas to {len(empty.groups)}" if empty.groups else ""
     problem = Problem(
-        code="PoolTooSmall" if missing_when_empty else "InsufficientCapacity",
-        what=f"needs {nodes_of(wanted, pool)} with {placement.gpus_per_node} "
-        f"{'healthy' if missing_when_empty else 'free'} GPU{'s' if placement.gpus_per_node > 1 else ''} each",
+        code="PoolTooSmall" if absent else "InsufficientCapacity",
+        what=what,
         gap=gap,
-        remedy="add nodes" if missing_when_empty else "free GPUs or add nodes; it goes on by itself then",
+        remedy=f"add nodes{fewer}" if absent else "free GPUs or add nodes; it goes on by itself then",
     )
-    return Violation(problem=problem, miss=short / wanted, absent_nodes=missing_when_empty)
+    return Violation(problem=problem, miss=miss, absent_nodes=absent, replicas_possible=len(empty.groups))
 
 
-def _free_gap(pool: Pool, candidate: Candidate, short: int) -> str:
-    free = sum(node.free >= candidate.placement.gpus_per_node for node in pool.nodes)
-    return f"{free} free of {len(pool.nodes)}, {short} short"
+def _missing_replicas(candidate: Candidate, placement: Placement, *, idle: bool) -> tuple[str, str, float]:
+    replicas, fit = candidate.layout.replicas, len(placement.groups)
+    room = gpus_of(placement.gpus_per_node, "healthy" if idle else "free")
+    what = f"needs room for {replicas} replicas with {room} each on {candidate.pool.name}"
+    return what, f"{fit} fit, {replicas - fit} short", (replicas - fit) / replicas
+
+
+def _missing_nodes(candidate: Candidate, absent: int) -> tuple[str, str, float]:
+    placement, pool = candidate.placement, candidate.pool
+    wanted, short = placement.nodes_per_replica * candidate.layout.replicas, absent or placement.missing_nodes
+    each = " each" if wanted > 1 else ""
+    what = f"needs {nodes_of(wanted, pool)} with {gpus_of(placement.gpus_per_node, 'healthy' if absent else 'free')}{each}"
+    if absent:
+        return what, f"{max(0, wanted - short)} there, {short} short", short / wanted
+    free = sum(node.free >= placement.gpus_per_node for node in pool.nodes)
+    return what, f"{free} free of {len(pool.nodes)}, {short} short", short / wanted
 
 
 def memory_violations(candidate: Candidate, estimate: Estimate) -> Iterator[Violation]:
@@ -140,7 +152,7 @@ def _cache_violation(candidate: Candidate, estimate: Estimate) -> Violation:
         what=f"the K/V cache of {estimate.kv_tokens:,} tokens",
         limit=f"must hold one request of {estimate.max_model_len:,}",
         gap=f"{missing:,} tokens short on {candidate.pool.product}",
-        remedy="shorten workload.maxModelLen or use more GPUs per replica",
+        remedy="plan for shorter requests (maxModelLen, inputTokens, outputTokens) or use more GPUs per replica",
         path="spec.workload.maxModelLen",
     )
     return Violation(problem=problem, miss=missing / estimate.max_model_len)
@@ -178,7 +190,7 @@ def budget_violations(candidate: Candidate, space: SearchSpace) -> Iterator[Viol
                 what=f"{used} {name}",
                 limit=f"must be at most {limit}",
                 gap=f"{used - limit} over",
-                remedy="raise the budget or use fewer replicas",
+                remedy="raise the budget or use fewer replicas" if candidate.layout.replicas > 1 else "raise the budget",
                 path=f"spec.budget.{name.lower()}",
             )
             yield Violation(problem=problem, miss=used / limit - 1)
@@ -186,18 +198,20 @@ def budget_violations(candidate: Candidate, space: SearchSpace) -> Iterator[Viol
 
 def dtype_problems(model: ModelSpec, gpu: Gpu, kv_cache_dtype: str) -> Iterator[Problem]:
     """Yield the number formats that a model needs and a GPU has no unit for."""
-    needed = [(model.dtype, f"the model computes in {model.dtype}", "spec.model")] if model.dtype == "bf16" else []
+    other = "select other GPUs or other weights"
+    as_fp16 = f"set model.quantization: FP16, or {other}" if model.quantization is None and "fp16" in gpu.flops else other
+    needed = [("bf16", "the model computes in bf16", "spec.model", as_fp16)] if model.dtype == "bf16" else []
     if any(weight.storage.name == "fp8" for weight in model.weights):
-        needed.append(("fp8", "the weights are stored in fp8", "spec.model.quantization"))
+        needed.append(("fp8", "the weights are stored in fp8", "spec.model.quantization", other))
     if kv_cache_dtype == "fp8":
-        needed.append(("fp8", "the K/V cache is kept in fp8", "spec.workload.kvCacheQuantization"))
-    for unit, what, path in needed:
+        needed.append(("fp8", "the K/V cache is kept in fp8", "spec.workload.kvCacheQuantization", other))
+    for unit, what, path, remedy in needed:
         if unit not in gpu.flops:
             yield Problem(
                 code="DtypeNotSupported",
                 what=what,
                 limit=f"but {gpu.id} has no {unit} unit",
                 gap=f"it has {', '.join(sorted(gpu.flops))}",
-                remedy="select other GPUs or other weights",
+                remedy=remedy,
                 path=path,
             )

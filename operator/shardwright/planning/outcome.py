@@ -8,7 +8,7 @@ from typing import Final
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.planning.checks import Verdict, Violation
-from shardwright.planning.phrases import degrees
+from shardwright.planning.phrases import copies, degrees
 from shardwright.planning.report import NoPlan
 from shardwright.planning.request import Request
 from shardwright.planning.select import assess, rank
@@ -34,10 +34,32 @@ def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, request: Request)
     hopeful = not inventory.pools or any(item.estimate and item.codes <= _HARDWARE for item in verdicts)
     if hopeful and _away(inventory).keys() - {pool.product for pool in inventory.pools}:
         return NoPlan(problem=_unknown_away(inventory), heals_by_itself=True)
-    short = _best_waiting(verdicts, _SHORT, request)
     if not verdicts:
         return NoPlan(problem=_nothing_to_try(inventory, request), heals_by_itself=False)
-    return NoPlan(problem=_closest(verdicts, short), heals_by_itself=False)
+    return NoPlan(problem=_binding(verdicts, request), heals_by_itself=False)
+
+
+def _binding(verdicts: Sequence[Verdict], request: Request) -> Problem:
+    """Return what alone stands in the way: nodes for all replicas, else the budget, else the worst of the closest layout."""
+    short = _best_waiting(verdicts, _SHORT, request)
+    if short is not None and any(violation.replicas_possible for violation in short.violations):
+        return _capacity(short)
+    over = _best_over_budget(verdicts, request)
+    return _over_budget(over) if over is not None else _closest(verdicts, short)
+
+
+def _best_over_budget(verdicts: Sequence[Verdict], request: Request) -> Verdict | None:
+    """Return the best of the layouts that exceed only the budget, and that by least."""
+    only = [item for item in verdicts if item.estimate and item.codes == {"BudgetExceeded"}]
+    least = min(map(_worst, only), default=0.0)
+    near = {id(item.candidate): item for item in only if _worst(item) == least}
+    ranked = rank(assess(item.candidate, item.estimate, request) for item in near.values() if item.estimate)
+    return near[id(ranked[0].candidate)] if ranked else None
+
+
+def _over_budget(verdict: Verdict) -> Problem:
+    problem = max(verdict.violations, key=_miss).problem
+    return replace(problem, what=f"{problem.what} for {copies(verdict.candidate.layout)}")
 
 
 def _away(inventory: Inventory) -> Counter[str]:
@@ -65,7 +87,7 @@ def _best_waiting(verdicts: Sequence[Verdict], codes: frozenset[str], request: R
 
 
 def _capacity(verdict: Verdict) -> Problem:
-    problem = verdict.violations[0].problem
+    problem = next(item.problem for item in verdict.violations if item.problem.code in _SHORT)
     return replace(problem, what=f"{degrees(verdict.candidate.layout)} {problem.what}")
 
 
@@ -112,19 +134,24 @@ def _closest(verdicts: Sequence[Verdict], larger: Verdict | None) -> Problem:
     """Return the worst violation of the layout that misses by least, and what more nodes would make possible."""
     closest = min(verdicts, key=_distance)
     problem = max(closest.violations, key=_miss).problem
+    if problem.code in _SHORT:
+        return _capacity(closest)
     hints = [f"closest is {degrees(closest.candidate.layout)} on {closest.candidate.pool.name}"]
     if larger is not None and larger is not closest:
-        hints.append(f"{_capacity(larger).sentence()}")
-    elif problem.remedy:
-        hints.append(problem.remedy)
+        hints.append(_capacity(larger).sentence())
+    if problem.remedy:
+        hints.append(f"or {problem.remedy}" if len(hints) > 1 else problem.remedy)
     return replace(problem, remedy="; ".join(hints))
 
 
 def _distance(verdict: Verdict) -> tuple[object, ...]:
     layout = verdict.candidate.layout
     short = "PoolTooSmall" in verdict.codes
-    worst = max(violation.miss for violation in verdict.violations)
-    return (short, verdict.estimate is None, worst, len(verdict.violations), layout.gpus, layout)
+    return (short, verdict.estimate is None, _worst(verdict), len(verdict.violations), layout.gpus, layout)
+
+
+def _worst(verdict: Verdict) -> float:
+    return max(map(_miss, verdict.violations))
 
 
 def _miss(violation: Violation) -> float:

@@ -18,9 +18,36 @@ def degrees(layout: Layout) -> str:
     return " x ".join(parts) or "one GPU"
 
 
+def copies(layout: Layout) -> str:
+    """Return the degrees with the number of replicas in words.
+
+    >>> copies(Layout(tensor=8, replicas=2)), copies(Layout(tensor=8))
+    ('2 replicas of tensor 8', 'tensor 8')
+    """
+    return f"{layout.replicas} replicas of {degrees(layout)}" if layout.replicas > 1 else degrees(layout)
+
+
 def nodes_of(count: int, pool: Pool) -> str:
     """Return a number of nodes of a pool in words."""
     return f"{count} node{'s' if count > 1 else ''} of {pool.name}"
+
+
+def gpus_of(count: int, state: str) -> str:
+    """Return a number of GPUs in words.
+
+    >>> gpus_of(1, "free"), gpus_of(8, "healthy")
+    ('1 free GPU', '8 healthy GPUs')
+    """
+    return f"{count} {state} GPU{'s' if count > 1 else ''}"
+
+
+def requests_of(count: int) -> str:
+    """Return a number of requests in words.
+
+    >>> requests_of(1), requests_of(4096)
+    ('1 request', '4,096 requests')
+    """
+    return f"{count:,} request{'s' if count != 1 else ''}"
 
 
 def per_second(tokens: float) -> str:

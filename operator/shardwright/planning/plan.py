@@ -35,9 +35,7 @@ def make_plan(model: ModelSpec, inventory: Inventory, request: Request, traits: 
         return Report(outcome=outcome, alternatives=(), excluded=excluded, considered=len(verdicts))
     others = runners_up(ranked, ALTERNATIVES)
     return Report(
-        outcome=_plan(
-            ranked[0], reasons(ranked, verdicts, request), warnings(model, inventory, ranked[0], request, traits), traits
-        ),
+        outcome=_plan(ranked[0], reasons(ranked, verdicts, request), warnings(model, inventory, ranked[0], traits), traits),
         alternatives=tuple(alternative(best=ranked[0], other=other, request=request) for other in others),
         excluded=excluded,
         considered=len(verdicts),

@@ -10,7 +10,7 @@ from shardwright.layouts.layout import Candidate
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.checks import Verdict
-from shardwright.planning.phrases import degrees, duration, per_second
+from shardwright.planning.phrases import copies, degrees, duration, per_second, requests_of
 from shardwright.planning.report import Alternative
 from shardwright.planning.request import OptimizeFor, Request
 from shardwright.planning.select import Standing
@@ -65,11 +65,11 @@ def alternative(*, best: Standing, other: Standing, request: Request) -> Alterna
     )
 
 
-def warnings(model: ModelSpec, inventory: Inventory, best: Standing, request: Request, traits: EngineTraits) -> tuple[str, ...]:
+def warnings(model: ModelSpec, inventory: Inventory, best: Standing, traits: EngineTraits) -> tuple[str, ...]:
     """Return what was lowered, what is slow or uncertain, and what the model and the nodes warned of."""
     unknown = "what is free is unknown, pods could not be listed: the planned GPUs may be taken"
     return (
-        *_lowered(best, request, traits),
+        *_lowered(best, traits),
         *_slow_links(best.candidate),
         *(() if inventory.free_capacity_known else (unknown,)),
         *model.warnings,
@@ -79,11 +79,10 @@ def warnings(model: ModelSpec, inventory: Inventory, best: Standing, request: Re
 
 def _chosen(best: Standing, standing: int, request: Request) -> str:
     layout, pool = best.candidate.layout, best.candidate.pool
-    copies = f"{layout.replicas} replicas of {degrees(layout)}" if layout.replicas > 1 else degrees(layout)
     if standing == 1:
-        return f"{copies} on {pool.product} ({pool.name}) is the only layout that can run."
+        return f"{copies(layout)} on {pool.product} ({pool.name}) is the only layout that can run."
     goal = _GOALS[request.objective.optimize_for]
-    return f"{copies} on {pool.product} ({pool.name}) gives {goal} of the {standing} layouts that can run."
+    return f"{copies(layout)} on {pool.product} ({pool.name}) gives {goal} of the {standing} layouts that can run."
 
 
 def _memory(best: Standing) -> str:
@@ -96,11 +95,13 @@ def _memory(best: Standing) -> str:
 
 def _load(best: Standing, request: Request) -> str:
     load = request.workload
-    shape = f"{load.concurrency} requests of {load.input_tokens:,} + {load.output_tokens:,} tokens"
+    shape = f"{requests_of(load.concurrency)} of {load.input_tokens:,} + {load.output_tokens:,} tokens"
     if best.carries_load:
         return f"It carries {shape} without queueing."
     running = best.estimate.performance.running_requests
-    return f"No layout carries {shape}; this one queues least: {running} of {_offered(best, request)} run at once per replica."
+    return (
+        f"No layout carries {shape}; this one queues least: {running:,} of {_offered(best, request):,} run at once per replica."
+    )
 
 
 def _time(best: Standing) -> str:
@@ -131,7 +132,7 @@ def _smaller(ranked: Sequence[Standing], verdicts: Sequence[Verdict], request: R
     if best.carries_load and queueing:
         nearest = max(queueing, key=lambda other: (other.served_share, other.score))
         running, offered = nearest.estimate.performance.running_requests, _offered(nearest, request)
-        yield f"Fewer GPUs would queue: {degrees(nearest.candidate.layout)} runs {running} of {offered} at once."
+        yield f"Fewer GPUs would queue: {degrees(nearest.candidate.layout)} runs {running:,} of {offered:,} at once."
         return
     fewer = [
         (violation.miss, verdict.candidate.layout, violation.problem.gap)
@@ -150,11 +151,9 @@ def _offered(standing: Standing, request: Request) -> int:
 
 
 def _loses(best: Standing, other: Standing, request: Request) -> str:
-    if best.full_length and not other.full_length:
-        return f"holds requests of only {other.estimate.max_model_len:,} tokens"
     if best.carries_load and not other.carries_load:
         running = other.estimate.performance.running_requests
-        return f"queues: only {running} requests run at once per replica"
+        return f"queues: only {requests_of(running)} at once per replica"
     here, there = best.estimate.performance, other.estimate.performance
     gpus = other.candidate.layout.gpus
     mine, yours = here.output_tokens_per_second / best.candidate.layout.gpus, there.output_tokens_per_second / gpus
@@ -179,13 +178,11 @@ def _where(here: Performance, there: Performance) -> str:
     return f"; {duration(most)} more per token for {_WORDS[name]}" if most > _NOTICEABLE_SECONDS else ""
 
 
-def _lowered(best: Standing, request: Request, traits: EngineTraits) -> Iterator[str]:
-    estimate, wanted = best.estimate, request.workload.max_model_len
-    if estimate.max_model_len < wanted:
-        yield f"maxModelLen lowered from {wanted:,} to {estimate.max_model_len:,} tokens: no more fits beside the weights"
+def _lowered(best: Standing, traits: EngineTraits) -> Iterator[str]:
+    estimate = best.estimate
     if estimate.max_sequences < traits.max_sequences or estimate.max_batched_tokens < traits.max_batched_tokens:
         yield (
-            f"batch limits lowered to {estimate.max_sequences} sequences and {estimate.max_batched_tokens:,} tokens "
+            f"batch limits lowered to {estimate.max_sequences:,} sequences and {estimate.max_batched_tokens:,} tokens "
             "to leave room for K/V"
         )
 

@@ -23,7 +23,6 @@ class Standing:
 
     candidate: Candidate
     estimate: Estimate
-    full_length: bool  # the longest request is as long as wished for
     served_share: float  # of the offered requests that run at once; 1 carries the load
     score: float  # the objective, greater is better
 
@@ -58,7 +57,6 @@ def assess(candidate: Candidate, estimate: Estimate, request: Request) -> Standi
     return Standing(
         candidate=candidate,
         estimate=estimate,
-        full_length=estimate.max_model_len >= request.workload.max_model_len,
         served_share=min(1.0, room / offered),
         score=score(candidate, estimate, request),
     )
@@ -97,7 +95,6 @@ def _order(standing: Standing) -> tuple[object, ...]:
     candidate = standing.candidate
     queues = 0.0 if standing.carries_load else -standing.served_share
     return (
-        not standing.full_length,
         not standing.carries_load,
         queues,
         -standing.score,

@@ -1,4 +1,4 @@
-"""Memory: parts add up, peaks are what engines print, limits are lowered before a layout is refused."""
+"""Memory: parts add up, peaks are what engines print, batch limits are lowered before a layout is refused."""
 
 from dataclasses import replace
 
@@ -74,19 +74,19 @@ def test_batches_shrink_until_the_load_is_carried() -> None:
     assert memory.running(10) == 10
 
 
-def test_the_longest_request_shrinks_last_and_not_below_the_load() -> None:
+def test_the_longest_request_is_never_lowered() -> None:
     load = Workload(input_tokens=2048, output_tokens=512, concurrency=1, max_model_len=131072)
     memory = _memory("llama-8b", Layout(), "L4-24GB", load)
 
-    assert memory.starts
-    assert 2560 <= memory.limits.model_len < 131072
+    assert not memory.starts
+    assert memory.limits == Limits(batched_tokens=1024, sequences=16, model_len=131072)
 
 
 def test_what_never_starts_is_shown_at_its_smallest() -> None:
     memory = _memory("llama-70b", Layout(), "H100-SXM-80GB")
 
     assert not memory.starts
-    assert memory.limits == Limits(batched_tokens=1024, sequences=16, model_len=2560)
+    assert memory.limits == Limits(batched_tokens=1024, sequences=16, model_len=3072)
 
 
 def test_more_requests_than_the_engine_s_default_raise_the_limit() -> None:

@@ -65,6 +65,15 @@ def test_a_number_format_without_a_unit_is_refused(model: str, gpu: str, what: s
     assert _problems(model, Layout(tensor=8), a_pool(gpu))["DtypeNotSupported"].what == what
 
 
+def test_unquantized_weights_without_a_bf16_unit_can_be_computed_in_fp16() -> None:
+    assert _problems("llama-8b", Layout(), a_pool("T4-16GB"))["DtypeNotSupported"].remedy == (
+        "set model.quantization: FP16, or select other GPUs or other weights"
+    )
+    assert _problems("llama-70b-fp8", Layout(), a_pool("A100-SXM4-80GB"))["DtypeNotSupported"].remedy == (
+        "select other GPUs or other weights"
+    )
+
+
 def test_an_fp8_cache_needs_an_fp8_unit() -> None:
     request = a_request()
     request = replace(request, workload=replace(request.workload, kv_cache_dtype="fp8"))

@@ -94,13 +94,14 @@ def test_fewer_gpus_that_would_queue_are_named() -> None:
     assert plan.reasons[-1] == "Fewer GPUs would queue: tensor 2 x pipeline 2 x expert 2 runs 56 of 64 at once."
 
 
-def test_a_lowered_length_is_said() -> None:
+def test_a_length_that_was_asked_for_is_never_lowered() -> None:
     request = a_request(concurrency=1, max_model_len=131072)
-    plan = _plan("llama-8b", an_inventory(a_pool("L4-24GB", gpus_per_node=1)), request)
+    problem = _no_plan("llama-8b", an_inventory(a_pool("L4-24GB", gpus_per_node=1)), request).problem
 
-    assert plan.max_model_len < 131072
-    assert plan.warnings[0] == (
-        f"maxModelLen lowered from 131,072 to {plan.max_model_len:,} tokens: no more fits beside the weights"
+    assert (problem.code, problem.path) == ("KvCacheTooSmall", "spec.workload.maxModelLen")
+    assert problem.limit == "must hold one request of 131,072"
+    assert problem.remedy.endswith(
+        "add nodes; or plan for shorter requests (maxModelLen, inputTokens, outputTokens) or use more GPUs per replica"
     )
 
 
@@ -135,7 +136,7 @@ def test_busy_hardware_heals_by_itself() -> None:
     assert _no_plan("llama-70b", an_inventory(a_pool(free={0: 1}))) == NoPlan(
         problem=Problem(
             code="InsufficientCapacity",
-            what="tensor 4 needs 1 node of h100-sxm-80gb with 4 free GPUs each",
+            what="tensor 4 needs 1 node of h100-sxm-80gb with 4 free GPUs",
             gap="0 free of 1, 1 short",
             remedy="free GPUs or add nodes; it goes on by itself then",
         ),
@@ -150,8 +151,55 @@ def test_missing_hardware_does_not_heal_by_itself() -> None:
     assert outcome.problem.code == "WeightsExceedMemory"
     assert outcome.problem.remedy == (
         "closest is pipeline 8 on h100-sxm-80gb; tensor 8 x pipeline 2 needs 2 nodes of h100-sxm-80gb with 8 healthy GPUs "
-        "each, 1 there, 1 short; add nodes"
+        "each, 1 there, 1 short; add nodes; or use more GPUs per replica, GPUs with more memory, or quantized weights"
     )
+
+
+def test_room_for_some_replicas_only_is_what_binds() -> None:
+    outcome = _no_plan("llama-405b", an_inventory(a_pool(nodes=5)), a_request(replicas=3, tensor=8))
+
+    assert outcome == NoPlan(
+        problem=Problem(
+            code="PoolTooSmall",
+            what="tensor 8 x pipeline 2 needs 6 nodes of h100-sxm-80gb with 8 healthy GPUs each",
+            gap="5 there, 1 short",
+            remedy="add nodes, or lower replicas to 2",
+        ),
+        heals_by_itself=False,
+    )
+    assert isinstance(_report("llama-405b", an_inventory(a_pool(nodes=5)), a_request(replicas=2, tensor=8)).outcome, Plan)
+
+
+def test_replicas_that_share_nodes_are_counted_not_the_nodes() -> None:
+    busy = _no_plan("llama-8b", an_inventory(a_pool(nodes=2, free={0: 2, 1: 1})), a_request(replicas=5)).problem
+    small = _no_plan("llama-8b", an_inventory(a_pool(nodes=2)), a_request(replicas=17)).problem
+
+    assert busy.sentence() == (
+        "one GPU needs room for 5 replicas with 1 free GPU each on h100-sxm-80gb, 3 fit, 2 short; "
+        "free GPUs or add nodes; it goes on by itself then"
+    )
+    assert small.sentence() == (
+        "one GPU needs room for 17 replicas with 1 healthy GPU each on h100-sxm-80gb, 16 fit, 1 short; "
+        "add nodes, or lower replicas to 16"
+    )
+
+
+def test_pins_that_no_pool_can_hold_say_what_they_need() -> None:
+    problem = _no_plan("llama-70b", an_inventory(a_pool(nodes=4)), a_request(tensor=32, pipeline=4)).problem
+
+    assert problem.sentence() == (
+        "tensor 32 x pipeline 4 needs 16 nodes of h100-sxm-80gb with 8 healthy GPUs each, 4 there, 12 short; add nodes"
+    )
+
+
+def test_a_budget_that_alone_is_in_the_way_is_what_binds() -> None:
+    inventory = an_inventory(a_pool(nodes=4))
+    outcome = _no_plan("llama-405b", inventory, a_request(max_gpus=8))
+
+    assert outcome.problem.sentence() == (
+        "spec.budget.gpus: 16 GPUs for tensor 8 x pipeline 2 must be at most 8, 8 over; raise the budget"
+    )
+    assert isinstance(_report("llama-405b", inventory, a_request(max_gpus=16)).outcome, Plan)
 
 
 def test_nodes_that_are_away_for_a_while_are_waited_for() -> None:
@@ -208,7 +256,7 @@ def test_pins_that_leave_nothing_are_named() -> None:
 def test_a_pin_that_does_not_divide_is_refused_by_its_own_rule() -> None:
     problem = _no_plan("llama-8b", an_inventory(a_pool()), a_request(tensor=3)).problem
 
-    assert problem.code == "HeadsNotDivisible"
+    assert (problem.code, problem.path) == ("HeadsNotDivisible", "spec.parallelism.tensor")
 
 
 def test_an_impossible_latency_names_the_limit_and_the_closest_layout() -> None:

@@ -16,14 +16,12 @@ from tests.support.builders_plan import a_pool, a_request
 POOL = a_pool(nodes=2, name="pool")
 
 
-def _estimate(
-    tokens_per_second: float = 1000, tpot: float = 0.01, ttft: float = 0.1, requests: float = 1000, length: int = 3072
-) -> Estimate:
+def _estimate(tokens_per_second: float = 1000, tpot: float = 0.01, ttft: float = 0.1, requests: float = 1000) -> Estimate:
     return Estimate(
         stages=(),
         kv_tokens=int(requests * 2560),
         kv_requests=requests,
-        max_model_len=length,
+        max_model_len=3072,
         max_sequences=1024,
         max_batched_tokens=8192,
         load_bytes_per_node=1,
@@ -113,13 +111,6 @@ def test_where_nothing_carries_the_load_what_queues_least_wins() -> None:
 
     assert ranked[0].candidate.layout == TWO
     assert not ranked[0].carries_load
-
-
-def test_requests_of_the_full_length_go_before_everything_else() -> None:
-    short = _verdict(ONE, _estimate(9000, length=2560))
-    full = _verdict(TWO, _estimate(100, requests=2))
-
-    assert _best(BALANCED, short, full) == TWO
 
 
 def test_what_is_spoken_against_is_never_chosen() -> None:
