@@ -1,0 +1,189 @@
+"""What the chart renders is valid, and fits the program that it starts."""
+
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate  # type: ignore[import-untyped]
+import pytest
+import yaml
+
+import shardwright
+from shardwright.controller.health import Health, HealthServer
+from shardwright.controller.options import Options, parse_options
+from tests.harness.api import Manifest
+from tests.harness.controlplane import ControlPlane
+from tests.support.builders_chart import CHART, ROOT, named, render
+
+OLDEST, NEWEST = "1.31.0", kubernetes_validate.latest_version()
+
+
+@pytest.fixture(scope="module")
+def objects(control_plane: ControlPlane) -> list[Manifest]:
+    return render(control_plane)
+
+
+@pytest.fixture(scope="module")
+def container(objects: list[Manifest]) -> dict[str, Any]:
+    (found,) = named(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.fixture
+def health_url() -> Iterator[tuple[Health, str]]:
+    health = Health(resync_seconds=300)
+    server = HealthServer(health, lambda: b"metrics", 0)
+    yield health, f"http://127.0.0.1:{server.port}"
+    server.stop()
+
+
+def test_helm_finds_nothing_to_mend(control_plane: ControlPlane) -> None:
+    assert "1 chart(s) linted, 0 chart(s) failed" in control_plane.helm("lint", "--strict", str(CHART))
+
+
+def test_chart_and_program_are_of_one_version() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (shardwright.__version__, shardwright.__version__)
+
+
+def test_a_kubernetes_that_is_too_old_is_refused(control_plane: ControlPlane) -> None:
+    said = control_plane.helm("template", "x", str(CHART), "--kube-version", "1.30", check=False)
+    assert "requires kubeVersion: >=1.31.0-0 which is incompatible with Kubernetes v1.30" in said
+
+
+@pytest.mark.parametrize("kubernetes", [OLDEST, NEWEST])
+def test_every_object_is_valid(objects: list[Manifest], kubernetes: str) -> None:
+    for item in objects:
+        kubernetes_validate.validate(item, kubernetes, strict=True)
+
+
+def test_just_these_objects_are_installed(objects: list[Manifest]) -> None:
+    assert sorted((item["kind"], item["metadata"]["name"]) for item in objects) == [
+        ("ClusterRole", "shardwright"),
+        ("ClusterRole", "shardwright-edit"),
+        ("ClusterRole", "shardwright-view"),
+        ("ClusterRoleBinding", "shardwright"),
+        ("ConfigMap", "shardwright-catalogue"),
+        ("CustomResourceDefinition", "shardedmodels.shardwright.io"),
+        ("Deployment", "shardwright"),
+        ("PodDisruptionBudget", "shardwright"),
+        ("Role", "shardwright-leader"),
+        ("RoleBinding", "shardwright-leader"),
+        ("Service", "shardwright-metrics"),
+        ("ServiceAccount", "shardwright"),
+    ]
+
+
+def test_the_crd_is_the_generated_one_and_is_kept(objects: list[Manifest]) -> None:
+    generated = yaml.safe_load((ROOT / "crds" / "shardwright.io_shardedmodels.yaml").read_text())
+    generated["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
+
+    assert named(objects, "CustomResourceDefinition") == generated
+
+
+def test_the_operator_knows_every_flag_of_the_deployment(container: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+
+    assert parse_options(container["args"]) == Options(
+        kubeconfig=None,
+        context=None,
+        credentials_dir=Path("/var/run/secrets/kubernetes.io/serviceaccount"),
+        leader_elect=True,
+        lease_namespace="$(POD_NAMESPACE)",
+        lease_name="shardwright",
+        identity="$(POD_NAME)",
+        catalogue_file=Path("/etc/shardwright/catalogue/models.json"),
+        cluster_domain="cluster.local",
+        port=8080,
+        resync_seconds=300.0,
+        workers=8,
+        log_level="INFO",
+    )
+
+
+def test_every_variable_of_an_argument_is_in_the_environment(container: dict[str, Any]) -> None:
+    assert container["env"] == [
+        {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+        {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+    ]
+
+
+def test_the_files_of_the_arguments_are_mounted(objects: list[Manifest], container: dict[str, Any]) -> None:
+    options = parse_options(container["args"])
+    mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in named(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]}
+    assert options.catalogue_file
+    assert options.credentials_dir
+
+    catalogue = volumes[mounts[str(options.catalogue_file.parent)]]["configMap"]["name"]
+    credentials = volumes[mounts[str(options.credentials_dir)]]["projected"]["sources"]
+
+    assert list(named(objects, "ConfigMap", catalogue)["data"]) == [options.catalogue_file.name]
+    assert credentials[0] == {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}
+    assert credentials[1]["configMap"] == {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+
+
+def test_probes_and_service_reach_the_port_on_which_the_operator_listens(
+    objects: list[Manifest], container: dict[str, Any]
+) -> None:
+    port = parse_options(container["args"]).port
+
+    assert container["ports"] == [{"name": "http", "containerPort": port}]
+    assert {container[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")} == {"http"}
+    assert named(objects, "Service")["spec"]["ports"] == [{"name": "http", "port": port, "targetPort": "http"}]
+
+
+def test_the_operator_answers_the_paths_of_the_probes(container: dict[str, Any], health_url: tuple[Health, str]) -> None:
+    health, url = health_url
+    live, ready = (url + container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe"))
+
+    assert (_status(live), _status(ready)) == (200, 503)
+    health.ready = True
+    assert (_status(live), _status(ready)) == (200, 200)
+
+
+def test_selectors_find_the_pods_of_this_release_only(objects: list[Manifest]) -> None:
+    deployment = named(objects, "Deployment")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    selector = {"app.kubernetes.io/name": "shardwright-operator", "app.kubernetes.io/instance": "shardwright"}
+
+    assert selector.items() <= labels.items()
+    assert deployment["spec"]["selector"] == {"matchLabels": selector}
+    assert named(objects, "Service")["spec"]["selector"] == selector
+    assert named(objects, "PodDisruptionBudget")["spec"] == {
+        "minAvailable": 1,
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        "selector": {"matchLabels": selector},
+    }
+
+
+def test_the_pod_gets_no_more_than_it_needs(objects: list[Manifest], container: dict[str, Any]) -> None:
+    pod = named(objects, "Deployment")["spec"]["template"]["spec"]
+
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["enableServiceLinks"] is False
+    assert pod["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "runAsGroup": 65532,
+        "fsGroup": 65532,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert named(objects, "ServiceAccount")["automountServiceAccountToken"] is False
+
+
+def _status(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code

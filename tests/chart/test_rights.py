@@ -1,0 +1,97 @@
+"""What the chart lets the operator do: exactly this. That it uses all of it, and no more, is in the audit log of the suite."""
+
+import pytest
+
+from tests.harness.api import Manifest
+from tests.harness.controlplane import ControlPlane
+from tests.support.builders_chart import SYSTEM, named, render
+
+OWNED = {"get", "list", "watch", "create", "patch", "delete"}
+
+
+@pytest.fixture(scope="module")
+def objects(control_plane: ControlPlane) -> list[Manifest]:
+    return render(control_plane)
+
+
+def test_the_operator_has_exactly_these_rights(objects: list[Manifest]) -> None:
+    assert _rights(named(objects, "ClusterRole", "shardwright")) == {
+        "shardwright.io/shardedmodels": {"get", "list", "watch"},
+        "shardwright.io/shardedmodels/status": {"patch"},
+        "shardwright.io/shardedmodels/finalizers": {"update"},
+        "nodes": {"list", "watch"},
+        "pods": {"list", "watch", "delete"},
+        "services": OWNED,
+        "configmaps": OWNED,
+        "apps/statefulsets": OWNED,
+        "policy/poddisruptionbudgets": OWNED,
+        "events.k8s.io/events": {"create"},
+    }
+
+
+def test_the_lease_is_the_only_one_that_it_may_renew(objects: list[Manifest]) -> None:
+    role = named(objects, "Role")
+
+    assert role["metadata"]["namespace"] == SYSTEM
+    assert role["rules"] == [
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+        {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "resourceNames": ["shardwright"],
+            "verbs": ["get", "update"],
+        },
+    ]
+
+
+def test_only_the_operators_service_account_gets_them(objects: list[Manifest]) -> None:
+    account = [{"kind": "ServiceAccount", "name": "shardwright", "namespace": SYSTEM}]
+    api = "rbac.authorization.k8s.io"
+
+    assert [(item["roleRef"], item["subjects"]) for item in objects if item["kind"].endswith("Binding")] == [
+        ({"apiGroup": api, "kind": "ClusterRole", "name": "shardwright"}, account),
+        ({"apiGroup": api, "kind": "Role", "name": "shardwright-leader"}, account),
+    ]
+
+
+def test_no_role_reaches_for_more(objects: list[Manifest]) -> None:
+    rules = [rule for item in objects if item["kind"].endswith("Role") for rule in item["rules"]]
+
+    assert {part for rule in rules for key in ("apiGroups", "resources", "verbs") for part in rule[key] if "*" in part} == set()
+    assert {verb for rule in rules for verb in rule["verbs"]} & {"escalate", "bind", "impersonate"} == set()
+    assert {name for rule in rules for name in rule["resources"]} & {"secrets", "pods/exec", "serviceaccounts/token"} == set()
+    assert [rule for rule in rules if "nonResourceURLs" in rule] == []
+
+
+def test_viewers_see_and_editors_write_sharded_models(objects: list[Manifest]) -> None:
+    view, edit = (named(objects, "ClusterRole", suffix) for suffix in ("-view", "-edit"))
+
+    assert _aggregated(view) == {"view", "edit", "admin"}
+    assert _rights(view) == {
+        "shardwright.io/shardedmodels": {"get", "list", "watch"},
+        "shardwright.io/shardedmodels/status": {"get"},
+        "shardwright.io/shardedmodels/scale": {"get"},
+    }
+    assert _aggregated(edit) == {"edit", "admin"}
+    assert _rights(edit) == {
+        "shardwright.io/shardedmodels": {"create", "update", "patch", "delete", "deletecollection"},
+        "shardwright.io/shardedmodels/scale": {"update", "patch"},
+    }
+
+
+def _rights(role: Manifest) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for rule in role["rules"]:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                found.setdefault(f"{group}/{resource}".removeprefix("/"), set()).update(rule["verbs"])
+    return found
+
+
+def _aggregated(role: Manifest) -> set[str]:
+    prefix = "rbac.authorization.k8s.io/aggregate-to-"
+    return {
+        key.removeprefix(prefix)
+        for key, value in role["metadata"]["labels"].items()
+        if key.startswith(prefix) and value == "true"
+    }

@@ -1,0 +1,195 @@
+"""The values of the chart: each is described, checked with a message, and does something."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.harness.api import Manifest
+from tests.harness.controlplane import ControlPlane
+from tests.support.builders_chart import CHART, GONE, default_of, defaults, described_values, difference, render, schema
+
+DIGEST = f"sha256:{'0a' * 32}"
+POD = "Deployment/shardwright spec.template.spec"
+CONTAINER = f"{POD}.containers.0"
+BEGIN, END = "<!-- values: written by `pytest tests/chart --update-goldens` -->\n", "<!-- end of values -->\n"
+# As in real configs: not all of it is JSON to a strict reader.
+CONFIG = '{\n  "hidden_act": "silu",\n  "eps": 1e-05, "limit": Infinity,\n  "note": "größer \\u2264 <1>"\n}\n'
+
+
+@pytest.fixture(scope="module")
+def as_delivered(control_plane: ControlPlane) -> list[Manifest]:
+    return render(control_plane)
+
+
+EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "replicas": (1, {"Deployment/shardwright spec.replicas": 1, "PodDisruptionBudget/shardwright": GONE}),
+    "image.repository": ("registry.example:5000/ai/op", {f"{CONTAINER}.image": "registry.example:5000/ai/op:0.1.0"}),
+    "image.tag": ("v9", {f"{CONTAINER}.image": "shardwright/operator:v9"}),
+    "image.digest": (DIGEST, {f"{CONTAINER}.image": f"shardwright/operator@{DIGEST}"}),
+    "image.pullPolicy": ("Always", {f"{CONTAINER}.imagePullPolicy": "Always"}),
+    "imagePullSecrets": ([{"name": "pull"}], {f"{POD}.imagePullSecrets.0.name": "pull"}),
+    "clusterDomain": ("k8s.example", {f"{CONTAINER}.args.5": "--cluster-domain=k8s.example"}),
+    "logLevel": ("DEBUG", {f"{CONTAINER}.args.6": "--log-level=DEBUG"}),
+    "catalogue": (
+        {"acme/llama-3.1-8b": "{}"},
+        {"ConfigMap/shardwright-catalogue data.models.json": '{\n  "acme/llama-3.1-8b": "{}"\n}\n'},
+    ),
+    "crds.enabled": (False, {"CustomResourceDefinition/shardedmodels.shardwright.io": GONE}),
+    "crds.keep": (
+        False,
+        {"CustomResourceDefinition/shardedmodels.shardwright.io metadata.annotations.helm.sh/resource-policy": GONE},
+    ),
+    "serviceAccount.annotations": (
+        {"example.com/role": "12"},
+        {"ServiceAccount/shardwright metadata.annotations.example.com/role": "12"},
+    ),
+    "rbac.aggregate": (False, {"ClusterRole/shardwright-view": GONE, "ClusterRole/shardwright-edit": GONE}),
+    "resources.requests": ({"cpu": 1}, {f"{CONTAINER}.resources.requests.cpu": 1}),
+    "resources.limits": ({"memory": None}, {f"{CONTAINER}.resources.limits.memory": GONE, f"{CONTAINER}.resources.limits": {}}),
+    "podDisruptionBudget.enabled": (False, {"PodDisruptionBudget/shardwright": GONE}),
+    "nodeSelector": ({"kubernetes.io/arch": "amd64"}, {f"{POD}.nodeSelector.kubernetes.io/arch": "amd64"}),
+    "tolerations": (
+        [{"key": "control-plane", "operator": "Exists", "effect": "NoSchedule"}],
+        {
+            f"{POD}.tolerations.0.key": "control-plane",
+            f"{POD}.tolerations.0.operator": "Exists",
+            f"{POD}.tolerations.0.effect": "NoSchedule",
+        },
+    ),
+    "priorityClassName": ("infrastructure", {f"{POD}.priorityClassName": "infrastructure"}),
+}
+REFUSALS: dict[str, tuple[Any, str]] = {
+    "replicas": (0, "'/replicas': minimum: got 0, want 1"),
+    "image.repository": ("ghcr.io/a/b:v1", "'/image/repository': 'ghcr.io/a/b:v1' does not match pattern"),
+    "image.tag": ("a b", "'/image/tag': 'a b' does not match pattern"),
+    "image.digest": ("sha256:12", "'/image/digest': 'sha256:12' does not match pattern"),
+    "image.pullPolicy": ("Sometimes", "'/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'"),
+    "imagePullSecrets": (["pull"], "'/imagePullSecrets/0': got string, want object"),
+    "clusterDomain": ("k8s.example.", "'/clusterDomain': 'k8s.example.' does not match pattern"),
+    "logLevel": ("debug", "'/logLevel': value must be one of 'DEBUG', 'INFO', 'WARNING', 'ERROR'"),
+    "catalogue": ({"acme/llama": "./config.json"}, "'/catalogue/acme~1llama': './config.json' does not match pattern"),
+    "crds.enabled": ("yes", "'/crds/enabled': got string, want boolean"),
+    "crds.keep": (1, "'/crds/keep': got number, want boolean"),
+    "serviceAccount.annotations": (
+        {"example.com/role": 12},
+        "'/serviceAccount/annotations/example.com~1role': got number, want string",
+    ),
+    "rbac.aggregate": ("no", "'/rbac/aggregate': got string, want boolean"),
+    "resources.requests": ({"memory": "256MB"}, "'/resources/requests/memory': '256MB' does not match pattern"),
+    "resources.limits": ({"cpu": True}, "'/resources/limits/cpu': got boolean, want number or string"),
+    "podDisruptionBudget.enabled": (2, "'/podDisruptionBudget/enabled': got number, want boolean"),
+    "nodeSelector": ({"gpu": True}, "'/nodeSelector/gpu': got boolean, want string"),
+    "tolerations": (
+        [{"effect": "None"}],
+        "'/tolerations/0/effect': value must be one of 'NoSchedule', 'PreferNoSchedule', 'NoExecute'",
+    ),
+    "priorityClassName": ("High", "'/priorityClassName': 'High' does not match pattern"),
+}
+
+
+def test_every_value_has_a_default_a_description_an_effect_and_a_refusal() -> None:
+    described = described_values()
+
+    assert set(EFFECTS) == set(REFUSALS) == set(described)
+    assert all(text.endswith((".", ").")) for text in described.values())
+    assert {path.split(".")[0] for path in described} == set(defaults())
+    assert [path for path in described if default_of(path) is None] == []
+
+
+def test_no_default_is_unknown_to_the_schema() -> None:
+    groups = {path.split(".")[0] for path in described_values() if "." in path}
+    assert {f"{group}.{name}" for group in groups for name in defaults()[group]} == {p for p in described_values() if "." in p}
+    assert schema()["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("path", EFFECTS)
+def test_a_value_changes_just_what_it_says(
+    control_plane: ControlPlane, as_delivered: list[Manifest], tmp_path: Path, path: str
+) -> None:
+    value, expected = EFFECTS[path]
+
+    changed = difference(as_delivered, render(control_plane, "--values", _values(tmp_path, path, value)))
+
+    assert changed == expected
+
+
+@pytest.mark.parametrize("path", REFUSALS)
+def test_a_wrong_value_is_refused_with_its_path_and_the_limit(control_plane: ControlPlane, tmp_path: Path, path: str) -> None:
+    value, message = REFUSALS[path]
+
+    said = _template(control_plane, "--values", _values(tmp_path, path, value))
+
+    assert f"- at {message}" in said
+    assert said.count("- at ") == 1
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("replica=2", "'': additional properties 'replica' not allowed"),
+        ("image.name=x", "'/image': additional properties 'name' not allowed"),
+        ("crds.install=true", "'/crds': additional properties 'install' not allowed"),
+        ("resources.claims=x", "'/resources': additional properties 'claims' not allowed"),
+        ("catalogue.a b=x", "'/catalogue': additional properties 'a b' not allowed"),
+        ("image=null", "'': missing property 'image'"),
+        ("image.tag=null", "'/image': missing property 'tag'"),
+        ("replicas=two", "'/replicas': got string, want integer"),
+        ("replicas=6", "'/replicas': maximum: got 6, want 5"),
+    ],
+)
+def test_an_unknown_or_missing_value_is_refused(control_plane: ControlPlane, flag: str, message: str) -> None:
+    assert f"- at {message}" in _template(control_plane, "--set", flag)
+
+
+def test_what_a_parent_chart_hands_down_is_ignored(control_plane: ControlPlane, as_delivered: list[Manifest]) -> None:
+    assert render(control_plane, "--set", "global.region=eu") == as_delivered
+
+
+def test_a_digest_wins_over_a_tag(control_plane: ControlPlane, as_delivered: list[Manifest]) -> None:
+    both = render(control_plane, "--set", f"image.tag=v9,image.digest={DIGEST}")
+
+    assert difference(as_delivered, both) == {f"{CONTAINER}.image": f"shardwright/operator@{DIGEST}"}
+
+
+def test_a_config_from_a_file_reaches_the_catalogue_unchanged(control_plane: ControlPlane, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(CONFIG)
+
+    objects = render(control_plane, "--set-file", rf"catalogue.acme/llama-3\.1-8b={file}")
+
+    (text,) = (item["data"]["models.json"] for item in objects if item["kind"] == "ConfigMap")
+    assert json.loads(text) == {"acme/llama-3.1-8b": CONFIG}
+
+
+def test_the_readme_lists_the_values_as_the_schema_has_them(*, update_goldens: bool) -> None:
+    readme = CHART / "README.md"
+    before, _, rest = readme.read_text().partition(BEGIN)
+    written, _, after = rest.partition(END)
+
+    if update_goldens:
+        readme.write_text(f"{before}{BEGIN}{_table()}{END}{after}")
+        return
+
+    assert written == _table()
+
+
+def _table() -> str:
+    rows = [f"| `{path}` | `{json.dumps(default_of(path))}` | {text} |" for path, text in described_values().items()]
+    return "\n".join(["", "| value | default | what it does |", "|---|---|---|", *rows, "", ""])
+
+
+def _template(control_plane: ControlPlane, *arguments: str) -> str:
+    said = control_plane.helm("template", "shardwright", str(CHART), *arguments, check=False)
+    assert said.startswith("Error: values don't meet the specifications of the schema(s)"), said
+    return said
+
+
+def _values(folder: Path, path: str, value: Any) -> str:
+    for step in reversed(path.split(".")):
+        value = {step: value}
+    file = folder / "values.yaml"
+    file.write_text(yaml.safe_dump(value))
+    return str(file)

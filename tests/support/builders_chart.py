@@ -1,0 +1,86 @@
+"""What the chart renders, and how two renderings differ."""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.harness.api import Manifest
+from tests.harness.controlplane import ControlPlane
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts" / "shardwright"
+SYSTEM = "shardwright-system"
+GONE: Final = "(gone)"
+
+
+def render(control_plane: ControlPlane, *arguments: str, release: str = "shardwright", namespace: str = SYSTEM) -> list[Manifest]:
+    """Return what `helm template` prints, with more arguments to it."""
+    text = control_plane.helm("template", release, str(CHART), "--namespace", namespace, *arguments)
+    return read(text)
+
+
+def read(text: str) -> list[Manifest]:
+    """Return the objects of a YAML stream, in its order."""
+    return [item for item in yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if item]
+
+
+def named(objects: Iterable[Manifest], kind: str, suffix: str = "") -> Manifest:
+    """Return the one object of a kind whose name ends so."""
+    (found,) = (item for item in objects if item["kind"] == kind and item["metadata"]["name"].endswith(suffix))
+    return found
+
+
+def difference(before: list[Manifest], after: list[Manifest]) -> dict[str, Any]:
+    """Return what is otherwise afterwards: path to value, or to `GONE`; the path of an object is its kind and name."""
+    old, new = ({f"{item['kind']}/{item['metadata']['name']}": item for item in objects} for objects in (before, after))
+    changed: dict[str, Any] = dict.fromkeys(old.keys() - new.keys(), GONE)
+    for name in new:
+        was, now = dict(_leaves(old.get(name, {}), name)), dict(_leaves(new[name], name))
+        changed |= {path: value for path, value in now.items() if path not in was or was[path] != value}
+        changed |= dict.fromkeys(was.keys() - now.keys(), GONE)
+    return changed
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    nested = [leaf for key, item in inner for leaf in _leaves(item, f"{path} {key}" if " " not in path else f"{path}.{key}")]
+    return iter(nested or [(path, value)])
+
+
+def schema() -> dict[str, Any]:
+    """Return values.schema.json."""
+    found: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+    return found
+
+
+def defaults() -> dict[str, Any]:
+    """Return values.yaml."""
+    found: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+    return found
+
+
+def described_values() -> dict[str, str]:
+    """Return the description of every value that a user can set, by its dotted path; without what Helm itself hands down."""
+    found = dict(_described(schema(), ""))
+    del found["global"]
+    return found
+
+
+def _described(node: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    for name, child in node["properties"].items():
+        inner = f"{path}{name}"
+        if "properties" in child:
+            yield from _described(child, f"{inner}.")
+        else:
+            yield inner, child["description"]
+
+
+def default_of(path: str) -> Any:
+    """Return the default of a value; KeyError where values.yaml has none."""
+    value: Any = defaults()
+    for step in path.split("."):
+        value = value[step]
+    return value
