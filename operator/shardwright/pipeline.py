@@ -16,7 +16,7 @@ from shardwright.api.request import to_request
 from shardwright.api.resource import ShardedModel
 from shardwright.api.spec import Engine, Model, PlacementRules, Pod, Resources, Spec
 from shardwright.engines.options import check_arguments
-from shardwright.engines.versions import DEFAULT_IMAGE, engine_version
+from shardwright.engines.versions import DEFAULT_IMAGE, DEFAULT_IMAGE_RUNS_ON, engine_version
 from shardwright.engines.vllm import traits
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.facts import NodeFacts
@@ -92,7 +92,7 @@ def resolve(question: Question) -> Subject:
         model=model,
         stored_quantization=stored.quantization,
         request=to_request(spec, model),
-        traits=traits(version),
+        traits=replace(traits(version), runs_on=DEFAULT_IMAGE_RUNS_ON if spec.engine.image is None else None),
         input_hash=_hash(spec, model, version, NOT_PLANNED_WITH),
         cut_hash=_hash(spec, model, version, (*NOT_PLANNED_WITH, "replicas")),
     )
@@ -128,20 +128,24 @@ def plan_serving(subject: Subject, inventory: Inventory) -> Report:
 def rescale(subject: Subject, plan: Plan, inventory: Inventory) -> Report:
     """Return ``plan`` with the number of replicas that is wanted now: groups are added or dropped, none moves.
 
-    The layout of a replica stays, figures and reasons are made anew for the new number.
+    A replica stays as it is, its engine's limits included: groups that run are not started anew for a new
+    number. Only the predictions and reasons are those of the new number.
     """
     if not plan.groups:
         return plan_serving(subject, inventory)
-    pinned = _pinned(subject.request, plan)
-    pool_only = _only(inventory, plan.pool)
-    whole = make_plan(subject.model, pool_only, pinned, subject.traits)
-    wanted = subject.resource.spec.replicas
+    own, pinned = _pools_of(inventory, plan), _pinned(subject.request, plan)
+    whole = make_plan(subject.model, own, pinned, subject.traits)
+    missing = subject.resource.spec.replicas - len(plan.groups)
     if isinstance(whole.outcome, NoPlan):
         return whole
-    if wanted <= len(plan.groups):
-        kept = replace(whole.outcome, groups=plan.groups)
-        return _first_groups(replace(whole, outcome=kept), wanted)
-    return _grown(subject, plan, whole, _without(pool_only, plan))
+    if missing <= 0:
+        return _kept(whole, whole.outcome, plan, plan.groups[: subject.resource.spec.replicas])
+    added = make_plan(subject.model, _without(own, plan), _more(pinned, missing), subject.traits)
+    if isinstance(added.outcome, NoPlan):
+        return added
+    if not _alike(added.outcome, plan):
+        return plan_serving(subject, inventory)
+    return _kept(whole, whole.outcome, plan, (*plan.groups, *added.outcome.groups))
 
 
 def record_of(subject: Subject, report: Report) -> PlanRecord | None:
@@ -316,18 +320,37 @@ def _pinned(request: Request, plan: Plan) -> Request:
     return replace(request, space=pins)
 
 
-def _grown(subject: Subject, plan: Plan, whole: Report, rest: Inventory) -> Report:
-    """Seat only the new groups, on what the old ones leave free; the figures are those of the whole."""
-    more = _pinned(subject.request, plan)
-    more = replace(more, space=replace(more.space, replicas=subject.resource.spec.replicas - len(plan.groups)))
-    added = make_plan(subject.model, rest, more, subject.traits)
-    if isinstance(added.outcome, NoPlan) or isinstance(whole.outcome, NoPlan):
-        return added
-    return replace(whole, outcome=replace(whole.outcome, groups=(*plan.groups, *added.outcome.groups)))
+def _more(pinned: Request, replicas: int) -> Request:
+    """Return the request for further replicas alone; limits on latency hold for all of them, not for a part."""
+    objective = replace(pinned.objective, ttft_seconds=None, tpot_seconds=None)
+    return replace(pinned, objective=objective, space=replace(pinned.space, replicas=replicas))
 
 
-def _only(inventory: Inventory, pool: str) -> Inventory:
-    return replace(inventory, pools=tuple(item for item in inventory.pools if item.name == pool))
+def _alike(one: Plan, other: Plan) -> bool:
+    return (one.nodes_per_replica, one.gpus_per_node) == (other.nodes_per_replica, other.gpus_per_node)
+
+
+def _kept(report: Report, predicted: Plan, plan: Plan, groups: tuple[tuple[str, ...], ...]) -> Report:
+    outcome = replace(
+        plan,
+        groups=groups,
+        layout=replace(plan.layout, replicas=len(groups)),
+        performance=predicted.performance,
+        carries_load=predicted.carries_load,
+        reasons=predicted.reasons,
+        warnings=predicted.warnings,
+    )
+    return replace(report, outcome=outcome)
+
+
+def _pools_of(inventory: Inventory, plan: Plan) -> Inventory:
+    """Return the pool of the plan; where none has its name now, those of the same product that hold its nodes."""
+    planned = {node for group in plan.groups for node in group}
+    named = [pool for pool in inventory.pools if pool.name == plan.pool]
+    holding = [
+        pool for pool in inventory.pools if pool.product == plan.product and any(node.name in planned for node in pool.nodes)
+    ]
+    return replace(inventory, pools=tuple(named or holding))
 
 
 def _without(inventory: Inventory, plan: Plan) -> Inventory:

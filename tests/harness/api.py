@@ -21,7 +21,13 @@ _PATCH_TYPES: dict[PatchKind, str] = {
     "strategic": "application/strategic-merge-patch+json",
     "json": "application/json-patch+json",
 }
-_STALE_CONNECTION = (http.client.RemoteDisconnected, http.client.CannotSendRequest, ConnectionResetError, BrokenPipeError, ssl.SSLEOFError)
+_STALE_CONNECTION = (
+    http.client.RemoteDisconnected,
+    http.client.CannotSendRequest,
+    ConnectionResetError,
+    BrokenPipeError,
+    ssl.SSLEOFError,
+)
 
 
 class ApiError(Exception):

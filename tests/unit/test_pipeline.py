@@ -226,6 +226,41 @@ def test_growing_stays_in_the_pool_of_the_plan() -> None:
     assert isinstance(report.outcome, NoPlan)
 
 
+def test_growing_finds_the_pool_although_a_label_has_renamed_it() -> None:
+    before, after = a_subject(**LARGE), a_subject(**LARGE, replicas=2)
+    kept = plan_of(plan_serving(before, stock(before, h100_nodes(4))))
+    relabelled = [a_node(f"h100-0{index}", network_gbps=200) for index in range(4)]
+
+    plan = plan_of(rescale(after, kept, stock(after, relabelled)))
+
+    assert (plan.pool, len(plan.groups), plan.groups[0]) == (kept.pool, 2, kept.groups[0])
+
+
+def test_a_limit_on_latency_that_all_replicas_meet_together_lets_the_last_one_in() -> None:
+    spec = {
+        "model": {"id": "meta-llama/Llama-3.1-70B-Instruct"},
+        "parallelism": {"tensor": 4, "pipeline": 1},
+        "objective": {"tpotMilliseconds": 35},
+    }
+    before, after = a_subject(**spec, replicas=2), a_subject(**spec, replicas=3)
+    kept = plan_of(plan_serving(before, stock(before, h100_nodes(2))))
+
+    assert len(plan_of(rescale(after, kept, stock(after, h100_nodes(2)))).groups) == 3
+
+
+def test_another_number_of_replicas_starts_no_running_group_anew() -> None:
+    spec = {"workload": {"concurrency": 10}, "parallelism": {"tensor": 1, "pipeline": 1}}
+    before, after = a_subject(**spec), a_subject(**spec, replicas=2)
+    nodes = [a_node(f"l4-{index}", product="NVIDIA-L4", gpus=1) for index in range(2)]
+    kept = plan_of(plan_serving(before, stock(before, nodes)))
+
+    grown = plan_of(rescale(after, kept, stock(after, nodes)))
+
+    first, same = (bundle_for(after, plan).of_kind("StatefulSet")[0]["spec"] for plan in (kept, grown))
+    assert first == same
+    assert grown.performance.output_tokens_per_second > kept.performance.output_tokens_per_second
+
+
 def test_growing_from_none_plans_anew() -> None:
     none, one = a_subject(**LARGE, replicas=0), a_subject(**LARGE)
     nodes = h100_nodes(2)

@@ -8,6 +8,10 @@ from shardwright.errors import Problem
 DEFAULT_IMAGE: Final = "vllm/vllm-openai:v0.33.0"
 """The image of a resource that names none: the newest vLLM whose options this release knows."""
 
+DEFAULT_IMAGE_RUNS_ON: Final = frozenset({"nvidia.com/gpu"})
+"""What the project's default images are built for (CUDA). Source: vLLM's installation guide; images for ROCm
+are published elsewhere and with tags of their own."""
+
 OLDEST_SUPPORTED: Final = (0, 32, 0)
 """First version that the launch form (native multi-node, both timeouts, drain) was run with; measured on 0.32.0."""
 

@@ -21,7 +21,8 @@ class EngineTraits:
     the GPU's total memory it takes. ``kv_block_tokens`` is the page size. Byte figures are per rank.
     ``ends_on_every_stage`` are architectures whose class makes embedding, final norm and head on every
     pipeline stage, not only on the first and the last. ``width_divides_replica`` are architectures whose
-    class demands that the expert width divides by all ranks of a replica.
+    class demands that the expert width divides by all ranks of a replica. ``runs_on`` are the resources
+    (``nvidia.com/gpu``, ...) whose GPUs the image is built for (None: the user named the image and answers for it).
     ``sources`` names where each figure comes from.
     """
 
@@ -42,3 +43,4 @@ class EngineTraits:
     sources: Mapping[str, str]
     ends_on_every_stage: frozenset[str] = frozenset()
     width_divides_replica: frozenset[str] = frozenset()
+    runs_on: frozenset[str] | None = None

@@ -7,6 +7,7 @@ from shardwright.costs.estimate import Estimator
 from shardwright.costs.estimates import Estimate, StageMemory
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import Gpu
+from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Candidate, Layout, Placement, SearchSpace
 from shardwright.layouts.placement import Shelf
 from shardwright.layouts.traits import EngineTraits
@@ -60,6 +61,7 @@ class Judge:
         shape = self._shape(candidate.layout)
         estimate = None if shape else self._estimator.estimate(candidate)
         found = [*shape, *self._dtype(candidate.pool.gpu), *budget_violations(candidate, self._request.space)]
+        found += image_violations(candidate.pool, self._traits)
         if estimate is not None:
             found += memory_violations(candidate, estimate)
             found += limit_violations(estimate, self._request.objective)
@@ -121,6 +123,20 @@ def _missing_nodes(candidate: Candidate, absent: int) -> tuple[str, str, float]:
         return what, f"{max(0, wanted - short)} there, {short} short", short / wanted
     free = sum(node.free >= placement.gpus_per_node for node in pool.nodes)
     return what, f"{free} free of {len(pool.nodes)}, {short} short", short / wanted
+
+
+def image_violations(pool: Pool, traits: EngineTraits) -> Iterator[Violation]:
+    """Yield that the engine's image is built for other GPUs than the pool's."""
+    if traits.runs_on is not None and pool.resource not in traits.runs_on:
+        problem = Problem(
+            code="EngineImageMissing",
+            what=f"the default image of {traits.name}",
+            limit=f"is built for {', '.join(sorted(traits.runs_on))}",
+            gap=f"{pool.product} is {pool.resource}",
+            remedy=f"name an image of {traits.name} {traits.version} for these GPUs",
+            path="spec.engine.image",
+        )
+        yield Violation(problem=problem)
 
 
 def memory_violations(candidate: Candidate, estimate: Estimate) -> Iterator[Violation]:

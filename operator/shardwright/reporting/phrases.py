@@ -14,6 +14,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "AttentionDataNeedsExperts": "use attention data parallelism without experts",
         "BudgetExceeded": "exceed the budget",
         "DtypeNotSupported": "need a number format that the GPU does not have",
+        "EngineImageMissing": "need an engine image for other GPUs",
         "ExpertDegreeImpossible": "have an impossible expert degree",
         "ExpertParallelNeedsExperts": "use expert parallelism without experts",
         "ExpertsFewerThanRanks": "have more ranks than experts",
