@@ -52,7 +52,8 @@ class Estimate:
     ``kv_tokens`` is what one replica's K/V cache holds on its worst stage, ``kv_requests`` how many
     requests of the planned mean length. ``max_model_len``, ``max_sequences`` and ``max_batched_tokens``
     are the limits that the estimate was made with and that must be rendered; the last two may be lower
-    than the engine's own. ``load_bytes_per_node`` is what a node reads at start.
+    than the engine's own. ``load_bytes_per_node`` is what a node reads at start, ``load_seconds`` how long
+    that takes (None: not known).
     """
 
     stages: tuple[StageMemory, ...]
@@ -63,3 +64,4 @@ class Estimate:
     max_batched_tokens: int
     load_bytes_per_node: int
     performance: Performance
+    load_seconds: float | None = None

@@ -1,14 +1,47 @@
 """The load a model is planned for."""
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Arrival(StrEnum):
+    """How requests come."""
+
+    CLOSED_LOOP = "ClosedLoop"  #: ``concurrency`` requests are in flight, each one's end starts the next
+    SATURATED = "Saturated"  #: everything is queued: the engine runs what fits
+    STATIC_BATCH = "StaticBatch"  #: ``concurrency`` requests start together, and the last one's end is the end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Mean lengths and requests in flight over all replicas; ``max_model_len`` is the longest request."""
+    """Mean lengths and requests in flight over all replicas; ``max_model_len`` is the longest request.
+
+    ``requests_per_second``, where stated, is the offered rate of all replicas: what it keeps in flight is
+    derived, and ``concurrency`` is its upper limit. ``prefix_cache_hit_rate`` is the share of input tokens
+    whose K/V is there already. ``prefill_share`` is the largest share of the time that chunked prefill may
+    take from decoding (1: no limit). ``expert_imbalance`` is the work of the busiest expert rank over the
+    mean (None: the cost model's own). With speculative decoding a step verifies ``draft_tokens`` drafted
+    tokens, each of which is accepted with the chance ``draft_acceptance``.
+    """
 
     input_tokens: int
     output_tokens: int
     concurrency: int
     max_model_len: int
     kv_cache_dtype: str = "auto"  # auto | fp8
+    arrival: Arrival = Arrival.CLOSED_LOOP
+    requests_per_second: float | None = None
+    prefix_cache_hit_rate: float = 0.0
+    prefill_share: float = 1.0
+    expert_imbalance: float | None = None
+    draft_tokens: int = 0
+    draft_acceptance: float = 0.0
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Return the mean tokens that one sequence gains in a decode step: drafts are accepted up to the first miss.
+
+        >>> Workload(input_tokens=1, output_tokens=1, concurrency=1, max_model_len=2).tokens_per_step
+        1.0
+        """
+        return sum(self.draft_acceptance**drafted for drafted in range(self.draft_tokens + 1))
