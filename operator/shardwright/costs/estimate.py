@@ -18,7 +18,7 @@ from shardwright.modelspec.spec import ModelSpec
 
 _ACTIVATION_BYTES: Final = 2  # bf16 and fp16 cross links as two bytes a value
 
-_Degrees = tuple[int, int, int, int]
+_Degrees = tuple[int, int, int, int, int, tuple[int, ...]]
 
 
 def estimate(model: ModelSpec, candidate: Candidate, workload: Workload, traits: EngineTraits) -> Estimate:
@@ -111,4 +111,4 @@ class Estimator:
 
 
 def _degrees(layout: Layout) -> _Degrees:
-    return layout.tensor, layout.pipeline, layout.expert, layout.attention_data
+    return layout.tensor, layout.pipeline, layout.expert, layout.attention_data, layout.context, layout.partition

@@ -83,7 +83,7 @@ def kv_cache(model: ModelSpec, layout: Layout, stage: int, kv_cache_dtype: str, 
         kv_cache_dtype: ``auto`` (the model's dtype) or ``fp8``.
         traits: The engine: its block size, its batch limit and how it splits layers.
     """
-    first, end = split_layers(len(model.layers), layout.pipeline, traits.remainder)[stage]
+    first, end = split_layers(len(model.layers), layout.pipeline, traits.remainder, layout.partition)[stage]
     bits = _CACHE_BITS[model.dtype if kv_cache_dtype == "auto" else kv_cache_dtype]
     pages = [
         _values_per_token(layer.attention, layout.tensor) * bits * traits.kv_block_tokens // 8

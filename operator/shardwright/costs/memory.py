@@ -76,7 +76,7 @@ class ReplicaMemory:
 def stage_holds(model: ModelSpec, layout: Layout, kv_cache_dtype: str, traits: EngineTraits) -> tuple[StageHold, ...]:
     """Return what every stage of a layout holds, on its fullest rank."""
     weights = stage_weight_parts(model, layout, traits)
-    spans = split_layers(len(model.layers), layout.pipeline, traits.remainder)
+    spans = split_layers(len(model.layers), layout.pipeline, traits.remainder, layout.partition)
     return tuple(
         StageHold(
             layers=span,

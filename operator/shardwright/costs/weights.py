@@ -113,7 +113,7 @@ def _cut(layout: Layout, traits: EngineTraits) -> _Cut:
 
 def _by_stage(model: ModelSpec, layout: Layout, traits: EngineTraits, rank: _Bytes) -> tuple[WeightBytes, ...]:
     everywhere = model.architecture in traits.ends_on_every_stage
-    stages = split_layers(len(model.layers), layout.pipeline, traits.remainder)
+    stages = split_layers(len(model.layers), layout.pipeline, traits.remainder, layout.partition)
     last = len(stages) - 1
     tied_copy = WeightBytes() if not model.tied_embeddings or everywhere else rank.embedding
     result = []

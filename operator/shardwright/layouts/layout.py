@@ -12,7 +12,8 @@ class Layout:
 
     ``tensor`` is the engine's tensor-parallel size, ``attention_data`` its data-parallel size inside a
     replica, ``expert`` 1 (experts are sliced by tensor) or tensor x attention_data (experts are whole).
-    ``context`` adds no ranks.
+    ``context`` (decode context parallelism) adds no ranks: it shares the K/V cache among tensor ranks that
+    would hold copies. ``partition`` is the number of layers of every stage (empty: as the engine cuts).
     """
 
     tensor: int = 1
@@ -21,6 +22,7 @@ class Layout:
     attention_data: int = 1
     context: int = 1
     replicas: int = 1
+    partition: tuple[int, ...] = ()
 
     @property
     def gpus_per_replica(self) -> int:
