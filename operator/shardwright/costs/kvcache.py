@@ -14,7 +14,7 @@ from typing import Final
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.stages import split_layers
 from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import Attention, LatentAttention, ModelSpec
+from shardwright.modelspec.spec import Attention, GroupedAttention, LatentAttention, ModelSpec, RecurrentAttention
 
 _CACHE_BITS: Final = {"fp8": 8, "fp8_e4m3": 8, "fp8_e5m2": 8, "bf16": 16, "fp16": 16, "fp32": 32}
 
@@ -107,8 +107,10 @@ def kv_bytes_per_token(model: ModelSpec, layout: Layout, stage: int, kv_cache_dt
     return kv_cache(model, layout, stage, kv_cache_dtype, traits).bytes_per_token
 
 
-def _values_per_token(attention: Attention, tensor: int) -> int:
+def _values_per_token(attention: Attention | None, tensor: int) -> int:
     """Return keys and values of one token in one layer on one rank."""
+    if attention is None or isinstance(attention, RecurrentAttention):
+        return 0
     if isinstance(attention, LatentAttention):
         return attention.kv_lora_rank + attention.rope_dim
     return math.ceil(attention.kv_heads / tensor) * (attention.head_dim + attention.value_head_dim)
@@ -122,7 +124,8 @@ def _groups(model: ModelSpec) -> tuple[tuple[int | None, ...], tuple[int, ...]]:
     """
     kinds: dict[int | None, list[int]] = {}
     for index, layer in enumerate(model.layers):
-        kinds.setdefault(layer.attention.window, []).append(index)
+        if isinstance(layer.attention, GroupedAttention | LatentAttention):
+            kinds.setdefault(layer.attention.window, []).append(index)
     sizes = [len(layers) for layers in kinds.values()]
     size = max(sizes) if max(sizes) < min(sizes) * _MERGE_BELOW else min(sizes)
     windows: list[int | None] = []

@@ -17,7 +17,7 @@ from shardwright.costs.workload import Workload
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.stages import split_layers
 from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, GroupedAttention, Layer, ModelSpec
+from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, GroupedAttention, LatentAttention, Layer, ModelSpec
 
 LOGIT_COPIES: Final = 4
 """FP32 rows of the vocabulary that sampling holds per sequence. Basis: fitted, vLLM 0.19 activation peaks of Llama
@@ -208,12 +208,16 @@ def _attention_values(layer: Layer) -> float:
     attention = layer.attention
     if isinstance(attention, GroupedAttention):
         return attention.heads * attention.head_dim + attention.kv_heads * (attention.head_dim + attention.value_head_dim)
-    return attention.heads * (attention.nope_dim + attention.rope_dim) * 2.0 + attention.heads * attention.value_head_dim
+    if isinstance(attention, LatentAttention):
+        return attention.heads * (attention.nope_dim + attention.rope_dim) * 2.0 + attention.heads * attention.value_head_dim
+    return attention.width if attention else 0.0
 
 
 def _feed_forward_values(model: ModelSpec, layer: Layer, layout: Layout) -> float:
     block = layer.feed_forward
     match block:
+        case None:
+            return 0.0
         case DenseFeedForward():
             return WIDE_COPIES * (block.matrices - 1) * block.intermediate / layout.tensor
         case ExpertFeedForward():

@@ -42,7 +42,7 @@ def layouts(model: ModelSpec, pool: Pool, space: SearchSpace, most_nodes: int) -
 
 
 def _degrees(model: ModelSpec, pool: Pool, space: SearchSpace, most_nodes: int) -> Iterator[tuple[int, int]]:
-    heads = max(layer.attention.heads for layer in model.layers)
+    heads = max((layer.attention.heads for layer in model.layers if layer.attention), default=1)
     for tensor, pipeline in (*_in_node(pool), *_whole_nodes(pool, most_nodes), *_pinned(pool, space)):
         wanted = space.tensor in (None, tensor) and space.pipeline in (None, pipeline)
         sensible = tensor <= heads and pipeline <= min(_MOST_STAGES, len(model.layers))

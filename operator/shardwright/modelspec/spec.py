@@ -72,18 +72,26 @@ class Weight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupedAttention:
-    """Multi-head, grouped-query or single-K/V-head attention; ``window`` tokens when it slides."""
+    """Multi-head, grouped-query or single-K/V-head attention; ``window`` tokens when it slides.
+
+    With ``chunked`` the window does not slide: a token sees its own chunk of ``window`` tokens.
+    """
 
     heads: int
     kv_heads: int
     head_dim: int
     value_head_dim: int
     window: int | None = None
+    chunked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatentAttention:
-    """Multi-head latent attention: one compressed K/V vector per token, replicated on every rank."""
+    """Multi-head latent attention: one compressed K/V vector per token, replicated on every rank.
+
+    Where an indexer selects what is attended, ``selected_tokens`` is how many of the context, and
+    ``index_bytes`` what the cache holds per token for the indexer of this layer.
+    """
 
     heads: int
     kv_lora_rank: int
@@ -92,9 +100,27 @@ class LatentAttention:
     value_head_dim: int
     q_lora_rank: int | None = None
     window: int | None = None
+    selected_tokens: int | None = None
+    index_bytes: int = 0
 
 
-Attention = GroupedAttention | LatentAttention
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecurrentAttention:
+    """Mamba, gated delta rule and their kin: a state of fixed size per request, no K/V per token.
+
+    ``heads`` and both states are divided by the tensor ranks. ``state_elements`` of ``state_bits`` each are
+    the recurrent state of one request, ``convolution_elements`` (in the model's dtype) the short window before it,
+    ``width`` the values per token that the input projections make.
+    """
+
+    heads: int
+    width: int
+    state_elements: int
+    convolution_elements: int
+    state_bits: int = 32
+
+
+Attention = GroupedAttention | LatentAttention | RecurrentAttention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +133,16 @@ class DenseFeedForward:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpertFeedForward:
-    """Routed experts (each gated) and the shared experts beside them, as one block of their sum."""
+    """Routed experts and the shared experts beside them, as one block of their sum.
+
+    ``matrices`` of each is 3 when they are gated, else 2.
+    """
 
     experts: int
     experts_per_token: int
     expert_intermediate: int
     shared_intermediate: int = 0
+    matrices: int = 3
 
 
 FeedForward = DenseFeedForward | ExpertFeedForward
@@ -120,10 +150,10 @@ FeedForward = DenseFeedForward | ExpertFeedForward
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """One decoder layer."""
+    """One decoder layer; None for a half that it does not have."""
 
-    attention: Attention
-    feed_forward: FeedForward
+    attention: Attention | None
+    feed_forward: FeedForward | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +179,7 @@ class ModelSpec:
     max_context_tokens: int
     tied_embeddings: bool
     warnings: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         """Hash the config instead of thousands of weights, so that results can be kept per model."""

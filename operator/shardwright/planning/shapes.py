@@ -193,7 +193,7 @@ def _cut_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[P
 def _head_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
     """Source: ``config/model.py:verify_with_parallel_config``, ``layers/linear.py:QKVParallelLinear``."""
     tensor = layout.tensor
-    for heads in _different(layer.attention.heads for layer in model.layers):
+    for heads in _different(layer.attention.heads for layer in model.layers if layer.attention):
         if heads % tensor:
             yield _indivisible("HeadsNotDivisible", f"{heads} attention heads", heads, tensor)
     grouped = (layer.attention for layer in model.layers if isinstance(layer.attention, GroupedAttention))
