@@ -152,7 +152,7 @@ def test_faster_links_never_slow_anything(
 @given(model=models, pool=pools(), request=requests(), data=st.data())
 def test_a_dominated_candidate_changes_nothing(model: str, pool: Pool, request: Request, data: st.DataObject) -> None:
     judge = Judge(a_model(model), request, vllm_traits())
-    verdicts = [judge.verdict(item) for item in enumerate_candidates(a_model(model), an_inventory(pool), request.space)]
+    verdicts = [judge.verdict(item) for item in enumerate_candidates(a_model(model), an_inventory(pool), request.space, vllm_traits())]
     ranked = select(verdicts, request)
     if not ranked:
         return

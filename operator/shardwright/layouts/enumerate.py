@@ -1,12 +1,15 @@
 """Every layout worth looking at, on every pool; in a fixed order, one at a time, without a price."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.layouts.layout import Candidate, Layout, SearchSpace
 from shardwright.layouts.placement import Shelf
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.layouts.stages import balanced_partition
+from shardwright.layouts.traits import EngineTraits
+from shardwright.modelspec.spec import GroupedAttention, LatentAttention, Layer, ModelSpec
 
 _NODE_COUNTS: Final = (2, 3, 4, 6, 8, 9, 12, 16, 18)
 """Nodes of one replica that are tried beyond one (18 trays are a whole NVL72 rack); assumed to be enough."""
@@ -17,9 +20,15 @@ _MOST_STAGES: Final = 16
 _LOOK_BEYOND_NODES: Final = 4
 """Nodes of one replica that pins may span, and that are tried on any pool to say "one node short"."""
 
+_CONTEXT_DEGREES: Final = (1, 2, 4, 8, 16)
+"""Decode-context degrees that are tried without a pin; assumed: tensor degrees beyond hold few K/V copies more."""
+
+Degrees = tuple[int, int, int]
+"""Tensor, pipeline and attention-data degree."""
+
 
 def enumerate_candidates(
-    model: ModelSpec, inventory: Inventory, space: SearchSpace, *, beyond: bool = False
+    model: ModelSpec, inventory: Inventory, space: SearchSpace, traits: EngineTraits, *, beyond: bool = False
 ) -> Iterator[Candidate]:
     """Yield each layout on each pool, pools by name, placed on what is free.
 
@@ -30,34 +39,58 @@ def enumerate_candidates(
     for pool in sorted(inventory.pools, key=lambda pool: pool.name):
         shelf = Shelf(pool)
         most = max(len(pool.nodes), _LOOK_BEYOND_NODES if beyond else 1)
-        for layout in layouts(model, pool, space, most):
-            yield Candidate(layout=layout, pool=pool, placement=shelf.place(layout))
+        for layout in layouts(model, pool, space, traits, most):
+            filled = _filled(layout, shelf, space) if space.fill else layout
+            yield Candidate(layout=filled, pool=pool, placement=shelf.place(filled))
 
 
-def layouts(model: ModelSpec, pool: Pool, space: SearchSpace, most_nodes: int) -> Iterator[Layout]:
+def layouts(model: ModelSpec, pool: Pool, space: SearchSpace, traits: EngineTraits, most_nodes: int) -> Iterator[Layout]:
     """Yield the layouts of a pool over up to ``most_nodes`` nodes a replica, in ascending order of degrees."""
-    for tensor, pipeline in sorted(set(_degrees(model, pool, space, most_nodes))):
-        for expert in _expert_degrees(model, tensor, space.expert):
-            yield Layout(tensor=tensor, pipeline=pipeline, expert=expert, replicas=space.replicas)
+    for tensor, pipeline, data in sorted(set(_degrees(model, pool, space, most_nodes))):
+        for expert in _expert_degrees(model, tensor, data, space.expert):
+            for context in _context_degrees(model, tensor, space.context):
+                for partition in _partitions(model, pipeline, space, traits):
+                    yield Layout(
+                        tensor=tensor,
+                        pipeline=pipeline,
+                        expert=expert,
+                        attention_data=data,
+                        context=context,
+                        replicas=space.replicas,
+                        partition=partition,
+                    )
 
 
-def _degrees(model: ModelSpec, pool: Pool, space: SearchSpace, most_nodes: int) -> Iterator[tuple[int, int]]:
+def _degrees(model: ModelSpec, pool: Pool, space: SearchSpace, most_nodes: int) -> Iterator[Degrees]:
     heads = max((layer.attention.heads for layer in model.layers if layer.attention), default=1)
-    for tensor, pipeline in (*_in_node(pool), *_whole_nodes(pool, most_nodes), *_pinned(pool, space)):
-        wanted = space.tensor in (None, tensor) and space.pipeline in (None, pipeline)
-        sensible = tensor <= heads and pipeline <= min(_MOST_STAGES, len(model.layers))
-        if wanted and (sensible or tensor == space.tensor or pipeline == space.pipeline):
-            yield tensor, pipeline
+    for tensor, groups in (*_in_node(pool), *_whole_nodes(pool, most_nodes), *_pinned(pool, space)):
+        for pipeline, data in _split_groups(model, groups, space.attention_data):
+            wanted = space.tensor in (None, tensor) and space.pipeline in (None, pipeline)
+            sensible = tensor <= heads and pipeline <= min(_MOST_STAGES, len(model.layers))
+            if wanted and (sensible or tensor == space.tensor or pipeline == space.pipeline):
+                yield tensor, pipeline, data
+
+
+def _split_groups(model: ModelSpec, groups: int, pin: int | None) -> Iterator[tuple[int, int]]:
+    """Yield what tensor groups may be: stages, or, for experts, replicas of the attention; both only by a pin."""
+    if pin is not None:
+        if groups % pin == 0:
+            yield groups // pin, pin
+        return
+    yield groups, 1
+    if model.experts and groups > 1:
+        yield 1, groups
 
 
 def _in_node(pool: Pool) -> Iterator[tuple[int, int]]:
+    """Yield the ranks of a tensor group and the number of such groups, as long as a node holds them."""
     for tensor in range(1, pool.gpus_per_node + 1):
-        for pipeline in range(1, pool.gpus_per_node // tensor + 1):
-            yield tensor, pipeline
+        for groups in range(1, pool.gpus_per_node // tensor + 1):
+            yield tensor, groups
 
 
 def _whole_nodes(pool: Pool, most_nodes: int) -> Iterator[tuple[int, int]]:
-    """Yield degrees that fill several nodes, with tensor groups inside nodes or over whole ones."""
+    """Yield tensor groups that fill several nodes, inside nodes or over whole ones."""
     for nodes in (count for count in _NODE_COUNTS if count <= most_nodes):
         inside = (tensor for tensor in range(1, pool.gpus_per_node) if pool.gpus_per_node % tensor == 0)
         over = (pool.gpus_per_node * count for count in range(1, nodes + 1) if nodes % count == 0)
@@ -70,13 +103,69 @@ def _pinned(pool: Pool, space: SearchSpace) -> Iterator[tuple[int, int]]:
     if space.tensor is None and space.pipeline is None:
         return
     most = _LOOK_BEYOND_NODES * pool.gpus_per_node
+    data = space.attention_data or 1
     tensors = (space.tensor,) if space.tensor else range(1, most + 1)
     for tensor in tensors:
-        for pipeline in (space.pipeline,) if space.pipeline else range(1, max(1, most // tensor) + 1):
-            yield tensor, pipeline
+        for pipeline in (space.pipeline,) if space.pipeline else range(1, max(1, most // tensor // data) + 1):
+            yield tensor, pipeline * data
 
 
-def _expert_degrees(model: ModelSpec, tensor: int, pin: int | None) -> tuple[int, ...]:
-    """Return 1 (experts sliced by tensor) and, for experts on several ranks, tensor (whole experts)."""
-    possible = (1, tensor) if model.experts and tensor > 1 else (1,)
-    return tuple(degree for degree in possible if pin in (None, degree))
+def _expert_degrees(model: ModelSpec, tensor: int, data: int, pin: int | None) -> tuple[int, ...]:
+    """Return 1 (experts sliced over all ranks) and, for experts on several ranks, all of them (whole experts).
+
+    Beside attention replicas experts are whole, unless a pin says otherwise.
+    """
+    ranks = tensor * data
+    if pin is not None:
+        return (pin,) if pin == 1 or (model.experts and pin == ranks) else ()
+    if not model.experts or ranks == 1:
+        return (1,)
+    return (1, ranks) if data == 1 else (ranks,)
+
+
+def _context_degrees(model: ModelSpec, tensor: int, pin: int | None) -> tuple[int, ...]:
+    """Return 1 and the degrees over which tensor ranks that hold the same K/V heads may share their tokens.
+
+    Source: vLLM 0.32 ``config/model.py:verify_with_parallel_config``.
+    """
+    if pin is not None:
+        return (pin,)
+    copies = min((_copies(layer, tensor) for layer in frozenset(model.layers)), default=1)
+    return tuple(degree for degree in _CONTEXT_DEGREES if degree == 1 or copies % degree == 0)
+
+
+def _copies(layer: Layer, tensor: int) -> int:
+    """Return how many tensor ranks hold the same K/V of a layer; 1 where they cannot share it."""
+    attention = layer.attention
+    if isinstance(attention, LatentAttention) and attention.window is None:
+        return tensor
+    if not isinstance(attention, GroupedAttention) or attention.window is not None or tensor % attention.kv_heads:
+        return 1
+    copies = tensor // attention.kv_heads
+    return copies if copies and (attention.heads // attention.kv_heads) % copies == 0 else 1
+
+
+def _partitions(model: ModelSpec, pipeline: int, space: SearchSpace, traits: EngineTraits) -> tuple[tuple[int, ...], ...]:
+    """Return the engine's own cut, and a balanced one where it is noticeably better."""
+    if space.partition:
+        return (space.partition,) if len(space.partition) == pipeline else ()
+    balanced = balanced_partition(model, pipeline, traits.remainder)
+    return ((), balanced) if balanced else ((),)
+
+
+def _filled(layout: Layout, shelf: Shelf, space: SearchSpace) -> Layout:
+    """Return the layout with as many replicas as the budget and the free nodes hold, at least one."""
+    within = space.max_gpus // layout.gpus_per_replica if space.max_gpus else space.replicas
+    wanted = replace(layout, replicas=max(1, min(space.replicas, within)))
+    groups = shelf.place(wanted).groups
+    return replace(layout, replicas=max(1, _within_nodes(groups, space.max_nodes)))
+
+
+def _within_nodes(groups: tuple[tuple[str, ...], ...], most: int | None) -> int:
+    """Return how many of the groups, from the first, lie on ``most`` different nodes."""
+    taken: set[str] = set()
+    for index, group in enumerate(groups):
+        taken.update(group)
+        if most is not None and len(taken) > most:
+            return index
+    return len(groups)

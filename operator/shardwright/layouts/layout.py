@@ -65,11 +65,18 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSpace:
-    """What enumeration may use: pins (None: free), upper limits (None: unlimited), replicas wanted."""
+    """What enumeration may use: pins (None or empty: free), upper limits (None: unlimited), replicas wanted.
+
+    With ``fill`` a layout gets as many replicas as the upper limits and the free nodes allow, ``replicas`` at most.
+    """
 
     replicas: int = 1
+    fill: bool = False
     tensor: int | None = None
     pipeline: int | None = None
     expert: int | None = None
+    attention_data: int | None = None
+    context: int | None = None
+    partition: tuple[int, ...] = ()
     max_gpus: int | None = None
     max_nodes: int | None = None

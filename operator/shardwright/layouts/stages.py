@@ -1,9 +1,17 @@
-"""Which layers go to which pipeline stage, exactly as the engines cut them."""
+"""Which layers go to which pipeline stage: as the engines cut them, or so that no stage holds much more than another."""
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
+from typing import Final
 
 from shardwright.layouts.traits import Remainder
+from shardwright.modelspec.spec import ModelSpec, Part
+
+WORTHWHILE: Final = 0.02
+"""Share by which a partition must lighten the heaviest stage before it is tried. Basis: assumed; below it the engine's
+own cut, which needs no setting, is as good."""
 
 
 def split_layers(layers: int, pipeline: int, remainder: Remainder, partition: Sequence[int] = ()) -> tuple[tuple[int, int], ...]:
@@ -28,3 +36,51 @@ def split_layers(layers: int, pipeline: int, remainder: Remainder, partition: Se
     first_longer = pipeline - 1 - rest if remainder is Remainder.BEFORE_LAST else 0
     sizes = (each + (first_longer <= stage < first_longer + rest) for stage in range(pipeline))
     return tuple(pairwise(accumulate(sizes, initial=0)))
+
+
+@lru_cache(maxsize=256)
+def balanced_partition(model: ModelSpec, pipeline: int, remainder: Remainder) -> tuple[int, ...]:
+    """Return the layers of every stage where that balances them noticeably better than the engine's own cut, else ().
+
+    The bits of weights are balanced, embedding and output head on their stages included: they are what a rank must
+    hold, and what it reads for every token.
+    """
+    if not 1 < pipeline <= len(model.layers):
+        return ()
+    held = _running_bits(model)
+    ends = [_nearest(held, held[-1] * stage / pipeline) for stage in range(1, pipeline)]
+    cuts = [0, *ends, len(model.layers)]
+    sizes = tuple(end - first for first, end in pairwise(cuts))
+    own = split_layers(len(model.layers), pipeline, remainder)
+    if min(sizes) < 1 or _heaviest(held, pairwise(cuts)) > _heaviest(held, own) * (1 - WORTHWHILE):
+        return ()
+    return sizes
+
+
+def _running_bits(model: ModelSpec) -> tuple[int, ...]:
+    """Return the bits of weights before each layer, and of all.
+
+    What stands before the first layer is in every sum, what follows the last one in the last sum.
+    """
+    layers, before, after = [0] * len(model.layers), 0, 0
+    for weight in model.weights:
+        bits = weight.elements * weight.storage.bits
+        if weight.layer is not None and weight.layer < len(layers):
+            layers[weight.layer] += bits
+        elif weight.part is Part.EMBEDDING:
+            before += bits
+        else:
+            after += bits
+    after += before if model.tied_embeddings else 0
+    sums = list(accumulate(layers, initial=before))
+    return (*sums[:-1], sums[-1] + after)
+
+
+def _nearest(sums: Sequence[int], target: float) -> int:
+    """Return the place whose sum comes closest to the target."""
+    after = min(bisect_left(sums, target), len(sums) - 1)
+    return after - 1 if after and target - sums[after - 1] <= sums[after] - target else after
+
+
+def _heaviest(sums: Sequence[int], stages: Iterable[tuple[int, int]]) -> int:
+    return max(sums[end] - (sums[first] if first else 0) for first, end in stages)

@@ -24,10 +24,10 @@ ALTERNATIVES: Final = 3
 def make_plan(model: ModelSpec, inventory: Inventory, request: Request, traits: EngineTraits) -> Report:
     """Return the best plan for a model on an inventory, or why there is none; the same input gives the same report."""
     judge = Judge(model, request, traits)
-    verdicts = [judge.verdict(candidate) for candidate in enumerate_candidates(model, inventory, request.space)]
+    verdicts = [judge.verdict(candidate) for candidate in enumerate_candidates(model, inventory, request.space, traits)]
     ranked = select(verdicts, request)
     if not ranked:
-        larger = enumerate_candidates(model, inventory, request.space, beyond=True)
+        larger = enumerate_candidates(model, inventory, request.space, traits, beyond=True)
         verdicts = [judge.verdict(candidate) for candidate in larger]
     excluded = count_exclusions(verdicts, inventory)
     if not ranked:

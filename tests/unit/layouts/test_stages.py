@@ -2,8 +2,9 @@
 
 import pytest
 
-from shardwright.layouts.stages import split_layers
+from shardwright.layouts.stages import balanced_partition, split_layers
 from shardwright.layouts.traits import Remainder
+from tests.support.builders_plan import a_model
 
 
 def _sizes(layers: int, pipeline: int, remainder: Remainder) -> list[int]:
@@ -32,3 +33,28 @@ def test_tensorrt_llm_gives_the_rest_to_the_first_stages(layers: int, pipeline: 
 
 def test_more_stages_than_layers_leave_stages_empty_as_vllm_does() -> None:
     assert _sizes(8, 16, Remainder.BEFORE_LAST) == [0] * 7 + [1] * 8 + [0]
+
+
+def test_a_partition_goes_before_the_engines_own_rule() -> None:
+    assert split_layers(7, 2, Remainder.BEFORE_LAST, (5, 2)) == ((0, 5), (5, 7))
+
+
+def test_light_layers_at_the_start_shift_the_balance() -> None:
+    """DeepSeek-V3 begins with three dense layers: 31 + 30 is 38.4 and 40.9 GiB over 8 ranks."""
+    assert balanced_partition(a_model("deepseek-v3"), 2, Remainder.BEFORE_LAST) == (32, 29)
+
+
+@pytest.mark.parametrize(("model", "pipeline"), [("llama-405b", 2), ("llama-70b", 2), ("llama-8b", 1), ("llama-8b", 33)])
+def test_stages_that_are_balanced_already_get_no_partition(model: str, pipeline: int) -> None:
+    assert balanced_partition(a_model(model), pipeline, Remainder.BEFORE_LAST) == ()
+
+
+@pytest.mark.parametrize("model", ["deepseek-v3", "llama-8b", "qwen2.5-7b", "llama-405b", "qwen3-30b-a3b"])
+def test_a_partition_has_every_layer_once_and_no_empty_stage(model: str) -> None:
+    layers = len(a_model(model).layers)
+    found = {pipeline: balanced_partition(a_model(model), pipeline, Remainder.BEFORE_LAST) for pipeline in range(1, layers + 1)}
+
+    assert {(pipeline, len(sizes), sum(sizes)) for pipeline, sizes in found.items() if sizes} == {
+        (pipeline, pipeline, layers) for pipeline, sizes in found.items() if sizes
+    }
+    assert min((min(sizes) for sizes in found.values() if sizes), default=1) >= 1
