@@ -13,7 +13,8 @@ class NodeFacts:
     """One node with whole, known GPUs; a heartbeat does not change it, so equality tells a relevant change.
 
     ``gpus`` are the healthy ones (allocatable), whoever holds them. ``gpu`` is the catalogue row with the memory of
-    this node's labels. ``taints`` leave out what ``schedulable``, ``ready`` and ``deleting`` say already.
+    this node's labels, ``gpu_hour_price`` what one GPU costs for an hour. ``taints`` leave out what ``schedulable``,
+    ``ready`` and ``deleting`` say already.
     """
 
     name: str
@@ -31,3 +32,4 @@ class NodeFacts:
     ready: bool = True
     deleting: bool = False
     warnings: tuple[str, ...] = ()
+    gpu_hour_price: float | None = None

@@ -42,7 +42,8 @@ class Pool:
     ``domain_gpus`` is how many GPUs of one node (or, across nodes, of one clique) the scale-up link
     joins: 1 for PCIe only, 2 for bridged pairs, 8 for HGX, 72 for a full NVL72 rack. ``network`` is the
     link between nodes per GPU. ``resource`` is what pods request, ``architecture`` amd64 or arm64.
-    ``nodes`` are sorted by name.
+    ``nodes`` are sorted by name. ``gpu_hour_price`` is what one GPU costs for an hour, as the nodes' owner states it in a
+    currency of their choice (None: not stated).
     """
 
     name: str
@@ -55,6 +56,7 @@ class Pool:
     architecture: str
     nodes: tuple[Node, ...]
     warnings: tuple[str, ...] = ()
+    gpu_hour_price: float | None = None
 
     @property
     def crosses_nodes(self) -> bool:

@@ -1,11 +1,10 @@
 """How fast is the network of a node? Stated, else by instance type, else assumed and said so."""
 
-import math
 from typing import Final
 
 from shardwright.hardware.gpus import Gpu, Link
 from shardwright.hardware.instances import Instance
-from shardwright.hardware.untrusted import RawNode, quantity
+from shardwright.hardware.untrusted import RawNode, positive_number, quantity
 from shardwright.units import GIGA
 
 RDMA_LATENCY_SECONDS: Final = 12e-6
@@ -38,12 +37,12 @@ _STATE_IT: Final = "set the node label shardwright.io/network-gbps-per-gpu to st
 
 def read_network(node: RawNode, gpu: Gpu, gpus: int, instance: Instance | None) -> tuple[Link, str]:
     """Return the link between nodes as one GPU sees it, and a warning where it had to be assumed."""
-    if stated := _positive(node.stated("network-gbps-per-gpu")):
+    if stated := positive_number(node.stated("network-gbps-per-gpu")):
         rdma = _offers_rdma(node) or stated >= NODE_GBPS_WITHOUT_EVIDENCE
         return _link(stated, rdma, "stated", "shardwright.io/network-gbps-per-gpu"), ""
     if instance and instance.network_gbps_per_gpu:
         return _link(instance.network_gbps_per_gpu, instance.rdma, "datasheet", instance.source), ""
-    if megabits := _positive(node.labels.get("karpenter.k8s.aws/instance-network-bandwidth")):
+    if megabits := positive_number(node.labels.get("karpenter.k8s.aws/instance-network-bandwidth")):
         return _link(megabits / 1000 / gpus, _offers_rdma(node), "datasheet", "karpenter.k8s.aws"), ""
     return _assumed(node, gpu, gpus)
 
@@ -71,12 +70,3 @@ def _link(gbps: float, rdma: bool, basis: str, source: str) -> Link:  # noqa: FB
 
 def _offers_rdma(node: RawNode) -> bool:
     return any(key.startswith(_RDMA_RESOURCES) and quantity(value) for key, value in node.allocatable.items())
-
-
-def _positive(text: str | None) -> float | None:
-    """Return a finite number above zero and at most 1e7, else None."""
-    try:
-        number = float(text or "")
-    except ValueError:
-        return None
-    return number if math.isfinite(number) and 0 < number <= 1e7 else None  # noqa: PLR2004 - 10 Tb/s in Mb/s

@@ -19,7 +19,7 @@ from shardwright.hardware.pods import GpuUsage, read_pod
 from shardwright.hardware.pools import Reservation, build_inventory
 from shardwright.hardware.products import AMD_DEVICE_IDS
 from shardwright.hardware.suitability import RESOURCES, gpu_resource, has_accelerator, implausible, shown, unsuitable
-from shardwright.hardware.untrusted import RawNode, is_node_name, mapping, mappings, quantity, raw_node, text
+from shardwright.hardware.untrusted import RawNode, is_node_name, mapping, mappings, positive_number, quantity, raw_node, text
 from shardwright.units import GIB, MIB
 
 __all__ = ["GpuUsage", "NodeFacts", "Reservation", "build_inventory", "read_node", "read_pod"]
@@ -91,6 +91,7 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
         ready=_is_ready(raw),
         deleting=raw.deleting or any(text(taint.get("key")) in _DELETION_TAINTS for taint in taints),
         warnings=tuple(filter(None, (unhealthy, domain.warning, warning))),
+        gpu_hour_price=positive_number(raw.stated("gpu-hour-price")),
     )
 
 

@@ -17,7 +17,7 @@ MEMORY_SPREAD: Final = 1.02
 """Nodes whose GPU memory differs by less than this factor are alike; the pool has the smallest. Basis: assumed,
 driver versions move the label by less than 1 %, product variants by 20 % or more."""
 
-_PoolKey = tuple[str, str, int, DomainKind, int, str, str, str]
+_PoolKey = tuple[str, str, int, DomainKind, int, str, str, str, float | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +123,7 @@ def _key(node: NodeFacts) -> _PoolKey:
         node.network.name,
         node.resource,
         node.architecture,
+        node.gpu_hour_price,
     )
 
 
@@ -171,6 +172,7 @@ def _pool(nodes: Sequence[NodeFacts], taken: Mapping[str, int]) -> Pool:
         architecture=first.architecture,
         nodes=tuple(_node(node, taken) for node in nodes),
         warnings=_warnings(nodes),
+        gpu_hour_price=first.gpu_hour_price,
     )
 
 

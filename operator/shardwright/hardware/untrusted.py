@@ -1,5 +1,6 @@
 """Read Kubernetes objects that anyone may have written: every function here takes any value and never raises."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -100,6 +101,19 @@ def quantity(value: object) -> int | None:
         return value if 0 <= value < 10**18 else None
     match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
     return int(match[1]) * _FACTORS[match[2]] if match else None
+
+
+def positive_number(value: object) -> float | None:
+    """Return a finite number above zero and at most 1e7 that is written as text, else None.
+
+    >>> positive_number("2.49"), positive_number("-1"), positive_number("nan"), positive_number("free")
+    (2.49, None, None, None)
+    """
+    try:
+        number = float(text(value))
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and 0 < number <= 1e7 else None  # noqa: PLR2004 - 10 Tb/s in Mb/s
 
 
 def label_value(value: object) -> str | None:

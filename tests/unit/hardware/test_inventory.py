@@ -276,3 +276,18 @@ class TestRacks:
         del alone["metadata"]["labels"]["nvidia.com/gpu.clique"]
         pools = inventory_of(*a_gb200_rack(trays=2), alone).pools
         assert sorted((len(pool.nodes), pool.domain_gpus) for pool in pools) == [(1, 4), (2, 8)]
+
+
+def test_nodes_of_another_price_are_another_pool() -> None:
+    spot = a_node("spot", labels={"shardwright.io/gpu-hour-price": "1.25"})
+    stated = a_node("stated", annotations={"shardwright.io/gpu-hour-price": "2.50"})
+
+    pools = inventory_of(spot, stated, a_node("unknown"), a_node("free", labels={"shardwright.io/gpu-hour-price": "0"})).pools
+
+    assert {node.name: pool.gpu_hour_price for pool in pools for node in pool.nodes} == {
+        "spot": 1.25,
+        "stated": 2.5,
+        "unknown": None,
+        "free": None,
+    }
+    assert len({pool.name for pool in pools}) == 3
