@@ -36,6 +36,7 @@ def _workload(spec: Spec, model: ModelSpec) -> Workload:
         output_tokens=load.output_tokens,
         concurrency=load.concurrency,
         max_model_len=load.max_model_len or min(rounded, model.max_context_tokens),
+        shortest_model_len=None if load.max_model_len else needed,
         kv_cache_dtype=_KV_CACHE_DTYPES[load.kv_cache_quantization],
     )
 

@@ -6,7 +6,9 @@ from typing import Final
 from shardwright.costs.coefficients import BAND_MEASURED, BAND_MODELLED
 from shardwright.costs.communication import tensor_fabric
 from shardwright.costs.estimates import Estimate, Performance
-from shardwright.costs.memory import ReplicaMemory, StageHold, replica_memory, requests_per_replica, stage_holds
+from shardwright.costs.limits import requests_per_replica
+from shardwright.costs.memory import ReplicaMemory, StageHold, replica_memory, stage_holds
+from shardwright.costs.overheads import Device
 from shardwright.costs.roofline import Machine
 from shardwright.costs.serving import Load, Replica, StageKind, serve
 from shardwright.costs.weights import load_bytes_per_node
@@ -35,7 +37,7 @@ class Estimator:
         self._holds: dict[_Degrees, tuple[tuple[StageHold, ...], tuple[StageKind, ...]]] = {}
         self._estimates: dict[tuple[object, ...], Estimate] = {}
         self._load: dict[tuple[_Degrees, int], int] = {}
-        self._memory: dict[tuple[_Degrees, int, int], ReplicaMemory] = {}
+        self._memory: dict[tuple[_Degrees, int, Device], ReplicaMemory] = {}
 
     def estimate(self, candidate: Candidate) -> Estimate:
         """Return memory and speed of a candidate whose degrees divide the model; alike hardware is priced once."""
@@ -60,11 +62,11 @@ class Estimator:
         )
 
     def _replica_memory(self, candidate: Candidate) -> ReplicaMemory:
-        layout, total = candidate.layout, candidate.pool.gpu.memory_bytes
-        key = (_degrees(layout), layout.replicas, total)
+        layout, device = candidate.layout, Device.of(candidate)
+        key = (_degrees(layout), layout.replicas, device)
         if key not in self._memory:
             holds = self._stages(layout)[0]
-            self._memory[key] = replica_memory(self._model, layout, holds, total, self._workload, self._traits)
+            self._memory[key] = replica_memory(self._model, layout, holds, device, self._workload, self._traits)
         return self._memory[key]
 
     def _load_bytes(self, layout: Layout, gpus_per_node: int) -> int:

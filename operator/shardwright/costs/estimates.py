@@ -8,7 +8,8 @@ class StageMemory:
     """Bytes on the fullest rank of one pipeline stage.
 
     ``budget_bytes`` is what the engine may take (total x utilization); ``kv_cache_bytes`` what is left
-    for the K/V cache (negative: that much too little).
+    for the K/V cache (negative: that much too little). ``request_bytes`` is the K/V of one longest request, ``band_bytes``
+    how far ``kv_cache_bytes`` may be off (one way).
     """
 
     stage: int
@@ -19,6 +20,13 @@ class StageMemory:
     kv_cache_bytes: int
     budget_bytes: int
     kv_bytes_per_token: int
+    request_bytes: int = 0
+    band_bytes: int = 0
+
+    @property
+    def tight(self) -> bool:
+        """Return whether one longest request fits by less than the band."""
+        return 0 <= self.kv_cache_bytes - self.request_bytes < self.band_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,38 +1,25 @@
 """What the fullest rank of every stage holds: weights, activations, overhead, and what is left for K/V.
 
-The parts add up to the engine's budget. The sizes of a batch are variables: they are halved step by step
-where the wanted ones leave too little K/V. The longest request is as long as asked for.
+The parts add up to the engine's budget. The limits that the engine is started with are variables: the sizes of a batch
+are halved step by step where the wished ones leave too little K/V, and the longest request is shortened where nobody
+asked for it.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
+from shardwright.costs.activations import activation_bytes
 from shardwright.costs.estimates import StageMemory
-from shardwright.costs.kvcache import KvCache, kv_cache
+from shardwright.costs.kvcache import EXTRA_BATCHES, KvCache, kv_cache
+from shardwright.costs.limits import Limits, limits_to_try, requests_per_replica
+from shardwright.costs.overheads import Device, band_bytes, overhead_bytes
 from shardwright.costs.weights import WeightBytes, stage_weight_parts
 from shardwright.costs.workload import Workload
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.stages import split_layers
 from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, GroupedAttention, LatentAttention, Layer, ModelSpec
-
-LOGIT_COPIES: Final = 4
-"""FP32 rows of the vocabulary that sampling holds per sequence. Basis: fitted, vLLM 0.19 activation peaks of Llama
-(1.9 GiB), Qwen2/3 (2.2), Granite (0.85) and Gemma 3 (3.9) with 1,024 sequences come out within 7 %.
-Source: llm-d-incubation/llm-d-planner docs/accuracy/vllm-v0.19.0-accuracy-report.md."""
-
-HIDDEN_COPIES: Final = 4
-"""Rows of the hidden size that a forward pass holds per token: residual, input, normed, output. Basis: assumed."""
-
-WIDE_COPIES: Final = 1.5
-"""Rows of a block's widest matrix that are held at once: the product and half of it after gating. Basis: derived."""
-
-_FEWEST_TOKENS: Final = 1024
-_FEWEST_SEQUENCES: Final = 16
-_BYTES: Final = {"bf16": 2, "fp16": 2, "fp32": 4}
+from shardwright.modelspec.spec import ModelSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +30,6 @@ class StageHold:
     weights: WeightBytes
     kv: KvCache
     last: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The engine's batch limits and the longest request."""
-
-    batched_tokens: int
-    sequences: int
-    model_len: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +45,11 @@ class ReplicaMemory:
     def starts(self) -> bool:
         """Return whether every rank holds one request of the longest length."""
         return self.kv_tokens >= self.limits.model_len
+
+    @property
+    def tight(self) -> bool:
+        """Return whether it starts by less than the band of what is predicted."""
+        return self.starts and any(stage.tight for stage in self.stages)
 
     def running(self, offered: int) -> int:
         """Return how many of the offered requests run at once."""
@@ -89,49 +72,28 @@ def stage_holds(model: ModelSpec, layout: Layout, kv_cache_dtype: str, traits: E
 
 
 def replica_memory(
-    model: ModelSpec, layout: Layout, holds: tuple[StageHold, ...], total_bytes: int, workload: Workload, traits: EngineTraits
+    model: ModelSpec, layout: Layout, holds: tuple[StageHold, ...], device: Device, workload: Workload, traits: EngineTraits
 ) -> ReplicaMemory:
-    """Return the memory with the highest limits that carry the load, else that start, else that come closest.
-
-    ``total_bytes`` is the memory of the GPU.
-    """
+    """Return the memory with the highest limits that carry the load, else that start, else that come closest."""
     share = requests_per_replica(workload, layout)
     frame = _Frame(
         model=model,
         layout=layout,
         holds=holds,
-        budget_bytes=math.ceil(total_bytes * traits.memory_utilization),
-        overhead_bytes=_overhead_bytes(layout, traits),
+        device=device,
+        traits=traits,
+        budget_bytes=math.ceil(device.usable_bytes * traits.memory_utilization),
         mean_tokens=workload.input_tokens + workload.output_tokens,
     )
     tried = []
-    for limits in _limits(workload, traits, share):
+    for limits in limits_to_try(workload, traits, device.gpu, share):
         tried.append(_at(frame, limits))
         if tried[-1].starts and tried[-1].running(share) >= share:
             return tried[-1]
     starting = [memory for memory in tried if memory.starts]
     if not starting:
-        return tried[-1]
+        return _shortened(frame, tried[-1], workload.shortest_model_len or workload.max_model_len)
     return max(starting, key=lambda memory: memory.running(share))  # the first of the best: the highest limits
-
-
-def requests_per_replica(workload: Workload, layout: Layout) -> int:
-    """Return the planned requests in flight of one replica."""
-    return math.ceil(workload.concurrency / layout.replicas)
-
-
-def activation_bytes(model: ModelSpec, layout: Layout, limits: Limits, *, last: bool) -> int:
-    """Return the peak of one step on a rank: a forward pass of a full batch, or sampling on the last stage.
-
-    Source of the shape: engines.md section 7 (vLLM profiles one forward pass, then one sampling run).
-    """
-    size = _BYTES[model.dtype]
-    wide = max(_wide_values(model, layer, layout) for layer in _kinds(model))
-    forward = limits.batched_tokens * size * (HIDDEN_COPIES * model.hidden_size + wide)
-    if not last:
-        return math.ceil(forward)
-    sampling = LOGIT_COPIES * limits.sequences * model.vocabulary * 4
-    return math.ceil(max(forward, sampling + limits.batched_tokens * size * model.hidden_size))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,20 +103,21 @@ class _Frame:
     model: ModelSpec
     layout: Layout
     holds: tuple[StageHold, ...]
+    device: Device
+    traits: EngineTraits
     budget_bytes: int
-    overhead_bytes: int
     mean_tokens: int
 
 
-def _overhead_bytes(layout: Layout, traits: EngineTraits) -> int:
-    communication = traits.communication_overhead_bytes if layout.tensor > 1 else 0
-    return traits.fixed_overhead_bytes + traits.cuda_graph_bytes + communication
-
-
 def _at(frame: _Frame, limits: Limits) -> ReplicaMemory:
-    middle, end = (activation_bytes(frame.model, frame.layout, limits, last=last) for last in (False, True))
-    stages = tuple(_stage(index, hold, frame, end if hold.last else middle) for index, hold in enumerate(frame.holds))
-    room = [(hold.kv, max(0, stage.kv_cache_bytes)) for stage, hold in zip(stages, frame.holds, strict=True)]
+    copies = frame.traits.logit_copies
+    middle, end = (activation_bytes(frame.model, frame.layout, limits, copies, last=last) for last in (False, True))
+    caches = [_in_flight(hold.kv, frame.layout, limits) for hold in frame.holds]
+    stages = tuple(
+        _stage(index, replace(hold, kv=kv), frame, limits, end if hold.last else middle)
+        for index, (hold, kv) in enumerate(zip(frame.holds, caches, strict=True))
+    )
+    room = [(kv, max(0, stage.kv_cache_bytes)) for stage, kv in zip(stages, caches, strict=True)]
     return ReplicaMemory(
         stages=stages,
         limits=limits,
@@ -163,66 +126,42 @@ def _at(frame: _Frame, limits: Limits) -> ReplicaMemory:
     )
 
 
-def _stage(index: int, hold: StageHold, frame: _Frame, activations: int) -> StageMemory:
+def _in_flight(kv: KvCache, layout: Layout, limits: Limits) -> KvCache:
+    """Return the cache with the tokens in flight of these limits: sliding layers keep them beside their window."""
+    return replace(kv, in_flight_tokens=limits.batched_tokens * (layout.pipeline + EXTRA_BATCHES))
+
+
+def _stage(index: int, hold: StageHold, frame: _Frame, limits: Limits, activations: int) -> StageMemory:
     weights = hold.weights.total_bytes
+    overhead = overhead_bytes(frame.layout, frame.device, frame.traits, limits, hold.layers[1] - hold.layers[0])
     return StageMemory(
         stage=index,
         layers=hold.layers,
         weights_bytes=weights,
         activations_bytes=activations,
-        overhead_bytes=frame.overhead_bytes,
-        kv_cache_bytes=frame.budget_bytes - weights - activations - frame.overhead_bytes,
+        overhead_bytes=overhead,
+        kv_cache_bytes=frame.budget_bytes - weights - activations - overhead,
         budget_bytes=frame.budget_bytes,
         kv_bytes_per_token=hold.kv.bytes_per_token,
+        request_bytes=hold.kv.bytes_for_request(limits.model_len),
+        band_bytes=band_bytes(weights, activations, overhead),
     )
 
 
-def _limits(workload: Workload, traits: EngineTraits, share: int) -> Iterator[Limits]:
-    """Yield limits from the wished to the least.
-
-    More sequences than the engine's default are wished for only when the load has them.
-    """
-    tokens, sequences = traits.max_batched_tokens, max(traits.max_sequences, _power_of_two(share))
-    while True:
-        yield Limits(batched_tokens=max(tokens, sequences), sequences=sequences, model_len=workload.max_model_len)
-        if tokens <= _FEWEST_TOKENS and sequences <= _FEWEST_SEQUENCES:
-            return
-        tokens, sequences = max(_FEWEST_TOKENS, tokens // 2), max(_FEWEST_SEQUENCES, sequences // 2)
+def _shortened(frame: _Frame, memory: ReplicaMemory, shortest: int) -> ReplicaMemory:
+    """Return the memory at the longest request that fits with certainty, else that fits at all, else unchanged."""
+    certain = _longest(frame, memory.limits, shortest, lambda tried: tried.starts and not tried.tight)
+    return certain or _longest(frame, memory.limits, shortest, lambda tried: tried.starts) or memory
 
 
-def _power_of_two(count: int) -> int:
-    return 1 << max(0, count - 1).bit_length()
-
-
-@lru_cache(maxsize=64)
-def _kinds(model: ModelSpec) -> frozenset[Layer]:
-    return frozenset(model.layers)
-
-
-def _wide_values(model: ModelSpec, layer: Layer, layout: Layout) -> float:
-    """Return the values per token of a layer's widest intermediate result on one rank."""
-    return max(_attention_values(layer) / layout.tensor, _feed_forward_values(model, layer, layout))
-
-
-def _attention_values(layer: Layer) -> float:
-    attention = layer.attention
-    if isinstance(attention, GroupedAttention):
-        return attention.heads * attention.head_dim + attention.kv_heads * (attention.head_dim + attention.value_head_dim)
-    if isinstance(attention, LatentAttention):
-        return attention.heads * (attention.nope_dim + attention.rope_dim) * 2.0 + attention.heads * attention.value_head_dim
-    return attention.width if attention else 0.0
-
-
-def _feed_forward_values(model: ModelSpec, layer: Layer, layout: Layout) -> float:
-    block = layer.feed_forward
-    match block:
-        case None:
-            return 0.0
-        case DenseFeedForward():
-            return WIDE_COPIES * (block.matrices - 1) * block.intermediate / layout.tensor
-        case ExpertFeedForward():
-            # every chosen expert of a token has its rows; with whole experts a rank has its share of them
-            rows = block.experts_per_token / layout.expert
-            columns = block.expert_intermediate / (1 if layout.expert > 1 else layout.tensor)
-            shared = WIDE_COPIES * 2 * block.shared_intermediate / layout.tensor
-            return rows * (WIDE_COPIES * 2 * columns + model.hidden_size) + shared
+def _longest(frame: _Frame, limits: Limits, shortest: int, fits: Callable[[ReplicaMemory], bool]) -> ReplicaMemory | None:
+    """Return the memory at the longest request of at least ``shortest`` tokens that fits."""
+    found, longest = None, limits.model_len
+    while shortest <= longest:
+        middle = (shortest + longest) // 2
+        tried = _at(frame, replace(limits, model_len=middle))
+        if fits(tried):
+            found, shortest = tried, middle + 1
+        else:
+            longest = middle - 1
+    return found

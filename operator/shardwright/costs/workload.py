@@ -16,6 +16,8 @@ class Arrival(StrEnum):
 class Workload:
     """Mean lengths and requests in flight over all replicas; ``max_model_len`` is the longest request.
 
+    Where nobody asked for that length, ``shortest_model_len`` is how far it may be lowered before a layout is refused.
+
     ``requests_per_second``, where stated, is the offered rate of all replicas: what it keeps in flight is
     derived, and ``concurrency`` is its upper limit. ``prefix_cache_hit_rate`` is the share of input tokens
     whose K/V is there already. ``prefill_share`` is the largest share of the time that chunked prefill may
@@ -28,6 +30,7 @@ class Workload:
     output_tokens: int
     concurrency: int
     max_model_len: int
+    shortest_model_len: int | None = None
     kv_cache_dtype: str = "auto"  # auto | fp8
     arrival: Arrival = Arrival.CLOSED_LOOP
     requests_per_second: float | None = None

@@ -6,8 +6,9 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
+from shardwright.engines.generations import generation_of, release_of
 from shardwright.layouts.traits import EngineTraits, Remainder
-from shardwright.units import GIB, MIB
+from shardwright.units import KIB, MIB
 
 NAME: Final = "vLLM"
 
@@ -39,16 +40,22 @@ _WIDTH_DIVIDES_REPLICA: Final = frozenset({"GptOssForCausalLM"})
 _SOURCES: Final[Mapping[str, str]] = {
     "remainder": "vLLM 0.32.0 source, distributed/utils.py:get_pp_indices (126 layers over 4: 31, 32, 32, 31)",
     "vocabulary_padding": "vLLM 0.32.0 source, layers/vocab_parallel_embedding.py: rounded up to 64",
-    "memory_utilization": "vLLM 0.32.0 and 0.33.0 option default --gpu-memory-utilization 0.92, share of total memory",
+    "memory_utilization": "option default --gpu-memory-utilization: 0.92 in vLLM 0.32.0 and 0.33.0, 0.9 in older ones",
     "kv_block_tokens": "vLLM 0.32.0 source, v1/kv_cache_interface.py: 16 on NVIDIA (some kernels force 64)",
-    "max_batched_tokens": "vLLM 0.32.0 source, engine/arg_utils.py:get_batch_defaults for GPUs of 70 GiB and more",
-    "max_sequences": "vLLM 0.32.0 source, engine/arg_utils.py:get_batch_defaults for GPUs of 70 GiB and more",
-    "fixed_overhead_bytes": (
-        "FlashInfer workspace 394 MiB (vLLM 0.32.0 source, VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE)"
-        " + CUDA context and libraries 630 MiB (assumed)"
+    "max_batched_tokens": "vLLM 0.32.0 source, engine/arg_utils.py:get_batch_defaults, GPUs of less than 70 GiB",
+    "max_sequences": "vLLM 0.32.0 source, engine/arg_utils.py:get_batch_defaults, GPUs of less than 70 GiB",
+    "batch_defaults": "the same for GPUs of 70 GiB and more, and of 160 GiB and more",
+    "fixed_overhead_bytes": "fitted, docs/memory.md: 0.02 to 0.35 GiB on one GPU",
+    "communication_overhead_bytes": (
+        "measured, vLLM 0.19 on H100: 2.1 GiB of non-torch memory with tensor ranks, 0.27 without"
+        " (llm-d-planner docs/accuracy/vllm-v0.19.0-accuracy-report.md)"
     ),
-    "communication_overhead_bytes": "NCCL buffers, 1 to 2 GiB as vLLM measures them; the middle (assumed)",
-    "cuda_graph_bytes": "captured CUDA graphs, estimated and subtracted by vLLM since 0.21; 1 GiB (assumed)",
+    "host_communication_overhead_bytes": "fitted, docs/memory.md: at most 0.5 GiB over PCIe (mem-029, mem-064, mem-071)",
+    "graph_bytes": "fitted, docs/memory.md: 1.22 GiB for 80 layers and 51 batch sizes (mem-064)",
+    "logit_copies": "fitted, docs/memory.md",
+    "graph_sequences": "vLLM 0.32.0 source, config/vllm.py:_set_cudagraph_sizes: up to 512",
+    "counts_graphs": "vLLM 0.32.0 source, v1/worker/gpu_worker.py: taken from the K/V cache since 0.21",
+    "chunks_prompts": "vLLM 0.32.0 source, engine/arg_utils.py: on for generation; the engine before 0.8 did so above 32768",
     "architectures": "vLLM 0.32.0 model registry, text generation",
     "without_pipeline": "vLLM 0.32.0 model registry, classes without SupportsPP",
     "experts_at_least_tensor": "vLLM 0.32.0 source, models/qwen3_moe.py and others: tensor size above experts is refused",
@@ -64,36 +71,37 @@ def traits(version: str) -> EngineTraits:
     known to a newer engine only, so a version without a list of its own refuses none.
     """
     registry = _registry()
-    listed = _minor(version) <= _LISTED_UP_TO
+    release, generation = release_of(version), generation_of(version)
+    listed = release is not None and release <= _LISTED_UP_TO
     known = frozenset(registry["with_pipeline"] + registry["without_pipeline"] + registry["unverified"])
     return EngineTraits(
         name=NAME,
         version=version,
         remainder=Remainder.BEFORE_LAST,
         vocabulary_padding=64,
-        memory_utilization=0.92,
+        memory_utilization=generation.memory_utilization,
         kv_block_tokens=16,
-        max_batched_tokens=8192,
-        max_sequences=1024,
-        fixed_overhead_bytes=1 * GIB,
-        communication_overhead_bytes=1536 * MIB,
-        cuda_graph_bytes=1 * GIB,
+        max_batched_tokens=2048,
+        max_sequences=256,
+        fixed_overhead_bytes=300 * MIB,
+        communication_overhead_bytes=1850 * MIB,
+        host_communication_overhead_bytes=500 * MIB,
+        graph_bytes=314 * KIB,
         architectures=known if listed else None,
         without_pipeline=frozenset(registry["without_pipeline"]),
         experts_at_least_tensor=_EXPERTS_AT_LEAST_TENSOR,
         sources=_SOURCES,
         ends_on_every_stage=_ENDS_ON_EVERY_STAGE,
         width_divides_replica=_WIDTH_DIVIDES_REPLICA,
+        batch_defaults=generation.batch_defaults,
+        logit_copies=generation.logit_copies,
+        counts_graphs=generation.counts_graphs,
+        chunks_prompts=generation.chunks_prompts,
     )
 
 
 _LISTED_UP_TO: Final = (0, 33)
 """Newest minor version that the architecture list is good for: made with 0.32.0, nothing was removed in 0.33.0."""
-
-
-def _minor(version: str) -> tuple[int, int]:
-    major, minor, *_ = version.split(".")
-    return int(major), int(minor)
 
 
 @cache

@@ -13,12 +13,26 @@ class Remainder(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchDefault:
+    """The batch that an engine takes by itself on GPUs of so much memory and this compute capability, or more."""
+
+    gpu_bytes: int
+    compute_capability: tuple[int, int]  # GPUs that have none always qualify
+    tokens: int
+    sequences: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineTraits:
     """An engine in one software version, as far as planning is concerned.
 
     ``without_pipeline`` are architectures that the engine refuses to cut into stages, ``architectures``
     all that it knows (None: unknown, nothing is refused for it). ``memory_utilization`` is the share of
     the GPU's total memory it takes. ``kv_block_tokens`` is the page size. Byte figures are per rank.
+    ``batch_defaults`` say what the engine takes by itself on which GPU, the first that qualifies; on other GPUs it is
+    ``max_batched_tokens`` and ``max_sequences``. ``logit_copies`` are FP32 rows of the vocabulary per sequence while it
+    samples. ``graph_bytes`` are those of one layer captured for one batch size, counted for up to ``graph_sequences``;
+    ``counts_graphs`` says whether they are taken from the budget before the K/V cache.
     ``ends_on_every_stage`` are architectures whose class makes embedding, final norm and head on every
     pipeline stage, not only on the first and the last. ``width_divides_replica`` are architectures whose
     class demands that the expert width divides by all ranks of a replica. ``runs_on`` are the resources
@@ -34,9 +48,10 @@ class EngineTraits:
     kv_block_tokens: int
     max_batched_tokens: int
     max_sequences: int
-    fixed_overhead_bytes: int  # CUDA context, workspaces
-    communication_overhead_bytes: int  # NCCL and custom all-reduce buffers, when ranks > 1
-    cuda_graph_bytes: int
+    fixed_overhead_bytes: int  # libraries and workspaces outside the framework's allocator
+    communication_overhead_bytes: int  # NCCL and custom all-reduce buffers of ranks joined by a scale-up link
+    host_communication_overhead_bytes: int  # the same of ranks joined by PCIe or in pairs
+    graph_bytes: int
     architectures: frozenset[str] | None
     without_pipeline: frozenset[str]
     experts_at_least_tensor: frozenset[str]  # architectures that demand tensor <= experts
@@ -44,3 +59,8 @@ class EngineTraits:
     ends_on_every_stage: frozenset[str] = frozenset()
     width_divides_replica: frozenset[str] = frozenset()
     runs_on: frozenset[str] | None = None
+    batch_defaults: tuple[BatchDefault, ...] = ()
+    logit_copies: float = 4.0
+    graph_sequences: int = 512
+    counts_graphs: bool = True
+    chunks_prompts: bool = True

@@ -4,7 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from shardwright.costs.memory import Limits, activation_bytes, replica_memory, requests_per_replica, stage_holds
+from shardwright.costs.activations import activation_bytes
+from shardwright.costs.limits import Limits, requests_per_replica
+from shardwright.costs.memory import ReplicaMemory, replica_memory, stage_holds
+from shardwright.costs.overheads import Device
 from shardwright.costs.workload import Workload
 from shardwright.hardware.gpus import load_gpus
 from shardwright.layouts.layout import Layout
@@ -16,10 +19,10 @@ DEFAULTS = Limits(batched_tokens=8192, sequences=1024, model_len=4096)
 LOAD = Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072)
 
 
-def _memory(model: str, layout: Layout, gpu: str, load: Workload = LOAD):  # type: ignore[no-untyped-def] # noqa: ANN202
-    spec = a_model(model)
+def _memory(model: str, layout: Layout, gpu: str, load: Workload = LOAD) -> ReplicaMemory:
+    spec, row = a_model(model), load_gpus()[gpu]
     holds = stage_holds(spec, layout, load.kv_cache_dtype, vllm_traits())
-    return replica_memory(spec, layout, holds, load_gpus()[gpu].memory_bytes, load, vllm_traits())
+    return replica_memory(spec, layout, holds, Device(gpu=row, joined_gpus=row.scale_up_gpus), load, vllm_traits())
 
 
 @pytest.mark.parametrize(
@@ -31,13 +34,13 @@ def test_sampling_peaks_where_engines_print_it(vocabulary: int, published_gib: f
     """vLLM 0.19, 1,024 sequences; source: llm-d-planner accuracy report. Granite's peak is its forward pass."""
     model: ModelSpec = replace(a_model(), vocabulary=vocabulary, config_hash=str(vocabulary))
 
-    predicted = activation_bytes(model, Layout(), DEFAULTS, last=True)
+    predicted = activation_bytes(model, Layout(), DEFAULTS, 4.0, last=True)
 
     assert predicted / GIB == pytest.approx(published_gib, rel=0.10)
 
 
 def test_stages_before_the_last_do_not_sample() -> None:
-    middle, last = (activation_bytes(a_model(), Layout(pipeline=2), DEFAULTS, last=last) for last in (False, True))
+    middle, last = (activation_bytes(a_model(), Layout(pipeline=2), DEFAULTS, 4.0, last=last) for last in (False, True))
 
     assert middle < last
 
@@ -47,7 +50,7 @@ def test_the_parts_of_every_stage_add_up_to_the_budget() -> None:
 
     for stage in memory.stages:
         parts = stage.weights_bytes + stage.activations_bytes + stage.overhead_bytes + stage.kv_cache_bytes
-        assert parts == stage.budget_bytes == -(-81559 * 2**20 * 92 // 100)
+        assert parts == stage.budget_bytes == -(-(81559 - 480) * 2**20 * 92 // 100)
 
 
 def test_the_worst_stage_sets_the_tokens_of_the_replica() -> None:

@@ -1,0 +1,90 @@
+"""What one step needs beside weights and K/V: the peak of a forward pass, and of sampling on the last stage.
+
+Source of the shape: engines.md section 7 (vLLM profiles one forward pass of a full batch, then one sampling run);
+of the figures: the memory rows of ``docs/memory.md``.
+"""
+
+import math
+from functools import lru_cache
+from typing import Final
+
+from shardwright.costs.limits import Limits
+from shardwright.layouts.layout import Layout
+from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, GroupedAttention, LatentAttention, Layer, ModelSpec
+
+HIDDEN_COPIES: Final = 3.5
+"""Rows of the hidden size that a forward pass holds per token: residual, input, output and part of another. Basis:
+fitted, a Llama 8B pass of 20,000 and of 29,000 tokens (2.07 and 2.99 GiB; 2.9 copies) and Granite 8B (0.85 GiB; 4.2)."""
+
+WIDE_COPIES: Final = 1.5
+"""Rows of a block's widest matrix that are held at once: the product and half of it after gating. Basis: derived."""
+
+LOGIT_BYTES: Final = 4
+"""Bytes of one logit while sampling. Source: engines.md section 7 (FP32 copies)."""
+
+_BYTES: Final = {"bf16": 2, "fp16": 2, "fp32": 4}
+
+
+def activation_bytes(model: ModelSpec, layout: Layout, limits: Limits, logit_copies: float, *, last: bool) -> int:
+    """Return the peak of one step on a rank.
+
+    Args:
+        model: The model.
+        layout: The degrees.
+        limits: The batch; a pass has all its tokens, sampling all its sequences.
+        logit_copies: FP32 rows of the vocabulary that the engine holds per sequence while it samples.
+        last: Whether the rank is on the last stage, which samples.
+    """
+    row = limits.batched_tokens * _BYTES[model.dtype]
+    kept = row * _expert_workspace_values(model, layout)
+    forward = row * (HIDDEN_COPIES * model.hidden_size + max(_wide_values(layer, layout) for layer in _kinds(model)))
+    sampling = logit_copies * limits.sequences * model.vocabulary * LOGIT_BYTES + row * model.hidden_size
+    return math.ceil(kept + (max(forward, sampling) if last else forward))
+
+
+@lru_cache(maxsize=64)
+def _kinds(model: ModelSpec) -> frozenset[Layer]:
+    return frozenset(model.layers)
+
+
+def _wide_values(layer: Layer, layout: Layout) -> float:
+    """Return the values per token of a layer's widest intermediate result on one rank, routed experts apart."""
+    return max(_attention_values(layer), _feed_forward_values(layer)) / layout.tensor
+
+
+def _attention_values(layer: Layer) -> float:
+    attention = layer.attention
+    if isinstance(attention, GroupedAttention):
+        return attention.heads * attention.head_dim + attention.kv_heads * (attention.head_dim + attention.value_head_dim)
+    if isinstance(attention, LatentAttention):
+        return attention.heads * (attention.nope_dim + attention.rope_dim) * 2.0 + attention.heads * attention.value_head_dim
+    return attention.width if attention else 0.0
+
+
+def _feed_forward_values(layer: Layer) -> float:
+    match layer.feed_forward:
+        case DenseFeedForward() as block:
+            return WIDE_COPIES * (block.matrices - 1) * block.intermediate
+        case ExpertFeedForward() as block:
+            return WIDE_COPIES * (block.matrices - 1) * block.shared_intermediate
+        case None:
+            return 0.0
+
+
+def _expert_workspace_values(model: ModelSpec, layout: Layout) -> float:
+    """Return the values per token of the two buffers of routed experts, which stay allocated after the first pass.
+
+    Each holds a row per chosen expert: the gated product or the output, whichever is wider. Ranks with whole experts
+    have rows for the tokens of all ranks, so their share of the experts makes them no smaller.
+    Source: vLLM 0.32 ``fused_moe/modular_kernel.py`` (workspace13, workspace2).
+    """
+    return max((_workspace(model, layer.feed_forward, layout) for layer in _kinds(model)), default=0.0)
+
+
+def _workspace(model: ModelSpec, block: object, layout: Layout) -> float:
+    if not isinstance(block, ExpertFeedForward):
+        return 0.0
+    ways = 1 if layout.expert > 1 else layout.tensor * layout.attention_data
+    columns = block.expert_intermediate / ways
+    wide = max((block.matrices - 1) * columns, model.hidden_size) + max(columns, model.hidden_size)
+    return block.experts_per_token * wide

@@ -1,0 +1,64 @@
+"""The limits that an engine is started with: variables of the plan, lowered before a layout is refused."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from shardwright.costs.workload import Workload
+from shardwright.hardware.gpus import Gpu
+from shardwright.layouts.layout import Layout
+from shardwright.layouts.traits import EngineTraits
+
+FEWEST_TOKENS: Final = 1024
+"""Unit: tokens. Basis: assumed; a smaller chunk leaves the GPU's units idle while prompts are computed."""
+
+FEWEST_SEQUENCES: Final = 16
+"""Unit: requests. Basis: assumed; less saves next to nothing."""
+
+WHOLE_PROMPT_TOKENS: Final = 32768
+"""Unit: tokens. Engines that do not chunk prompts by default begin to above this. Source: vLLM 0.6
+``engine/arg_utils.py`` (``use_long_context``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The engine's batch limits and the longest request."""
+
+    batched_tokens: int
+    sequences: int
+    model_len: int
+
+
+def requests_per_replica(workload: Workload, layout: Layout) -> int:
+    """Return the planned requests in flight of one replica."""
+    return math.ceil(workload.concurrency / layout.replicas)
+
+
+def limits_to_try(workload: Workload, traits: EngineTraits, gpu: Gpu, share: int) -> Iterator[Limits]:
+    """Yield limits from those that the engine takes by itself on such a GPU to the least.
+
+    More sequences than the engine's default are wished for only when the load (``share`` requests) has them.
+    """
+    tokens, sequences = default_batch(traits, gpu)
+    sequences = max(sequences, _power_of_two(share))
+    if not traits.chunks_prompts and workload.max_model_len <= WHOLE_PROMPT_TOKENS:
+        tokens = max(tokens, workload.max_model_len)
+    while True:
+        yield Limits(batched_tokens=max(tokens, sequences), sequences=sequences, model_len=workload.max_model_len)
+        if tokens <= FEWEST_TOKENS and sequences <= FEWEST_SEQUENCES:
+            return
+        tokens, sequences = max(FEWEST_TOKENS, tokens // 2), max(FEWEST_SEQUENCES, sequences // 2)
+
+
+def default_batch(traits: EngineTraits, gpu: Gpu) -> tuple[int, int]:
+    """Return the tokens and the sequences of a batch that the engine takes by itself on a GPU."""
+    capability = gpu.compute_capability
+    for row in traits.batch_defaults:
+        if gpu.memory_bytes >= row.gpu_bytes and (capability is None or capability >= row.compute_capability):
+            return row.tokens, row.sequences
+    return traits.max_batched_tokens, traits.max_sequences
+
+
+def _power_of_two(count: int) -> int:
+    return 1 << max(0, count - 1).bit_length()

@@ -1,0 +1,81 @@
+"""What an engine takes beside weights, activations and K/V: libraries, CUDA graphs, communication buffers.
+
+Everything here is measured by the engine when it starts, not computed; the figures are fitted to the memory rows of
+``docs/memory.md``, and :func:`band_bytes` says how far they may be off.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from shardwright.costs.limits import Limits
+from shardwright.hardware.gpus import Gpu
+from shardwright.layouts.layout import Candidate, Layout
+from shardwright.layouts.traits import EngineTraits
+from shardwright.units import MIB
+
+DRIVER_BYTES: Final = 480 * MIB
+"""Memory of an NVIDIA GPU that its label shows and no program gets. Basis: measured, label minus the total that
+engines print: H100 466 MiB (81559 and 79.19 GiB), RTX A6000 500 (49140 and 47.50 GiB), RTX 3090 430 (24576 and 23.58 GiB).
+AMD shows what there is (MI300X: 191.98 of 192 GiB). Sources: mem-001, mem-011, mem-082, gpus.csv notes."""
+
+DATA_CENTER_BLACKWELL: Final = 10
+"""Compute capability (major) on which vLLM 0.32 captures batches of up to twice ``graph_sequences``.
+Source: ``config/vllm.py`` (``is_data_center_blackwell``)."""
+
+BRIDGED_GPUS: Final = 2
+"""A scale-up link that joins no more is a bridge: no switch, hence no multicast buffers."""
+
+BAND_SHARE: Final = 0.25
+"""How far activations and overhead may be off, as a share of both. Basis: fitted, docs/memory.md."""
+
+BAND_OF_WEIGHTS: Final = 0.01
+"""What kernels may add to weights when they repack them after loading, as a share. Basis: measured, DeepSeek-V3 keeps
+0.24 GiB of 39 dequantized (engines.md section 7); MXFP4 swizzling up to 2 %."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One GPU of a candidate as far as memory goes; the scale-up link joins it to ``joined_gpus``, itself included."""
+
+    gpu: Gpu
+    joined_gpus: int
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> "Device":
+        """Return the device that a candidate runs on."""
+        return cls(gpu=candidate.pool.gpu, joined_gpus=candidate.pool.domain_gpus)
+
+    @property
+    def usable_bytes(self) -> int:
+        """Return the memory that programs see."""
+        return self.gpu.memory_bytes - (DRIVER_BYTES if self.gpu.vendor == "NVIDIA" else 0)
+
+
+def overhead_bytes(layout: Layout, device: Device, traits: EngineTraits, limits: Limits, layers: int) -> int:
+    """Return libraries, communication buffers and, where the engine counts them, the graphs of so many layers."""
+    graphs = traits.graph_bytes * layers * captured_batches(limits, device, traits) if traits.counts_graphs else 0
+    return traits.fixed_overhead_bytes + _communication_bytes(layout, device, traits) + graphs
+
+
+def captured_batches(limits: Limits, device: Device, traits: EngineTraits) -> int:
+    """Return how many batch sizes are captured: 1, 2, 4, steps of 8 below 256, steps of 16 from there.
+
+    Source: vLLM 0.32 ``config/vllm.py:_set_cudagraph_sizes``.
+    """
+    capability = device.gpu.compute_capability
+    blackwell = capability is not None and capability[0] == DATA_CENTER_BLACKWELL
+    largest = min(2 * limits.sequences, traits.graph_sequences * (2 if blackwell else 1), limits.batched_tokens)
+    few = sum(size <= largest for size in (1, 2, 4))
+    return few + len(range(8, min(largest + 1, 256), 8)) + len(range(256, largest + 1, 16))
+
+
+def band_bytes(weights: int, activations: int, overhead: int) -> int:
+    """Return how far (one way) the space for K/V may be off."""
+    return math.ceil(BAND_SHARE * (activations + overhead) + BAND_OF_WEIGHTS * weights)
+
+
+def _communication_bytes(layout: Layout, device: Device, traits: EngineTraits) -> int:
+    if layout.tensor * layout.attention_data == 1:
+        return 0
+    return traits.communication_overhead_bytes if device.joined_gpus > BRIDGED_GPUS else traits.host_communication_overhead_bytes
