@@ -6,7 +6,7 @@ from shardwright.engines.vllm import traits
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.modelspec.spec import GroupedAttention, LatentAttention, Layer, ModelSpec
 
 
 def a_config(**overrides: object) -> dict[str, object]:
@@ -60,3 +60,9 @@ def catalogued(model_id: str) -> ModelSpec:
 def oracle_traits(**overrides: object) -> EngineTraits:
     """Return vLLM 0.32.0, the version that the oracle ran."""
     return replace(traits("0.32.0"), **overrides)  # type: ignore[arg-type]  # a bag of fields
+
+
+def window(layer: Layer) -> int | None:
+    """Return the window of a layer that has a K/V cache."""
+    assert isinstance(layer.attention, GroupedAttention | LatentAttention)
+    return layer.attention.window

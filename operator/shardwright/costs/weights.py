@@ -21,7 +21,7 @@ MXFP4_HIDDEN: Final = 256
 """Elements that the hidden size of MXFP4 experts is padded to. Same source."""
 
 _SHARED_EXPERTS: Final = "mlp.shared_experts."
-_ATTENTION: Final = ("self_attn.", "input_layernorm")
+_ATTENTION: Final = ("self_attn.", "linear_attn.", "input_layernorm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +65,7 @@ class _Bytes:
     """What a rank holds of a model: of each layer, and of what stands before and after them."""
 
     layers: tuple[WeightBytes, ...]
+    tower: WeightBytes  # the vision tower: on every stage
     embedding: WeightBytes
     head: WeightBytes  # with the final norm, and the embedding when it is tied
 
@@ -118,7 +119,7 @@ def _by_stage(model: ModelSpec, layout: Layout, traits: EngineTraits, rank: _Byt
     tied_copy = WeightBytes() if not model.tied_embeddings or everywhere else rank.embedding
     result = []
     for stage, (first, end) in enumerate(stages):
-        held = sum(rank.layers[first:end], WeightBytes())
+        held = sum(rank.layers[first:end], rank.tower)
         if stage == 0 or everywhere:
             held += rank.embedding
         if stage == last or everywhere:
@@ -132,20 +133,26 @@ def _by_stage(model: ModelSpec, layout: Layout, traits: EngineTraits, rank: _Byt
 @lru_cache(maxsize=512)
 def _rank_bytes(model: ModelSpec, cut: _Cut) -> _Bytes:
     layers = [[0, 0, 0] for _ in model.layers]  # attention, feed-forward, experts
-    embedding = head = 0
+    ends = dict.fromkeys(Part, 0)
     for weight in model.weights:
         count = _on_rank(model, weight, cut)
         if weight.layer is not None:
-            layers[weight.layer][2 if weight.experts else 0 if weight.name.startswith(_ATTENTION) else 1] += count
-        elif weight.part is Part.EMBEDDING:
-            embedding += count
+            layers[weight.layer][2 if weight.experts else 0 if _of_attention(model, weight) else 1] += count
         else:
-            head += count
+            ends[weight.part] += count
     return _Bytes(
         layers=tuple(WeightBytes(attention_bytes=a, feed_forward_bytes=f, expert_bytes=e) for a, f, e in layers),
-        embedding=WeightBytes(embedding_bytes=embedding),
-        head=WeightBytes(head_bytes=head),
+        tower=WeightBytes(embedding_bytes=ends[Part.TOWER]),
+        embedding=WeightBytes(embedding_bytes=ends[Part.EMBEDDING]),
+        head=WeightBytes(head_bytes=ends[Part.FINAL] + ends[Part.HEAD]),
     )
+
+
+def _of_attention(model: ModelSpec, weight: Weight) -> bool:
+    layer = model.layers[weight.layer or 0]
+    if layer.attention is None or layer.feed_forward is None:
+        return layer.feed_forward is None
+    return weight.name.startswith(_ATTENTION)
 
 
 def _on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> int:

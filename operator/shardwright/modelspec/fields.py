@@ -1,6 +1,7 @@
 """Path-precise reading of a config: every field checked for presence, type and bounds, all problems collected."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from shardwright.errors import Problem
@@ -14,6 +15,8 @@ VOCABULARY: Final = (1, 1 << 24)
 EXPERTS: Final = (1, 8192)
 CONTEXT: Final = (1, 1 << 30)
 
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
 Bounds = tuple[int, int]
 _T = TypeVar("_T")
 
@@ -22,11 +25,21 @@ _LONGEST_INTEGER_BITS: Final = 64
 
 
 class Fields:
-    """A config that is being read; ``problems`` grows, and reading goes on with a harmless value."""
+    """A config that is being read; ``problems`` grows, and reading goes on with a harmless value.
 
-    def __init__(self, values: Mapping[str, object], path: str = "", problems: list[Problem] | None = None) -> None:
+    ``spelled`` holds the names that the config itself has for some fields, for the paths of problems.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, object],
+        path: str = "",
+        problems: list[Problem] | None = None,
+        spelled: Mapping[str, str] = _NOTHING,
+    ) -> None:
         self.values = values
         self.path = path
+        self.spelled = spelled
         self.problems: list[Problem] = [] if problems is None else problems
 
     def integer(self, name: str, bounds: Bounds, *, default: int | None = None) -> int:
@@ -77,7 +90,8 @@ class Fields:
 
     def refuse(self, name: str, what: str, limit: str = "", remedy: str = "") -> None:
         """Note a problem of one field."""
-        self.problems.append(Problem(code="ConfigInvalid", what=what, limit=limit, remedy=remedy, path=f"{self.path}{name}"))
+        path = f"{self.path}{self.spelled.get(name, name)}"
+        self.problems.append(Problem(code="ConfigInvalid", what=what, limit=limit, remedy=remedy, path=path))
 
     def _missing(self, name: str, bounds: Bounds) -> int:
         self.refuse(name, "missing", remedy=f"give a whole number, {bounds[0]} to {bounds[1]}")

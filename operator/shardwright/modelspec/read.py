@@ -3,12 +3,14 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.context import max_context_tokens
-from shardwright.modelspec.families import FAMILIES
+from shardwright.modelspec.families import FAMILIES, MODEL_TYPES, plain
 from shardwright.modelspec.families.family import Family, Shape, read_shape
+from shardwright.modelspec.families.vision import tower_weights
 from shardwright.modelspec.fields import VOCABULARY, Fields
 from shardwright.modelspec.parse import check_depth
 from shardwright.modelspec.quantization import Quantization, quantized, read_quantization
@@ -37,8 +39,7 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
     check_depth(config, source=source)
     config_hash = _hash(config, source)
     top = Fields(config)
-    architecture = _architecture(top)
-    family = FAMILIES[architecture]
+    architecture, family = _family(top)
     fields = _text_fields(top, family)
     shape = read_shape(fields)
     blocks = family.blocks(fields, shape)
@@ -47,10 +48,11 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
     tied = _tied(top, fields, family)
     dtype = _dtype(top, fields)
     context = max_context_tokens(fields)
+    beside = (*_tower(top, family, shape, dtype), *_further_ends(family, fields, shape, dtype))
     if fields.problems:
         raise InputError(fields.problems)
     layers, layer_weights = _layers(blocks, shape, dtype)
-    weights = (*_ends(shape, vocabulary, dtype, tied=tied), *layer_weights)
+    weights = (*_ends(shape, vocabulary, dtype, tied=tied), *beside, *layer_weights)
     return ModelSpec(
         source=source,
         architecture=architecture,
@@ -65,6 +67,7 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
         max_context_tokens=context,
         tied_embeddings=tied,
         warnings=(*family.warnings, *(quantization.warnings if quantization else ())),
+        assumed=tuple(sentence.format(architecture=architecture) for sentence in family.assumed),
     )
 
 
@@ -77,29 +80,53 @@ def _hash(config: Mapping[str, object], source: str) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _architecture(top: Fields) -> str:
-    """Return the first architecture that is named, when it is one that can be read."""
-    named = top.strings("architectures")
-    if named and named[0] in FAMILIES:
-        return named[0]
+def _family(top: Fields) -> tuple[str, Family]:
+    """Return the first architecture that is named and how it is read; a plain decoder may be unknown by name."""
+    architecture = _architecture(top)
+    if architecture and architecture in FAMILIES:
+        return architecture, FAMILIES[architecture]
+    if architecture and plain.is_plain(architecture, top):
+        return architecture, plain.FAMILY
     if not top.problems:
-        what = f"{named[0]!r:.80}" if named else "missing,"
-        top.problems.append(
-            Problem(
-                code="ArchitectureUnknown",
-                path="architectures",
-                what=what,
-                limit=f"must be one of {', '.join(sorted(FAMILIES))}",
-                remedy="serve a model of one of these architectures",
-            )
-        )
+        top.problems.append(_unknown(architecture))
     raise InputError(top.problems)
+
+
+def _architecture(top: Fields) -> str | None:
+    """Return the architecture by name, where none is named by ``model_type``."""
+    named = top.strings("architectures")
+    if named:
+        return named[0]
+    return top.string("architecture") or MODEL_TYPES.get(top.string("model_type") or "")
+
+
+def _unknown(architecture: str | None) -> Problem:
+    return Problem(
+        code="ArchitectureUnknown",
+        path="architectures",
+        what=f"{architecture!r:.80}" if architecture else "missing,",
+        limit=f"must be one of {', '.join(sorted(FAMILIES))}, or a plain decoder with the usual fields",
+        remedy="serve a model of one of these architectures",
+    )
 
 
 def _text_fields(top: Fields, family: Family) -> Fields:
     """Return the fields of the language model: its own section where the config wraps one."""
     section = top.section("text_config") or top
-    return Fields({**family.defaults, **_present(section.values)}, section.path, top.problems)
+    present = _present(section.values)
+    spelled = {name: next((n for n in names if _under(present, n) is not None), names[0]) for name, names in family.names.items()}
+    spelled = {name: theirs for name, theirs in spelled.items() if name not in present}
+    renamed = _present({name: _under(present, theirs) for name, theirs in spelled.items()})
+    return Fields({**family.defaults, **present, **renamed}, section.path, top.problems, spelled)
+
+
+def _under(values: Mapping[str, object], path: str) -> object:
+    """Return the value at a dotted path, or None."""
+    first, _, rest = path.partition(".")
+    value = values.get(first)
+    if not rest:
+        return value
+    return _under(value, rest) if isinstance(value, Mapping) else None
 
 
 def _present(values: Mapping[str, object]) -> dict[str, object]:
@@ -132,6 +159,15 @@ def _layers(blocks: Blocks, shape: Shape, dtype: Storage) -> tuple[tuple[Layer, 
     stack = [blocks(index) for index in range(shape.layers)]
     weights = tuple(tensor.placed(index, dtype) for index, block in enumerate(stack) for tensor in block.tensors)
     return tuple(block.layer for block in stack), weights
+
+
+def _tower(top: Fields, family: Family, shape: Shape, dtype: Storage) -> tuple[Weight, ...]:
+    section = top.section("vision_config") if family.tower_matrices else None
+    return tower_weights(section, shape.hidden, family.tower_matrices, dtype) if section else ()
+
+
+def _further_ends(family: Family, fields: Fields, shape: Shape, dtype: Storage) -> tuple[Weight, ...]:
+    return tuple(replace(tensor.placed(0, dtype), layer=None, part=part) for part, tensor in family.ends(fields, shape))
 
 
 def _ends(shape: Shape, vocabulary: int, dtype: Storage, *, tied: bool) -> tuple[Weight, ...]:

@@ -24,6 +24,7 @@ class Part(StrEnum):
 
     EMBEDDING = "Embedding"  #: first stage (and the last one when it is tied to the head)
     LAYER = "Layer"  #: the stage that holds its layer
+    TOWER = "Tower"  #: every stage: the vision tower of a multimodal model
     FINAL = "Final"  #: last stage: the final norm
     HEAD = "Head"  #: last stage: the output head
 
@@ -74,7 +75,9 @@ class Weight:
 class GroupedAttention:
     """Multi-head, grouped-query or single-K/V-head attention; ``window`` tokens when it slides.
 
-    With ``chunked`` the window does not slide: a token sees its own chunk of ``window`` tokens.
+    With ``chunked`` the window does not slide: a token sees its own chunk of ``window`` tokens. Where an
+    indexer selects what is attended, ``selected_tokens`` is how many of the context, and ``index_bytes`` what
+    the cache holds per token for the indexer of this layer.
     """
 
     heads: int
@@ -83,14 +86,16 @@ class GroupedAttention:
     value_head_dim: int
     window: int | None = None
     chunked: bool = False
+    selected_tokens: int | None = None
+    index_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatentAttention:
     """Multi-head latent attention: one compressed K/V vector per token, replicated on every rank.
 
-    Where an indexer selects what is attended, ``selected_tokens`` is how many of the context, and
-    ``index_bytes`` what the cache holds per token for the indexer of this layer.
+    ``selected_tokens`` and ``index_bytes`` as in :class:`GroupedAttention`. With ``compression`` the cache of
+    the whole context has one entry for so many tokens (0: none at all), beside ``window`` tokens kept as they are.
     """
 
     heads: int
@@ -102,18 +107,20 @@ class LatentAttention:
     window: int | None = None
     selected_tokens: int | None = None
     index_bytes: int = 0
+    compression: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurrentAttention:
     """Mamba, gated delta rule and their kin: a state of fixed size per request, no K/V per token.
 
-    ``heads`` and both states are divided by the tensor ranks. ``state_elements`` of ``state_bits`` each are
+    ``heads``, ``key_heads`` and both states are divided by the tensor ranks. ``state_elements`` of ``state_bits`` each are
     the recurrent state of one request, ``convolution_elements`` (in the model's dtype) the short window before it,
     ``width`` the values per token that the input projections make.
     """
 
     heads: int
+    key_heads: int
     width: int
     state_elements: int
     convolution_elements: int

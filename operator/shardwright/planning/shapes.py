@@ -43,6 +43,7 @@ LARGEST_TENSOR: Final = 72
 
 _T = TypeVar("_T")
 
+_ATTENTION: Final = ("self_attn.", "linear_attn.")
 _TENSOR: Final = "tensor"
 _EXPERT: Final = "expert"
 _PIPELINE: Final = "pipeline"
@@ -289,7 +290,7 @@ def _cut_weight(model: ModelSpec, weight: Weight) -> _CutWeight:
 @lru_cache(maxsize=64)
 def _feed_forward(model: ModelSpec) -> tuple[_CutWeight, ...]:
     """Return one weight for every width of the feed-forward blocks."""
-    widths = {(w.cut_elements, w.experts): w for w in _cut_weights(model) if not w.name.startswith("self_attn.")}
+    widths = {(w.cut_elements, w.experts): w for w in _cut_weights(model) if not w.name.startswith(_ATTENTION)}
     return tuple(widths.values())
 
 

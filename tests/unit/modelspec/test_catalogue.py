@@ -7,7 +7,7 @@ import pytest
 
 from shardwright.errors import InputError
 from shardwright.modelspec.catalogue import find_model, known_ids, model_unknown, read_catalogue_extension
-from tests.support.builders_model import a_config, catalogued
+from tests.support.builders_model import a_config, catalogued, window
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_an_alias_has_the_config_of_its_model(alias: str, model_id: str) -> None
 def test_an_alias_overrides_the_fields_that_differ() -> None:
     assert catalogued("Qwen/Qwen2.5-7B-Instruct").max_context_tokens == 32768
     assert catalogued("Qwen/Qwen2.5-7B").max_context_tokens == 131072
-    assert catalogued("mistralai/Mistral-7B-Instruct-v0.2").layers[0].attention.window is None
+    assert window(catalogued("mistralai/Mistral-7B-Instruct-v0.2").layers[0]) is None
 
 
 def test_an_entry_says_where_it_comes_from() -> None:

@@ -17,7 +17,7 @@ from shardwright.modelspec.spec import (
     Layer,
     Split,
 )
-from tests.support.builders_model import a_config, a_model, a_moe, a_moe_config, catalogued
+from tests.support.builders_model import a_config, a_model, a_moe, a_moe_config, catalogued, window
 
 PARAMETERS = Path(__file__).parents[2] / "data" / "oracle" / "parameters.csv"
 
@@ -82,7 +82,7 @@ def test_deepseek_v3_has_latent_attention_and_three_dense_layers() -> None:
 
 def test_gpt_oss_slides_on_every_other_layer_and_has_biases_and_sinks() -> None:
     model = catalogued("openai/gpt-oss-120b")
-    assert [layer.attention.window for layer in model.layers[:4]] == [128, None, 128, None]
+    assert [window(layer) for layer in model.layers[:4]] == [128, None, 128, None]
     of_layer = {weight.name: weight for weight in model.weights if weight.layer == 0}
     assert of_layer["self_attn.sinks"].outputs == 64
     assert of_layer["self_attn.o_proj.bias"].split is Split.REPLICATED
@@ -107,8 +107,9 @@ def test_gemma_3_is_read_out_of_its_text_config_with_its_defaults() -> None:
         "vision_config": {},
     }
     model = read_model(config, source="a test")
-    windows = [layer.attention.window for layer in model.layers]
+    windows = [window(layer) for layer in model.layers]
     assert windows == [1024, 1024, 1024, 1024, 1024, None] * 2
+    assert isinstance(model.layers[0].attention, GroupedAttention)
     assert model.layers[0].attention.heads == 8
     assert (model.vocabulary, model.max_context_tokens, model.tied_embeddings) == (262_208, 131_072, True)
     assert model.warnings == ("the vision tower is not counted: planned as a text-only model",)

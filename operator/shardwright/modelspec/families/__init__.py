@@ -9,10 +9,28 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.modelspec.families import deepseek, gemma, glm, gpt_oss, llama, mixture
+from shardwright.modelspec.families import (
+    classic,
+    deepseek,
+    deepseek_v4,
+    gemma,
+    glm,
+    gpt_oss,
+    llama,
+    llama4,
+    mixture,
+    qwen_hybrid,
+)
 from shardwright.modelspec.families.family import Family
 
 FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
-    llama.FAMILIES | mixture.FAMILIES | deepseek.FAMILIES | glm.FAMILIES | gpt_oss.FAMILIES | gemma.FAMILIES
+    {
+        architecture: family
+        for module in (classic, deepseek, deepseek_v4, gemma, glm, gpt_oss, llama, llama4, mixture, qwen_hybrid)
+        for architecture, family in module.FAMILIES.items()
+    }
 )
 """Every architecture that can be read, by the name that ``architectures`` has for it."""
+
+MODEL_TYPES: Final[Mapping[str, str]] = MappingProxyType({"gptj": "GPTJForCausalLM", "opt": "OPTForCausalLM"})
+"""The architecture of a ``model_type``, for summaries of other tools, which name no architecture."""

@@ -1,16 +1,21 @@
-"""DeepSeek-V2 and V3: latent attention, shared experts, the first layers dense.
+"""DeepSeek-V2 to V3.2, Kimi-K2 and GLM-5: latent attention, shared experts, the first layers dense.
 
-Layers for multi-token prediction (``num_nextn_predict_layers``) are not counted: the engines load them
+From V3.2 on an indexer in (most) layers selects what is attended; its keys stand in the cache beside the
+latent vectors. Layers for multi-token prediction (``num_nextn_predict_layers``) are not counted: the engines load them
 only for speculative decoding.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
 from shardwright.modelspec.families.family import Family, Shape, block_norms
-from shardwright.modelspec.fields import EXPERTS, HEAD_DIM, LAYERS, WIDTH, Fields
+from shardwright.modelspec.fields import CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
 from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, LatentAttention, Layer, Split, Storage
 from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, gated, linear, norms, routed, router
 
 
-def _attention(fields: Fields, shape: Shape) -> LatentAttention:
+def read_latent(fields: Fields, shape: Shape) -> LatentAttention:
+    """Read latent attention as DeepSeek's configs name it."""
     return LatentAttention(
         heads=shape.heads,
         kv_lora_rank=fields.integer("kv_lora_rank", WIDTH),
@@ -32,7 +37,8 @@ def _queries(shape: Shape, attention: LatentAttention) -> tuple[Tensor, ...]:
     )
 
 
-def _attention_tensors(shape: Shape, attention: LatentAttention) -> tuple[Tensor, ...]:
+def latent_tensors(shape: Shape, attention: LatentAttention) -> tuple[Tensor, ...]:
+    """Return queries, the latent vector, what it is expanded to, and the output projection."""
     latent, heads = attention.kv_lora_rank, attention.heads
     key_values = heads * (attention.nope_dim + attention.value_head_dim)
     return (
@@ -68,25 +74,72 @@ def expert_tensors(shape: Shape, block: ExpertFeedForward, *, corrected: bool, g
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attention:
+    """Latent attention of a layer, with the tensors that it needs."""
+
+    attention: LatentAttention
+    tensors: tuple[Tensor, ...]
+
+
+def _indexer_tensors(fields: Fields, shape: Shape, attention: LatentAttention, dim: int) -> tuple[Tensor, ...]:
+    """Return the indexer, which every rank holds whole. Source: vLLM 0.32 ``models/deepseek_v2.py:Indexer``."""
+    heads = fields.integer("index_n_heads", HEADS)
+    return (
+        *linear("self_attn.indexer.wq_b", heads * dim, attention.q_lora_rank or shape.hidden, Split.REPLICATED),
+        Tensor(name="self_attn.indexer.wk", outputs=dim, inputs=shape.hidden),
+        Tensor(name="self_attn.indexer.weights_proj", outputs=heads, inputs=shape.hidden),
+        Tensor(name="self_attn.indexer.k_norm", outputs=dim, storage=FP32),
+        Tensor(name="self_attn.indexer.k_norm.bias", outputs=dim, storage=FP32),
+    )
+
+
+def _attentions(fields: Fields, shape: Shape) -> Callable[[int], _Attention]:
+    """Return the attention of the layer at an index: with its own indexer, or with the selection of an earlier one."""
+    attention = read_latent(fields, shape)
+    tensors = latent_tensors(shape, attention)
+    if fields.values.get("index_topk") is None:
+        plain = _Attention(attention=attention, tensors=tensors)
+        return lambda _: plain
+    dim = fields.integer("index_head_dim", HEAD_DIM)
+    shared = replace(attention, selected_tokens=fields.integer("index_topk", CONTEXT))
+    indexed = replace(shared, index_bytes=index_bytes(dim))
+    own = _Attention(attention=indexed, tensors=(*tensors, *_indexer_tensors(fields, shape, attention, dim)))
+    borrowed = _Attention(attention=shared, tensors=tensors)
+    types = fields.strings("indexer_types")
+    return lambda layer: borrowed if layer < len(types) and types[layer] == "shared" else own
+
+
+def index_bytes(dim: int) -> int:
+    """Return the bytes of an indexer's key: FP8 with an FP32 scale per 128 elements.
+
+    Source: vLLM 0.32 ``models/deepseek_v2.py:DeepseekV32IndexerCache``.
+    """
+    return dim + dim // 128 * 4
+
+
 def _deepseek(fields: Fields, shape: Shape) -> Blocks:
-    attention, experts = _attention(fields, shape), read_experts(fields)
-    always = (*_attention_tensors(shape, attention), *block_norms(shape))
-    intermediate = fields.integer("intermediate_size", WIDTH)
+    attention, experts = _attentions(fields, shape), read_experts(fields)
+    dense = DenseFeedForward(intermediate=fields.integer("intermediate_size", WIDTH))
     first_sparse = fields.integer("first_k_dense_replace", (0, LAYERS[1]), default=0)
     corrected = fields.string("topk_method") == "noaux_tc"
     every = fields.integer("moe_layer_freq", LAYERS, default=1)
-    dense = Block(
-        layer=Layer(attention=attention, feed_forward=DenseFeedForward(intermediate=intermediate)),
-        tensors=(*always, *gated("mlp", shape.hidden, intermediate)),
-    )
-    sparse = Block(
-        layer=Layer(attention=attention, feed_forward=experts),
-        tensors=(*always, *expert_tensors(shape, experts, corrected=corrected)),
-    )
-    return lambda layer: sparse if layer >= first_sparse and layer % every == 0 else dense
+    dense_tensors = (*gated("mlp", shape.hidden, dense.intermediate), *block_norms(shape))
+    sparse_tensors = (*expert_tensors(shape, experts, corrected=corrected), *block_norms(shape))
+
+    def block(layer: int) -> Block:
+        own = attention(layer)
+        if layer >= first_sparse and layer % every == 0:
+            return Block(layer=Layer(attention=own.attention, feed_forward=experts), tensors=(*own.tensors, *sparse_tensors))
+        return Block(layer=Layer(attention=own.attention, feed_forward=dense), tensors=(*own.tensors, *dense_tensors))
+
+    return block
 
 
 FAMILIES = {
     "DeepseekV2ForCausalLM": Family(blocks=_deepseek),
     "DeepseekV3ForCausalLM": Family(blocks=_deepseek),
+    "DeepseekV32ForCausalLM": Family(blocks=_deepseek),
+    "GlmMoeDsaForCausalLM": Family(blocks=_deepseek),
+    "KimiK25ForConditionalGeneration": Family(blocks=_deepseek, tower_matrices=2),
 }

@@ -4,8 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from shardwright.modelspec.fields import CONTEXT, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import GroupedAttention, Split
+from shardwright.modelspec.spec import GroupedAttention, Part, Split
 from shardwright.modelspec.tensors import Blocks, Tensor, linear, norms
+
+
+def _no_ends(_: Fields, __: "Shape") -> tuple[tuple[Part, Tensor], ...]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,13 +19,21 @@ class Family:
     ``blocks`` reads the family's own fields and returns the layer at an index. ``tied`` is whether
     embedding and head are one matrix where the config does not say. ``defaults`` are the values that
     the architecture's own config class (transformers 4.57) fills in for fields that published configs
-    leave out. ``warnings`` are facts that widen the band of a prediction.
+    leave out. ``names`` are what the architecture's configs call the fields that most others name alike, the
+    first one that is there counts; a dot leads into a section. ``ends`` are tensors before the first or after
+    the last layer beside embedding, final norm and head. ``tower_matrices`` is 2 or 3 (gated) for the
+    feed-forward blocks of a vision tower, 0 without one. ``warnings`` are facts that widen the band of a
+    prediction, ``assumed`` what was read in the generic way.
     """
 
     blocks: Callable[[Fields, "Shape"], Blocks]
     tied: bool = False
     defaults: Mapping[str, int] = field(default_factory=dict)
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ends: Callable[[Fields, "Shape"], tuple[tuple[Part, Tensor], ...]] = _no_ends
+    tower_matrices: int = 0
     warnings: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

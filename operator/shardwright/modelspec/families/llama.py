@@ -34,6 +34,13 @@ def _mistral(fields: Fields, shape: Shape) -> Blocks:
     return _same(shape, fields.integer("intermediate_size", WIDTH), grouped_tensors(shape), window_of(fields))
 
 
+def dense_blocks(fields: Fields, shape: Shape) -> Blocks:
+    """Return Llama's layers, with a bias of queries, keys and values and a window where the config states them."""
+    bias = fields.boolean("attention_bias", default=False)
+    attention = grouped_tensors(shape, bias=bias, output_bias=bias)
+    return _same(shape, fields.integer("intermediate_size", WIDTH), attention, window_of(fields))
+
+
 def _qwen2(fields: Fields, shape: Shape) -> Blocks:
     attention = grouped_tensors(shape, bias=True)
     return _same(shape, fields.integer("intermediate_size", WIDTH), attention, None)

@@ -52,29 +52,34 @@ def _qwen_dense(fields: Fields, shape: Shape, attention: tuple[Tensor, ...]) -> 
     )
 
 
-def _qwen_sparse(fields: Fields, shape: Shape, attention: tuple[Tensor, ...], *, quantizable_router: bool) -> Block:
+def read_qwen_experts(fields: Fields) -> ExpertFeedForward:
+    """Read routed and shared experts as Qwen's configs name them."""
     experts = fields.integer("num_experts", EXPERTS)
-    shared = fields.integer("shared_expert_intermediate_size", (0, WIDTH[1]), default=0)
-    intermediate = fields.integer("moe_intermediate_size", WIDTH)
-    gate = router("mlp.gate", experts, shape.hidden, quantizable=quantizable_router)
+    return ExpertFeedForward(
+        experts=experts,
+        experts_per_token=fields.integer("num_experts_per_tok", (1, experts)),
+        expert_intermediate=fields.integer("moe_intermediate_size", WIDTH),
+        shared_intermediate=fields.integer("shared_expert_intermediate_size", (0, WIDTH[1]), default=0),
+    )
+
+
+def qwen_expert_tensors(shape: Shape, block: ExpertFeedForward, *, quantizable_router: bool) -> tuple[Tensor, ...]:
+    """Return router, routed experts and the gated shared expert, where there is one."""
+    shared = block.shared_intermediate
     beside = (router("mlp.shared_expert_gate", 1, shape.hidden), *gated("mlp.shared_expert", shape.hidden, shared))
+    return (
+        router("mlp.gate", block.experts, shape.hidden, quantizable=quantizable_router),
+        *(beside if shared else ()),
+        *routed("mlp.experts", block.experts, shape.hidden, block.expert_intermediate),
+    )
+
+
+def _qwen_sparse(fields: Fields, shape: Shape, attention: tuple[Tensor, ...], *, quantizable_router: bool) -> Block:
+    experts = read_qwen_experts(fields)
+    tensors = qwen_expert_tensors(shape, experts, quantizable_router=quantizable_router)
     return Block(
-        layer=Layer(
-            attention=grouped(shape),
-            feed_forward=ExpertFeedForward(
-                experts=experts,
-                experts_per_token=fields.integer("num_experts_per_tok", (1, experts)),
-                expert_intermediate=intermediate,
-                shared_intermediate=shared,
-            ),
-        ),
-        tensors=(
-            *attention,
-            gate,
-            *(beside if shared else ()),
-            *routed("mlp.experts", experts, shape.hidden, intermediate),
-            *block_norms(shape),
-        ),
+        layer=Layer(attention=grouped(shape), feed_forward=experts),
+        tensors=(*attention, *tensors, *block_norms(shape)),
     )
 
 

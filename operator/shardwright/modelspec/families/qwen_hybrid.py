@@ -1,0 +1,85 @@
+"""Qwen3-Next and Qwen3.5: gated delta rule in most layers, gated full attention in every fourth."""
+
+from collections.abc import Callable
+
+from shardwright.modelspec.families.family import Family, Shape, block_norms, grouped, grouped_tensors, head_norms
+from shardwright.modelspec.families.mixture import qwen_expert_tensors, read_qwen_experts
+from shardwright.modelspec.fields import HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
+from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, FeedForward, Layer, RecurrentAttention, Split
+from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, gated, linear, norms
+
+_KERNEL = (1, 64)
+
+
+def _delta_rule(fields: Fields, shape: Shape) -> tuple[RecurrentAttention, tuple[Tensor, ...]]:
+    key_heads = fields.integer("linear_num_key_heads", HEADS)
+    heads = fields.integer("linear_num_value_heads", HEADS)
+    key_dim = fields.integer("linear_key_head_dim", HEAD_DIM)
+    value_dim = fields.integer("linear_value_head_dim", HEAD_DIM)
+    kernel = fields.integer("linear_conv_kernel_dim", _KERNEL)
+    mixed, values = 2 * key_heads * key_dim + heads * value_dim, heads * value_dim
+    state = RecurrentAttention(
+        heads=heads,
+        key_heads=key_heads,
+        width=mixed + values + 2 * heads,
+        state_elements=heads * key_dim * value_dim,
+        convolution_elements=mixed * (kernel - 1),
+        state_bits=32 if fields.string("mamba_ssm_dtype") in (None, "float32") else 16,
+    )
+    return state, (
+        Tensor(name="linear_attn.dt_bias", outputs=heads, split=Split.COLUMN),
+        Tensor(name="linear_attn.A_log", outputs=heads, split=Split.COLUMN, storage=FP32),
+        Tensor(name="linear_attn.conv1d", outputs=mixed, inputs=kernel, split=Split.COLUMN),
+        *linear("linear_attn.in_proj_qkv", mixed, shape.hidden, Split.COLUMN),
+        *linear("linear_attn.in_proj_z", values, shape.hidden, Split.COLUMN),
+        *linear("linear_attn.in_proj_ba", 2 * heads, shape.hidden, Split.COLUMN),
+        *norms(value_dim, "linear_attn.norm"),
+        *linear("linear_attn.out_proj", shape.hidden, values, Split.ROW),
+    )
+
+
+def _full_attention(fields: Fields, shape: Shape) -> tuple[Tensor, ...]:
+    gate = linear("self_attn.q_gate", shape.heads * shape.head_dim, shape.hidden, Split.COLUMN)
+    gated_output = fields.boolean("attn_output_gate", default=True)
+    bias = fields.boolean("attention_bias", default=False)
+    return (*grouped_tensors(shape, bias=bias), *(gate if gated_output else ()), *head_norms(shape))
+
+
+def _is_full(fields: Fields, layers: int) -> Callable[[int], bool]:
+    types = fields.strings("layer_types")
+    if types and len(types) < layers:
+        fields.refuse("layer_types", f"{len(types)} entries", f"must be one for each of {layers} layers")
+        return lambda _: True
+    every = fields.integer("full_attention_interval", LAYERS, default=4)
+    return (lambda layer: types[layer] == "full_attention") if types else (lambda layer: (layer + 1) % every == 0)
+
+
+def _hybrid(fields: Fields, shape: Shape, feed_forward: FeedForward, tensors: tuple[Tensor, ...]) -> Blocks:
+    state, recurrent = _delta_rule(fields, shape)
+    rest = (*tensors, *block_norms(shape))
+    is_full = _is_full(fields, shape.layers)
+    full = Block(
+        layer=Layer(attention=grouped(shape), feed_forward=feed_forward),
+        tensors=(*_full_attention(fields, shape), *rest),
+    )
+    linear_block = Block(layer=Layer(attention=state, feed_forward=feed_forward), tensors=(*recurrent, *rest))
+    return lambda layer: full if is_full(layer) else linear_block
+
+
+def _dense(fields: Fields, shape: Shape) -> Blocks:
+    block = DenseFeedForward(intermediate=fields.integer("intermediate_size", WIDTH))
+    return _hybrid(fields, shape, block, gated("mlp", shape.hidden, block.intermediate))
+
+
+def _sparse(fields: Fields, shape: Shape) -> Blocks:
+    experts: ExpertFeedForward = read_qwen_experts(fields)
+    return _hybrid(fields, shape, experts, qwen_expert_tensors(shape, experts, quantizable_router=False))
+
+
+FAMILIES = {
+    "Qwen3NextForCausalLM": Family(blocks=_sparse),
+    "Qwen3_5ForCausalLM": Family(blocks=_dense),
+    "Qwen3_5ForConditionalGeneration": Family(blocks=_dense, tower_matrices=2),
+    "Qwen3_5MoeForCausalLM": Family(blocks=_sparse),
+    "Qwen3_5MoeForConditionalGeneration": Family(blocks=_sparse, tower_matrices=2),
+}
