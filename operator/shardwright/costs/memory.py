@@ -76,18 +76,11 @@ def replica_memory(
 ) -> ReplicaMemory:
     """Return the memory with the highest limits that carry the load, else that start, else that come closest."""
     share = requests_per_replica(workload, layout)
-    frame = _Frame(
-        model=model,
-        layout=layout,
-        holds=holds,
-        device=device,
-        traits=traits,
-        budget_bytes=math.ceil(device.usable_bytes * traits.memory_utilization),
-        mean_tokens=workload.input_tokens + workload.output_tokens,
-    )
+    mean_tokens = workload.input_tokens + workload.output_tokens
+    frame = Frame(model=model, layout=layout, holds=holds, device=device, traits=traits, mean_tokens=mean_tokens)
     tried = []
     for limits in limits_to_try(workload, traits, device.gpu, share):
-        tried.append(_at(frame, limits))
+        tried.append(memory_at(frame, limits))
         if tried[-1].starts and tried[-1].running(share) >= share:
             return tried[-1]
     starting = [memory for memory in tried if memory.starts]
@@ -97,27 +90,29 @@ def replica_memory(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Frame:
-    """What stays the same while limits are tried."""
+class Frame:
+    """What stays the same while limits are tried; ``mean_tokens`` is the length of a mean request."""
 
     model: ModelSpec
     layout: Layout
     holds: tuple[StageHold, ...]
     device: Device
     traits: EngineTraits
-    budget_bytes: int
     mean_tokens: int
 
+    @property
+    def budget_bytes(self) -> int:
+        """Return what the engine may take of a GPU. Source: vLLM 0.32 ``v1/worker/utils.py:request_memory``."""
+        return math.ceil(self.device.usable_bytes * self.traits.memory_utilization)
 
-def _at(frame: _Frame, limits: Limits) -> ReplicaMemory:
+
+def memory_at(frame: Frame, limits: Limits) -> ReplicaMemory:
+    """Return the memory at given limits, whether it starts or not."""
     copies = frame.traits.logit_copies
     middle, end = (activation_bytes(frame.model, frame.layout, limits, copies, last=last) for last in (False, True))
-    caches = [_in_flight(hold.kv, frame.layout, limits) for hold in frame.holds]
-    stages = tuple(
-        _stage(index, replace(hold, kv=kv), frame, limits, end if hold.last else middle)
-        for index, (hold, kv) in enumerate(zip(frame.holds, caches, strict=True))
-    )
-    room = [(kv, max(0, stage.kv_cache_bytes)) for stage, kv in zip(stages, caches, strict=True)]
+    holds = [replace(hold, kv=_in_flight(hold.kv, frame.layout, limits)) for hold in frame.holds]
+    stages = tuple(_stage(index, hold, frame, limits, end if hold.last else middle) for index, hold in enumerate(holds))
+    room = [(hold.kv, max(0, stage.kv_cache_bytes)) for stage, hold in zip(stages, holds, strict=True)]
     return ReplicaMemory(
         stages=stages,
         limits=limits,
@@ -131,7 +126,7 @@ def _in_flight(kv: KvCache, layout: Layout, limits: Limits) -> KvCache:
     return replace(kv, in_flight_tokens=limits.batched_tokens * (layout.pipeline + EXTRA_BATCHES))
 
 
-def _stage(index: int, hold: StageHold, frame: _Frame, limits: Limits, activations: int) -> StageMemory:
+def _stage(index: int, hold: StageHold, frame: Frame, limits: Limits, activations: int) -> StageMemory:
     weights = hold.weights.total_bytes
     overhead = overhead_bytes(frame.layout, frame.device, frame.traits, limits, hold.layers[1] - hold.layers[0])
     return StageMemory(
@@ -148,18 +143,18 @@ def _stage(index: int, hold: StageHold, frame: _Frame, limits: Limits, activatio
     )
 
 
-def _shortened(frame: _Frame, memory: ReplicaMemory, shortest: int) -> ReplicaMemory:
+def _shortened(frame: Frame, memory: ReplicaMemory, shortest: int) -> ReplicaMemory:
     """Return the memory at the longest request that fits with certainty, else that fits at all, else unchanged."""
     certain = _longest(frame, memory.limits, shortest, lambda tried: tried.starts and not tried.tight)
     return certain or _longest(frame, memory.limits, shortest, lambda tried: tried.starts) or memory
 
 
-def _longest(frame: _Frame, limits: Limits, shortest: int, fits: Callable[[ReplicaMemory], bool]) -> ReplicaMemory | None:
+def _longest(frame: Frame, limits: Limits, shortest: int, fits: Callable[[ReplicaMemory], bool]) -> ReplicaMemory | None:
     """Return the memory at the longest request of at least ``shortest`` tokens that fits."""
     found, longest = None, limits.model_len
     while shortest <= longest:
         middle = (shortest + longest) // 2
-        tried = _at(frame, replace(limits, model_len=middle))
+        tried = memory_at(frame, replace(limits, model_len=middle))
         if fits(tried):
             found, shortest = tried, middle + 1
         else:

@@ -29,6 +29,10 @@ BRIDGED_GPUS: Final = 2
 BAND_SHARE: Final = 0.25
 """How far activations and overhead may be off, as a share of both. Basis: fitted, docs/memory.md."""
 
+BAND_BYTES: Final = 394 * MIB
+"""How far the rest may be off: a workspace that some attention kernels take and others do not. Source: engines.md
+section 7 (FlashInfer)."""
+
 BAND_OF_WEIGHTS: Final = 0.01
 """What kernels may add to weights when they repack them after loading, as a share. Basis: measured, DeepSeek-V3 keeps
 0.24 GiB of 39 dequantized (engines.md section 7); MXFP4 swizzling up to 2 %."""
@@ -72,7 +76,7 @@ def captured_batches(limits: Limits, device: Device, traits: EngineTraits) -> in
 
 def band_bytes(weights: int, activations: int, overhead: int) -> int:
     """Return how far (one way) the space for K/V may be off."""
-    return math.ceil(BAND_SHARE * (activations + overhead) + BAND_OF_WEIGHTS * weights)
+    return math.ceil(BAND_BYTES + BAND_SHARE * (activations + overhead) + BAND_OF_WEIGHTS * weights)
 
 
 def _communication_bytes(layout: Layout, device: Device, traits: EngineTraits) -> int:

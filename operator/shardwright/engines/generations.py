@@ -46,9 +46,9 @@ GENERATIONS: Final = (
         chunks_prompts=False,
         batch_defaults=(),
     ),
-    Generation(  # the V1 engine is the default (0.8.0)
+    Generation(  # the V1 engine: named so from January 2025 on, the default since 0.8.0 (March)
         release=(0, 8),
-        month=(2025, 3),
+        month=(2025, 1),
         memory_utilization=0.9,
         logit_copies=4.0,
         counts_graphs=False,
