@@ -38,17 +38,20 @@ def requests_per_replica(workload: Workload, layout: Layout) -> int:
 def limits_to_try(workload: Workload, traits: EngineTraits, gpu: Gpu, share: int) -> Iterator[Limits]:
     """Yield limits from those that the engine takes by itself on such a GPU to the least.
 
-    More sequences than the engine's default are wished for only when the load (``share`` requests) has them.
+    More sequences than the engine's default are wished for only when the load (``share`` requests) has them, and
+    fewer than the load has are tried last.
     """
     tokens, sequences = default_batch(traits, gpu)
-    sequences = max(sequences, _power_of_two(share))
+    needed = _power_of_two(share)
+    sequences = max(sequences, needed)
     if not traits.chunks_prompts and workload.max_model_len <= WHOLE_PROMPT_TOKENS:
         tokens = max(tokens, workload.max_model_len)
     while True:
         yield Limits(batched_tokens=max(tokens, sequences), sequences=sequences, model_len=workload.max_model_len)
         if tokens <= FEWEST_TOKENS and sequences <= FEWEST_SEQUENCES:
             return
-        tokens, sequences = max(FEWEST_TOKENS, tokens // 2), max(FEWEST_SEQUENCES, sequences // 2)
+        floor = FEWEST_SEQUENCES if sequences <= needed and tokens <= FEWEST_TOKENS else max(FEWEST_SEQUENCES, needed)
+        tokens, sequences = max(FEWEST_TOKENS, tokens // 2), max(floor, sequences // 2)
 
 
 def default_batch(traits: EngineTraits, gpu: Gpu) -> tuple[int, int]:

@@ -65,19 +65,41 @@ def test_buffers_for_tensor_ranks_are_counted_only_where_there_are_some() -> Non
     assert pair - alone == vllm_traits().communication_overhead_bytes
 
 
-def test_roomy_gpus_keep_the_engine_s_own_batch_limits() -> None:
-    assert _memory("llama-8b", Layout(), "H100-SXM-80GB").limits == Limits(batched_tokens=8192, sequences=1024, model_len=3072)
+def test_ranks_joined_by_pcie_need_smaller_buffers_than_ranks_on_a_switch() -> None:
+    alone, pair = (_memory("llama-8b", Layout(tensor=n), "L40S-48GB").stages[0].overhead_bytes for n in (1, 2))
+
+    assert pair - alone == vllm_traits().host_communication_overhead_bytes
 
 
 def test_batches_shrink_until_the_load_is_carried() -> None:
-    load = replace(LOAD, concurrency=10)
+    load = Workload(input_tokens=4096, output_tokens=1024, concurrency=7, max_model_len=5120)
     memory = _memory("llama-8b", Layout(), "L4-24GB", load)
 
-    assert memory.limits == Limits(batched_tokens=2048, sequences=256, model_len=3072)
-    assert memory.running(10) == 10
+    assert memory.limits == Limits(batched_tokens=1024, sequences=128, model_len=5120)
+    assert memory.running(7) == 7
 
 
-def test_the_longest_request_is_never_lowered() -> None:
+def test_a_length_that_nobody_asked_for_is_lowered_before_a_layout_is_refused() -> None:
+    load = Workload(input_tokens=30000, output_tokens=1000, concurrency=1, max_model_len=61440, shortest_model_len=31000)
+    memory = _memory("llama-8b", Layout(), "L4-24GB", load)
+
+    assert memory.starts
+    assert not memory.tight
+    assert 31000 <= memory.limits.model_len < 61440
+    assert memory.stages[0].kv_cache_bytes - memory.stages[0].band_bytes >= memory.stages[0].request_bytes
+
+
+def test_a_request_that_fits_by_less_than_the_band_is_tight() -> None:
+    (stage,) = _memory("llama-8b", Layout(), "L4-24GB").stages
+    band, free = stage.band_bytes, stage.kv_cache_bytes
+
+    assert not stage.tight
+    assert replace(stage, request_bytes=free - band + 1).tight
+    assert not replace(stage, request_bytes=free - band).tight
+    assert not replace(stage, request_bytes=free + 1).tight  # that does not fit at all
+
+
+def test_a_length_that_was_asked_for_is_never_lowered() -> None:
     load = Workload(input_tokens=2048, output_tokens=512, concurrency=1, max_model_len=131072)
     memory = _memory("llama-8b", Layout(), "L4-24GB", load)
 

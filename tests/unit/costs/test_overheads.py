@@ -1,0 +1,38 @@
+"""Overheads: what a program sees of a GPU, and how many batch sizes are captured."""
+
+import pytest
+
+from shardwright.costs.limits import Limits
+from shardwright.costs.overheads import Device, captured_batches
+from shardwright.hardware.gpus import load_gpus
+from shardwright.units import GIB
+from tests.support.builders_plan import vllm_traits
+
+
+def a_device(gpu: str) -> Device:
+    row = load_gpus()[gpu]
+    return Device(gpu=row, joined_gpus=row.scale_up_gpus)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "printed_gib"),
+    [("H100-SXM-80GB", 79.19), ("RTX-A6000-48GB", 47.50), ("RTX-3090-24GB", 23.58), ("MI300X-192GB", 191.98)],
+)
+def test_programs_see_what_engines_print_as_the_total(gpu: str, printed_gib: float) -> None:
+    assert a_device(gpu).usable_bytes / GIB == pytest.approx(printed_gib, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "sequences", "tokens", "batches"),
+    [
+        ("H100-SXM-80GB", 1024, 8192, 51),  # 1, 2, 4, 8 to 248 by 8, 256 to 512 by 16
+        ("B200-SXM-180GB", 1024, 16384, 83),  # up to 1,024
+        ("H100-SXM-80GB", 16, 1024, 7),  # up to 32
+        ("H100-SXM-80GB", 1, 1024, 2),
+        ("L4-24GB", 256, 256, 35),  # never above the tokens of a batch
+    ],
+)
+def test_batch_sizes_are_captured_as_vllm_0_32_lists_them(gpu: str, sequences: int, tokens: int, batches: int) -> None:
+    limits = Limits(batched_tokens=tokens, sequences=sequences, model_len=1024)
+
+    assert captured_batches(limits, a_device(gpu), vllm_traits()) == batches
