@@ -16,6 +16,7 @@ from shardwright.hardware.instances import Instance
 from shardwright.hardware.untrusted import RawNode, label_value
 
 CLIQUE_LABEL: Final = "nvidia.com/gpu.clique"
+TOPOLOGY_PATH: Final = "shardwright.io/topology-path"
 RACK_GPUS: Final = 16
 """A scale-up link that joins more GPUs than this leaves the node. Basis: no node has more than 16 GPUs."""
 
@@ -26,6 +27,8 @@ _RACK_KEYS: Final = (
     "accelerator.topograph.run/domain",
     "network.topology.nvidia.com/accelerator",
     "topology.k8s.aws/ultraserver-id",
+    "topology.k8s.aws/capacity-block-id",
+    "oci.oraclecloud.com/host.gpu_memory_fabric_id",
     "cloud.google.com/gce-topology-subblock",
 )
 _ALWAYS_BRIDGED: Final = frozenset({"H100-NVL-94GB", "H200-NVL-141GB"})  # sold as bridged sets; others: an option
@@ -97,6 +100,12 @@ def read_path(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """
     paths = (_known(labels, family) for family in _FAMILIES)
     return next((path for path in paths if path), ()) + _known(labels, _ZONES)[:1]
+
+
+def stated_path(node: RawNode) -> tuple[tuple[str, str], ...]:
+    """Return the path that the user states for a node: levels, closest first, between slashes."""
+    levels = (node.stated("topology-path") or "").split("/")
+    return tuple((TOPOLOGY_PATH, level) for level in map(label_value, levels) if level)
 
 
 def _rack(node: RawNode, gpus: int) -> Domain:

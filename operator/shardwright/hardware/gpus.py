@@ -54,7 +54,9 @@ class Gpu:
 
     ``flops`` maps bf16, fp16, fp8, int8, fp4 to FLOP/s; a missing key means that the GPU has no such
     unit (no BF16 before compute capability 8.0, no FP8 before 8.9). ``scale_up_gpus`` is how many GPUs
-    the scale-up link joins at most (1: none).
+    the scale-up link joins at most (1: none). ``basis`` and ``source`` are those of bandwidth and FLOP/s, each link has
+    its own, and ``memory_basis`` says where the memory comes from; ``cross_checked`` how many sources agree on the row
+    (yes, partly, no).
     """
 
     id: str
@@ -68,6 +70,8 @@ class Gpu:
     compute_capability: tuple[int, int] | None
     basis: str
     source: str
+    memory_basis: str = ""
+    cross_checked: str = "no"
 
 
 @cache
@@ -131,6 +135,8 @@ def _gpu(row: Mapping[str, str]) -> Gpu:
         compute_capability=capability,
         basis="assumed" if "secondary" in row["spec_sources"] else "datasheet",
         source=row["spec_sources"],
+        memory_basis=row["mem_label_basis"] if row["mem_mib_label"] else "nominal decimal gigabytes",
+        cross_checked=row["cross_checked"],
     )
 
 

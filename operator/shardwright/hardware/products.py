@@ -82,6 +82,21 @@ AMD_DEVICE_IDS: Final = MappingProxyType(
 """PCI device id (lower-case hex) to catalogue id. Source: dstackai/gpuhunt constraints.py."""
 
 
+_OPEN_FORMS: Final = re.compile(r"(nvidia[ -])?(a100|h100|h200|v100)(?!.*(sxm|pcie|nvl))", re.IGNORECASE)
+"""Names of Azure's instance catalogue that say neither board nor card: H100 is the SXM of ND and the NVL of NC."""
+
+
+def names_form(key: str, name: str) -> bool:
+    """Return whether a Karpenter label's value says which form of a product it means.
+
+    On AWS the name alone decides (there are no PCIe cards of these products), on Azure it does not.
+
+    >>> names_form("karpenter.azure.com/sku-gpu-name", "H100"), names_form("karpenter.azure.com/sku-gpu-name", "T4")
+    (False, True)
+    """
+    return not (key.startswith("karpenter.azure.com/") and _OPEN_FORMS.match(name))
+
+
 def candidates(product: str, names: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """Return the catalogue ids that a name may mean: none (unknown), one, or rows that only memory tells apart.
 

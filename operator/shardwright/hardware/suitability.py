@@ -20,26 +20,35 @@ MAX_GPUS_PER_NODE: Final = 16
 _NVIDIA_SIGNS: Final = (
     "nvidia.com/gpu.product",
     "nvidia.com/gpu.count",
+    "nvidia.com/gpu.clique",  # nodes of the DRA driver carry it without a product
     "cloud.google.com/gke-accelerator",
     "gpu.nvidia.com/model",
     "gpu.nvidia.com/class",
 )
 _AMD_SIGNS: Final = ("amd.com/gpu.device-id", "beta.amd.com/gpu.device-id", "feature.node.kubernetes.io/amd-gpu")
+_BY_VALUE: Final = tuple(
+    f"{domain}/gpu.{kind}" for domain in ("amd.com", "beta.amd.com") for kind in ("device-id", "product-name")
+)
+"""AMD's labels that have the value in the key, one for each model on the node."""
 _CARD_SIGNS: Final = tuple(f"feature.node.kubernetes.io/pci-{kind}10de.present" for kind in ("", "0300_", "0302_"))
 _SLICES: Final = re.compile(r"nvidia\.com/mig-.+|amd\.com/(?:spx|dpx|tpx|qpx|cpx)_nps\d", re.ASCII)
 _VGPU_PROFILE: Final = re.compile(r"-\d+[ABCQ](?:-SHARED)?$", re.ASCII)
+_OTHER_VENDORS: Final = re.compile(
+    r"habana\.ai/gaudi|gpu\.intel\.com/(?:i915|xe)|google\.com/tpu|aws\.amazon\.com/neuron(?:core)?", re.ASCII
+)
 _MIG_IN_CHANGE: Final = frozenset({"pending", "rebooting", "failed"})
 _PASSTHROUGH: Final = frozenset({"vm-passthrough", "vm-vgpu"})
 
 
 def has_accelerator(node: RawNode) -> bool:
-    """Return whether anything says that the node has GPUs of a vendor we plan for."""
+    """Return whether anything says that the node has accelerators, of vendors that are not planned for too."""
     if any(sign in node.labels for sign in (*_NVIDIA_SIGNS, *_AMD_SIGNS)):
         return True
     if node.labels.get("nvidia.com/gpu.present") == "true" or any(node.labels.get(key) == "true" for key in _CARD_SIGNS):
         return True
     return any(
-        _is_gpu_resource(key) and quantity(value) != 0 for key, value in (*node.allocatable.items(), *node.capacity.items())
+        (_is_gpu_resource(key) or _OTHER_VENDORS.fullmatch(key)) and quantity(value) != 0
+        for key, value in (*node.allocatable.items(), *node.capacity.items())
     )
 
 
@@ -71,6 +80,18 @@ def shown(value: object) -> str:
 
 def _named(node: RawNode, _resource: str) -> Problem | None:
     return None if is_node_name(node.name) else implausible(f"node name {shown(node.name)}", "must be a DNS name")
+
+
+def _other_vendor(node: RawNode, resource: str) -> Problem | None:
+    offered = sorted(key for key in {**node.capacity, **node.allocatable} if _OTHER_VENDORS.fullmatch(key))
+    if not offered or quantity(node.allocatable.get(resource)) or quantity(node.capacity.get(resource)):
+        return None
+    return Problem(
+        code="AcceleratorNotSupported",
+        what=f"accelerators that go by {offered[0]}",
+        limit=f"cannot be planned, only {' and '.join(RESOURCES)}",
+        remedy="leave the node to others",
+    )
 
 
 def _virtual(node: RawNode, _resource: str) -> Problem | None:
@@ -105,7 +126,7 @@ def _sliced(node: RawNode, resource: str) -> Problem | None:
             code="MigEnabled",
             what="GPUs cut into slices (MIG or compute partitions)",
             limit="cannot be planned, only whole ones",
-            remedy="label the node nvidia.com/mig.config=all-disabled, or SPX_NPS1 on AMD",
+            remedy="label the node nvidia.com/mig.config=all-disabled; on AMD set SPX_NPS1 and the naming strategy single",
         )
     return None
 
@@ -197,14 +218,14 @@ def _none_allocatable(node: RawNode, resource: str) -> Problem:
 def _mixed(node: RawNode, resource: str) -> Problem | None:
     if resource != RESOURCES[1]:
         return None
-    kinds = {
-        key.rpartition(".")[2] for key in node.labels if key.startswith(("beta.amd.com/gpu.device-id.", "amd.com/gpu.device-id."))
-    }
-    if len(kinds) < 2:  # noqa: PLR2004 - one kind is what is wanted
+    models = max(
+        len({key.removeprefix(f"{spelled}.") for key in node.labels if key.startswith(f"{spelled}.")}) for spelled in _BY_VALUE
+    )
+    if models < 2:  # noqa: PLR2004 - one model is what is wanted
         return None
     return Problem(
         code="MixedGpus",
-        what=f"{len(kinds)} GPU models on one node",
+        what=f"{models} GPU models on one node",
         limit="cannot be told apart by what a pod requests",
         remedy="keep one model per node",
     )
@@ -220,6 +241,7 @@ def _allocatable_slices(node: RawNode) -> bool:
 
 _CHECKS: Final[tuple[Callable[[RawNode, str], Problem | None], ...]] = (
     _named,
+    _other_vendor,
     _virtual,
     _passed_through,
     _sliced,

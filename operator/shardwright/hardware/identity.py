@@ -1,0 +1,117 @@
+"""Which GPU does a node have, and with how much memory? The chain of labels, from the most exact to the vaguest.
+
+What the user states, the vendor's own label (NVIDIA product; AMD product or device id, in their old and new spelling),
+the cloud's label (GKE, CoreWeave), the instance type, Karpenter's name. The first that is there decides: a name that the
+catalogue lacks is reported, never replaced by a vaguer one.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+from shardwright.errors import Problem
+from shardwright.hardware.gpus import Gpu, find_gpu, load_gpus
+from shardwright.hardware.instances import find_instance
+from shardwright.hardware.products import AMD_DEVICE_IDS, names_form
+from shardwright.hardware.suitability import RESOURCES, implausible, shown
+from shardwright.hardware.untrusted import RawNode, quantity
+from shardwright.units import GIB, MIB
+
+MEMORY_BOUNDS: Final = (0.75, 1.25)
+"""What a memory label may be, as a share of the catalogue's. Basis: assumed, variants of one product name differ by
+up to 20 % (H100 with 96 GB), ECC and drivers by up to 7 %; less means a slice, more a forged label."""
+
+BYTES_NOT_MEBIBYTES: Final = 10**7
+"""A ``gpu.memory`` above this is in bytes: old GFD versions wrote so. Source: tests/data/nodes/t4-shared-bytes*."""
+
+_PRODUCT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "nvidia.com/gpu": (
+        "nvidia.com/gpu.product",
+        "cloud.google.com/gke-accelerator",
+        "gpu.nvidia.com/model",
+        "gpu.nvidia.com/class",
+    ),
+    "amd.com/gpu": ("amd.com/gpu.product-name", "beta.amd.com/gpu.product-name"),
+}
+_DEVICE_ID_KEYS: Final = ("amd.com/gpu.device-id", "beta.amd.com/gpu.device-id")
+_VRAM_KEYS: Final = ("amd.com/gpu.vram", "beta.amd.com/gpu.vram")
+_KARPENTER_KEYS: Final = ("karpenter.k8s.aws/instance-gpu-name", "karpenter.azure.com/sku-gpu-name")
+_VENDORS: Final = {"nvidia.com/gpu": "NVIDIA", "amd.com/gpu": "AMD"}
+_PRODUCT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()-]{0,62}", re.ASCII)
+
+
+def identify(raw: RawNode, resource: str) -> tuple[Gpu, str] | Problem:
+    """Return the GPU with this node's memory and the product string, or why it is not known."""
+    key, product = _product(raw, resource)
+    certain = names_form(key, product) and _PRODUCT.fullmatch(product)
+    gpu = find_gpu(product, _memory_hint(raw, resource)) if certain else None
+    if gpu is None:
+        return _unknown(key, product)
+    if gpu.vendor != _VENDORS[resource]:
+        return implausible(f"{shown(product)} on a node with {resource}", f"must be a GPU of {_VENDORS[resource]}")
+    memory = _memory_bytes(raw, resource)
+    if memory is None:
+        return gpu, product
+    low, high = MEMORY_BOUNDS
+    if not low <= memory / gpu.memory_bytes <= high:
+        limit = f"must be near the {gpu.memory_bytes // MIB} MiB of {gpu.id}"
+        return implausible(f"{memory // MIB} MiB of GPU memory", limit)
+    return _with_memory(gpu.id, memory), product
+
+
+def _product(raw: RawNode, resource: str) -> tuple[str, str]:
+    """Return the key and the value that names the GPU best; empty when nothing names it."""
+    if stated := raw.stated("gpu-model"):
+        return "shardwright.io/gpu-model", stated
+    labels = raw.labels
+    for key in _PRODUCT_KEYS[resource]:
+        if value := labels.get(key) or (_counted(labels, key) if resource == RESOURCES[1] else ""):
+            return key, value
+    for key in _DEVICE_ID_KEYS if resource == RESOURCES[1] else ():
+        if value := labels.get(key) or _counted(labels, key):
+            return key, AMD_DEVICE_IDS.get(value.lower(), value)
+    if instance := find_instance(raw):
+        return "node.kubernetes.io/instance-type", instance.gpu_id
+    return next(((key, labels[key]) for key in _KARPENTER_KEYS if labels.get(key)), ("", ""))
+
+
+def _counted(labels: Mapping[str, str], key: str) -> str:
+    """Return the value of a label of the form ``<key>.<value>: "<count>"``, the old spelling of AMD's labeller."""
+    prefix = key + "."
+    return next((label.removeprefix(prefix) for label in sorted(labels) if label.startswith(prefix)), "")
+
+
+def _unknown(key: str, product: str) -> Problem:
+    return Problem(
+        code="GpuUnknown",
+        what=f"{key} {shown(product)}" if key else "GPU name (no label holds one)",
+        limit="must name a GPU of the catalogue",
+        remedy="set the node label shardwright.io/gpu-model to a catalogue id such as H100-SXM-80GB",
+    )
+
+
+def _memory_hint(raw: RawNode, resource: str) -> int | None:
+    """Return bytes that tell products of one name apart; sizes of clouds are nominal, good for no more than that."""
+    if memory := _memory_bytes(raw, resource):
+        return memory
+    mebibytes = quantity(raw.labels.get("karpenter.k8s.aws/instance-gpu-memory"))
+    gigabytes = quantity(raw.labels.get("gpu.nvidia.com/vram"))
+    return mebibytes * MIB if mebibytes else gigabytes * GIB if gigabytes else None
+
+
+def _memory_bytes(raw: RawNode, resource: str) -> int | None:
+    """Return the memory of one GPU as the node's labels state it, None where they do not."""
+    if stated := quantity(raw.stated("gpu-memory-mib")):
+        return stated * MIB
+    if resource == RESOURCES[1]:
+        vram = next((value for key in _VRAM_KEYS if (value := raw.labels.get(key) or _counted(raw.labels, key))), "")
+        return (quantity(vram.removesuffix("G")) or 0) * GIB or None
+    label = quantity(raw.labels.get("nvidia.com/gpu.memory")) or 0
+    return (label if label > BYTES_NOT_MEBIBYTES else label * MIB) or None
+
+
+@lru_cache(maxsize=256)
+def _with_memory(gpu_id: str, memory_bytes: int) -> Gpu:
+    return replace(load_gpus()[gpu_id], memory_bytes=memory_bytes, memory_basis="label of the node")
