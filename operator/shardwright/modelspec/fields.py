@@ -88,6 +88,15 @@ class Fields:
             return self._refuse(name, _shown(value), "must be an object", None)
         return Fields(value, f"{self.path}{name}.", self.problems)
 
+    def sections(self, name: str) -> "tuple[Fields, ...]":
+        """Return a list of objects, empty where the field is missing or null."""
+        items = self._list(name, Mapping, "objects")
+        return tuple(
+            Fields(item, f"{self.path}{name}[{index}].", self.problems)
+            for index, item in enumerate(items)
+            if isinstance(item, Mapping)
+        )
+
     def refuse(self, name: str, what: str, limit: str = "", remedy: str = "") -> None:
         """Note a problem of one field."""
         path = f"{self.path}{self.spelled.get(name, name)}"
@@ -101,7 +110,7 @@ class Fields:
         self.refuse(name, what, limit)
         return instead
 
-    def _list(self, name: str, item: type, noun: str) -> list[object]:
+    def _list(self, name: str, item: type[object], noun: str) -> list[object]:
         value = self.values.get(name)
         if value is None:
             return []

@@ -162,8 +162,8 @@ def _layers(blocks: Blocks, shape: Shape, dtype: Storage) -> tuple[tuple[Layer, 
 
 
 def _tower(top: Fields, family: Family, shape: Shape, dtype: Storage) -> tuple[Weight, ...]:
-    section = top.section("vision_config") if family.tower_matrices else None
-    return tower_weights(section, shape.hidden, family.tower_matrices, dtype) if section else ()
+    section = top.section("vision_config") if family.tower else None
+    return tower_weights(section, shape.hidden, family.tower, dtype) if section and family.tower else ()
 
 
 def _further_ends(family: Family, fields: Fields, shape: Shape, dtype: Storage) -> tuple[Weight, ...]:

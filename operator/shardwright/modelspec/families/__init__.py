@@ -16,19 +16,38 @@ from shardwright.modelspec.families import (
     gemma,
     glm,
     gpt_oss,
+    kimi,
     llama,
     llama4,
+    mimo,
+    minimax,
     mixture,
+    nemotron,
     qwen_hybrid,
+    step,
 )
 from shardwright.modelspec.families.family import Family
 
+_MODULES: Final = (
+    classic,
+    deepseek,
+    deepseek_v4,
+    gemma,
+    glm,
+    gpt_oss,
+    kimi,
+    llama,
+    llama4,
+    mimo,
+    minimax,
+    mixture,
+    nemotron,
+    qwen_hybrid,
+    step,
+)
+
 FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
-    {
-        architecture: family
-        for module in (classic, deepseek, deepseek_v4, gemma, glm, gpt_oss, llama, llama4, mixture, qwen_hybrid)
-        for architecture, family in module.FAMILIES.items()
-    }
+    {architecture: family for module in _MODULES for architecture, family in module.FAMILIES.items()}
 )
 """Every architecture that can be read, by the name that ``architectures`` has for it."""
 

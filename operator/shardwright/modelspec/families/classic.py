@@ -4,7 +4,7 @@ from types import MappingProxyType
 from typing import Final
 
 from shardwright.modelspec.families.family import Family, Shape, grouped, grouped_tensors
-from shardwright.modelspec.fields import CONTEXT, WIDTH, Fields
+from shardwright.modelspec.fields import CONTEXT, VOCABULARY, WIDTH, Fields
 from shardwright.modelspec.spec import DenseFeedForward, Layer, Part, Split
 from shardwright.modelspec.tensors import Block, Blocks, Tensor, gated, linear, norms
 
@@ -38,7 +38,7 @@ def _gptj(fields: Fields, shape: Shape) -> Blocks:
 
 
 def _gptj_ends(fields: Fields, shape: Shape) -> tuple[tuple[Part, Tensor], ...]:
-    vocabulary = fields.integer("vocab_size", WIDTH)
+    vocabulary = fields.integer("vocab_size", VOCABULARY)
     return (
         (Part.FINAL, Tensor(name="model.norm.bias", outputs=shape.hidden)),
         (Part.HEAD, Tensor(name="lm_head.bias", outputs=vocabulary, split=Split.VOCABULARY)),

@@ -8,7 +8,7 @@ only for speculative decoding.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from shardwright.modelspec.families.family import Family, Shape, block_norms
+from shardwright.modelspec.families.family import Family, Shape, Tower, block_norms
 from shardwright.modelspec.fields import CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
 from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, LatentAttention, Layer, Split, Storage
 from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, gated, linear, norms, routed, router
@@ -141,5 +141,5 @@ FAMILIES = {
     "DeepseekV3ForCausalLM": Family(blocks=_deepseek),
     "DeepseekV32ForCausalLM": Family(blocks=_deepseek),
     "GlmMoeDsaForCausalLM": Family(blocks=_deepseek),
-    "KimiK25ForConditionalGeneration": Family(blocks=_deepseek, tower_matrices=2),
+    "KimiK25ForConditionalGeneration": Family(blocks=_deepseek, tower=Tower(matrices=2, split=Split.COLUMN)),
 }

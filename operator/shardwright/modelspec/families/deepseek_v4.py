@@ -6,7 +6,7 @@ from typing import Final
 
 from shardwright.modelspec.families.deepseek import index_bytes, read_experts
 from shardwright.modelspec.families.family import Family, Shape
-from shardwright.modelspec.fields import CONTEXT, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
+from shardwright.modelspec.fields import CONTEXT, HEAD_DIM, HEADS, LAYERS, VOCABULARY, WIDTH, Fields
 from shardwright.modelspec.quantization import MXFP4
 from shardwright.modelspec.spec import ExpertFeedForward, LatentAttention, Layer, Part, Split, Storage
 from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, gated, linear, norms, routed, router
@@ -90,7 +90,7 @@ def _expert_tensors(fields: Fields, shape: Shape, block: ExpertFeedForward, *, h
     experts = routed("mlp.experts", block.experts, shape.hidden, block.expert_intermediate)
     if fields.string("expert_dtype") == "fp4":
         experts = tuple(replace(tensor, storage=MXFP4, quantizable=False) for tensor in experts)
-    vocabulary = fields.integer("vocab_size", (1, 1 << 24))
+    vocabulary = fields.integer("vocab_size", VOCABULARY)
     choice = (
         Tensor(name="mlp.gate.tid2eid", outputs=vocabulary, inputs=block.experts_per_token, storage=_INT32)
         if hashed

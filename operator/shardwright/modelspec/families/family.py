@@ -21,8 +21,7 @@ class Family:
     the architecture's own config class (transformers 4.57) fills in for fields that published configs
     leave out. ``names`` are what the architecture's configs call the fields that most others name alike, the
     first one that is there counts; a dot leads into a section. ``ends`` are tensors before the first or after
-    the last layer beside embedding, final norm and head. ``tower_matrices`` is 2 or 3 (gated) for the
-    feed-forward blocks of a vision tower, 0 without one. ``warnings`` are facts that widen the band of a
+    the last layer beside embedding, final norm and head. ``warnings`` are facts that widen the band of a
     prediction, ``assumed`` what was read in the generic way.
     """
 
@@ -31,20 +30,37 @@ class Family:
     defaults: Mapping[str, int] = field(default_factory=dict)
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ends: Callable[[Fields, "Shape"], tuple[tuple[Part, Tensor], ...]] = _no_ends
-    tower_matrices: int = 0
+    tower: "Tower | None" = None
     warnings: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tower:
+    """The vision tower of a multimodal family: 3 ``matrices`` where its feed-forward blocks are gated, else 2.
+
+    ``split`` is whether tensor parallelism cuts it or every rank holds it whole.
+    """
+
+    matrices: int
+    split: Split
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The fields that every decoder has."""
+    """The fields that every decoder has; values are as wide as keys where ``value_head_dim`` is 0."""
 
     hidden: int
     layers: int
     heads: int
     kv_heads: int
     head_dim: int
+    value_head_dim: int = 0
+
+    @property
+    def value_dim(self) -> int:
+        """Return the width of a head's values."""
+        return self.value_head_dim or self.head_dim
 
 
 def read_shape(fields: Fields) -> Shape:
@@ -70,19 +86,18 @@ def grouped(shape: Shape, window: int | None = None) -> GroupedAttention:
         heads=shape.heads,
         kv_heads=shape.kv_heads,
         head_dim=shape.head_dim,
-        value_head_dim=shape.head_dim,
+        value_head_dim=shape.value_dim,
         window=window,
     )
 
 
 def grouped_tensors(shape: Shape, *, bias: bool = False, output_bias: bool = False) -> tuple[Tensor, ...]:
     """Return query, key, value and output projections."""
-    width, kv_width = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     return (
-        *linear("self_attn.q_proj", width, shape.hidden, Split.COLUMN, bias=bias),
-        *linear("self_attn.k_proj", kv_width, shape.hidden, Split.KV_HEADS, bias=bias),
-        *linear("self_attn.v_proj", kv_width, shape.hidden, Split.KV_HEADS, bias=bias),
-        *linear("self_attn.o_proj", shape.hidden, width, Split.ROW, bias=output_bias),
+        *linear("self_attn.q_proj", shape.heads * shape.head_dim, shape.hidden, Split.COLUMN, bias=bias),
+        *linear("self_attn.k_proj", shape.kv_heads * shape.head_dim, shape.hidden, Split.KV_HEADS, bias=bias),
+        *linear("self_attn.v_proj", shape.kv_heads * shape.value_dim, shape.hidden, Split.KV_HEADS, bias=bias),
+        *linear("self_attn.o_proj", shape.hidden, shape.heads * shape.value_dim, Split.ROW, bias=output_bias),
     )
 
 
@@ -102,6 +117,15 @@ def window_of(fields: Fields, *, switch: str | None = None) -> int | None:
     if switch is not None and not fields.boolean(switch, default=False):
         return None
     return window
+
+
+def per_layer(fields: Fields, name: str, layers: int) -> tuple[int, ...]:
+    """Return a number for each layer, or nothing where the config has no such list."""
+    listed = fields.integers(name)
+    if listed and len(listed) < layers:
+        fields.refuse(name, f"{len(listed)} entries", f"must be one for each of {layers} layers")
+        return (0,) * layers
+    return listed
 
 
 def alternating(fields: Fields, layers: int, full_every: int) -> Callable[[int], bool]:

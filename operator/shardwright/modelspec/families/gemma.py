@@ -1,10 +1,12 @@
-"""Gemma 1, 2 and 3: tied embeddings, and from 2 on four norms a layer and layers that slide."""
+"""Gemma 1 to 4: tied embeddings, from 2 on four norms a layer and layers that slide, in 4 experts beside the dense block."""
 
+from dataclasses import replace
 from types import MappingProxyType
 
 from shardwright.modelspec.families.family import (
     Family,
     Shape,
+    Tower,
     alternating,
     block_norms,
     grouped,
@@ -12,9 +14,9 @@ from shardwright.modelspec.families.family import (
     head_norms,
     window_of,
 )
-from shardwright.modelspec.fields import LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import DenseFeedForward, Layer
-from shardwright.modelspec.tensors import Block, Blocks, Tensor, gated, norms
+from shardwright.modelspec.fields import EXPERTS, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
+from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, GroupedAttention, Layer, Split
+from shardwright.modelspec.tensors import Block, Blocks, Tensor, gated, norms, routed, router
 
 
 def _tensors(fields: Fields, shape: Shape, intermediate: int) -> tuple[Tensor, ...]:
@@ -59,6 +61,63 @@ def _gemma3(fields: Fields, shape: Shape) -> Blocks:
     return _sliding(fields, shape, head_norms(shape), every)
 
 
+def _gemma4_attention(fields: Fields, shape: Shape, *, slides: bool) -> tuple[GroupedAttention, tuple[Tensor, ...]]:
+    """Return attention of a sliding layer, or of a full one with its own head width and K/V heads."""
+    full = replace(
+        shape,
+        head_dim=fields.integer("global_head_dim", HEAD_DIM, default=shape.head_dim),
+        kv_heads=fields.integer("num_global_key_value_heads", HEADS, default=shape.kv_heads),
+    )
+    own = shape if slides else full
+    window = window_of(fields) if slides else None
+    return grouped(own, window), (*grouped_tensors(own), *head_norms(own))
+
+
+def _gemma4_experts(fields: Fields) -> ExpertFeedForward | None:
+    if not fields.boolean("enable_moe_block", default=False):
+        return None
+    experts = fields.integer("num_experts", EXPERTS)
+    return ExpertFeedForward(
+        experts=experts,
+        experts_per_token=fields.integer("top_k_experts", (1, experts)),
+        expert_intermediate=fields.integer("moe_intermediate_size", WIDTH),
+        shared_intermediate=fields.integer("intermediate_size", WIDTH),
+    )
+
+
+def _gemma4_expert_tensors(shape: Shape, block: ExpertFeedForward) -> tuple[Tensor, ...]:
+    return (
+        Tensor(name="router.scale", outputs=shape.hidden),
+        Tensor(name="router.per_expert_scale", outputs=block.experts),
+        router("router.proj", block.experts, shape.hidden),
+        *routed("experts", block.experts, shape.hidden, block.expert_intermediate),
+        *norms(shape.hidden, "post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2"),
+    )
+
+
+def _gemma4(fields: Fields, shape: Shape) -> Blocks:
+    for unread in ("num_kv_shared_layers", "hidden_size_per_layer_input"):
+        if fields.integer(unread, (0, WIDTH[1]), default=0):
+            fields.refuse(unread, f"{fields.values[unread]}", "is not read yet", "serve a model without it")
+    intermediate = fields.integer("intermediate_size", WIDTH)
+    experts = _gemma4_experts(fields)
+    rest = (
+        *gated("mlp", shape.hidden, intermediate),
+        *block_norms(shape),
+        *_sandwich(shape),
+        *(_gemma4_expert_tensors(shape, experts) if experts else ()),
+    )
+    slides = alternating(fields, shape.layers, full_every=6)
+    sliding, full = (
+        Block(
+            layer=Layer(attention=attention, feed_forward=experts or DenseFeedForward(intermediate=intermediate)),
+            tensors=(*tensors, *rest),
+        )
+        for attention, tensors in (_gemma4_attention(fields, shape, slides=each) for each in (True, False))
+    )
+    return lambda layer: sliding if slides(layer) else full
+
+
 _GEMMA3_DEFAULTS = MappingProxyType(
     {
         "vocab_size": 262208,
@@ -71,6 +130,8 @@ _GEMMA3_DEFAULTS = MappingProxyType(
 )
 
 FAMILIES = {
+    "Gemma4ForCausalLM": Family(blocks=_gemma4, tied=True),
+    "Gemma4ForConditionalGeneration": Family(blocks=_gemma4, tied=True, tower=Tower(matrices=3, split=Split.REPLICATED)),
     "GemmaForCausalLM": Family(blocks=_gemma, tied=True, defaults=MappingProxyType({"head_dim": 256})),
     "Gemma2ForCausalLM": Family(blocks=_gemma2, tied=True, defaults=MappingProxyType({"head_dim": 256, "sliding_window": 4096})),
     "Gemma3ForCausalLM": Family(blocks=_gemma3, tied=True, defaults=_GEMMA3_DEFAULTS),

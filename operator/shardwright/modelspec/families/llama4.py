@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from shardwright.modelspec.families.family import Family, Shape, block_norms, grouped, grouped_tensors
+from shardwright.modelspec.families.family import Family, Shape, Tower, block_norms, grouped, grouped_tensors
 from shardwright.modelspec.fields import CONTEXT, EXPERTS, LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, Layer
+from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, Layer, Split
 from shardwright.modelspec.tensors import Block, Blocks, Tensor, gated, routed, router
 
 _FULL_EVERY = 4
@@ -70,5 +70,5 @@ def _llama4(fields: Fields, shape: Shape) -> Blocks:
 
 FAMILIES = {
     "Llama4ForCausalLM": Family(blocks=_llama4),
-    "Llama4ForConditionalGeneration": Family(blocks=_llama4, tower_matrices=2),
+    "Llama4ForConditionalGeneration": Family(blocks=_llama4, tower=Tower(matrices=2, split=Split.COLUMN)),
 }

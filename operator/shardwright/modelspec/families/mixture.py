@@ -1,6 +1,7 @@
-"""Mixtures of experts with grouped-query attention: Mixtral, Qwen2-MoE, Qwen3-MoE."""
+"""Mixtures of experts with grouped-query attention: Mixtral, Phi-MoE, DBRX, Qwen2-MoE, Qwen3-MoE."""
 
 from collections.abc import Callable
+from types import MappingProxyType
 
 from shardwright.modelspec.families.family import (
     Family,
@@ -11,9 +12,9 @@ from shardwright.modelspec.families.family import (
     head_norms,
     window_of,
 )
-from shardwright.modelspec.fields import EXPERTS, LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, Layer
-from shardwright.modelspec.tensors import Block, Blocks, Tensor, gated, routed, router
+from shardwright.modelspec.fields import EXPERTS, LAYERS, VOCABULARY, WIDTH, Fields
+from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, Layer, Part, Split
+from shardwright.modelspec.tensors import Block, Blocks, Tensor, gated, norms, routed, router
 
 
 def _mixtral(fields: Fields, shape: Shape) -> Blocks:
@@ -36,6 +37,68 @@ def _mixtral(fields: Fields, shape: Shape) -> Blocks:
         ),
     )
     return lambda _: block
+
+
+def _phimoe(fields: Fields, shape: Shape) -> Blocks:
+    bias = fields.boolean("attention_bias", default=False)
+    experts = fields.integer("num_local_experts", EXPERTS)
+    feed_forward = ExpertFeedForward(
+        experts=experts,
+        experts_per_token=fields.integer("num_experts_per_tok", (1, experts)),
+        expert_intermediate=fields.integer("intermediate_size", WIDTH),
+    )
+    block = Block(
+        layer=Layer(attention=grouped(shape, window_of(fields)), feed_forward=feed_forward),
+        tensors=(
+            *grouped_tensors(shape, bias=bias, output_bias=bias),
+            router("block_sparse_moe.gate", experts, shape.hidden),
+            *routed("block_sparse_moe.experts", experts, shape.hidden, feed_forward.expert_intermediate),
+            *block_norms(shape),
+            *norms(shape.hidden, "input_layernorm.bias", "post_attention_layernorm.bias"),
+        ),
+    )
+    return lambda _: block
+
+
+def _phimoe_ends(fields: Fields, shape: Shape) -> tuple[tuple[Part, Tensor], ...]:
+    norm = (Part.FINAL, Tensor(name="model.norm.bias", outputs=shape.hidden))
+    if not fields.boolean("lm_head_bias", default=False):
+        return (norm,)
+    vocabulary = fields.integer("vocab_size", VOCABULARY)
+    return (norm, (Part.HEAD, Tensor(name="lm_head.bias", outputs=vocabulary, split=Split.VOCABULARY)))
+
+
+def _dbrx(fields: Fields, shape: Shape) -> Blocks:
+    experts = fields.integer("num_local_experts", EXPERTS)
+    feed_forward = ExpertFeedForward(
+        experts=experts,
+        experts_per_token=fields.integer("num_experts_per_tok", (1, experts)),
+        expert_intermediate=fields.integer("intermediate_size", WIDTH),
+    )
+    block = Block(
+        layer=Layer(attention=grouped(shape), feed_forward=feed_forward),
+        tensors=(
+            *grouped_tensors(shape),
+            router("ffn.router.layer", experts, shape.hidden),
+            *routed("ffn.experts", experts, shape.hidden, feed_forward.expert_intermediate),
+            *block_norms(shape),
+        ),
+    )
+    return lambda _: block
+
+
+_DBRX_NAMES = MappingProxyType(
+    {
+        "hidden_size": ("d_model",),
+        "num_hidden_layers": ("n_layers",),
+        "num_attention_heads": ("n_heads",),
+        "num_key_value_heads": ("attn_config.kv_n_heads",),
+        "intermediate_size": ("ffn_config.ffn_hidden_size",),
+        "num_local_experts": ("ffn_config.moe_num_experts",),
+        "num_experts_per_tok": ("ffn_config.moe_top_k",),
+        "max_position_embeddings": ("max_seq_len",),
+    }
+)
 
 
 def _sparse_layers(fields: Fields) -> Callable[[int], bool]:
@@ -101,6 +164,8 @@ def _qwen3_moe(fields: Fields, shape: Shape) -> Blocks:
 
 
 FAMILIES = {
+    "DbrxForCausalLM": Family(blocks=_dbrx, names=_DBRX_NAMES),
+    "PhiMoEForCausalLM": Family(blocks=_phimoe, ends=_phimoe_ends),
     "MixtralForCausalLM": Family(blocks=_mixtral),
     "Qwen2MoeForCausalLM": Family(blocks=_qwen2_moe),
     "Qwen3MoeForCausalLM": Family(blocks=_qwen3_moe),

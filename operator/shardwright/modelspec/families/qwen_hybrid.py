@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from shardwright.modelspec.families.family import Family, Shape, block_norms, grouped, grouped_tensors, head_norms
+from shardwright.modelspec.families.family import Family, Shape, Tower, block_norms, grouped, grouped_tensors, head_norms
 from shardwright.modelspec.families.mixture import qwen_expert_tensors, read_qwen_experts
 from shardwright.modelspec.fields import HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
 from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, FeedForward, Layer, RecurrentAttention, Split
@@ -79,7 +79,7 @@ def _sparse(fields: Fields, shape: Shape) -> Blocks:
 FAMILIES = {
     "Qwen3NextForCausalLM": Family(blocks=_sparse),
     "Qwen3_5ForCausalLM": Family(blocks=_dense),
-    "Qwen3_5ForConditionalGeneration": Family(blocks=_dense, tower_matrices=2),
+    "Qwen3_5ForConditionalGeneration": Family(blocks=_dense, tower=Tower(matrices=2, split=Split.COLUMN)),
     "Qwen3_5MoeForCausalLM": Family(blocks=_sparse),
-    "Qwen3_5MoeForConditionalGeneration": Family(blocks=_sparse, tower_matrices=2),
+    "Qwen3_5MoeForConditionalGeneration": Family(blocks=_sparse, tower=Tower(matrices=2, split=Split.COLUMN)),
 }
