@@ -7,6 +7,7 @@ from shardwright.costs.coefficients import BAND_MEASURED, BAND_MODELLED
 from shardwright.costs.communication import tensor_fabric
 from shardwright.costs.estimates import Estimate, Performance
 from shardwright.costs.limits import requests_per_replica
+from shardwright.costs.loading import Storage, load_time
 from shardwright.costs.memory import ReplicaMemory, StageHold, replica_memory, stage_holds
 from shardwright.costs.overheads import Device
 from shardwright.costs.roofline import Machine
@@ -31,8 +32,8 @@ def estimate(model: ModelSpec, candidate: Candidate, workload: Workload, traits:
 class Estimator:
     """Prices candidates of one model under one load; what depends on the degrees alone is counted once."""
 
-    def __init__(self, model: ModelSpec, workload: Workload, traits: EngineTraits) -> None:
-        self._model, self._workload, self._traits = model, workload, traits
+    def __init__(self, model: ModelSpec, workload: Workload, traits: EngineTraits, storage: Storage | None = None) -> None:
+        self._model, self._workload, self._traits, self._storage = model, workload, traits, storage
         self._work = ModelWork.of(model)
         self._holds: dict[_Degrees, tuple[tuple[StageHold, ...], tuple[StageKind, ...]]] = {}
         self._estimates: dict[tuple[object, ...], Estimate] = {}
@@ -49,7 +50,8 @@ class Estimator:
         return self._estimates[key]
 
     def _estimate(self, candidate: Candidate) -> Estimate:
-        memory = self._replica_memory(candidate)
+        memory, placement = self._replica_memory(candidate), candidate.placement
+        load_bytes = self._load_bytes(candidate.layout, placement.gpus_per_node)
         return Estimate(
             stages=memory.stages,
             kv_tokens=memory.kv_tokens,
@@ -57,7 +59,8 @@ class Estimator:
             max_model_len=memory.limits.model_len,
             max_sequences=memory.limits.sequences,
             max_batched_tokens=memory.limits.batched_tokens,
-            load_bytes_per_node=self._load_bytes(candidate.layout, candidate.placement.gpus_per_node),
+            load_bytes_per_node=load_bytes,
+            load=load_time(load_bytes, placement.nodes_per_replica, self._storage),
             performance=self._performance(candidate, memory),
         )
 

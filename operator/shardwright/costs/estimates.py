@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from shardwright.costs.loading import LoadTime
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageMemory:
@@ -60,8 +62,7 @@ class Estimate:
     ``kv_tokens`` is what one replica's K/V cache holds on its worst stage, ``kv_requests`` how many
     requests of the planned mean length. ``max_model_len``, ``max_sequences`` and ``max_batched_tokens``
     are the limits that the estimate was made with and that must be rendered; the last two may be lower
-    than the engine's own. ``load_bytes_per_node`` is what a node reads at start, ``load_seconds`` how long
-    that takes (None: not known).
+    than the engine's own. ``load_bytes_per_node`` is what a node reads at start, ``load`` how long that takes.
     """
 
     stages: tuple[StageMemory, ...]
@@ -72,4 +73,9 @@ class Estimate:
     max_batched_tokens: int
     load_bytes_per_node: int
     performance: Performance
-    load_seconds: float | None = None
+    load: LoadTime | None = None
+
+    @property
+    def load_seconds(self) -> float | None:
+        """Return how long a node reads weights at start (None: not estimated)."""
+        return self.load.seconds if self.load else None

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
+from shardwright.costs.loading import CLAIM_BYTES_PER_SECOND, HUB_BYTES_PER_SECOND
 from shardwright.planning.report import Plan
 from shardwright.units import GIB, MIB, format_bytes
 
@@ -18,12 +19,6 @@ LEAST_SECONDS: Final = 600
 
 LOAD_SAFETY: Final = 2
 """How much slower than assumed loading may be before it counts as failed; assumed."""
-
-HUB_BYTES_PER_SECOND: Final = 200_000_000
-"""Download per node; assumed, a little below the 249 MB/s of the published 1,044 GiB in 75 minutes."""
-
-CLAIM_BYTES_PER_SECOND: Final = 500_000_000
-"""Read from a PersistentVolumeClaim per node; assumed: a shared file system on a 10 Gbit/s network, half used."""
 
 PEER_WAIT_SECONDS: Final = 1800
 """How long ranks wait for each other before the engine starts; assumed: a 15 GiB image at 70 Mbit/s."""

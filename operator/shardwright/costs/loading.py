@@ -1,0 +1,82 @@
+"""How long a node reads weights before it can serve: bytes over the bandwidth of where they lie.
+
+No source measures the storage of a cluster, so every bandwidth is an assumption and its band is wide. Compilation, graph
+capture and the start of processes come on top (``rendering/budgets.py``).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+
+class Storage(StrEnum):
+    """Where weights lie."""
+
+    HUB = "Hub"  #: every node downloads the whole model
+    CLAIM = "Claim"  #: a PersistentVolumeClaim that every node of a group reads its own layers from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSpeed:
+    """Bytes per second that one node reads; a band of ``spread`` in both directions (divide and multiply)."""
+
+    bytes_per_second: float
+    spread: float
+    basis: str  # measured | assumed
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadTime:
+    """How long a node reads weights, with its band and what it rests on."""
+
+    seconds: float
+    low: float
+    high: float
+    basis: str
+    source: str
+
+
+HUB_BYTES_PER_SECOND: Final = 200_000_000
+"""Download per node, bytes/s. Basis: assumed, a little below the 249 MB/s of a published 1,044 GiB in 75 minutes."""
+
+CLAIM_BYTES_PER_SECOND: Final = 500_000_000
+"""Read from a PersistentVolumeClaim per node, bytes/s. Basis: assumed: a shared file system on a 10 Gbit/s network, half
+used; node-local disks are ten times as fast, busy ones half."""
+
+SPEEDS: Final = MappingProxyType(
+    {
+        Storage.HUB: ReadSpeed(bytes_per_second=HUB_BYTES_PER_SECOND, spread=4.0, basis="assumed", source="HUB_BYTES_PER_SECOND"),
+        Storage.CLAIM: ReadSpeed(
+            bytes_per_second=CLAIM_BYTES_PER_SECOND, spread=4.0, basis="assumed", source="CLAIM_BYTES_PER_SECOND"
+        ),
+    }
+)
+
+UNKNOWN_STORAGE: Final = ReadSpeed(
+    bytes_per_second=CLAIM_BYTES_PER_SECOND,
+    spread=10.0,
+    basis="assumed",
+    source="UNKNOWN_STORAGE: from a slow link to a local disk",
+)
+
+
+def load_time(bytes_per_node: int, nodes: int, storage: Storage | None) -> LoadTime:
+    """Return how long the busiest node of a replica reads.
+
+    Args:
+        bytes_per_node: What its ranks hold, each stage once.
+        nodes: Nodes of the replica; from the hub each of them downloads all layers.
+        storage: Where the weights lie, None where that is not known.
+
+    >>> found = load_time(10**12, 1, Storage.CLAIM)
+    >>> found.seconds, found.low, found.high, found.basis
+    (2000.0, 500.0, 8000.0, 'assumed')
+    """
+    speed = UNKNOWN_STORAGE if storage is None else SPEEDS[storage]
+    size = bytes_per_node * (nodes if storage is Storage.HUB else 1)
+    seconds = size / speed.bytes_per_second
+    return LoadTime(
+        seconds=seconds, low=seconds / speed.spread, high=seconds * speed.spread, basis=speed.basis, source=speed.source
+    )
