@@ -49,12 +49,25 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
 
 def _parallelism(plan: Plan) -> tuple[str, ...]:
     layout = plan.layout
-    degrees = _pairs({"tensor-parallel-size": layout.tensor, "pipeline-parallel-size": layout.pipeline})
+    degrees = _pairs(
+        {
+            "tensor-parallel-size": layout.tensor,
+            "pipeline-parallel-size": layout.pipeline,
+            "data-parallel-size": layout.attention_data if layout.attention_data > 1 else None,
+            "decode-context-parallel-size": layout.context if layout.context > 1 else None,
+        }
+    )
     experts = ("--enable-expert-parallel",) if layout.expert > 1 else ()
     if plan.nodes_per_replica == 1:
         return degrees + experts
     nodes = {"distributed-executor-backend": "mp", "nnodes": plan.nodes_per_replica, "master-port": MASTER_PORT}
     return degrees + experts + _pairs(nodes)
+
+
+def serve_environment(plan: Plan) -> Mapping[str, str]:
+    """Return what only the environment tells vLLM: the layers of every stage where they are not the engine's own cut."""
+    partition = plan.layout.partition
+    return {"VLLM_PP_LAYER_PARTITION": ",".join(map(str, partition))} if partition else {}
 
 
 def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:

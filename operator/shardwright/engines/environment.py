@@ -32,7 +32,7 @@ REFUSED: Final[Mapping[str, str]] = {
     "VLLM_LOGGING_CONFIG_PATH": "reads a file that can name code",
     "VLLM_PLUGINS": "loads code",
     "VLLM_PORT": "clashes with the ports of the group",
-    "VLLM_PP_LAYER_PARTITION": "changes the stages that the plan was computed with",
+    "VLLM_PP_LAYER_PARTITION": "is set by shardwright; pin spec.parallelism.partition instead",
     "VLLM_SERVER_DEV_MODE": "opens endpoints that run code",
 }
 """Names of that form that may not be set, and why."""

@@ -60,8 +60,8 @@ ALLOWED: Final = frozenset(
 """Options that change neither the plan nor who may do what in the pod."""
 
 OWNED: Final[Mapping[str, str]] = {
-    "data-parallel-size": "set it through spec.replicas",
-    "decode-context-parallel-size": "leave it out; the planner sets it",
+    "data-parallel-size": "set it through spec.replicas, or spec.parallelism.attentionData beside experts",
+    "decode-context-parallel-size": "set it through spec.parallelism.context",
     "distributed-executor-backend": "leave it out; groups of pods run on mp",
     "distributed-timeout-seconds": "leave it out; it follows from the bytes to load",
     "cpu-distributed-timeout-seconds": "leave it out; it follows from the bytes to load",
@@ -110,7 +110,9 @@ DANGEROUS: Final[Mapping[str, str]] = {
     "hf-token": "would put a secret into the pod's arguments; use spec.model.weights.huggingFace.tokenSecretRef",
     "io-processor-plugin": "loads code",
     "kv-events-config": "opens connections to other hosts",
-    "kv-transfer-config": "opens connections to other hosts",
+    "kv-offloading-backend": "moves K/V out of the GPU, and K/V offload is out of scope",
+    "kv-offloading-size": "moves K/V out of the GPU, and K/V offload is out of scope",
+    "kv-transfer-config": "opens connections to other hosts; disaggregated prefill and K/V offload are out of scope",
     "load-format": "can name a plugin that loads code",
     "log-config-file": "reads a file that can name code",
     "logging-config": "can name code",

@@ -1,5 +1,6 @@
 """Every layout worth looking at, on every pool; in a fixed order, one at a time, without a price."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
@@ -20,8 +21,8 @@ _MOST_STAGES: Final = 16
 _LOOK_BEYOND_NODES: Final = 4
 """Nodes of one replica that pins may span, and that are tried on any pool to say "one node short"."""
 
-_CONTEXT_DEGREES: Final = (1, 2, 4, 8, 16)
-"""Decode-context degrees that are tried without a pin; assumed: tensor degrees beyond hold few K/V copies more."""
+_MOST_CONTEXT: Final = 16
+"""Decode-context degree that is tried at most without a pin; assumed: beyond it a rank holds little K/V anyway."""
 
 Degrees = tuple[int, int, int]
 """Tensor, pipeline and attention-data degree."""
@@ -48,17 +49,16 @@ def layouts(model: ModelSpec, pool: Pool, space: SearchSpace, traits: EngineTrai
     """Yield the layouts of a pool over up to ``most_nodes`` nodes a replica, in ascending order of degrees."""
     for tensor, pipeline, data in sorted(set(_degrees(model, pool, space, most_nodes))):
         for expert in _expert_degrees(model, tensor, data, space.expert):
-            for context in _context_degrees(model, tensor, space.context):
-                for partition in _partitions(model, pipeline, space, traits):
-                    yield Layout(
-                        tensor=tensor,
-                        pipeline=pipeline,
-                        expert=expert,
-                        attention_data=data,
-                        context=context,
-                        replicas=space.replicas,
-                        partition=partition,
-                    )
+            layout = Layout(tensor=tensor, pipeline=pipeline, expert=expert, attention_data=data, replicas=space.replicas)
+            yield from _variants(model, layout, space, traits)
+
+
+def _variants(model: ModelSpec, layout: Layout, space: SearchSpace, traits: EngineTraits) -> Iterator[Layout]:
+    """Yield a layout with its stages cut in every way, then with its K/V shared; both at once only by pins."""
+    partitions = _partitions(model, layout.pipeline, space, traits)
+    for context in _context_degrees(model, layout.tensor, space.context):
+        for partition in partitions if context == 1 else partitions[:1]:
+            yield replace(layout, context=context, partition=partition)
 
 
 def _degrees(model: ModelSpec, pool: Pool, space: SearchSpace, most_nodes: int) -> Iterator[Degrees]:
@@ -124,14 +124,14 @@ def _expert_degrees(model: ModelSpec, tensor: int, data: int, pin: int | None) -
 
 
 def _context_degrees(model: ModelSpec, tensor: int, pin: int | None) -> tuple[int, ...]:
-    """Return 1 and the degrees over which tensor ranks that hold the same K/V heads may share their tokens.
+    """Return 1 and the degree at which tensor ranks that hold the same K/V heads share all of them.
 
     Source: vLLM 0.32 ``config/model.py:verify_with_parallel_config``.
     """
     if pin is not None:
         return (pin,)
     copies = min((_copies(layer, tensor) for layer in frozenset(model.layers)), default=1)
-    return tuple(degree for degree in _CONTEXT_DEGREES if degree == 1 or copies % degree == 0)
+    return (1, math.gcd(copies, _MOST_CONTEXT)) if copies % 2 == 0 else (1,)
 
 
 def _copies(layer: Layer, tensor: int) -> int:

@@ -80,3 +80,16 @@ class SearchSpace:
     partition: tuple[int, ...] = ()
     max_gpus: int | None = None
     max_nodes: int | None = None
+
+    @property
+    def pins(self) -> dict[str, object]:
+        """Return what is pinned, by name."""
+        named = {
+            "tensor": self.tensor,
+            "pipeline": self.pipeline,
+            "expert": self.expert,
+            "attention data": self.attention_data,
+            "context": self.context,
+            "partition": ",".join(map(str, self.partition)) or None,
+        }
+        return {name: value for name, value in named.items() if value is not None}

@@ -12,8 +12,9 @@ from shardwright.layouts.layout import Candidate, Layout, Placement, SearchSpace
 from shardwright.layouts.placement import Shelf
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
+from shardwright.planning.limits import tpot_seconds, ttft_seconds
 from shardwright.planning.phrases import gpus_of, nodes_of
-from shardwright.planning.request import Objective, Request
+from shardwright.planning.request import Objective, Request, Statistic
 from shardwright.planning.shapes import shape_problems
 from shardwright.units import format_bytes, to_milliseconds
 
@@ -175,17 +176,18 @@ def _cache_violation(candidate: Candidate, estimate: Estimate) -> Violation:
 
 
 def limit_violations(estimate: Estimate, objective: Objective) -> Iterator[Violation]:
-    """Yield the limits on latency that the predicted means exceed."""
-    speed = estimate.performance
+    """Yield the limits on latency that the predicted mean, or the percentile that is derived from it, exceeds."""
+    speed, of = estimate.performance, objective.statistic
+    which = "" if of is Statistic.MEAN else f"an assumed {of} of the "
     limits = (
-        ("TtftLimitExceeded", "time to first token", speed.ttft_seconds, objective.ttft_seconds, "ttftMilliseconds"),
-        ("TpotLimitExceeded", "time per output token", speed.tpot_seconds, objective.tpot_seconds, "tpotMilliseconds"),
+        ("TtftLimitExceeded", "time to first token", ttft_seconds(speed, of), objective.ttft_seconds, "ttftMilliseconds"),
+        ("TpotLimitExceeded", "time per output token", tpot_seconds(speed, of), objective.tpot_seconds, "tpotMilliseconds"),
     )
     for code, name, predicted, limit, field in limits:
         if limit is not None and predicted > limit:
             problem = Problem(
                 code=code,
-                what=f"{name} of {to_milliseconds(predicted):,} ms",
+                what=f"{which}{name} of {to_milliseconds(predicted):,} ms",
                 limit=f"must be at most {to_milliseconds(limit):,} ms",
                 gap=f"{predicted / limit - 1:.0%} over",
                 remedy="relax the limit, lower the concurrency or use more replicas",

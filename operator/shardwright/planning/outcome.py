@@ -11,7 +11,7 @@ from shardwright.planning.checks import Verdict, Violation
 from shardwright.planning.phrases import copies, degrees
 from shardwright.planning.report import NoPlan
 from shardwright.planning.request import Request
-from shardwright.planning.select import assess, rank
+from shardwright.planning.select import Scale, assess, rank
 
 _BUSY: Final = frozenset({"InsufficientCapacity"})
 _SHORT: Final = frozenset({"InsufficientCapacity", "PoolTooSmall"})
@@ -25,10 +25,11 @@ RETURNING: Final = frozenset({"NotReady", "Cordoned", "MigReconfiguring", "Drive
 
 def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, request: Request) -> NoPlan:
     """Return the binding constraint: what would stand if room were free, else the layout that misses by least."""
-    waiting = _best_waiting(verdicts, _BUSY, request)
+    scale = Scale.of(request, inventory)
+    waiting = _best_waiting(verdicts, _BUSY, scale)
     if waiting is not None:
         return NoPlan(problem=_capacity(waiting), heals_by_itself=True)
-    returning = _best_waiting(_when_returned(verdicts, inventory), _SHORT, request)
+    returning = _best_waiting(_when_returned(verdicts, inventory), _SHORT, scale)
     if returning is not None:
         return NoPlan(problem=_returning(returning), heals_by_itself=True)
     hopeful = not inventory.pools or any(item.estimate and item.codes <= _HARDWARE for item in verdicts)
@@ -36,24 +37,24 @@ def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, request: Request)
         return NoPlan(problem=_unknown_away(inventory), heals_by_itself=True)
     if not verdicts:
         return NoPlan(problem=_nothing_to_try(inventory, request), heals_by_itself=False)
-    return NoPlan(problem=_binding(verdicts, request), heals_by_itself=False)
+    return NoPlan(problem=_binding(verdicts, scale), heals_by_itself=False)
 
 
-def _binding(verdicts: Sequence[Verdict], request: Request) -> Problem:
+def _binding(verdicts: Sequence[Verdict], scale: Scale) -> Problem:
     """Return what alone stands in the way: nodes for all replicas, else the budget, else the worst of the closest layout."""
-    short = _best_waiting(verdicts, _SHORT, request)
+    short = _best_waiting(verdicts, _SHORT, scale)
     if short is not None and any(violation.replicas_possible for violation in short.violations):
         return _capacity(short)
-    over = _best_over_budget(verdicts, request)
+    over = _best_over_budget(verdicts, scale)
     return _over_budget(over) if over is not None else _closest(verdicts, short)
 
 
-def _best_over_budget(verdicts: Sequence[Verdict], request: Request) -> Verdict | None:
+def _best_over_budget(verdicts: Sequence[Verdict], scale: Scale) -> Verdict | None:
     """Return the best of the layouts that exceed only the budget, and that by least."""
     only = [item for item in verdicts if item.estimate and item.codes == {"BudgetExceeded"}]
     least = min(map(_worst, only), default=0.0)
     near = {id(item.candidate): item for item in only if _worst(item) == least}
-    ranked = rank(assess(item.candidate, item.estimate, request) for item in near.values() if item.estimate)
+    ranked = rank(assess(item.candidate, item.estimate, scale) for item in near.values() if item.estimate)
     return near[id(ranked[0].candidate)] if ranked else None
 
 
@@ -77,10 +78,10 @@ def _when_returned(verdicts: Sequence[Verdict], inventory: Inventory) -> list[Ve
     ]
 
 
-def _best_waiting(verdicts: Sequence[Verdict], codes: frozenset[str], request: Request) -> Verdict | None:
+def _best_waiting(verdicts: Sequence[Verdict], codes: frozenset[str], scale: Scale) -> Verdict | None:
     """Return the best layout that only lacks nodes."""
     only = {id(item.candidate): item for item in verdicts if item.estimate and item.codes and item.codes <= codes}
-    ranked = rank(assess(item.candidate, item.estimate, request) for item in only.values() if item.estimate)
+    ranked = rank(assess(item.candidate, item.estimate, scale) for item in only.values() if item.estimate)
     # the fewest missing nodes first: that is what can come free soonest
     ranked = tuple(sorted(ranked, key=lambda standing: standing.candidate.placement.missing_nodes))
     return only[id(ranked[0].candidate)] if ranked else None
@@ -119,12 +120,12 @@ def _nothing_to_try(inventory: Inventory, request: Request) -> Problem:
             path="spec.placement",
         )
     space = request.space
-    pins = {"tensor": space.tensor, "pipeline": space.pipeline, "expert": space.expert}
-    pinned = ", ".join(f"{name} {degree}" for name, degree in pins.items() if degree is not None)
+    pinned = ", ".join(f"{name} {degree}" for name, degree in space.pins.items())
     return Problem(
         code="PinsLeaveNothing",
         what=f"parallelism pinned to {pinned}",
-        limit="must be possible on equal nodes; expert is 1 or the same as tensor, and 1 for a dense model",
+        limit="must be possible on equal nodes; expert is 1 or tensor x attention data, and 1 for a dense model; a partition "
+        "has one number per stage",
         remedy="remove or change the pins",
         path="spec.parallelism",
     )

@@ -9,13 +9,20 @@ def degrees(layout: Layout) -> str:
 
     >>> degrees(Layout(tensor=8, pipeline=2))
     'tensor 8 x pipeline 2'
+    >>> degrees(Layout(pipeline=2, partition=(32, 29))), degrees(Layout(attention_data=8, expert=8))
+    ('pipeline 2 (32+29 layers)', 'attention data 8 x expert 8')
     >>> degrees(Layout())
     'one GPU'
     """
-    parts = [f"tensor {layout.tensor}"] if layout.tensor > 1 else []
-    parts += [f"pipeline {layout.pipeline}"] if layout.pipeline > 1 else []
-    parts += [f"expert {layout.expert}"] if layout.expert > 1 else []
-    return " x ".join(parts) or "one GPU"
+    named = {
+        "tensor": layout.tensor,
+        "pipeline": layout.pipeline,
+        "attention data": layout.attention_data,
+        "expert": layout.expert,
+        "context": layout.context,
+    }
+    said = " x ".join(f"{name} {degree}" for name, degree in named.items() if degree > 1) or "one GPU"
+    return f"{said} ({'+'.join(map(str, layout.partition))} layers)" if layout.partition else said
 
 
 def copies(layout: Layout) -> str:
@@ -57,6 +64,16 @@ def per_second(tokens: float) -> str:
     '1,234 tok/s'
     """
     return f"{tokens:,.0f} tok/s"
+
+
+def price(amount: float) -> str:
+    """Return what a million tokens cost, in the currency of the nodes' labels: three digits.
+
+    >>> price(0.41234), price(12.345), price(1234.5)
+    ('0.412', '12.3', '1,234')
+    """
+    decimals = 3 if amount < 1 else 2 if amount < 10 else 1 if amount < 100 else 0  # noqa: PLR2004 - three digits
+    return f"{amount:,.{decimals}f}"
 
 
 def duration(seconds: float) -> str:

@@ -5,7 +5,7 @@ from typing import Final
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.layouts.enumerate import enumerate_candidates
-from shardwright.layouts.layout import Candidate
+from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.checks import Judge
@@ -15,7 +15,7 @@ from shardwright.planning.phrases import degrees
 from shardwright.planning.reasons import alternative, reasons, warnings
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Request
-from shardwright.planning.select import Standing, runners_up, select
+from shardwright.planning.select import Scale, Standing, million_tokens_price, runners_up, select
 
 ALTERNATIVES: Final = 3
 """Runners-up that a report shows."""
@@ -23,9 +23,10 @@ ALTERNATIVES: Final = 3
 
 def make_plan(model: ModelSpec, inventory: Inventory, request: Request, traits: EngineTraits) -> Report:
     """Return the best plan for a model on an inventory, or why there is none; the same input gives the same report."""
+    scale = Scale.of(request, inventory)
     judge = Judge(model, request, traits)
     verdicts = [judge.verdict(candidate) for candidate in enumerate_candidates(model, inventory, request.space, traits)]
-    ranked = select(verdicts, request)
+    ranked = select(verdicts, scale)
     if not ranked:
         larger = enumerate_candidates(model, inventory, request.space, traits, beyond=True)
         verdicts = [judge.verdict(candidate) for candidate in larger]
@@ -34,8 +35,9 @@ def make_plan(model: ModelSpec, inventory: Inventory, request: Request, traits: 
         outcome = no_plan(verdicts, inventory, request)
         return Report(outcome=outcome, alternatives=(), excluded=excluded, considered=len(verdicts))
     others = runners_up(ranked, ALTERNATIVES)
+    why, care = reasons(ranked, verdicts, scale), warnings(inventory, ranked[0], request, model, traits)
     return Report(
-        outcome=_plan(ranked[0], reasons(ranked, verdicts, request), warnings(model, inventory, ranked[0], traits), traits),
+        outcome=_plan(ranked[0], why, care, traits),
         alternatives=tuple(alternative(best=ranked[0], other=other, request=request) for other in others),
         excluded=excluded,
         considered=len(verdicts),
@@ -68,12 +70,16 @@ def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: E
         reasons=why,
         warnings=care,
         deployable=_not_yet(candidate),
+        tight=any(stage.tight for stage in estimate.stages),
+        million_tokens_price=million_tokens_price(best),
     )
 
 
 def _not_yet(candidate: Candidate) -> Problem | None:
-    """Return why a plan can be shown but not run yet: tensor ranks on several nodes of one scale-up domain."""
+    """Return why a plan can be shown but not run yet: tensor ranks or attention replicas on several nodes."""
     layout, placement, link = candidate.layout, candidate.placement, candidate.placement.tensor_link
+    if layout.attention_data > 1 and placement.nodes_per_replica > 1:
+        return _attention_data_not_yet(layout, placement.nodes_per_replica)
     if layout.tensor <= placement.gpus_per_node or link is None or link != candidate.pool.gpu.scale_up:
         return None
     nodes = layout.tensor // placement.gpus_per_node
@@ -83,4 +89,14 @@ def _not_yet(candidate: Candidate) -> Problem | None:
         gap="which is planned and shown but not deployed yet",
         remedy=f"set mode: PlanOnly, or pin parallelism.tensor to {placement.gpus_per_node} or less",
         path="spec.parallelism.tensor",
+    )
+
+
+def _attention_data_not_yet(layout: Layout, nodes: int) -> Problem:
+    return Problem(
+        code="NotYetDeployable",
+        what=f"{degrees(layout)} puts attention replicas of one group on {nodes} nodes",
+        gap="which is planned and shown but not deployed yet",
+        remedy="set mode: PlanOnly, or pin parallelism.attentionData to 1",
+        path="spec.parallelism.attentionData",
     )

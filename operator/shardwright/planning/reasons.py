@@ -1,19 +1,20 @@
 """Why this layout, what the others lose and where, and what to keep an eye on: sentences worth reading."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
 from shardwright.costs.estimates import Performance
 from shardwright.hardware.inventory import Inventory
-from shardwright.layouts.layout import Candidate
+from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.checks import Verdict
-from shardwright.planning.phrases import copies, degrees, duration, per_second, requests_of
+from shardwright.planning.phrases import copies, degrees, duration, per_second, price, requests_of
 from shardwright.planning.report import Alternative
 from shardwright.planning.request import OptimizeFor, Request
-from shardwright.planning.select import Standing
+from shardwright.planning.select import Scale, Standing, million_tokens_price
 from shardwright.units import format_bytes
 
 _GOALS: Final[Mapping[OptimizeFor, str]] = MappingProxyType(
@@ -24,13 +25,15 @@ _GOALS: Final[Mapping[OptimizeFor, str]] = MappingProxyType(
     }
 )
 
-_WORDS: Final[Mapping[str, str]] = MappingProxyType(
+WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "Weights": "reading weights",
         "KvCache": "reading K/V",
         "Compute": "computing",
         "TensorCommunication": "tensor communication",
         "PipelineCommunication": "sending between stages",
+        "ExpertCommunication": "sending to experts",
+        "ContextCommunication": "joining shared K/V",
         "Bubble": "waiting for other stages",
         "Prefill": "other requests' prompts",
         "Queue": "queueing",
@@ -42,14 +45,16 @@ _WORDS: Final[Mapping[str, str]] = MappingProxyType(
 _NOTICEABLE_SECONDS: Final = 50e-6  # rounds to a tenth of a millisecond
 
 
-def reasons(ranked: Sequence[Standing], verdicts: Sequence[Verdict], request: Request) -> tuple[str, ...]:
+def reasons(ranked: Sequence[Standing], verdicts: Sequence[Verdict], scale: Scale) -> tuple[str, ...]:
     """Return why the first one was chosen."""
-    best = ranked[0]
+    best, request = ranked[0], scale.request
     parts = (
-        _chosen(best, len(ranked), request),
+        _chosen(best, len(ranked), scale),
         _memory(best),
         _load(best, request),
         _time(best),
+        *_price(best),
+        *_uneven(best, ranked),
         *_smaller(ranked, verdicts, request),
     )
     return tuple(part for part in parts if part)
@@ -62,14 +67,16 @@ def alternative(*, best: Standing, other: Standing, request: Request) -> Alterna
         pool=other.candidate.pool.name,
         performance=other.estimate.performance,
         loses=_loses(best, other, request),
+        million_tokens_price=million_tokens_price(other),
     )
 
 
-def warnings(model: ModelSpec, inventory: Inventory, best: Standing, traits: EngineTraits) -> tuple[str, ...]:
+def warnings(inventory: Inventory, best: Standing, request: Request, model: ModelSpec, traits: EngineTraits) -> tuple[str, ...]:
     """Return what was lowered, what is slow or uncertain, and what the model and the nodes warned of."""
     unknown = "what is free is unknown, pods could not be listed: the planned GPUs may be taken"
     return (
-        *_lowered(best, traits),
+        *_tight(best),
+        *_lowered(best, request, traits),
         *_slow_links(best.candidate),
         *(() if inventory.free_capacity_known else (unknown,)),
         *model.warnings,
@@ -77,12 +84,19 @@ def warnings(model: ModelSpec, inventory: Inventory, best: Standing, traits: Eng
     )
 
 
-def _chosen(best: Standing, standing: int, request: Request) -> str:
+def _chosen(best: Standing, standing: int, scale: Scale) -> str:
     layout, pool = best.candidate.layout, best.candidate.pool
     if standing == 1:
         return f"{copies(layout)} on {pool.product} ({pool.name}) is the only layout that can run."
-    goal = _GOALS[request.objective.optimize_for]
+    goal = _goal(scale)
     return f"{copies(layout)} on {pool.product} ({pool.name}) gives {goal} of the {standing} layouts that can run."
+
+
+def _goal(scale: Scale) -> str:
+    goal = _GOALS[scale.request.objective.optimize_for]
+    if scale.request.space.fill:
+        return goal.removesuffix(" per GPU").replace(" per GPU", "").replace("that its GPUs are worth", "the budget allows")
+    return goal.replace("per GPU", "for the price of its GPUs") if scale.by_price else goal
 
 
 def _memory(best: Standing) -> str:
@@ -95,10 +109,16 @@ def _memory(best: Standing) -> str:
 
 def _load(best: Standing, request: Request) -> str:
     load = request.workload
-    shape = f"{requests_of(load.concurrency)} of {load.input_tokens:,} + {load.output_tokens:,} tokens"
+    offered = requests_of(load.concurrency)
+    if load.requests_per_second is not None:
+        offered = f"{load.requests_per_second:g} requests a second"
+    shape = f"{offered} of {load.input_tokens:,} + {load.output_tokens:,} tokens"
     if best.carries_load:
         return f"It carries {shape} without queueing."
     running = best.estimate.performance.running_requests
+    if load.requests_per_second is not None:
+        served = best.estimate.performance.requests_per_second
+        return f"No layout serves {load.requests_per_second:g} requests a second; this one comes closest with {served:.3g}."
     return (
         f"No layout carries {shape}; this one queues least: {running:,} of {_offered(best, request):,} run at once per replica."
     )
@@ -117,7 +137,38 @@ def split(speed: Performance) -> str:
     """Return where the time of an output token goes, the three largest parts."""
     total = sum(share.seconds for share in speed.decode_shares)
     largest = sorted(speed.decode_shares, key=lambda share: (-share.seconds, share.name))[:3]
-    return ", ".join(f"{_WORDS[share.name]} {share.seconds / total:.0%}" for share in largest)
+    return ", ".join(f"{WORDS[share.name]} {share.seconds / total:.0%}" for share in largest)
+
+
+def _price(best: Standing) -> Iterator[str]:
+    cost, pool = million_tokens_price(best), best.candidate.pool
+    if cost is not None:
+        gpus = best.candidate.layout.gpus
+        yield f"A million output tokens cost {price(cost)}: {gpus} x {pool.gpu_hour_price:g} an hour."
+
+
+def _uneven(best: Standing, ranked: Sequence[Standing]) -> Iterator[str]:
+    """Yield what uneven stages are good for."""
+    layout = best.candidate.layout
+    if not layout.partition:
+        return
+    even = replace(layout, partition=())
+    own = next(
+        (other for other in ranked if other.candidate.layout == even and other.candidate.pool == best.candidate.pool), None
+    )
+    if own is None:
+        yield f"Stages of {_layers(layout)} layers are uneven on purpose: the engine's own cut does not do."
+        return
+    more = format_bytes(_heaviest(own) - _heaviest(best))
+    yield f"Stages of {_layers(layout)} layers are uneven on purpose: the engine's own cut has {more} more on one GPU."
+
+
+def _layers(layout: Layout) -> str:
+    return "+".join(map(str, layout.partition))
+
+
+def _heaviest(standing: Standing) -> int:
+    return max(stage.weights_bytes for stage in standing.estimate.stages)
 
 
 def _smaller(ranked: Sequence[Standing], verdicts: Sequence[Verdict], request: Request) -> Iterator[str]:
@@ -175,11 +226,24 @@ def _where(here: Performance, there: Performance) -> str:
     before = {share.name: share.seconds for share in here.decode_shares}
     grown = [(share.seconds - before.get(share.name, 0.0), share.name) for share in there.decode_shares]
     most, name = max(grown)
-    return f"; {duration(most)} more per token for {_WORDS[name]}" if most > _NOTICEABLE_SECONDS else ""
+    return f"; {duration(most)} more per token for {WORDS[name]}" if most > _NOTICEABLE_SECONDS else ""
 
 
-def _lowered(best: Standing, traits: EngineTraits) -> Iterator[str]:
-    estimate = best.estimate
+def _tight(best: Standing) -> Iterator[str]:
+    tight = [stage for stage in best.estimate.stages if stage.tight]
+    if tight:
+        worst = min(tight, key=lambda stage: stage.kv_cache_bytes - stage.request_bytes)
+        margin = format_bytes(worst.kv_cache_bytes - worst.request_bytes)
+        yield (
+            f"tight: beside one longest request {margin} are left per GPU, less than the {format_bytes(worst.band_bytes)} by "
+            "which the memory may be off; it may not start"
+        )
+
+
+def _lowered(best: Standing, request: Request, traits: EngineTraits) -> Iterator[str]:
+    estimate, asked = best.estimate, request.workload.max_model_len
+    if estimate.max_model_len < asked:
+        yield f"the longest request is lowered from {asked:,} to {estimate.max_model_len:,} tokens: that is what K/V holds"
     if estimate.max_sequences < traits.max_sequences or estimate.max_batched_tokens < traits.max_batched_tokens:
         yield (
             f"batch limits lowered to {estimate.max_sequences:,} sequences and {estimate.max_batched_tokens:,} tokens "

@@ -15,6 +15,7 @@ class Alternative:
     pool: str
     performance: Performance
     loses: str  # one sentence
+    million_tokens_price: float | None = None  # as in the plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,9 @@ class Plan:
     """The candidate that was chosen, complete enough to render it and to show it without planning again.
 
     ``groups`` are the planned nodes, one tuple per replica. ``interconnect`` says in words what tensor
-    traffic crosses. ``deployable`` is empty, or the reason why this plan can be shown but not yet run.
+    traffic crosses. ``deployable`` is empty, or the reason why this plan can be shown but not yet run. ``tight`` says that
+    one longest request fits by less than the uncertainty of the memory. ``million_tokens_price`` is what a million output
+    tokens cost at the planned load, in the currency of the nodes' price (None: they state none).
     """
 
     layout: Layout
@@ -57,6 +60,8 @@ class Plan:
     reasons: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     deployable: Problem | None = None
+    tight: bool = False
+    million_tokens_price: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,13 +15,21 @@ class OptimizeFor(StrEnum):
     BALANCED = "Balanced"
 
 
+class Statistic(StrEnum):
+    """Of what a limit on latency speaks; P95 is derived from the predicted mean by an assumption (``limits``)."""
+
+    MEAN = "Mean"
+    P95 = "P95"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """What to optimise, and limits on the mean that a plan must meet (None: no limit)."""
+    """What to optimise, and limits on latency that a plan must meet (None: no limit)."""
 
     optimize_for: OptimizeFor = OptimizeFor.BALANCED
     ttft_seconds: float | None = None
     tpot_seconds: float | None = None
+    statistic: Statistic = Statistic.MEAN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

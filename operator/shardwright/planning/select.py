@@ -2,19 +2,49 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from shardwright.costs.estimates import Estimate
-from shardwright.layouts.layout import Candidate
+from shardwright.costs.limits import requests_per_replica
+from shardwright.hardware.inventory import Inventory
+from shardwright.layouts.layout import Candidate, Layout
 from shardwright.planning.checks import Verdict
 from shardwright.planning.request import OptimizeFor, Request
 
 THROUGHPUT_WEIGHT: Final = 0.8
 """Exponent of throughput per GPU in Balanced; speed per request has the rest. Source: the definition of Balanced."""
 
+SECONDS_PER_HOUR: Final = 3600
+TOKENS_PER_MILLION: Final = 10**6
+
+_RATE_TOLERANCE: Final = 1e-6  # what rounding leaves of a rate that is met
+
 DOUBLING_GAIN: Final = 0.10
 """What doubling the GPUs must bring under Latency, share of the time per request. Source: the definition of Latency."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """By what layouts are compared: the objective, and what a GPU counts.
+
+    Where every pool has a price, a GPU counts as its price; else as one. With a budget that is to be filled the
+    GPUs are given: only their price counts, not how many of them a layout uses.
+    """
+
+    request: Request
+    by_price: bool
+
+    @classmethod
+    def of(cls, request: Request, inventory: Inventory) -> "Scale":
+        """Return the scale of a request on an inventory."""
+        priced = bool(inventory.pools) and all(pool.gpu_hour_price is not None for pool in inventory.pools)
+        return cls(request=request, by_price=priced)
+
+    def cost(self, candidate: Candidate) -> float:
+        """Return what a candidate's GPUs count."""
+        each = (candidate.pool.gpu_hour_price or 1.0) if self.by_price else 1.0
+        return each if self.request.space.fill else each * candidate.layout.gpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +62,13 @@ class Standing:
         return self.served_share >= 1
 
 
-def select(verdicts: Iterable[Verdict], request: Request) -> tuple[Standing, ...]:
+def select(verdicts: Iterable[Verdict], scale: Scale) -> tuple[Standing, ...]:
     """Return the candidates that nothing speaks against, best first; empty when there is none.
 
     What carries the load goes before what queues; among those that queue, what queues least.
     """
     standing = [
-        assess(verdict.candidate, verdict.estimate, request)
+        assess(verdict.candidate, verdict.estimate, scale)
         for verdict in verdicts
         if verdict.estimate is not None and not verdict.violations
     ]
@@ -50,26 +80,34 @@ def rank(standing: Iterable[Standing]) -> tuple[Standing, ...]:
     return tuple(sorted(standing, key=_order))
 
 
-def assess(candidate: Candidate, estimate: Estimate, request: Request) -> Standing:
+def assess(candidate: Candidate, estimate: Estimate, scale: Scale) -> Standing:
     """Return a candidate with its score under the request's objective."""
-    offered = math.ceil(request.workload.concurrency / candidate.layout.replicas)
-    room = min(estimate.kv_requests, estimate.max_sequences)
     return Standing(
         candidate=candidate,
         estimate=estimate,
-        served_share=min(1.0, room / offered),
-        score=score(candidate, estimate, request),
+        served_share=_served_share(candidate, estimate, scale.request),
+        score=score(candidate, estimate, scale),
     )
 
 
-def score(candidate: Candidate, estimate: Estimate, request: Request) -> float:
+def _served_share(candidate: Candidate, estimate: Estimate, request: Request) -> float:
+    """Return the share of the offered load that is served without waiting: of the requests in flight, or of the rate."""
+    rate = request.workload.requests_per_second
+    if rate is not None:
+        served = estimate.performance.requests_per_second / rate
+        return 1.0 if served > 1 - _RATE_TOLERANCE else served
+    offered = requests_per_replica(request.workload, candidate.layout)
+    return min(1.0, min(estimate.kv_requests, estimate.max_sequences) / offered)
+
+
+def score(candidate: Candidate, estimate: Estimate, scale: Scale) -> float:
     """Return the objective, greater is better.
 
     Latency is the negative time per request, times a price for GPUs at which a doubling breaks even when
     it brings ``DOUBLING_GAIN``: comparing any two layouts that way gives one best, whatever the order.
     """
-    speed, gpus = estimate.performance, candidate.layout.gpus
-    per_gpu = speed.output_tokens_per_second / gpus
+    request, speed, cost = scale.request, estimate.performance, scale.cost(candidate)
+    per_gpu = speed.output_tokens_per_second / cost
     match request.objective.optimize_for:
         case OptimizeFor.THROUGHPUT:
             return per_gpu
@@ -77,22 +115,36 @@ def score(candidate: Candidate, estimate: Estimate, request: Request) -> float:
             return float(per_gpu**THROUGHPUT_WEIGHT * (1 / speed.tpot_seconds) ** (1 - THROUGHPUT_WEIGHT))
         case OptimizeFor.LATENCY:
             seconds = speed.ttft_seconds + request.workload.output_tokens * speed.tpot_seconds
-            return float(-seconds * gpus ** -math.log2(1 - DOUBLING_GAIN))
+            return float(-seconds * cost ** -math.log2(1 - DOUBLING_GAIN))
+
+
+def million_tokens_price(standing: Standing) -> float | None:
+    """Return what a million output tokens cost at the planned load, None where the pool has no price."""
+    candidate, speed = standing.candidate, standing.estimate.performance
+    if candidate.pool.gpu_hour_price is None:
+        return None
+    per_hour = candidate.pool.gpu_hour_price * candidate.layout.gpus
+    return per_hour / (speed.output_tokens_per_second * SECONDS_PER_HOUR) * TOKENS_PER_MILLION
 
 
 def runners_up(ranked: Sequence[Standing], count: int) -> tuple[Standing, ...]:
-    """Return the best others, each with degrees of its own."""
-    seen = {ranked[0].candidate.layout} if ranked else set()
+    """Return the best others, each cut in a way of its own: stages cut elsewhere or a shared K/V are no other cut."""
+    seen = {_cut(ranked[0])} if ranked else set()
     others = []
     for standing in ranked[1:]:
-        if standing.candidate.layout not in seen:
-            seen.add(standing.candidate.layout)
+        if _cut(standing) not in seen:
+            seen.add(_cut(standing))
             others.append(standing)
     return tuple(others[:count])
 
 
+def _cut(standing: Standing) -> Layout:
+    return replace(standing.candidate.layout, partition=(), context=1)
+
+
 def _order(standing: Standing) -> tuple[object, ...]:
     candidate = standing.candidate
+    crossing = sum(share.seconds for share in standing.estimate.performance.decode_shares if "Communication" in share.name)
     queues = 0.0 if standing.carries_load else -standing.served_share
     return (
         not standing.carries_load,
@@ -100,6 +152,8 @@ def _order(standing: Standing) -> tuple[object, ...]:
         -standing.score,
         candidate.layout.gpus,
         candidate.pool.gpu.memory_bytes,
+        crossing,
+        candidate.placement.nodes_per_replica * len(candidate.placement.groups),
         candidate.placement.leftover_gpus,
         candidate.pool.name,
         candidate.layout,

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from shardwright.engines.arguments import MASTER_PORT, Serving, serve_arguments
+from shardwright.engines.arguments import MASTER_PORT, Serving, serve_arguments, serve_environment
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.planning.report import Plan
 from shardwright.rendering import budgets
@@ -163,6 +163,7 @@ def _environment(plan: Plan, deployment: Deployment, group: int) -> list[dict[st
         "VLLM_CACHE_ROOT": f"{CACHE_DIR}/vllm",
         "VLLM_ENGINE_READY_TIMEOUT_S": str(_budget(plan, deployment).load_seconds),
         "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": str(budgets.EXECUTE_SECONDS),
+        **serve_environment(plan),
     }
     if deployment.claim is not None:
         fixed["HF_HUB_OFFLINE"] = "1"

@@ -37,16 +37,5 @@ def render(plan: Plan, deployment: Deployment, *, ready_groups: int | None = Non
 
 
 def not_deployable(plan: Plan) -> Problem | None:
-    """Return why a plan cannot be rendered, or None: what the planner says, and degrees that have no flags yet."""
-    if plan.deployable is not None:
-        return plan.deployable
-    layout = plan.layout
-    if layout.attention_data == 1 and layout.context == 1:
-        return None
-    return Problem(
-        code="LayoutNotDeployable",
-        path="spec.parallelism",
-        what=f"attention-data {layout.attention_data} x context {layout.context}",
-        limit="can be planned but not yet deployed",
-        remedy="use mode PlanOnly, or pin tensor, pipeline and expert",
-    )
+    """Return why a plan can be shown but not run, as the planner found it; None where it can."""
+    return plan.deployable

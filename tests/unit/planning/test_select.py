@@ -1,17 +1,19 @@
 """Selection: the objectives as docs/planner.md defines them, tie-breaks in their order, no memory of order."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
-from shardwright.costs.estimates import Estimate, Performance
+from shardwright.costs.estimates import Estimate, Performance, TimeShare
 from shardwright.errors import Problem
-from shardwright.layouts.layout import Candidate, Layout
+from shardwright.layouts.layout import Candidate, Layout, Placement
 from shardwright.layouts.placement import place
 from shardwright.planning.checks import Verdict, Violation
 from shardwright.planning.request import OptimizeFor, Request
-from shardwright.planning.select import rank, runners_up, select
-from tests.support.builders_plan import a_pool, a_request
+from shardwright.planning.select import Scale, Standing, million_tokens_price, rank, runners_up
+from shardwright.planning.select import select as select_by
+from tests.support.builders_plan import a_pool, a_request, an_inventory
 
 POOL = a_pool(nodes=2, name="pool")
 
@@ -43,6 +45,10 @@ def _estimate(tokens_per_second: float = 1000, tpot: float = 0.01, ttft: float =
 def _verdict(layout: Layout, estimate: Estimate, pool: object = POOL) -> Verdict:
     candidate = Candidate(layout=layout, pool=pool, placement=place(pool, layout))  # type: ignore[arg-type]
     return Verdict(candidate=candidate, estimate=estimate, violations=())
+
+
+def select(verdicts: Iterable[Verdict], request: Request) -> tuple[Standing, ...]:
+    return select_by(verdicts, Scale(request=request, by_price=False))
 
 
 def _best(request: Request, *verdicts: Verdict) -> Layout:
@@ -147,6 +153,94 @@ def test_runners_up_are_other_layouts_not_the_same_one_elsewhere() -> None:
     elsewhere = a_pool(name="elsewhere")
     ranked = select(
         [_verdict(ONE, _estimate(1000)), _verdict(ONE, _estimate(900), elsewhere), _verdict(TWO, _estimate(1500))], THROUGHPUT
+    )
+
+    assert [standing.candidate.layout for standing in runners_up(ranked, 3)] == [TWO]
+
+
+def _at_price(layout: Layout, speed: Estimate, each: float, name: str = "pool") -> Verdict:
+    return _verdict(layout, speed, replace(POOL, name=name, gpu_hour_price=each))
+
+
+def test_a_gpu_counts_as_its_price_where_every_pool_has_one() -> None:
+    fast, cheap = _at_price(ONE, _estimate(2000), 5.0, "fast"), _at_price(ONE, _estimate(1000), 2.0, "cheap")
+
+    by_price, by_number = (select_by([fast, cheap], Scale(request=THROUGHPUT, by_price=flag)) for flag in (True, False))
+
+    assert by_price[0].candidate.pool.name == "cheap"
+    assert by_number[0].candidate.pool.name == "fast"
+
+
+def test_prices_count_only_where_no_pool_lacks_one() -> None:
+    priced, unknown = replace(POOL, gpu_hour_price=2.0), replace(POOL, name="other")
+
+    assert Scale.of(BALANCED, an_inventory(priced)).by_price
+    assert not Scale.of(BALANCED, an_inventory(priced, unknown)).by_price
+    assert not Scale.of(BALANCED, an_inventory()).by_price
+
+
+def test_one_price_for_all_changes_no_choice() -> None:
+    speeds = {ONE: _estimate(1000, tpot=0.02), TWO: _estimate(1740, tpot=0.0115), FOUR: _estimate(3000, tpot=0.007)}
+
+    for request in (BALANCED, LATENCY, THROUGHPUT):
+        plain = select([_verdict(layout, speed) for layout, speed in speeds.items()], request)
+        priced = select_by(
+            [_at_price(layout, speed, 3.0) for layout, speed in speeds.items()], Scale(request=request, by_price=True)
+        )
+        assert [one.candidate.layout for one in plain] == [one.candidate.layout for one in priced]
+
+
+def test_a_million_tokens_cost_the_gpus_for_as_long_as_they_take() -> None:
+    ranked = select([_at_price(TWO, _estimate(1000), 1.8)], BALANCED)
+
+    assert million_tokens_price(ranked[0]) == pytest.approx(1.0)  # 2 x 1.8 an hour, 3.6 million tokens an hour
+
+
+def test_filling_a_budget_compares_what_all_its_gpus_bring() -> None:
+    filling = a_request(OptimizeFor.THROUGHPUT, fill=True, max_gpus=8)
+    few, many = _verdict(replace(ONE, replicas=4), _estimate(5000)), _verdict(replace(TWO, replicas=4), _estimate(6000))
+
+    assert _best(THROUGHPUT, few, many) == few.candidate.layout
+    assert _best(filling, few, many) == many.candidate.layout
+
+
+def test_an_offered_rate_is_carried_when_it_is_served() -> None:
+    asked = replace(BALANCED, workload=replace(BALANCED.workload, requests_per_second=2.0))
+    slow, fast = _estimate(9000), _estimate(100)
+    fast = replace(fast, performance=replace(fast.performance, requests_per_second=2.0))
+
+    ranked = select([_verdict(ONE, slow), _verdict(TWO, fast)], asked)
+
+    assert [(one.candidate.layout, one.served_share) for one in ranked] == [(TWO, 1.0), (ONE, 0.5)]
+
+
+def test_ties_go_to_less_communication_then_fewer_nodes() -> None:
+    def _with(seconds: float) -> Estimate:
+        even = _estimate(1000)
+        return replace(
+            even, performance=replace(even.performance, decode_shares=(TimeShare(name="TensorCommunication", seconds=seconds),))
+        )
+
+    across = replace(_verdict(TWO, _with(0.0)), candidate=replace(_verdict(TWO, _with(0.0)).candidate, placement=_on_two_nodes()))
+
+    ranked = select([_verdict(replace(TWO, expert=2), _with(0.001)), across, _verdict(TWO, _with(0.0))], BALANCED)
+
+    assert [(one.candidate.layout.expert, one.candidate.placement.nodes_per_replica) for one in ranked] == [
+        (1, 1),
+        (1, 2),
+        (2, 1),
+    ]
+
+
+def _on_two_nodes() -> Placement:
+    return Placement(groups=(("pool-00000", "pool-00001"),), nodes_per_replica=2, gpus_per_node=1)
+
+
+def test_stages_cut_elsewhere_are_no_other_way_to_cut() -> None:
+    even, uneven = Layout(pipeline=2), Layout(pipeline=2, partition=(17, 15))
+
+    ranked = select(
+        [_verdict(even, _estimate(1000)), _verdict(uneven, _estimate(990)), _verdict(TWO, _estimate(900))], THROUGHPUT
     )
 
     assert [standing.candidate.layout for standing in runners_up(ranked, 3)] == [TWO]

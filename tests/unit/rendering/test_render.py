@@ -309,8 +309,40 @@ def test_a_plan_that_can_only_be_shown_is_not_rendered() -> None:
     assert caught.value.problems == (problem,)
 
 
-@pytest.mark.parametrize("layout", [Layout(attention_data=2), Layout(tensor=2, context=2)])
-def test_degrees_without_flags_are_not_rendered(layout: Layout) -> None:
-    with pytest.raises(InputError) as caught:
-        render(a_plan_of(layout), a_deployment())
-    assert [problem.code for problem in caught.value.problems] == ["LayoutNotDeployable"]
+def test_attention_replicas_and_shared_k_v_are_said_to_the_engine() -> None:
+    plan = a_plan_of(Layout(tensor=4, attention_data=2, expert=8, context=4))
+
+    words = _arguments(plan)
+
+    assert {name: words[words.index(name) + 1] for name in words if "parallel-size" in name} == {
+        "--tensor-parallel-size": "4",
+        "--pipeline-parallel-size": "1",
+        "--data-parallel-size": "2",
+        "--decode-context-parallel-size": "4",
+    }
+    assert "--enable-expert-parallel" in words
+
+
+def test_degrees_of_one_are_left_to_the_engine() -> None:
+    assert not {"--data-parallel-size", "--decode-context-parallel-size"} & set(_arguments(a_plan()))
+
+
+def test_uneven_stages_are_the_same_setting_on_every_pod() -> None:
+    uneven = a_plan(layout=Layout(tensor=8, pipeline=2, partition=(64, 62)))
+
+    assert _variable(uneven, "VLLM_PP_LAYER_PARTITION") == ["64,62"]
+    assert _variable(a_plan(), "VLLM_PP_LAYER_PARTITION") == []
+
+
+def _container(plan: Plan) -> dict[str, Any]:
+    (item,) = render(plan, a_deployment()).of_kind("StatefulSet")
+    container: dict[str, Any] = item["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+def _arguments(plan: Plan) -> list[str]:
+    return list(_container(plan)["args"])
+
+
+def _variable(plan: Plan, name: str) -> list[str]:
+    return [item["value"] for item in _container(plan)["env"] if item["name"] == name]
