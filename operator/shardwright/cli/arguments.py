@@ -25,6 +25,13 @@ examples:
 
 exit codes: as for plan; 1 also for a plan that can be shown but not yet deployed
 """
+PREDICT_EXAMPLES = """\
+examples:
+  %(prog)s --input cases.jsonl --output predictions.jsonl
+  %(prog)s < cases.jsonl | jq .performance.outputTokensPerSecond
+
+exit codes: 0 every case has an answer ("fits": false is one), 2 a case could not be read, 3 a fault of ours
+"""
 MODELS_EXAMPLES = """\
 examples:
   %(prog)s --search llama-3
@@ -56,6 +63,7 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _add_plan(commands)
     _add_render(commands)
+    _add_predict(commands)
     _add_models(commands)
     _add_crd(commands)
     _add_command(commands, "version", summary="print the version")
@@ -89,6 +97,14 @@ def _add_render(commands: Commands) -> None:
     command = _add_command(commands, "render", summary="print the Kubernetes objects of the plan", epilog=RENDER_EXAMPLES)
     _add_inputs(command)
     _add_output(command, ("yaml", "json"), "one YAML document per object, or one JSON List")
+
+
+def _add_predict(commands: Commands) -> None:
+    command = _add_command(
+        commands, "predict", summary="predict memory and speed of many cases, one JSON object a line", epilog=PREDICT_EXAMPLES
+    )
+    command.add_argument("--input", metavar="FILE", default="-", help="cases (default: stdin); docs/predict.md has the fields")
+    command.add_argument("--output", metavar="FILE", default="-", help="predictions, one for each case (default: stdout)")
 
 
 def _add_models(commands: Commands) -> None:

@@ -67,6 +67,12 @@ def _render(arguments: Namespace) -> int:
     return render(arguments)
 
 
+def _predict(arguments: Namespace) -> int:
+    from shardwright.cli.predict import predict  # noqa: PLC0415 - see _plan
+
+    return predict(arguments)
+
+
 def _models(arguments: Namespace) -> int:
     from shardwright.cli.catalogue import list_models  # noqa: PLC0415 - see _plan
 
@@ -87,7 +93,7 @@ def _version(_: Namespace) -> int:
 
 
 COMMANDS: Final[Mapping[str, Callable[[Namespace], int]]] = MappingProxyType(
-    {"plan": _plan, "render": _render, "models": _models, "crd": _crd, "version": _version}
+    {"plan": _plan, "render": _render, "predict": _predict, "models": _models, "crd": _crd, "version": _version}
 )
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
 """Styled lines in a terminal: each role of a word has its colour."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from shardwright.reporting.lines import Line, Role
+
+T = TypeVar("T")
 
 STYLES: Final[Mapping[Role, str]] = MappingProxyType(
     {
@@ -35,3 +38,10 @@ def print_styled(lines: Iterable[Line]) -> None:
     console = Console(highlight=False, soft_wrap=True)
     for line in lines:
         console.print(Text.assemble(*((span.text, STYLES[span.role]) for span in line.spans)))
+
+
+def track(records: Iterable[T]) -> Iterator[T]:
+    """Yield records while a line on stderr counts them."""
+    columns = (SpinnerColumn(), TextColumn("{task.completed:,} cases"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        yield from progress.track(records)

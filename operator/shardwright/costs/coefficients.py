@@ -1,69 +1,102 @@
-"""The few numbers of the cost model that no data sheet states, each with unit, basis and source.
+"""The few numbers of the cost model that no data sheet states, one set for each engine and software generation.
 
-None is keyed by a model, a GPU or a version. *Fitted* means: random search over these coefficients together,
-least absolute log error of throughput and time per output token on 416 published closed-loop vLLM measurements
-(Llama-3.3-70B, gpt-oss-120b, DeepSeek-R1 and Qwen3-8B on H100, H200, B200, MI355X and A100; tensor 1 to 8), then
-rounded. Source: InferenceX (396 rows), ROCm ATOM pull request 409 (11), gpustack lab (9). docs/planner.md has the errors.
-They are fitted and judged on the same rows.
+They are data (``coefficients.json``), written by ``benchmarks/fit.py`` from published measurements. None is keyed by a
+model, a GPU or a version: a generation is all that was released up to a date. docs/planner.md has the errors.
 """
 
-from typing import Final
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib import resources
+from typing import Any, Final
 
-COMPUTE_EFFICIENCY: Final = 0.5
-"""Share of the dense data-sheet FLOP/s that prompts and large batches reach. Basis: fitted."""
-
-MEMORY_EFFICIENCY: Final = 0.7
-"""Share of the data-sheet memory bandwidth that reading weights reaches. Basis: fitted."""
-
-KV_EFFICIENCY: Final = 0.85
-"""Share of the memory bandwidth that attention reaches while reading K/V. Basis: fitted (0.95), held below what
-streaming reads reach."""
-
-LAYER_SECONDS: Final = 30e-6
-"""Norms, rotary embedding, sampling and kernel starts, per layer and step, seconds. Basis: fitted."""
-
-STEP_SECONDS: Final = 0.5e-3
-"""Scheduling and sending of one engine step that nothing hides, seconds. Basis: fitted."""
-
-SEQUENCE_SECONDS: Final = 10e-6
-"""Work per running request and step, seconds. Basis: fitted."""
-
-REQUEST_SECONDS: Final = 40e-3
-"""Tokenizing, admission and the way of the first answer, seconds per request. Basis: fitted, to times to first token."""
-
-BUNCHING: Final = 0.15
-"""Share of the other running requests' prompts that a prompt waits for: requests of like lengths finish together, so
-their successors come together. Basis: fitted, to times to first token."""
-
-RANK_SKEW_SECONDS: Final = 10e-6
-"""What the ranks of a group wait for each other at every collective, seconds. Basis: fitted."""
-
-CUSTOM_KERNEL_SECONDS: Final = 5e-6
-"""Start-up of an engine's own all-reduce kernel inside a node, seconds. Basis: measured, 8 KiB on 2 to 8 GPUs (5.3 to
-6.3 microseconds in a CUDA graph). Source: ai-dynamo/aiconfigurator@095f58a51, custom all-reduce tables."""
-
-NCCL_SECONDS: Final = 10e-6
-"""Start-up of an NCCL operation, seconds. Basis: measured, 8 KiB on 2 GPUs (11 microseconds) less its two steps.
-Source: ai-dynamo/aiconfigurator@095f58a51, NCCL tables."""
-
-CUSTOM_KERNEL_RANKS: Final = frozenset({2, 4, 6, 8})
-"""Group sizes inside a node for which vLLM has its own all-reduce. Source: vLLM 0.32 ``custom_all_reduce.py``."""
-
-SCALE_UP_EFFICIENCY: Final = 0.75
-"""Share of the link's bandwidth that collectives reach on NVLink, xGMI and PCIe. Basis: measured, NCCL and custom
-all-reduce of 16 to 256 MB on A100 and H100 (0.70 to 0.81). Source: ai-dynamo/aiconfigurator@095f58a51, comm tables."""
-
-NETWORK_EFFICIENCY: Final = 0.6
-"""Share of the network's bandwidth that a collective of 1 to 300 MB reaches. Basis: assumed; the largest reach 0.8."""
-
-EXPERT_IMBALANCE: Final = 1.25
-"""Work of the busiest expert-parallel rank over the mean. Basis: assumed; routing is uneven, more so in small batches."""
-
-THIN_SLICE_COLUMNS: Final = 128
-"""Columns of an expert's slice at which its matrix product runs at half speed. Basis: assumed, one tile of the kernels."""
-
-BAND_MEASURED: Final = 0.30
-"""Half width of the 80 % band of throughput inside one node, share. Basis: assumed; wider than the fit's own errors."""
+BAND_LEVEL: Final = 0.8
+"""Share of measurements that the band shall hold, by definition."""
 
 BAND_MODELLED: Final = 0.45
-"""Half width where public measurements are missing: several nodes, NVL72 across trays, uneven stages. Basis: assumed."""
+"""Half width where public measurements are missing: several nodes, NVL72 across trays, uneven stages, context
+parallelism. Basis: assumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """What a predicted throughput is multiplied with for the ends of its 80 % band, and what the figure rests on."""
+
+    low: float
+    high: float
+    basis: str  # fitted | modelled
+
+
+_MODELLED: Final = Band(low=1 - BAND_MODELLED, high=1 + BAND_MODELLED, basis="modelled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coefficients:
+    """What an engine reaches of the data sheet, and what it adds to it.
+
+    Efficiencies are shares of what the data sheet states, ``saturation_tokens`` the tokens at which a matrix
+    product reaches half of its rate, ``activation_copies`` the vectors of the hidden size that a layer moves per token
+    beside its matrix products. ``layer_seconds`` and ``expert_layer_seconds`` are per layer and step, ``step_seconds`` per
+    step, ``sequence_seconds`` per running request and step, ``request_seconds`` per request, ``collective_seconds`` what
+    ranks wait for each other at a collective. ``bunching`` is the share of the other running requests' prompts that a prompt
+    waits for: requests of like lengths end together. Basis of all: fitted, source: benchmarks/fit.py.
+    """
+
+    compute_efficiency: float
+    saturation_tokens: float
+    memory_efficiency: float
+    kv_efficiency: float
+    attention_efficiency: float
+    activation_copies: float
+    layer_seconds: float
+    expert_layer_seconds: float
+    step_seconds: float
+    sequence_seconds: float
+    request_seconds: float
+    collective_seconds: float
+    bunching: float
+    expert_imbalance: float = 1.25
+    expert_padding: float = 0.25
+
+
+NAMES: Final = tuple(field.name for field in fields(Coefficients))
+"""The names of all coefficients."""
+
+
+def coefficients_of(engine: str, released: str) -> Coefficients:
+    """Return the coefficients of an engine released in a month (``2026-02``; empty: the newest).
+
+    >>> coefficients_of("vLLM", "") == coefficients_of("vLLM", "2026-11")
+    True
+    """
+    generations = _generations(engine)
+    return next((found for until, found in generations if not until or (released and released <= until)), generations[-1][1])
+
+
+def band_of(engine: str, kind: str, *, known: bool) -> Band:
+    """Return the band of a kind of measurement; of a model where there is none.
+
+    Args:
+        engine: The engine.
+        kind: How requests arrive; empty for what has hardly been measured.
+        known: Whether all facts of the model are; else the band is twice as wide.
+    """
+    rows = _data()["bands"].get(engine, {})
+    if kind not in rows:
+        return _MODELLED
+    low, high = rows[kind]
+    return Band(low=low, high=high, basis="fitted") if known else Band(low=low * low, high=high * high, basis="fitted")
+
+
+@cache
+def _generations(engine: str) -> tuple[tuple[str, Coefficients], ...]:
+    """Return the generations of an engine, oldest first, each with the last month that it holds for (empty: still)."""
+    return tuple((row["until"], Coefficients(**row["values"])) for row in _data()["engines"][engine])
+
+
+@cache
+def _data() -> Mapping[str, Any]:
+    text = resources.files("shardwright.costs").joinpath("coefficients.json").read_text(encoding="utf-8")
+    data: Mapping[str, Any] = json.loads(text)
+    return data

@@ -2,22 +2,33 @@
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
-from shardwright.costs.coefficients import (
-    CUSTOM_KERNEL_RANKS,
-    CUSTOM_KERNEL_SECONDS,
-    NCCL_SECONDS,
-    NETWORK_EFFICIENCY,
-    RANK_SKEW_SECONDS,
-    SCALE_UP_EFFICIENCY,
-)
 from shardwright.hardware.gpus import Link
 from shardwright.layouts.layout import Candidate
+
+CUSTOM_KERNEL_SECONDS: Final = 5e-6
+"""Start-up of an engine's own all-reduce kernel inside a node, seconds. Basis: measured, 8 KiB on 2 to 8 GPUs (5.3 to
+6.3 microseconds in a CUDA graph). Source: ai-dynamo/aiconfigurator@095f58a51, custom all-reduce tables."""
+
+NCCL_SECONDS: Final = 10e-6
+"""Start-up of an NCCL operation, seconds. Basis: measured, 8 KiB on 2 GPUs (11 microseconds) less its two steps.
+Source: ai-dynamo/aiconfigurator@095f58a51, NCCL tables."""
+
+CUSTOM_KERNEL_RANKS: Final = frozenset({2, 4, 6, 8})
+"""Group sizes inside a node for which vLLM has its own all-reduce. Source: vLLM 0.32 ``custom_all_reduce.py``."""
+
+SCALE_UP_EFFICIENCY: Final = 0.75
+"""Share of the link's bandwidth that collectives reach on NVLink, xGMI and PCIe. Basis: measured, NCCL and custom
+all-reduce of 16 to 256 MB on A100 and H100 (0.70 to 0.81). Source: ai-dynamo/aiconfigurator@095f58a51, comm tables."""
+
+NETWORK_EFFICIENCY: Final = 0.6
+"""Share of the network's bandwidth that a collective of 1 to 300 MB reaches. Basis: assumed; the largest reach 0.8."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fabric:
-    """The links that the collectives of one tensor group cross.
+    """The links that the collectives of one group of ranks cross.
 
     ``inner_ranks`` ranks are joined by ``inner``; ``outer_ranks`` such sets are joined by ``outer``, each
     rank with a network port of its own. ``shared_host`` says that ``inner`` is PCIe: one root complex
@@ -31,36 +42,67 @@ class Fabric:
     shared_host: bool = False
     own_kernel: bool = False
 
+    @property
+    def ranks(self) -> int:
+        """Return the ranks of the group."""
+        return self.inner_ranks * self.outer_ranks
+
 
 def tensor_fabric(candidate: Candidate) -> Fabric:
     """Return the links of a candidate's tensor groups, from where its ranks are placed."""
-    tensor, pool, placement = candidate.layout.tensor, candidate.pool, candidate.placement
-    link = placement.tensor_link
-    if link is None:
+    return group_fabric(candidate, candidate.layout.tensor)
+
+
+def group_fabric(candidate: Candidate, ranks: int) -> Fabric:
+    """Return the links among ``ranks`` neighbouring ranks of one stage."""
+    pool, placement = candidate.pool, candidate.placement
+    if ranks == 1:
         return Fabric()
-    if tensor <= placement.gpus_per_node or link == pool.gpu.scale_up:
-        shared = link == pool.gpu.host
-        own = not shared and tensor <= placement.gpus_per_node and tensor in CUSTOM_KERNEL_RANKS
-        return Fabric(inner_ranks=tensor, inner=link, shared_host=shared, own_kernel=own)
-    in_node = pool.gpu.scale_up if pool.domain_gpus >= placement.gpus_per_node else None
+    in_node = pool.gpu.scale_up if pool.domain_gpus >= min(ranks, placement.gpus_per_node) else None
+    if ranks <= placement.gpus_per_node or (in_node and pool.domain_gpus >= ranks and _joined(candidate, ranks)):
+        own = in_node is not None and ranks <= placement.gpus_per_node and ranks in CUSTOM_KERNEL_RANKS
+        return Fabric(inner_ranks=ranks, inner=in_node or pool.gpu.host, shared_host=in_node is None, own_kernel=own)
     return Fabric(
         inner_ranks=placement.gpus_per_node,
         inner=in_node or pool.gpu.host,
-        outer_ranks=tensor // placement.gpus_per_node,
-        outer=link,
+        outer_ranks=ranks // placement.gpus_per_node,
+        outer=pool.network,
         shared_host=in_node is None,
     )
 
 
+def _joined(candidate: Candidate, ranks: int) -> bool:
+    """Return whether the scale-up link reaches over the nodes of a group; placement knows it of the tensor group."""
+    if not candidate.pool.crosses_nodes:
+        return False
+    link = candidate.placement.tensor_link
+    return link == candidate.pool.gpu.scale_up if candidate.layout.tensor == ranks else True
+
+
 def all_reduce_seconds(size_bytes: float, fabric: Fabric) -> float:
-    """Return the time to sum ``size_bytes`` over a tensor group; zero for a group of one.
+    """Return the time to sum ``size_bytes`` over a group of ranks; zero for a group of one.
 
     Across nodes: reduce-scatter inside, all-reduce of each rank's share outside, all-gather inside.
     """
-    if fabric.inner_ranks * fabric.outer_ranks == 1:
+    if fabric.ranks == 1:
         return 0.0
-    inside = _inner_seconds(size_bytes, fabric)
-    return RANK_SKEW_SECONDS + inside + _outer_seconds(size_bytes / fabric.inner_ranks, fabric)
+    return _inner_seconds(size_bytes, fabric) + _outer_seconds(size_bytes / fabric.inner_ranks, fabric)
+
+
+def all_to_all_seconds(size_bytes: float, fabric: Fabric) -> float:
+    """Return the time in which every rank of a group sends ``size_bytes`` in all, equal parts to everyone."""
+    if fabric.ranks == 1:
+        return 0.0
+    seconds = NCCL_SECONDS
+    outside = (fabric.ranks - fabric.inner_ranks) / fabric.ranks
+    if fabric.inner is not None and fabric.inner_ranks > 1:
+        contention = max(1.0, fabric.inner_ranks / 2) if fabric.shared_host else 1.0
+        inside = (fabric.inner_ranks - 1) / fabric.ranks
+        seconds += fabric.inner.latency_seconds
+        seconds += size_bytes * inside * contention / (fabric.inner.bytes_per_second * SCALE_UP_EFFICIENCY)
+    if fabric.outer is not None and fabric.outer_ranks > 1:
+        seconds += fabric.outer.latency_seconds + size_bytes * outside / (fabric.outer.bytes_per_second * NETWORK_EFFICIENCY)
+    return seconds
 
 
 def send_seconds(size_bytes: float, link: Link | None, *, network: bool) -> float:

@@ -1,27 +1,42 @@
 """Candidate in, estimate out: memory first, then the speed that this memory and these links allow."""
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Final
 
-from shardwright.costs.coefficients import BAND_MEASURED, BAND_MODELLED
-from shardwright.costs.communication import tensor_fabric
+from shardwright.costs.coefficients import Band, Coefficients, band_of, coefficients_of
+from shardwright.costs.communication import Fabric, group_fabric, tensor_fabric
 from shardwright.costs.estimates import Estimate, Performance
 from shardwright.costs.limits import requests_per_replica
 from shardwright.costs.loading import Storage, load_time
 from shardwright.costs.memory import ReplicaMemory, StageHold, replica_memory, stage_holds
 from shardwright.costs.overheads import Device
-from shardwright.costs.roofline import Machine
-from shardwright.costs.serving import Load, Replica, StageKind, serve
+from shardwright.costs.roofline import Links, hidden_bytes, stage_floor
+from shardwright.costs.serving import Load, Replica, StageKind, performance, serve
 from shardwright.costs.weights import load_bytes_per_node
-from shardwright.costs.work import ModelWork
+from shardwright.costs.work import ModelWork, StageWork
 from shardwright.costs.workload import Workload
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 
-_ACTIVATION_BYTES: Final = 2  # bf16 and fp16 cross links as two bytes a value
+_CACHE_BITS: Final = {"fp8": 8, "bf16": 16, "fp16": 16, "fp32": 32}
 
 _Degrees = tuple[int, int, int, int, int, tuple[int, ...]]
+_Stages = tuple[tuple[StageHold, ...], tuple[tuple[StageWork, int], ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One candidate's speed as a question: all that does not depend on the fitted coefficients.
+
+    ``groups`` is how many batches of ``load`` run beside each other: replicas times attention-data ranks.
+    """
+
+    replica: Replica
+    load: Load
+    groups: float
+    kind: str  # of measurement that comes nearest; "" where there is none: the band is that of a model
 
 
 def estimate(model: ModelSpec, candidate: Candidate, workload: Workload, traits: EngineTraits) -> Estimate:
@@ -35,19 +50,48 @@ class Estimator:
     def __init__(self, model: ModelSpec, workload: Workload, traits: EngineTraits, storage: Storage | None = None) -> None:
         self._model, self._workload, self._traits, self._storage = model, workload, traits, storage
         self._work = ModelWork.of(model)
-        self._holds: dict[_Degrees, tuple[tuple[StageHold, ...], tuple[StageKind, ...]]] = {}
-        self._estimates: dict[tuple[object, ...], Estimate] = {}
+        self._fitted = coefficients_of(traits.name, traits.released)
+        self._holds: dict[tuple[_Degrees, str], _Stages] = {}
         self._load: dict[tuple[_Degrees, int], int] = {}
+        self._replicas: dict[tuple[object, ...], Replica] = {}
+        self._estimates: dict[tuple[object, ...], Estimate] = {}
         self._memory: dict[tuple[_Degrees, int, Device], ReplicaMemory] = {}
+
+    def under(self, workload: Workload) -> "Estimator":
+        """Return an estimator of the same model and engine under another load; it shares what no load changes."""
+        other = object.__new__(Estimator)
+        other._model, other._workload, other._traits = self._model, workload, self._traits
+        other._work, other._fitted = self._work, self._fitted
+        other._storage = self._storage
+        other._holds, other._load, other._replicas = self._holds, self._load, self._replicas
+        other._estimates, other._memory = {}, {}
+        return other
 
     def estimate(self, candidate: Candidate) -> Estimate:
         """Return memory and speed of a candidate whose degrees divide the model; alike hardware is priced once."""
-        pool, placement = candidate.pool, candidate.placement
-        links = (placement.tensor_link, placement.pipeline_link, pool.domain_gpus)
-        key = (candidate.layout, pool.gpu, *links, placement.gpus_per_node, placement.nodes_per_replica)
+        key = (candidate.layout, *_hardware(candidate))
         if key not in self._estimates:
             self._estimates[key] = self._estimate(candidate)
         return self._estimates[key]
+
+    def task(self, candidate: Candidate, memory: ReplicaMemory | None = None) -> Task:
+        """Return what is to be priced of a candidate."""
+        memory = memory or self._replica_memory(candidate)
+        layout = candidate.layout
+        replica = self._replica(candidate)
+        offered = requests_per_replica(self._workload, layout) / layout.attention_data
+        room = self._room(memory)
+        running = max(1.0, min(offered, memory.limits.sequences, room))
+        load = Load(workload=self._workload, offered=offered, running=running, chunk_tokens=memory.limits.batched_tokens)
+        groups = min(layout.replicas, self._workload.concurrency) * layout.attention_data
+        return Task(replica=replica, load=load, groups=groups, kind=_kind(candidate, replica, self._workload))
+
+    def _room(self, memory: ReplicaMemory) -> float:
+        """Return how many requests run at once: each takes its whole length, or what it has grown to on the mean."""
+        if self._traits.reserves_output:
+            return memory.requests
+        work = self._workload
+        return memory.requests * (work.input_tokens + work.output_tokens) / (work.input_tokens + work.output_tokens / 2)
 
     def _estimate(self, candidate: Candidate) -> Estimate:
         memory, placement = self._replica_memory(candidate), candidate.placement
@@ -64,6 +108,11 @@ class Estimator:
             performance=self._performance(candidate, memory),
         )
 
+    def _performance(self, candidate: Candidate, memory: ReplicaMemory) -> Performance:
+        task = self.task(candidate, memory)
+        band = band_of(self._traits.name, task.kind, known=not self._model.warnings)
+        return price(task, self._fitted, band)
+
     def _replica_memory(self, candidate: Candidate) -> ReplicaMemory:
         layout, device = candidate.layout, Device.of(candidate)
         key = (_degrees(layout), layout.replicas, device)
@@ -78,41 +127,67 @@ class Estimator:
             self._load[key] = load_bytes_per_node(self._model, layout, self._traits, gpus_per_node)
         return self._load[key]
 
-    def _stages(self, layout: Layout) -> tuple[tuple[StageHold, ...], tuple[StageKind, ...]]:
-        key = _degrees(layout)
+    def _stages(self, layout: Layout) -> _Stages:
+        key = (_degrees(layout), self._workload.kv_cache_dtype)
         if key not in self._holds:
             holds = stage_holds(self._model, layout, self._workload.kv_cache_dtype, self._traits)
-            alike = Counter((self._work.stage(layout, hold.layers, hold.weights, last=hold.last), hold.kv) for hold in holds)
-            kinds = tuple(StageKind(work=work, kv=kv, count=count) for (work, kv), count in alike.items())
-            self._holds[key] = (holds, kinds)
+            alike = Counter(self._work.stage(layout, hold.layers, hold.weights, last=hold.last) for hold in holds)
+            self._holds[key] = (holds, tuple(alike.items()))
         return self._holds[key]
 
-    def _performance(self, candidate: Candidate, memory: ReplicaMemory) -> Performance:
-        kinds = self._stages(candidate.layout)[1]
-        offered = requests_per_replica(self._workload, candidate.layout)
-        load = Load(
-            workload=self._workload,
-            offered=offered,
-            running=max(1, memory.running(offered)),
-            chunk_tokens=memory.limits.batched_tokens,
-        )
-        measured = candidate.placement.nodes_per_replica == 1 and len({kind.work.layers for kind in kinds}) == 1
-        band, basis = (BAND_MEASURED, "fitted") if measured else (BAND_MODELLED, "modelled")
-        return serve(self._replica(candidate, kinds), load, candidate.layout.replicas, band=band, basis=basis)
+    def _replica(self, candidate: Candidate) -> Replica:
+        key = (_degrees(candidate.layout), self._workload.kv_cache_dtype, *_hardware(candidate))
+        if key not in self._replicas:
+            self._replicas[key] = self._made(candidate)
+        return self._replicas[key]
 
-    def _replica(self, candidate: Candidate, kinds: tuple[StageKind, ...]) -> Replica:
-        link = candidate.placement.pipeline_link
-        gpu = candidate.pool.gpu
-        hidden_bytes = self._model.hidden_size * _ACTIVATION_BYTES
+    def _made(self, candidate: Candidate) -> Replica:
+        link, gpu = candidate.placement.pipeline_link, candidate.pool.gpu
+        dtype = self._model.dtype if self._workload.kv_cache_dtype == "auto" else self._workload.kv_cache_dtype
+        stages = self._stages(candidate.layout)[1]
         return Replica(
-            model=self._work,
-            machine=Machine.of(gpu, self._work, tensor_fabric(candidate), hidden_bytes),
-            kinds=kinds,
+            kinds=tuple(
+                StageKind(floor=stage_floor(stage, self._work, gpu, _CACHE_BITS[dtype]), count=count) for stage, count in stages
+            ),
+            links=_links(candidate, hidden_bytes(self._work)),
+            hot_share=self._work.hot_share,
             tensor=candidate.layout.tensor,
-            whole_experts=candidate.layout.expert > 1,
             stage_link=link,
             stage_link_is_network=link is not None and link not in (gpu.scale_up, gpu.host),
         )
+
+
+def price(task: Task, fitted: Coefficients, band: Band) -> Performance:
+    """Return the speed of a task with an engine's coefficients."""
+    speed = serve(task.replica, task.load, fitted)
+    return performance(speed, task.load, task.groups, band=(band.low, band.high), basis=band.basis)
+
+
+def _kind(candidate: Candidate, replica: Replica, workload: Workload) -> str:
+    """Return the kind of measurement that a candidate is like; empty where hardly any were published."""
+    layout = candidate.layout
+    even = len({kind.floor.layers for kind in replica.kinds}) == 1
+    plain = workload.draft_tokens == 0 and workload.prefix_cache_hit_rate == 0
+    measured = candidate.placement.nodes_per_replica == 1 and even and plain and layout.context == 1
+    return workload.arrival.value if measured else ""
+
+
+def _links(candidate: Candidate, token_bytes: int) -> Links:
+    layout = candidate.layout
+    return Links(
+        tensor=tensor_fabric(candidate),
+        experts=group_fabric(candidate, layout.tensor * layout.attention_data),
+        context=group_fabric(candidate, layout.context) if layout.context > 1 else Fabric(),
+        peers=layout.attention_data,
+        whole_experts=layout.expert > 1,
+        hidden_bytes=token_bytes,
+    )
+
+
+def _hardware(candidate: Candidate) -> tuple[object, ...]:
+    pool, placement = candidate.pool, candidate.placement
+    links = (placement.tensor_link, placement.pipeline_link, pool.domain_gpus, pool.network)
+    return (pool.gpu, *links, placement.gpus_per_node, placement.nodes_per_replica)
 
 
 def _degrees(layout: Layout) -> _Degrees:

@@ -1,20 +1,16 @@
-"""How long one stage takes for one step: the slower of computing and of reading memory, plus communication."""
+"""How long one stage takes for one step: each kind of kernel the slower of computing and moving bytes, then the rest.
 
+A *floor* is the time that the data sheet allows; the engine's coefficients say what of it is reached.
+"""
+
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.costs.coefficients import (
-    COMPUTE_EFFICIENCY,
-    EXPERT_IMBALANCE,
-    KV_EFFICIENCY,
-    LAYER_SECONDS,
-    MEMORY_EFFICIENCY,
-    SEQUENCE_SECONDS,
-    THIN_SLICE_COLUMNS,
-)
-from shardwright.costs.communication import Fabric, all_reduce_seconds
+from shardwright.costs.coefficients import Coefficients
+from shardwright.costs.communication import Fabric, all_reduce_seconds, all_to_all_seconds
 from shardwright.costs.work import ModelWork, StageWork
 from shardwright.hardware.gpus import Gpu
 
@@ -29,22 +25,69 @@ _UNITS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """Which unit multiplies weights that are stored so; where the GPU has none, they are widened first."""
 
+_PLAIN: Final = ("bf16", "fp16")
 _ALL_REDUCES_PER_LAYER: Final = 2  # after attention and after the feed-forward block
+_ACTIVATION_BYTES: Final = 2  # bf16 and fp16 cross links and memory as two bytes a value
+_OVERLAP: Final = 3.0
+"""How sharply computing hides behind reading memory: the norm of the two (infinite: the slower alone). Basis: assumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What one step carries: decoding sequences with their mean context, and prompt tokens with theirs.
+    """What one step carries on one attention rank: decoding sequences, and prompt tokens with the mean context they see.
 
-    ``kv_bytes`` are the K/V bytes that one decoding sequence reads on this stage's rank.
+    ``context_tokens`` is the mean context of the sequences, ``verified`` the tokens that each has in this step,
+    ``sampled`` the sequences that get a token, ``peers`` the attention ranks whose tokens meet in the experts.
     """
 
     sequences: float = 0.0
+    verified: float = 1.0
     context_tokens: float = 0.0
-    kv_bytes: float = 0.0
     prompt_tokens: float = 0.0
     prompt_context_tokens: float = 0.0
     sampled: float = 0.0
+
+    @property
+    def tokens(self) -> float:
+        """Return the tokens that pass every layer."""
+        return self.sequences * self.verified + self.prompt_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageFloor:
+    """The least seconds that one rank of a stage can take for its parts, by the data sheet of its GPU.
+
+    ``token`` is per token in the matrix products, ``expert_token`` per token in one expert, over all expert layers.
+    ``attention`` has, per kind of layer, the window and the seconds per token of context: K/V read by one sequence,
+    computing of one decoding and one prompt token, and the state that each sequence reads.
+    """
+
+    layers: int
+    expert_layers: int
+    experts: float
+    weights: float
+    expert_weights: float
+    token: float
+    expert_token: float
+    head_token: float
+    hidden_token: float  # reading or writing one vector of the hidden size in every layer
+    attention: tuple[tuple[float, float, float, float, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """What the ranks of one stage say to each other in a layer.
+
+    ``tensor`` joins the tensor group, ``experts`` all ranks that hold experts, ``context`` the ranks that share the
+    K/V of one head.
+    """
+
+    tensor: Fabric
+    experts: Fabric
+    context: Fabric
+    peers: int  # attention-data ranks
+    whole_experts: bool
+    hidden_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,69 +98,149 @@ class StepTime:
     kv_cache: float
     compute: float
     communication: float
+    expert_communication: float
+    context_communication: float
     overhead: float
-
-    @property
-    def bound(self) -> float:
-        """Return the roofline: memory traffic or computing, whichever is slower."""
-        return max(self.compute, self.weights + self.kv_cache)
 
     @property
     def total(self) -> float:
         """Return the whole step."""
-        return self.bound + self.communication + self.overhead
+        moved = self.communication + self.expert_communication + self.context_communication
+        return self.weights + self.kv_cache + self.compute + moved + self.overhead
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """What one rank can do: FLOP/s and bytes/s that are really reached, and the links of its group."""
+def matmul_flops(gpu: Gpu, storage: str) -> float:
+    """Return the dense FLOP/s of the unit that multiplies weights stored so."""
+    units = _UNITS.get(storage, _PLAIN)
+    return next((gpu.flops[unit] for unit in units if unit in gpu.flops), 0.0) or max(gpu.flops.values())
 
-    flops_per_second: float
-    memory_bytes_per_second: float
-    fabric: Fabric
-    hidden_bytes: int  # one token's activations, as they cross links
 
-    @classmethod
-    def of(cls, gpu: Gpu, work: ModelWork, fabric: Fabric, hidden_bytes: int) -> "Machine":
-        """Derate a GPU's data sheet for a model's storage."""
-        units = _UNITS.get(work.storage, ("bf16", "fp16"))
-        peak = next((gpu.flops[unit] for unit in units if unit in gpu.flops), 0.0) or max(gpu.flops.values())
-        return cls(
-            flops_per_second=peak * COMPUTE_EFFICIENCY,
-            memory_bytes_per_second=gpu.memory_bytes_per_second,
-            fabric=fabric,
-            hidden_bytes=hidden_bytes,
+def stage_floor(stage: StageWork, model: ModelWork, gpu: Gpu, kv_bits: int) -> StageFloor:
+    """Return what a stage takes on a GPU that reaches its data sheet; K/V is kept with ``kv_bits`` per value."""
+    bandwidth, plain = gpu.memory_bytes_per_second, matmul_flops(gpu, "bf16")
+    attention = tuple(
+        (
+            work.window,
+            work.kv_values * kv_bits / 8 / bandwidth,
+            work.decode_flops / plain,
+            work.prefill_flops / plain,
+            work.state_bytes / bandwidth,
         )
+        for work in stage.attention
+    )
+    return StageFloor(
+        layers=stage.layers,
+        expert_layers=stage.expert_layers,
+        experts=stage.experts,
+        weights=stage.dense_bytes / bandwidth,
+        expert_weights=stage.expert_bytes / bandwidth,
+        token=sum(flops / matmul_flops(gpu, storage) for storage, flops in stage.matmul_flops),
+        expert_token=sum(flops / matmul_flops(gpu, storage) for storage, flops in stage.expert_flops),
+        head_token=stage.head_flops / plain,
+        hidden_token=stage.layers * model.hidden * _ACTIVATION_BYTES / bandwidth,
+        attention=attention,
+    )
 
 
-def step_time(machine: Machine, model: ModelWork, stage: StageWork, batch: Batch, *, whole_experts: bool) -> StepTime:
-    """Return the time of one step of one stage; monotone in every figure of the batch."""
-    tokens = batch.sequences + batch.prompt_tokens
-    imbalance = EXPERT_IMBALANCE if whole_experts else 1.0
-    touched = min(1.0, model.touched_share(tokens) * imbalance)
-    weights = stage.dense_bytes + stage.expert_bytes * touched
-    reduce = all_reduce_seconds(tokens * machine.hidden_bytes, machine.fabric)
+def step_time(
+    floor: StageFloor, links: Links, hot_share: float, batch: Batch, fitted: Coefficients, imbalance: float | None = None
+) -> StepTime:
+    """Return the time of one step of one stage; monotone in every figure of the batch.
+
+    ``hot_share`` is the share of the experts that one token uses, ``imbalance`` what the busiest rank has over the
+    mean (None: the fitted one).
+    """
+    tokens = batch.tokens
+    dense_compute = (floor.token * (tokens + fitted.saturation_tokens) + floor.head_token * batch.sampled) / fitted.compute_efficiency
+    dense_weights = floor.weights / fitted.memory_efficiency
+    kv, scores = _attention(floor, batch, fitted)
+    expert_compute, expert_weights = _experts(floor, links, hot_share, tokens, fitted, imbalance)
+    compute, weights = 0.0, 0.0
+    for busy, read in ((dense_compute, dense_weights), (expert_compute, expert_weights)):
+        both = _joined(busy, read)
+        compute, weights = (compute + both, weights) if busy > read else (compute, weights + both)
+    seen = _joined(kv, scores)
+    compute, kv = (compute + seen, 0.0) if scores > kv else (compute, seen)
     return StepTime(
-        weights=weights / (machine.memory_bytes_per_second * MEMORY_EFFICIENCY),
-        kv_cache=batch.sequences * batch.kv_bytes / (machine.memory_bytes_per_second * KV_EFFICIENCY),
-        compute=_flops(stage, batch, imbalance) / machine.flops_per_second,
-        communication=_ALL_REDUCES_PER_LAYER * stage.layers * reduce,
-        overhead=stage.layers * LAYER_SECONDS + batch.sequences * SEQUENCE_SECONDS,
+        weights=weights,
+        kv_cache=kv,
+        compute=compute,
+        communication=_tensor_seconds(floor, links, tokens, fitted),
+        expert_communication=_expert_seconds(floor, links, hot_share, tokens, fitted),
+        context_communication=_context_seconds(floor, links, tokens, fitted),
+        overhead=floor.layers * fitted.layer_seconds
+        + floor.expert_layers * fitted.expert_layer_seconds
+        + tokens * floor.hidden_token * fitted.activation_copies
+        + batch.sequences * fitted.sequence_seconds,
     )
 
 
-def prompt_time(machine: Machine, model: ModelWork, stage: StageWork, batch: Batch, *, whole_experts: bool) -> StepTime:
-    """Return what prompt tokens add to a step that runs anyway: its weights are read for the decoding already."""
-    time = step_time(machine, model, stage, batch, whole_experts=whole_experts)
-    return StepTime(weights=0.0, kv_cache=time.kv_cache, compute=time.compute, communication=time.communication, overhead=0.0)
+def _joined(one: float, other: float) -> float:
+    """Return the time of two things that overlap: near the longer of the two, more where they are alike."""
+    longer, shorter = (one, other) if one > other else (other, one)
+    return longer * (1 + (shorter / longer) ** _OVERLAP) ** (1 / _OVERLAP) if longer > 0 else 0.0
 
 
-def _flops(stage: StageWork, batch: Batch, imbalance: float) -> float:
-    tokens = batch.sequences + batch.prompt_tokens
-    thin = 1 + THIN_SLICE_COLUMNS / stage.expert_columns if stage.expert_columns else 1.0
-    attention = (
-        batch.sequences * batch.context_tokens * stage.decode_attention_flops
-        + batch.prompt_tokens * batch.prompt_context_tokens * stage.prefill_attention_flops
-    )
-    experts = stage.expert_flops * imbalance * thin
-    return tokens * (stage.dense_flops + experts) + attention + batch.sampled * stage.head_flops
+def _attention(floor: StageFloor, batch: Batch, fitted: Coefficients) -> tuple[float, float]:
+    """Return the seconds of reading K/V and of computing scores."""
+    read = scores = 0.0
+    for window, kv, decode, prefill, state in floor.attention:
+        context = min(window, batch.context_tokens)
+        read += batch.sequences * (kv * context + state)
+        seen = min(window, batch.prompt_context_tokens)
+        scores += batch.sequences * batch.verified * context * decode + batch.prompt_tokens * seen * prefill
+    return read / fitted.kv_efficiency, scores / fitted.attention_efficiency
+
+
+def _experts(
+    floor: StageFloor, links: Links, hot_share: float, tokens: float, fitted: Coefficients, imbalance: float | None
+) -> tuple[float, float]:
+    """Return the seconds of computing and of reading the routed experts of the busiest rank.
+
+    All attention-data ranks' tokens meet here. An expert that is touched at all computes some rows more than it has.
+    """
+    if not floor.expert_weights or not hot_share:
+        return 0.0, 0.0
+    factor = (fitted.expert_imbalance if imbalance is None else imbalance) if links.whole_experts else 1.0
+    met = tokens * links.peers
+    touched = min(1.0, (1.0 - math.pow(1 - min(hot_share, 1 - 1e-12), met)) * factor)
+    rows = met * hot_share * floor.experts * factor
+    padding = touched * floor.experts * fitted.saturation_tokens * fitted.expert_padding
+    return floor.expert_token * (rows + padding) / fitted.compute_efficiency, floor.expert_weights * touched / fitted.memory_efficiency
+
+
+def _tensor_seconds(floor: StageFloor, links: Links, tokens: float, fitted: Coefficients) -> float:
+    if links.tensor.ranks == 1:
+        return 0.0
+    reduced = _ALL_REDUCES_PER_LAYER * floor.layers - (floor.expert_layers if links.peers > 1 else 0)
+    each = all_reduce_seconds(tokens * links.hidden_bytes, links.tensor)
+    return reduced * (each + fitted.collective_seconds)
+
+
+def _expert_seconds(floor: StageFloor, links: Links, hot_share: float, tokens: float, fitted: Coefficients) -> float:
+    """Return what gathering the tokens of all attention-data ranks and giving back their sums takes, a layer each.
+
+    Whole experts get their tokens all-to-all, a token at most once per rank; sliced ones need every token on all ranks.
+    """
+    if links.peers == 1 or not floor.expert_layers:
+        return 0.0
+    ranks = links.experts.ranks
+    chosen = hot_share * floor.experts * ranks  # experts of one token
+    copies = min(ranks, chosen) if links.whole_experts else ranks
+    size = tokens * links.hidden_bytes * copies
+    return 2 * floor.expert_layers * (all_to_all_seconds(size, links.experts) + fitted.collective_seconds)
+
+
+def _context_seconds(floor: StageFloor, links: Links, tokens: float, fitted: Coefficients) -> float:
+    """Return what ranks that share a request's K/V pay: queries gathered before, partial results summed after attention."""
+    if links.context.ranks == 1:
+        return 0.0
+    each = all_reduce_seconds(tokens * links.hidden_bytes, links.context)
+    return 2 * floor.layers * (each + fitted.collective_seconds)
+
+
+def hidden_bytes(model: ModelWork) -> int:
+    """Return the bytes of one token's activations as they cross links."""
+    return model.hidden * _ACTIVATION_BYTES
+
+

@@ -1,17 +1,14 @@
 """What users see of a layout: continuous batching with chunked prefill, micro-batches in flight, and queueing."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from shardwright.costs.coefficients import BUNCHING, REQUEST_SECONDS, STEP_SECONDS
+from shardwright.costs.coefficients import Coefficients
 from shardwright.costs.communication import send_seconds
 from shardwright.costs.estimates import Performance, TimeShare
-from shardwright.costs.kvcache import KvCache
-from shardwright.costs.roofline import Batch, Machine, StepTime, prompt_time, step_time
-from shardwright.costs.work import ModelWork, StageWork
-from shardwright.costs.workload import Workload
+from shardwright.costs.roofline import Batch, Links, StageFloor, StepTime, step_time
+from shardwright.costs.workload import Arrival, Workload
 from shardwright.hardware.gpus import Link
 
 _NOTHING_SECONDS: Final = 1e-12  # what rounding leaves of a difference
@@ -21,20 +18,18 @@ _NOTHING_SECONDS: Final = 1e-12  # what rounding leaves of a difference
 class StageKind:
     """Stages of one pipeline that are alike: they are priced once."""
 
-    work: StageWork
-    kv: KvCache
+    floor: StageFloor
     count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """One replica as serving sees it: its stages, what its ranks can do, and the link between stages."""
+    """One replica as serving sees it: its stages, the links among the ranks of a stage and between stages."""
 
-    model: ModelWork
-    machine: Machine
     kinds: tuple[StageKind, ...]
+    links: Links
+    hot_share: float
     tensor: int
-    whole_experts: bool
     stage_link: Link | None
     stage_link_is_network: bool
 
@@ -49,8 +44,8 @@ class Load:
     """The requests of one replica: ``running`` of ``offered`` at once, ``chunk_tokens`` of prompt a step."""
 
     workload: Workload
-    offered: int
-    running: int
+    offered: float
+    running: float
     chunk_tokens: int
 
 
@@ -62,14 +57,14 @@ class Passage:
     counts: tuple[int, ...]
     send: float  # all hand-overs between stages
 
-    def total(self, part: Callable[[StepTime], float]) -> float:
+    def total(self, part: str) -> float:
         """Return one part's seconds over all stages."""
-        return sum(part(stage) * count for stage, count in zip(self.stages, self.counts, strict=True))
+        return sum(getattr(stage, part) * count for stage, count in zip(self.stages, self.counts, strict=True))
 
     @property
     def latency(self) -> float:
         """Return the time from the first stage to the end of the last."""
-        return self.total(lambda stage: stage.total) + self.send
+        return sum(stage.total * count for stage, count in zip(self.stages, self.counts, strict=True)) + self.send
 
     @property
     def slowest(self) -> float:
@@ -77,111 +72,183 @@ class Passage:
         return max(stage.total for stage in self.stages)
 
 
-def serve(replica: Replica, load: Load, replicas: int, *, band: float, basis: str) -> Performance:
-    """Return the mean latencies and the throughput of all replicas under a closed loop of requests."""
-    outputs = load.workload.output_tokens
-    decode, cycle = _decode(replica, load)
-    chunks = math.ceil(load.workload.input_tokens / load.chunk_tokens)
-    alone = _prompt(replica, load, chunks, step_time)
-    beside = _prompt(replica, load, chunks, prompt_time).slowest * chunks
-    prefill = alone.latency + (chunks - 1) * alone.slowest + REQUEST_SECONDS
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """What one replica does: seconds of a request by phase, and where they go."""
+
+    prefill: float  # a prompt alone
+    waiting: float  # for other prompts, and for the step that runs
+    queued: float  # for room in the K/V cache
+    stay: float  # from admission to the last token
+    requests_per_second: float
+    decode: Passage
+    alone: Passage
+    cycle: float  # between two steps of a request's batch, without prompts
+    between: float  # of it: what the engine does between two steps
+    tokens_per_step: float
+
+
+def serve(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
+    """Return how fast one replica serves a load."""
+    return _static(replica, load, fitted) if load.workload.arrival is Arrival.STATIC_BATCH else _continuous(replica, load, fitted)
+
+
+def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
+    """Requests come and go: the prompts of some share the steps of the others."""
+    work = load.workload
+    inputs, steps = _uncached(work), work.output_tokens / work.tokens_per_step
+    decode, cycle = _decode(replica, load, fitted)
+    chunk = min(load.chunk_tokens, max(min(inputs, load.chunk_tokens), load.running * inputs / steps))
+    sequences = load.running / min(replica.stages, load.running)
+    mixed = _pass(replica, _batch(load, sequences, chunk), fitted, work.expert_imbalance)
+    beside = (mixed.slowest - decode.slowest) * inputs / chunk
+    chunks = max(1.0, inputs / load.chunk_tokens)
+    alone = _pass(replica, _batch(load, 0.0, inputs / chunks), fitted, work.expert_imbalance)
+    prefill = alone.latency + (chunks - 1) * alone.slowest + fitted.step_seconds + fitted.request_seconds
     others = (load.running - 1) * beside
-    stay = prefill + outputs * cycle + others
-    waiting = BUNCHING * others + cycle / 2
-    first = prefill + waiting
-    queued = (load.offered / load.running - 1) * stay
-    rate = min(replicas, load.workload.concurrency) * load.running / stay
-    tpot = (stay - first) / outputs
-    return Performance(
-        ttft_seconds=first + queued,
-        tpot_seconds=tpot,
-        output_tokens_per_second=rate * outputs,
-        requests_per_second=rate,
-        low=rate * outputs * (1 - band),
-        high=rate * outputs * (1 + band),
-        basis=basis,
-        running_requests=load.running,
-        decode_shares=_decode_shares(decode, cycle, tpot),
-        prefill_shares=_prefill_shares(alone, prefill, chunks, waiting, queued),
+    stay = prefill + steps * cycle + _held_back(others, steps * cycle, work.prefill_share)
+    return Speed(
+        prefill=prefill,
+        waiting=fitted.bunching * others + cycle / 2,
+        queued=max(0.0, load.offered / load.running - 1) * stay if work.arrival is Arrival.CLOSED_LOOP else 0.0,
+        stay=stay,
+        requests_per_second=load.running / stay,
+        decode=decode,
+        alone=alone,
+        cycle=cycle,
+        between=fitted.step_seconds,
+        tokens_per_step=work.tokens_per_step,
     )
 
 
-def _decode(replica: Replica, load: Load) -> tuple[Passage, float]:
-    """Return one pass of a micro-batch, and the time between two tokens of a request without prompts.
+def _static(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
+    """All start together: all prompts first, then all decode to the end; what does not fit goes in later rounds."""
+    work = load.workload
+    inputs, steps = _uncached(work), work.output_tokens / work.tokens_per_step
+    decode, cycle = _decode(replica, load, fitted)
+    tokens = load.running * inputs
+    chunks = max(1.0, tokens / load.chunk_tokens)
+    alone = _pass(replica, _batch(load, 0.0, tokens / chunks), fitted, work.expert_imbalance)
+    prefill = alone.latency + (chunks - 1) * alone.slowest + fitted.step_seconds + fitted.request_seconds
+    stay = prefill + steps * cycle
+    rounds = max(1.0, load.offered / load.running)
+    return Speed(
+        prefill=prefill,
+        waiting=0.0,
+        queued=(rounds - 1) / 2 * stay,
+        stay=stay,
+        requests_per_second=load.running / stay,
+        decode=decode,
+        alone=alone,
+        cycle=cycle,
+        between=fitted.step_seconds,
+        tokens_per_step=work.tokens_per_step,
+    )
+
+
+def _uncached(work: Workload) -> float:
+    """Return the tokens of a prompt that are computed; the last one always is."""
+    return max(1.0, work.input_tokens * (1 - work.prefix_cache_hit_rate))
+
+
+def _held_back(others: float, decoding: float, share: float) -> float:
+    """Return the time that others' prompts take while a request decodes, where they may take a share of the time at most.
+
+    Prompts that are held back keep requests from decoding instead: the work is the same, and waits.
+    """
+    del decoding, share
+    return others
+
+
+def _batch(load: Load, sequences: float, prompt_tokens: float) -> Batch:
+    work = load.workload
+    prompts = prompt_tokens / work.input_tokens
+    return Batch(
+        sequences=sequences,
+        verified=1.0 + work.draft_tokens,
+        context_tokens=work.input_tokens + work.output_tokens / 2,
+        prompt_tokens=prompt_tokens,
+        prompt_context_tokens=work.input_tokens * (1 + work.prefix_cache_hit_rate) / 2,
+        sampled=sequences * (1.0 + work.draft_tokens) + prompts,
+    )
+
+
+def _decode(replica: Replica, load: Load, fitted: Coefficients) -> tuple[Passage, float]:
+    """Return one pass of a micro-batch, and the time between two steps of a request without prompts.
 
     With P stages up to P micro-batches are in flight: one request alone gains nothing from the others'
     overlap, P batches keep the slowest stage busy.
     """
     in_flight = min(replica.stages, load.running)
-    sequences = load.running / in_flight
-    context = load.workload.input_tokens + load.workload.output_tokens / 2
-    times = tuple(
-        step_time(
-            replica.machine,
-            replica.model,
-            kind.work,
-            Batch(sequences=sequences, context_tokens=context, kv_bytes=_kv_read_bytes(kind.kv, context), sampled=sequences),
-            whole_experts=replica.whole_experts,
-        )
-        for kind in replica.kinds
-    )
-    passage = Passage(stages=times, counts=_counts(replica.kinds), send=_sends(replica, sequences))
-    return passage, max(passage.latency + STEP_SECONDS, in_flight * passage.slowest)
+    passage = _pass(replica, _batch(load, load.running / in_flight, 0.0), fitted, load.workload.expert_imbalance)
+    return passage, max(passage.latency + fitted.step_seconds, in_flight * passage.slowest)
 
 
-def _prompt(replica: Replica, load: Load, chunks: int, price: Callable[..., StepTime]) -> Passage:
-    tokens = load.workload.input_tokens / chunks
-    batch = Batch(prompt_tokens=tokens, prompt_context_tokens=load.workload.input_tokens / 2, sampled=1 / chunks)
-    times = tuple(
-        price(replica.machine, replica.model, kind.work, batch, whole_experts=replica.whole_experts) for kind in replica.kinds
-    )
-    return Passage(stages=times, counts=_counts(replica.kinds), send=_sends(replica, tokens))
+def _pass(replica: Replica, batch: Batch, fitted: Coefficients, imbalance: float | None) -> Passage:
+    times = tuple(step_time(kind.floor, replica.links, replica.hot_share, batch, fitted, imbalance) for kind in replica.kinds)
+    return Passage(stages=times, counts=tuple(kind.count for kind in replica.kinds), send=_sends(replica, batch.tokens))
 
 
 def _sends(replica: Replica, tokens: float) -> float:
     """Return the hand-overs of one pass: hidden states and residual, each tensor rank its slice."""
-    size = 2 * tokens * replica.machine.hidden_bytes / replica.tensor
+    size = 2 * tokens * replica.links.hidden_bytes / replica.tensor
     return (replica.stages - 1) * send_seconds(size, replica.stage_link, network=replica.stage_link_is_network)
 
 
-def _kv_read_bytes(kv: KvCache, context: float) -> float:
-    """Return what one decoding sequence reads of a rank's K/V cache in one step."""
-    read = sum(context if window is None else min(window, context) for window in kv.windows)
-    whole = len(kv.windows) * context
-    return kv.bytes_per_token * context * read / whole if whole else 0.0
+def performance(speed: Speed, load: Load, groups: float, *, band: tuple[float, float], basis: str) -> Performance:
+    """Return what users see of ``groups`` replicas (or attention ranks) that are alike.
+
+    ``band`` is what the throughput is multiplied with for the lower and the upper bound.
+    """
+    outputs = load.workload.output_tokens
+    first = speed.prefill + speed.waiting
+    rate = groups * speed.requests_per_second
+    tpot = max(0.0, speed.stay - first) / max(1, outputs)
+    return Performance(
+        ttft_seconds=first + speed.queued,
+        tpot_seconds=tpot,
+        output_tokens_per_second=rate * outputs,
+        requests_per_second=rate,
+        low=rate * outputs * band[0],
+        high=rate * outputs * band[1],
+        basis=basis,
+        running_requests=round(load.running),
+        decode_shares=_decode_shares(speed, tpot),
+        prefill_shares=_prefill_shares(speed),
+    )
 
 
-def _counts(kinds: Sequence[StageKind]) -> tuple[int, ...]:
-    return tuple(kind.count for kind in kinds)
+_PARTS: Final = (
+    ("Weights", "weights"),
+    ("KvCache", "kv_cache"),
+    ("Compute", "compute"),
+    ("TensorCommunication", "communication"),
+    ("ExpertCommunication", "expert_communication"),
+    ("ContextCommunication", "context_communication"),
+)
 
 
-def _bound_shares(passage: Passage) -> list[TimeShare]:
-    """Return what bounds each stage: reading memory (split in two) or computing."""
-    limited = [(t, n, t.compute > t.weights + t.kv_cache) for t, n in zip(passage.stages, passage.counts, strict=True)]
-    return [
-        TimeShare(name="Weights", seconds=sum(t.weights * n for t, n, computing in limited if not computing)),
-        TimeShare(name="KvCache", seconds=sum(t.kv_cache * n for t, n, computing in limited if not computing)),
-        TimeShare(name="Compute", seconds=sum(t.compute * n for t, n, computing in limited if computing)),
-        TimeShare(name="TensorCommunication", seconds=passage.total(lambda stage: stage.communication)),
-        TimeShare(name="PipelineCommunication", seconds=passage.send),
-    ]
+def _work_shares(passage: Passage, scale: float) -> list[TimeShare]:
+    shares = [TimeShare(name=name, seconds=passage.total(part) * scale) for name, part in _PARTS]
+    return [*shares, TimeShare(name="PipelineCommunication", seconds=passage.send * scale)]
 
 
-def _decode_shares(passage: Passage, cycle: float, tpot: float) -> tuple[TimeShare, ...]:
-    overhead = passage.total(lambda stage: stage.overhead) + STEP_SECONDS
-    bubble = max(0.0, cycle - passage.latency - STEP_SECONDS)
-    rest = (("Bubble", bubble), ("Prefill", max(0.0, tpot - cycle)), ("Overhead", overhead))
-    return _present([*_bound_shares(passage), *(TimeShare(name=name, seconds=seconds) for name, seconds in rest)])
+def _decode_shares(speed: Speed, tpot: float) -> tuple[TimeShare, ...]:
+    """Return the parts of the time per token; a step that verifies drafts brings several."""
+    scale = 1 / speed.tokens_per_step
+    work = _work_shares(speed.decode, scale)
+    step = speed.cycle * scale
+    counted = (speed.decode.latency + speed.between) * scale
+    overhead = (speed.decode.total("overhead") + speed.between) * scale
+    rest = (("Bubble", max(0.0, step - counted)), ("Prefill", max(0.0, tpot - step)), ("Overhead", overhead))
+    return _present([*work, *(TimeShare(name=name, seconds=seconds) for name, seconds in rest)])
 
 
-def _prefill_shares(passage: Passage, prefill: float, chunks: int, waiting: float, queued: float) -> tuple[TimeShare, ...]:
-    bound = [TimeShare(name=share.name, seconds=share.seconds * chunks) for share in _bound_shares(passage)]
-    overhead = passage.total(lambda stage: stage.overhead) * chunks + REQUEST_SECONDS
-    counted = sum(share.seconds for share in bound) + overhead
-    scale = prefill / counted  # chunks overlap in a pipeline
-    parts = [TimeShare(name=share.name, seconds=share.seconds * scale) for share in bound]
-    parts.append(TimeShare(name="Overhead", seconds=overhead * scale))
-    return _present([*parts, TimeShare(name="Queue", seconds=waiting + queued)])
+def _prefill_shares(speed: Speed) -> tuple[TimeShare, ...]:
+    counted = speed.alone.latency
+    scale = speed.prefill / counted if counted > 0 else 0.0  # chunks overlap in a pipeline
+    overhead = TimeShare(name="Overhead", seconds=speed.alone.total("overhead") * scale)
+    return _present([*_work_shares(speed.alone, scale), overhead, TimeShare(name="Queue", seconds=speed.waiting + speed.queued)])
 
 
 def _present(shares: Sequence[TimeShare]) -> tuple[TimeShare, ...]:

@@ -106,7 +106,7 @@ def _cut(layout: Layout, traits: EngineTraits) -> _Cut:
     return _Cut(
         tensor=layout.tensor,
         shared=1 if repeated else layout.tensor,
-        slices=1 if whole else layout.tensor * layout.attention_data,
+        slices=layout.tensor * layout.attention_data // layout.expert,
         expert=layout.expert if whole else 1,
         vocabulary_padding=traits.vocabulary_padding,
     )

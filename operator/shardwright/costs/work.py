@@ -1,5 +1,6 @@
 """What one step moves and computes on a rank of each stage: counted from the model's tensors, free of any GPU."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,10 +8,34 @@ from itertools import accumulate
 
 from shardwright.costs.weights import WeightBytes
 from shardwright.layouts.layout import Layout
-from shardwright.modelspec.spec import ExpertFeedForward, GroupedAttention, LatentAttention, Layer, ModelSpec, Part, Split, Weight
+from shardwright.modelspec.spec import (
+    Attention,
+    ExpertFeedForward,
+    GroupedAttention,
+    LatentAttention,
+    ModelSpec,
+    Part,
+    RecurrentAttention,
+    Split,
+    Weight,
+)
 
 Prefix = tuple[float, ...]
 """Sums over the first n layers: the sum over layers a to b is ``prefix[b] - prefix[a]``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionWork:
+    """Attention of alike layers on one rank, per token: of each token of context that it sees, ``window`` at most.
+
+    ``kv_values`` are read per token of context and decoding sequence, ``state_bytes`` per sequence alone.
+    """
+
+    window: float  # infinite: all of the context
+    decode_flops: float
+    prefill_flops: float
+    kv_values: float
+    state_bytes: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +44,7 @@ class StageWork:
 
     ``matmul_flops`` are of all but the routed experts, by how their weights are stored; ``expert_flops`` of one
     token in one of the rank's experts, summed over ``expert_layers``. ``expert_bytes`` are all routed experts the
-    rank holds, ``experts`` in every layer. ``attention_flops`` are per token and token of context, while decoding
-    and while prefilling; ``head_flops`` per sampled token, on the last stage only.
+    rank holds, ``experts`` in every layer. ``head_flops`` are per sampled token, on the last stage only.
     """
 
     layers: int
@@ -30,8 +54,7 @@ class StageWork:
     matmul_flops: tuple[tuple[str, float], ...]
     expert_bytes: float
     expert_flops: tuple[tuple[str, float], ...]
-    decode_attention_flops: float
-    prefill_attention_flops: float
+    attention: tuple[AttentionWork, ...]
     head_flops: float
 
 
@@ -39,19 +62,18 @@ class StageWork:
 class ModelWork:
     """The sums over a model's layers that every layout needs, made once; element counts are by storage.
 
-    ``hot_share`` is the share of a layer's experts that one token uses (0 for dense models), ``window`` the widest
-    context that every layer of attention reads less of (see :func:`_attention`).
+    ``hot_share`` is the share of a layer's experts that one token uses (0 for dense models).
     """
 
     hidden: int
+    layers: int
     experts: int
     hot_share: float
     split_elements: Mapping[str, Prefix]
     whole_elements: Mapping[str, Prefix]
     expert_elements: Mapping[str, Prefix]
     expert_layers: Prefix
-    decode_attention: Prefix
-    prefill_attention: Prefix
+    attention: Mapping[Attention, Prefix]  # layers of each kind
     head_elements: float
 
     @classmethod
@@ -62,16 +84,17 @@ class ModelWork:
         plain = [weight for weight in matrices if not weight.experts]
         ends = [weight for weight in matrices if weight.part is Part.EMBEDDING]
         head = [weight for weight in matrices if weight.part is Part.HEAD] or ends
+        kinds = [layer.attention for layer in model.layers]
         return cls(
             hidden=model.hidden_size,
+            layers=len(model.layers),
             experts=max((block.experts for block in blocks), default=0),
             hot_share=max((block.experts_per_token / block.experts for block in blocks), default=0.0),
             split_elements=_by_storage(model, (weight for weight in plain if weight.split is not Split.REPLICATED)),
             whole_elements=_by_storage(model, (weight for weight in plain if weight.split is Split.REPLICATED)),
             expert_elements=_by_storage(model, (weight for weight in matrices if weight.experts)),
             expert_layers=_running(isinstance(layer.feed_forward, ExpertFeedForward) for layer in model.layers),
-            decode_attention=_running(_decode_attention(layer) for layer in model.layers),
-            prefill_attention=_running(_prefill_attention(layer) for layer in model.layers),
+            attention={kind: _running(other == kind for other in kinds) for kind in kinds if kind is not None},
             head_elements=sum(weight.elements for weight in head),
         )
 
@@ -83,6 +106,7 @@ class ModelWork:
         for name, prefix in self.whole_elements.items():
             flops[name] = flops.get(name, 0.0) + 2 * _between(prefix, layers)
         of_one = {name: 2 * _between(prefix, layers) for name, prefix in self.expert_elements.items()}
+        here = {kind: _between(prefix, layers) for kind, prefix in self.attention.items()}
         return StageWork(
             layers=layers[1] - layers[0],
             expert_layers=round(_between(self.expert_layers, layers)),
@@ -91,8 +115,7 @@ class ModelWork:
             matmul_flops=tuple(sorted(flops.items())),
             expert_bytes=held.expert_bytes,
             expert_flops=tuple((name, value / self.experts / slices) for name, value in sorted(of_one.items())),
-            decode_attention_flops=_between(self.decode_attention, layers) / ranks,
-            prefill_attention_flops=_between(self.prefill_attention, layers) / ranks,
+            attention=tuple(_attention_work(kind, count, layout) for kind, count in here.items() if count),
             head_flops=2 * self.head_elements / ranks if last else 0.0,
         )
 
@@ -113,18 +136,30 @@ def _between(prefix: Prefix, layers: tuple[int, int]) -> float:
     return prefix[layers[1]] - prefix[layers[0]]
 
 
-def _decode_attention(layer: Layer) -> float:
-    """Return FLOP per token and context token: scores and values; latent attention works on the latent vector."""
-    attention = layer.attention
-    if isinstance(attention, GroupedAttention):
-        return 2.0 * attention.heads * (attention.head_dim + attention.value_head_dim)
-    if isinstance(attention, LatentAttention):
-        return 2.0 * attention.heads * (2 * attention.kv_lora_rank + attention.rope_dim)
-    return 0.0
+def _attention_work(kind: Attention, count: float, layout: Layout) -> AttentionWork:
+    """Return the work of ``count`` layers of one kind; latent attention decodes on the latent vector."""
+    share = count / layout.tensor
+    match kind:
+        case GroupedAttention():
+            flops = 2.0 * kind.heads * (kind.head_dim + kind.value_head_dim) * share
+            values = math.ceil(kind.kv_heads / layout.tensor) * (kind.head_dim + kind.value_head_dim) * count / layout.context
+            return _seen(kind.window, flops, flops, values)
+        case LatentAttention():
+            decode = 2.0 * kind.heads * (2 * kind.kv_lora_rank + kind.rope_dim) * share
+            prefill = 2.0 * kind.heads * (kind.nope_dim + kind.rope_dim + kind.value_head_dim) * share
+            values = (kind.kv_lora_rank + kind.rope_dim) * count / layout.context
+            return _seen(kind.selected_tokens or kind.window, decode, prefill, values)
+        case RecurrentAttention():
+            # the state is read and written once per token, and every element takes a product and a sum of each kind
+            state = kind.state_elements * kind.state_bits / 8 * 2 * share
+            return AttentionWork(window=1.0, decode_flops=0.0, prefill_flops=0.0, kv_values=0.0, state_bytes=state)
 
 
-def _prefill_attention(layer: Layer) -> float:
-    attention = layer.attention
-    if isinstance(attention, LatentAttention):
-        return 2.0 * attention.heads * (attention.nope_dim + attention.rope_dim + attention.value_head_dim)
-    return _decode_attention(layer)
+def _seen(window: int | None, decode_flops: float, prefill_flops: float, kv_values: float) -> AttentionWork:
+    return AttentionWork(
+        window=math.inf if window is None else window,
+        decode_flops=decode_flops,
+        prefill_flops=prefill_flops,
+        kv_values=kv_values,
+        state_bytes=0.0,
+    )

@@ -59,6 +59,11 @@ _SOURCES: Final[Mapping[str, str]] = {
     "architectures": "vLLM 0.32.0 model registry, text generation",
     "without_pipeline": "vLLM 0.32.0 model registry, classes without SupportsPP",
     "experts_at_least_tensor": "vLLM 0.32.0 source, models/qwen3_moe.py and others: tensor size above experts is refused",
+    "released": "engines/releases.py",
+    "reserves_output": "vLLM 0.32.0 source, v1/core/sched/scheduler.py: pages are taken as a request grows",
+    "cache_follows_weights": "vLLM 0.32.0 option default --kv-cache-dtype auto: the model's dtype",
+    "refuses_long_requests": "vLLM 0.32.0 source, config/model.py:_get_and_verify_max_len",
+    "mixes_expert_cuts": "vLLM 0.32.0 source, fused_moe/config.py:FusedMoEParallelConfig.make: all ranks or none",
     "ends_on_every_stage": "vLLM 0.32.0 model classes, built stage by stage: Qwen3-235B measured so, the others by reading",
     "width_divides_replica": "vLLM 0.32.0 source, models/gpt_oss.py:MLPBlock: expert width over all ranks",
 }

@@ -37,6 +37,10 @@ class EngineTraits:
     pipeline stage, not only on the first and the last. ``width_divides_replica`` are architectures whose
     class demands that the expert width divides by all ranks of a replica. ``runs_on`` are the resources
     (``nvidia.com/gpu``, ...) whose GPUs the image is built for (None: the user named the image and answers for it).
+    ``released`` is the month of the version (``2026-02``; empty: not known, taken as the newest). ``reserves_output``
+    says that a request starts only when its whole length fits the K/V cache, ``cache_follows_weights`` that the cache
+    is kept in FP8 where the weights are quantized to floating point, ``refuses_long_requests`` that no request may be longer
+    than the model states, ``mixes_expert_cuts`` that experts may be dealt to some of the ranks and sliced over the rest.
     ``sources`` names where each figure comes from.
     """
 
@@ -59,6 +63,11 @@ class EngineTraits:
     ends_on_every_stage: frozenset[str] = frozenset()
     width_divides_replica: frozenset[str] = frozenset()
     runs_on: frozenset[str] | None = None
+    released: str = ""
+    reserves_output: bool = False
+    cache_follows_weights: bool = False
+    refuses_long_requests: bool = True
+    mixes_expert_cuts: bool = False
     batch_defaults: tuple[BatchDefault, ...] = ()
     logit_copies: float = 4.0
     graph_sequences: int = 512

@@ -84,7 +84,7 @@ def test_requests_that_do_not_fit_wait_and_are_counted() -> None:
     held = _estimate("llama-8b", Layout(), a_pool("L4-24GB", gpus_per_node=1))
     speed = held.performance
 
-    assert speed.running_requests == int(held.kv_requests) < 64
+    assert held.kv_requests < speed.running_requests < 64  # while they grow, more fit than at their full length
     assert speed.ttft_seconds == pytest.approx(64 / speed.requests_per_second - 512 * speed.tpot_seconds)
     assert max(speed.prefill_shares, key=lambda share: share.seconds).name == "Queue"
 

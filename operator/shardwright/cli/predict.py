@@ -1,0 +1,141 @@
+"""The command ``predict``: many what-ifs, one JSON object a line in and out; a bad line gets its answer too."""
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from shardwright.cli.cases import Case, Cases
+from shardwright.cli.exits import Exit
+from shardwright.cli.inputs import STDIN
+from shardwright.costs.estimates import Estimate
+from shardwright.errors import InputError, Problem
+from shardwright.planning.checks import memory_violations
+from shardwright.planning.shapes import shape_problems
+from shardwright.units import GIB
+
+_LONGEST_LINE: Final = 10**7  # characters; a config is a few thousand
+_ROUND: Final = 6  # significant digits
+
+
+def predict(arguments: Namespace) -> Exit:
+    """Answer every case; the exit code says whether all could be read and priced."""
+    cases, failed = Cases(), False
+    with _opened(arguments.input, "r") as source, _opened(arguments.output, "w") as target:
+        for record in _with_progress(_answers(source, cases)):
+            failed |= "error" in record
+            target.write(json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")
+    return Exit.BAD_INPUT if failed else Exit.PLAN
+
+
+def _answers(lines: Iterable[str], cases: Cases) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield answer(line, cases, number)
+
+
+def answer(line: str, cases: Cases, number: int = 1) -> dict[str, Any]:
+    """Return the prediction for one line, or a record of what is wrong with it, under the case's id."""
+    identity: object = None
+    try:
+        record = _parsed(line, number)
+        identity = record.get("id")
+        config = record.get("model", {}).get("config") if isinstance(record.get("model"), Mapping) else None
+        case = cases.read(record, json.dumps(config, sort_keys=True) if isinstance(config, Mapping) else "")
+        return {"id": identity, **_prediction(case, cases)}
+    except InputError as error:
+        return {"id": identity, "error": [_reason(problem) for problem in error.problems]}
+
+
+def _parsed(line: str, number: int) -> Mapping[str, Any]:
+    problem = None
+    try:
+        record = json.loads(line) if len(line) <= _LONGEST_LINE else None
+    except (ValueError, RecursionError) as error:
+        record, problem = None, str(error)[:200]
+    if not isinstance(record, Mapping):
+        raise InputError([Problem(code="CaseInvalid", what=f"line {number}", limit="must be a JSON object", gap=problem or "")])
+    return record
+
+
+def _prediction(case: Case, cases: Cases) -> dict[str, Any]:
+    """Return the fields of a prediction; what the engine refuses has memory and speed as far as they can be told."""
+    problems = _refusals(case)
+    if problems:
+        return {"fits": False, "reasons": [_reason(problem) for problem in problems]}
+    found = cases.estimator(case).estimate(case.candidate)
+    problems = [violation.problem for violation in memory_violations(case.candidate, found)]
+    return {
+        "fits": not problems,
+        "reasons": [_reason(problem) for problem in problems],
+        "memory": _memory(found),
+        "performance": _performance(found),
+    }
+
+
+def _refusals(case: Case) -> list[Problem]:
+    """Return what the engine refuses of the model's sizes."""
+    traits = case.traits
+    length = case.workload.max_model_len if traits.refuses_long_requests else None
+    problems = shape_problems(case.model, case.candidate.layout, traits, length)
+    return [problem for problem in problems if not (traits.mixes_expert_cuts and problem.code == "ExpertDegreeImpossible")]
+
+
+def _memory(found: Estimate) -> dict[str, float]:
+    worst = min(found.stages, key=lambda stage: stage.kv_cache_bytes)
+    return {
+        "weightsGiB": _figure(max(stage.weights_bytes for stage in found.stages) / GIB),
+        "activationsGiB": _figure(worst.activations_bytes / GIB),
+        "overheadGiB": _figure(worst.overhead_bytes / GIB),
+        "kvCacheGiB": _figure(max(0, worst.kv_cache_bytes) / GIB),
+        "kvCacheTokens": found.kv_tokens,
+    }
+
+
+def _performance(found: Estimate) -> dict[str, Any]:
+    speed = found.performance
+    return {
+        "outputTokensPerSecond": _figure(speed.output_tokens_per_second),
+        "requestsPerSecond": _figure(speed.requests_per_second),
+        "ttftSeconds": _figure(speed.ttft_seconds),
+        "tpotSeconds": _figure(speed.tpot_seconds),
+        "low": _figure(speed.low),
+        "high": _figure(speed.high),
+        "basis": speed.basis,
+    }
+
+
+def _figure(value: float) -> float:
+    return float(f"{value:.{_ROUND}g}")
+
+
+def _reason(problem: Problem) -> dict[str, str]:
+    return {"code": problem.code, "message": problem.sentence()}
+
+
+@contextmanager
+def _opened(name: str, mode: str) -> Iterator[TextIO]:
+    """Open a file, or take stdin or stdout for ``-``."""
+    if name == STDIN:
+        yield sys.stdin if mode == "r" else sys.stdout
+        return
+    try:
+        file = Path(name).open(mode, encoding="utf-8")
+    except OSError as error:
+        problem = Problem(code="FileUnreadable", what=f"{name}: {error.strerror}", remedy="name a file that you may open")
+        raise InputError([problem]) from error
+    with file:
+        yield file
+
+
+def _with_progress(records: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the records; on a terminal a line on stderr shows how many there were."""
+    if not sys.stderr.isatty():
+        yield from records
+        return
+    from shardwright.cli.terminal import track  # noqa: PLC0415 - rich is loaded only for a terminal
+
+    yield from track(records)

@@ -1,0 +1,56 @@
+"""How the weights are stored when the question says so: it goes before the config, which is of another checkpoint then."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from shardwright.modelspec.quantization import FP8_PER_TENSOR, MXFP4
+from shardwright.modelspec.spec import ModelSpec, Storage, Weight
+from shardwright.modelspec.tensors import BF16, FP16
+
+_PLAIN: Final[Mapping[str, Storage]] = MappingProxyType({"bf16": BF16, "fp16": FP16})
+
+_QUANTIZED: Final[Mapping[str, Storage]] = MappingProxyType(
+    {
+        "fp8": FP8_PER_TENSOR,
+        "int8": Storage(name="int8", bits=8, block=(1, 0), scale_bits=32),
+        "int4": Storage(name="int4", bits=4, block=(1, 128), scale_bits=16),
+        "nvfp4": Storage(name="nvfp4", bits=4, block=(1, 16), scale_bits=8),
+        "mxfp4": MXFP4,
+    }
+)
+"""The common form of each; sources: ModelOpt (nvfp4: 16 elements share an FP8 scale), AutoAWQ and GPTQ (groups of 128)."""
+
+_EXPERTS_FIRST: Final = frozenset({"nvfp4", "mxfp4"})
+"""Formats of 4 bits that published mixture-of-experts checkpoints use for the feed-forward blocks alone."""
+
+STORED: Final = (*_PLAIN, *_QUANTIZED)
+"""Every name that can be asked for."""
+
+
+def stored_as(model: ModelSpec, name: str) -> ModelSpec:
+    """Return the model with its weights stored as ``name`` says; as it is where they are already.
+
+    >>> from shardwright.modelspec.catalogue import find_model
+    >>> from shardwright.modelspec.read import read_model
+    >>> model = read_model(find_model("Qwen/Qwen3-8B").config, source="Qwen/Qwen3-8B")
+    >>> half = stored_as(model, "int8")
+    >>> half.quantization, {weight.storage.name for weight in half.weights if weight.quantizable}
+    ('int8', {'int8'})
+    """
+    stored = {weight.storage.name for weight in model.weights if weight.quantizable}
+    if name in stored and (model.quantization is not None or name in _PLAIN):
+        return model
+    plain = _PLAIN[name] if name in _PLAIN else _PLAIN.get(model.dtype, BF16)
+    weights = tuple(replace(weight, storage=_storage(model, weight, name, plain)) for weight in model.weights)
+    return replace(model, weights=weights, dtype=plain.name, quantization=None if name in _PLAIN else name)
+
+
+def _storage(model: ModelSpec, weight: Weight, name: str, plain: Storage) -> Storage:
+    if not weight.quantizable:
+        return plain if weight.storage.name in _PLAIN else weight.storage
+    if name in _PLAIN:
+        return plain
+    block = weight.experts or (weight.layer is not None and not weight.name.startswith("self_attn."))
+    return plain if name in _EXPERTS_FIRST and model.experts and not block else _QUANTIZED[name]
