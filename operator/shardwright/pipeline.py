@@ -207,6 +207,7 @@ def to_deployment(
         claim=_claim(spec.model),
         quantization=None if stored_quantization else _LOADED_AS.get(spec.model.quantization),
         kv_cache_dtype=_KV_CACHE_DTYPES[spec.workload.kv_cache_quantization],
+        draft_tokens=spec.workload.prompt_lookup.draft_tokens if spec.workload.prompt_lookup else 0,
         arguments=dict(sorted((spec.engine.args | _dtype(spec.model)).items())),
         environment=tuple((variable.name, variable.value) for variable in spec.engine.env),
         node_selector=tuple(sorted(placement.node_selector.items())),
@@ -316,7 +317,15 @@ def _first_groups(report: Report, replicas: int) -> Report:
 
 def _pinned(request: Request, plan: Plan) -> Request:
     layout = plan.layout
-    pins = replace(request.space, tensor=layout.tensor, pipeline=layout.pipeline, expert=layout.expert)
+    pins = replace(
+        request.space,
+        tensor=layout.tensor,
+        pipeline=layout.pipeline,
+        expert=layout.expert,
+        attention_data=layout.attention_data,
+        context=layout.context,
+        partition=layout.partition,
+    )
     return replace(request, space=pins)
 
 

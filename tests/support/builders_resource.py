@@ -41,11 +41,14 @@ _COMPLETE: Manifest = {
         "concurrency": 16,
         "maxModelLen": 4096,
         "kvCacheQuantization": "FP8",
+        "prefixCacheHitPercent": 30,
+        "expertImbalancePercent": 130,
+        "promptLookup": {"draftTokens": 3, "acceptancePercent": 60},
     },
-    "objective": {"optimizeFor": "Latency", "ttftMilliseconds": 2000, "tpotMilliseconds": 50},
+    "objective": {"optimizeFor": "Latency", "ttftMilliseconds": 2000, "tpotMilliseconds": 50, "statistic": "P95"},
     "replicas": 2,
-    "budget": {"gpus": 16, "nodes": 2},
-    "parallelism": {"tensor": 4, "pipeline": 1, "expert": 1},
+    "budget": {"gpus": 16, "nodes": 2, "fill": False},
+    "parallelism": {"tensor": 4, "pipeline": 1, "expert": 1, "attentionData": 1, "context": 1, "partition": [32]},
     "placement": {
         "nodeSelector": {"example.com/pool": "blue"},
         "tolerations": [
@@ -83,4 +86,6 @@ def complete_specs() -> tuple[Manifest, Manifest]:
         "weights": {"pvc": {"claimName": "weights", "path": "llama/8b"}},
         "quantization": "Auto",
     }
+    del second["workload"]["concurrency"]
+    second["workload"]["requestsPerSecond"] = 2.5
     return first, second

@@ -56,11 +56,34 @@ RULE_CASES = (
         {"workload": {"inputTokens": 1000, "outputTokens": 25, "maxModelLen": 1024}},
         {"workload": {"inputTokens": 1000, "outputTokens": 24, "maxModelLen": 1024}},
     ),
+    RuleCase("ArrivalTwice", {"workload": {"concurrency": 8, "requestsPerSecond": 1}}, {"workload": {"requestsPerSecond": 1}}),
     RuleCase("ExpertNotTensor", {"parallelism": {"tensor": 8, "expert": 4}}, {"parallelism": {"tensor": 8, "expert": 8}}),
+    RuleCase(
+        "ExpertNotTensor",
+        {"parallelism": {"tensor": 4, "attentionData": 2, "expert": 4}},
+        {"parallelism": {"tensor": 4, "attentionData": 2, "expert": 8}},
+    ),
+    RuleCase("ContextNotDivisor", {"parallelism": {"tensor": 8, "context": 3}}, {"parallelism": {"tensor": 8, "context": 4}}),
+    RuleCase(
+        "PartitionStages",
+        {"parallelism": {"pipeline": 3, "partition": [16, 16]}},
+        {"parallelism": {"pipeline": 2, "partition": [16, 16]}},
+    ),
+    RuleCase("FillWithoutBudget", {"budget": {"fill": True}}, {"budget": {"fill": True, "nodes": 1}}),
+    RuleCase(
+        "FillWithReplicas",
+        {"replicas": 2, "budget": {"fill": True, "gpus": 8}},
+        {"replicas": 1, "budget": {"fill": True, "gpus": 8}},
+    ),
     RuleCase(
         "PinsExceedBudget",
         {"replicas": 2, "parallelism": {"tensor": 8, "pipeline": 2}, "budget": {"gpus": 31}},
         {"replicas": 2, "parallelism": {"tensor": 8, "pipeline": 2}, "budget": {"gpus": 32}},
+    ),
+    RuleCase(
+        "PinsExceedBudget",
+        {"parallelism": {"tensor": 4, "attentionData": 2}, "budget": {"gpus": 7}},
+        {"parallelism": {"tensor": 4, "attentionData": 2}, "budget": {"gpus": 8}},
     ),
     RuleCase("PinsExceedBudget", {"replicas": 2, "budget": {"gpus": 1}}, {"replicas": 2, "budget": {"gpus": 2}}),
     RuleCase(

@@ -12,7 +12,14 @@ from tests.support.builders_resource import Manifest, complete_specs
 Steps = tuple[str | int, ...]
 Schema = dict[str, Any]
 
-WRONG_TYPES: dict[str, Any] = {"integer": "seven", "string": 7, "boolean": "yes", "object": "text", "array": "text"}
+WRONG_TYPES: dict[str, Any] = {
+    "integer": "seven",
+    "number": "seven",
+    "string": 7,
+    "boolean": "yes",
+    "object": "text",
+    "array": "text",
+}
 UNFIT = ("!", "-", "\x00", "", " ")
 
 
@@ -143,7 +150,7 @@ def _wrong_sizes(schema: Schema, good: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _renamed(item: Any, index: int) -> Any:
-    return item | {"name": f"{item['name']}{index}"} if "name" in item else item
+    return item | {"name": f"{item['name']}{index}"} if isinstance(item, dict) and "name" in item else item
 
 
 def _dotted(steps: Steps) -> str:

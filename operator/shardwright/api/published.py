@@ -62,6 +62,12 @@ class ShownLayout(Shown):
     expert: Count = Field(description="Expert-parallel degree: 1 when experts are sliced by tensor.")
     attention_data: Count = Field(description="Data-parallel degree of the attention inside a replica.")
     context: Count = Field(description="Context-parallel degree; adds no GPUs.")
+    partition: list[Count] | None = Field(
+        default=None,
+        max_length=STAGES_MAX_ITEMS,
+        description="Layers of every pipeline stage, where they are not the engine's own cut.",
+        json_schema_extra=_LIST,
+    )
     replicas: Count = Field(description="Groups, each a copy of the model.")
     gpus_per_replica: Count = Field(description="GPUs of one group.")
     nodes_per_replica: Count = Field(description="Nodes of one group.")
@@ -114,6 +120,13 @@ class ShownLimits(Shown):
     )
 
 
+class ShownTime(Shown):
+    """A part of the time of an output token."""
+
+    part: Word = Field(description="What takes it: Weights, KvCache, Compute, ...Communication, Bubble, Prefill, Overhead.")
+    microseconds: Count = Field(description="How long.")
+
+
 class ShownPrediction(Shown):
     """Means at the planned load."""
 
@@ -123,6 +136,12 @@ class ShownPrediction(Shown):
     low: Count = Field(description="Lower end of the 80 % band of the output tokens per second.")
     high: Count = Field(description="Upper end of the 80 % band of the output tokens per second.")
     basis: Word = Field(description="What the figures rest on: fitted or modelled.")
+    token_time: list[ShownTime] | None = Field(
+        default=None, max_length=16, description="Where the time of an output token goes.", json_schema_extra=_LIST
+    )
+    million_output_tokens_price: Word | None = Field(
+        default=None, description="What a million output tokens cost, in the currency of the nodes' gpu-hour-price."
+    )
 
 
 class ShownAlternative(Shown):
@@ -131,11 +150,13 @@ class ShownAlternative(Shown):
     tensor: Count = Field(description="Tensor-parallel degree.")
     pipeline: Count = Field(description="Pipeline stages.")
     expert: Count = Field(description="Expert-parallel degree.")
+    attention_data: Count = Field(description="Data-parallel degree of the attention inside a replica.")
     replicas: Count = Field(description="Groups.")
     pool: Name = Field(description="Nodes it would run on.")
     ttft_milliseconds: Count = Field(description="Time to first token.")
     tpot_milliseconds: Count = Field(description="Time per output token, rounded.")
     output_tokens_per_second: Count = Field(description="Output tokens per second of all replicas.")
+    million_output_tokens_price: Word | None = Field(default=None, description="What a million output tokens cost.")
     loses: Sentence = Field(description="What it loses against the chosen one.")
 
 
@@ -163,6 +184,9 @@ class ShownPlan(Shown):
     predicted: ShownPrediction | None = Field(default=None, description="Predicted means at the planned load.")
     carries_load: bool | None = Field(
         default=None, description="Whether the K/V cache holds the whole planned load without queueing."
+    )
+    tight: bool | None = Field(
+        default=None, description="True: one longest request fits by less than the memory may be off, it may not start."
     )
     reasons: list[Sentence] | None = Field(
         default=None, max_length=REASONS_MAX_ITEMS, description="Why this one.", json_schema_extra=_LIST

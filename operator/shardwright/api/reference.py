@@ -71,7 +71,7 @@ def _default(schema: Schema, *, required: bool) -> str:
 def _bounds(schema: Schema) -> str:
     if "enum" in schema:
         return ", ".join(f"`{word}`" for word in schema["enum"])
-    if schema.get("type") == "integer":
+    if schema.get("type") in ("integer", "number"):
         return f"{schema['minimum']:,} to {schema['maximum']:,}"
     sizes = (("maxLength", "characters"), ("maxItems", "entries"), ("maxProperties", "entries"))
     return next((f"at most {schema[key]:,} {unit}" for key, unit in sizes if key in schema), "")

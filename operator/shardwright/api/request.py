@@ -7,10 +7,16 @@ from shardwright.costs.workload import Workload
 from shardwright.errors import InputError, Problem
 from shardwright.layouts.layout import SearchSpace
 from shardwright.modelspec.spec import ModelSpec
-from shardwright.planning.request import Objective, OptimizeFor, Request
+from shardwright.planning.request import Objective, OptimizeFor, Request, Statistic
 
 CONTEXT_STEP_TOKENS: Final = 1024
 """Unit: tokens. Basis: assumed; the default of ``maxModelLen`` is rounded up to it."""
+
+DEFAULT_CONCURRENCY: Final = 64
+"""Unit: requests. Basis: assumed; the default of ``concurrency``."""
+
+MOST_REPLICAS: Final = 1000
+"""Upper limit of ``spec.replicas``, also where the plan chooses them."""
 
 _KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
 
@@ -34,10 +40,15 @@ def _workload(spec: Spec, model: ModelSpec) -> Workload:
     return Workload(
         input_tokens=load.input_tokens,
         output_tokens=load.output_tokens,
-        concurrency=load.concurrency,
+        concurrency=load.concurrency or DEFAULT_CONCURRENCY,
         max_model_len=load.max_model_len or min(rounded, model.max_context_tokens),
         shortest_model_len=None if load.max_model_len else needed,
         kv_cache_dtype=_KV_CACHE_DTYPES[load.kv_cache_quantization],
+        requests_per_second=load.requests_per_second,
+        prefix_cache_hit_rate=load.prefix_cache_hit_percent / 100,
+        expert_imbalance=None if load.expert_imbalance_percent is None else load.expert_imbalance_percent / 100,
+        draft_tokens=load.prompt_lookup.draft_tokens if load.prompt_lookup else 0,
+        draft_acceptance=load.prompt_lookup.acceptance_percent / 100 if load.prompt_lookup else 0.0,
     )
 
 
@@ -65,6 +76,7 @@ def _objective(spec: Spec) -> Objective:
         optimize_for=OptimizeFor(spec.objective.optimize_for),
         ttft_seconds=_seconds(spec.objective.ttft_milliseconds),
         tpot_seconds=_seconds(spec.objective.tpot_milliseconds),
+        statistic=Statistic(spec.objective.statistic),
     )
 
 
@@ -76,10 +88,20 @@ def _space(spec: Spec) -> SearchSpace:
     pins = spec.parallelism or Parallelism()
     budget = spec.budget or Budget()
     return SearchSpace(
-        replicas=max(1, spec.replicas),
+        replicas=_most_replicas(spec) if budget.fill else max(1, spec.replicas),
+        fill=budget.fill,
         tensor=pins.tensor,
-        pipeline=pins.pipeline,
+        pipeline=len(pins.partition) or pins.pipeline,
         expert=pins.expert,
+        attention_data=pins.attention_data,
+        context=pins.context,
+        partition=tuple(pins.partition),
         max_gpus=budget.gpus,
         max_nodes=budget.nodes,
     )
+
+
+def _most_replicas(spec: Spec) -> int:
+    """Return the most replicas that filling a budget may choose: one without a request would do nothing."""
+    load = spec.workload
+    return MOST_REPLICAS if load.requests_per_second else min(MOST_REPLICAS, load.concurrency or DEFAULT_CONCURRENCY)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shardwright.api.spec import LABEL_KEY, EnvironmentVariable, Model, Parallelism, Spec, Toleration, Weights, Workload
+from shardwright.api.spec import LABEL_KEY, Budget, EnvironmentVariable, Model, Parallelism, Spec, Toleration, Weights, Workload
 from shardwright.engines.environment import ALLOWED, REFUSED, check_environment
 from shardwright.errors import Problem
 
@@ -77,15 +77,40 @@ def _request_fits_model_length(workload: Workload) -> bool:
     return workload.max_model_len is None or workload.max_model_len >= workload.input_tokens + workload.output_tokens
 
 
-def _experts_one_or_tensor(pins: Parallelism) -> bool:
-    return pins.expert is None or pins.expert == 1 or pins.tensor is None or pins.expert == pins.tensor
+def _one_way_of_arrival(workload: Workload) -> bool:
+    return workload.concurrency is None or workload.requests_per_second is None
+
+
+def _experts_one_or_all_ranks(pins: Parallelism) -> bool:
+    if pins.expert is None or pins.expert == 1:
+        return True
+    known = (pins.tensor or 1) * (pins.attention_data or 1)
+    both = pins.tensor is not None and pins.attention_data is not None
+    return pins.expert == known if both else pins.expert % known == 0
+
+
+def _context_divides_tensor(pins: Parallelism) -> bool:
+    return pins.context is None or pins.tensor is None or pins.tensor % pins.context == 0
+
+
+def _partition_has_every_stage(pins: Parallelism) -> bool:
+    return not pins.partition or pins.pipeline is None or len(pins.partition) == pins.pipeline
+
+
+def _fill_has_a_budget(budget: Budget) -> bool:
+    return not budget.fill or budget.gpus is not None or budget.nodes is not None
+
+
+def _fill_chooses_the_replicas(spec: Spec) -> bool:
+    return spec.budget is None or not spec.budget.fill or spec.replicas <= 1
 
 
 def _within_gpu_budget(spec: Spec) -> bool:
     if spec.budget is None or spec.budget.gpus is None:
         return True
     pins = spec.parallelism or Parallelism()
-    return (pins.tensor or 1) * (pins.pipeline or 1) * spec.replicas <= spec.budget.gpus
+    gpus = (pins.tensor or 1) * (pins.pipeline or 1) * (pins.attention_data or 1)
+    return gpus * spec.replicas <= spec.budget.gpus
 
 
 def _keys_are_label_keys(selector: Mapping[str, str]) -> bool:
@@ -148,12 +173,54 @@ RULES: Final = (
         holds=_request_fits_model_length,
     ),
     Rule(
+        code="ArrivalTwice",
+        path="spec.workload",
+        field=".requestsPerSecond",
+        cel="!(has(self.concurrency) && has(self.requestsPerSecond))",
+        message="requestsPerSecond and concurrency must not both be set: each says how requests arrive; remove one of them",
+        holds=_one_way_of_arrival,
+    ),
+    Rule(
         code="ExpertNotTensor",
         path="spec.parallelism",
         field=".expert",
-        cel="!has(self.expert) || self.expert == 1 || !has(self.tensor) || self.expert == self.tensor",
-        message="expert must be 1 or equal to tensor; set one of these two, or remove expert to have it planned",
-        holds=_experts_one_or_tensor,
+        cel="!has(self.expert) || self.expert == 1 || (has(self.tensor) && has(self.attentionData) ? "
+        "self.expert == self.tensor * self.attentionData : "
+        "self.expert % ((has(self.tensor) ? self.tensor : 1) * (has(self.attentionData) ? self.attentionData : 1)) == 0)",
+        message="expert must be 1 or equal to tensor x attentionData; set one of these two, or remove expert to have it planned",
+        holds=_experts_one_or_all_ranks,
+    ),
+    Rule(
+        code="ContextNotDivisor",
+        path="spec.parallelism",
+        field=".context",
+        cel="!has(self.context) || !has(self.tensor) || self.tensor % self.context == 0",
+        message="context must divide tensor, whose ranks share the K/V; set a divisor, or remove context to have it planned",
+        holds=_context_divides_tensor,
+    ),
+    Rule(
+        code="PartitionStages",
+        path="spec.parallelism",
+        field=".partition",
+        cel="!has(self.partition) || size(self.partition) == 0 || !has(self.pipeline) || size(self.partition) == self.pipeline",
+        message="partition must have one number per pipeline stage; correct it, or remove pipeline",
+        holds=_partition_has_every_stage,
+    ),
+    Rule(
+        code="FillWithoutBudget",
+        path="spec.budget",
+        field=".fill",
+        cel="!self.fill || has(self.gpus) || has(self.nodes)",
+        message="fill must come with gpus or nodes: they are what is used up; set one of them, or remove fill",
+        holds=_fill_has_a_budget,
+    ),
+    Rule(
+        code="FillWithReplicas",
+        path="spec",
+        field=".replicas",
+        cel="!has(self.budget) || !self.budget.fill || self.replicas <= 1",
+        message="replicas must be left out with budget.fill, which chooses them; remove one of the two",
+        holds=_fill_chooses_the_replicas,
     ),
     Rule(
         code="PinsExceedBudget",
@@ -162,9 +229,10 @@ RULES: Final = (
         cel="!has(self.budget) || !has(self.budget.gpus) || "
         "(has(self.parallelism) && has(self.parallelism.tensor) ? self.parallelism.tensor : 1) * "
         "(has(self.parallelism) && has(self.parallelism.pipeline) ? self.parallelism.pipeline : 1) * "
+        "(has(self.parallelism) && has(self.parallelism.attentionData) ? self.parallelism.attentionData : 1) * "
         "self.replicas <= self.budget.gpus",
-        message="budget.gpus must be at least parallelism.tensor x parallelism.pipeline x replicas; raise budget.gpus or "
-        "lower one of the three",
+        message="budget.gpus must be at least parallelism.tensor x pipeline x attentionData x replicas; raise budget.gpus or "
+        "lower one of them",
         holds=_within_gpu_budget,
     ),
     Rule(

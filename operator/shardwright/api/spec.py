@@ -201,13 +201,41 @@ class Engine(Part):
     )
 
 
+Percent = Annotated[int, Field(ge=0, le=100)]
+
+
+class PromptLookup(Part):
+    """Speculative decoding without a draft model: the engine drafts tokens by looking them up in the prompt."""
+
+    draft_tokens: Annotated[int, Field(ge=1, le=16)] = Field(description="Tokens that are drafted and verified in every step.")
+    acceptance_percent: Percent = Field(
+        description="Chance that a drafted token is accepted, after all before it were; planned with, measure it."
+    )
+
+
 class Workload(Part):
     """The load that the plan is made for."""
 
     input_tokens: Tokens = Field(default=2048, description="Mean prompt length in tokens.")
     output_tokens: Tokens = Field(default=512, description="Mean answer length in tokens.")
-    concurrency: Annotated[int, Field(ge=1, le=65_536)] = Field(
-        default=64, description="Requests in flight at once, over all replicas."
+    concurrency: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
+        default=None, description="Requests in flight at once, over all replicas. Default: 64, unless requestsPerSecond is set."
+    )
+    requests_per_second: Annotated[float, Field(ge=0.001, le=100_000, allow_inf_nan=False)] | None = Field(
+        default=None,
+        description="Requests that arrive per second, over all replicas, instead of concurrency: a plan carries them when it "
+        "serves as many.",
+    )
+    prefix_cache_hit_percent: Annotated[int, Field(ge=0, le=99)] = Field(
+        default=0, description="Share of the input tokens whose K/V the prefix cache still has, in percent."
+    )
+    expert_imbalance_percent: Annotated[int, Field(ge=100, le=1000)] | None = Field(
+        default=None,
+        description="Work of the busiest rank of an expert-parallel group, in percent of the mean. Default: what the cost model "
+        "assumes.",
+    )
+    prompt_lookup: PromptLookup | None = Field(
+        default=None, description="Speculative decoding by looking drafts up in the prompt; the engine is started with it."
     )
     max_model_len: Tokens | None = Field(
         default=None,
@@ -228,10 +256,15 @@ class Objective(Part):
         "throughput per GPU, weighed against the time per output token.",
     )
     ttft_milliseconds: Annotated[int, Field(ge=1, le=3_600_000)] | None = Field(
-        default=None, description="Limit on the mean time to first token that a plan must meet, in milliseconds."
+        default=None, description="Limit on the time to first token that a plan must meet, in milliseconds."
     )
     tpot_milliseconds: Annotated[int, Field(ge=1, le=60_000)] | None = Field(
-        default=None, description="Limit on the mean time per output token that a plan must meet, in milliseconds."
+        default=None, description="Limit on the time per output token that a plan must meet, in milliseconds."
+    )
+    statistic: Literal["Mean", "P95"] = Field(
+        default="Mean",
+        description="What the limits speak of. Mean: the predicted means. P95: 95th percentiles, derived from the means by an "
+        "assumption about waiting times, not predicted.",
     )
 
 
@@ -244,6 +277,10 @@ class Budget(Part):
     nodes: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
         default=None, description="Most nodes, over all replicas. Default: no limit."
     )
+    fill: bool = Field(
+        default=False,
+        description="True: use the budget up. Layout and number of replicas are chosen together; spec.replicas is left out.",
+    )
 
 
 class Parallelism(Part):
@@ -253,8 +290,23 @@ class Parallelism(Part):
     pipeline: Degree | None = Field(default=None, description="Pipeline-parallel degree: stages.")
     expert: Degree | None = Field(
         default=None,
-        description="Expert-parallel degree: 1 slices every expert over the tensor ranks; the tensor degree places whole "
-        "experts on them.",
+        description="Expert-parallel degree: 1 slices every expert over all ranks of a stage; tensor x attentionData places "
+        "whole experts on them.",
+    )
+    attention_data: Degree | None = Field(
+        default=None,
+        description="Replicas of the attention that share one set of experts. Above 1 for mixture-of-experts models only.",
+    )
+    context: Degree | None = Field(
+        default=None,
+        description="Decode-context-parallel degree: tensor ranks that would hold copies of K/V heads share their tokens. Adds "
+        "no GPUs.",
+    )
+    partition: list[Annotated[int, Field(ge=1, le=1024)]] = Field(
+        default_factory=list,
+        max_length=256,
+        description="Layers of every pipeline stage, in order; as many numbers as stages. Default: planned.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
 
 

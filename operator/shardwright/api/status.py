@@ -1,7 +1,7 @@
 """A report as ``status.plan``; computes nothing but totals, and cuts what would not fit the schema."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from shardwright.api.published import (
     ALTERNATIVES_MAX_ITEMS,
@@ -19,10 +19,14 @@ from shardwright.api.published import (
     ShownPlan,
     ShownPrediction,
     ShownStage,
+    ShownTime,
 )
-from shardwright.costs.estimates import Performance, StageMemory
+from shardwright.costs.estimates import StageMemory, TimeShare
+from shardwright.planning.phrases import price
 from shardwright.planning.report import Alternative, Exclusion, Plan, Report
 from shardwright.units import to_milliseconds
+
+MICROSECONDS: Final = 10**6  #: of a second
 
 
 def plan_status(report: Report) -> dict[str, Any]:
@@ -55,8 +59,9 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "placement": _placement(plan),
         "memory": _memory(plan),
         "limits": _limits(plan),
-        "predicted": _prediction(plan.performance),
+        "predicted": _prediction(plan),
         "carries_load": plan.carries_load,
+        "tight": plan.tight,
         "reasons": _sentences(plan.reasons),
         "warnings": _sentences(plan.warnings),
     }
@@ -70,6 +75,7 @@ def _layout(plan: Plan) -> ShownLayout:
         expert=layout.expert,
         attention_data=layout.attention_data,
         context=layout.context,
+        partition=list(layout.partition) or None,
         replicas=layout.replicas,
         gpus_per_replica=layout.gpus_per_replica,
         nodes_per_replica=plan.nodes_per_replica,
@@ -116,7 +122,8 @@ def _limits(plan: Plan) -> ShownLimits:
     )
 
 
-def _prediction(performance: Performance) -> ShownPrediction:
+def _prediction(plan: Plan) -> ShownPrediction:
+    performance = plan.performance
     return ShownPrediction(
         ttft_milliseconds=to_milliseconds(performance.ttft_seconds),
         tpot_milliseconds=to_milliseconds(performance.tpot_seconds),
@@ -124,7 +131,17 @@ def _prediction(performance: Performance) -> ShownPrediction:
         low=round(performance.low),
         high=round(performance.high),
         basis=performance.basis,
+        token_time=[_time(share) for share in performance.decode_shares] or None,
+        million_output_tokens_price=_price(plan.million_tokens_price),
     )
+
+
+def _time(share: TimeShare) -> ShownTime:
+    return ShownTime(part=share.name, microseconds=round(share.seconds * MICROSECONDS))
+
+
+def _price(amount: float | None) -> str | None:
+    return None if amount is None else price(amount).replace(",", "")
 
 
 def _alternative(item: Alternative) -> ShownAlternative:
@@ -132,11 +149,13 @@ def _alternative(item: Alternative) -> ShownAlternative:
         tensor=item.layout.tensor,
         pipeline=item.layout.pipeline,
         expert=item.layout.expert,
+        attention_data=item.layout.attention_data,
         replicas=item.layout.replicas,
         pool=item.pool,
         ttft_milliseconds=to_milliseconds(item.performance.ttft_seconds),
         tpot_milliseconds=to_milliseconds(item.performance.tpot_seconds),
         output_tokens_per_second=round(item.performance.output_tokens_per_second),
+        million_output_tokens_price=_price(item.million_tokens_price),
         loses=_sentence(item.loses),
     )
 

@@ -1,10 +1,12 @@
 """A plan as data: what was asked, and what the operator writes to ``status.plan``; the names are those of the wire."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from shardwright.api.conditions import Reason
 from shardwright.api.names import API_VERSION
 from shardwright.api.status import plan_status
+from shardwright.costs.workload import Workload
 from shardwright.errors import Problem
 from shardwright.pipeline import Subject
 from shardwright.planning.report import NoPlan, Plan, Report
@@ -35,27 +37,47 @@ def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
 def _request(request: Request) -> dict[str, Any]:
     load, objective, space = request.workload, request.objective, request.space
     limits = {"ttftMilliseconds": objective.ttft_seconds, "tpotMilliseconds": objective.tpot_seconds}
-    pins = {"tensor": space.tensor, "pipeline": space.pipeline, "expert": space.expert}
-    budget = {"gpus": space.max_gpus, "nodes": space.max_nodes}
+    pins = {
+        "tensor": space.tensor,
+        "pipeline": space.pipeline,
+        "expert": space.expert,
+        "attentionData": space.attention_data,
+        "context": space.context,
+        "partition": list(space.partition) or None,
+    }
+    budget = {"gpus": space.max_gpus, "nodes": space.max_nodes, "fill": space.fill or None}
     return {
-        "workload": {
-            "inputTokens": load.input_tokens,
-            "outputTokens": load.output_tokens,
-            "concurrency": load.concurrency,
-            "maxModelLen": load.max_model_len,
-            "kvCacheQuantization": "FP8" if load.kv_cache_dtype == "fp8" else "Auto",
-        },
+        "workload": _workload(load),
         "objective": {
             "optimizeFor": objective.optimize_for.value,
             **{name: to_milliseconds(seconds) for name, seconds in limits.items() if seconds is not None},
+            "statistic": objective.statistic.value,
         },
-        "replicas": space.replicas,
+        **({} if space.fill else {"replicas": space.replicas}),
         **_given("parallelism", pins),
         **_given("budget", budget),
     }
 
 
-def _given(name: str, fields: dict[str, int | None]) -> dict[str, dict[str, int]]:
+def _workload(load: Workload) -> dict[str, Any]:
+    arrival = (
+        {"concurrency": load.concurrency} if load.requests_per_second is None else {"requestsPerSecond": load.requests_per_second}
+    )
+    imbalance = {} if load.expert_imbalance is None else {"expertImbalancePercent": round(load.expert_imbalance * 100)}
+    drafts = {"draftTokens": load.draft_tokens, "acceptancePercent": round(load.draft_acceptance * 100)}
+    return {
+        "inputTokens": load.input_tokens,
+        "outputTokens": load.output_tokens,
+        **arrival,
+        "maxModelLen": load.max_model_len,
+        "kvCacheQuantization": "FP8" if load.kv_cache_dtype == "fp8" else "Auto",
+        "prefixCacheHitPercent": round(load.prefix_cache_hit_rate * 100),
+        **imbalance,
+        **({"promptLookup": drafts} if load.draft_tokens else {}),
+    }
+
+
+def _given(name: str, fields: Mapping[str, object]) -> dict[str, dict[str, object]]:
     given = {key: value for key, value in fields.items() if value is not None}
     return {name: given} if given else {}
 

@@ -75,7 +75,7 @@ def replica_memory(
     model: ModelSpec, layout: Layout, holds: tuple[StageHold, ...], device: Device, workload: Workload, traits: EngineTraits
 ) -> ReplicaMemory:
     """Return the memory with the highest limits that carry the load, else that start, else that come closest."""
-    share = requests_per_replica(workload, layout)
+    share = math.ceil(requests_per_replica(workload, layout) / layout.attention_data)
     mean_tokens = workload.input_tokens + workload.output_tokens
     frame = Frame(model=model, layout=layout, holds=holds, device=device, traits=traits, mean_tokens=mean_tokens)
     tried = []

@@ -1,5 +1,6 @@
 """Says a plan in vLLM's words: the arguments that are the same on every rank of a group."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -29,6 +30,7 @@ class Serving:
     revision: str | None = None
     quantization: str | None = None
     kv_cache_dtype: str = "auto"
+    draft_tokens: int = 0
     arguments: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -79,11 +81,18 @@ def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:
             "gpu-memory-utilization": plan.memory_utilization,
             "kv-cache-dtype": serving.kv_cache_dtype,
             "quantization": serving.quantization,
+            "speculative-config": _speculation(serving.draft_tokens),
             "distributed-timeout-seconds": serving.rendezvous_seconds,
             "cpu-distributed-timeout-seconds": serving.rendezvous_seconds,
             "shutdown-timeout": serving.drain_seconds,
         }
     )
+
+
+def _speculation(draft_tokens: int) -> str | None:
+    """Return vLLM's setting for drafts that are looked up in the prompt: no draft model, no memory of their own."""
+    settings = {"method": "ngram", "num_speculative_tokens": draft_tokens, "prompt_lookup_max": draft_tokens}
+    return json.dumps(settings) if draft_tokens else None
 
 
 def _pairs(options: Mapping[str, object]) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: E
         tensor_link=placement.tensor_link.name if placement.tensor_link else "",
         pipeline_link=placement.pipeline_link.name if placement.pipeline_link else "",
         stages=estimate.stages,
-        kv_tokens=estimate.kv_tokens,
+        kv_tokens=estimate.kv_tokens * candidate.layout.attention_data,
         max_model_len=estimate.max_model_len,
         max_sequences=estimate.max_sequences,
         max_batched_tokens=estimate.max_batched_tokens,

@@ -96,7 +96,7 @@ def _served_share(candidate: Candidate, estimate: Estimate, request: Request) ->
     if rate is not None:
         served = estimate.performance.requests_per_second / rate
         return 1.0 if served > 1 - _RATE_TOLERANCE else served
-    offered = requests_per_replica(request.workload, candidate.layout)
+    offered = math.ceil(requests_per_replica(request.workload, candidate.layout) / candidate.layout.attention_data)
     return min(1.0, min(estimate.kv_requests, estimate.max_sequences) / offered)
 
 

@@ -36,7 +36,7 @@ class Deployment:
     ``model`` is the hub id; with ``claim`` the weights are read from there and the engine runs offline.
     ``quantization`` is what the engine shall make of the weights while loading (None: as stored).
     ``arguments`` are the user's typed engine arguments (option name without dashes to value).
-    ``load_seconds_per_gib`` turns bytes to load into the start-up budget.
+    ``draft_tokens`` are looked up in the prompt in every step (0: no speculation).
     """
 
     owner: Owner
@@ -49,6 +49,7 @@ class Deployment:
     claim: ClaimPath | None = None
     quantization: str | None = None
     kv_cache_dtype: str = "auto"
+    draft_tokens: int = 0
     arguments: Mapping[str, object] | None = None
     environment: tuple[tuple[str, str], ...] = ()
     node_selector: tuple[tuple[str, str], ...] = ()

@@ -140,6 +140,7 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         revision=None if deployment.claim else deployment.revision,
         quantization=deployment.quantization,
         kv_cache_dtype=deployment.kv_cache_dtype,
+        draft_tokens=deployment.draft_tokens,
         arguments=deployment.arguments or {},
     )
 

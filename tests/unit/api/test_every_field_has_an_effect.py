@@ -58,6 +58,11 @@ def _variable(before: Manifest, after: Manifest) -> Pair:
     return _under("engine", {"env": [before]}, {"env": [after]})
 
 
+def _lookup(before: Manifest, after: Manifest) -> Pair:
+    usual = {"draftTokens": 3, "acceptancePercent": 50}
+    return _under("workload", {"promptLookup": usual | before}, {"promptLookup": usual | after})
+
+
 def _toleration(before: Manifest, after: Manifest) -> Pair:
     return _under("placement", {"tolerations": [before]}, {"tolerations": [after]})
 
@@ -81,17 +86,27 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "workload.inputTokens": _under("workload", {}, {"inputTokens": 4096}),
     "workload.outputTokens": _under("workload", {}, {"outputTokens": 256}),
     "workload.concurrency": _under("workload", {}, {"concurrency": 65}),
+    "workload.requestsPerSecond": _under("workload", {}, {"requestsPerSecond": 2.5}),
+    "workload.prefixCacheHitPercent": _under("workload", {}, {"prefixCacheHitPercent": 50}),
+    "workload.expertImbalancePercent": _under("workload", {}, {"expertImbalancePercent": 200}),
+    "workload.promptLookup.draftTokens": _lookup({}, {"draftTokens": 4}),
+    "workload.promptLookup.acceptancePercent": _lookup({}, {"acceptancePercent": 80}),
     "workload.maxModelLen": _under("workload", {}, {"maxModelLen": 8192}),
     "workload.kvCacheQuantization": _under("workload", {}, {"kvCacheQuantization": "FP8"}),
     "objective.optimizeFor": _under("objective", {}, {"optimizeFor": "Latency"}),
     "objective.ttftMilliseconds": _under("objective", {}, {"ttftMilliseconds": 1000}),
     "objective.tpotMilliseconds": _under("objective", {}, {"tpotMilliseconds": 50}),
+    "objective.statistic": _under("objective", {}, {"statistic": "P95"}),
     "replicas": ({}, {"replicas": 2}),
     "budget.gpus": _under("budget", {}, {"gpus": 4}),
     "budget.nodes": _under("budget", {}, {"nodes": 1}),
+    "budget.fill": _under("budget", {"gpus": 4}, {"gpus": 4, "fill": True}),
     "parallelism.tensor": _under("parallelism", {}, {"tensor": 2}),
     "parallelism.pipeline": _under("parallelism", {}, {"pipeline": 2}),
     "parallelism.expert": _under("parallelism", {}, {"expert": 1}),
+    "parallelism.attentionData": _under("parallelism", {}, {"attentionData": 1}),
+    "parallelism.context": _under("parallelism", {}, {"context": 1}),
+    "parallelism.partition[0]": _under("parallelism", {"partition": [16, 16]}, {"partition": [17, 15]}),
     "placement.nodeSelector.example.com/pool": _under("placement", {}, {"nodeSelector": {"example.com/pool": "blue"}}),
     "placement.tolerations[0].key": _toleration(TOLERATION, TOLERATION | {"key": "other"}),
     "placement.tolerations[0].operator": _toleration({"key": "a"}, {"key": "a", "operator": "Exists"}),

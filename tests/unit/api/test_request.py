@@ -9,7 +9,7 @@ from shardwright.api.resource import parse_manifest
 from shardwright.costs.workload import Workload
 from shardwright.errors import InputError
 from shardwright.layouts.layout import SearchSpace
-from shardwright.planning.request import Objective, OptimizeFor, Request
+from shardwright.planning.request import Objective, OptimizeFor, Request, Statistic
 from tests.support.builders_plan import a_model
 from tests.support.builders_resource import a_sharded_model
 
@@ -23,7 +23,7 @@ def request_of(**spec: Any) -> Request:
 
 def test_the_smallest_manifest_asks_for_the_documented_load() -> None:
     assert request_of() == Request(
-        workload=Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072),
+        workload=Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072, shortest_model_len=2560),
         objective=Objective(),
         space=SearchSpace(),
     )
@@ -77,3 +77,38 @@ def test_no_replicas_ask_for_the_plan_of_one() -> None:
 @pytest.mark.parametrize("word", list(OptimizeFor))
 def test_every_objective_of_the_planner_can_be_asked_for(word: OptimizeFor) -> None:
     assert request_of(objective={"optimizeFor": word.value}).objective.optimize_for is word
+
+
+def test_arrivals_cache_experts_and_drafts_reach_the_planner_as_shares() -> None:
+    load = request_of(
+        workload={
+            "requestsPerSecond": 2.5,
+            "prefixCacheHitPercent": 30,
+            "expertImbalancePercent": 150,
+            "promptLookup": {"draftTokens": 3, "acceptancePercent": 60},
+        }
+    ).workload
+
+    assert (load.requests_per_second, load.prefix_cache_hit_rate, load.expert_imbalance) == (2.5, 0.3, 1.5)
+    assert (load.draft_tokens, load.draft_acceptance) == (3, 0.6)
+
+
+def test_pins_reach_the_search_and_a_partition_pins_its_stages() -> None:
+    space = request_of(parallelism={"attentionData": 2, "context": 4, "partition": [15, 13]}).space
+
+    assert (space.attention_data, space.context, space.partition, space.pipeline) == (2, 4, (15, 13), 2)
+
+
+def test_filling_a_budget_may_choose_a_replica_for_every_request() -> None:
+    closed, rate = (
+        request_of(budget={"fill": True, "gpus": 8}, workload=load).space
+        for load in ({"concurrency": 6}, {"requestsPerSecond": 1})
+    )
+
+    assert (closed.fill, closed.replicas, rate.replicas) == (True, 6, 1000)
+
+
+def test_limits_may_speak_of_the_95th_percentile() -> None:
+    assert request_of(objective={"statistic": "P95", "ttftMilliseconds": 500}).objective == Objective(
+        ttft_seconds=0.5, statistic=Statistic.P95
+    )

@@ -23,7 +23,7 @@ def test_the_smallest_manifest_gets_the_documented_defaults() -> None:
     spec = parse_manifest(a_sharded_model()).spec
 
     assert (spec.replicas, spec.replan, spec.mode, spec.paused) == (1, "WhenInvalid", "Deploy", False)
-    assert (spec.workload.input_tokens, spec.workload.output_tokens, spec.workload.concurrency) == (2048, 512, 64)
+    assert (spec.workload.input_tokens, spec.workload.output_tokens) == (2048, 512)
     assert (spec.engine.name, spec.objective.optimize_for, spec.model.quantization) == ("vLLM", "Balanced", "Auto")
 
 
@@ -34,7 +34,7 @@ def test_a_misspelt_field_gets_the_right_name_as_a_hint() -> None:
 
 
 def test_an_unknown_field_without_a_near_name_gets_the_known_ones() -> None:
-    assert sentences(budget={"money": 8}) == ["spec.budget.money: is not a field of this resource; known here: gpus, nodes"]
+    assert sentences(budget={"money": 8}) == ["spec.budget.money: is not a field of this resource; known here: fill, gpus, nodes"]
 
 
 def test_a_value_out_of_range_is_told_the_range_and_the_gap() -> None:
@@ -68,8 +68,8 @@ def test_rules_between_fields_name_the_field_to_change() -> None:
     (sentence,) = sentences(replicas=4, budget={"gpus": 3})
 
     assert sentence == (
-        "spec.budget.gpus: budget.gpus must be at least parallelism.tensor x parallelism.pipeline x replicas; raise budget.gpus "
-        "or lower one of the three"
+        "spec.budget.gpus: budget.gpus must be at least parallelism.tensor x pipeline x attentionData x replicas; raise "
+        "budget.gpus or lower one of them"
     )
 
 

@@ -1,5 +1,6 @@
 """Plan to bundle: which objects, and what is in them."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -346,3 +347,15 @@ def _arguments(plan: Plan) -> list[str]:
 
 def _variable(plan: Plan, name: str) -> list[str]:
     return [item["value"] for item in _container(plan)["env"] if item["name"] == name]
+
+
+def test_drafts_are_looked_up_in_the_prompt_without_a_draft_model() -> None:
+    (item,) = render(a_plan(), a_deployment(draft_tokens=3)).of_kind("StatefulSet")
+    words = item["spec"]["template"]["spec"]["containers"][0]["args"]
+
+    assert json.loads(words[words.index("--speculative-config") + 1]) == {
+        "method": "ngram",
+        "num_speculative_tokens": 3,
+        "prompt_lookup_max": 3,
+    }
+    assert "--speculative-config" not in _arguments(a_plan())
