@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from shardwright.hardware.gpus import Gpu
@@ -98,13 +99,23 @@ def read_path(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     >>> read_path({"topology.k8s.aws/network-node-layer-1": "far", "topology.k8s.aws/network-node-layer-3": "near"})
     (('topology.k8s.aws/network-node-layer-3', 'near'), ('topology.k8s.aws/network-node-layer-1', 'far'))
     """
-    paths = (_known(labels, family) for family in _FAMILIES)
-    return next((path for path in paths if path), ()) + _known(labels, _ZONES)[:1]
+    families, zones = _topology_keys(tuple(labels))
+    near = next(filter(None, (_known(labels, family) for family in families)), ())
+    return near + _known(labels, zones)[:1] if zones else near
+
+
+@lru_cache(maxsize=256)
+def _topology_keys(keys: tuple[str, ...]) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
+    """Return the keys that are there of each family, and of the zones; nodes of one kind have the same ones."""
+    there = frozenset(keys)
+    *families, zones = (tuple(key for key in family if key in there) for family in (*_FAMILIES, _ZONES))
+    return tuple(filter(None, families)), zones
 
 
 def stated_path(node: RawNode) -> tuple[tuple[str, str], ...]:
     """Return the path that the user states for a node: levels, closest first, between slashes."""
-    levels = (node.stated("topology-path") or "").split("/")
+    stated = node.stated("topology-path")
+    levels = stated.split("/") if stated else ()
     return tuple((TOPOLOGY_PATH, level) for level in map(label_value, levels) if level)
 
 

@@ -1,5 +1,6 @@
 """How fast is the network of a node? Stated, else by instance type, else assumed and said so."""
 
+from functools import lru_cache
 from typing import Final
 
 from shardwright.hardware.gpus import Gpu, Link
@@ -38,7 +39,7 @@ _STATE_IT: Final = "set the node label shardwright.io/network-gbps-per-gpu to st
 def read_network(node: RawNode, gpu: Gpu, gpus: int, instance: Instance | None) -> tuple[Link, str]:
     """Return the link between nodes as one GPU sees it, and a warning where it had to be assumed."""
     if stated := positive_number(node.stated("network-gbps-per-gpu")):
-        rdma = _offers_rdma(node) or stated >= NODE_GBPS_WITHOUT_EVIDENCE
+        rdma = stated >= NODE_GBPS_WITHOUT_EVIDENCE or _offers_rdma(node)
         return _link(stated, rdma, "stated", "shardwright.io/network-gbps-per-gpu"), ""
     if instance and instance.network_gbps_per_gpu:
         return _link(instance.network_gbps_per_gpu, instance.rdma, "datasheet", instance.source), ""
@@ -52,12 +53,13 @@ def _assumed(node: RawNode, gpu: Gpu, gpus: int) -> tuple[Link, str]:
     gbps = next((rate for name, rate in GPU_GBPS_WITH_RDMA.items() if generation.startswith(name)), None)
     if gbps and _offers_rdma(node):
         warning = f"the network is unknown beyond an RDMA resource: {gbps:g} Gb/s per GPU assumed; {_STATE_IT}"
-        return _link(gbps, rdma=True, basis="assumed", source="GPU_GBPS_WITH_RDMA"), warning
+        return _link(gbps, True, "assumed", "GPU_GBPS_WITH_RDMA"), warning
     gbps = NODE_GBPS_WITHOUT_EVIDENCE / gpus
     warning = f"the network is unknown: {gbps:g} Gb/s per GPU without RDMA assumed; {_STATE_IT}"
-    return _link(gbps, rdma=False, basis="assumed", source="NODE_GBPS_WITHOUT_EVIDENCE"), warning
+    return _link(gbps, False, "assumed", "NODE_GBPS_WITHOUT_EVIDENCE"), warning
 
 
+@lru_cache(maxsize=1024)
 def _link(gbps: float, rdma: bool, basis: str, source: str) -> Link:  # noqa: FBT001 - a fact, not a mode
     return Link(
         name=f"{gbps:g} Gb/s {'RDMA' if rdma else 'Ethernet'}",

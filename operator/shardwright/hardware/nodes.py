@@ -3,6 +3,8 @@
 Everything in this package takes objects that anyone may have written and answers with a value.
 """
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from shardwright.errors import Problem
@@ -21,9 +23,8 @@ from shardwright.hardware.untrusted import RawNode, is_node_name, mapping, mappi
 __all__ = ["GpuUsage", "NodeFacts", "Reservation", "build_inventory", "read_node", "read_pod"]
 
 _COUNT_KEYS: Final = ("nvidia.com/gpu.count", "gpu.nvidia.com/count", "karpenter.k8s.aws/instance-gpu-count")
-_STATE_TAINTS: Final = frozenset(
-    {"node.kubernetes.io/unschedulable", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
-)
+_NOT_READY_TAINTS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+_STATE_TAINTS: Final = _NOT_READY_TAINTS | {"node.kubernetes.io/unschedulable"}
 _DELETION_TAINTS: Final = frozenset({"karpenter.sh/disrupted", "karpenter.sh/disruption", "ToBeDeletedByClusterAutoscaler"})
 
 
@@ -86,13 +87,18 @@ def _architecture(raw: RawNode) -> str:
 
 def _is_ready(raw: RawNode) -> bool:
     """Return whether nothing says that the node is not ready (a dump without conditions says nothing)."""
-    states = {text(c.get("type")): text(c.get("status")) for c in mappings(raw.status.get("conditions"))}
-    keys = {text(taint.get("key")) for taint in mappings(raw.spec.get("taints"))}
-    return states.get("Ready", "True") == "True" and not keys & {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+    conditions = mappings(raw.status.get("conditions"))
+    if any(condition.get("type") == "Ready" and condition.get("status") != "True" for condition in conditions):
+        return False
+    return not any(text(taint.get("key")) in _NOT_READY_TAINTS for taint in mappings(raw.spec.get("taints")))
 
 
-def _taints(taints: tuple[object, ...]) -> tuple[Taint, ...]:
-    found = (mapping(taint) for taint in taints)
-    named = (Taint(key=text(t.get("key")), value=text(t.get("value")), effect=text(t.get("effect"))) for t in found)
-    kept = {taint for taint in named if taint.key and taint.key not in _STATE_TAINTS}
-    return tuple(sorted(kept, key=lambda taint: (taint.key, taint.effect, taint.value)))
+def _taints(taints: tuple[Mapping[str, object], ...]) -> tuple[Taint, ...]:
+    return _kept_taints(tuple((text(t.get("key")), text(t.get("effect")), text(t.get("value"))) for t in taints))
+
+
+@lru_cache(maxsize=256)
+def _kept_taints(named: tuple[tuple[str, str, str], ...]) -> tuple[Taint, ...]:
+    """Return taints in a fixed order, without those that state says already; nodes of one kind share them."""
+    kept = sorted({taint for taint in named if taint[0] and taint[0] not in _STATE_TAINTS})
+    return tuple(Taint(key=key, effect=effect, value=value) for key, effect, value in kept)

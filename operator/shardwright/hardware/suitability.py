@@ -64,7 +64,10 @@ def gpu_resource(node: RawNode) -> str:
 
 def unsuitable(node: RawNode, resource: str) -> Problem | None:
     """Return the first reason why the GPUs of this node cannot be planned, None when they can."""
-    return next((problem for check in _CHECKS if (problem := check(node, resource))), None)
+    for check in _CHECKS:
+        if problem := check(node, resource):
+            return problem
+    return None
 
 
 def implausible(what: str, limit: str, gap: str = "") -> Problem:
@@ -83,8 +86,10 @@ def _named(node: RawNode, _resource: str) -> Problem | None:
 
 
 def _other_vendor(node: RawNode, resource: str) -> Problem | None:
+    if quantity(node.allocatable.get(resource)) or quantity(node.capacity.get(resource)):
+        return None
     offered = sorted(key for key in {**node.capacity, **node.allocatable} if _OTHER_VENDORS.fullmatch(key))
-    if not offered or quantity(node.allocatable.get(resource)) or quantity(node.capacity.get(resource)):
+    if not offered:
         return None
     return Problem(
         code="AcceleratorNotSupported",
@@ -145,17 +150,11 @@ def _partitioned(node: RawNode, _resource: str) -> Problem | None:
 
 
 def _shared(node: RawNode, resource: str) -> Problem | None:
-    replicas = quantity(node.labels.get("nvidia.com/gpu.replicas")) or 0
     count = quantity(node.labels.get("nvidia.com/gpu.count"))
     allocatable = quantity(node.allocatable.get(resource)) or 0
-    signs = (
-        node.labels.get("nvidia.com/gpu.sharing-strategy", "") in {"mps", "time-slicing"},
-        replicas > 1,
-        node.labels.get("nvidia.com/gpu.product", "").endswith("-SHARED"),
-        count is not None and 0 < count < allocatable and resource == RESOURCES[0],
-        not allocatable and bool(quantity(node.allocatable.get("nvidia.com/gpu.shared"))),
-    )
-    if not any(signs):
+    replicated = (quantity(node.labels.get("nvidia.com/gpu.replicas")) or 0) > 1
+    more_than_there_are = resource == RESOURCES[0] and count is not None and 0 < count < allocatable
+    if not (replicated or more_than_there_are or _says_shared(node) or (not allocatable and _offers_shared(node))):
         return None
     return Problem(
         code="GpuShared",
@@ -164,6 +163,15 @@ def _shared(node: RawNode, resource: str) -> Problem | None:
         gap=f"{allocatable} allocatable on {count} GPUs" if count else "",
         remedy="turn sharing off in the device plugin's configuration of this node",
     )
+
+
+def _says_shared(node: RawNode) -> bool:
+    by_label = node.labels.get("nvidia.com/gpu.sharing-strategy") in {"mps", "time-slicing"}
+    return by_label or node.labels.get("nvidia.com/gpu.product", "").endswith("-SHARED")
+
+
+def _offers_shared(node: RawNode) -> bool:
+    return bool(quantity(node.allocatable.get("nvidia.com/gpu.shared")))
 
 
 def _reconfiguring(node: RawNode, _resource: str) -> Problem | None:

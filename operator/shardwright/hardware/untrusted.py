@@ -4,9 +4,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 _QUANTITY: Final = re.compile(r"([0-9]{1,18})(?:\.0+)?(k|M|G|Ki|Mi|Gi)?", re.ASCII)
+_LONGEST_QUANTITY: Final = 32  # characters; none that is written by a machine is longer
 _FACTORS: Final = {None: 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _NODE_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
@@ -78,16 +80,20 @@ def texts(value: object) -> Mapping[str, str]:
 
 def _labels(value: object) -> Mapping[str, str]:
     entries: Mapping[Any, Any] = mapping(value)
-    return {
-        key: item
-        for key, item in entries.items()
-        if isinstance(key, str) and isinstance(item, str) and not key.startswith(_LEFT_OUT)
-    }
+    return {key: item for key in _kept(tuple(entries)) if isinstance(item := entries[key], str)}
+
+
+@lru_cache(maxsize=256)
+def _kept(keys: tuple[object, ...]) -> tuple[str, ...]:
+    """Return the keys of labels that are kept; nodes of one kind have the same ones."""
+    return tuple(key for key in keys if isinstance(key, str) and not key.startswith(_LEFT_OUT))
 
 
 def _keyed(value: object) -> Mapping[str, Any]:
     """Return the entries of a mapping whose key is a string."""
     entries: Mapping[Any, Any] = mapping(value)
+    if set(map(type, entries)) == {str}:
+        return entries
     return {key: item for key, item in entries.items() if isinstance(key, str)}
 
 
@@ -97,9 +103,16 @@ def quantity(value: object) -> int | None:
     >>> quantity("1k"), quantity(8), quantity("-1"), quantity("500m"), quantity(None)
     (1000, 8, None, None, None)
     """
+    if isinstance(value, str):
+        return _parsed(value) if len(value) <= _LONGEST_QUANTITY else None
     if isinstance(value, int) and not isinstance(value, bool):
         return value if 0 <= value < 10**18 else None
-    match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> int | None:
+    match = _QUANTITY.fullmatch(text)
     return int(match[1]) * _FACTORS[match[2]] if match else None
 
 
