@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import GroupedAttention, ModelSpec, Split, Weight
+from shardwright.modelspec.spec import GroupedAttention, Layer, ModelSpec, RecurrentAttention, Split, Weight
 
 SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -28,6 +28,8 @@ SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "AttentionDataNeedsExperts": "Attention data parallelism was asked of a model without experts.",
         "PipelineNotSupported": "The engine cannot cut this architecture into pipeline stages.",
         "MoreStagesThanLayers": "A pipeline stage would hold no layer.",
+        "PartitionImpossible": "The layers of the stages are not those of the model, or a stage has none.",
+        "ContextDegreeImpossible": "The ranks cannot share K/V: none of them would hold a copy, or the attention forbids it.",
         "MaxModelLenTooLong": "The longest request is longer than the model's own limit.",
         "ArchitectureUnknownToEngine": "The engine, in this version, has no such architecture.",
     }
@@ -44,6 +46,8 @@ LARGEST_TENSOR: Final = 72
 _T = TypeVar("_T")
 
 _ATTENTION: Final = ("self_attn.", "linear_attn.")
+_MERGED: Final = (".gate_proj", ".up_proj", ".in_proj_qkv", ".in_proj_z")
+_MERGED_GROUPED: Final = (".q_proj", ".k_proj", ".v_proj", ".q_gate")
 _TENSOR: Final = "tensor"
 _EXPERT: Final = "expert"
 _PIPELINE: Final = "pipeline"
@@ -68,7 +72,13 @@ def shape_problems(
         cut = tuple(replace(problem, remedy=remedy) for problem in cut)
     unknown = architecture_unknown_to_engine(model, traits)
     length = None if max_model_len is None else max_model_len_problem(model, max_model_len)
-    rest = (*_pipeline_problems(model, layout, traits), *_expert_problems(model, layout, traits), unknown, length)
+    rest = (
+        *_pipeline_problems(model, layout, traits),
+        *_expert_problems(model, layout, traits),
+        *_context_problems(model, layout),
+        unknown,
+        length,
+    )
     return (*cut, *(problem for problem in rest if problem is not None))
 
 
@@ -120,6 +130,51 @@ def _pipeline_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -
             gap=f"{layout.pipeline - layers} stages stay empty",
             remedy=f"use pipeline {layers} or less",
         )
+
+    if layout.partition:
+        yield from _partition_problems(layout, layers)
+
+
+def _partition_problems(layout: Layout, layers: int) -> Iterator[Problem]:
+    """Source: ``distributed/utils.py:get_pp_indices``; a stage without layers dies at the start, though it is accepted."""
+    given = ",".join(map(str, layout.partition))
+    fits = len(layout.partition) == layout.pipeline and sum(layout.partition) == layers
+    if fits and min(layout.partition) > 0:
+        return
+    yield Problem(
+        code="PartitionImpossible",
+        path=_PIPELINE,
+        what=f"a partition of {given}",
+        limit=f"must be {layout.pipeline} numbers above 0 with the sum {layers}",
+        gap="a stage has no layer" if fits else f"{len(layout.partition)} numbers with the sum {sum(layout.partition)}",
+        remedy="leave the partition out",
+    )
+
+
+def _context_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
+    """Source: ``config/parallel.py``, ``config/model.py:verify_with_parallel_config``, ``v1/kv_cache_interface.py``."""
+    degree = layout.context
+    if degree == 1:
+        return
+    if layout.tensor % degree:
+        yield _context(f"tensor {layout.tensor}", f"must divide by context {degree}", "use a divisor of the tensor degree")
+    kinds = _different(layer.attention for layer in model.layers if layer.attention)
+    if any(not isinstance(kind, RecurrentAttention) and kind.window is not None for kind in kinds):
+        yield _context("attention with a window", f"cannot be shared by context {degree}", "use context 1")
+    for kind in (kind for kind in kinds if isinstance(kind, GroupedAttention)):
+        copies = layout.tensor // kind.kv_heads
+        if layout.tensor <= kind.kv_heads or degree > copies:
+            limit = f"leave {max(1, copies)} copies at tensor {layout.tensor}, fewer than context {degree}"
+            yield _context(
+                f"{kind.kv_heads} K/V heads", limit, f"use context {max(1, copies)} or less, or a greater tensor degree"
+            )
+        elif kind.heads // kind.kv_heads % degree:
+            queries = f"{kind.heads // kind.kv_heads} attention heads per K/V head"
+            yield _context(queries, f"must divide by context {degree}", "use a divisor of it")
+
+
+def _context(what: str, limit: str, remedy: str) -> Problem:
+    return Problem(code="ContextDegreeImpossible", path="context", what=what, limit=limit, remedy=remedy)
 
 
 def _expert_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
@@ -194,11 +249,10 @@ def _cut_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[P
 def _head_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
     """Source: ``config/model.py:verify_with_parallel_config``, ``layers/linear.py:QKVParallelLinear``."""
     tensor = layout.tensor
-    for heads in _different(layer.attention.heads for layer in model.layers if layer.attention):
+    for heads, noun in _different(pair for layer in model.layers for pair in _heads(layer)):
         if heads % tensor:
-            yield _indivisible("HeadsNotDivisible", f"{heads} attention heads", heads, tensor)
-    grouped = (layer.attention for layer in model.layers if isinstance(layer.attention, GroupedAttention))
-    for kv_heads in _different(attention.kv_heads for attention in grouped):
+            yield _indivisible("HeadsNotDivisible", f"{heads} {noun}", heads, tensor)
+    for kv_heads in kv_heads_of_layers:
         few, many = sorted((kv_heads, tensor))
         if many % few:
             yield Problem(
@@ -208,6 +262,24 @@ def _head_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
                 limit=f"must divide by tensor {tensor} or divide it",
                 gap=f"{many % few} left over",
             )
+
+
+def _heads(layer: Layer) -> tuple[tuple[int, str], ...]:
+    match layer.attention:
+        case None:
+            return ()
+        case RecurrentAttention(heads=heads, key_heads=key_heads):
+            return ((heads, "heads of recurrent layers"), (key_heads, "key heads of recurrent layers"))
+        case attention:
+            return ((attention.heads, "attention heads"),)
+
+
+@lru_cache(maxsize=64)
+def _heads(model: ModelSpec) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return every number of attention heads and of K/V heads that a layer has, once."""
+    attentions = [layer.attention for layer in model.layers if layer.attention]
+    kv_heads = (attention.kv_heads for attention in attentions if isinstance(attention, GroupedAttention))
+    return _different(attention.heads for attention in attentions), _different(kv_heads)
 
 
 def _vocabulary_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[Problem]:
@@ -233,6 +305,8 @@ def _block_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
         share = weight.cut_elements // ways
         if ways == 1 or weight.cut_elements % ways or share % weight.block == 0:
             continue
+        if weight.forgiving:
+            continue
         if weight.refinable and math.gcd(share, weight.block) >= MIN_REFINED_BLOCK:
             continue
         yield Problem(
@@ -253,6 +327,7 @@ class _CutWeight:
     block: int  # of that axis; 0 where it is not quantized in blocks
     experts: bool
     refinable: bool
+    forgiving: bool  # one of several outputs of a merged projection with a grid of scales
     kv_heads: int  # 0 where the cut is not by K/V heads
 
 
@@ -283,8 +358,20 @@ def _cut_weight(model: ModelSpec, weight: Weight) -> _CutWeight:
         block=block,
         experts=weight.experts,
         refinable=weight.experts and weight.storage.name == "fp8",
+        forgiving=not row and _is_merged(model, weight) and min(weight.storage.block or (0, 0)) > 1,
         kv_heads=attention.kv_heads if by_heads and isinstance(attention, GroupedAttention) else 0,
     )
+
+
+def _is_merged(model: ModelSpec, weight: Weight) -> bool:
+    """Return whether the engine makes one projection of this and others, whose scales it lets overlap.
+
+    Source: ``layers/linear.py:_maybe_allow_fp8_block_shape_mismatch``.
+    """
+    if weight.experts:
+        return False
+    grouped = isinstance(model.layers[weight.layer or 0].attention, GroupedAttention)
+    return weight.name.endswith(_MERGED) or (grouped and weight.name.endswith(_MERGED_GROUPED))
 
 
 @lru_cache(maxsize=64)
@@ -299,7 +386,7 @@ def _blocked(model: ModelSpec) -> tuple[_CutWeight, ...]:
     """Return one weight for every combination of size and block; MXFP4 slices are padded instead."""
     if model.quantization == "mxfp4":
         return ()
-    kinds = {(w.cut_elements, w.block, w.experts, w.kv_heads): w for w in _cut_weights(model) if w.block > 1}
+    kinds = {(w.cut_elements, w.block, w.experts, w.kv_heads, w.forgiving): w for w in _cut_weights(model) if w.block > 1}
     return tuple(kinds.values())
 
 
