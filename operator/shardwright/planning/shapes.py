@@ -249,7 +249,8 @@ def _cut_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[P
 def _head_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
     """Source: ``config/model.py:verify_with_parallel_config``, ``layers/linear.py:QKVParallelLinear``."""
     tensor = layout.tensor
-    for heads, noun in _different(pair for layer in model.layers for pair in _heads(layer)):
+    heads_of_layers, kv_heads_of_layers = _heads_of_layers(model)
+    for heads, noun in heads_of_layers:
         if heads % tensor:
             yield _indivisible("HeadsNotDivisible", f"{heads} {noun}", heads, tensor)
     for kv_heads in kv_heads_of_layers:
@@ -262,6 +263,14 @@ def _head_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
                 limit=f"must divide by tensor {tensor} or divide it",
                 gap=f"{many % few} left over",
             )
+
+
+@lru_cache(maxsize=64)
+def _heads_of_layers(model: ModelSpec) -> tuple[tuple[tuple[int, str], ...], tuple[int, ...]]:
+    """Return every number of heads and of K/V heads that a layer has, once."""
+    grouped = (layer.attention for layer in model.layers if isinstance(layer.attention, GroupedAttention))
+    heads = _different(pair for layer in model.layers for pair in _heads(layer))
+    return heads, _different(attention.kv_heads for attention in grouped)
 
 
 def _heads(layer: Layer) -> tuple[tuple[int, str], ...]:
