@@ -1,26 +1,22 @@
-"""The K/V cache of one rank: pages, groups of layers, and what a request of n tokens takes of them.
+"""The K/V cache of one rank: what a request of n tokens takes of it, and how many fit.
 
-Exactly the block arithmetic of vLLM 0.32 (``v1/core/kv_cache_utils.py``, ``v1/kv_cache_interface.py``):
-layers of one kind (full, or sliding with one window) form groups of equal size; a block of every group is
-drawn from one pool, and a block costs the pages of the largest group on the stage.
+Exactly the block arithmetic of vLLM 0.32 (``v1/core/kv_cache_utils.py``, ``v1/kv_cache_interface.py``): a request
+takes blocks of every group of layers (:mod:`shardwright.costs.kvgroups`), and a block costs the pages of the
+largest group on the stage.
 """
 
 import math
-from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
+from fractions import Fraction
 from typing import Final
 
+from shardwright.costs.kvgroups import CacheFormat, Kind, cache_entries, cache_groups
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.stages import split_layers
 from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import Attention, GroupedAttention, LatentAttention, ModelSpec, RecurrentAttention
+from shardwright.modelspec.spec import ModelSpec
 
 _CACHE_BITS: Final = {"fp8": 8, "fp8_e4m3": 8, "fp8_e5m2": 8, "bf16": 16, "fp16": 16, "fp32": 32}
-
-_MERGE_BELOW: Final = 1.5
-"""Where the commonest kind of layer is less than this many times the rarest, groups take the larger size.
-Source: vLLM 0.32 ``_get_kv_cache_groups_uniform_page_size``."""
 
 NULL_BLOCKS: Final = 1
 """Blocks that the engine holds back. Source: vLLM 0.32 ``v1/core/block_pool.py``."""
@@ -35,20 +31,28 @@ Source: vLLM 0.32 ``config/vllm.py:max_concurrent_batches`` (V2 runner; the V1 r
 class KvCache:
     """The K/V cache of one rank of one stage.
 
-    ``windows`` has one entry per group of layers (None: full attention). ``bytes_per_token`` sums the
-    pages of all layers, as if none slid. ``in_flight_tokens`` are scheduled but not settled: a sliding
-    layer keeps them besides its window.
+    ``groups`` has what is kept and the tokens per block of each group of layers. ``bytes_per_token`` sums the
+    pages of all layers, as if none slid; ``state_bytes`` is what the recurrent layers keep of a request besides.
+    ``in_flight_tokens`` are scheduled but not settled: a sliding layer keeps them besides its window. ``context``
+    ranks share the tokens of a request.
     """
 
-    windows: tuple[int | None, ...]
+    groups: tuple[tuple[Kind, int], ...]
     bytes_per_token: int
     bytes_per_block: int
-    block_tokens: int
     in_flight_tokens: int
+    state_bytes: int = 0
+    context: int = 1
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """Return the window of every group (None: the whole context or a state)."""
+        return tuple(kind.window for kind, _ in self.groups)
 
     def blocks_for_request(self, tokens: int) -> int:
         """Return the blocks that one request of so many tokens takes at most, over all groups."""
-        return sum(self._blocks(window, tokens) for window in self.windows)
+        share = math.ceil(tokens / self.context)
+        return sum(kind.blocks(share, block, self.in_flight_tokens) for kind, block in self.groups)
 
     def bytes_for_request(self, tokens: int) -> int:
         """Return the bytes that one request of so many tokens takes at most."""
@@ -66,12 +70,6 @@ class KvCache:
         """Return how many tokens fit when every request has one length."""
         return int(self.requests(kv_bytes, request_tokens) * request_tokens)
 
-    def _blocks(self, window: int | None, tokens: int) -> int:
-        if window is None:
-            return math.ceil(tokens / self.block_tokens)
-        kept = min(window - 1 + self.in_flight_tokens, tokens)
-        return math.ceil(kept / self.block_tokens) + 1  # the window may start inside a block
-
 
 def kv_cache(model: ModelSpec, layout: Layout, stage: int, kv_cache_dtype: str, traits: EngineTraits) -> KvCache:
     """Return the K/V cache of a rank of one pipeline stage; every attention-data rank has its own.
@@ -84,55 +82,22 @@ def kv_cache(model: ModelSpec, layout: Layout, stage: int, kv_cache_dtype: str, 
         traits: The engine: its block size, its batch limit and how it splits layers.
     """
     first, end = split_layers(len(model.layers), layout.pipeline, traits.remainder, layout.partition)[stage]
-    bits = _CACHE_BITS[model.dtype if kv_cache_dtype == "auto" else kv_cache_dtype]
-    pages = [
-        _values_per_token(layer.attention, layout.tensor) * bits * traits.kv_block_tokens // 8
-        for layer in model.layers[first:end]
-    ]
-    held: Counter[int] = Counter()
-    windows, members = _groups(model)
-    for group, page in zip(members[first:end], pages, strict=True):
-        held[group] += page
+    model_bits = _CACHE_BITS[model.dtype]
+    bits = model_bits if kv_cache_dtype == "auto" else _CACHE_BITS[kv_cache_dtype]
+    form = CacheFormat(bits=bits, model_bits=model_bits, block_tokens=traits.kv_block_tokens)
+    groups = cache_groups(model, layout.tensor, form)
+    held = [entry for entry in cache_entries(model, layout.tensor, form) if first <= entry.layer < end]
+    kept = [entry for entry in held if not entry.kind.states and not entry.kind.transient]
     return KvCache(
-        windows=windows,
-        bytes_per_token=sum(pages) // traits.kv_block_tokens,
-        bytes_per_block=max(held.values(), default=0),
-        block_tokens=traits.kv_block_tokens,
+        groups=tuple((group.kind, group.block_tokens) for group in groups),
+        bytes_per_token=math.ceil(sum(Fraction(entry.page_bytes, entry.block_tokens) for entry in kept)),
+        bytes_per_block=max((group.page_bytes(first, end) for group in groups), default=0),
         in_flight_tokens=traits.max_batched_tokens * (layout.pipeline + EXTRA_BATCHES),
+        state_bytes=sum(entry.page_bytes * entry.kind.states for entry in held if entry.kind.states),
+        context=layout.context,
     )
 
 
 def kv_bytes_per_token(model: ModelSpec, layout: Layout, stage: int, kv_cache_dtype: str, traits: EngineTraits) -> int:
     """Return the bytes of K/V per token on a rank of one stage, as if no layer slid."""
     return kv_cache(model, layout, stage, kv_cache_dtype, traits).bytes_per_token
-
-
-def _values_per_token(attention: Attention | None, tensor: int) -> int:
-    """Return keys and values of one token in one layer on one rank."""
-    if attention is None or isinstance(attention, RecurrentAttention):
-        return 0
-    if isinstance(attention, LatentAttention):
-        return attention.kv_lora_rank + attention.rope_dim
-    return math.ceil(attention.kv_heads / tensor) * (attention.head_dim + attention.value_head_dim)
-
-
-@lru_cache(maxsize=64)
-def _groups(model: ModelSpec) -> tuple[tuple[int | None, ...], tuple[int, ...]]:
-    """Return the window of every group of layers, and the group of every layer.
-
-    Groups are formed over the whole model, so that they are the same on every stage.
-    """
-    kinds: dict[int | None, list[int]] = {}
-    for index, layer in enumerate(model.layers):
-        if isinstance(layer.attention, GroupedAttention | LatentAttention):
-            kinds.setdefault(layer.attention.window, []).append(index)
-    sizes = [len(layers) for layers in kinds.values()]
-    size = max(sizes) if max(sizes) < min(sizes) * _MERGE_BELOW else min(sizes)
-    windows: list[int | None] = []
-    members = [0] * len(model.layers)
-    for window, layers in kinds.items():
-        count = math.ceil(len(layers) / size)
-        for position, index in enumerate(layers):
-            members[index] = len(windows) + position % count
-        windows += [window] * count
-    return tuple(windows), tuple(members)

@@ -114,13 +114,14 @@ def _cut(layout: Layout, traits: EngineTraits) -> _Cut:
 
 def _by_stage(model: ModelSpec, layout: Layout, traits: EngineTraits, rank: _Bytes) -> tuple[WeightBytes, ...]:
     everywhere = model.architecture in traits.ends_on_every_stage
+    repeated = model.architecture in traits.embedding_on_every_stage
     stages = split_layers(len(model.layers), layout.pipeline, traits.remainder, layout.partition)
     last = len(stages) - 1
-    tied_copy = WeightBytes() if not model.tied_embeddings or everywhere else rank.embedding
+    tied_copy = WeightBytes() if not model.tied_embeddings or everywhere or repeated else rank.embedding
     result = []
     for stage, (first, end) in enumerate(stages):
         held = sum(rank.layers[first:end], rank.tower)
-        if stage == 0 or everywhere:
+        if stage == 0 or everywhere or repeated:
             held += rank.embedding
         if stage == last or everywhere:
             held += rank.head

@@ -24,14 +24,35 @@ _EXPERTS_AT_LEAST_TENSOR: Final = frozenset(
 
 _ENDS_ON_EVERY_STAGE: Final = frozenset(
     {
+        "ChatGLMForConditionalGeneration",
+        "ChatGLMModel",
+        "CohereForCausalLM",
+        "DbrxForCausalLM",
+        "FalconForCausalLM",
+        "GPTJForCausalLM",
         "Gemma2ForCausalLM",
         "Gemma3ForCausalLM",
         "Gemma3ForConditionalGeneration",
+        "Gemma4ForCausalLM",
+        "Gemma4ForConditionalGeneration",
         "GemmaForCausalLM",
         "GptOssForCausalLM",
         "MixtralForCausalLM",
+        "NemotronHForCausalLM",
+        "OPTForCausalLM",
+        "PhiMoEForCausalLM",
         "Qwen2MoeForCausalLM",
         "Qwen3MoeForCausalLM",
+    }
+)
+
+_EMBEDDING_ON_EVERY_STAGE: Final = frozenset(
+    {
+        "Qwen3NextForCausalLM",
+        "Qwen3_5ForCausalLM",
+        "Qwen3_5ForConditionalGeneration",
+        "Qwen3_5MoeForCausalLM",
+        "Qwen3_5MoeForConditionalGeneration",
     }
 )
 
@@ -64,7 +85,8 @@ _SOURCES: Final[Mapping[str, str]] = {
     "cache_follows_weights": "vLLM 0.32.0 option default --kv-cache-dtype auto: the model's dtype",
     "refuses_long_requests": "vLLM 0.32.0 source, config/model.py:_get_and_verify_max_len",
     "mixes_expert_cuts": "vLLM 0.32.0 source, fused_moe/config.py:FusedMoEParallelConfig.make: all ranks or none",
-    "ends_on_every_stage": "vLLM 0.32.0 model classes, built stage by stage: Qwen3-235B measured so, the others by reading",
+    "ends_on_every_stage": "vLLM 0.32.0 model classes, built stage by stage; Gemma 1 to 3 by reading",
+    "embedding_on_every_stage": "vLLM 0.32.0 model classes, built stage by stage; Qwen3-Next by reading",
     "width_divides_replica": "vLLM 0.32.0 source, models/gpt_oss.py:MLPBlock: expert width over all ranks",
 }
 
@@ -97,6 +119,7 @@ def traits(version: str) -> EngineTraits:
         experts_at_least_tensor=_EXPERTS_AT_LEAST_TENSOR,
         sources=_SOURCES,
         ends_on_every_stage=_ENDS_ON_EVERY_STAGE,
+        embedding_on_every_stage=_EMBEDDING_ON_EVERY_STAGE,
         width_divides_replica=_WIDTH_DIVIDES_REPLICA,
         batch_defaults=generation.batch_defaults,
         logit_copies=generation.logit_copies,

@@ -76,8 +76,8 @@ class GroupedAttention:
     """Multi-head, grouped-query or single-K/V-head attention; ``window`` tokens when it slides.
 
     With ``chunked`` the window does not slide: a token sees its own chunk of ``window`` tokens. Where an
-    indexer selects what is attended, ``selected_tokens`` is how many of the context, and ``index_bytes`` what
-    the cache holds per token for the indexer of this layer.
+    indexer selects what is attended, ``selected_tokens`` is how many of the context, and ``index_dim`` the
+    width of the key that the cache holds per token for the indexer of this layer.
     """
 
     heads: int
@@ -87,14 +87,14 @@ class GroupedAttention:
     window: int | None = None
     chunked: bool = False
     selected_tokens: int | None = None
-    index_bytes: int = 0
+    index_dim: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatentAttention:
     """Multi-head latent attention: one compressed K/V vector per token, replicated on every rank.
 
-    ``selected_tokens`` and ``index_bytes`` as in :class:`GroupedAttention`. With ``compression`` the cache of
+    ``selected_tokens`` and ``index_dim`` as in :class:`GroupedAttention`. With ``compression`` the cache of
     the whole context has one entry for so many tokens (0: none at all), beside ``window`` tokens kept as they are.
     """
 
@@ -106,7 +106,7 @@ class LatentAttention:
     q_lora_rank: int | None = None
     window: int | None = None
     selected_tokens: int | None = None
-    index_bytes: int = 0
+    index_dim: int = 0
     compression: int = 1
 
 
@@ -116,7 +116,8 @@ class RecurrentAttention:
 
     ``heads``, ``key_heads`` and both states are divided by the tensor ranks. ``state_elements`` of ``state_bits`` each are
     the recurrent state of one request, ``convolution_elements`` (in the model's dtype) the short window before it,
-    ``width`` the values per token that the input projections make.
+    ``width`` the values per token that the input projections make. ``checkpointed`` is whether its kernels keep
+    one more state of a prompt in work.
     """
 
     heads: int
@@ -125,6 +126,7 @@ class RecurrentAttention:
     state_elements: int
     convolution_elements: int
     state_bits: int = 32
+    checkpointed: bool = False
 
 
 Attention = GroupedAttention | LatentAttention | RecurrentAttention

@@ -103,19 +103,11 @@ def _attentions(fields: Fields, shape: Shape) -> Callable[[int], _Attention]:
         return lambda _: plain
     dim = fields.integer("index_head_dim", HEAD_DIM)
     shared = replace(attention, selected_tokens=fields.integer("index_topk", CONTEXT))
-    indexed = replace(shared, index_bytes=index_bytes(dim))
+    indexed = replace(shared, index_dim=dim)
     own = _Attention(attention=indexed, tensors=(*tensors, *_indexer_tensors(fields, shape, attention, dim)))
     borrowed = _Attention(attention=shared, tensors=tensors)
     types = fields.strings("indexer_types")
     return lambda layer: borrowed if layer < len(types) and types[layer] == "shared" else own
-
-
-def index_bytes(dim: int) -> int:
-    """Return the bytes of an indexer's key: FP8 with an FP32 scale per 128 elements.
-
-    Source: vLLM 0.32 ``models/deepseek_v2.py:DeepseekV32IndexerCache``.
-    """
-    return dim + dim // 128 * 4
 
 
 def _deepseek(fields: Fields, shape: Shape) -> Blocks:

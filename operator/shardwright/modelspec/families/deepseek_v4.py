@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from shardwright.modelspec.families.deepseek import index_bytes, read_experts
+from shardwright.modelspec.families.deepseek import read_experts
 from shardwright.modelspec.families.family import Family, Shape
 from shardwright.modelspec.fields import CONTEXT, HEAD_DIM, HEADS, LAYERS, VOCABULARY, WIDTH, Fields
 from shardwright.modelspec.quantization import MXFP4
@@ -32,7 +32,7 @@ def _attention(fields: Fields, shape: Shape, ratio: int) -> LatentAttention:
         q_lora_rank=fields.integer("q_lora_rank", WIDTH),
         window=fields.integer("sliding_window", CONTEXT),
         selected_tokens=selected * ratio if selected else None,
-        index_bytes=index_bytes(fields.integer("index_head_dim", HEAD_DIM)) if indexed else 0,
+        index_dim=fields.integer("index_head_dim", HEAD_DIM) if indexed else 0,
         compression=ratio,
     )
 

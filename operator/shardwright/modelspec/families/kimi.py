@@ -29,6 +29,7 @@ def _delta_attention(config: Fields, shape: Shape) -> tuple[RecurrentAttention, 
         width=4 * width,
         state_elements=width * dim,
         convolution_elements=3 * width * (kernel - 1),
+        checkpointed=True,
     )
     return state, (
         Tensor(name="self_attn.dt_bias", outputs=width, split=Split.COLUMN, storage=FP32),

@@ -17,9 +17,6 @@ from shardwright.modelspec.fields import CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYE
 from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, GroupedAttention, Layer, Split
 from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, gated, linear, norms, routed, router
 
-_INDEX_KEY_BYTES = 2
-"""Bytes of an element of the indexer's keys (BF16). Source: vLLM 0.32 ``models/minimax_m3/nvidia/model.py``."""
-
 
 def _experts(fields: Fields) -> ExpertFeedForward:
     experts = fields.integer("num_local_experts", EXPERTS)
@@ -73,7 +70,7 @@ def _indexed(fields: Fields, shape: Shape) -> tuple[GroupedAttention, tuple[Tens
     section = fields.section("sparse_attention_config") or Fields({}, f"{fields.path}sparse_attention_config.", fields.problems)
     heads, dim = section.integer("sparse_num_index_heads", HEADS), section.integer("sparse_index_dim", HEAD_DIM)
     blocks, size = section.integer("sparse_topk_blocks", CONTEXT), section.integer("sparse_block_size", CONTEXT)
-    attention = replace(grouped(shape), selected_tokens=blocks * size, index_bytes=_INDEX_KEY_BYTES * dim)
+    attention = replace(grouped(shape), selected_tokens=blocks * size, index_dim=dim)
     return attention, (
         *linear("self_attn.index_q_proj", heads * dim, shape.hidden, Split.KV_HEADS),
         *linear("self_attn.index_k_proj", dim, shape.hidden, Split.REPLICATED),

@@ -23,11 +23,12 @@ def _mamba(fields: Fields, shape: Shape) -> Block:
     inner, mixed = heads * head_dim, heads * head_dim + 2 * groups * state
     attention = RecurrentAttention(
         heads=heads,
-        key_heads=heads,
+        key_heads=groups if groups > 1 else heads,
         width=inner + mixed + heads,
         state_elements=inner * state,
         convolution_elements=mixed * (kernel - 1),
         state_bits=32 if fields.string("mamba_ssm_cache_dtype") == "float32" else 16,
+        checkpointed=True,
     )
     bias = Tensor(name="mixer.conv1d.bias", outputs=mixed, split=Split.COLUMN)
     tensors = (
