@@ -4,7 +4,7 @@ Bytes as the engine creates them, before kernels repack; equal to the oracle in 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -135,18 +135,29 @@ def _by_stage(model: ModelSpec, layout: Layout, traits: EngineTraits, rank: _Byt
 def _rank_bytes(model: ModelSpec, cut: _Cut) -> _Bytes:
     layers = [[0, 0, 0] for _ in model.layers]  # attention, feed-forward, experts
     ends = dict.fromkeys(Part, 0)
-    for weight in model.weights:
+    for weight, held_by in _alike(model):
         count = _on_rank(model, weight, cut)
-        if weight.layer is not None:
-            layers[weight.layer][2 if weight.experts else 0 if _of_attention(model, weight) else 1] += count
-        else:
+        if weight.layer is None:
             ends[weight.part] += count
+        for layer in held_by:
+            layers[layer][2 if weight.experts else 0 if _of_attention(model, weight) else 1] += count
     return _Bytes(
         layers=tuple(WeightBytes(attention_bytes=a, feed_forward_bytes=f, expert_bytes=e) for a, f, e in layers),
         tower=WeightBytes(embedding_bytes=ends[Part.TOWER]),
         embedding=WeightBytes(embedding_bytes=ends[Part.EMBEDDING]),
         head=WeightBytes(head_bytes=ends[Part.FINAL] + ends[Part.HEAD]),
     )
+
+
+@lru_cache(maxsize=64)
+def _alike(model: ModelSpec) -> tuple[tuple[Weight, tuple[int, ...]], ...]:
+    """Return one of the weights that differ in their layer alone, with the layers that hold it; those of no layer one by one."""
+    holders: dict[object, tuple[Weight, list[int]]] = {}
+    for index, weight in enumerate(model.weights):
+        layer = None if weight.layer is None else model.layers[weight.layer]
+        key = index if layer is None else (replace(weight, layer=None), layer)
+        holders.setdefault(key, (weight, []))[1].extend(() if weight.layer is None else (weight.layer,))
+    return tuple((weight, tuple(layers)) for weight, layers in holders.values())
 
 
 def _of_attention(model: ModelSpec, weight: Weight) -> bool:
