@@ -6,11 +6,13 @@ largest group on the stage.
 """
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from shardwright.costs.kvgroups import CacheFormat, Kind, cache_entries, cache_groups
+from shardwright.costs.kvgroups import CacheFormat, Entry, Kind, cache_entries, cache_groups
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.stages import split_layers
 from shardwright.layouts.traits import EngineTraits
@@ -90,12 +92,20 @@ def kv_cache(model: ModelSpec, layout: Layout, stage: int, kv_cache_dtype: str, 
     kept = [entry for entry in held if not entry.kind.states and not entry.kind.transient]
     return KvCache(
         groups=tuple((group.kind, group.block_tokens) for group in groups),
-        bytes_per_token=math.ceil(sum(Fraction(entry.page_bytes, entry.block_tokens) for entry in kept)),
+        bytes_per_token=_per_token(kept),
         bytes_per_block=max((group.page_bytes(first, end) for group in groups), default=0),
         in_flight_tokens=traits.max_batched_tokens * (layout.pipeline + EXTRA_BATCHES),
         state_bytes=sum(entry.page_bytes * entry.kind.states for entry in held if entry.kind.states),
         context=layout.context,
     )
+
+
+def _per_token(entries: Iterable[Entry]) -> int:
+    """Return the bytes of one token in all entries, rounded up once."""
+    pages: Counter[int] = Counter()
+    for entry in entries:
+        pages[entry.block_tokens] += entry.page_bytes
+    return math.ceil(sum(Fraction(page_bytes, tokens) for tokens, page_bytes in pages.items()))
 
 
 def kv_bytes_per_token(model: ModelSpec, layout: Layout, stage: int, kv_cache_dtype: str, traits: EngineTraits) -> int:
