@@ -110,9 +110,10 @@ def memory_at(frame: Frame, limits: Limits) -> ReplicaMemory:
     """Return the memory at given limits, whether it starts or not."""
     copies = frame.traits.logit_copies
     middle, end = (activation_bytes(frame.model, frame.layout, limits, copies, last=last) for last in (False, True))
-    holds = [replace(hold, kv=_in_flight(hold.kv, frame.layout, limits)) for hold in frame.holds]
-    stages = tuple(_stage(index, hold, frame, limits, end if hold.last else middle) for index, hold in enumerate(holds))
-    room = [(hold.kv, max(0, stage.kv_cache_bytes)) for stage, hold in zip(stages, holds, strict=True)]
+    caches = [_in_flight(hold.kv, frame.layout, limits) for hold in frame.holds]
+    held = zip(frame.holds, caches, strict=True)
+    stages = tuple(_stage(index, hold, kv, frame, limits, end if hold.last else middle) for index, (hold, kv) in enumerate(held))
+    room = {(kv, max(0, stage.kv_cache_bytes)) for stage, kv in zip(stages, caches, strict=True)}
     return ReplicaMemory(
         stages=stages,
         limits=limits,
@@ -123,10 +124,12 @@ def memory_at(frame: Frame, limits: Limits) -> ReplicaMemory:
 
 def _in_flight(kv: KvCache, layout: Layout, limits: Limits) -> KvCache:
     """Return the cache with the tokens in flight of these limits: sliding layers keep them beside their window."""
+    if not any(kv.windows):
+        return kv
     return replace(kv, in_flight_tokens=limits.batched_tokens * (layout.pipeline + EXTRA_BATCHES))
 
 
-def _stage(index: int, hold: StageHold, frame: Frame, limits: Limits, activations: int) -> StageMemory:
+def _stage(index: int, hold: StageHold, kv: KvCache, frame: Frame, limits: Limits, activations: int) -> StageMemory:
     weights = hold.weights.total_bytes
     overhead = overhead_bytes(frame.layout, frame.device, frame.traits, limits, hold.layers[1] - hold.layers[0])
     return StageMemory(
@@ -137,8 +140,8 @@ def _stage(index: int, hold: StageHold, frame: Frame, limits: Limits, activation
         overhead_bytes=overhead,
         kv_cache_bytes=frame.budget_bytes - weights - activations - overhead,
         budget_bytes=frame.budget_bytes,
-        kv_bytes_per_token=hold.kv.bytes_per_token,
-        request_bytes=hold.kv.bytes_for_request(limits.model_len),
+        kv_bytes_per_token=kv.bytes_per_token,
+        request_bytes=kv.bytes_for_request(limits.model_len),
         band_bytes=band_bytes(weights, activations, overhead),
     )
 

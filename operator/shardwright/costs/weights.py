@@ -6,6 +6,7 @@ Bytes as the engine creates them, before kernels repack; equal to the oracle in 
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate
 from typing import Final
 
 from shardwright.layouts.layout import Layout
@@ -48,6 +49,15 @@ class WeightBytes:
             head_bytes=self.head_bytes + other.head_bytes,
         )
 
+    def __sub__(self, other: "WeightBytes") -> "WeightBytes":
+        return WeightBytes(
+            embedding_bytes=self.embedding_bytes - other.embedding_bytes,
+            attention_bytes=self.attention_bytes - other.attention_bytes,
+            feed_forward_bytes=self.feed_forward_bytes - other.feed_forward_bytes,
+            expert_bytes=self.expert_bytes - other.expert_bytes,
+            head_bytes=self.head_bytes - other.head_bytes,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
@@ -62,9 +72,9 @@ class _Cut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bytes:
-    """What a rank holds of a model: of each layer, and of what stands before and after them."""
+    """What a rank holds of a model: of the first layers (none, one, ... all), and of what stands before and after them."""
 
-    layers: tuple[WeightBytes, ...]
+    first_layers: tuple[WeightBytes, ...]
     tower: WeightBytes  # the vision tower: on every stage
     embedding: WeightBytes
     head: WeightBytes  # with the final norm, and the embedding when it is tied
@@ -120,7 +130,7 @@ def _by_stage(model: ModelSpec, layout: Layout, traits: EngineTraits, rank: _Byt
     tied_copy = WeightBytes() if not model.tied_embeddings or everywhere or repeated else rank.embedding
     result = []
     for stage, (first, end) in enumerate(stages):
-        held = sum(rank.layers[first:end], rank.tower)
+        held = rank.first_layers[end] - rank.first_layers[first] + rank.tower
         if stage == 0 or everywhere or repeated:
             held += rank.embedding
         if stage == last or everywhere:
@@ -139,10 +149,13 @@ def _rank_bytes(model: ModelSpec, cut: _Cut) -> _Bytes:
         count = _on_rank(model, weight, cut)
         if weight.layer is None:
             ends[weight.part] += count
-        for layer in held_by:
-            layers[layer][2 if weight.experts else 0 if _of_attention(model, weight) else 1] += count
+        else:
+            part = 2 if weight.experts else 0 if _of_attention(model, weight) else 1
+            for layer in held_by:
+                layers[layer][part] += count
+    each = (WeightBytes(attention_bytes=a, feed_forward_bytes=f, expert_bytes=e) for a, f, e in layers)
     return _Bytes(
-        layers=tuple(WeightBytes(attention_bytes=a, feed_forward_bytes=f, expert_bytes=e) for a, f, e in layers),
+        first_layers=tuple(accumulate(each, initial=WeightBytes())),
         tower=WeightBytes(embedding_bytes=ends[Part.TOWER]),
         embedding=WeightBytes(embedding_bytes=ends[Part.EMBEDDING]),
         head=WeightBytes(head_bytes=ends[Part.FINAL] + ends[Part.HEAD]),

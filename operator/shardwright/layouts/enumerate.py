@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from shardwright.hardware.inventory import Inventory, Pool
@@ -37,10 +38,13 @@ def enumerate_candidates(
     spans nodes takes whole nodes unless a degree is pinned. ``beyond`` goes on to a few nodes more than
     a pool has, so that what is missing can be said.
     """
+    cuts: dict[tuple[int, int], tuple[Layout, ...]] = {}  # pools with alike nodes are cut alike
     for pool in sorted(inventory.pools, key=lambda pool: pool.name):
         shelf = Shelf(pool)
-        most = max(len(pool.nodes), _LOOK_BEYOND_NODES if beyond else 1)
-        for layout in layouts(model, pool, space, traits, most):
+        most = min(max(len(pool.nodes), _LOOK_BEYOND_NODES if beyond else 1), _NODE_COUNTS[-1])
+        key = (pool.gpus_per_node, most)
+        cuts[key] = cuts.get(key) or tuple(layouts(model, pool, space, traits, most))
+        for layout in cuts[key]:
             filled = _filled(layout, shelf, space) if space.fill else layout
             yield Candidate(layout=filled, pool=pool, placement=shelf.place(filled))
 
@@ -130,8 +134,13 @@ def _context_degrees(model: ModelSpec, tensor: int, pin: int | None) -> tuple[in
     """
     if pin is not None:
         return (pin,)
-    copies = min((_copies(layer, tensor) for layer in frozenset(model.layers)), default=1)
+    copies = min((_copies(layer, tensor) for layer in _kinds(model)), default=1)
     return (1, math.gcd(copies, _MOST_CONTEXT)) if copies % 2 == 0 else (1,)
+
+
+@lru_cache(maxsize=64)
+def _kinds(model: ModelSpec) -> frozenset[Layer]:
+    return frozenset(model.layers)
 
 
 def _copies(layer: Layer, tensor: int) -> int:
