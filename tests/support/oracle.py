@@ -12,6 +12,10 @@ from shardwright.modelspec.spec import ModelSpec
 from tests.support.builders_model import catalogued
 
 _FOLDER = Path(__file__).parents[1] / "data" / "oracle"
+_CACHE = "cache.json"
+
+LOOSE = Path(__file__).parents[1] / "data" / "configs"
+"""Configs that are read but stand in no catalogue."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +31,48 @@ class OracleCase:
     message: str
 
 
+@dataclass(frozen=True)
+class CacheCase:
+    """How vLLM deals out so many bytes of K/V cache on a rank."""
+
+    model: ModelSpec
+    layout: Layout
+    kv_cache_dtype: str
+    available_bytes: int
+    max_model_len: int
+    in_flight_tokens: int
+    blocks: int
+    bytes_per_block: int
+    blocks_per_request: int
+
+
 def oracle_cases() -> tuple[OracleCase, ...]:
-    """Return the cases of every file of the oracle."""
-    return tuple(case for path in sorted(_FOLDER.glob("*.json")) for case in _cases(path))
+    """Return the cases of every file of the oracle that is about weights."""
+    return tuple(case for path in sorted(_FOLDER.glob("*.json")) if path.name != _CACHE for case in _cases(path))
+
+
+def cache_cases() -> tuple[CacheCase, ...]:
+    """Return how vLLM deals out its cache, one case at a time."""
+    return tuple(_cache_case(row) for row in json.loads((_FOLDER / _CACHE).read_text())["cases"])
+
+
+def _cache_case(row: dict[str, Any]) -> CacheCase:
+    return CacheCase(
+        model=_model(row["model"], _loose_configs()),
+        layout=Layout(tensor=row["tensor"], context=row["context"]),
+        kv_cache_dtype=row["kvCacheDtype"],
+        available_bytes=row["availableBytes"],
+        max_model_len=row["maxModelLen"],
+        in_flight_tokens=row["inFlightTokens"],
+        blocks=row["blocks"],
+        bytes_per_block=row["bytesPerBlock"],
+        blocks_per_request=row["blocksPerRequest"],
+    )
+
+
+def _loose_configs() -> dict[str, Any]:
+    """Return the configs that stand in no catalogue, by id."""
+    return {path.stem.replace("--", "/", 1): json.loads(path.read_text()) for path in sorted(LOOSE.glob("*.json"))}
 
 
 def _cases(path: Path) -> list[OracleCase]:
@@ -53,6 +96,8 @@ def _case(row: dict[str, Any], model: ModelSpec) -> OracleCase:
             pipeline=row["pipeline"],
             attention_data=row["attentionData"],
             expert=ranks if row["expertParallel"] else 1,
+            context=row.get("context", 1),
+            partition=tuple(row.get("partition", ())),
         ),
         kv_cache_dtype=row.get("kvCacheDtype", "auto"),
         accepted=row["accepted"],

@@ -20,8 +20,18 @@ FP8_PER_TENSOR: Final = Storage(name="fp8", bits=8, block=(0, 0), scale_bits=32)
 MXFP4: Final = Storage(name="mxfp4", bits=4, block=(1, 32), scale_bits=8)
 """OCP MXFP4: 32 elements share an E8M0 exponent."""
 
+NVFP4: Final = Storage(name="nvfp4", bits=4, block=(1, 16), scale_bits=8)
+"""NVIDIA's FP4: 16 elements share an FP8 scale; the FP32 scale of each matrix is not counted."""
+
+NF4: Final = Storage(name="nf4", bits=4, block=(1, 64), scale_bits=32)
+"""bitsandbytes' 4 bits: 64 elements share an FP32 scale (a little less where scales are quantized too)."""
+
+INT8_PER_CHANNEL: Final = Storage(name="int8", bits=8, block=(1, 0), scale_bits=32)
+"""bitsandbytes' 8 bits: one FP32 scale per output."""
+
 _PLAIN: Final = {storage.name: storage for storage in (BF16, FP16)}
 _BITS: Final = (1, 16)
+_ALTERNATIVES: Final = re.compile(r"\((?:\?:)?([\w|]+)\)", re.ASCII)
 _GLOB: Final = re.compile(r"[\w.*\\$^/-]+", re.ASCII)
 
 
@@ -44,7 +54,7 @@ def read_quantization(fields: Fields) -> Quantization | None:
     if method is None and fields.string("quant_algo") is None:
         fields.refuse("quant_method", "missing", remedy="name the method that the weights are stored with")
         return None
-    reader = _METHODS.get(method or "")
+    reader = _METHODS.get(method or "modelopt")
     if reader is None:
         known = ", ".join(sorted(_METHODS))
         fields.problems.append(
@@ -170,7 +180,10 @@ def _compressed_tensors(fields: Fields) -> Quantization:
 def _compressed(weights: Fields) -> Storage:
     bits = weights.integer("num_bits", _BITS)
     strategy = weights.string("strategy") or "tensor"
-    name = f"fp{bits}" if weights.string("type") == "float" else f"int{bits}"
+    floating = weights.string("type") == "float"
+    if floating and bits == MXFP4.bits:
+        return NVFP4 if strategy == "tensor_group" else replace(MXFP4, block=(1, _group(weights, "group_size")))
+    name = f"fp{bits}" if floating else f"int{bits}"
     if strategy == "group":
         return Storage(name=name, bits=bits, block=(1, _group(weights, "group_size")), scale_bits=16)
     if strategy == "block":
@@ -179,6 +192,35 @@ def _compressed(weights: Fields) -> Storage:
     if strategy not in ("tensor", "channel"):
         weights.refuse("strategy", f"{strategy!r:.60}", "must be tensor, channel, group or block")
     return Storage(name=name, bits=bits, block=(0 if strategy == "tensor" else 1, 0), scale_bits=32)
+
+
+def _modelopt(fields: Fields) -> Quantization:
+    """Read NVIDIA's form; mixed precision is refused."""
+    algorithm = (fields.string("quant_algo") or "").upper()
+    storage = next((storage for name, storage in _MODELOPT.items() if algorithm.startswith(name)), None)
+    if storage is None:
+        fields.refuse("quant_algo", f"{algorithm!r:.60}", f"must be one of {', '.join(_MODELOPT)}")
+        storage = FP8_PER_TENSOR
+    return _unless_ignored("modelopt", storage, fields, "ignore", "exclude_modules")
+
+
+def _bitsandbytes(fields: Fields) -> Quantization:
+    four = fields.boolean("load_in_4bit", default=not fields.boolean("load_in_8bit", default=False))
+    return _unless_ignored("bitsandbytes", NF4 if four else INT8_PER_CHANNEL, fields, "llm_int8_skip_modules")
+
+
+def _fbgemm_fp8(fields: Fields) -> Quantization:
+    storage = replace(FP8_PER_TENSOR, block=(1, 0))
+    return _unless_ignored("fbgemm_fp8", storage, fields, "modules_to_not_convert")
+
+
+_MODELOPT: Final = {
+    "NVFP4": NVFP4,
+    "MXFP4": MXFP4,
+    "FP8_PB": replace(FP8_PER_TENSOR, block=(128, 128)),
+    "FP8": replace(FP8_PER_TENSOR, scale_bits=64),
+}
+"""NVIDIA's algorithms by the start of their names: weights' storage, FP8 with the static scale of the inputs beside."""
 
 
 def _group(fields: Fields, *names: str) -> int:
@@ -192,14 +234,18 @@ _METHODS: Final[dict[str, Callable[[Fields], Quantization]]] = {
     "awq": _awq,
     "gptq": _gptq,
     "mxfp4": _mxfp4,
+    "bitsandbytes": _bitsandbytes,
     "compressed-tensors": _compressed_tensors,
+    "fbgemm_fp8": _fbgemm_fp8,
+    "modelopt": _modelopt,
+    "modelopt_fp4": _modelopt,
 }
 
 
 def _unless_ignored(method: str, storage: Storage, fields: Fields, *lists: str) -> Quantization:
     entries = tuple(entry for name in lists for entry in fields.strings(name))
     patterns = tuple(entry for entry in entries if entry.startswith("re:") or "*" in entry)
-    globs = [glob for glob in map(_glob, patterns) if glob is not None]
+    globs = [glob for pattern in patterns for glob in _globs(pattern)]
     if len(patterns) > MAX_PATTERNS:
         fields.refuse(lists[0], f"{len(patterns)} patterns", f"must be at most {MAX_PATTERNS}")
         globs = []
@@ -212,7 +258,7 @@ def _unless_ignored(method: str, storage: Storage, fields: Fields, *lists: str) 
 
 
 def _not_followed(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    odd = [pattern for pattern in patterns if _glob(pattern) is None]
+    odd = [pattern for pattern in patterns if not _globs(pattern)]
     if not odd:
         return ()
     return (f"{len(odd)} patterns of unquantized modules are taken as matching none, for example {odd[0]:.60}",)
@@ -227,6 +273,17 @@ def _ignored(name: str, exact: frozenset[str], globs: list[re.Pattern[str]]) -> 
         or any(part in exact for part in parts[3:])
         or any(glob.match(name) for glob in globs)
     )
+
+
+def _globs(pattern: str) -> tuple[re.Pattern[str], ...]:
+    """Return a pattern as globs, one for each way through its groups of alternatives; nothing where it is more than that."""
+    parts = _ALTERNATIVES.split(pattern)  # text, group, text, ..., text
+    texts = [""]
+    for index, part in enumerate(parts):
+        choices = part.split("|") if index % 2 else [part]
+        texts = [text + choice for text in texts for choice in choices][: MAX_PATTERNS + 1]
+    globs = tuple(glob for glob in map(_glob, texts) if glob is not None)
+    return globs if len(globs) == len(texts) <= MAX_PATTERNS else ()
 
 
 def _glob(pattern: str) -> re.Pattern[str] | None:

@@ -48,7 +48,8 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
     tied = _tied(top, fields, family)
     dtype = _dtype(top, fields)
     context = max_context_tokens(fields)
-    beside = (*_tower(top, family, shape, dtype), *_further_ends(family, fields, shape, dtype))
+    tower = _tower(top, family, shape, dtype)
+    beside = (*tower, *_further_ends(family, fields, shape, dtype))
     if fields.problems:
         raise InputError(fields.problems)
     layers, layer_weights = _layers(blocks, shape, dtype)
@@ -66,7 +67,7 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
         quantization=quantization.method if quantization else None,
         max_context_tokens=context,
         tied_embeddings=tied,
-        warnings=(*family.warnings, *(quantization.warnings if quantization else ())),
+        warnings=(*family.warnings, *_uncounted(family, tower), *(quantization.warnings if quantization else ())),
         assumed=tuple(sentence.format(architecture=architecture) for sentence in family.assumed),
     )
 
@@ -164,6 +165,10 @@ def _layers(blocks: Blocks, shape: Shape, dtype: Storage) -> tuple[tuple[Layer, 
 def _tower(top: Fields, family: Family, shape: Shape, dtype: Storage) -> tuple[Weight, ...]:
     section = top.section("vision_config") if family.tower else None
     return tower_weights(section, shape.hidden, family.tower, dtype) if section and family.tower else ()
+
+
+def _uncounted(family: Family, tower: tuple[Weight, ...]) -> tuple[str, ...]:
+    return ("the vision tower is not counted: planned as a text-only model",) if family.tower and not tower else ()
 
 
 def _further_ends(family: Family, fields: Fields, shape: Shape, dtype: Storage) -> tuple[Weight, ...]:

@@ -139,6 +139,6 @@ FAMILIES = {
         blocks=_gemma3,
         tied=True,
         defaults=_GEMMA3_DEFAULTS,
-        warnings=("the vision tower is not counted: planned as a text-only model",),
+        tower=Tower(matrices=2, split=Split.COLUMN),
     ),
 }

@@ -1,0 +1,182 @@
+"""Families with layers of their own: what each layer is, read from published configs."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from shardwright.errors import InputError
+from shardwright.modelspec.catalogue import find_model
+from shardwright.modelspec.read import read_model
+from shardwright.modelspec.spec import (
+    DenseFeedForward,
+    ExpertFeedForward,
+    GroupedAttention,
+    LatentAttention,
+    ModelSpec,
+    Part,
+    RecurrentAttention,
+)
+from tests.support.builders_model import a_config, catalogued
+from tests.support.oracle import LOOSE
+
+
+def _loose(name: str) -> ModelSpec:
+    return read_model(json.loads((LOOSE / f"{name}.json").read_text()), source=name)
+
+
+def _attentions(model: ModelSpec) -> Counter[str]:
+    return Counter(type(layer.attention).__name__ for layer in model.layers)
+
+
+def test_qwen_3_5_has_a_recurrent_state_in_three_layers_of_four() -> None:
+    model = catalogued("Qwen/Qwen3.5-397B-A17B")
+    assert _attentions(model) == {"RecurrentAttention": 45, "GroupedAttention": 15}
+    assert model.layers[0].attention == RecurrentAttention(
+        heads=64,
+        key_heads=16,
+        width=2 * 16 * 128 + 2 * 64 * 128 + 2 * 64,
+        state_elements=64 * 128 * 128,
+        convolution_elements=3 * 12_288,
+    )
+    assert model.layers[3].attention == GroupedAttention(heads=32, kv_heads=2, head_dim=256, value_head_dim=256)
+    assert (model.architecture, model.experts) == ("Qwen3_5MoeForConditionalGeneration", 512)
+
+
+def test_the_vision_tower_of_a_wrapper_is_counted_apart() -> None:
+    tower = [weight for weight in catalogued("Qwen/Qwen3.5-27B").weights if weight.part is Part.TOWER]
+    assert [weight.elements for weight in tower] == [pytest.approx(460_730_096, rel=0.02)]
+
+
+def test_llama_4_sees_chunks_but_in_every_fourth_layer() -> None:
+    model = catalogued("meta-llama/Llama-4-Maverick-17B-128E-Instruct")
+    kinds = [layer.attention for layer in model.layers[:4] if isinstance(layer.attention, GroupedAttention)]
+    assert [(kind.window, kind.chunked) for kind in kinds] == [(8192, True)] * 3 + [(None, False)]
+    assert [type(layer.feed_forward) for layer in model.layers[:2]] == [DenseFeedForward, ExpertFeedForward]
+    assert model.layers[0].feed_forward == DenseFeedForward(intermediate=16_384)
+
+
+def test_an_indexer_selects_and_its_keys_are_known() -> None:
+    attention = catalogued("deepseek-ai/DeepSeek-V3.2").layers[0].attention
+    assert isinstance(attention, LatentAttention)
+    assert (attention.selected_tokens, attention.index_dim, attention.kv_lora_rank) == (2048, 128, 512)
+
+
+def test_glm_5_2_shares_an_indexer_among_four_layers() -> None:
+    layers = catalogued("zai-org/GLM-5.2-FP8").layers
+    latent = [layer.attention for layer in layers if isinstance(layer.attention, LatentAttention)]
+    assert len(latent) == 78
+    assert [kind.index_dim for kind in latent[:8]] == [128, 128, 128, 0, 0, 0, 128, 0]
+    assert {kind.selected_tokens for kind in latent} == {2048}
+
+
+def test_deepseek_v4_keeps_a_window_and_a_compressed_context() -> None:
+    layers = catalogued("deepseek-ai/DeepSeek-V4-Flash").layers
+    latent = [layer.attention for layer in layers if isinstance(layer.attention, LatentAttention)]
+    assert Counter(kind.compression for kind in latent) == {0: 2, 4: 21, 128: 20}
+    assert {kind.window for kind in latent} == {128}
+    experts = [weight for weight in catalogued("deepseek-ai/DeepSeek-V4-Flash").weights if weight.experts]
+    assert {weight.storage.name for weight in experts} == {"mxfp4"}
+
+
+def test_nemotron_h_has_one_half_in_every_layer() -> None:
+    model = catalogued("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16")
+    assert _attentions(model) == {"RecurrentAttention": 23, "NoneType": 23, "GroupedAttention": 6}
+    assert all((layer.attention is None) is (layer.feed_forward is not None) for layer in model.layers)
+    assert model.layers[1].feed_forward == ExpertFeedForward(
+        experts=128, experts_per_token=6, expert_intermediate=1856, shared_intermediate=3712, matrices=2
+    )
+
+
+def test_layers_that_were_cut_away_are_absent() -> None:
+    layers = catalogued("nvidia/Llama-3_3-Nemotron-Super-49B-v1").layers
+    assert sum(layer.attention is None for layer in layers) == 31
+    assert len({layer.feed_forward.intermediate for layer in layers if isinstance(layer.feed_forward, DenseFeedForward)}) > 5
+
+
+def test_mimo_has_more_key_value_heads_where_it_slides_and_wider_keys_than_values() -> None:
+    layers = catalogued("XiaomiMiMo/MiMo-V2-Flash").layers
+    full = GroupedAttention(heads=64, kv_heads=4, head_dim=192, value_head_dim=128)
+    sliding = GroupedAttention(heads=64, kv_heads=8, head_dim=192, value_head_dim=128, window=128)
+    assert [layer.attention for layer in layers[:6]] == [full, *[sliding] * 4, full]
+
+
+def test_gemma_4_has_wider_heads_in_full_layers_and_experts_beside_the_dense_block() -> None:
+    layers = catalogued("google/gemma-4-26B-A4B").layers
+    assert layers[4].attention == GroupedAttention(heads=16, kv_heads=8, head_dim=256, value_head_dim=256, window=1024)
+    assert layers[5].attention == GroupedAttention(heads=16, kv_heads=2, head_dim=512, value_head_dim=512)
+    assert layers[0].feed_forward == ExpertFeedForward(
+        experts=128, experts_per_token=8, expert_intermediate=704, shared_intermediate=2112
+    )
+
+
+def test_kimi_k3_has_delta_attention_and_experts_on_a_narrower_width() -> None:
+    model = catalogued("moonshotai/Kimi-K3")
+    assert _attentions(model) == {"RecurrentAttention": 69, "LatentAttention": 24}
+    (down,) = [w for w in model.weights if w.layer == 1 and w.name == "block_sparse_moe.experts.down_proj"]
+    assert (down.copies, down.outputs, down.inputs, down.storage.name) == (896, 3584, 3072, "mxfp4")
+
+
+def test_modules_in_groups_of_alternatives_stay_unquantized() -> None:
+    model = catalogued("moonshotai/Kimi-K2.5")
+    first = {weight.name: weight.storage.name for weight in model.weights if weight.layer == 0}
+    assert (first["mlp.gate_proj"], first["self_attn.o_proj"]) == ("bf16", "bf16")
+    assert {weight.storage.name for weight in model.weights if weight.experts} == {"int4"}
+    assert model.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture", "layers", "heads"),
+    [
+        ("EleutherAI--gpt-j-6b", "GPTJForCausalLM", 28, 16),
+        ("facebook--opt-125m", "OPTForCausalLM", 12, 12),
+        ("tiiuae--falcon-180B", "FalconForCausalLM", 80, 232),
+        ("databricks--dbrx-base", "DbrxForCausalLM", 48, 48),
+    ],
+)
+def test_other_spellings_of_the_same_facts_are_read(name: str, architecture: str, layers: int, heads: int) -> None:
+    model = _loose(name)
+    attention = model.layers[0].attention
+    assert (model.architecture, len(model.layers)) == (architecture, layers)
+    assert attention is not None
+    assert attention.heads == heads
+
+
+def test_a_missing_fact_is_named_as_the_config_would_spell_it() -> None:
+    config = json.loads((LOOSE / "databricks--dbrx-base.json").read_text())
+    del config["n_layers"], config["ffn_config"]["moe_top_k"]
+    with pytest.raises(InputError) as refusal:
+        read_model(config, source="a test")
+    assert [problem.path for problem in refusal.value.problems] == ["n_layers", "ffn_config.moe_top_k"]
+
+
+def test_a_plain_decoder_that_is_unknown_by_name_is_read_and_says_so() -> None:
+    model = read_model(a_config(architectures=["NovelForCausalLM"]), source="a test")
+    assert model.parameters == read_model(a_config(), source="a test").parameters
+    assert model.assumed == ("NovelForCausalLM is not known: read as a plain decoder (gated feed-forward, two norms a layer)",)
+
+
+@pytest.mark.parametrize(
+    "telling",
+    [
+        {"num_experts": 8},
+        {"kv_lora_rank": 512},
+        {"layer_types": ["linear_attention"]},
+        {"ssm_state_size": 128},
+        {"vision_config": {"depth": 2}},
+        {"hidden_size": None},
+    ],
+)
+def test_what_a_plain_decoder_does_not_have_is_refused(telling: dict[str, object]) -> None:
+    with pytest.raises(InputError) as refusal:
+        read_model(a_config(architectures=["NovelForCausalLM"], **telling), source="a test")
+    assert [problem.code for problem in refusal.value.problems] == ["ArchitectureUnknown"]
+
+
+def test_lists_shorter_than_the_layers_are_refused_at_their_field() -> None:
+    entry = find_model("XiaomiMiMo/MiMo-V2-Flash")
+    assert entry is not None
+    config = {**entry.config, "moe_layer_freq": [1]}
+    with pytest.raises(InputError) as refusal:
+        read_model(config, source="a test")
+    assert [problem.path for problem in refusal.value.problems] == ["moe_layer_freq"]
