@@ -5,7 +5,7 @@ An unknown product is reported, never guessed. The rows are data (``gpus.csv``),
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
 from types import MappingProxyType
@@ -47,6 +47,10 @@ class Link:
     basis: str  # datasheet | measured | fitted | assumed | stated (by a label of the user)
     source: str
 
+    def __hash__(self) -> int:
+        """Hash what tells links apart: they are keys of everything that is priced once."""
+        return hash((self.name, self.bytes_per_second))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
@@ -63,7 +67,7 @@ class Gpu:
     vendor: str  # NVIDIA | AMD | ...
     memory_bytes: int
     memory_bytes_per_second: float
-    flops: Mapping[str, float] = field(hash=False)
+    flops: Mapping[str, float]
     scale_up: Link | None
     scale_up_gpus: int
     host: Link  # PCIe: what two GPUs of a node use where the scale-up link does not reach
@@ -72,6 +76,10 @@ class Gpu:
     source: str
     memory_basis: str = ""
     cross_checked: str = "no"
+
+    def __hash__(self) -> int:
+        """Hash what tells rows apart, like a link's."""
+        return hash((self.id, self.memory_bytes))
 
 
 @cache

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from shardwright.hardware.gpus import Link
@@ -131,8 +132,9 @@ class Shelf:
             keys: list[NodeKey] = [partial(_outer_path, steps=steps) for steps in range(depth, -1, -1)]
             if self._pool.crosses_nodes:
                 keys.insert(0, _domain)
-            inner = [None, *keys]
-            self._levels[gpus] = [_level(nodes, key, within) for key, within in zip(keys, inner, strict=False)]
+            marks = [[key(node) for node in nodes] for key in keys]
+            nearest = _level(nodes, marks[0], [node.name for node in nodes])
+            self._levels[gpus] = [nearest, *(_by_size(_level(nodes, outer, inner), inner) for inner, outer in pairwise(marks))]
         return self._levels[gpus]
 
     def _missing(self, layout: Layout, spread: Spread, groups: Groups) -> int:
@@ -154,17 +156,20 @@ def _outer_path(node: Node, steps: int) -> tuple[tuple[str, str], ...]:
     return node.path[-steps:] if steps else ()
 
 
-def _level(nodes: Sequence[Node], key: NodeKey, within: NodeKey | None) -> Level:
-    """Group nodes that are near at one level; in a group, the largest groups of the level below come first."""
-    inner = [within(node) for node in nodes] if within else [node.name for node in nodes]
-    groups: dict[object, list[tuple[Any, Node]]] = defaultdict(list)
-    for name, node in zip(inner, nodes, strict=True):
-        groups[key(node)].append((name, node))
-    if within:
-        sizes = Counter(inner)
-        for group in groups.values():
-            group.sort(key=lambda item: (-sizes[item[0]], item[0]))  # stable: those with the least room stay first
-    return tuple(group for _, group in sorted(groups.items(), key=lambda item: (len(item[1]), str(item[0]))))
+def _level(nodes: Sequence[Node], outer: Sequence[Any], inner: Sequence[Any]) -> Level:
+    """Group nodes by their mark ``outer``, the smallest group first; each node with its mark of the level below."""
+    groups: dict[Any, list[tuple[Any, Node]]] = defaultdict(list)
+    for near, name, node in zip(outer, inner, nodes, strict=True):
+        groups[near].append((name, node))
+    return tuple(group for _, group in sorted(groups.items(), key=lambda item: (len(item[1]), item[0])))
+
+
+def _by_size(level: Level, inner: Sequence[Any]) -> Level:
+    """Sort each group: the largest groups of the level below first, of equal ones those with the least room."""
+    sizes = Counter(inner)
+    for group in level:
+        group.sort(key=lambda item: (-sizes[item[0]], item[0]))  # stable
+    return level
 
 
 def _closest(levels: Sequence[Level], count: int, taken: set[str]) -> tuple[Node, ...] | None:

@@ -57,6 +57,7 @@ def balanced_partition(model: ModelSpec, pipeline: int, remainder: Remainder) ->
     return sizes
 
 
+@lru_cache(maxsize=64)
 def _running_bits(model: ModelSpec) -> tuple[int, ...]:
     """Return the bits of weights before each layer, and of all.
 
