@@ -14,6 +14,7 @@ from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import GroupedAttention, Layer, ModelSpec, RecurrentAttention, Split, Weight
+from shardwright.planning.degrees import degree_problems
 
 SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -49,9 +50,6 @@ _ATTENTION: Final = ("self_attn.", "linear_attn.")
 _MERGED: Final = (".gate_proj", ".up_proj", ".in_proj_qkv", ".in_proj_z")
 _MERGED_GROUPED: Final = (".q_proj", ".k_proj", ".v_proj", ".q_gate")
 _TENSOR: Final = "tensor"
-_EXPERT: Final = "expert"
-_PIPELINE: Final = "pipeline"
-_ATTENTION_DATA: Final = "attentionData"
 
 
 def shape_problems(
@@ -72,13 +70,7 @@ def shape_problems(
         cut = tuple(replace(problem, remedy=remedy) for problem in cut)
     unknown = architecture_unknown_to_engine(model, traits)
     length = None if max_model_len is None else max_model_len_problem(model, max_model_len)
-    rest = (
-        *_pipeline_problems(model, layout, traits),
-        *_expert_problems(model, layout, traits),
-        *_context_problems(model, layout),
-        unknown,
-        length,
-    )
+    rest = (*degree_problems(model, layout, traits), unknown, length)
     return (*cut, *(problem for problem in rest if problem is not None))
 
 
@@ -109,118 +101,6 @@ def max_model_len_problem(model: ModelSpec, max_model_len: int) -> Problem | Non
         gap=f"{gap} too many",
         remedy=f"plan for requests of at most {model.max_context_tokens} tokens",
     )
-
-
-def _pipeline_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
-    layers = len(model.layers)
-    if layout.pipeline > 1 and model.architecture in traits.without_pipeline:
-        yield Problem(
-            code="PipelineNotSupported",
-            path=_PIPELINE,
-            what=f"{model.architecture}",
-            limit=f"cannot be cut into {layout.pipeline} stages by {traits.name} {traits.version}",
-            remedy="use pipeline 1",
-        )
-    if layout.pipeline > layers:
-        yield Problem(
-            code="MoreStagesThanLayers",
-            path=_PIPELINE,
-            what=f"{layers} layers",
-            limit=f"must fill {layout.pipeline} stages with one each",
-            gap=f"{layout.pipeline - layers} stages stay empty",
-            remedy=f"use pipeline {layers} or less",
-        )
-
-    if layout.partition:
-        yield from _partition_problems(layout, layers)
-
-
-def _partition_problems(layout: Layout, layers: int) -> Iterator[Problem]:
-    """Source: ``distributed/utils.py:get_pp_indices``; a stage without layers dies at the start, though it is accepted."""
-    given = ",".join(map(str, layout.partition))
-    fits = len(layout.partition) == layout.pipeline and sum(layout.partition) == layers
-    if fits and min(layout.partition) > 0:
-        return
-    yield Problem(
-        code="PartitionImpossible",
-        path=_PIPELINE,
-        what=f"a partition of {given}",
-        limit=f"must be {layout.pipeline} numbers above 0 with the sum {layers}",
-        gap="a stage has no layer" if fits else f"{len(layout.partition)} numbers with the sum {sum(layout.partition)}",
-        remedy="leave the partition out",
-    )
-
-
-def _context_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
-    """Source: ``config/parallel.py``, ``config/model.py:verify_with_parallel_config``, ``v1/kv_cache_interface.py``."""
-    degree = layout.context
-    if degree == 1:
-        return
-    if layout.tensor % degree:
-        yield _context(f"tensor {layout.tensor}", f"must divide by context {degree}", "use a divisor of the tensor degree")
-    kinds = _different(layer.attention for layer in model.layers if layer.attention)
-    if any(not isinstance(kind, RecurrentAttention) and kind.window is not None for kind in kinds):
-        yield _context("attention with a window", f"cannot be shared by context {degree}", "use context 1")
-    for kind in (kind for kind in kinds if isinstance(kind, GroupedAttention)):
-        copies = layout.tensor // kind.kv_heads
-        if layout.tensor <= kind.kv_heads or degree > copies:
-            limit = f"leave {max(1, copies)} copies at tensor {layout.tensor}, fewer than context {degree}"
-            yield _context(
-                f"{kind.kv_heads} K/V heads", limit, f"use context {max(1, copies)} or less, or a greater tensor degree"
-            )
-        elif kind.heads // kind.kv_heads % degree:
-            queries = f"{kind.heads // kind.kv_heads} attention heads per K/V head"
-            yield _context(queries, f"must divide by context {degree}", "use a divisor of it")
-
-
-def _context(what: str, limit: str, remedy: str) -> Problem:
-    return Problem(code="ContextDegreeImpossible", path="context", what=what, limit=limit, remedy=remedy)
-
-
-def _expert_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
-    """Source: ``config/model.py``, ``fused_moe/config.py:FusedMoEParallelConfig.make``, ``models/qwen3_moe.py``."""
-    ranks = layout.tensor * layout.attention_data
-    if model.experts == 0:
-        yield from _needs_experts(layout)
-        return
-    if layout.expert not in (1, ranks):
-        yield Problem(
-            code="ExpertDegreeImpossible",
-            path=_EXPERT,
-            what=f"expert {layout.expert}",
-            limit=f"must be 1 or tensor x attention data = {ranks}",
-            remedy=f"use expert 1 or {ranks}",
-        )
-    at_least_tensor = model.architecture in traits.experts_at_least_tensor
-    need = max(layout.expert, layout.tensor if at_least_tensor else 1)
-    if need > model.experts:
-        yield Problem(
-            code="ExpertsFewerThanRanks",
-            path=_EXPERT if layout.expert == need else _TENSOR,
-            what=f"{model.experts} experts",
-            limit=f"must be at least one for each of {need} ranks",
-            gap=f"{need - model.experts} short",
-            remedy=f"use at most {model.experts} ranks" + ("" if at_least_tensor else ", or expert 1, which slices every expert"),
-        )
-
-
-def _needs_experts(layout: Layout) -> Iterator[Problem]:
-    if layout.expert > 1:
-        yield Problem(
-            code="ExpertParallelNeedsExperts",
-            path=_EXPERT,
-            what="a model without experts",
-            limit=f"cannot be spread over expert {layout.expert}",
-            remedy="use expert 1",
-        )
-    if layout.attention_data > 1:
-        yield Problem(
-            code="AttentionDataNeedsExperts",
-            path=_ATTENTION_DATA,
-            what="a model without experts",
-            limit=f"gains nothing from attention data {layout.attention_data}",
-            remedy="use attention data 1 and more replicas",
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
