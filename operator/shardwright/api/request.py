@@ -3,6 +3,7 @@
 from typing import Final
 
 from shardwright.api.spec import Budget, Parallelism, Spec
+from shardwright.costs.loading import Storage
 from shardwright.costs.workload import Workload
 from shardwright.errors import InputError, Problem
 from shardwright.layouts.layout import SearchSpace
@@ -29,7 +30,7 @@ def to_request(spec: Spec, model: ModelSpec) -> Request:
     Raises:
         InputError: When the requests are longer than the model's context.
     """
-    return Request(workload=_workload(spec, model), objective=_objective(spec), space=_space(spec))
+    return Request(workload=_workload(spec, model), objective=_objective(spec), space=_space(spec), storage=_storage(spec))
 
 
 def _workload(spec: Spec, model: ModelSpec) -> Workload:
@@ -78,6 +79,10 @@ def _objective(spec: Spec) -> Objective:
         tpot_seconds=_seconds(spec.objective.tpot_milliseconds),
         statistic=Statistic(spec.objective.statistic),
     )
+
+
+def _storage(spec: Spec) -> Storage:
+    return Storage.CLAIM if spec.model.weights and spec.model.weights.pvc else Storage.HUB
 
 
 def _seconds(milliseconds: int | None) -> float | None:

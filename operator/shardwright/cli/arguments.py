@@ -18,6 +18,13 @@ exit codes:
   2  the input must be changed; each problem is one line on stderr
   3  the cluster cannot be reached, or a fault of ours
 """
+EXPLAIN_EXAMPLES = """\
+examples:
+  %(prog)s -f model.yaml --nodes nodes.yaml
+  %(prog)s -f model.yaml -o markdown > why.md
+
+exit codes: as for plan
+"""
 RENDER_EXAMPLES = """\
 examples:
   %(prog)s -f model.yaml --nodes nodes.yaml > manifests.yaml
@@ -62,6 +69,7 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"shardwright {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _add_plan(commands)
+    _add_explain(commands)
     _add_render(commands)
     _add_predict(commands)
     _add_models(commands)
@@ -91,6 +99,17 @@ def _add_plan(commands: Commands) -> None:
     )
     _add_inputs(command)
     _add_output(command, ("text", "json", "yaml"), "text for people; json and yaml hold what the operator writes to status.plan")
+
+
+def _add_explain(commands: Commands) -> None:
+    command = _add_command(
+        commands,
+        "explain",
+        summary="say why a model is cut so, what the others lose and where, and how sure it is",
+        epilog=EXPLAIN_EXAMPLES,
+    )
+    _add_inputs(command)
+    _add_output(command, ("text", "json", "markdown"), "text for a terminal, markdown for a page, json for a program")
 
 
 def _add_render(commands: Commands) -> None:

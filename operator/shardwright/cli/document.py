@@ -1,6 +1,7 @@
 """A plan as data: what was asked, and what the operator writes to ``status.plan``; the names are those of the wire."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from shardwright.api.conditions import Reason
@@ -11,6 +12,7 @@ from shardwright.errors import Problem
 from shardwright.pipeline import Subject
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import Request
+from shardwright.reporting.explanation import Explanation
 from shardwright.units import to_milliseconds
 
 
@@ -32,6 +34,28 @@ def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
         **_problem(report.outcome),
         "plan": plan_status(report),
     }
+
+
+def explanation_document(subject: Subject, report: Report, explanation: Explanation) -> dict[str, Any]:
+    """Return the answer with everything that is said about it: bytes and seconds, not rounded."""
+    document = plan_document(subject, report)
+    return {**document, "kind": "PlanExplanation", "explanation": _camel(asdict(explanation))}
+
+
+def _camel(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {to_camel(key): _camel(item) for key, item in value.items()}
+    return [_camel(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def to_camel(name: str) -> str:
+    """Return a name of the code as the wire writes it.
+
+    >>> to_camel("kv_cache_bytes")
+    'kvCacheBytes'
+    """
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
 
 
 def _request(request: Request) -> dict[str, Any]:

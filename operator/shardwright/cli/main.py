@@ -61,6 +61,12 @@ def _plan(arguments: Namespace) -> int:
     return plan(arguments)
 
 
+def _explain(arguments: Namespace) -> int:
+    from shardwright.cli.plan import explain  # noqa: PLC0415 - see _plan
+
+    return explain(arguments)
+
+
 def _render(arguments: Namespace) -> int:
     from shardwright.cli.plan import render  # noqa: PLC0415 - see _plan
 
@@ -93,7 +99,15 @@ def _version(_: Namespace) -> int:
 
 
 COMMANDS: Final[Mapping[str, Callable[[Namespace], int]]] = MappingProxyType(
-    {"plan": _plan, "render": _render, "predict": _predict, "models": _models, "crd": _crd, "version": _version}
+    {
+        "plan": _plan,
+        "explain": _explain,
+        "render": _render,
+        "predict": _predict,
+        "models": _models,
+        "crd": _crd,
+        "version": _version,
+    }
 )
 
 if __name__ == "__main__":

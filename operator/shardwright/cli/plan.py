@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.spec import ConfigMapReference
-from shardwright.cli.document import plan_document
+from shardwright.cli.document import explanation_document, plan_document
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import Source, name_the_file, read_sources, read_text
-from shardwright.cli.output import print_error, print_json, print_lines, print_yaml, width_of_output
+from shardwright.cli.output import print_error, print_json, print_lines, print_text, print_yaml, width_of_output
 from shardwright.cli.surroundings import Surroundings, read_surroundings, reservations_of
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
@@ -21,9 +21,11 @@ from shardwright.planning.report import Plan, Report
 from shardwright.rendering.hashing import with_content_hash
 from shardwright.rendering.names import base_name
 from shardwright.rendering.render import not_deployable
-from shardwright.reporting.explanation import Fact, explain
+from shardwright.reporting.explanation import Explanation, Fact
+from shardwright.reporting.explanation import explain as explain_report
 from shardwright.reporting.figures import format_count
 from shardwright.reporting.lines import Line
+from shardwright.reporting.markdown import to_markdown
 from shardwright.reporting.text import to_lines
 
 if TYPE_CHECKING:
@@ -60,11 +62,31 @@ def plan(arguments: Namespace) -> Exit:
     answers = _answer(_read_inputs(arguments))
     if arguments.output == "text":
         for index, answer in enumerate(answers):
-            print_lines([*([Line()] if index else []), *_explain(answer)])
+            print_lines([*([Line()] if index else []), *_lines(answer, full=False)])
     else:
         documents = [plan_document(answer.subject, answer.report) for answer in answers]
         _print_documents(documents, arguments.output)
+    return _exit_of(answers)
+
+
+def _exit_of(answers: Sequence[Answer]) -> Exit:
     return Exit.PLAN if all(isinstance(answer.report.outcome, Plan) for answer in answers) else Exit.NOTHING_FITS
+
+
+def explain(arguments: Namespace) -> Exit:
+    """Say everything about the plan of every ShardedModel; the exit code is that of ``plan``."""
+    answers = _answer(_read_inputs(arguments))
+    match arguments.output:
+        case "text":
+            for index, answer in enumerate(answers):
+                print_lines([*([Line()] if index else []), *_lines(answer, full=True)])
+        case "markdown":
+            print_text("\n".join(to_markdown(_explanation(answer), title=answer.name) for answer in answers).removesuffix("\n"))
+        case _:
+            _print_documents(
+                [explanation_document(answer.subject, answer.report, _explanation(answer)) for answer in answers], "json"
+            )
+    return _exit_of(answers)
 
 
 def render(arguments: Namespace) -> Exit:
@@ -173,13 +195,16 @@ def _key(content: Mapping[str, Any]) -> tuple[str, str]:
     return text(metadata.get("namespace")) or "default", text(metadata.get("name"))
 
 
-def _explain(answer: Answer) -> list[Line]:
+def _explanation(answer: Answer) -> Explanation:
     subject = answer.subject
     engine = f"{subject.traits.name} {subject.traits.version}"
     served = f"{subject.resource.spec.model.id}, {format_count(subject.model.parameters / 1e9)} B parameters, on {engine}"
-    explanation = explain(answer.report, request=subject.request, inventory=answer.inventory)
-    explanation = replace(explanation, facts=(Fact(label="Model", value=served), *explanation.facts))
-    return to_lines(explanation, title=answer.name, width=width_of_output())
+    explanation = explain_report(answer.report, request=subject.request, inventory=answer.inventory)
+    return replace(explanation, facts=(Fact(label="Model", value=served), *explanation.facts))
+
+
+def _lines(answer: Answer, *, full: bool) -> list[Line]:
+    return to_lines(_explanation(answer), title=answer.name, width=width_of_output(), full=full)
 
 
 def _print_documents(documents: list[dict[str, Any]], form: str) -> None:

@@ -52,7 +52,7 @@ class Judge:
 
     def __init__(self, model: ModelSpec, request: Request, traits: EngineTraits) -> None:
         self._model, self._request, self._traits = model, request, traits
-        self._estimator = Estimator(model, request.workload, traits)
+        self._estimator = Estimator(model, request.workload, traits, request.storage)
         self._shapes: dict[Layout, tuple[Violation, ...]] = {}
         self._dtypes: dict[Gpu, tuple[Violation, ...]] = {}
         self._empty: dict[str, Shelf] = {}

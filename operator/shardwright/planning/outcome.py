@@ -1,7 +1,7 @@
 """Nothing stands: which constraint binds, which layout comes closest, and whether waiting helps."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -9,6 +9,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.planning.checks import Verdict, Violation
 from shardwright.planning.phrases import copies, degrees
+from shardwright.planning.reasons import split
 from shardwright.planning.report import NoPlan
 from shardwright.planning.request import Request
 from shardwright.planning.select import Scale, assess, rank
@@ -137,12 +138,27 @@ def _closest(verdicts: Sequence[Verdict], larger: Verdict | None) -> Problem:
     problem = max(closest.violations, key=_miss).problem
     if problem.code in _SHORT:
         return _capacity(closest)
-    hints = [f"closest is {degrees(closest.candidate.layout)} on {closest.candidate.pool.name}"]
-    if larger is not None and larger is not closest:
+    hints = [
+        f"closest is {degrees(closest.candidate.layout)} on {closest.candidate.pool.name}",
+        *_where_time_goes(closest, problem),
+    ]
+    beyond = larger is not None and larger is not closest
+    if larger is not None and beyond:
         hints.append(_capacity(larger).sentence())
     if problem.remedy:
-        hints.append(f"or {problem.remedy}" if len(hints) > 1 else problem.remedy)
+        hints.append(f"or {problem.remedy}" if beyond else problem.remedy)
     return replace(problem, remedy="; ".join(hints))
+
+
+def _where_time_goes(closest: Verdict, problem: Problem) -> Iterator[str]:
+    """Yield, for a limit on latency that is not met, what takes the time."""
+    if closest.estimate is None:
+        return
+    speed = closest.estimate.performance
+    if problem.code == "TtftLimitExceeded":
+        yield f"its time to first token goes to {split(speed.prefill_shares)}"
+    elif problem.code == "TpotLimitExceeded":
+        yield f"a token's time goes to {split(speed.decode_shares)}"
 
 
 def _distance(verdict: Verdict) -> tuple[object, ...]:

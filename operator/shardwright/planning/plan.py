@@ -72,6 +72,7 @@ def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: E
         deployable=_not_yet(candidate),
         tight=any(stage.tight for stage in estimate.stages),
         million_tokens_price=million_tokens_price(best),
+        load=estimate.load,
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.costs.estimates import Performance
+from shardwright.costs.estimates import Performance, TimeShare
 from shardwright.hardware.inventory import Inventory
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.traits import EngineTraits
@@ -129,14 +129,14 @@ def _time(best: Standing) -> str:
     return (
         f"Predicted: first token after {duration(speed.ttft_seconds)}, then one every "
         f"{duration(speed.tpot_seconds)}, {per_second(speed.output_tokens_per_second)} in all "
-        f"({speed.low:,.0f} to {speed.high:,.0f}, {speed.basis}); a token's time goes to {split(speed)}."
+        f"({speed.low:,.0f} to {speed.high:,.0f}, {speed.basis}); a token's time goes to {split(speed.decode_shares)}."
     )
 
 
-def split(speed: Performance) -> str:
-    """Return where the time of an output token goes, the three largest parts."""
-    total = sum(share.seconds for share in speed.decode_shares)
-    largest = sorted(speed.decode_shares, key=lambda share: (-share.seconds, share.name))[:3]
+def split(shares: Sequence[TimeShare]) -> str:
+    """Return where time goes, the three largest parts."""
+    total = sum(share.seconds for share in shares)
+    largest = sorted(shares, key=lambda share: (-share.seconds, share.name))[:3]
     return ", ".join(f"{WORDS[share.name]} {share.seconds / total:.0%}" for share in largest)
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from shardwright.costs.estimates import Performance, StageMemory
+from shardwright.costs.loading import LoadTime
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 
@@ -35,7 +36,8 @@ class Plan:
     ``groups`` are the planned nodes, one tuple per replica. ``interconnect`` says in words what tensor
     traffic crosses. ``deployable`` is empty, or the reason why this plan can be shown but not yet run. ``tight`` says that
     one longest request fits by less than the uncertainty of the memory. ``million_tokens_price`` is what a million output
-    tokens cost at the planned load, in the currency of the nodes' price (None: they state none).
+    tokens cost at the planned load, in the currency of the nodes' price (None: they state none). ``load`` is how long a
+    node reads weights at start.
     """
 
     layout: Layout
@@ -62,6 +64,7 @@ class Plan:
     deployable: Problem | None = None
     tight: bool = False
     million_tokens_price: float | None = None
+    load: LoadTime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from shardwright.costs.loading import Storage
 from shardwright.costs.workload import Workload
 from shardwright.layouts.layout import SearchSpace
 
@@ -34,8 +35,9 @@ class Objective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One question to the planner."""
+    """One question to the planner; ``storage`` is where the weights lie (None: not known)."""
 
     workload: Workload
     objective: Objective
     space: SearchSpace
+    storage: Storage | None = None

@@ -4,16 +4,21 @@ Text, terminal and later HTML show this value; none of them looks into the repor
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
 from shardwright.costs.estimates import StageMemory
+from shardwright.costs.workload import Workload
 from shardwright.hardware.inventory import Inventory, NodeExclusion
+from shardwright.planning.phrases import price
 from shardwright.planning.report import Alternative, Exclusion, NoPlan, Plan, Report
-from shardwright.planning.request import Request
+from shardwright.planning.request import Request, Statistic
+from shardwright.reporting.confidence import how_sure
 from shardwright.reporting.figures import format_count, format_layout, format_output, format_plural, format_seconds
 from shardwright.reporting.phrases import PHRASES, spell, summarise_exclusions
+from shardwright.reporting.times import TimeSplit, time_split
 
 MOST_NAMES: Final = 3  #: nodes named for one reason; the rest is counted
 FREE_CAPACITY_UNKNOWN: Final = "no pods are known: every allocatable GPU counts as free"
@@ -47,6 +52,7 @@ class MemoryBar:
     overhead_bytes: int
     kv_cache_bytes: int
     budget_bytes: int
+    band_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +71,8 @@ class Explanation:
     """Everything that is said about a report, in the order in which it is read.
 
     ``fits`` says whether there is a plan. ``ruled_out`` counts all candidates that cannot run,
-    ``exclusions`` are the reasons one by one; ``unusable`` one line for each reason why nodes cannot be used.
+    ``exclusions`` are the reasons one by one; ``unusable`` one line for each reason why nodes cannot be used. ``times``
+    compares where time goes, ``sure`` says how sure each figure is.
     """
 
     fits: bool
@@ -79,6 +86,8 @@ class Explanation:
     ruled_out: str
     exclusions: tuple[Exclusion, ...]
     unusable: tuple[str, ...]
+    times: TimeSplit | None = None
+    sure: tuple[str, ...] = ()
 
 
 def explain(report: Report, *, request: Request | None = None, inventory: Inventory | None = None) -> Explanation:
@@ -102,6 +111,8 @@ def _explain_plan(plan: Plan, report: Report, request: Request | None, inventory
         ruled_out=summarise_exclusions(report.considered, report.excluded),
         exclusions=tuple(item for item in report.excluded if item.code in PHRASES),
         unusable=_unusable(inventory),
+        times=time_split(plan, report),
+        sure=how_sure(plan, request),
     )
 
 
@@ -137,15 +148,29 @@ def _request_facts(request: Request | None) -> tuple[Fact, ...]:
     load = request.workload
     tokens = f"{load.input_tokens:,} input + {load.output_tokens:,} output tokens"
     return (
-        Fact(label="Load", value=f"{format_plural(load.concurrency, 'request')} in flight, {tokens} each"),
+        Fact(label="Load", value=f"{_arrivals(load)}, {tokens} each{_shortcuts(load)}"),
         Fact(label="Objective", value=_objective(request)),
     )
+
+
+def _arrivals(load: Workload) -> str:
+    if load.requests_per_second is not None:
+        return f"{load.requests_per_second:g} requests a second"
+    return f"{format_plural(load.concurrency, 'request')} in flight"
+
+
+def _shortcuts(load: Workload) -> str:
+    """Say what is not computed anew or guessed ahead."""
+    cached = f", {load.prefix_cache_hit_rate:.0%} of the input cached" if load.prefix_cache_hit_rate else ""
+    drafted = f", {load.tokens_per_step:.2g} tokens a step by drafts" if load.draft_tokens else ""
+    return cached + drafted
 
 
 def _objective(request: Request) -> str:
     objective = request.objective
     limits = (("first token", objective.ttft_seconds), ("each token", objective.tpot_seconds))
-    said = [f"{name} within {format_seconds(seconds)}" for name, seconds in limits if seconds is not None]
+    which = "" if objective.statistic is Statistic.MEAN else f" ({objective.statistic})"
+    said = [f"{name} within {format_seconds(seconds)}{which}" for name, seconds in limits if seconds is not None]
     return ", ".join([str(objective.optimize_for.value), *said])
 
 
@@ -156,9 +181,15 @@ def _plan_facts(plan: Plan, request: Request | None) -> tuple[Fact, ...]:
         Fact(label="Output", value=f"{format_output(speed)}, {format_count(speed.requests_per_second)} requests/s"),
         Fact(label="Latency", value=latency),
         Fact(label="K/V cache", value=_cache(plan, request)),
+        *_cost(plan),
         Fact(label="Links", value=_links(plan)),
         Fact(label="Pool", value=plan.pool),
     )
+
+
+def _cost(plan: Plan) -> Iterator[Fact]:
+    if plan.million_tokens_price is not None:
+        yield Fact(label="Cost", value=f"{price(plan.million_tokens_price)} per million output tokens at this load")
 
 
 def _cache(plan: Plan, request: Request | None) -> str:
@@ -166,14 +197,16 @@ def _cache(plan: Plan, request: Request | None) -> str:
     holds = f"{format_count(plan.kv_tokens)} tokens per replica, up to {plan.max_model_len:,} per request"
     if plan.carries_load or request is None:
         return f"{holds}; carries the load" if plan.carries_load else f"{holds}; requests queue"
-    offered = -(-request.workload.concurrency // max(plan.layout.replicas, 1))
+    offered = -(-request.workload.concurrency // max(plan.layout.replicas * plan.layout.attention_data, 1))
     return f"{holds}; requests queue: {plan.performance.running_requests:,} of {offered:,} run at once"
 
 
 def _links(plan: Plan) -> str:
     parts = []
-    if plan.layout.gpus_per_replica > plan.layout.pipeline:
+    if plan.tensor_link:
         parts.append(f"tensor over {plan.tensor_link}")
+    if plan.layout.attention_data > 1:
+        parts.append("experts over what joins the attention replicas")
     if plan.layout.pipeline > 1:
         parts.append(f"pipeline over {plan.pipeline_link}")
     return ", ".join(parts) or "none: nothing is shared between GPUs"
@@ -220,6 +253,7 @@ def _memory_bar(alike: tuple[StageMemory, ...]) -> MemoryBar:
         overhead_bytes=first.overhead_bytes,
         kv_cache_bytes=first.kv_cache_bytes,
         budget_bytes=first.budget_bytes,
+        band_bytes=first.band_bytes,
     )
 
 

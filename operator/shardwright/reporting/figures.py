@@ -29,7 +29,11 @@ def format_seconds(seconds: float) -> str:
 
     >>> format_seconds(0.00424), format_seconds(0.0273), format_seconds(0.31), format_seconds(4.13), format_seconds(312)
     ('4.2 ms', '27 ms', '310 ms', '4.1 s', '312 s')
+    >>> format_seconds(1020), format_seconds(16_200)
+    ('17 min', '4.5 h')
     """
+    if seconds >= 600:  # noqa: PLR2004 - ten minutes: nobody counts seconds
+        return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"
     if seconds < 1:
         return f"{format_count(seconds * 1000, digits=2)} ms"
     return f"{seconds:,.0f} s" if seconds >= 100 else f"{format_count(seconds, digits=2)} s"  # noqa: PLR2004 - where two digits are no longer enough

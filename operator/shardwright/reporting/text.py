@@ -5,7 +5,8 @@ from types import MappingProxyType
 from typing import Final
 
 from shardwright.reporting.explanation import DrawnNode, Explanation, MemoryBar
-from shardwright.reporting.lines import Cell, Line, Role, Span, line, paragraph, table
+from shardwright.reporting.lines import GAP, NARROWEST_LAST_COLUMN, Cell, Line, Role, Span, line, paragraph, table
+from shardwright.reporting.times import TimeSplit
 from shardwright.units import GIB
 
 MOST_NODES: Final = 20  #: drawn at most; the rest is counted
@@ -30,8 +31,11 @@ PARTS: Final = (
 STAGE_ROLES: Final = (Role.STAGE_0, Role.STAGE_1, Role.STAGE_2, Role.STAGE_3)
 
 
-def to_lines(explanation: Explanation, *, title: str, width: int) -> list[Line]:
-    """Return the whole explanation, ready to print; sections that have nothing to say are left out."""
+def to_lines(explanation: Explanation, *, title: str, width: int, full: bool = False) -> list[Line]:
+    """Return the explanation, ready to print; sections that have nothing to say are left out.
+
+    ``full`` adds where time goes and how sure the figures are.
+    """
     sections = (
         _headline(explanation, title, width),
         _drawing(explanation.nodes, width),
@@ -39,6 +43,8 @@ def to_lines(explanation: Explanation, *, title: str, width: int) -> list[Line]:
         _bullets("Why this one", explanation.reasons, width),
         _bullets("Mind", explanation.warnings, width, role=Role.WARNING),
         _alternatives(explanation, width),
+        _times(explanation.times, width) if full else [],
+        _bullets("How sure", explanation.sure, width) if full else [],
         _ruled_out(explanation, width),
         _bullets("Nodes not used", explanation.unusable, width),
     )
@@ -46,9 +52,9 @@ def to_lines(explanation: Explanation, *, title: str, width: int) -> list[Line]:
     return [one for index, section in enumerate(said) for one in ([Line()] * (index > 0) + section)]
 
 
-def to_text(explanation: Explanation, *, title: str, width: int) -> str:
-    """Return the whole explanation as plain text that ends with a line end."""
-    return "".join(f"{one.plain()}\n" for one in to_lines(explanation, title=title, width=width))
+def to_text(explanation: Explanation, *, title: str, width: int, full: bool = False) -> str:
+    """Return the explanation as plain text that ends with a line end."""
+    return "".join(f"{one.plain()}\n" for one in to_lines(explanation, title=title, width=width, full=full))
 
 
 def _headline(explanation: Explanation, title: str, width: int) -> list[Line]:
@@ -163,6 +169,32 @@ def _alternatives(explanation: Explanation, width: int) -> list[Line]:
     header = ("layout", "pool", "output", "per token", "loses")
     rows: Iterable[Sequence[str]] = [(o.layout, o.pool, o.output, o.per_token, o.loses) for o in explanation.alternatives]
     return [_section("What else would run"), *table(header, rows, width=width)]
+
+
+def _times(times: TimeSplit | None, width: int) -> list[Line]:
+    """Compare layouts part by part; columns that have no room are left out, the chosen layout's never."""
+    if times is None or not times.rows:
+        return []
+    rows = [(row.part, *map(_milliseconds, row.seconds)) for row in (*times.rows, times.token, times.first_token)]
+    columns = _columns_that_fit(times.layouts, max(len(row[0]) for row in rows), width)
+    header = ("ms", *times.layouts[:columns])
+    shown = [row[: columns + 1] for row in rows]
+    return [
+        _section("Where the time of a token goes"),
+        *table((*header, ""), [(*row, "") for row in shown], width=width + len(GAP) + NARROWEST_LAST_COLUMN),
+    ]
+
+
+def _columns_that_fit(layouts: Sequence[str], first: int, width: int) -> int:
+    room, count = width - first - len(GAP), 0
+    for layout in layouts:
+        room -= len(GAP) + len(layout)
+        count += room >= 0
+    return max(count, 1)
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:,.1f}" if seconds else "-"
 
 
 def _ruled_out(explanation: Explanation, width: int) -> list[Line]:

@@ -6,6 +6,7 @@ import pytest
 
 from shardwright.api.request import to_request
 from shardwright.api.resource import parse_manifest
+from shardwright.costs.loading import Storage
 from shardwright.costs.workload import Workload
 from shardwright.errors import InputError
 from shardwright.layouts.layout import SearchSpace
@@ -26,6 +27,7 @@ def test_the_smallest_manifest_asks_for_the_documented_load() -> None:
         workload=Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072, shortest_model_len=2560),
         objective=Objective(),
         space=SearchSpace(),
+        storage=Storage.HUB,
     )
 
 
@@ -48,6 +50,7 @@ def test_every_field_reaches_the_planner() -> None:
         workload=Workload(input_tokens=1000, output_tokens=100, concurrency=8, max_model_len=5000, kv_cache_dtype="fp8"),
         objective=Objective(optimize_for=OptimizeFor.THROUGHPUT, ttft_seconds=1.5, tpot_seconds=0.025),
         space=SearchSpace(replicas=2, tensor=4, pipeline=2, expert=1, max_gpus=16, max_nodes=3),
+        storage=Storage.HUB,
     )
 
 
@@ -112,3 +115,7 @@ def test_limits_may_speak_of_the_95th_percentile() -> None:
     assert request_of(objective={"statistic": "P95", "ttftMilliseconds": 500}).objective == Objective(
         ttft_seconds=0.5, statistic=Statistic.P95
     )
+
+
+def test_weights_on_a_claim_are_read_from_there() -> None:
+    assert request_of(model={"id": "a/b", "weights": {"pvc": {"claimName": "c"}}}).storage is Storage.CLAIM

@@ -280,3 +280,41 @@ def test_every_recorded_node_gets_an_answer(dump: str, files: Files, capsys: Cap
     out, err = capsys.readouterr()
     assert out.startswith("m: ")
     assert err == ""
+
+
+def test_explain_says_more_than_plan_in_the_same_order(files: Files, capsys: Capture) -> None:
+    arguments = ["-f", files.manifests(a_manifest()), "--nodes", files.cluster([a_node("n1"), a_pod("n1", 2)])]
+
+    codes = [main([command, *arguments]) for command in ("plan",)]
+    short = capsys.readouterr().out
+    codes.append(main(["explain", *arguments]))
+    full = capsys.readouterr().out
+
+    assert codes == [0, 0]
+    assert [line for line in short.splitlines() if line not in full.splitlines()] == []
+    assert {"Where the time of a token goes", "How sure"} <= set(full.splitlines()) - set(short.splitlines())
+
+
+def test_explain_as_json_adds_the_explanation_to_the_document(files: Files, capsys: Capture) -> None:
+    arguments = ["-f", files.manifests(a_manifest()), "--nodes", files.cluster([a_node("n1"), a_pod("n1", 2)]), "-o", "json"]
+
+    plan, explanation = (_run_json(capsys, command, *arguments[:-2]) for command in ("plan", "explain"))
+
+    assert explanation.pop("explanation")["memory"][0]["bandBytes"] > 0
+    assert explanation == plan | {"kind": "PlanExplanation"}
+
+
+def test_explain_as_markdown_is_a_page(files: Files, capsys: Capture) -> None:
+    main(
+        [
+            "explain",
+            "-f",
+            files.manifests(a_manifest()),
+            "--nodes",
+            files.cluster([a_node("n1"), a_pod("n1", 0)]),
+            "-o",
+            "markdown",
+        ]
+    )
+
+    assert "\n## Why this one\n" in capsys.readouterr().out

@@ -64,6 +64,7 @@ def test_a_bar_has_as_many_signs_as_cells_and_shows_every_part(counts: list[int]
         overhead_bytes=overhead,
         kv_cache_bytes=kv_cache,
         budget_bytes=sum(counts),
+        band_bytes=0,
     )
 
     spans = _bar(bar, cells)

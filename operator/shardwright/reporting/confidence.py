@@ -1,0 +1,48 @@
+"""How sure the figures of a plan are: each with its band and what it rests on."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from shardwright.planning.report import Plan
+from shardwright.planning.request import Request, Statistic
+from shardwright.reporting.figures import format_count, format_seconds
+from shardwright.units import format_bytes
+
+_BASES: Final = {
+    "fitted": "fitted to published measurements of one node",
+    "modelled": "modelled: hardly any public measurement is like it",
+}
+
+
+def how_sure(plan: Plan, request: Request | None) -> tuple[str, ...]:
+    """Return one sentence for each kind of figure."""
+    return (_speed(plan), *_memory(plan), *_start(plan), *_percentile(request))
+
+
+def _speed(plan: Plan) -> str:
+    speed = plan.performance
+    share = speed.high / speed.output_tokens_per_second - 1
+    band = f"{format_count(speed.low)} to {format_count(speed.high)} tok/s"
+    basis = _BASES.get(speed.basis, speed.basis)
+    return f"Speed: {band} is the 80 % band ({share:+.0%} upwards), {basis}; latencies are as uncertain. All are means."
+
+
+def _memory(plan: Plan) -> Iterator[str]:
+    band = max((stage.band_bytes for stage in plan.stages), default=0)
+    if band:
+        yield f"Memory: weights are counted exactly; what is left for K/V may be off by {format_bytes(band)} per GPU."
+
+
+def _start(plan: Plan) -> Iterator[str]:
+    if plan.load:
+        low, high = format_seconds(plan.load.low), format_seconds(plan.load.high)
+        yield f"Start: reading weights takes {low} to {high}; the bandwidth of the storage is {plan.load.basis}."
+
+
+def _percentile(request: Request | None) -> Iterator[str]:
+    if (
+        request
+        and request.objective.statistic is Statistic.P95
+        and (request.objective.ttft_seconds or request.objective.tpot_seconds)
+    ):
+        yield "Limits: P95 is derived from the predicted means by an assumption about waiting times; it is not predicted."

@@ -1,0 +1,98 @@
+"""An explanation as Markdown: the same sections as the text, for an issue, a review or a page."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from shardwright.reporting.explanation import Explanation, MemoryBar
+from shardwright.reporting.times import TimeSplit
+from shardwright.units import GIB
+
+
+def to_markdown(explanation: Explanation, *, title: str) -> str:
+    """Return the whole explanation; sections that have nothing to say are left out."""
+    sections = (
+        _overview(explanation, title),
+        _bullets("Why this one", explanation.reasons),
+        _bullets("Mind", explanation.warnings),
+        _placement(explanation),
+        _memory(explanation.memory),
+        _alternatives(explanation),
+        _times(explanation.times),
+        _bullets("How sure", explanation.sure),
+        _ruled_out(explanation),
+        _bullets("Nodes not used", explanation.unusable),
+    )
+    return "\n\n".join("\n".join(section) for section in map(list, sections) if section) + "\n"
+
+
+def _overview(explanation: Explanation, title: str) -> Iterator[str]:
+    yield f"# {_plain(title)}"
+    yield ""
+    yield f"**{_plain(explanation.headline)}**"
+    yield ""
+    yield from _table(("", ""), ((fact.label, fact.value) for fact in explanation.facts))
+
+
+def _bullets(name: str, sentences: Sequence[str]) -> Iterator[str]:
+    if sentences:
+        yield from (f"## {name}", "")
+        yield from (f"- {_plain(sentence)}" for sentence in sentences)
+
+
+def _placement(explanation: Explanation) -> Iterator[str]:
+    if explanation.nodes:
+        yield from ("## Placement", "")
+        rows = (
+            (str(node.group), node.name, " ".join("." if s is None else str(s) for s in node.stages))
+            for node in explanation.nodes
+        )
+        yield from _table(("replica", "node", "stage of each GPU"), rows)
+
+
+def _memory(bars: Sequence[MemoryBar]) -> Iterator[str]:
+    if bars:
+        yield from ("## Memory of the fullest GPU, GiB", "")
+        header = ("stage", "layers", "weights", "activations", "overhead", "K/V cache", "of", "K/V may be off by")
+        yield from _table(header, ((bar.label, bar.layers, *map(_gib, _bytes(bar))) for bar in bars))
+
+
+def _bytes(bar: MemoryBar) -> tuple[int, ...]:
+    return (bar.weights_bytes, bar.activations_bytes, bar.overhead_bytes, bar.kv_cache_bytes, bar.budget_bytes, bar.band_bytes)
+
+
+def _alternatives(explanation: Explanation) -> Iterator[str]:
+    if explanation.alternatives:
+        yield from ("## What else would run", "")
+        rows = ((o.layout, o.pool, o.output, o.per_token, o.loses) for o in explanation.alternatives)
+        yield from _table(("layout", "pool", "output", "per token", "loses"), rows)
+
+
+def _times(times: TimeSplit | None) -> Iterator[str]:
+    if times is not None and times.rows:
+        yield from ("## Where the time of a token goes, ms", "")
+        rows = (*times.rows, times.token, times.first_token)
+        yield from _table(("", *times.layouts), ((row.part, *(f"{s * 1000:,.1f}" for s in row.seconds)) for row in rows))
+
+
+def _ruled_out(explanation: Explanation) -> Iterator[str]:
+    if explanation.ruled_out:
+        yield from ("## Ruled out", "", _plain(explanation.ruled_out))
+    if explanation.exclusions:
+        yield ""
+        rows = ((f"{item.count:,}", f"{item.code}", item.nearest_miss or item.example) for item in explanation.exclusions)
+        yield from _table(("count", "rule", "nearest miss"), rows)
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(header)} |"
+    yield f"| {' | '.join('---' for _ in header)} |"
+    yield from (f"| {' | '.join(map(_plain, row))} |" for row in rows)
+
+
+def _gib(count: int) -> str:
+    return f"{count / GIB:,.1f}"
+
+
+def _plain(text: str) -> str:
+    """Return text that Markdown shows as it stands, in one line: names come from nodes and manifests."""
+    line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("|", "&#124;")
+    return "".join(f"\\{letter}" if letter in "*_[]" else letter for letter in line)

@@ -1,0 +1,51 @@
+"""Where the time of an output token goes, side by side for the chosen layout and the runners-up."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shardwright.costs.estimates import Performance
+from shardwright.planning.reasons import WORDS
+from shardwright.planning.report import Plan, Report
+from shardwright.reporting.figures import format_layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeRow:
+    """One part of the time, in seconds, for every layout in order."""
+
+    part: str
+    seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeSplit:
+    """The parts of a token's time, the largest of the chosen layout first, and their sums; one column per layout."""
+
+    layouts: tuple[str, ...]
+    rows: tuple[TimeRow, ...]
+    token: TimeRow
+    first_token: TimeRow
+
+
+def time_split(plan: Plan, report: Report) -> TimeSplit:
+    """Return the split of a plan and of the alternatives in its report."""
+    compared = ((plan.layout, plan.performance), *((other.layout, other.performance) for other in report.alternatives))
+    speeds = [speed for _, speed in compared]
+    return TimeSplit(
+        layouts=tuple(format_layout(layout) for layout, _ in compared),
+        rows=tuple(TimeRow(part=WORDS[name], seconds=_of(name, speeds)) for name in _parts(speeds)),
+        token=TimeRow(part="a token", seconds=tuple(speed.tpot_seconds for speed in speeds)),
+        first_token=TimeRow(part="first token", seconds=tuple(speed.ttft_seconds for speed in speeds)),
+    )
+
+
+def _parts(speeds: Sequence[Performance]) -> list[str]:
+    """Return the names of all parts: those that take most of the chosen layout's time first, then the others'."""
+    largest: dict[str, tuple[float, ...]] = {
+        share.name: _of(share.name, speeds) for speed in speeds for share in speed.decode_shares
+    }
+    return sorted(largest, key=lambda name: (*(-seconds for seconds in largest[name]), name))
+
+
+def _of(name: str, speeds: Sequence[Performance]) -> tuple[float, ...]:
+    return tuple(sum(share.seconds for share in speed.decode_shares if share.name == name) for speed in speeds)

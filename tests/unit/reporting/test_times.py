@@ -1,0 +1,124 @@
+"""Where time goes, side by side; how sure it is; and the same as Markdown."""
+
+from dataclasses import replace
+
+from shardwright.costs.estimates import TimeShare
+from shardwright.costs.loading import LoadTime
+from shardwright.layouts.layout import Layout
+from shardwright.planning.reasons import WORDS
+from shardwright.planning.report import Plan, Report
+from shardwright.planning.request import Objective, Statistic
+from shardwright.reporting.explanation import explain
+from shardwright.reporting.markdown import to_markdown
+from shardwright.reporting.text import to_text
+from shardwright.reporting.times import TimeRow, time_split
+from shardwright.units import GIB
+from tests.support.builders_reporting import a_performance, a_plan, a_refusal, a_report, a_request, a_stage, an_alternative
+
+
+def _shares(**milliseconds: float) -> tuple[TimeShare, ...]:
+    return tuple(TimeShare(name=name, seconds=value / 1000) for name, value in milliseconds.items())
+
+
+def _compared() -> tuple[Plan, Report]:
+    plan = a_plan(performance=replace(a_performance(), decode_shares=_shares(Weights=20, TensorCommunication=5, Bubble=2)))
+    flat = an_alternative(Layout(tensor=16), "more communication")
+    flat = replace(
+        flat, performance=replace(flat.performance, decode_shares=_shares(Weights=20, TensorCommunication=30, Queue=1))
+    )
+    return plan, a_report(plan, alternatives=(flat,))
+
+
+def test_parts_are_compared_by_layout_the_largest_first() -> None:
+    split = time_split(*_compared())
+
+    assert split.layouts == ("tensor 8 x pipeline 2", "tensor 16")
+    assert split.rows == (
+        TimeRow(part="reading weights", seconds=(0.02, 0.02)),
+        TimeRow(part="tensor communication", seconds=(0.005, 0.03)),
+        TimeRow(part="waiting for other stages", seconds=(0.002, 0.0)),
+        TimeRow(part="queueing", seconds=(0.0, 0.001)),
+    )
+    assert split.token.seconds == (0.0273, 0.0273)
+
+
+def test_every_part_that_the_cost_model_names_has_words() -> None:
+    assert {
+        "Weights",
+        "KvCache",
+        "Compute",
+        "TensorCommunication",
+        "ExpertCommunication",
+        "ContextCommunication",
+        "PipelineCommunication",
+        "Bubble",
+        "Prefill",
+        "Queue",
+        "Overhead",
+    } <= WORDS.keys()
+
+
+def test_only_the_full_text_compares_times_and_says_how_sure_it_is() -> None:
+    _, report = _compared()
+    explanation = explain(report, request=a_request())
+
+    short, full = (to_text(explanation, title="m", width=110, full=flag) for flag in (False, True))
+
+    assert "Where the time of a token goes" not in short
+    assert "  tensor communication      5.0                    30.0\n" in full
+    assert "How sure" in full
+
+
+def test_columns_that_have_no_room_are_left_out_but_the_chosen_one() -> None:
+    _, report = _compared()
+
+    text = to_text(explain(report), title="m", width=50, full=True).split("Where the time of a token goes\n")[1]
+
+    assert text.splitlines()[0].split() == ["ms", "tensor", "8", "x", "pipeline", "2"]
+
+
+def test_every_figure_says_its_band_and_basis() -> None:
+    load = LoadTime(seconds=800, low=200, high=3600, basis="assumed", source="")
+    plan = a_plan(stages=(replace(a_stage(0, 0, 125), band_bytes=2 * GIB),), load=load)
+    request = a_request(objective=Objective(ttft_seconds=1, statistic=Statistic.P95))
+
+    assert explain(a_report(plan), request=request).sure == (
+        (
+            "Speed: 1,510 to 3,090 tok/s is the 80 % band (+34% upwards), modelled: hardly any public measurement is like it; "
+            "latencies are as uncertain. All are means."
+        ),
+        "Memory: weights are counted exactly; what is left for K/V may be off by 2.0 GiB per GPU.",
+        "Start: reading weights takes 200 s to 60 min; the bandwidth of the storage is assumed.",
+        "Limits: P95 is derived from the predicted means by an assumption about waiting times; it is not predicted.",
+    )
+
+
+def test_markdown_has_the_sections_of_the_text() -> None:
+    _, report = _compared()
+
+    page = to_markdown(explain(report, request=a_request()), title="llama-405b")
+
+    assert [line for line in page.splitlines() if line.startswith("#")] == [
+        "# llama-405b",
+        "## Why this one",
+        "## Placement",
+        "## Memory of the fullest GPU, GiB",
+        "## What else would run",
+        "## Where the time of a token goes, ms",
+        "## How sure",
+        "## Ruled out",
+    ]
+    assert "| tensor communication | 5.0 | 30.0 |" in page
+
+
+def test_markdown_shows_names_as_they_are_written() -> None:
+    page = to_markdown(explain(a_report(a_plan(groups=(("a|b<script>\n*x*",),)))), title="[m](x)")
+
+    assert "| 0 | a&#124;b&lt;script&gt; \\*x\\* |" in page
+    assert page.startswith("# \\[m\\](x)\n")
+
+
+def test_a_refusal_in_markdown_has_no_empty_sections() -> None:
+    page = to_markdown(explain(a_report(a_refusal(), alternatives=())), title="m")
+
+    assert [line for line in page.splitlines() if line.startswith("#")] == ["# m", "## Ruled out"]
