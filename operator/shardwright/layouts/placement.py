@@ -132,7 +132,7 @@ class Shelf:
             keys: list[NodeKey] = [partial(_outer_path, steps=steps) for steps in range(depth, -1, -1)]
             if self._pool.crosses_nodes:
                 keys.insert(0, _domain)
-            marks = [[key(node) for node in nodes] for key in keys]
+            marks = [_ranks([key(node) for node in nodes]) for key in keys]
             nearest = _level(nodes, marks[0], [node.name for node in nodes])
             self._levels[gpus] = [nearest, *(_by_size(_level(nodes, outer, inner), inner) for inner, outer in pairwise(marks))]
         return self._levels[gpus]
@@ -154,6 +154,12 @@ def _domain(node: Node) -> str:
 def _outer_path(node: Node, steps: int) -> tuple[tuple[str, str], ...]:
     """Return the outer steps of a node's topology path (0: what all nodes share)."""
     return node.path[-steps:] if steps else ()
+
+
+def _ranks(marks: Sequence[Any]) -> list[int]:
+    """Return the marks as numbers of the same order: they are compared and looked up many times."""
+    ranks = {mark: rank for rank, mark in enumerate(sorted(set(marks)))}
+    return [ranks[mark] for mark in marks]
 
 
 def _level(nodes: Sequence[Node], outer: Sequence[Any], inner: Sequence[Any]) -> Level:
