@@ -37,8 +37,9 @@ def activation_bytes(model: ModelSpec, layout: Layout, limits: Limits, logit_cop
     """
     row = limits.batched_tokens * _BYTES[model.dtype]
     kept = row * _expert_workspace_values(model, layout)
-    forward = row * (HIDDEN_COPIES * model.hidden_size + max(_wide_values(layer, layout) for layer in _kinds(model)))
-    sampling = logit_copies * limits.sequences * model.vocabulary * LOGIT_BYTES + row * model.hidden_size
+    hidden = model.residual_streams * model.hidden_size
+    forward = row * (HIDDEN_COPIES * hidden + max(_wide_values(layer, layout) for layer in _kinds(model)))
+    sampling = logit_copies * limits.sequences * model.vocabulary * LOGIT_BYTES + row * hidden
     return math.ceil(kept + (max(forward, sampling) if last else forward))
 
 

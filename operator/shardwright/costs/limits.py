@@ -42,16 +42,20 @@ def limits_to_try(workload: Workload, traits: EngineTraits, gpu: Gpu, share: int
     fewer than the load has are tried last.
     """
     tokens, sequences = default_batch(traits, gpu)
-    needed = _power_of_two(share)
-    sequences = max(sequences, needed)
-    if not traits.chunks_prompts and workload.max_model_len <= WHOLE_PROMPT_TOKENS:
-        tokens = max(tokens, workload.max_model_len)
+    needed, fewest = _power_of_two(share), _fewest_tokens(workload, traits)
+    tokens, sequences = max(tokens, fewest), max(sequences, needed)
     while True:
         yield Limits(batched_tokens=max(tokens, sequences), sequences=sequences, model_len=workload.max_model_len)
-        if tokens <= FEWEST_TOKENS and sequences <= FEWEST_SEQUENCES:
+        if tokens <= fewest and sequences <= FEWEST_SEQUENCES:
             return
-        floor = FEWEST_SEQUENCES if sequences <= needed and tokens <= FEWEST_TOKENS else max(FEWEST_SEQUENCES, needed)
-        tokens, sequences = max(FEWEST_TOKENS, tokens // 2), max(floor, sequences // 2)
+        floor = FEWEST_SEQUENCES if sequences <= needed and tokens <= fewest else max(FEWEST_SEQUENCES, needed)
+        tokens, sequences = max(fewest, tokens // 2), max(floor, sequences // 2)
+
+
+def _fewest_tokens(workload: Workload, traits: EngineTraits) -> int:
+    """Return the smallest batch: of an engine that takes prompts whole it holds the longest."""
+    whole = not traits.chunks_prompts and workload.max_model_len <= WHOLE_PROMPT_TOKENS
+    return max(FEWEST_TOKENS, workload.max_model_len) if whole else FEWEST_TOKENS
 
 
 def default_batch(traits: EngineTraits, gpu: Gpu) -> tuple[int, int]:

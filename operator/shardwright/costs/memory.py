@@ -131,7 +131,8 @@ def _in_flight(kv: KvCache, layout: Layout, limits: Limits) -> KvCache:
 
 def _stage(index: int, hold: StageHold, kv: KvCache, frame: Frame, limits: Limits, activations: int) -> StageMemory:
     weights = hold.weights.total_bytes
-    overhead = overhead_bytes(frame.layout, frame.device, frame.traits, limits, hold.layers[1] - hold.layers[0])
+    layers = hold.layers[1] - hold.layers[0]
+    overhead = overhead_bytes(frame.layout, frame.device, frame.traits, limits, layers, weights)
     return StageMemory(
         stage=index,
         layers=hold.layers,

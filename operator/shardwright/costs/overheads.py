@@ -26,6 +26,11 @@ Source: ``config/vllm.py`` (``is_data_center_blackwell``)."""
 BRIDGED_GPUS: Final = 2
 """A scale-up link that joins no more is a bridge: no switch, hence no multicast buffers."""
 
+LOADING_RESIDUE: Final = 0.007
+"""What loading leaves behind, as a share of the weights: fragments of the allocator, copies that kernels repack. Basis:
+fitted, Llama 70B in INT8 and DeepSeek-V4-Flash (mem-010, mem-038: 0.4 to 0.8 GiB beside 70); DeepSeek-V3 keeps 0.24 GiB
+of 79 dequantized (engines.md section 7)."""
+
 BAND_SHARE: Final = 0.25
 """How far activations and overhead may be off, as a share of both. Basis: fitted, docs/memory.md."""
 
@@ -34,8 +39,7 @@ BAND_BYTES: Final = 394 * MIB
 section 7 (FlashInfer)."""
 
 BAND_OF_WEIGHTS: Final = 0.01
-"""What kernels may add to weights when they repack them after loading, as a share. Basis: measured, DeepSeek-V3 keeps
-0.24 GiB of 39 dequantized (engines.md section 7); MXFP4 swizzling up to 2 %."""
+"""How far weights may be off after loading, as a share. Basis: fitted, MXFP4 is stored 2 % smaller or larger by kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +60,14 @@ class Device:
         return self.gpu.memory_bytes - (DRIVER_BYTES if self.gpu.vendor == "NVIDIA" else 0)
 
 
-def overhead_bytes(layout: Layout, device: Device, traits: EngineTraits, limits: Limits, layers: int) -> int:
-    """Return libraries, communication buffers and, where the engine counts them, the graphs of so many layers."""
+def overhead_bytes(layout: Layout, device: Device, traits: EngineTraits, limits: Limits, layers: int, weights: int) -> int:
+    """Return libraries, communication buffers and what ``weights`` bytes and ``layers`` leave behind on a rank.
+
+    Graphs of the layers are among them where the engine takes them from its budget.
+    """
     graphs = traits.graph_bytes * layers * captured_batches(limits, device, traits) if traits.counts_graphs else 0
-    return traits.fixed_overhead_bytes + _communication_bytes(layout, device, traits) + graphs
+    residue = math.ceil(LOADING_RESIDUE * weights)
+    return traits.fixed_overhead_bytes + _communication_bytes(layout, device, traits) + graphs + residue
 
 
 def captured_batches(limits: Limits, device: Device, traits: EngineTraits) -> int:

@@ -24,6 +24,8 @@ _DTYPES: Final[Mapping[str, Storage]] = {
     "float32": BF16,
 }
 
+_STREAMS: Final = (1, 64)
+
 
 def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
     """Read the facts of a model.
@@ -48,6 +50,7 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
     tied = _tied(top, fields, family)
     dtype = _dtype(top, fields)
     context = max_context_tokens(fields)
+    streams = fields.integer("hc_mult", _STREAMS, default=1)
     tower = _tower(top, family, shape, dtype)
     beside = (*tower, *_further_ends(family, fields, shape, dtype))
     if fields.problems:
@@ -69,6 +72,7 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
         tied_embeddings=tied,
         warnings=(*family.warnings, *_uncounted(family, tower), *(quantization.warnings if quantization else ())),
         assumed=tuple(sentence.format(architecture=architecture) for sentence in family.assumed),
+        residual_streams=streams,
     )
 
 

@@ -172,7 +172,8 @@ class ModelSpec:
     ``config_hash`` is the SHA-256 of the canonical config: it goes into every plan. ``dtype`` is what
     the engine computes with (bf16, fp16, fp32). ``quantization`` is the method name as the config has
     it (fp8, awq, gptq, mxfp4, compressed-tensors, ...) or None. ``max_context_tokens`` is the longest
-    context the engine accepts for it. ``warnings`` are facts that widen the band of the prediction.
+    context the engine accepts for it. ``residual_streams`` are rows of the hidden size that run side by side
+    through the layers. ``warnings`` are facts that widen the band of the prediction.
     """
 
     source: str
@@ -189,6 +190,7 @@ class ModelSpec:
     tied_embeddings: bool
     warnings: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+    residual_streams: int = 1
 
     def __hash__(self) -> int:
         """Hash the config instead of thousands of weights, so that results can be kept per model."""
