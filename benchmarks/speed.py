@@ -29,6 +29,13 @@ Measured = tuple[float, float]
 
 POOLS: Final = 20
 
+MODEL: Final = {
+    "apiVersion": "shardwright.io/v1alpha1",
+    "kind": "ShardedModel",
+    "metadata": {"name": "llama-70b"},
+    "spec": {"model": {"id": "meta-llama/Llama-3.1-70B-Instruct"}},
+}
+
 
 def timed(work: Callable[[], object]) -> Measured:
     cpu, clock = time.process_time(), time.perf_counter()
@@ -81,6 +88,7 @@ CASES: Final[Mapping[str, tuple[str, Callable[[], Measured]]]] = {
     "moe-671b": ("plan DeepSeek-V3 on 64 H200", lambda: plan("deepseek-v3", an_inventory(a_pool("H200-SXM-141GB", 8)))),
     "moe-rack": ("plan DeepSeek-V3 on 16 trays of GB200", lambda: plan("deepseek-v3", an_inventory(an_nvl72_pool(16)))),
     "fleet-20": ("plan Llama-70B on 20 pools, 20 nodes", lambda: plan("llama-70b", pools(20))),
+    "fleet-400": ("plan Llama-70B on 20 pools, 400 nodes", lambda: plan("llama-70b", pools(400))),
     "fleet-10000": ("plan Llama-70B on 20 pools, 10,000 nodes", lambda: plan("llama-70b", pools(10_000))),
     "read-120": ("read 1,000 nodes with 120 labels", lambda: read("h100-1x-mig-disabled")),
     "read-22": ("read 1,000 nodes with 22 labels", lambda: read("SYNTH-h100-8x-eks-p5")),
@@ -98,11 +106,20 @@ def main() -> int:
         print(json.dumps(CASES[options.case][1]()))
         return 0
     print("| what | CPU, ms | clock, ms |\n|---|---|---|")
+    pace(options.runs)
     found = {case: measure(case, options.runs) for case in CASES}
-    cpu, clock = (found["fleet-10000"][part] - found["fleet-20"][part] for part in (0, 1))
-    print(f"| 10,000 nodes more than 20 | {cpu * 1000:,.0f} | {clock * 1000:,.0f} |")
+    for few in (20, 400):
+        cpu, clock = (found["fleet-10000"][part] - found[f"fleet-{few}"][part] for part in (0, 1))
+        print(f"| 10,000 nodes more than {few} | {cpu * 1000:,.0f} | {clock * 1000:,.0f} |")
     measure_command(options.runs)
     return 0
+
+
+def pace(runs: int) -> None:
+    """Measure a loop that is always the same, so that figures of two machines, or hours, can be compared."""
+    rows = [timed(lambda: sum(index for index in range(3_000_000))) for _ in range(runs)]
+    cpu, clock = (statistics.median(row[part] for row in rows) for part in (0, 1))
+    print(f"| the sum of three million numbers | {cpu * 1000:,.0f} | {clock * 1000:,.0f} |", flush=True)
 
 
 def measure(case: str, runs: int) -> Measured:
@@ -118,15 +135,9 @@ def measure_command(runs: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "nodes.json"
         path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes_of("SYNTH-h100-8x-eks-p5", 100)}))
-        command = [
-            sys.executable,
-            "-m",
-            "shardwright.cli.main",
-            "plan",
-            "meta-llama/Llama-3.1-70B-Instruct",
-            "--nodes",
-            str(path),
-        ]
+        model = Path(folder) / "model.json"
+        model.write_text(json.dumps(MODEL))
+        command = [sys.executable, "-m", "shardwright.cli.main", "plan", "-f", str(model), "--nodes", str(path)]
         rows = [run_once(command) for _ in range(runs)]
     cpu, clock, mebibytes = (statistics.median(row[part] for row in rows) for part in range(3))
     print(f"| `shardwright plan` for 100 nodes, whole process, {mebibytes:.0f} MiB | {cpu * 1000:,.0f} | {clock * 1000:,.0f} |")
