@@ -50,6 +50,19 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "llama-70b-fp8": _llama(8192, 28672, 80, 64, 8, quantization_config=FP8_BLOCKS),
     "llama-405b": _llama(16384, 53248, 126, 128, 8),
     "llama-405b-fp8": _llama(16384, 53248, 126, 128, 8, quantization_config=FP8_BLOCKS),
+    "40-heads-110b": _llama(10240, 35840, 80, 40, 10, vocab_size=32000),  # no published model: every degree says something
+    "qwen3-235b-fp8": {
+        **_llama(4096, 12288, 94, 64, 4, max_position_embeddings=40960, vocab_size=151936, head_dim=128),
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "model_type": "qwen3_moe",
+        "num_experts": 128,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 1536,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
+        "norm_topk_prob": True,
+        "quantization_config": FP8_BLOCKS,
+    },
     "qwen2.5-7b": {
         **_llama(3584, 18944, 28, 28, 4, max_position_embeddings=32768, vocab_size=152064),
         "architectures": ["Qwen2ForCausalLM"],

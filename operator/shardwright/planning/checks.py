@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardwright.costs.estimate import Estimator
 from shardwright.costs.estimates import Estimate, StageMemory
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import Gpu
@@ -12,6 +11,7 @@ from shardwright.layouts.layout import Candidate, Layout, Placement, SearchSpace
 from shardwright.layouts.placement import Shelf
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
+from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.limits import tpot_seconds, ttft_seconds
 from shardwright.planning.phrases import gpus_of, nodes_of
 from shardwright.planning.request import Objective, Request, Statistic
@@ -52,7 +52,7 @@ class Judge:
 
     def __init__(self, model: ModelSpec, request: Request, traits: EngineTraits) -> None:
         self._model, self._request, self._traits = model, request, traits
-        self._estimator = Estimator(model, request.workload, traits, request.storage)
+        self._estimator = estimator_of(model, request, traits)
         self._shapes: dict[Layout, tuple[Violation, ...]] = {}
         self._dtypes: dict[Gpu, tuple[Violation, ...]] = {}
         self._empty: dict[str, Shelf] = {}

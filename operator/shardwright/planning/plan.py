@@ -17,7 +17,7 @@ from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Request
 from shardwright.planning.select import Scale, Standing, million_tokens_price, runners_up, select
 
-ALTERNATIVES: Final = 3
+ALTERNATIVES: Final = 4
 """Runners-up that a report shows."""
 
 

@@ -77,6 +77,7 @@ def warnings(inventory: Inventory, best: Standing, request: Request, model: Mode
     return (
         *_tight(best),
         *_lowered(best, request, traits),
+        *_lighter(best, model),
         *_slow_links(best.candidate),
         *(() if inventory.free_capacity_known else (unknown,)),
         *model.warnings,
@@ -249,6 +250,18 @@ def _lowered(best: Standing, request: Request, traits: EngineTraits) -> Iterator
             f"batch limits lowered to {estimate.max_sequences:,} sequences and {estimate.max_batched_tokens:,} tokens "
             "to leave room for K/V"
         )
+
+
+def _lighter(best: Standing, model: ModelSpec) -> Iterator[str]:
+    """Yield what would make room where requests queue for K/V."""
+    if best.carries_load or model.quantization is not None or "fp8" not in best.candidate.pool.gpu.flops:
+        return
+    worst = min(best.estimate.stages, key=lambda stage: stage.kv_cache_bytes)
+    half = format_bytes(worst.weights_bytes / 2)
+    yield (
+        f"requests queue for K/V: model.quantization FP8 would free up to {half} per GPU for it, "
+        "workload.kvCacheQuantization FP8 would double what it holds"
+    )
 
 
 def _slow_links(candidate: Candidate) -> Iterator[str]:

@@ -128,18 +128,30 @@ def million_tokens_price(standing: Standing) -> float | None:
 
 
 def runners_up(ranked: Sequence[Standing], count: int) -> tuple[Standing, ...]:
-    """Return the best others, each cut in a way of its own: stages cut elsewhere or a shared K/V are no other cut."""
-    seen = {_cut(ranked[0])} if ranked else set()
-    others = []
+    """Return the best other, the best of every other kind of cut, then the next best; each with degrees of its own."""
+    others: dict[Layout, Standing] = {}
     for standing in ranked[1:]:
-        if _cut(standing) not in seen:
-            seen.add(_cut(standing))
-            others.append(standing)
-    return tuple(others[:count])
+        others.setdefault(_cut(standing), standing)
+    if ranked:
+        others.pop(_cut(ranked[0]), None)
+    kinds: dict[tuple[bool, ...], Standing] = {}
+    for standing in others.values():
+        kinds.setdefault(_kind(standing.candidate.layout), standing)
+    if ranked:
+        kinds.pop(_kind(ranked[0].candidate.layout), None)
+    wanted = [*list(others.values())[:1], *kinds.values(), *others.values()]
+    chosen = list({id(standing): standing for standing in wanted}.values())[:count]
+    return tuple(sorted(chosen, key=_order))
 
 
 def _cut(standing: Standing) -> Layout:
+    """Return the layout: stages cut elsewhere or a shared K/V are no other cut."""
     return replace(standing.candidate.layout, partition=(), context=1)
+
+
+def _kind(layout: Layout) -> tuple[bool, ...]:
+    """Return which ways of cutting are used at all."""
+    return layout.tensor > 1, layout.pipeline > 1, layout.attention_data > 1, layout.replicas > 1
 
 
 def _order(standing: Standing) -> tuple[object, ...]:

@@ -7,15 +7,13 @@ import pytest
 from shardwright.hardware.inventory import Pool
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import Plan, Report
-from shardwright.planning.request import OptimizeFor, Request
-from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, an_nvl72_pool, vllm_traits
+from shardwright.planning.request import Request
+from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, vllm_traits
 
 HERE = Path(__file__).parent
 
 CASES: dict[str, tuple[str, Pool, Request]] = {
     "405b-on-two-h100-nodes": ("llama-405b", a_pool(nodes=2), a_request()),
-    "70b-on-l40s-throughput": ("llama-70b", a_pool("L40S-48GB"), a_request(OptimizeFor.THROUGHPUT)),
-    "deepseek-v3-across-trays": ("deepseek-v3", an_nvl72_pool(), a_request()),
     "8b-on-one-l4": ("llama-8b", a_pool("L4-24GB", gpus_per_node=1), a_request()),
     "405b-on-one-node": ("llama-405b", a_pool(), a_request()),
 }

@@ -37,6 +37,7 @@ class Case:
     request: Request
     tensor: int
     pipeline: int = 1
+    context: int = 1
 
 
 CASES = (
@@ -66,10 +67,18 @@ CASES = (
         tensor=4,
     ),
     Case(
-        id="DeepSeek-V3 FP8 on GB200, more K/V than a tray holds: tensor across trays of one clique",
+        id="DeepSeek-V3 FP8 on GB200, more K/V than a tray holds in copies: the ranks of the tray share it",
         model="deepseek-v3",
         pool=an_nvl72_pool(),
         request=a_request(concurrency=64),
+        tensor=4,
+        context=4,
+    ),
+    Case(
+        id="DeepSeek-V3 FP8 on GB200, the same with K/V not shared: tensor across trays of one clique",
+        model="deepseek-v3",
+        pool=an_nvl72_pool(),
+        request=a_request(concurrency=64, context=1, attention_data=1),
         tensor=8,
     ),
     Case(
@@ -125,7 +134,10 @@ def _degrees(model: str, pool: Pool, request: Request) -> tuple[int, int]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_the_ladder(case: Case) -> None:
-    assert _degrees(case.model, case.pool, case.request) == (case.tensor, case.pipeline)
+    plan = _report(case.model, case.pool, case.request).outcome
+
+    assert isinstance(plan, Plan), plan
+    assert (plan.layout.tensor, plan.layout.pipeline, plan.layout.context) == (case.tensor, case.pipeline, case.context)
 
 
 def test_405b_loses_with_tensor_across_nodes_by_its_price() -> None:
@@ -160,11 +172,15 @@ def test_a_network_like_nvlink_moves_405b_from_pipeline_to_tensor_across_nodes()
     assert layouts == [(8, 2), (16, 1)]
 
 
-@pytest.mark.parametrize(("gigabytes_per_second", "layout"), [(900, (8, 1)), (100, (4, 2)), (20, (1, 8))])
-def test_a_slower_rack_link_moves_deepseek_from_tensor_to_pipeline(gigabytes_per_second: float, layout: tuple[int, int]) -> None:
-    gpu = with_scale_up("GB200-NVL-186GB", bytes_per_second=gigabytes_per_second * 1e9)
+def test_a_slower_rack_link_moves_deepseek_from_tensor_to_pipeline() -> None:
+    request = a_request(context=1, attention_data=1)
+    racks = [replace(an_nvl72_pool(), gpu=with_scale_up("GB200-NVL-186GB", bytes_per_second=gb * 1e9)) for gb in (900, 100, 20)]
 
-    assert _degrees("deepseek-v3", replace(an_nvl72_pool(), gpu=gpu), a_request()) == layout
+    (tensor, stages), slower, slowest = (_degrees("deepseek-v3", rack, request) for rack in racks)
+
+    assert (tensor, stages) == (8, 1)
+    assert tensor > slower[0] > slowest[0] == 1
+    assert stages < slower[1] < slowest[1]
 
 
 def test_nvlink_on_the_l40s_would_make_tensor_8_right() -> None:

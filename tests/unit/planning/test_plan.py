@@ -57,7 +57,7 @@ def test_reasons_name_the_objective_the_memory_the_load_and_where_time_goes() ->
 def test_alternatives_say_what_they_lose_and_where() -> None:
     alternatives = _report("llama-405b", an_inventory(a_pool(nodes=2))).alternatives
 
-    assert len(alternatives) == 3
+    assert len(alternatives) == 4
     assert alternatives[0].layout.tensor == 16
     assert "less throughput per GPU" in alternatives[0].loses
     assert alternatives[0].loses.endswith("more per token for tensor communication")

@@ -244,3 +244,13 @@ def test_stages_cut_elsewhere_are_no_other_way_to_cut() -> None:
     )
 
     assert [standing.candidate.layout for standing in runners_up(ranked, 3)] == [TWO]
+
+
+def test_runners_up_show_every_other_kind_of_cut_before_more_of_one_kind() -> None:
+    eight, deeper, replicas = Layout(tensor=8), Layout(tensor=2, pipeline=2), Layout(replicas=2)
+    speeds = {FOUR: 4000, TWO: 1900, eight: 7500, deeper: 3500, replicas: 1700}
+    ranked = select([_verdict(layout, _estimate(speed)) for layout, speed in speeds.items()], THROUGHPUT)
+
+    assert [one.candidate.layout for one in ranked] == [FOUR, TWO, eight, deeper, replicas]
+    assert [one.candidate.layout for one in runners_up(ranked, 3)] == [TWO, deeper, replicas]
+    assert [one.candidate.layout for one in runners_up(ranked, 4)] == [TWO, eight, deeper, replicas]

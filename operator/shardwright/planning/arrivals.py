@@ -1,0 +1,88 @@
+"""What an offered rate keeps in flight: a rate is priced as the number of requests that it comes to."""
+
+import math
+from dataclasses import replace
+from typing import Final, Protocol
+
+from shardwright.costs.estimate import Estimator
+from shardwright.costs.estimates import Estimate, Performance
+from shardwright.costs.workload import Workload
+from shardwright.layouts.layout import Candidate
+from shardwright.layouts.traits import EngineTraits
+from shardwright.modelspec.spec import ModelSpec
+from shardwright.planning.request import Request
+
+_ROUNDS: Final = 6
+"""Times that the number in flight is looked for; assumed: it settles in three unless the rate is too high."""
+
+_STEPS_PER_DOUBLING: Final = 8
+"""Numbers in flight that are told apart between one and its double: layouts share what is priced for one number."""
+
+_MOST_IN_FLIGHT: Final = 4096
+"""Unit: requests per replica. Basis: assumed; a rate that needs more than an engine's batches hold is not served."""
+
+
+class Prices(Protocol):
+    """What estimates candidates."""
+
+    def estimate(self, candidate: Candidate) -> Estimate:
+        """Return memory and speed of a candidate."""
+
+
+def estimator_of(model: ModelSpec, request: Request, traits: EngineTraits) -> Prices:
+    """Return what prices the candidates of a request."""
+    closed = Estimator(model, request.workload, traits, request.storage)
+    return closed if request.workload.requests_per_second is None else _Open(closed, request.workload)
+
+
+class _Open:
+    """Prices an offered rate by Little's law: in flight is the rate times how long a request stays."""
+
+    def __init__(self, estimator: Estimator, workload: Workload) -> None:
+        self._estimator, self._workload = estimator, workload
+        self._under: dict[int, Estimator] = {}
+
+    def estimate(self, candidate: Candidate) -> Estimate:
+        """Return the estimate at the number in flight that the rate comes to, at most what is not served any more."""
+        replicas = candidate.layout.replicas
+        most = _MOST_IN_FLIGHT * replicas
+        in_flight = replicas
+        for _ in range(_ROUNDS):
+            found = self._at(in_flight).estimate(candidate)
+            needed = min(most, _rounded_up(self._stay(found) * (self._workload.requests_per_second or 0)))
+            if needed <= in_flight:
+                break
+            in_flight = needed
+        return replace(found, performance=self._no_more_than_offered(found.performance))
+
+    def _no_more_than_offered(self, speed: Performance) -> Performance:
+        """Return the performance with the throughput that was asked for where more would be served."""
+        share = min(1.0, (self._workload.requests_per_second or 0) / speed.requests_per_second)
+        return replace(
+            speed,
+            output_tokens_per_second=speed.output_tokens_per_second * share,
+            requests_per_second=speed.requests_per_second * share,
+            low=speed.low * share,
+            high=speed.high * share,
+        )
+
+    def _at(self, in_flight: int) -> Estimator:
+        if in_flight not in self._under:
+            self._under[in_flight] = self._estimator.under(replace(self._workload, concurrency=in_flight))
+        return self._under[in_flight]
+
+    def _stay(self, estimate: Estimate) -> float:
+        speed = estimate.performance
+        return speed.ttft_seconds + self._workload.output_tokens * speed.tpot_seconds
+
+
+def _rounded_up(in_flight: float) -> int:
+    """Return the next of the numbers that are told apart.
+
+    >>> [_rounded_up(number) for number in (0.2, 7.5, 100.0)]
+    [1, 8, 107]
+    """
+    if in_flight <= _STEPS_PER_DOUBLING:
+        return max(1, math.ceil(in_flight))
+    step = math.ceil(math.log2(in_flight) * _STEPS_PER_DOUBLING)
+    return math.floor(2 ** (step / _STEPS_PER_DOUBLING))
