@@ -27,7 +27,7 @@ class OracleCase:
     layout: Layout
     kv_cache_dtype: str
     accepted: bool
-    stages: tuple[tuple[int, int], ...]
+    stages: tuple[tuple[int, int | None], ...]
     message: str
 
 
@@ -78,7 +78,8 @@ def _loose_configs() -> dict[str, Any]:
 def _cases(path: Path) -> list[OracleCase]:
     content = json.loads(path.read_text())
     models = {case["model"] for case in content["cases"]}
-    specs = {name: _model(name, content["configs"]) for name in models}
+    configs = {**_loose_configs(), **content["configs"]}
+    specs = {name: _model(name, configs) for name in models}
     return [_case(row, specs[row["model"]]) for row in content["cases"]]
 
 

@@ -80,12 +80,12 @@ def kv_cache(model: ModelSpec, layout: Layout, stage: int, kv_cache_dtype: str, 
         model: The model.
         layout: The degrees; with tensor ranks beyond the K/V heads every rank holds a whole head.
         stage: The pipeline stage, from 0.
-        kv_cache_dtype: ``auto`` (the model's dtype) or ``fp8``.
+        kv_cache_dtype: ``auto`` (as the checkpoint asks, else the model's dtype) or ``fp8``.
         traits: The engine: its block size, its batch limit and how it splits layers.
     """
     first, end = split_layers(len(model.layers), layout.pipeline, traits.remainder, layout.partition)[stage]
     model_bits = _CACHE_BITS[model.dtype]
-    bits = model_bits if kv_cache_dtype == "auto" else _CACHE_BITS[kv_cache_dtype]
+    bits = _CACHE_BITS[(model.cache_dtype or model.dtype) if kv_cache_dtype == "auto" else kv_cache_dtype]
     form = CacheFormat(bits=bits, model_bits=model_bits, block_tokens=traits.kv_block_tokens)
     groups = cache_groups(model, layout.tensor, form)
     held = [entry for entry in cache_entries(model, layout.tensor, form) if first <= entry.layer < end]

@@ -12,7 +12,7 @@ from typing import Final
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.stages import split_layers
 from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import GroupedAttention, LatentAttention, ModelSpec, Part, Split, Storage, Weight
+from shardwright.modelspec.spec import DenseFeedForward, GroupedAttention, ModelSpec, Part, Split, Storage, Weight
 
 MXFP4_SLICE: Final = 128
 """Elements that a rank's slice of an MXFP4 expert is padded to. Source: vLLM 0.32
@@ -21,7 +21,7 @@ MXFP4_SLICE: Final = 128
 MXFP4_HIDDEN: Final = 256
 """Elements that the hidden size of MXFP4 experts is padded to. Same source."""
 
-_SHARED_EXPERTS: Final = "mlp.shared_experts."
+_SHARED_EXPERT: Final = ".shared_expert"
 _ATTENTION: Final = ("self_attn.", "linear_attn.", "input_layernorm")
 
 
@@ -64,7 +64,8 @@ class _Cut:
     """How many ways each kind of weight is cut, without what does not change a rank's bytes."""
 
     tensor: int
-    shared: int  # of DeepSeek's shared experts
+    shared: int  # of shared experts
+    dense: int  # of the feed-forward blocks of dense layers
     slices: int  # of each routed expert
     expert: int  # ranks that whole experts are dealt to
     vocabulary_padding: int
@@ -87,7 +88,7 @@ def stage_weight_bytes(model: ModelSpec, layout: Layout, traits: EngineTraits) -
 
 def stage_weight_parts(model: ModelSpec, layout: Layout, traits: EngineTraits) -> tuple[WeightBytes, ...]:
     """Return the same by part of the model, for display."""
-    rank = _rank_bytes(model, _cut(layout, traits))
+    rank = _rank_bytes(model, _cut(model, layout, traits))
     return _by_stage(model, layout, traits, rank)
 
 
@@ -96,7 +97,7 @@ def load_bytes_per_node(model: ModelSpec, layout: Layout, traits: EngineTraits, 
 
     The ranks of a node share the page cache, so slices of one stage are read once.
     """
-    whole = _rank_bytes(model, _cut(Layout(), traits))
+    whole = _rank_bytes(model, _cut(model, Layout(), traits))
     stages = [part.total_bytes for part in _by_stage(model, layout, traits, whole)]
     ranks = layout.gpus_per_replica
     nodes = (range(first, min(first + gpus_per_node, ranks)) for first in range(0, ranks, gpus_per_node))
@@ -104,18 +105,19 @@ def load_bytes_per_node(model: ModelSpec, layout: Layout, traits: EngineTraits, 
     return max(sum(stages[stage] for stage in on_node) for on_node in held)
 
 
-def _cut(layout: Layout, traits: EngineTraits) -> _Cut:
+def _cut(model: ModelSpec, layout: Layout, traits: EngineTraits) -> _Cut:
     """Return the cut of a layout.
 
     Source: vLLM 0.32 ``fused_moe/config.py:FusedMoEParallelConfig.make``; where whole experts are spread over
-    tensor and attention-data ranks, DeepSeek's class repeats the shared experts on every rank
-    (``config/parallel.py:use_sequence_parallel_moe``, ``models/deepseek_v2.py``).
+    tensor and attention-data ranks, some classes repeat on every rank what is not routed
+    (``config/parallel.py:use_sequence_parallel_moe``).
     """
     whole = layout.expert > 1
     repeated = whole and layout.tensor > 1 and layout.attention_data > 1
     return _Cut(
         tensor=layout.tensor,
-        shared=1 if repeated else layout.tensor,
+        shared=1 if repeated and model.architecture in traits.repeats_shared_experts else layout.tensor,
+        dense=1 if repeated and model.architecture in traits.repeats_dense_layers else layout.tensor,
         slices=layout.tensor * layout.attention_data // layout.expert,
         expert=layout.expert if whole else 1,
         vocabulary_padding=traits.vocabulary_padding,
@@ -183,7 +185,7 @@ def _of_attention(model: ModelSpec, weight: Weight) -> bool:
 def _on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> int:
     """Return the bytes of one kind of weight on the fullest rank."""
     outputs, inputs = _shape_on_rank(model, weight, cut)
-    if model.quantization == "mxfp4" and weight.experts:
+    if weight.experts and _is_mxfp4(model, weight):
         outputs, inputs = _padded(weight, outputs, inputs)
     copies = math.ceil(weight.copies / cut.expert) if weight.experts else weight.copies
     return copies * _stored_bytes(_refined(weight, outputs, inputs), outputs, inputs)
@@ -209,13 +211,20 @@ def _shape_on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> tuple[int, in
 def _ways(model: ModelSpec, weight: Weight, cut: _Cut) -> int:
     if weight.experts:
         return cut.slices
-    latent = isinstance(model.layers[weight.layer or 0].attention, LatentAttention)
-    return cut.shared if latent and weight.name.startswith(_SHARED_EXPERTS) else cut.tensor
+    if _SHARED_EXPERT in weight.name:
+        return cut.shared
+    dense = weight.layer is not None and isinstance(model.layers[weight.layer].feed_forward, DenseFeedForward)
+    return cut.dense if dense and not weight.name.startswith(_ATTENTION) else cut.tensor
 
 
 def _kv_heads(model: ModelSpec, weight: Weight) -> int:
     attention = model.layers[weight.layer or 0].attention
     return attention.kv_heads if isinstance(attention, GroupedAttention) else 1
+
+
+def _is_mxfp4(model: ModelSpec, weight: Weight) -> bool:
+    """Return whether a weight belongs to MXFP4 experts, their unquantized biases too."""
+    return weight.storage.name == "mxfp4" or model.quantization == "mxfp4"
 
 
 def _padded(weight: Weight, outputs: int, inputs: int) -> tuple[int, int]:

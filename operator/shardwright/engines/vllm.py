@@ -56,6 +56,34 @@ _EMBEDDING_ON_EVERY_STAGE: Final = frozenset(
     }
 )
 
+_REPEATS_DENSE_LAYERS: Final = frozenset({"DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"})
+
+_REPEATS_SHARED_EXPERTS: Final = _REPEATS_DENSE_LAYERS | {
+    "DeepseekV2ForCausalLM",
+    "DeepseekV3ForCausalLM",
+    "DeepseekV4ForCausalLM",
+    "KimiK25ForConditionalGeneration",
+    "KimiK3ForConditionalGeneration",
+    "Llama4ForCausalLM",
+    "Llama4ForConditionalGeneration",
+    "NemotronHForCausalLM",
+    "Qwen3NextForCausalLM",
+    "Qwen3_5MoeForCausalLM",
+    "Qwen3_5MoeForConditionalGeneration",
+}
+
+_QUANTIZATIONS: Final = frozenset(
+    {
+        "awq",
+        "compressed-tensors",
+        "fp8",
+        "gptq",
+        "modelopt",
+        "modelopt_fp4",
+        "mxfp4",
+    }
+)
+
 _WIDTH_DIVIDES_REPLICA: Final = frozenset({"GptOssForCausalLM"})
 
 _SOURCES: Final[Mapping[str, str]] = {
@@ -87,6 +115,9 @@ _SOURCES: Final[Mapping[str, str]] = {
     "mixes_expert_cuts": "vLLM 0.32.0 source, fused_moe/config.py:FusedMoEParallelConfig.make: all ranks or none",
     "ends_on_every_stage": "vLLM 0.32.0 model classes, built stage by stage; Gemma 1 to 3 by reading",
     "embedding_on_every_stage": "vLLM 0.32.0 model classes, built stage by stage; Qwen3-Next by reading",
+    "repeats_shared_experts": "vLLM 0.32.0 model classes, built over 2 tensor x 4 data ranks; Qwen3-Next and V2 by reading",
+    "repeats_dense_layers": "vLLM 0.32.0 model classes, built over 2 tensor x 4 data ranks",
+    "quantizations": "vLLM 0.32.0, quantization/__init__.py, of those that are read: bitsandbytes is gone, fbgemm_fp8 refused",
     "width_divides_replica": "vLLM 0.32.0 source, models/gpt_oss.py:MLPBlock: expert width over all ranks",
 }
 
@@ -120,6 +151,9 @@ def traits(version: str) -> EngineTraits:
         sources=_SOURCES,
         ends_on_every_stage=_ENDS_ON_EVERY_STAGE,
         embedding_on_every_stage=_EMBEDDING_ON_EVERY_STAGE,
+        repeats_shared_experts=_REPEATS_SHARED_EXPERTS,
+        repeats_dense_layers=_REPEATS_DENSE_LAYERS,
+        quantizations=_QUANTIZATIONS,
         width_divides_replica=_WIDTH_DIVIDES_REPLICA,
         batch_defaults=generation.batch_defaults,
         logit_copies=generation.logit_copies,

@@ -35,9 +35,12 @@ class EngineTraits:
     ``counts_graphs`` says whether they are taken from the budget before the K/V cache.
     ``ends_on_every_stage`` are architectures whose class makes embedding, final norm and head on every
     pipeline stage, not only on the first and the last, ``embedding_on_every_stage`` those that repeat the
-    embedding alone. ``width_divides_replica`` are architectures whose class demands that the expert width
-    divides by all ranks of a replica. ``runs_on`` are the resources (``nvidia.com/gpu``, ...) whose GPUs the image
-    is built for (None: the user named the image and answers for it).
+    embedding alone. Where whole experts are spread over tensor and attention-data ranks, every rank repeats the
+    shared experts of ``repeats_shared_experts`` and the dense layers of ``repeats_dense_layers``. ``quantizations``
+    are the methods of ``quantization_config`` that it takes (None: not known). ``width_divides_replica`` are
+    architectures whose class demands that the expert width divides by all ranks of a replica. ``runs_on`` are the
+    resources (``nvidia.com/gpu``, ...) whose GPUs the image is built for (None: the user named the image and
+    answers for it).
     ``released`` is the month of the version (``2026-02``; empty: not known, taken as the newest). ``reserves_output``
     says that a request starts only when its whole length fits the K/V cache, ``cache_follows_weights`` that the cache
     is kept in FP8 where the weights are quantized to floating point, ``refuses_long_requests`` that no request may be longer
@@ -63,6 +66,9 @@ class EngineTraits:
     sources: Mapping[str, str]
     ends_on_every_stage: frozenset[str] = frozenset()
     embedding_on_every_stage: frozenset[str] = frozenset()
+    repeats_shared_experts: frozenset[str] = frozenset()
+    repeats_dense_layers: frozenset[str] = frozenset()
+    quantizations: frozenset[str] | None = None
     width_divides_replica: frozenset[str] = frozenset()
     runs_on: frozenset[str] | None = None
     released: str = ""

@@ -31,17 +31,23 @@ INT8_PER_CHANNEL: Final = Storage(name="int8", bits=8, block=(1, 0), scale_bits=
 
 _PLAIN: Final = {storage.name: storage for storage in (BF16, FP16)}
 _BITS: Final = (1, 16)
+_LINEAR: Final = "Linear"
 _ALTERNATIVES: Final = re.compile(r"\((?:\?:)?([\w|]+)\)", re.ASCII)
 _GLOB: Final = re.compile(r"[\w.*\\$^/-]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantization:
-    """A method by name, how it stores a weight (None: leaves it alone), and what could not be followed."""
+    """A method by name, how it stores a weight (None: leaves it alone), and what could not be followed.
+
+    ``head`` is whether it quantizes the output head too, ``cache_dtype`` what it asks the K/V cache to be stored as.
+    """
 
     method: str
     storage: Callable[[Weight], Storage | None]
     warnings: tuple[str, ...] = ()
+    head: bool = False
+    cache_dtype: str | None = None
 
 
 def read_quantization(fields: Fields) -> Quantization | None:
@@ -116,7 +122,8 @@ def _cannot_convert(model: ModelSpec, name: str) -> Problem:
 
 
 def _stored(weight: Weight, quantization: Quantization) -> Weight:
-    storage = quantization.storage(weight) if weight.quantizable else None
+    quantizable = weight.quantizable or (quantization.head and weight.part is Part.HEAD and weight.inputs > 1)
+    storage = quantization.storage(weight) if quantizable else None
     return weight if storage is None else replace(weight, storage=storage)
 
 
@@ -167,14 +174,51 @@ def _mxfp4(fields: Fields) -> Quantization:
 
 
 def _compressed_tensors(fields: Fields) -> Quantization:
-    groups = fields.section("config_groups")
-    names = list(groups.values) if groups else []
-    section = groups.section(names[0]) if groups and len(names) == 1 else None
-    weights = section.section("weights") if section else None
-    if weights is None:
-        fields.refuse("config_groups", f"{len(names)} groups", "must be one group with its weights")
+    section = fields.section("config_groups")
+    groups = [group for name in section.values if (group := section.section(name))] if section else []
+    targeted = [target for group in groups if (target := _targeted(group))]
+    if not targeted or len(targeted) < len(groups) or len(groups) > MAX_PATTERNS:
+        fields.refuse("config_groups", f"{len(groups)} groups", "must be groups with their weights")
         return Quantization(method="compressed-tensors", storage=lambda _: None)
-    return _unless_ignored("compressed-tensors", _compressed(weights), fields, "ignore")
+    scheme = fields.section("kv_cache_scheme")
+    cached = scheme is not None and scheme.integer("num_bits", _BITS, default=16) == FP8_PER_TENSOR.bits
+    base = _unless_ignored("compressed-tensors", targeted[0].storage, fields, "ignore")
+    return replace(base, storage=_by_target(base.storage, targeted), cache_dtype="fp8" if cached else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """The storage of the modules that a group names: by name, by pattern, or all linear ones."""
+
+    storage: Storage
+    names: frozenset[str]
+    globs: tuple[re.Pattern[str], ...]
+
+    def matches(self, name: str) -> bool:
+        return _ignored(name, self.names, list(self.globs))
+
+
+def _targeted(group: Fields) -> _Target | None:
+    weights = group.section("weights")
+    if weights is None:
+        return None
+    targets = group.strings("targets")
+    patterns = [target for target in targets if target.startswith("re:")][:MAX_PATTERNS]
+    globs = tuple(glob for pattern in patterns for glob in _globs(pattern))
+    return _Target(storage=_compressed(weights), names=frozenset(targets), globs=globs)
+
+
+def _by_target(base: Callable[[Weight], Storage | None], targets: list[_Target]) -> Callable[[Weight], Storage | None]:
+    """Return the storage by the group that names a module, else by the group of all linear modules."""
+
+    def storage(weight: Weight) -> Storage | None:
+        name = full_name(weight)
+        named = next((target for target in targets if target.matches(name)), None)
+        general = next((target for target in targets if _LINEAR in target.names), None)
+        chosen = named or general
+        return chosen.storage if chosen and base(weight) else None
+
+    return storage
 
 
 def _compressed(weights: Fields) -> Storage:
@@ -201,7 +245,8 @@ def _modelopt(fields: Fields) -> Quantization:
     if storage is None:
         fields.refuse("quant_algo", f"{algorithm!r:.60}", f"must be one of {', '.join(_MODELOPT)}")
         storage = FP8_PER_TENSOR
-    return _unless_ignored("modelopt", storage, fields, "ignore", "exclude_modules")
+    cached = (fields.string("kv_cache_quant_algo") or "").upper().startswith("FP8")
+    return replace(_unless_ignored("modelopt", storage, fields, "ignore"), head=True, cache_dtype="fp8" if cached else None)
 
 
 def _bitsandbytes(fields: Fields) -> Quantization:

@@ -71,6 +71,7 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
         max_context_tokens=context,
         tied_embeddings=tied,
         warnings=(*family.warnings, *_uncounted(family, tower), *(quantization.warnings if quantization else ())),
+        cache_dtype=quantization.cache_dtype if quantization else None,
         assumed=tuple(sentence.format(architecture=architecture) for sentence in family.assumed),
         residual_streams=streams,
     )

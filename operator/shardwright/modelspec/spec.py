@@ -190,6 +190,7 @@ class ModelSpec:
     tied_embeddings: bool
     warnings: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+    cache_dtype: str | None = None
     residual_streams: int = 1
 
     def __hash__(self) -> int:

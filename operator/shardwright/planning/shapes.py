@@ -32,6 +32,7 @@ SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "PartitionImpossible": "The layers of the stages are not those of the model, or a stage has none.",
         "ContextDegreeImpossible": "The ranks cannot share K/V: none of them would hold a copy, or the attention forbids it.",
         "MaxModelLenTooLong": "The longest request is longer than the model's own limit.",
+        "QuantizationUnknownToEngine": "The engine, in this version, cannot load weights that are stored this way.",
         "ArchitectureUnknownToEngine": "The engine, in this version, has no such architecture.",
     }
 )
@@ -68,7 +69,7 @@ def shape_problems(
     if cut:
         remedy = _tensor_remedy(model, replace(layout, tensor=1, replicas=1), rules)
         cut = tuple(replace(problem, remedy=remedy) for problem in cut)
-    unknown = architecture_unknown_to_engine(model, traits)
+    unknown = architecture_unknown_to_engine(model, traits) or _quantization_unknown(model, traits)
     length = None if max_model_len is None else max_model_len_problem(model, max_model_len)
     rest = (*degree_problems(model, layout, traits), unknown, length)
     return (*cut, *(problem for problem in rest if problem is not None))
@@ -83,6 +84,18 @@ def architecture_unknown_to_engine(model: ModelSpec, traits: EngineTraits) -> Pr
         what=f"{model.architecture}",
         limit=f"is not among the {len(traits.architectures)} architectures of {traits.name} {traits.version}",
         remedy="use another engine or a newer version",
+    )
+
+
+def _quantization_unknown(model: ModelSpec, traits: EngineTraits) -> Problem | None:
+    """Source: ``config/model.py:_verify_quantization``."""
+    if traits.quantizations is None or model.quantization is None or model.quantization in traits.quantizations:
+        return None
+    return Problem(
+        code="QuantizationUnknownToEngine",
+        what=f"{model.quantization} weights",
+        limit=f"are not among what {traits.name} {traits.version} loads: {', '.join(sorted(traits.quantizations))}",
+        remedy="use weights that are stored in one of these ways",
     )
 
 

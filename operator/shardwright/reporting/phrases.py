@@ -30,6 +30,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "PipelineNotSupported": "need pipeline stages that the engine does not have for this model",
         "PoolTooSmall": "need more nodes than the pool has",
         "QuantizationBlockNotDivisible": "cut quantization blocks",
+        "QuantizationUnknownToEngine": "need a way of storing weights that the engine does not load",
         "TpotLimitExceeded": "exceed the limit on time per token",
         "TtftLimitExceeded": "exceed the limit on time to first token",
         "VocabularyNotDivisible": "do not divide the vocabulary",

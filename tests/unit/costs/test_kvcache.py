@@ -1,25 +1,35 @@
 """The K/V cache: bytes per token as vLLM's classes have them, and the block arithmetic of its scheduler."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from shardwright.costs.kvcache import kv_bytes_per_token, kv_cache
+from shardwright.costs.kvcache import NULL_BLOCKS, kv_bytes_per_token, kv_cache
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.traits import Remainder
 from tests.support.builders_model import a_config, a_model, catalogued, oracle_traits
-from tests.support.oracle import OracleCase, oracle_cases
+from tests.support.oracle import CacheCase, OracleCase, cache_cases, oracle_cases
 
 ACCEPTED = [case for case in oracle_cases() if case.accepted]
 
 
 @pytest.mark.parametrize("case", ACCEPTED, ids=lambda case: case.name)
 def test_every_stage_needs_the_bytes_per_token_that_vllm_needs(case: OracleCase) -> None:
-    ours = tuple(
-        kv_bytes_per_token(case.model, case.layout, stage, case.kv_cache_dtype, oracle_traits())
-        for stage in range(case.layout.pipeline)
-    )
-    assert ours == tuple(kv for _, kv in case.stages)
+    for stage, (_, theirs) in enumerate(case.stages):
+        ours = kv_bytes_per_token(case.model, case.layout, stage, case.kv_cache_dtype, oracle_traits())
+        assert ours == theirs or theirs is None
+
+
+@pytest.mark.parametrize(
+    "case", cache_cases(), ids=lambda case: f"{case.model.source} {case.layout.tensor} {case.kv_cache_dtype}"
+)
+def test_as_many_requests_fit_as_vllm_fits(case: CacheCase) -> None:
+    cache = kv_cache(case.model, case.layout, 0, case.kv_cache_dtype, oracle_traits())
+    cache = replace(cache, in_flight_tokens=case.in_flight_tokens)
+    assert cache.bytes_per_block == case.bytes_per_block
+    assert cache.blocks_for_request(case.max_model_len) == case.blocks_per_request
+    assert cache.blocks(case.available_bytes) == case.blocks - NULL_BLOCKS
 
 
 def test_tokens_fill_all_blocks_but_the_one_that_is_held_back() -> None:
