@@ -16,7 +16,7 @@ from shardwright.planning.checks import Judge
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.request import OptimizeFor, Request
-from shardwright.planning.select import select
+from shardwright.planning.select import Scale, select
 from tests.support.builders_plan import a_model, a_network, a_pool, a_request, an_inventory, an_nvl72_pool, vllm_traits
 
 laws = settings(max_examples=20, deadline=None)
@@ -152,14 +152,17 @@ def test_faster_links_never_slow_anything(
 @given(model=models, pool=pools(), request=requests(), data=st.data())
 def test_a_dominated_candidate_changes_nothing(model: str, pool: Pool, request: Request, data: st.DataObject) -> None:
     judge = Judge(a_model(model), request, vllm_traits())
-    verdicts = [judge.verdict(item) for item in enumerate_candidates(a_model(model), an_inventory(pool), request.space, vllm_traits())]
-    ranked = select(verdicts, request)
+    verdicts = [
+        judge.verdict(item) for item in enumerate_candidates(a_model(model), an_inventory(pool), request.space, vllm_traits())
+    ]
+    scale = Scale.of(request, an_inventory(pool))
+    ranked = select(verdicts, scale)
     if not ranked:
         return
     dropped = data.draw(st.sampled_from(ranked)).candidate
     rest = [verdict for verdict in verdicts if verdict.candidate != dropped]
 
-    assert select(rest, request) == tuple(standing for standing in ranked if standing.candidate != dropped)
+    assert select(rest, scale) == tuple(standing for standing in ranked if standing.candidate != dropped)
 
 
 @laws
