@@ -9,6 +9,7 @@ from typing import Final
 
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
+from shardwright.layouts.stages import split_layers
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import GroupedAttention, ModelSpec, RecurrentAttention
 
@@ -47,6 +48,24 @@ def _pipeline_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -
 
     if layout.partition:
         yield from _partition_problems(layout, layers)
+    yield from _attention_problems(model, layout, traits)
+
+
+def _attention_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
+    """Yield a stage whose layers keep nothing of a request: the engine has no cache to give it."""
+    if layout.pipeline == 1 or layout.pipeline > len(model.layers) or all(layer.attention for layer in model.layers):
+        return
+    stages = split_layers(len(model.layers), layout.pipeline, traits.remainder, layout.partition)
+    empty = [stage for stage, (first, end) in enumerate(stages) if not any(layer.attention for layer in model.layers[first:end])]
+    if empty:
+        yield Problem(
+            code="StageWithoutAttention",
+            path=_PIPELINE,
+            what=f"stage {empty[0]} of {layout.pipeline}",
+            limit="must have a layer with attention or a recurrent state",
+            gap=f"{len(empty)} stages have none",
+            remedy="use fewer stages",
+        )
 
 
 def _partition_problems(layout: Layout, layers: int) -> Iterator[Problem]:

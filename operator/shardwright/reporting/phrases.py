@@ -31,6 +31,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "PoolTooSmall": "need more nodes than the pool has",
         "QuantizationBlockNotDivisible": "cut quantization blocks",
         "QuantizationUnknownToEngine": "need a way of storing weights that the engine does not load",
+        "StageWithoutAttention": "have a stage without attention",
         "TpotLimitExceeded": "exceed the limit on time per token",
         "TtftLimitExceeded": "exceed the limit on time to first token",
         "VocabularyNotDivisible": "do not divide the vocabulary",

@@ -9,6 +9,7 @@ from tests.support.builders_model import a_config, a_model, a_moe, catalogued
 
 BF16 = Storage(name="bf16", bits=16)
 FP8 = Storage(name="fp8", bits=8, block=(0, 0), scale_bits=32)
+NVFP4 = Storage(name="nvfp4", bits=4, block=(1, 16), scale_bits=8)
 BLOCK = Storage(name="fp8", bits=8, block=(128, 128), scale_bits=32)
 
 
@@ -35,6 +36,12 @@ def _stored(**quantization: object) -> Storage:
             {"quant_method": "gptq", "bits": 8, "group_size": -1},
             Storage(name="int8", bits=8, block=(1, 0), scale_bits=16, zero_point_bits=8),
         ),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, NVFP4),
+        ({"quant_algo": "NVFP4"}, NVFP4),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, Storage(name="fp8", bits=8, block=(0, 0), scale_bits=64)),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, Storage(name="nf4", bits=4, block=(1, 64), scale_bits=32)),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, Storage(name="int8", bits=8, block=(1, 0), scale_bits=32)),
+        ({"quant_method": "fbgemm_fp8"}, Storage(name="fp8", bits=8, block=(1, 0), scale_bits=32)),
     ],
 )
 def test_each_method_has_its_storage(quantization: dict[str, object], storage: Storage) -> None:
@@ -50,6 +57,11 @@ def test_each_method_has_its_storage(quantization: dict[str, object], storage: S
         (
             {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 64},
             Storage(name="int4", bits=4, block=(1, 64), scale_bits=16),
+        ),
+        ({"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16}, NVFP4),
+        (
+            {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32},
+            Storage(name="mxfp4", bits=4, block=(1, 32), scale_bits=8),
         ),
     ],
 )
@@ -129,3 +141,47 @@ def test_quantized_weights_cannot_become_something_else(model_id: str, wanted: s
         apply_quantization(catalogued(model_id), wanted)
     (problem,) = refusal.value.problems
     assert (problem.code, problem.path) == ("QuantizationNotApplicable", "quantization")
+
+
+def test_groups_of_modules_are_stored_each_in_its_way() -> None:
+    attention = {"targets": ["re:.*self_attn.*"], "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}
+    rest = {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128}}
+    groups = {"group_0": rest, "group_1": attention}
+    model = a_model(quantization_config={"quant_method": "compressed-tensors", "config_groups": groups, "ignore": ["lm_head"]})
+    assert _storage(model, "self_attn.o_proj").name == "fp8"
+    assert _storage(model, "mlp.down_proj").name == "int4"
+    assert _storage(model, "lm_head", None) == BF16
+
+
+@pytest.mark.parametrize(("ignored", "storage"), [([], NVFP4), (["lm_head"], BF16)])
+def test_modelopt_quantizes_the_head_unless_it_is_listed(ignored: list[str], storage: Storage) -> None:
+    model = a_model(quantization_config={"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ignored})
+    assert _storage(model, "lm_head", None) == storage
+
+
+@pytest.mark.parametrize(
+    "quantization",
+    [
+        {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"},
+        {
+            "quant_method": "compressed-tensors",
+            "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float"}}},
+            "kv_cache_scheme": {"num_bits": 8, "type": "float"},
+        },
+    ],
+)
+def test_a_checkpoint_may_ask_for_a_smaller_cache(quantization: dict[str, object]) -> None:
+    assert a_model(quantization_config=quantization).cache_dtype == "fp8"
+    assert a_model().cache_dtype is None
+
+
+def test_a_pattern_with_too_many_ways_is_left_out_and_said() -> None:
+    wide = "re:.*" + "(" + "|".join("abcdefghij") + ")" + "(" + "|".join("abcdefghij") + ").*"
+    model = a_model(quantization_config={"quant_method": "fp8", "modules_to_not_convert": [wide]})
+    assert len(model.warnings) == 1
+
+
+def test_an_algorithm_of_nvidia_that_is_not_known_is_refused() -> None:
+    with pytest.raises(InputError) as refusal:
+        a_model(quantization_config={"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"})
+    assert [problem.path for problem in refusal.value.problems] == ["quantization_config.quant_algo"]

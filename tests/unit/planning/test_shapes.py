@@ -71,6 +71,13 @@ def test_every_degree_that_a_remedy_names_works() -> None:
         ({}, Layout(pipeline=9), "MoreStagesThanLayers"),
         ({}, Layout(tensor=2, expert=2), "ExpertParallelNeedsExperts"),
         ({}, Layout(attention_data=2), "AttentionDataNeedsExperts"),
+        ({}, Layout(pipeline=2, partition=(4, 3)), "PartitionImpossible"),
+        ({}, Layout(pipeline=2, partition=(3, 3, 2)), "PartitionImpossible"),
+        ({}, Layout(pipeline=2, partition=(0, 8)), "PartitionImpossible"),
+        ({}, Layout(tensor=4, context=2), "ContextDegreeImpossible"),
+        ({}, Layout(tensor=8, context=4), "ContextDegreeImpossible"),
+        ({"num_key_value_heads": 1}, Layout(tensor=8, context=3), "ContextDegreeImpossible"),
+        ({"quantization_config": {"quant_method": "bitsandbytes"}}, Layout(), "QuantizationUnknownToEngine"),
     ],
 )
 def test_each_rule_of_a_dense_model_has_its_code(config: dict[str, object], layout: Layout, code: str) -> None:
@@ -147,3 +154,31 @@ def test_every_code_is_explained() -> None:
     traits = oracle_traits(without_pipeline=frozenset({"LlamaForCausalLM"}), architectures=frozenset({"None"}))
     found = {p.code for model in models for layout in layouts for p in shape_problems(model, layout, traits, 1 << 20)}
     assert found <= set(SHAPE_REASONS)
+
+
+def test_ranks_share_what_they_would_hold_copies_of() -> None:
+    few_heads = read_model(a_config(num_key_value_heads=2), source="a test")
+    assert shape_problems(few_heads, Layout(tensor=8, context=4), oracle_traits()) == ()
+    latent = catalogued("deepseek-ai/DeepSeek-V3")
+    assert shape_problems(latent, Layout(tensor=8, context=8), oracle_traits()) == ()
+
+
+def test_a_window_is_not_shared() -> None:
+    (problem,) = shape_problems(catalogued("openai/gpt-oss-120b"), Layout(tensor=16, context=2), oracle_traits())
+    assert (problem.code, problem.path) == ("ContextDegreeImpossible", "context")
+
+
+def test_the_heads_of_recurrent_layers_divide_too() -> None:
+    problems = shape_problems(catalogued("Qwen/Qwen3.5-27B"), Layout(tensor=12), oracle_traits())
+    assert "16 key heads of recurrent layers must divide by 12 ranks" in problems[0].sentence()
+
+
+def test_key_value_heads_may_cut_blocks_that_a_merged_projection_covers() -> None:
+    narrow = read_model(a_config(num_key_value_heads=8, intermediate_size=2048, quantization_config=FP8), source="a test")
+    assert shape_problems(narrow, Layout(tensor=4), oracle_traits()) == ()
+
+
+def test_a_stage_has_a_layer_that_keeps_something() -> None:
+    model = catalogued("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16")
+    assert shape_problems(model, Layout(pipeline=13), oracle_traits()) == ()
+    assert {problem.code for problem in shape_problems(model, Layout(pipeline=52), oracle_traits())} == {"StageWithoutAttention"}
