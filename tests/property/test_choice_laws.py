@@ -63,8 +63,8 @@ def test_degrees_multiply_to_the_gpus_of_the_placement_and_none_comes_twice(
 @laws
 @given(model=models, pool=pools(), request=requests(), data=st.data())
 def test_taking_a_pin_away_never_turns_a_plan_into_none(model: str, pool: Pool, request: Request, data: st.DataObject) -> None:
-    pin = data.draw(st.sampled_from([{"tensor": 2}, {"pipeline": 2}, {"tensor": 4, "pipeline": 1}, {"context": 1}]))
-    pinned = replace(request, space=replace(request.space, **pin))
+    pins = [SearchSpace(tensor=2), SearchSpace(pipeline=2), SearchSpace(tensor=4, pipeline=1), SearchSpace(context=1)]
+    pinned = replace(request, space=data.draw(st.sampled_from(pins)))
 
     before, after = (_plan(model, an_inventory(pool), asked).outcome for asked in (pinned, request))
 
