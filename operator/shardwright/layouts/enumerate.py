@@ -58,9 +58,13 @@ def layouts(model: ModelSpec, pool: Pool, space: SearchSpace, traits: EngineTrai
 
 
 def _variants(model: ModelSpec, layout: Layout, space: SearchSpace, traits: EngineTraits) -> Iterator[Layout]:
-    """Yield a layout with its stages cut in every way, then with its K/V shared; both at once only by pins."""
+    """Yield a layout with its stages cut in every way, then with its K/V shared.
+
+    Both at once, and shared K/V beside replicas of the attention, come only by pins.
+    """
     partitions = _partitions(model, layout.pipeline, space, traits)
-    for context in _context_degrees(model, layout.tensor, space.context):
+    pin = 1 if space.context is None and layout.attention_data > 1 else space.context
+    for context in _context_degrees(model, layout.tensor, pin):
         for partition in partitions if context == 1 else partitions[:1]:
             yield replace(layout, context=context, partition=partition)
 
@@ -68,21 +72,25 @@ def _variants(model: ModelSpec, layout: Layout, space: SearchSpace, traits: Engi
 def _degrees(model: ModelSpec, pool: Pool, space: SearchSpace, most_nodes: int) -> Iterator[Degrees]:
     heads = max((layer.attention.heads for layer in model.layers if layer.attention), default=1)
     for tensor, groups in (*_in_node(pool), *_whole_nodes(pool, most_nodes), *_pinned(pool, space)):
-        for pipeline, data in _split_groups(model, groups, space.attention_data):
+        even = bool(model.experts) and max(tensor * groups, pool.gpus_per_node) % min(tensor * groups, pool.gpus_per_node) == 0
+        for pipeline, data in _split_groups(groups, space.attention_data, whole=even):
             wanted = space.tensor in (None, tensor) and space.pipeline in (None, pipeline)
             sensible = tensor <= heads and pipeline <= min(_MOST_STAGES, len(model.layers))
             if wanted and (sensible or tensor == space.tensor or pipeline == space.pipeline):
                 yield tensor, pipeline, data
 
 
-def _split_groups(model: ModelSpec, groups: int, pin: int | None) -> Iterator[tuple[int, int]]:
-    """Yield what tensor groups may be: stages, or, for experts, replicas of the attention; both only by a pin."""
+def _split_groups(groups: int, pin: int | None, *, whole: bool) -> Iterator[tuple[int, int]]:
+    """Yield what tensor groups may be: stages, or replicas of the attention; both only by a pin.
+
+    ``whole`` says that there are experts, and that the groups fill a node, several, or an even share of one.
+    """
     if pin is not None:
         if groups % pin == 0:
             yield groups // pin, pin
         return
     yield groups, 1
-    if model.experts and groups > 1:
+    if whole and groups > 1:
         yield 1, groups
 
 
