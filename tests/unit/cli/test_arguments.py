@@ -9,7 +9,7 @@ from shardwright.cli.arguments import program_name
 from shardwright.cli.main import main
 
 
-@pytest.mark.parametrize("command", ["plan", "render", "models", "crd", "version"])
+@pytest.mark.parametrize("command", ["plan", "explain", "render", "models", "crd", "version"])
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
