@@ -7,6 +7,7 @@ rules come out of the same list.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 
 class Split(StrEnum):
@@ -205,7 +206,10 @@ class ModelSpec:
     @property
     def experts(self) -> int:
         """Return the number of routed experts of a layer, 0 for a dense model."""
-        return max(
-            (layer.feed_forward.experts for layer in self.layers if isinstance(layer.feed_forward, ExpertFeedForward)),
-            default=0,
-        )
+        return _experts(self)
+
+
+@lru_cache(maxsize=64)
+def _experts(model: ModelSpec) -> int:
+    blocks = (layer.feed_forward for layer in model.layers)
+    return max((block.experts for block in blocks if isinstance(block, ExpertFeedForward)), default=0)
