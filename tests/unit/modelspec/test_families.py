@@ -17,7 +17,7 @@ from shardwright.modelspec.spec import (
     Part,
     RecurrentAttention,
 )
-from tests.support.builders_model import a_config, catalogued
+from tests.support.builders_model import a_config, catalogued, window
 from tests.support.oracle import LOOSE
 
 
@@ -54,6 +54,16 @@ def test_llama_4_sees_chunks_but_in_every_fourth_layer() -> None:
     assert [(kind.window, kind.chunked) for kind in kinds] == [(8192, True)] * 3 + [(None, False)]
     assert [type(layer.feed_forward) for layer in model.layers[:2]] == [DenseFeedForward, ExpertFeedForward]
     assert model.layers[0].feed_forward == DenseFeedForward(intermediate=16_384)
+
+
+def test_llama_4_may_list_its_full_layers() -> None:
+    entry = find_model("meta-llama/Llama-4-Scout-17B-16E-Instruct")
+    assert entry is not None
+    text = entry.config["text_config"]
+    assert isinstance(text, dict)
+    listed = {**text, "num_hidden_layers": 4, "no_rope_layers": [1, 0, 0, 1]}
+    model = read_model({**entry.config, "text_config": listed}, source="a test")
+    assert [window(layer) for layer in model.layers] == [8192, None, None, 8192]
 
 
 def test_an_indexer_selects_and_its_keys_are_known() -> None:
@@ -140,6 +150,11 @@ def test_other_spellings_of_the_same_facts_are_read(name: str, architecture: str
     assert (model.architecture, len(model.layers)) == (architecture, layers)
     assert attention is not None
     assert attention.heads == heads
+
+
+def test_the_usual_name_of_a_field_wins() -> None:
+    config = json.loads((LOOSE / "EleutherAI--gpt-j-6b.json").read_text())
+    assert len(read_model({**config, "num_hidden_layers": 3}, source="a test").layers) == 3
 
 
 def test_a_missing_fact_is_named_as_the_config_would_spell_it() -> None:
