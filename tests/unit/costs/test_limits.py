@@ -43,6 +43,18 @@ def test_sequences_stay_enough_for_the_load_until_the_tokens_are_at_their_fewest
     ]
 
 
+def test_sequences_that_the_load_needs_are_given_up_last() -> None:
+    tried = list(limits_to_try(LOAD, vllm_traits(), load_gpus()["H100-SXM-80GB"], 600))
+
+    assert [(limits.batched_tokens, limits.sequences) for limits in tried[:5]] == [
+        (8192, 1024),
+        (4096, 1024),
+        (2048, 1024),
+        (1024, 1024),
+        (1024, 512),
+    ]
+
+
 def test_more_requests_than_the_default_raise_the_sequences_and_the_tokens_with_them() -> None:
     first = next(limits_to_try(LOAD, vllm_traits(), load_gpus()["L4-24GB"], 3000))
 
