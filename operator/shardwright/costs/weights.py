@@ -69,6 +69,7 @@ class _Cut:
     slices: int  # of each routed expert
     expert: int  # ranks that whole experts are dealt to
     vocabulary_padding: int
+    pads_shared: bool  # slices of shared experts to whole quantization blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +122,7 @@ def _cut(model: ModelSpec, layout: Layout, traits: EngineTraits) -> _Cut:
         slices=layout.tensor * layout.attention_data // layout.expert,
         expert=layout.expert if whole else 1,
         vocabulary_padding=traits.vocabulary_padding,
+        pads_shared=model.architecture in traits.pads_shared_experts,
     )
 
 
@@ -197,15 +199,24 @@ def _shape_on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> tuple[int, in
         case Split.REPLICATED:
             return weight.outputs, weight.inputs
         case Split.COLUMN:
-            return math.ceil(weight.outputs / ways), weight.inputs
+            return _slice(weight, weight.outputs, ways, cut), weight.inputs
         case Split.ROW:
-            return weight.outputs, math.ceil(weight.inputs / ways)
+            return weight.outputs, _slice(weight, weight.inputs, ways, cut)
         case Split.KV_HEADS:
             heads = _kv_heads(model, weight)
             return weight.outputs // heads * math.ceil(heads / ways), weight.inputs
         case Split.VOCABULARY:
             padded = _round_up(weight.outputs, cut.vocabulary_padding)
             return math.ceil(padded / ways), weight.inputs
+
+
+def _slice(weight: Weight, size: int, ways: int, cut: _Cut) -> int:
+    """Return a rank's share of an axis, of padded shared experts in whole quantization blocks."""
+    share = math.ceil(size / ways)
+    block = weight.storage.block
+    if not cut.pads_shared or ways == 1 or block is None or weight.experts or _SHARED_EXPERT not in weight.name:
+        return share
+    return _round_up(share, block[1 if weight.split is Split.ROW else 0])
 
 
 def _ways(model: ModelSpec, weight: Weight, cut: _Cut) -> int:

@@ -72,6 +72,8 @@ _REPEATS_SHARED_EXPERTS: Final = _REPEATS_DENSE_LAYERS | {
     "Qwen3_5MoeForConditionalGeneration",
 }
 
+_PADS_SHARED_EXPERTS: Final = frozenset({"DeepseekV4ForCausalLM"})
+
 _QUANTIZATIONS: Final = frozenset(
     {
         "awq",
@@ -117,6 +119,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "embedding_on_every_stage": "vLLM 0.32.0 model classes, built stage by stage; Qwen3-Next by reading",
     "repeats_shared_experts": "vLLM 0.32.0 model classes, built over 2 tensor x 4 data ranks; Qwen3-Next and V2 by reading",
     "repeats_dense_layers": "vLLM 0.32.0 model classes, built over 2 tensor x 4 data ranks",
+    "pads_shared_experts": "vLLM 0.32.0 source, models/deepseek_v4/nvidia/model.py:DeepseekV4MLP",
     "quantizations": "vLLM 0.32.0, quantization/__init__.py, of those that are read: bitsandbytes is gone, fbgemm_fp8 refused",
     "width_divides_replica": "vLLM 0.32.0 source, models/gpt_oss.py:MLPBlock: expert width over all ranks",
 }
@@ -153,6 +156,7 @@ def traits(version: str) -> EngineTraits:
         embedding_on_every_stage=_EMBEDDING_ON_EVERY_STAGE,
         repeats_shared_experts=_REPEATS_SHARED_EXPERTS,
         repeats_dense_layers=_REPEATS_DENSE_LAYERS,
+        pads_shared_experts=_PADS_SHARED_EXPERTS,
         quantizations=_QUANTIZATIONS,
         width_divides_replica=_WIDTH_DIVIDES_REPLICA,
         batch_defaults=generation.batch_defaults,

@@ -123,12 +123,14 @@ class _Rules:
 
     vocabulary_padding: int
     width_divides_replica: bool
+    pads_shared_experts: bool
 
 
 def _rules(model: ModelSpec, traits: EngineTraits) -> _Rules:
     return _Rules(
         vocabulary_padding=traits.vocabulary_padding,
         width_divides_replica=model.architecture in traits.width_divides_replica,
+        pads_shared_experts=model.architecture in traits.pads_shared_experts,
     )
 
 
@@ -137,7 +139,7 @@ def _cut_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[P
     yield from _head_problems(model, layout)
     yield from _vocabulary_problems(model, layout, rules)
     yield from _width_problems(model, layout, rules)
-    yield from _block_problems(model, layout)
+    yield from _block_problems(model, layout, rules)
 
 
 def _head_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
@@ -188,19 +190,19 @@ def _width_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator
     """Source: ``layers/linear.py``, ``fused_moe/config.py:FusedMoEConfig``, ``models/gpt_oss.py:MLPBlock``."""
     for weight in _feed_forward(model):
         ways = layout.gpus_per_replica if rules.width_divides_replica else _ways(weight, layout)
-        if weight.cut_elements % ways:
+        if weight.cut_elements % ways and not _is_padded(weight, rules):
             what = f"{'an expert' if weight.experts else 'a feed-forward'} width of {weight.cut_elements}"
             yield _indivisible("IntermediateNotDivisible", what, weight.cut_elements, ways)
 
 
-def _block_problems(model: ModelSpec, layout: Layout) -> Iterator[Problem]:
+def _block_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[Problem]:
     """Source: ``quantization/utils/fp8_utils.py:validate_fp8_block_shape``, ``distributed/utils.py``."""
     for weight in _blocked(model):
         ways = _ways(weight, layout)
         share = weight.cut_elements // ways
         if ways == 1 or weight.cut_elements % ways or share % weight.block == 0:
             continue
-        if weight.forgiving:
+        if weight.forgiving or _is_padded(weight, rules):
             continue
         if weight.refinable and math.gcd(share, weight.block) >= MIN_REFINED_BLOCK:
             continue
@@ -224,6 +226,11 @@ class _CutWeight:
     refinable: bool
     forgiving: bool  # one of several outputs of a merged projection with a grid of scales
     kv_heads: int  # 0 where the cut is not by K/V heads
+
+
+def _is_padded(weight: _CutWeight, rules: _Rules) -> bool:
+    """Return whether the engine fills a rank's slice up to whole blocks."""
+    return rules.pads_shared_experts and not weight.experts and ".shared_expert" in weight.name
 
 
 def _ways(weight: _CutWeight, layout: Layout) -> int:

@@ -22,8 +22,6 @@ STRICTER_THAN_VLLM = {
     "llama8b-gptq tensor 32 nodes 4": "QuantizationBlockNotDivisible",
     "qwen30-gptq tensor 8": "QuantizationBlockNotDivisible",
     "mixtral-awq tensor 32 nodes 4": "QuantizationBlockNotDivisible",
-    # its class pads the shared experts; the verdict of a slice of 192 in blocks of 128 stands until that is counted
-    "deepseek-ai/DeepSeek-V4-Pro tensor 16 pipeline 1": "QuantizationBlockNotDivisible",
     # built, but a window is no shared cache: v1/kv_cache_interface.py asserts it when memory is dealt out
     "XiaomiMiMo/MiMo-V2-Flash tensor 16 pipeline 1 context 2": "ContextDegreeImpossible",
 }
