@@ -123,8 +123,8 @@ def test_the_api_server_fills_in_the_defaults_that_the_parser_assumes(cluster: C
     assert stored["spec"]["workload"] == {
         "inputTokens": 2048,
         "outputTokens": 512,
-        "concurrency": 64,
         "kvCacheQuantization": "Auto",
+        "prefixCacheHitPercent": 0,
     }
 
 

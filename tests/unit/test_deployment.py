@@ -31,6 +31,7 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
         revision="0123456789abcdef0123456789abcdef01234567",
         hub_token=SecretKey(name="hub", key="token"),
         kv_cache_dtype="fp8",
+        draft_tokens=3,
         arguments={"dtype": "bfloat16", "seed": 7},
         environment=(("NCCL_DEBUG", "WARN"),),
         node_selector=(("example.com/pool", "blue"),),
