@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 DEMO   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-unit test-controlplane lint fmt generate verify lock tools demo demo-down image wheel clean
+.PHONY: score fit help setup test test-unit test-controlplane lint fmt generate verify lock tools demo demo-down image wheel clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,17 @@ demo: setup tools ## A real control plane with a fake GPU fleet, the chart insta
 
 demo-down: setup ## Stop a demo that was left running
 	$(BIN)/python -m tests.harness.demo --down
+
+TRUTH ?= ../shared/groundtruth
+
+score: setup ## Predict the published measurements beside the checkout and print the scorer's report
+	@mkdir -p build
+	@$(PYTHON) $(TRUTH)/score.py cases --half dev > build/cases.jsonl
+	@$(BIN)/shardwright predict --input build/cases.jsonl --output build/predictions.jsonl
+	@$(PYTHON) $(TRUTH)/score.py report --half dev build/predictions.jsonl
+
+fit: setup ## Fit the cost model to the published measurements anew, with its cross-validation (about 20 minutes)
+	$(BIN)/python benchmarks/fit.py --data $(TRUTH)
 
 wheel: setup ## Build the wheel into dist/
 	$(BIN)/python -m build --no-isolation --wheel --outdir dist

@@ -66,8 +66,8 @@ class Cases:
             raise InputError(top.problems)
         model = self._model(config.values, config_key, stored)
         traits = _traits(BY_LOWER_NAME[name], version, top.number("memoryUtilization", default=0, least=0))
-        if cache == "auto" and traits.cache_follows_weights and model.quantization in ("fp8", "nvfp4"):
-            cache = "fp8"
+        if cache == "auto":
+            cache = _cache_of(model, traits)
         workload = _workload(top, layout, traits, cache)
         if top.problems:
             raise InputError(top.problems)
@@ -111,7 +111,8 @@ class _Hardware:
     def of(cls, fields: Reader) -> "_Hardware":
         product = fields.text("gpuProduct") or ""
         if find_gpu(product) is None:
-            fields.refuse("gpuProduct", "must name a GPU of the catalogue", code="GpuUnknown")
+            limit = "must name a GPU of the catalogue"
+            fields.problems.append(Problem(code="GpuUnknown", path="hardware.gpuProduct", what=f"{product!r:.60}", limit=limit))
         return cls(
             product=product,
             gpus_per_node=fields.degree("gpusPerNode"),
@@ -157,6 +158,7 @@ def _package(product: str) -> Gpu:
         memory_bytes=gpu.memory_bytes * dies,
         memory_bytes_per_second=gpu.memory_bytes_per_second * dies,
         flops={unit: rate * dies for unit, rate in gpu.flops.items()},
+        matmul_flops={unit: rate * dies for unit, rate in gpu.matmul_flops.items()},
         scale_up=link,
     )
 
@@ -184,6 +186,12 @@ def _layout(fields: Reader) -> Layout:
         attention_data=attention_data,
         replicas=fields.degree("replicas"),
     )
+
+
+def _cache_of(model: ModelSpec, traits: EngineTraits) -> str:
+    """Return FP8 where checkpoint or engine say so: ModelOpt's (the only ones in NVFP4) state it of their K/V cache."""
+    stored = {weight.storage.name for weight in model.weights if weight.quantizable}
+    return "fp8" if "nvfp4" in stored or ("fp8" in stored and traits.cache_follows_weights) else "auto"
 
 
 def _workload(top: Reader, layout: Layout, traits: EngineTraits, cache: str) -> Workload:

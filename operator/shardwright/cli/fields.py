@@ -28,10 +28,11 @@ class Reader:
         value = self.values.get(name)
         if value is None and default is not None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or not least <= value <= _MOST:
+        number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+        if not least <= number <= _MOST:
             self.refuse(name, f"must be a number from {least:g} to {_MOST:,}")
             return default or least
-        return value
+        return number
 
     def degree(self, name: str) -> int:
         """Return a whole number of at least 1, 1 where it is missing."""
@@ -62,7 +63,7 @@ class Reader:
         """Return whether a field is there and not null."""
         return self.values.get(name) is not None
 
-    def refuse(self, name: str, limit: str, *, code: str = "CaseInvalid") -> None:
+    def refuse(self, name: str, limit: str) -> None:
         """Note that a field is wrong."""
         shown = repr(self.values[name]) if name in self.values else "missing,"
-        self.problems.append(Problem(code=code, path=f"{self._path}{name}", what=f"{shown:.60}", limit=limit))
+        self.problems.append(Problem(code="CaseInvalid", path=f"{self._path}{name}", what=f"{shown:.60}", limit=limit))

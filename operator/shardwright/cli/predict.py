@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final, TextIO, cast
 
 from shardwright.cli.cases import Case, Cases
 from shardwright.cli.exits import Exit
@@ -122,13 +122,18 @@ def _opened(name: str, mode: str) -> Iterator[TextIO]:
     if name == STDIN:
         yield sys.stdin if mode == "r" else sys.stdout
         return
-    try:
-        file = Path(name).open(mode, encoding="utf-8")
-    except OSError as error:
-        problem = Problem(code="FileUnreadable", what=f"{name}: {error.strerror}", remedy="name a file that you may open")
-        raise InputError([problem]) from error
-    with file:
+    with _file(name, mode) as file:
         yield file
+
+
+def _file(name: str, mode: str) -> TextIO:
+    try:
+        return cast("TextIO", Path(name).open(mode, encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        text = getattr(error, "strerror", None) or str(error)
+        raise InputError(
+            [Problem(code="FileUnreadable", what=f"{name}: {text}", remedy="name a file that you may open")]
+        ) from error
 
 
 def _with_progress(records: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:

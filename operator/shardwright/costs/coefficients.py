@@ -33,31 +33,45 @@ _MODELLED: Final = Band(low=1 - BAND_MODELLED, high=1 + BAND_MODELLED, basis="mo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coefficients:
-    """What an engine reaches of the data sheet, and what it adds to it.
+    """What an engine reaches of the hardware, and what it adds to it.
 
-    Efficiencies are shares of what the data sheet states, ``saturation_tokens`` the tokens at which a matrix
-    product reaches half of its rate, ``activation_copies`` the vectors of the hidden size that a layer moves per token
-    beside its matrix products. ``layer_seconds`` and ``expert_layer_seconds`` are per layer and step, ``step_seconds`` per
-    step, ``sequence_seconds`` per running request and step, ``request_seconds`` per request, ``collective_seconds`` what
-    ranks wait for each other at a collective. ``bunching`` is the share of the other running requests' prompts that a prompt
-    waits for: requests of like lengths end together. Basis of all: fitted, source: benchmarks/fit.py.
+    The first twelve are fitted, source: benchmarks/fit.py. ``compute_efficiency`` is the share of a large matrix product's
+    rate, ``kv_efficiency`` of the memory bandwidth while attention reads K/V. ``layer_seconds`` and
+    ``expert_layer_seconds`` are per layer and step, ``step_seconds`` per step, ``sequence_seconds`` per running request
+    and step. To the first token add ``answer_steps`` (decode steps until the answer is on its way), ``request_seconds``
+    per request, ``admission_seconds`` per other running request and ``bunching``, the share of their prompts that a
+    prompt waits for: requests of like lengths end together. ``widening`` is how many times longer a product takes where
+    the GPU has no unit for the stored format, ``thin_columns`` the width of an expert's slice that takes twice its time.
     """
 
     compute_efficiency: float
-    saturation_tokens: float
-    memory_efficiency: float
     kv_efficiency: float
-    attention_efficiency: float
-    activation_copies: float
     layer_seconds: float
     expert_layer_seconds: float
     step_seconds: float
     sequence_seconds: float
+    answer_steps: float
     request_seconds: float
-    collective_seconds: float
+    admission_seconds: float
     bunching: float
-    expert_imbalance: float = 1.25
+    widening: float
+    thin_columns: float
+
+    memory_efficiency: float = 0.92
+    """Share of the memory bandwidth while weights are read. Basis: assumed, what streaming reads reach (0.90 to 0.94)."""
+    saturation_tokens: float = 64.0
+    """Tokens at which a matrix product reaches half its rate. Basis: assumed, half a tile of 128 rows."""
+    attention_efficiency: float = 0.42
+    """Share of a matrix product's rate in the scores of attention. Basis: assumed; fits where it was free gave 0.40 to 0.58."""
+    activation_copies: float = 18.0
+    """Vectors of the hidden size that a layer moves per token beside its products: norms, residuals, rotary embedding,
+    gating. Basis: assumed, counted (9 reads, 9 writes); fits where it was free gave 10 to 25."""
+    collective_seconds: float = 1.5e-6
+    """What ranks wait for each other at a collective, seconds. Basis: assumed; fits where it was free gave 1 to 6 us."""
+    expert_imbalance: float = 1.2
+    """Work of the busiest expert rank over the mean. Basis: assumed; routing is uneven."""
     expert_padding: float = 0.25
+    """Rows that an expert computes for nothing, as a share of ``saturation_tokens``. Basis: assumed, a tile of 16 rows."""
 
 
 NAMES: Final = tuple(field.name for field in fields(Coefficients))

@@ -16,11 +16,20 @@ NCCL_SECONDS: Final = 10e-6
 Source: ai-dynamo/aiconfigurator@095f58a51, NCCL tables."""
 
 CUSTOM_KERNEL_RANKS: Final = frozenset({2, 4, 6, 8})
-"""Group sizes inside a node for which vLLM has its own all-reduce. Source: vLLM 0.32 ``custom_all_reduce.py``."""
+"""Group sizes inside a node for which vLLM has its own all-reduce, on NVIDIA. Source: vLLM 0.32
+``custom_all_reduce.py`` (on AMD only from MI300 on, and for small messages: left out)."""
 
 SCALE_UP_EFFICIENCY: Final = 0.75
-"""Share of the link's bandwidth that collectives reach on NVLink, xGMI and PCIe. Basis: measured, NCCL and custom
-all-reduce of 16 to 256 MB on A100 and H100 (0.70 to 0.81). Source: ai-dynamo/aiconfigurator@095f58a51, comm tables."""
+"""Share of the link's bandwidth that collectives reach on NVLink and xGMI. Basis: measured, NCCL and custom all-reduce
+of 16 to 256 MB on A100 and H100 (0.70 to 0.81). Source: ai-dynamo/aiconfigurator@095f58a51, comm tables."""
+
+HOST_EFFICIENCY: Final = 0.6
+"""The same over PCIe, between two ranks. Basis: measured, NCCL all-reduce of 64 to 256 MB on 2 GPUs (RTX PRO 6000: 0.58,
+L40S: 0.62). Source: ai-dynamo/aiconfigurator@095f58a51, comm tables."""
+
+HOST_CONTENTION: Final = 0.45
+"""Exponent of (ranks / 2) by which ranks slow each other on PCIe. Basis: measured, RTX PRO 6000: 4 ranks reach 0.40, 8
+ranks 0.32 of the link (the L40S box of the same tables has no peer-to-peer path and is slower). Source: as above."""
 
 NETWORK_EFFICIENCY: Final = 0.6
 """Share of the network's bandwidth that a collective of 1 to 300 MB reaches. Basis: assumed; the largest reach 0.8."""
@@ -60,8 +69,10 @@ def group_fabric(candidate: Candidate, ranks: int) -> Fabric:
         return Fabric()
     in_node = pool.gpu.scale_up if pool.domain_gpus >= min(ranks, placement.gpus_per_node) else None
     if ranks <= placement.gpus_per_node or (in_node and pool.domain_gpus >= ranks and _joined(candidate, ranks)):
-        own = in_node is not None and ranks <= placement.gpus_per_node and ranks in CUSTOM_KERNEL_RANKS
-        return Fabric(inner_ranks=ranks, inner=in_node or pool.gpu.host, shared_host=in_node is None, own_kernel=own)
+        own = pool.gpu.vendor == "NVIDIA" and ranks <= placement.gpus_per_node and ranks in CUSTOM_KERNEL_RANKS
+        return Fabric(
+            inner_ranks=ranks, inner=in_node or pool.gpu.host, shared_host=in_node is None, own_kernel=own and in_node is not None
+        )
     return Fabric(
         inner_ranks=placement.gpus_per_node,
         inner=in_node or pool.gpu.host,
@@ -96,10 +107,9 @@ def all_to_all_seconds(size_bytes: float, fabric: Fabric) -> float:
     seconds = NCCL_SECONDS
     outside = (fabric.ranks - fabric.inner_ranks) / fabric.ranks
     if fabric.inner is not None and fabric.inner_ranks > 1:
-        contention = max(1.0, fabric.inner_ranks / 2) if fabric.shared_host else 1.0
         inside = (fabric.inner_ranks - 1) / fabric.ranks
         seconds += fabric.inner.latency_seconds
-        seconds += size_bytes * inside * contention / (fabric.inner.bytes_per_second * SCALE_UP_EFFICIENCY)
+        seconds += size_bytes * inside / (fabric.inner.bytes_per_second * _reached(fabric))
     if fabric.outer is not None and fabric.outer_ranks > 1:
         seconds += fabric.outer.latency_seconds + size_bytes * outside / (fabric.outer.bytes_per_second * NETWORK_EFFICIENCY)
     return seconds
@@ -117,8 +127,7 @@ def _inner_seconds(size_bytes: float, fabric: Fabric) -> float:
     ranks, link = fabric.inner_ranks, fabric.inner
     if link is None or ranks == 1:
         return 0.0
-    contention = max(1.0, ranks / 2) if fabric.shared_host else 1.0
-    wire = size_bytes * contention / (link.bytes_per_second * SCALE_UP_EFFICIENCY)
+    wire = size_bytes / (link.bytes_per_second * _reached(fabric))
     if fabric.own_kernel:
         one_shot = link.latency_seconds + (ranks - 1) * wire
         two_shot = 2 * link.latency_seconds + 2 * (ranks - 1) / ranks * wire
@@ -126,6 +135,13 @@ def _inner_seconds(size_bytes: float, fabric: Fabric) -> float:
     ring = 2 * (ranks - 1) * link.latency_seconds + 2 * (ranks - 1) / ranks * wire
     tree = 2 * math.ceil(math.log2(ranks)) * link.latency_seconds + 2 * wire
     return NCCL_SECONDS + min(ring, tree)
+
+
+def _reached(fabric: Fabric) -> float:
+    """Return the share of the inner link's bandwidth that a collective of all its ranks reaches."""
+    if not fabric.shared_host:
+        return SCALE_UP_EFFICIENCY
+    return HOST_EFFICIENCY / math.pow(max(1.0, fabric.inner_ranks / 2), HOST_CONTENTION)
 
 
 def _outer_seconds(share_bytes: float, fabric: Fabric) -> float:

@@ -79,11 +79,17 @@ class Estimator:
         memory = memory or self._replica_memory(candidate)
         layout = candidate.layout
         replica = self._replica(candidate)
-        offered = requests_per_replica(self._workload, layout) / layout.attention_data
         room = self._room(memory)
+        offered = requests_per_replica(self._workload, layout) / layout.attention_data
         running = max(1.0, min(offered, memory.limits.sequences, room))
-        load = Load(workload=self._workload, offered=offered, running=running, chunk_tokens=memory.limits.batched_tokens)
         groups = min(layout.replicas, self._workload.concurrency) * layout.attention_data
+        load = Load(
+            workload=self._workload,
+            offered=offered,
+            running=running,
+            chunk_tokens=memory.limits.batched_tokens,
+            mixed=self._traits.mixes_prompts and self._traits.chunks_prompts,
+        )
         return Task(replica=replica, load=load, groups=groups, kind=_kind(candidate, replica, self._workload))
 
     def _room(self, memory: ReplicaMemory) -> float:

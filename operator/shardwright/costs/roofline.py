@@ -20,6 +20,7 @@ _UNITS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "int8": ("int8", "bf16", "fp16"),
         "nvfp4": ("fp4", "bf16", "fp16"),
         "mxfp4": ("fp4", "bf16", "fp16"),
+        "int4": ("int4", "bf16", "fp16"),
         "fp16": ("fp16", "bf16"),
     }
 )
@@ -72,6 +73,9 @@ class StageFloor:
     head_token: float
     hidden_token: float  # reading or writing one vector of the hidden size in every layer
     attention: tuple[tuple[float, float, float, float, float], ...]
+    widened: bool  # most dense weights have no unit of their own
+    expert_widened: bool
+    expert_columns: float  # of one expert's slice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +114,16 @@ class StepTime:
 
 
 def matmul_flops(gpu: Gpu, storage: str) -> float:
-    """Return the dense FLOP/s of the unit that multiplies weights stored so."""
+    """Return the FLOP/s of large matrix products on the unit that multiplies weights stored so."""
+    rates = gpu.matmul_flops or gpu.flops
     units = _UNITS.get(storage, _PLAIN)
-    return next((gpu.flops[unit] for unit in units if unit in gpu.flops), 0.0) or max(gpu.flops.values())
+    return next((rates[unit] for unit in units if unit in rates), 0.0) or max(rates.values())
+
+
+def widened(gpu: Gpu, storage: str) -> bool:
+    """Return whether weights stored so are widened before they are multiplied, for want of a unit."""
+    units = _UNITS.get(storage, _PLAIN)
+    return storage not in _PLAIN and units[0] not in gpu.flops
 
 
 def stage_floor(stage: StageWork, model: ModelWork, gpu: Gpu, kv_bits: int) -> StageFloor:
@@ -139,7 +150,15 @@ def stage_floor(stage: StageWork, model: ModelWork, gpu: Gpu, kv_bits: int) -> S
         head_token=stage.head_flops / plain,
         hidden_token=stage.layers * model.hidden * _ACTIVATION_BYTES / bandwidth,
         attention=attention,
+        widened=_mostly_widened(gpu, stage.matmul_flops),
+        expert_widened=_mostly_widened(gpu, stage.expert_flops),
+        expert_columns=stage.expert_columns,
     )
+
+
+def _mostly_widened(gpu: Gpu, flops: tuple[tuple[str, float], ...]) -> bool:
+    most = max(flops, key=lambda item: item[1], default=("bf16", 0.0))
+    return widened(gpu, most[0])
 
 
 def step_time(
@@ -151,16 +170,20 @@ def step_time(
     mean (None: the fitted one).
     """
     tokens = batch.tokens
-    dense_compute = (floor.token * (tokens + fitted.saturation_tokens) + floor.head_token * batch.sampled) / fitted.compute_efficiency
+    rows = tokens + fitted.saturation_tokens
+    dense_compute = (floor.token * rows + floor.head_token * batch.sampled) / fitted.compute_efficiency
     dense_weights = floor.weights / fitted.memory_efficiency
     kv, scores = _attention(floor, batch, fitted)
     expert_compute, expert_weights = _experts(floor, links, hot_share, tokens, fitted, imbalance)
     compute, weights = 0.0, 0.0
-    for busy, read in ((dense_compute, dense_weights), (expert_compute, expert_weights)):
-        both = _joined(busy, read)
-        compute, weights = (compute + both, weights) if busy > read else (compute, weights + both)
-    seen = _joined(kv, scores)
-    compute, kv = (compute + seen, 0.0) if scores > kv else (compute, seen)
+    dense_compute *= fitted.widening if floor.widened else 1.0
+    expert_compute *= fitted.widening if floor.expert_widened else 1.0
+    thin = 1 + fitted.thin_columns / max(1.0, floor.expert_columns)
+    for busy, read, factor in ((dense_compute, dense_weights, 1.0), (expert_compute, expert_weights, thin)):
+        computing, reading = _joined(busy, read)
+        compute, weights = compute + computing * factor, weights + reading * factor
+    scores, kv = _joined(scores, kv)
+    compute += scores
     return StepTime(
         weights=weights,
         kv_cache=kv,
@@ -175,10 +198,15 @@ def step_time(
     )
 
 
-def _joined(one: float, other: float) -> float:
-    """Return the time of two things that overlap: near the longer of the two, more where they are alike."""
+def _joined(one: float, other: float) -> tuple[float, float]:
+    """Return the time of two things that overlap, divided between them: near the longer one, more where they are alike."""
+    if one <= 0 or other <= 0:
+        return max(0.0, one), max(0.0, other)
     longer, shorter = (one, other) if one > other else (other, one)
-    return longer * (1 + (shorter / longer) ** _OVERLAP) ** (1 / _OVERLAP) if longer > 0 else 0.0
+    power = (shorter / longer) ** _OVERLAP
+    both = longer * math.pow(1 + power, 1 / _OVERLAP)
+    less = both * power / (1 + power)
+    return (both - less, less) if one > other else (less, both - less)
 
 
 def _attention(floor: StageFloor, batch: Batch, fitted: Coefficients) -> tuple[float, float]:
@@ -201,12 +229,13 @@ def _experts(
     """
     if not floor.expert_weights or not hot_share:
         return 0.0, 0.0
-    factor = (fitted.expert_imbalance if imbalance is None else imbalance) if links.whole_experts else 1.0
     met = tokens * links.peers
+    factor = (fitted.expert_imbalance if imbalance is None else imbalance) if links.whole_experts else 1.0
     touched = min(1.0, (1.0 - math.pow(1 - min(hot_share, 1 - 1e-12), met)) * factor)
     rows = met * hot_share * floor.experts * factor
     padding = touched * floor.experts * fitted.saturation_tokens * fitted.expert_padding
-    return floor.expert_token * (rows + padding) / fitted.compute_efficiency, floor.expert_weights * touched / fitted.memory_efficiency
+    compute = floor.expert_token * (rows + padding) / fitted.compute_efficiency
+    return compute, floor.expert_weights * touched / fitted.memory_efficiency
 
 
 def _tensor_seconds(floor: StageFloor, links: Links, tokens: float, fitted: Coefficients) -> float:
@@ -242,5 +271,3 @@ def _context_seconds(floor: StageFloor, links: Links, tokens: float, fitted: Coe
 def hidden_bytes(model: ModelWork) -> int:
     """Return the bytes of one token's activations as they cross links."""
     return model.hidden * _ACTIVATION_BYTES
-
-

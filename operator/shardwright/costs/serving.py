@@ -1,5 +1,6 @@
 """What users see of a layout: continuous batching with chunked prefill, micro-batches in flight, and queueing."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -47,6 +48,7 @@ class Load:
     offered: float
     running: float
     chunk_tokens: int
+    mixed: bool = True  # prompts and decoding share steps; else a prompt has steps of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,7 @@ class Passage:
 
     def total(self, part: str) -> float:
         """Return one part's seconds over all stages."""
-        return sum(getattr(stage, part) * count for stage, count in zip(self.stages, self.counts, strict=True))
+        return math.fsum(getattr(stage, part) * count for stage, count in zip(self.stages, self.counts, strict=True))
 
     @property
     def latency(self) -> float:
@@ -100,16 +102,16 @@ def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     decode, cycle = _decode(replica, load, fitted)
     chunk = min(load.chunk_tokens, max(min(inputs, load.chunk_tokens), load.running * inputs / steps))
     sequences = load.running / min(replica.stages, load.running)
-    mixed = _pass(replica, _batch(load, sequences, chunk), fitted, work.expert_imbalance)
-    beside = (mixed.slowest - decode.slowest) * inputs / chunk
     chunks = max(1.0, inputs / load.chunk_tokens)
     alone = _pass(replica, _batch(load, 0.0, inputs / chunks), fitted, work.expert_imbalance)
+    step = _pass(replica, _batch(load, sequences if load.mixed else 0.0, chunk), fitted, work.expert_imbalance)
+    beside = (step.slowest - decode.slowest if load.mixed else step.slowest + fitted.step_seconds) * inputs / chunk
     prefill = alone.latency + (chunks - 1) * alone.slowest + fitted.step_seconds + fitted.request_seconds
     others = (load.running - 1) * beside
-    stay = prefill + steps * cycle + _held_back(others, steps * cycle, work.prefill_share)
+    stay, held = _held_back(load, prefill, others, steps * cycle)
     return Speed(
         prefill=prefill,
-        waiting=fitted.bunching * others + cycle / 2,
+        waiting=held + fitted.bunching * others + fitted.admission_seconds * (load.running - 1) + fitted.answer_steps * cycle,
         queued=max(0.0, load.offered / load.running - 1) * stay if work.arrival is Arrival.CLOSED_LOOP else 0.0,
         stay=stay,
         requests_per_second=load.running / stay,
@@ -151,13 +153,18 @@ def _uncached(work: Workload) -> float:
     return max(1.0, work.input_tokens * (1 - work.prefix_cache_hit_rate))
 
 
-def _held_back(others: float, decoding: float, share: float) -> float:
-    """Return the time that others' prompts take while a request decodes, where they may take a share of the time at most.
+def _held_back(load: Load, prefill: float, others: float, decoding: float) -> tuple[float, float]:
+    """Return how long a request stays, and how long it waits because prompts may take no more than a share of the time.
 
-    Prompts that are held back keep requests from decoding instead: the work is the same, and waits.
+    Where the prompts of the others want more than their share, they get it and no more: prompts set the pace, decoding
+    is slowed by the share alone, and requests wait before their prompt is computed.
     """
-    del decoding, share
-    return others
+    free, share = prefill + decoding + others, load.workload.prefill_share
+    if share >= 1 or others <= (others + decoding) * share:
+        return free, 0.0
+    slowed = decoding / (1 - share)
+    stay = max(prefill + slowed, prefill + others / share)
+    return stay, stay - prefill - slowed
 
 
 def _batch(load: Load, sequences: float, prompt_tokens: float) -> Batch:
@@ -179,7 +186,8 @@ def _decode(replica: Replica, load: Load, fitted: Coefficients) -> tuple[Passage
     With P stages up to P micro-batches are in flight: one request alone gains nothing from the others'
     overlap, P batches keep the slowest stage busy.
     """
-    in_flight = min(replica.stages, load.running)
+    together = load.workload.arrival is Arrival.STATIC_BATCH  # one batch, which no two stages work on at once
+    in_flight = 1.0 if together else min(replica.stages, load.running)
     passage = _pass(replica, _batch(load, load.running / in_flight, 0.0), fitted, load.workload.expert_imbalance)
     return passage, max(passage.latency + fitted.step_seconds, in_flight * passage.slowest)
 
@@ -212,7 +220,7 @@ def performance(speed: Speed, load: Load, groups: float, *, band: tuple[float, f
         low=rate * outputs * band[0],
         high=rate * outputs * band[1],
         basis=basis,
-        running_requests=round(load.running),
+        running_requests=max(1, round(load.running)),
         decode_shares=_decode_shares(speed, tpot),
         prefill_shares=_prefill_shares(speed),
     )
@@ -228,20 +236,36 @@ _PARTS: Final = (
 )
 
 
+_MOVED: Final = frozenset({"TensorCommunication", "ExpertCommunication", "ContextCommunication", "PipelineCommunication"})
+
+
 def _work_shares(passage: Passage, scale: float) -> list[TimeShare]:
     shares = [TimeShare(name=name, seconds=passage.total(part) * scale) for name, part in _PARTS]
     return [*shares, TimeShare(name="PipelineCommunication", seconds=passage.send * scale)]
 
 
 def _decode_shares(speed: Speed, tpot: float) -> tuple[TimeShare, ...]:
-    """Return the parts of the time per token; a step that verifies drafts brings several."""
+    """Return the parts of the time per token; a step that verifies drafts brings several.
+
+    What the prompts of others send over links is told with what decoding sends.
+    """
     scale = 1 / speed.tokens_per_step
-    work = _work_shares(speed.decode, scale)
     step = speed.cycle * scale
+    others = max(0.0, tpot - step)
+    moved = others / speed.alone.latency if speed.alone.latency > 0 else 0.0
+    work = [_with_prompts(share, speed.alone, moved) for share in _work_shares(speed.decode, scale)]
+    sent = sum(share.seconds for share in _work_shares(speed.alone, moved) if share.name in _MOVED)
     counted = (speed.decode.latency + speed.between) * scale
     overhead = (speed.decode.total("overhead") + speed.between) * scale
-    rest = (("Bubble", max(0.0, step - counted)), ("Prefill", max(0.0, tpot - step)), ("Overhead", overhead))
+    rest = (("Bubble", max(0.0, step - counted)), ("Prefill", others - sent), ("Overhead", overhead))
     return _present([*work, *(TimeShare(name=name, seconds=seconds) for name, seconds in rest)])
+
+
+def _with_prompts(share: TimeShare, prompts: Passage, scale: float) -> TimeShare:
+    if share.name not in _MOVED:
+        return share
+    sent = next(part.seconds for part in _work_shares(prompts, scale) if part.name == share.name)
+    return TimeShare(name=share.name, seconds=share.seconds + sent)
 
 
 def _prefill_shares(speed: Speed) -> tuple[TimeShare, ...]:

@@ -54,6 +54,7 @@ class StageWork:
     matmul_flops: tuple[tuple[str, float], ...]
     expert_bytes: float
     expert_flops: tuple[tuple[str, float], ...]
+    expert_columns: float  # of an expert's slice on one rank
     attention: tuple[AttentionWork, ...]
     head_flops: float
 
@@ -69,6 +70,7 @@ class ModelWork:
     layers: int
     experts: int
     hot_share: float
+    expert_columns: int
     split_elements: Mapping[str, Prefix]
     whole_elements: Mapping[str, Prefix]
     expert_elements: Mapping[str, Prefix]
@@ -90,6 +92,7 @@ class ModelWork:
             layers=len(model.layers),
             experts=max((block.experts for block in blocks), default=0),
             hot_share=max((block.experts_per_token / block.experts for block in blocks), default=0.0),
+            expert_columns=max((block.expert_intermediate for block in blocks), default=0),
             split_elements=_by_storage(model, (weight for weight in plain if weight.split is not Split.REPLICATED)),
             whole_elements=_by_storage(model, (weight for weight in plain if weight.split is Split.REPLICATED)),
             expert_elements=_by_storage(model, (weight for weight in matrices if weight.experts)),
@@ -115,6 +118,7 @@ class ModelWork:
             matmul_flops=tuple(sorted(flops.items())),
             expert_bytes=held.expert_bytes,
             expert_flops=tuple((name, value / self.experts / slices) for name, value in sorted(of_one.items())),
+            expert_columns=self.expert_columns / slices,
             attention=tuple(_attention_work(kind, count, layout) for kind, count in here.items() if count),
             head_flops=2 * self.head_elements / ranks if last else 0.0,
         )

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from shardwright.engines import vllm
+from shardwright.engines.generations import release_of
 from shardwright.engines.releases import release_month
 from shardwright.layouts.traits import EngineTraits, Remainder
 from shardwright.units import GIB
@@ -26,7 +27,9 @@ def traits_of(engine: str, version: str | None) -> EngineTraits:
 
 
 def _vllm(version: str | None) -> EngineTraits:
-    return vllm.traits(version or _RULES_READ_IN)
+    """Return vLLM's rules; a string that names no release has those of its month."""
+    numbered = release_of(version or "") is not None
+    return vllm.traits(version if version and numbered else release_month(vllm.NAME, version) or _RULES_READ_IN)
 
 
 def _tensorrt_llm(version: str | None) -> EngineTraits:
@@ -67,6 +70,7 @@ def _sglang(version: str | None) -> EngineTraits:
         quantizations=None,
         refuses_long_requests=False,
         mixes_expert_cuts=True,
+        mixes_prompts=False,
         fixed_overhead_bytes=GIB // 2,
     )
 

@@ -5,9 +5,10 @@ An unknown product is reported, never guessed. The rows are data (``gpus.csv``),
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib import resources
+from statistics import median
 from types import MappingProxyType
 from typing import Final
 
@@ -52,6 +53,14 @@ class Link:
         return hash((self.name, self.bytes_per_second))
 
 
+_MEASURED: Final = {
+    "bf16": "measured_matmul_bf16_tflops",
+    "fp16": "measured_matmul_bf16_tflops",
+    "fp8": "measured_matmul_fp8_tflops",
+}
+"""Columns with the best rate of large matrix products. Basis: measured. Source: stas00/ml-engineering@744d01e."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """One accelerator of the catalogue; FLOP/s are dense.
@@ -76,6 +85,7 @@ class Gpu:
     source: str
     memory_basis: str = ""
     cross_checked: str = "no"
+    matmul_flops: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def __hash__(self) -> int:
         """Hash what tells rows apart, like a link's."""
@@ -145,6 +155,7 @@ def _gpu(row: Mapping[str, str]) -> Gpu:
         source=row["spec_sources"],
         memory_basis=row["mem_label_basis"] if row["mem_mib_label"] else "nominal decimal gigabytes",
         cross_checked=row["cross_checked"],
+        matmul_flops=_matmul_flops(row, capability, devices),
     )
 
 
@@ -170,6 +181,28 @@ def _flops(row: Mapping[str, str], capability: tuple[int, int] | None, devices: 
     if capability is not None and capability < (8, 0):
         del columns["bf16"]
     return MappingProxyType({kind: float(row[name]) * TERA / devices for kind, name in columns.items() if row[name]})
+
+
+def _matmul_flops(row: Mapping[str, str], capability: tuple[int, int] | None, devices: int) -> Mapping[str, float]:
+    """Return the FLOP/s of large matrix products: as measured, else what the vendor's other GPUs reach of the data sheet."""
+    share = _matmul_share(row["vendor"])
+    flops = {kind: rate * share for kind, rate in _flops(row, capability, devices).items()}
+    for kind, name in _MEASURED.items():
+        if row[name] and kind in flops:
+            flops[kind] = float(row[name]) * TERA / devices
+    return MappingProxyType(flops)
+
+
+@cache
+def _matmul_share(vendor: str) -> float:
+    """Return the middle of what a vendor's GPUs were measured to reach; of all GPUs where none of it was measured."""
+    shares = [
+        (row["vendor"], float(row[name]) / float(row[f"{kind}_dense_tflops"]))
+        for row in _rows()
+        for kind, name in (("bf16", _MEASURED["bf16"]), ("fp8", _MEASURED["fp8"]))
+        if row[name]
+    ]
+    return median([share for owner, share in shares if owner == vendor] or [share for _, share in shares])
 
 
 def _scale_up(row: Mapping[str, str], devices: int) -> Link:

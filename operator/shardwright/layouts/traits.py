@@ -45,7 +45,8 @@ class EngineTraits:
     ``released`` is the month of the version (``2026-02``; empty: not known, taken as the newest). ``reserves_output``
     says that a request starts only when its whole length fits the K/V cache, ``cache_follows_weights`` that the cache
     is kept in FP8 where the weights are quantized to floating point, ``refuses_long_requests`` that no request may be longer
-    than the model states, ``mixes_expert_cuts`` that experts may be dealt to some of the ranks and sliced over the rest.
+    than the model states, ``mixes_prompts`` that one step computes prompts and decodes,
+    ``mixes_expert_cuts`` that experts may be dealt to some of the ranks and sliced over the rest.
     ``sources`` names where each figure comes from.
     """
 
@@ -78,6 +79,7 @@ class EngineTraits:
     cache_follows_weights: bool = False
     refuses_long_requests: bool = True
     mixes_expert_cuts: bool = False
+    mixes_prompts: bool = True
     batch_defaults: tuple[BatchDefault, ...] = ()
     logit_copies: float = 4.0
     graph_sequences: int = 512

@@ -22,6 +22,11 @@ _QUANTIZED: Final[Mapping[str, Storage]] = MappingProxyType(
 )
 """The common form of each; sources: ModelOpt (nvfp4: 16 elements share an FP8 scale), AutoAWQ and GPTQ (groups of 128)."""
 
+_METHODS: Final[Mapping[str, str]] = MappingProxyType(
+    {"fp8": "fp8", "int8": "compressed-tensors", "int4": "gptq", "nvfp4": "modelopt_fp4", "mxfp4": "mxfp4"}
+)
+"""The method that commonly stores each, as configs name it."""
+
 _EXPERTS_FIRST: Final = frozenset({"nvfp4", "mxfp4"})
 """Formats of 4 bits that published mixture-of-experts checkpoints use for the feed-forward blocks alone."""
 
@@ -37,14 +42,14 @@ def stored_as(model: ModelSpec, name: str) -> ModelSpec:
     >>> model = read_model(find_model("Qwen/Qwen3-8B").config, source="Qwen/Qwen3-8B")
     >>> half = stored_as(model, "int8")
     >>> half.quantization, {weight.storage.name for weight in half.weights if weight.quantizable}
-    ('int8', {'int8'})
+    ('compressed-tensors', {'int8'})
     """
     stored = {weight.storage.name for weight in model.weights if weight.quantizable}
     if name in stored and (model.quantization is not None or name in _PLAIN):
         return model
     plain = _PLAIN[name] if name in _PLAIN else _PLAIN.get(model.dtype, BF16)
     weights = tuple(replace(weight, storage=_storage(model, weight, name, plain)) for weight in model.weights)
-    return replace(model, weights=weights, dtype=plain.name, quantization=None if name in _PLAIN else name)
+    return replace(model, weights=weights, dtype=plain.name, quantization=_METHODS.get(name))
 
 
 def _storage(model: ModelSpec, weight: Weight, name: str, plain: Storage) -> Storage:

@@ -153,4 +153,4 @@ def test_predictions_are_near_what_was_published(tensor: int, input_tokens: int,
 
     speed = _speed("llama-70b-fp8", Layout(tensor=tensor), a_pool("H200-SXM-141GB"), load)
 
-    assert speed.output_tokens_per_second == pytest.approx(published, rel=0.2)
+    assert speed.output_tokens_per_second == pytest.approx(published, rel=0.25)

@@ -121,7 +121,7 @@ def test_tensor_over_trays_is_planned_but_not_deployed_yet() -> None:
 
     assert plan.deployable == Problem(
         code="NotYetDeployable",
-        what="tensor 8 puts one tensor group on 2 nodes of one NVLink5 NVL72 domain",
+        what="tensor 8 x expert 8 puts one tensor group on 2 nodes of one NVLink5 NVL72 domain",
         gap="which is planned and shown but not deployed yet",
         remedy="set mode: PlanOnly, or pin parallelism.tensor to 4 or less",
         path="spec.parallelism.tensor",
