@@ -71,8 +71,8 @@ def render(arguments: Namespace) -> Exit:
     """Print the objects of every ShardedModel, or explain on stderr why one has none and print nothing."""
     answers = _answer(_read_inputs(arguments))
     refusals = [refusal for answer in answers for refusal in _refusals(answer)]
-    for refusal in refusals:
-        print_error(refusal)
+    for sentence, code in refusals:
+        print_error(sentence, code)
     if refusals:
         return Exit.NOTHING_FITS
     objects = [item for answer in answers for item in _objects(answer)]
@@ -189,11 +189,11 @@ def _print_documents(documents: list[dict[str, Any]], form: str) -> None:
         print_json(documents[0] if len(documents) == 1 else documents)
 
 
-def _refusals(answer: Answer) -> Iterator[str]:
+def _refusals(answer: Answer) -> Iterator[tuple[str, str]]:
     outcome = answer.report.outcome
     problem = not_deployable(outcome) if isinstance(outcome, Plan) else outcome.problem
     if problem is not None:
-        yield f"{answer.name}: {problem.sentence()}"
+        yield f"{answer.name}: {problem.sentence()}", problem.code
 
 
 def _objects(answer: Answer) -> Iterator[Mapping[str, Any]]:

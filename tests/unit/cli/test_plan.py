@@ -267,7 +267,7 @@ def test_render_prints_nothing_but_the_reason_when_nothing_fits(files: Files, ca
 
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("error: llama: spec.model: ")
+    assert err.startswith("error[WeightsExceedMemory]: llama: spec.model: ")
 
 
 @pytest.mark.parametrize("dump", sorted(path.stem for path in DUMPS.glob("*.yaml")))
