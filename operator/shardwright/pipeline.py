@@ -129,17 +129,19 @@ def rescale(subject: Subject, plan: Plan, inventory: Inventory) -> Report:
     """Return ``plan`` with the number of replicas that is wanted now: groups are added or dropped, none moves.
 
     A replica stays as it is, its engine's limits included: groups that run are not started anew for a new
-    number. Only the predictions and reasons are those of the new number.
+    number. Only the predictions and reasons are those of the new number; where a part of the nodes is away and
+    nothing can be predicted, groups are dropped all the same.
     """
     if not plan.groups:
         return plan_serving(subject, inventory)
     own, pinned = _pools_of(inventory, plan), _pinned(subject.request, plan)
     whole = make_plan(subject.model, own, pinned, subject.traits)
     missing = subject.resource.spec.replicas - len(plan.groups)
+    if missing <= 0:
+        predicted = plan if isinstance(whole.outcome, NoPlan) else whole.outcome
+        return _kept(whole, predicted, plan, plan.groups[: subject.resource.spec.replicas])
     if isinstance(whole.outcome, NoPlan):
         return whole
-    if missing <= 0:
-        return _kept(whole, whole.outcome, plan, plan.groups[: subject.resource.spec.replicas])
     added = make_plan(subject.model, _without(own, plan), _more(pinned, missing), subject.traits)
     if isinstance(added.outcome, NoPlan):
         return added
