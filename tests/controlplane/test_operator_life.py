@@ -108,7 +108,7 @@ def test_a_broken_group_does_not_wait_for_the_long_grace_of_its_pods(
 
 def _short_grace(models: Models, name: str) -> bool:
     seconds = models.get("Pod", name)["metadata"]["deletionGracePeriodSeconds"]
-    assert 0 < seconds <= 5  # noqa: PLR2004  the grace of a broken group
+    assert 0 < seconds <= 5
     return True
 
 
