@@ -40,6 +40,8 @@ from shardwright.rendering.render import render
 NOT_PLANNED_WITH: Final = ("paused", "mode", "replan")
 """Fields of the spec that say what to do with a plan, not what to plan."""
 
+KEPT: Final = "The replicas keep the cut that they have: a new number of them cuts nothing anew."
+
 _KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
 _LOADED_AS: Final = {"FP8": "fp8"}
 _COMPUTED_AS: Final = {"BF16": "bfloat16", "FP16": "float16"}
@@ -339,7 +341,7 @@ def _kept(report: Report, predicted: Plan, plan: Plan, groups: tuple[tuple[str, 
         layout=replace(plan.layout, replicas=len(groups)),
         performance=predicted.performance,
         carries_load=predicted.carries_load,
-        reasons=predicted.reasons,
+        reasons=(KEPT, *predicted.reasons[1:]),
         warnings=predicted.warnings,
     )
     return replace(report, outcome=outcome)
@@ -352,7 +354,8 @@ def _pools_of(inventory: Inventory, plan: Plan) -> Inventory:
     holding = [
         pool for pool in inventory.pools if pool.product == plan.product and any(node.name in planned for node in pool.nodes)
     ]
-    return replace(inventory, pools=tuple(named or holding))
+    excluded = tuple(item for item in inventory.excluded if item.product == plan.product)
+    return replace(inventory, pools=tuple(named or holding), excluded=excluded)
 
 
 def _without(inventory: Inventory, plan: Plan) -> Inventory:

@@ -23,7 +23,7 @@ def to_request(spec: Spec, model: ModelSpec) -> Request:
     Raises:
         InputError: When the requests are longer than the model's context.
     """
-    return Request(workload=_workload(spec, model), objective=_objective(spec), space=_space(spec))
+    return Request(workload=_workload(spec, model), objective=_objective(spec), space=_space(spec), deploy=spec.mode == "Deploy")
 
 
 def _workload(spec: Spec, model: ModelSpec) -> Workload:

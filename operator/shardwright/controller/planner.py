@@ -94,7 +94,10 @@ class Planner:
     def _judge(self, key: Key, subject: Subject, record: PlanRecord | None, inventory: Inventory, *, serving: bool) -> Standing:
         problem = plan_problem(record.plan, inventory) if record else None
         question = standing.Question(
-            input_hash=subject.input_hash, cut_hash=subject.cut_hash, replan=Replan(subject.resource.spec.replan)
+            input_hash=subject.input_hash,
+            cut_hash=subject.cut_hash,
+            replan=Replan(subject.resource.spec.replan),
+            deploy=subject.request.deploy,
         )
         return standing.judge(record, question, self._trouble(key, problem), serving=serving)
 

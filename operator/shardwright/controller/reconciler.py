@@ -255,6 +255,6 @@ def _soonest(seconds: float | None, decision: Decision, now: datetime) -> float 
     times = [seconds] if seconds is not None else []
     if decision.wake_at:
         times.append(max(0.0, (decision.wake_at - now).total_seconds()))
-    if decision.leftovers or any(not group.ready for group in decision.groups):
+    if decision.leftovers or decision.conflicts or any(not group.ready for group in decision.groups):
         times.append(UNREADY_SECONDS)
     return min(times, default=None)

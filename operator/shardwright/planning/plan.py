@@ -25,7 +25,7 @@ def make_plan(model: ModelSpec, inventory: Inventory, request: Request, traits: 
     """Return the best plan for a model on an inventory, or why there is none; the same input gives the same report."""
     judge = Judge(model, request, traits)
     verdicts = [judge.verdict(candidate) for candidate in enumerate_candidates(model, inventory, request.space)]
-    ranked = select(verdicts, request)
+    ranked = _in_reach(select(verdicts, request), request)
     if not ranked:
         larger = enumerate_candidates(model, inventory, request.space, beyond=True)
         verdicts = [judge.verdict(candidate) for candidate in larger]
@@ -69,6 +69,11 @@ def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: E
         warnings=care,
         deployable=_not_yet(candidate),
     )
+
+
+def _in_reach(ranked: tuple[Standing, ...], request: Request) -> tuple[Standing, ...]:
+    """Return the same with what can be run first, where something is to be run."""
+    return tuple(sorted(ranked, key=lambda item: request.deploy and _not_yet(item.candidate) is not None))
 
 
 def _not_yet(candidate: Candidate) -> Problem | None:

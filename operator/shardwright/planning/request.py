@@ -26,8 +26,9 @@ class Objective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One question to the planner."""
+    """One question to the planner; with ``deploy`` a layout that can be run goes before one that can only be shown."""
 
     workload: Workload
     objective: Objective
     space: SearchSpace
+    deploy: bool = False

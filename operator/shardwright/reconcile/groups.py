@@ -28,6 +28,7 @@ READY_ONCE: Final = "shardwright.io/ready-once"  # the disruption budget counts 
 STOPPED_FOR: Final = "shardwright.io/stopped-for"
 ROLLOUT: Final = "Rollout"
 FAILURE: Final = "Failure"
+START: Final = "Start"
 BROKEN_GRACE_SECONDS: Final = 5  # nobody is served by a broken group
 
 
@@ -111,7 +112,7 @@ def _leave_zero(group: Group, now: datetime) -> Step:
     incident = group.incident
     if incident and _same_again(group) and now < incident.restart_at():
         return Step(state=_state(group, "BackingOff", f"restarts at {incident.restart_at().isoformat()}"))
-    return Step(state=_state(group, "Starting"), writes=_apply(group, _intent(group, incident), ("spec.replicas",)))
+    return Step(state=_state(group, "Starting"), writes=_apply(group, _intent(group, incident), (START,)))
 
 
 def _same_again(group: Group) -> bool:

@@ -26,6 +26,7 @@ def test_the_smallest_manifest_asks_for_the_documented_load() -> None:
         workload=Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072),
         objective=Objective(),
         space=SearchSpace(),
+        deploy=True,
     )
 
 
@@ -40,6 +41,7 @@ def test_every_field_reaches_the_planner() -> None:
         },
         objective={"optimizeFor": "Throughput", "ttftMilliseconds": 1500, "tpotMilliseconds": 25},
         replicas=2,
+        mode="PlanOnly",
         parallelism={"tensor": 4, "pipeline": 2, "expert": 1},
         budget={"gpus": 16, "nodes": 3},
     )
@@ -48,6 +50,7 @@ def test_every_field_reaches_the_planner() -> None:
         workload=Workload(input_tokens=1000, output_tokens=100, concurrency=8, max_model_len=5000, kv_cache_dtype="fp8"),
         objective=Objective(optimize_for=OptimizeFor.THROUGHPUT, ttft_seconds=1.5, tpot_seconds=0.025),
         space=SearchSpace(replicas=2, tensor=4, pipeline=2, expert=1, max_gpus=16, max_nodes=3),
+        deploy=False,
     )
 
 

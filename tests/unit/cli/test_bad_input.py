@@ -62,7 +62,7 @@ def test_every_problem_of_every_model_is_named_with_its_path(files: Files, capsy
 def test_a_file_without_a_model(capsys: Capture) -> None:
     assert _errors(capsys, "plan", "-f", "nodes.yaml", "--nodes", "nodes.yaml") == [
         (
-            "error[NoShardedModel]: nodes.yaml: no ShardedModel is in it; write one with "
+            "error[NoShardedModel]: nodes.yaml: no ShardedModel is in it, found Node, Pod; write one with "
             "apiVersion shardwright.io/v1alpha1 and kind ShardedModel"
         )
     ]
@@ -117,12 +117,42 @@ def test_two_configs_for_one_model(files: Files, capsys: Capture) -> None:
     assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "--config", "config.json") == [
         (
             "error[ConfigTwice]: model.yaml: spec.model.config: the model's config is in the manifest and in --config; "
-            "give one of them"
+            "leave --config away, or put it into spec.model.config"
         )
     ]
 
 
-FIXTURES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_config_for_a_model_that_is_built_in(files: Files, capsys: Capture) -> None:
+    files.manifests(a_manifest("a", "Qwen/Qwen2.5-7B-Instruct"))
+    files.raw("config.json", b"{}")
+
+    assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "--config", "config.json") == [
+        (
+            "error[ConfigTwice]: model.yaml: spec.model.id: the model's config is built in, and in --config; "
+            "leave --config away, or put it into spec.model.config"
+        )
+    ]
+
+
+def test_what_is_wrong_in_the_config_file_is_said_of_that_file(files: Files, capsys: Capture) -> None:
+    files.manifests(a_manifest("a", "us/ours"))
+    files.raw("config.json", b'{"architectures": ["LlamaForCausalLM"], "hidden_size": -1}')
+
+    errors = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "--config", "config.json")
+
+    assert "error[ConfigInvalid]: config.json: hidden_size: -1" in "".join(errors)
+
+
+def test_a_misspelled_kind_is_shown(files: Files, capsys: Capture) -> None:
+    files.manifests({**a_manifest(), "kind": "ShardedModels"})
+
+    (error,) = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
+    assert error.startswith("error[NoShardedModel]: model.yaml: no ShardedModel is in it, found ShardedModels; ")
+
+
+FIXTURES = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 anything = st.recursive(
