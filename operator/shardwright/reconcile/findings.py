@@ -187,4 +187,5 @@ def _condition(
     reason: str,
     message: str = "",
 ) -> Condition:
-    return Condition(type=kind, status=status, reason=reason, message=message, observed_generation=found.generation)
+    said = message or (reason.meaning if isinstance(reason, Reason) else "")
+    return Condition(type=kind, status=status, reason=reason, message=said, observed_generation=found.generation)
