@@ -2,9 +2,16 @@
 
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 pytest_plugins = ["tests.harness.plugin"]
+
+# A machine that is busy is slow, not wrong.
+hypothesis.settings.register_profile(
+    "shardwright", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], print_blob=True
+)
+hypothesis.settings.load_profile("shardwright")
 
 _OF_THE_HARNESS = Path(__file__).parent / "tests" / "harness_selftest"
 

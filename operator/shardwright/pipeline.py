@@ -40,6 +40,8 @@ from shardwright.rendering.render import render
 NOT_PLANNED_WITH: Final = ("paused", "mode", "replan")
 """Fields of the spec that say what to do with a plan, not what to plan."""
 
+KEPT: Final = "The replicas keep the cut that they have: a new number of them cuts nothing anew."
+
 _KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
 _LOADED_AS: Final = {"FP8": "fp8"}
 _COMPUTED_AS: Final = {"BF16": "bfloat16", "FP16": "float16"}
@@ -129,17 +131,19 @@ def rescale(subject: Subject, plan: Plan, inventory: Inventory) -> Report:
     """Return ``plan`` with the number of replicas that is wanted now: groups are added or dropped, none moves.
 
     A replica stays as it is, its engine's limits included: groups that run are not started anew for a new
-    number. Only the predictions and reasons are those of the new number.
+    number. Only the predictions and reasons are those of the new number; where a part of the nodes is away and
+    nothing can be predicted, groups are dropped all the same.
     """
     if not plan.groups:
         return plan_serving(subject, inventory)
     own, pinned = _pools_of(inventory, plan), _pinned(subject.request, plan)
     whole = make_plan(subject.model, own, pinned, subject.traits)
     missing = subject.resource.spec.replicas - len(plan.groups)
+    if missing <= 0:
+        predicted = plan if isinstance(whole.outcome, NoPlan) else whole.outcome
+        return _kept(whole, predicted, plan, plan.groups[: subject.resource.spec.replicas])
     if isinstance(whole.outcome, NoPlan):
         return whole
-    if missing <= 0:
-        return _kept(whole, whole.outcome, plan, plan.groups[: subject.resource.spec.replicas])
     added = make_plan(subject.model, _without(own, plan), _more(pinned, missing), subject.traits)
     if isinstance(added.outcome, NoPlan):
         return added
@@ -346,7 +350,7 @@ def _kept(report: Report, predicted: Plan, plan: Plan, groups: tuple[tuple[str, 
         layout=replace(plan.layout, replicas=len(groups)),
         performance=predicted.performance,
         carries_load=predicted.carries_load,
-        reasons=predicted.reasons,
+        reasons=(KEPT, *predicted.reasons[1:]),
         warnings=predicted.warnings,
     )
     return replace(report, outcome=outcome)
@@ -359,7 +363,8 @@ def _pools_of(inventory: Inventory, plan: Plan) -> Inventory:
     holding = [
         pool for pool in inventory.pools if pool.product == plan.product and any(node.name in planned for node in pool.nodes)
     ]
-    return replace(inventory, pools=tuple(named or holding))
+    excluded = tuple(item for item in inventory.excluded if item.product == plan.product)
+    return replace(inventory, pools=tuple(named or holding), excluded=excluded)
 
 
 def _without(inventory: Inventory, plan: Plan) -> Inventory:

@@ -56,6 +56,7 @@ def test_of_two_operators_one_leads_and_the_other_takes_over(chart: ControlPlane
             models.create("before")
             models.wait_ready("before")
             assert not second.leads()
+            assert "\nshardwright_queue_depth 0.0" in second.get("/metrics")[1]
 
             first.kill()
             wait_for(second.leads, 25, "the second to lead")
@@ -103,6 +104,41 @@ def test_a_model_without_room_says_what_is_missing_and_starts_when_nodes_come(
 
         fleet(H100, 2, first=2)
         models.wait_ready("second")
+
+
+def test_a_model_that_serves_keeps_serving_and_its_address_while_there_is_no_room_for_another_replica(
+    chart: ControlPlane, namespace: str, fleet: Fleet
+) -> None:
+    fleet(H100, 2)
+    models = Models(chart, namespace)
+    with OperatorProcess(chart):
+        models.create("large", LARGE)
+        endpoint = models.wait_ready("large")["status"]["endpoint"]
+        before = models.uids()
+
+        models.change("large", replicas=2)
+        wait_for(lambda: models.condition("large")["status"] == "False", 30, "no room to be said")
+        status = models.get("ShardedModel", "large")["status"]
+        assert (status["endpoint"], status["readyReplicas"]) == (endpoint, 1)
+
+        chart.pods.crash(namespace, "large-0-1", exit_code=1)
+        wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 30, "two new pods")
+
+
+def test_a_record_that_a_quota_refuses_is_shown_and_nothing_is_deployed(
+    chart: ControlPlane, namespace: str, fleet: Fleet
+) -> None:
+    fleet(H100, 1)
+    models = Models(chart, namespace)
+    chart.kubectl("create", "quota", "none", "-n", namespace, "--hard=count/configmaps=0")
+    with OperatorProcess(chart):
+        models.create("llama")
+        condition = models.wait_reason("llama", "ObjectRefused")
+        assert "exceeded quota" in condition["message"]
+        assert models.all("StatefulSet") == []
+
+        chart.kubectl("delete", "quota", "none", "-n", namespace)
+        models.wait_ready("llama")
 
 
 def test_hardware_that_is_not_there_at_all_stalls_until_it_comes(chart: ControlPlane, namespace: str, fleet: Fleet) -> None:

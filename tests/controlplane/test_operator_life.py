@@ -7,6 +7,7 @@ import pytest
 
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
+from tests.harness.stages import STOP_AFTER
 from tests.harness.waiting import wait_for
 from tests.support.models import LARGE, SMALL, Models
 from tests.support.operator import OperatorProcess
@@ -95,17 +96,20 @@ def test_a_broken_group_does_not_wait_for_the_long_grace_of_its_pods(
     fleet(H100, 2)
     models.create("large", LARGE)
     models.wait_ready("large")
-    models.patch("Pod", "large-0-0", {"metadata": {"finalizers": ["test.shardwright.io/still-draining"]}})
+    models.patch("Pod", "large-0-0", {"metadata": {"annotations": {STOP_AFTER: "600s"}}})
+    before = models.uids()
 
     control_plane.pods.crash(models.namespace, "large-0-1", exit_code=1)
-    wait_for(lambda: _grace_seconds(models, "large-0-0") <= 5, 15, "a short grace")
+    wait_for(lambda: _short_grace(models, "large-0-0"), 15, "a short grace")
 
-    models.patch("Pod", "large-0-0", {"metadata": {"finalizers": None}})
-    wait_for(lambda: models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1, 30, "the restart")
+    wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 30, "two new pods")
+    assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
 
 
-def _grace_seconds(models: Models, name: str) -> int:
-    return int(models.get("Pod", name)["metadata"]["deletionGracePeriodSeconds"])
+def _short_grace(models: Models, name: str) -> bool:
+    seconds = models.get("Pod", name)["metadata"]["deletionGracePeriodSeconds"]
+    assert 0 < seconds <= 5
+    return True
 
 
 def test_scaling_up_adds_a_group_and_moves_none(models: Models, fleet: Fleet) -> None:
@@ -177,6 +181,22 @@ def test_deletion_leaves_nothing_behind(models: Models, fleet: Fleet) -> None:
     kinds = ("StatefulSet", "Pod", "Service", "PodDisruptionBudget")
     wait_for(lambda: [models.all(kind) for kind in kinds] == [[], [], [], []], 60, "everything to be gone")
     assert [item["metadata"]["name"] for item in models.all("ConfigMap")] == ["kube-root-ca.crt"]
+
+
+def test_a_resource_that_is_replaced_by_another_of_its_name_starts_anew_and_never_stalls(models: Models, fleet: Fleet) -> None:
+    fleet(H100, 1)
+    models.create("llama")
+    models.wait_ready("llama")
+    before = models.uids()
+
+    models.delete("ShardedModel", "llama")
+    models.create("llama")
+    models.wait_ready("llama")
+
+    assert before.isdisjoint(models.uids())
+    owner = models.get("StatefulSet", "llama-0")["metadata"]["ownerReferences"][0]
+    assert owner["uid"] == models.get("ShardedModel", "llama")["metadata"]["uid"]
+    assert "NameConflict" not in models.reasons_of_events()
 
 
 def test_a_config_map_that_a_model_is_read_from_is_watched(models: Models, fleet: Fleet) -> None:

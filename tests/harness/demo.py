@@ -103,13 +103,14 @@ class Demo:
         self.operator = DeployedOperator(cp, SYSTEM, RELEASE)
         self.operator.start()
         self._say(f"Chart installed; {len(self.operator.replicas)} operator processes run what its Deployment says.")
+        self._say(f"(Its pods in {SYSTEM} stay Pending: nothing starts containers here.)")
 
     def serve(self, stated: list[Sample]) -> list[str]:
         """Apply the samples, show how they come up; return what is not as stated."""
         for sample in stated:
             self.control_plane.kubectl("apply", "-n", NAMESPACE, "-f", str(sample.file))
         missing = self._wait(stated)
-        self._say(self.control_plane.kubectl("get", "smodel", "-n", NAMESPACE, "-o", "wide"), highlight=False)
+        self._say(self.control_plane.kubectl("get", "smodel", "-n", NAMESPACE), highlight=False)
         latencies = sorted(created_after_seconds(self.control_plane).values())
         if latencies:
             middle = latencies[len(latencies) // 2]
@@ -237,16 +238,24 @@ def _running_file() -> Path:
     return cache_folder().parent / "demo.json"
 
 
+def _running_pid() -> int | None:
+    """Return the process of the demo that another terminal runs."""
+    try:
+        pid = int(json.loads(_running_file().read_text())["pid"])
+        os.kill(pid, 0)
+    except (FileNotFoundError, ProcessLookupError, ValueError):
+        return None
+    return pid
+
+
 def _stop_running() -> int:
     """End the demo that another terminal runs; wait until it is gone."""
-    file = _running_file()
-    try:
-        pid = int(json.loads(file.read_text())["pid"])
-        os.kill(pid, signal.SIGTERM)
-    except (FileNotFoundError, ProcessLookupError):
+    file, pid = _running_file(), _running_pid()
+    if pid is None:
         file.unlink(missing_ok=True)
         sys.stdout.write("No demo is running.\n")
         return 0
+    os.kill(pid, signal.SIGTERM)
     wait_for(lambda: not file.exists(), 30, "the demo to end")
     sys.stdout.write("The demo is stopped.\n")
     return 0
@@ -260,8 +269,13 @@ def _run(console: Console, *, once: bool) -> int:
     file = _running_file()
     file.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
+    running = _running_pid()
+    if running and not once:
+        console.print(f"A demo runs already, process {running}; end it with: make demo-down")
+        return 1
     with Demo(console) as demo:
-        file.write_text(json.dumps({"pid": os.getpid()}))
+        if not once:
+            file.write_text(json.dumps({"pid": os.getpid()}))
         try:
             demo.set_up()
             missing = demo.serve(samples())
@@ -278,7 +292,8 @@ def _run(console: Console, *, once: bool) -> int:
                 pass
             return 1 if missing else 0
         finally:
-            file.unlink(missing_ok=True)
+            if not once:
+                file.unlink(missing_ok=True)
 
 
 def _until_interrupted() -> Iterator[None]:

@@ -37,7 +37,8 @@ class OperatorProcess:
             "--port=0",
             *arguments,
         ]
-        self._log = Path(tempfile.mkstemp(prefix=f"{identity}-", suffix=".log")[1])
+        self._folder = tempfile.TemporaryDirectory(prefix=f"{identity}-")  # what a killed process leaves goes with it
+        self._log = Path(self._folder.name) / "log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -47,11 +48,11 @@ class OperatorProcess:
         self.kill()
         if error is not None:
             sys.stderr.write(f"\n--- log of the operator\n{self.logs()[-6000:]}\n")
-        self._log.unlink(missing_ok=True)
+        self._folder.cleanup()
 
     def start(self) -> Self:
         """Start it and wait until its caches are filled."""
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator"), "TMPDIR": self._folder.name}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._arguments, stdout=log, stderr=log, env=environment, cwd=ROOT)
         wait_for(self._is_ready, 30, "the operator to be ready")

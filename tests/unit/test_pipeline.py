@@ -11,7 +11,7 @@ from shardwright.errors import InputError
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.nodes import read_node
 from shardwright.layouts.layout import Layout
-from shardwright.pipeline import Question, Subject, bundle_for, plan_serving, record_of, rescale, resolve, take_stock
+from shardwright.pipeline import KEPT, Question, Subject, bundle_for, plan_serving, record_of, rescale, resolve, take_stock
 from shardwright.planning.report import NoPlan, Plan, Report
 from tests.support.builders_nodes import a_node, an_l40s_node, h100_nodes
 from tests.support.builders_resource import A_CONFIG, a_sharded_model, complete_specs
@@ -215,6 +215,25 @@ def test_shrinking_drops_the_last_groups() -> None:
 
     assert plan.groups == kept.groups[:1]
     assert plan.layout.replicas == 1
+
+
+def test_growing_says_that_the_cut_was_kept() -> None:
+    before, after = a_subject(), a_subject(replicas=2)
+    kept = plan_of(plan_serving(before, stock(before, h100_nodes(2))))
+
+    assert plan_of(rescale(after, kept, stock(after, h100_nodes(2)))).reasons[0] == KEPT
+
+
+def test_growing_beyond_the_pool_does_not_wait_for_nodes_of_another_kind() -> None:
+    before, after = a_subject(), a_subject(replicas=99)
+    kept = plan_of(plan_serving(before, stock(before, h100_nodes(2))))
+    away = an_l40s_node("l40s-away")
+    away["spec"] = {"unschedulable": True}
+
+    outcome = rescale(after, kept, stock(after, [*h100_nodes(2), away])).outcome
+
+    assert isinstance(outcome, NoPlan)
+    assert (outcome.problem.code, outcome.heals_by_itself) == ("PoolTooSmall", False)
 
 
 def test_growing_stays_in_the_pool_of_the_plan() -> None:

@@ -30,7 +30,13 @@ def to_request(spec: Spec, model: ModelSpec) -> Request:
     Raises:
         InputError: When the requests are longer than the model's context.
     """
-    return Request(workload=_workload(spec, model), objective=_objective(spec), space=_space(spec), storage=_storage(spec))
+    return Request(
+        workload=_workload(spec, model),
+        objective=_objective(spec),
+        space=_space(spec),
+        storage=_storage(spec),
+        deploy=spec.mode == "Deploy",
+    )
 
 
 def _workload(spec: Spec, model: ModelSpec) -> Workload:

@@ -21,6 +21,24 @@ CONFIG_MAX_BYTES: Final = 262_144
 cannot bound an object without a schema, so the operator and the CLI do."""
 
 
+OF_NO_USE_HERE: Final = frozenset(
+    {
+        "annotations",
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "finalizers",
+        "generateName",
+        "labels",
+        "managedFields",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+    }
+)
+"""Fields of ``metadata`` that every object may have and nothing here depends on. Source: ObjectMeta, Kubernetes API."""
+
+
 class Metadata(BaseModel):
     """What the operator needs of ``metadata``; the API server checks the rest."""
 
@@ -63,7 +81,7 @@ def read_stored(stored: Mapping[str, Any]) -> ShardedModel:
 
 
 def _read(raw: Mapping[str, Any], *, extra: Literal["forbid", "ignore"]) -> ShardedModel:
-    plain = without_nulls(raw)
+    plain = _without_what_is_of_no_use(without_nulls(raw))
     try:
         resource = ShardedModel.model_validate_json(json.dumps(plain), extra=extra)
     except ValidationError as error:
@@ -72,6 +90,13 @@ def _read(raw: Mapping[str, Any], *, extra: Literal["forbid", "ignore"]) -> Shar
     if problems:
         raise InputError(problems)
     return resource
+
+
+def _without_what_is_of_no_use(plain: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = plain.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return plain
+    return {**plain, "metadata": {name: value for name, value in metadata.items() if name not in OF_NO_USE_HERE}}
 
 
 def _too_large(spec: Spec) -> tuple[Problem, ...]:

@@ -111,7 +111,7 @@ def _unknown(location: Location, _detail: ErrorDetails, _schema: Schema) -> Prob
 def _not_allowed(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:
     allowed = [str(item) for item in schema.get("enum", ())]
     limit = f"must be {_either(allowed)}" if allowed else f"must be {detail.get('ctx', {}).get('expected', '')}"
-    remedy = _hint(str(detail["input"]), allowed)
+    remedy = _hint(str(detail["input"]), allowed) if len(allowed) > 1 else "write that"
     return Problem(code="NotAllowed", path=path_of(location), what=_shown(detail["input"]), limit=limit, remedy=remedy)
 
 

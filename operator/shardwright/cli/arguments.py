@@ -129,7 +129,7 @@ def _add_predict(commands: Commands) -> None:
 def _add_models(commands: Commands) -> None:
     command = _add_command(commands, "models", summary="list the models whose architecture is built in", epilog=MODELS_EXAMPLES)
     command.add_argument("--search", metavar="TEXT", default="", help="only ids that contain this, in any case")
-    _add_output(command, ("text", "json"), "one id per line with its alias, or one JSON list")
+    _add_output(command, ("text", "json"), "a table of ids and architectures, or one JSON list")
 
 
 def _add_crd(commands: Commands) -> None:
@@ -146,6 +146,7 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="file or folder with ShardedModels, and ConfigMaps that they refer to ('-': stdin); may be repeated",
     )
+    wanted.add_argument("-n", "--namespace", default="", help="namespace of ShardedModels that name none (default: default)")
     wanted.add_argument("--config", metavar="FILE", help="the model's config.json, for a model that is not built in")
     there = command.add_argument_group("what is there: the kubeconfig's current context, or")
     there.add_argument(

@@ -60,7 +60,7 @@ def name_the_file(file: str, read: Callable[[], T]) -> T:
     try:
         return read()
     except InputError as error:
-        raise InputError(_in_file(file, problem) for problem in error.problems) from None
+        raise InputError(in_file(file, problem) for problem in error.problems) from None
 
 
 @contextmanager
@@ -94,10 +94,11 @@ def _read(file: str) -> Iterator[Source]:
         yield Source(file=file, content=content)
 
 
-def _in_file(file: str, problem: Problem) -> Problem:
+def in_file(file: str, problem: Problem) -> Problem:
+    """Return a problem with its file in front of its path."""
     shown = "stdin" if file == STDIN else file
     return replace(problem, path=f"{shown}: {problem.path}" if problem.path else shown)
 
 
 def _unreadable(file: str, what: str, remedy: str) -> InputError:
-    return InputError([_in_file(file, Problem(code="FileUnreadable", what=what, remedy=remedy))])
+    return InputError([in_file(file, Problem(code="FileUnreadable", what=what, remedy=remedy))])

@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _report_input(error: InputError) -> int:
     for problem in error.problems:
-        print_error(problem.sentence())
+        print_error(problem.sentence(), problem.code)
     return Exit.BAD_INPUT
 
 

@@ -56,9 +56,9 @@ def print_yaml(documents: Sequence[Mapping[str, Any]]) -> None:
         print_text(separator + text.removesuffix("\n"))
 
 
-def print_error(message: str) -> None:
-    """Print a message to stderr, behind what it is."""
-    print_text(f"error: {message}", sys.stderr)
+def print_error(message: str, code: str = "") -> None:
+    """Print a message to stderr, behind what it is and the word under which docs/reasons.md explains it."""
+    print_text(f"error[{code}]: {message}" if code else f"error: {message}", sys.stderr)
 
 
 def _speaks_unicode() -> bool:

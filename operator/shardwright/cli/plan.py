@@ -9,12 +9,13 @@ from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.spec import ConfigMapReference
 from shardwright.cli.document import explanation_document, plan_document
 from shardwright.cli.exits import Exit
-from shardwright.cli.inputs import Source, name_the_file, read_sources, read_text
+from shardwright.cli.inputs import Source, in_file, name_the_file, read_sources, read_text
 from shardwright.cli.output import print_error, print_json, print_lines, print_text, print_yaml, width_of_output
 from shardwright.cli.surroundings import Surroundings, read_surroundings, reservations_of
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.untrusted import mapping, text
+from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import parse_config
 from shardwright.pipeline import Question, Subject, bundle_for, plan_serving, resolve, take_stock
 from shardwright.planning.report import Plan, Report
@@ -52,7 +53,8 @@ class Inputs:
 
     resources: tuple[tuple[str, ShardedModel], ...]  # file, resource
     config_maps: Mapping[tuple[str, str], Mapping[str, Any]]  # by namespace and name
-    config_text: str | None  # of --config: stands for every model that has none in its manifest
+    config_text: str | None  # of --config: stands for every model that has none
+    config_file: str | None
     cluster: "Cluster | None"
     surroundings: Surroundings
 
@@ -93,8 +95,8 @@ def render(arguments: Namespace) -> Exit:
     """Print the objects of every ShardedModel, or explain on stderr why one has none and print nothing."""
     answers = _answer(_read_inputs(arguments))
     refusals = [refusal for answer in answers for refusal in _refusals(answer)]
-    for refusal in refusals:
-        print_error(refusal)
+    for sentence, code in refusals:
+        print_error(sentence, code)
     if refusals:
         return Exit.NOTHING_FITS
     objects = [item for answer in answers for item in _objects(answer)]
@@ -114,6 +116,7 @@ def _read_inputs(arguments: Namespace) -> Inputs:
         resources=resources,
         config_maps={_key(source.content): source.content for source in (*there, *wanted) if source.kind == "ConfigMap"},
         config_text=_read_config(arguments.config) if arguments.config else None,
+        config_file=arguments.config,
         cluster=cluster,
         surroundings=cluster.read_surroundings() if cluster else read_surroundings(there),
     )
@@ -131,18 +134,26 @@ def _resources(arguments: Namespace, sources: Sequence[Source]) -> Iterator[tupl
     models = [source for source in sources if source.kind == "ShardedModel"]
     for source in models:
         try:
-            yield source.file, name_the_file(source.file, lambda source=source: parse_manifest(source.content))  # type: ignore[misc]
+            content = _in_namespace(source.content, arguments.namespace)
+            yield source.file, name_the_file(source.file, lambda content=content: parse_manifest(content))  # type: ignore[misc]
         except InputError as error:
             problems += error.problems
     if not models:
-        problems.append(_no_model(", ".join(arguments.filename)))
+        problems.append(_no_model(", ".join(arguments.filename), sources))
     if problems:
         raise InputError(problems)
 
 
+def _in_namespace(content: Mapping[str, Any], namespace: str) -> Mapping[str, Any]:
+    metadata = mapping(content.get("metadata"))
+    if not namespace or "namespace" in metadata:
+        return content
+    return {**content, "metadata": {**metadata, "namespace": namespace}}
+
+
 def _answer(inputs: Inputs) -> list[Answer]:
     """Plan one after the other, as the operator does: what one keeps is not there for the next."""
-    subjects = [name_the_file(file, lambda r=resource: resolve(_question(r, inputs))) for file, resource in inputs.resources]  # type: ignore[misc]
+    subjects = [_subject(file, resource, inputs) for file, resource in inputs.resources]
     answers: list[Answer] = []
     kept = list(inputs.surroundings.reservations)
     for subject in subjects:
@@ -151,6 +162,21 @@ def _answer(inputs: Inputs) -> list[Answer]:
         kept += _kept(answer)
         answers.append(answer)
     return answers
+
+
+def _subject(file: str, resource: ShardedModel, inputs: Inputs) -> Subject:
+    """Return the question of a manifest; what is wrong with the config of ``--config`` is said of that file."""
+    try:
+        return resolve(_question(resource, inputs))
+    except InputError as error:
+        raise InputError(_located(problem, file, inputs) for problem in error.problems) from None
+
+
+def _located(problem: Problem, file: str, inputs: Inputs) -> Problem:
+    of_config = "spec.model.id."
+    if inputs.config_file and problem.path.startswith(of_config):
+        return in_file(inputs.config_file, replace(problem, path=problem.path.removeprefix(of_config)))
+    return in_file(file, problem)
 
 
 def _kept(answer: Answer) -> Iterator[Any]:
@@ -171,7 +197,9 @@ def _question(resource: ShardedModel, inputs: Inputs) -> Question:
 def _question_with_config(resource: ShardedModel, config_text: str) -> Question:
     model = resource.spec.model
     if model.config is not None:
-        raise InputError([_config_twice()])
+        raise InputError([_config_twice("is in the manifest and in --config", "spec.model.config")])
+    if find_model(model.id) is not None:
+        raise InputError([_config_twice("is built in, and in --config", "spec.model.id")])
     config = parse_config(config_text, source=model.id)
     return Question(resource=resource, config_text=config_text, catalogue={model.id: config})
 
@@ -214,11 +242,11 @@ def _print_documents(documents: list[dict[str, Any]], form: str) -> None:
         print_json(documents[0] if len(documents) == 1 else documents)
 
 
-def _refusals(answer: Answer) -> Iterator[str]:
+def _refusals(answer: Answer) -> Iterator[tuple[str, str]]:
     outcome = answer.report.outcome
     problem = not_deployable(outcome) if isinstance(outcome, Plan) else outcome.problem
     if problem is not None:
-        yield f"{answer.name}: {problem.sentence()}"
+        yield f"{answer.name}: {problem.sentence()}", problem.code
 
 
 def _objects(answer: Answer) -> Iterator[Mapping[str, Any]]:
@@ -234,19 +262,21 @@ def _without_owner(item: Mapping[str, Any]) -> Mapping[str, Any]:
     return with_content_hash({**item, "metadata": metadata})
 
 
-def _no_model(files: str) -> Problem:
+def _no_model(files: str, sources: Sequence[Source]) -> Problem:
+    kinds = sorted({source.kind for source in sources if source.kind})
     return Problem(
         code="NoShardedModel",
         path=files,
         what="no ShardedModel is in it",
+        gap=f"found {', '.join(kinds[:5])}" if kinds else "",
         remedy="write one with apiVersion shardwright.io/v1alpha1 and kind ShardedModel",
     )
 
 
-def _config_twice() -> Problem:
+def _config_twice(where: str, path: str) -> Problem:
     return Problem(
         code="ConfigTwice",
-        path="spec.model.config",
-        what="the model's config is in the manifest and in --config",
-        remedy="give one of them",
+        path=path,
+        what=f"the model's config {where}",
+        remedy="leave --config away, or put it into spec.model.config",
     )

@@ -1,11 +1,14 @@
 """Carries out decisions: creates, applies by force what is ours, deletes by uid."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from shardwright.cluster.client import APPLY_PATCH, FIELD_MANAGER, JSON_PATCH, Client
+from shardwright.cluster.client import APPLY_PATCH, FIELD_MANAGER, JSON_PATCH, ApiError, Client
 from shardwright.cluster.resources import BY_KIND, Resource
 from shardwright.reconcile.decision import Apply, Create, Delete, Write
+
+CONFLICT: Final = 409
+OWNING_ATTEMPTS: Final = 5  # an object's controller writes its status at the same time
 
 
 async def carry_out(client: Client, writes: Sequence[Write]) -> None:
@@ -35,23 +38,29 @@ async def _apply(client: Client, write: Apply) -> None:
     metadata = {**write.content["metadata"], "uid": write.uid}
     resource = BY_KIND[write.content["kind"]]
     path = resource.path(metadata["namespace"], metadata["name"])
-    live = await client.get(resource, metadata["namespace"], metadata["name"])
-    if live is not None:
-        await _own_by_apply(client, resource, path, live)
+    for attempts_left in reversed(range(OWNING_ATTEMPTS)):
+        live = await client.get(resource, metadata["namespace"], metadata["name"])
+        try:
+            await _own_by_apply(client, resource, path, live or {"metadata": {}})
+            break
+        except ApiError as error:
+            if error.code != CONFLICT or not attempts_left:
+                raise
     await client.patch(resource, path, {**write.content, "metadata": metadata}, APPLY_PATCH, force=True)
 
 
 async def _own_by_apply(client: Client, resource: Resource, path: str, live: Mapping[str, Any]) -> None:
     """Turn the field ownership of our POST into that of an apply, once.
 
-    Otherwise no apply could remove a field again: the POST would still own it.
+    Otherwise no apply could remove a field again: the POST would still own it. The version that was read is
+    replaced, not tested: out of date it answers 409, where a test that fails answers 422 as a real refusal does.
     """
     managers = live["metadata"].get("managedFields") or ()
     index = next((i for i, m in enumerate(managers) if _posted_by_us(m)), None)
     if index is None:
         return
     operations = [
-        {"op": "test", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]},
         {"op": "replace", "path": f"/metadata/managedFields/{index}/operation", "value": "Apply"},
     ]
     await client.patch(resource, path, operations, JSON_PATCH)

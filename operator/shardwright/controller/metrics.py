@@ -76,8 +76,15 @@ class Metrics:
         self.api_requests.labels(verb, resource, str(code)).inc()
 
     def show_plan(self, key: Key, report: Report) -> None:
-        """Replace the series of one model's plan."""
-        self.drop_plan(key)
+        """Replace the series of one model's plan; those that stay are there all the time."""
+        before = self._shown.pop(key, [])
+        self._show(key, report)
+        shown = set(self._shown.get(key, ()))
+        for gauge, labels in before:
+            if (gauge, labels) not in shown:
+                gauge.remove(*labels)
+
+    def _show(self, key: Key, report: Report) -> None:
         if isinstance(report.outcome, Plan):
             self._show_layout(key, report.outcome)
             self._show_memory(key, report.outcome)

@@ -20,7 +20,7 @@ from shardwright.controller.leadership import fence, keep_leading
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.options import Options
 from shardwright.controller.planner import Planner
-from shardwright.controller.queue import Queue
+from shardwright.controller.queue import Key, Queue
 from shardwright.controller.reconciler import Reconciler
 from shardwright.controller.resync import Resync
 from shardwright.controller.view import View
@@ -45,7 +45,7 @@ class Operator:
         self._metrics = Metrics()
         self._health = Health(options.resync_seconds)
         self._queue = Queue()
-        self._view = View(wake=self._queue.add)
+        self._view = View(wake=self._ask)
         self._lease_client = Client(access, threads=2, on_call=self._metrics.count_call)
         self._elector = Elector(self._lease_client, _identity(options))
         self._client = Client(access, on_call=self._metrics.count_call, may_write=self._leads)
@@ -63,6 +63,11 @@ class Operator:
     def _leads(self) -> bool:
         return self._elector.leading or not self._options.leader_elect
 
+    def _ask(self, key: Key) -> None:
+        """Ask for a look at a model; who does not lead looks at none, and lists them all when it comes to lead."""
+        if self._leads():
+            self._queue.add(key)
+
     async def run(self) -> int:
         """Run until told to stop (0) or until watching is no longer possible (1)."""
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -70,6 +75,8 @@ class Operator:
         server = HealthServer(self._health, self._metrics.text, self._options.port)
         log.info("listening on port %d", server.port)
         tasks = [asyncio.create_task(job) for job in self._jobs()]
+        for task in tasks:
+            task.add_done_callback(self._job_ended)
         watches = await self._start_watches()
         await self._stopping.wait()
         await self._stop(tasks)
@@ -92,7 +99,7 @@ class Operator:
             self._view.pods_visible = await may_see_pods(self._lease_client)
             for missing in await missing_permissions(self._lease_client):
                 log.error("not permitted, but needed: %s", missing)
-        intake = Intake(self._view, self._queue.add)
+        intake = Intake(self._view, self._ask)
         watches = Watches(
             self._access, self._on_loop(intake.on_event), self._on_loop(self._watching_ended), pods=self._view.pods_visible
         )
@@ -117,10 +124,17 @@ class Operator:
             self._failed = True
             self._stopping.set()
 
+    def _job_ended(self, task: asyncio.Task[None]) -> None:
+        """End the process with a job that has failed: none of them ends by itself, and the others would hide it."""
+        if not self._stopping.is_set() and not task.cancelled():
+            log.critical("a fault of ours; ending, to be started again", exc_info=task.exception())
+            self._failed = True
+            self._stopping.set()
+
     async def _beat(self) -> None:
         while True:
             self._health.beat()
-            self._health.oldest_key_seconds = self._queue.oldest_seconds if self._leads() else 0.0
+            self._health.oldest_key_seconds = self._queue.oldest_seconds
             self._metrics.queue_depth.set(self._queue.depth)
             self._metrics.queue_oldest.set(self._queue.oldest_seconds)
             await asyncio.sleep(BEAT_SECONDS)
@@ -141,7 +155,7 @@ class Operator:
             log.warning("the full LIST has failed: %s", error, extra={"reason": error.reason})
             return False
         for key in keys:
-            self._queue.add(key)
+            self._ask(key)
         self._health.listed()
         self._health.ready = True
         return True
@@ -151,7 +165,7 @@ class Operator:
         while True:
             if self._planner.reload_catalogue():
                 for key in sorted(self._view.models.values()):
-                    self._queue.add(key)
+                    self._ask(key)
             await asyncio.sleep(CATALOGUE_SECONDS)
 
     async def _work(self) -> None:

@@ -45,19 +45,19 @@ class Planner:
         self.lock = asyncio.Lock()
         self._view = view
         self._catalogue_file = catalogue_file
-        self._catalogue_text = ""
+        self._catalogue_content = b""
         self._catalogue: Mapping[str, Mapping[str, object]] = {}
         self._clock = clock
         self._invalid_since: dict[Key, float] = {}
 
     def reload_catalogue(self) -> bool:
         """Read the catalogue file if it has changed and return whether it had; a broken one changes nothing."""
-        text = self._catalogue_file.read_text() if self._catalogue_file and self._catalogue_file.exists() else ""
-        if text == self._catalogue_text:
+        content = _content(self._catalogue_file) if self._catalogue_file else b""
+        if content == self._catalogue_content:
             return False
-        self._catalogue_text = text
+        self._catalogue_content = content
         try:
-            self._catalogue = read_catalogue_extension(json.loads(text or "{}"))
+            self._catalogue = read_catalogue_extension(_texts(content))
         except (ValueError, InputError) as error:
             log.error("the catalogue file cannot be used: %s", error)  # noqa: TRY400  the message is the whole story
             return False
@@ -84,13 +84,20 @@ class Planner:
             return _kept(record, choice)
         return Planned(record=record_of(subject, report), report=report)
 
+    def forget(self, key: Key) -> None:
+        """Forget since when the plan of a model that is gone has been invalid."""
+        self._invalid_since.pop(key, None)
+
     def _stock(self, subject: Subject) -> Inventory:
         return take_stock(subject.resource, self._view.nodes.values(), self._view.usage_now(), tuple(self._view.reserved()))
 
     def _judge(self, key: Key, subject: Subject, record: PlanRecord | None, inventory: Inventory, *, serving: bool) -> Standing:
         problem = plan_problem(record.plan, inventory) if record else None
         question = standing.Question(
-            input_hash=subject.input_hash, cut_hash=subject.cut_hash, replan=Replan(subject.resource.spec.replan)
+            input_hash=subject.input_hash,
+            cut_hash=subject.cut_hash,
+            replan=Replan(subject.resource.spec.replan),
+            deploy=subject.request.deploy,
         )
         return standing.judge(record, question, self._trouble(key, problem), serving=serving)
 
@@ -100,6 +107,21 @@ class Planner:
             return None
         now = self._clock()
         return Trouble(problem=problem, seconds=now - self._invalid_since.setdefault(key, now))
+
+
+def _content(file: Path) -> bytes:
+    """Return what a file holds, nothing where it is not there: the kubelet swaps it while we look."""
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
+
+
+def _texts(content: bytes) -> dict[str, str]:
+    texts = json.loads(content or b"{}")
+    if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
+        raise ValueError("it must be one JSON object of model id to the text of a config.json")
+    return texts
 
 
 def _kept(record: PlanRecord, choice: Standing) -> Planned:

@@ -86,6 +86,7 @@ class Reconciler:
         live = await self._client.get(SHARDED_MODELS, *key)
         if live is None or "deletionTimestamp" in live["metadata"]:
             self._view.forget(key)
+            self._planner.forget(key)
             self._metrics.drop_plan(key)
             return None
         look = Look(live=live, found=Findings(generation=live["metadata"]["generation"]))
@@ -143,7 +144,7 @@ class Reconciler:
             paused=spec.paused,
             scaled_to_zero=spec.replicas == 0,
         )
-        if record and record.input_hash == subject.input_hash:
+        if record and not look.refusal and _is_for(subject, planned, record):
             await self._deploy(look, subject, record, observed)
 
     def _note_interests(self, key: Key, planned: Planned) -> None:
@@ -157,22 +158,26 @@ class Reconciler:
         owner, spec = _owner(look.live), subject.resource.spec
         record = read_record(owner, observed)
         serving = bool(look.found.standing) and all(group.ready for group in look.found.standing)
+        interests = self._view.interests.setdefault(key, Interests())
         async with self._planner.lock:
+            interests.waits_for_capacity = True  # what comes free while this is planned must be looked at again
             if spec.paused and record:
                 planned = Planned(record=record, report=record.report())
             else:
                 planned = await self._planner.plan(key, subject, record, serving=serving)
             if planned.record and planned.record != record and not spec.paused:
-                await self._write_record(look, owner, planned.record, observed)
-            holds = planned.record if spec.mode == "Deploy" else None
+                written = await self._write_record(look, owner, planned.record, observed)
+                record = planned.record if written else record
+            holds = record if spec.mode == "Deploy" else None
             self._view.reserve(key, holds.plan if holds else None)
         return planned
 
-    async def _write_record(self, look: Look, owner: Owner, record: PlanRecord, observed: Observed) -> None:
+    async def _write_record(self, look: Look, owner: Owner, record: PlanRecord, observed: Observed) -> bool:
+        """Return whether the record is in its place now: refused, or where somebody else is, it reserves nothing."""
         writes = placed(record_object(owner, record), owner.uid, observed)
-        await carry_out(self._client, writes)
-        if writes:
-            look.events = (plan_event(record.plan),)
+        written = bool(writes) and await self._write(look, writes)
+        look.events = (plan_event(record.plan),) if written else ()
+        return written
 
     async def _deploy(self, look: Look, subject: Subject, record: PlanRecord, observed: Observed) -> None:
         owner = _owner(look.live)
@@ -187,8 +192,8 @@ class Reconciler:
         decision = decide(Desired(owner_uid=owner.uid, objects=objects), observed, now)
         look.found = replace(look.found, decision=decision)
         look.deployed = bool(bundle)
-        if not subject.resource.spec.paused:
-            await self._write(look, decision.writes)
+        if not subject.resource.spec.paused and await self._write(look, decision.writes):
+            look.written = decision.writes
         look.again_seconds = _soonest(look.again_seconds, decision, now)
 
     def _objects(self, look: Look, subject: Subject, plan: Plan, observed: Observed) -> tuple[KubernetesObject, ...]:
@@ -199,7 +204,8 @@ class Reconciler:
         ready_groups = min(ready_once, len(plan.groups))
         return bundle_for(subject, plan, ready_groups=ready_groups, cluster_domain=self._cluster_domain).objects
 
-    async def _write(self, look: Look, writes: Sequence[Write]) -> None:
+    async def _write(self, look: Look, writes: Sequence[Write]) -> bool:
+        """Write and return whether all of it was taken; a refusal is shown to the user and then tried again."""
         try:
             await carry_out(self._client, writes)
         except ApiError as error:
@@ -208,13 +214,14 @@ class Reconciler:
             look.refusal = error
             problem = Problem(code="ObjectRefused", what="the API server refuses an object", limit=str(error))
             look.found = replace(look.found, refused=problem)
-            return
-        look.written = writes
+            return False
+        return True
 
     async def _publish(self, key: Key, look: Look) -> None:
         before = (look.live.get("status") or {}).get("conditions") or ()
         shown = plan_status(look.report) if look.report else None
-        service = service_status(_owner(look.live), self._cluster_domain) if look.deployed else {}
+        stands = look.deployed or look.found.groups  # what serves is found by its address whatever is wrong with the spec
+        service = service_status(_owner(look.live), self._cluster_domain) if stands else {}
         status = build_status(before, look.found, shown, service, datetime.now(UTC))
         await write_status(self._client, look.live, status)
         for event in (*look.events, *news(before, look.found, look.written)):
@@ -237,11 +244,17 @@ def _owner(live: Mapping[str, Any]) -> Owner:
     return Owner(name=metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"])
 
 
+def _is_for(subject: Subject, planned: Planned, record: PlanRecord) -> bool:
+    """Return whether a record says how to run the spec as it is: all of it, or the groups that there is room for."""
+    fewer = planned.no_plan is not None and record.cut_hash == subject.cut_hash
+    return record.input_hash == subject.input_hash or fewer
+
+
 def _soonest(seconds: float | None, decision: Decision, now: datetime) -> float | None:
     """Return when to look again: at the end of a grace or a back-off, and now and then while not all is ready."""
     times = [seconds] if seconds is not None else []
     if decision.wake_at:
         times.append(max(0.0, (decision.wake_at - now).total_seconds()))
-    if any(not group.ready for group in decision.groups):
+    if decision.leftovers or decision.conflicts or any(not group.ready for group in decision.groups):
         times.append(UNREADY_SECONDS)
     return min(times, default=None)

@@ -47,13 +47,18 @@ class Resync:
         await self._fill(self._view.nodes, NODES, _node_name, read_node)
         if self._view.pods_visible:
             await self._fill(self._view.usage, PODS, _key, read_pod, fieldSelector=UNFINISHED)
+        async with self._planning:  # what was planned meanwhile would be in no list, and lose its reservation
+            return await self._list_models()
+
+    async def _list_models(self) -> list[Key]:
+        """Take over all models and what they reserve; forget those that were known before and are in the list no more."""
+        known = set(self._view.models.values())
         models = {_key(item): item async for item in self._items(SHARDED_MODELS)}
-        async with self._planning:
-            await self._read_records(models)
-        for gone in set(self._view.models.values()) - models.keys():
+        await self._read_records(models)
+        for gone in known - models.keys():
             self._view.forget(gone)
             self._metrics.drop_plan(gone)
-        self._view.models = {base_key(key): key for key in models}
+        self._view.models |= {base_key(key): key for key in models}
         return sorted(models)
 
     async def _fill(
@@ -78,9 +83,9 @@ class Resync:
                 yield item
 
     async def _read_records(self, models: Mapping[Key, Mapping[str, Any]]) -> None:
-        """Reserve what the plans of record of deployed models keep."""
+        """Reserve what the plans of record of deployed models keep; a record that is not found takes nothing away."""
         deployed = {item["metadata"]["uid"]: key for key, item in models.items() if holds_gpus(item)}
-        plans: dict[Key, Plan | None] = dict.fromkeys(models)
+        plans: dict[Key, Plan | None] = {key: None for key, item in models.items() if not holds_gpus(item)}
         async for item in self._items(CONFIG_MAPS, labelSelector=MANAGED):
             key = deployed.get(controller_uid(item) or "")
             record = decode(item.get("data", {}).get(RECORD_KEY, "")) if key else None

@@ -56,8 +56,8 @@ class View:
             yield from reservations
 
     def reserve(self, key: Key, plan: Plan | None) -> None:
-        """Note what a plan of record keeps (None: nothing)."""
-        kept = tuple(reservations_of(base_key(key), plan)) if plan else ()
+        """Note what a plan of record keeps: nothing where there is none (None), or none that can be deployed."""
+        kept = tuple(reservations_of(base_key(key), plan)) if plan and plan.deployable is None else ()
         given_up = set(self.reservations.get(key, ())) - set(kept)
         self.reservations[key] = kept
         if given_up:

@@ -83,9 +83,14 @@ def _best_waiting(verdicts: Sequence[Verdict], codes: frozenset[str], scale: Sca
     """Return the best layout that only lacks nodes."""
     only = {id(item.candidate): item for item in verdicts if item.estimate and item.codes and item.codes <= codes}
     ranked = rank(assess(item.candidate, item.estimate, scale) for item in only.values() if item.estimate)
-    # the fewest missing nodes first: that is what can come free soonest
-    ranked = tuple(sorted(ranked, key=lambda standing: standing.candidate.placement.missing_nodes))
+    # where the most replicas have room at all, and of those the fewest missing nodes: what can come free soonest
+    ranked = tuple(sorted(ranked, key=lambda standing: _lacking(only[id(standing.candidate)])))
     return only[id(ranked[0].candidate)] if ranked else None
+
+
+def _lacking(verdict: Verdict) -> tuple[int, int]:
+    possible = max((violation.replicas_possible for violation in verdict.violations), default=0)
+    return -possible, verdict.candidate.placement.missing_nodes
 
 
 def _capacity(verdict: Verdict) -> Problem:

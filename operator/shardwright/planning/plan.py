@@ -26,7 +26,7 @@ def make_plan(model: ModelSpec, inventory: Inventory, request: Request, traits: 
     scale = Scale.of(request, inventory)
     judge = Judge(model, request, traits)
     verdicts = [judge.verdict(candidate) for candidate in enumerate_candidates(model, inventory, request.space, traits)]
-    ranked = select(verdicts, scale)
+    ranked = _in_reach(select(verdicts, scale), request)
     if not ranked:
         larger = enumerate_candidates(model, inventory, request.space, traits, beyond=True)
         verdicts = [judge.verdict(candidate) for candidate in larger]
@@ -74,6 +74,11 @@ def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: E
         million_tokens_price=million_tokens_price(best),
         load=estimate.load,
     )
+
+
+def _in_reach(ranked: tuple[Standing, ...], request: Request) -> tuple[Standing, ...]:
+    """Return the same with what can be run first, where something is to be run."""
+    return tuple(sorted(ranked, key=lambda item: request.deploy and _not_yet(item.candidate) is not None))
 
 
 def _not_yet(candidate: Candidate) -> Problem | None:

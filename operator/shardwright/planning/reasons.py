@@ -73,7 +73,7 @@ def alternative(*, best: Standing, other: Standing, request: Request) -> Alterna
 
 def warnings(inventory: Inventory, best: Standing, request: Request, model: ModelSpec, traits: EngineTraits) -> tuple[str, ...]:
     """Return what was lowered, what is slow or uncertain, and what the model and the nodes warned of."""
-    unknown = "what is free is unknown, pods could not be listed: the planned GPUs may be taken"
+    unknown = "no pods are known: every allocatable GPU counts as free, the planned ones may be taken"
     return (
         *_tight(best),
         *_lowered(best, request, traits),
@@ -173,18 +173,16 @@ def _heaviest(standing: Standing) -> int:
 
 
 def _smaller(ranked: Sequence[Standing], verdicts: Sequence[Verdict], request: Request) -> Iterator[str]:
-    """Yield why fewer GPUs do not do on the same pool: requests would queue, else the nearest does not fit."""
+    """Yield why no layout with fewer GPUs does on the same pool: requests would queue, else the nearest does not fit."""
     best = ranked[0]
     layout, pool = best.candidate.layout, best.candidate.pool.name
-    queueing = [
-        other
-        for other in ranked
-        if not other.carries_load and other.candidate.pool.name == pool and other.candidate.layout.gpus < layout.gpus
-    ]
-    if best.carries_load and queueing:
-        nearest = max(queueing, key=lambda other: (other.served_share, other.score))
+    smaller = [item for item in ranked if item.candidate.pool.name == pool and item.candidate.layout.gpus < layout.gpus]
+    if any(other.carries_load for other in smaller) or (smaller and not best.carries_load):
+        return
+    if smaller:
+        nearest = max(smaller, key=lambda other: (other.served_share, other.score))
         running, offered = nearest.estimate.performance.running_requests, _offered(nearest, request)
-        yield f"Fewer GPUs would queue: {degrees(nearest.candidate.layout)} runs {running:,} of {offered:,} at once."
+        yield f"On fewer GPUs requests would queue: {degrees(nearest.candidate.layout)} runs {running:,} of {offered:,} at once."
         return
     fewer = [
         (violation.miss, verdict.candidate.layout, violation.problem.gap)
@@ -195,7 +193,7 @@ def _smaller(ranked: Sequence[Standing], verdicts: Sequence[Verdict], request: R
     ]
     if fewer:
         _, nearest_layout, gap = min(fewer)
-        yield f"Fewer GPUs do not hold it: the nearest, {degrees(nearest_layout)}, is {gap}."
+        yield f"No layout on fewer GPUs that was tried holds it: the nearest, {degrees(nearest_layout)}, is {gap}."
 
 
 def _offered(standing: Standing, request: Request) -> int:

@@ -35,9 +35,13 @@ class Objective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One question to the planner; ``storage`` is where the weights lie (None: not known)."""
+    """One question to the planner; ``storage`` is where the weights lie (None: not known).
+
+    With ``deploy`` a layout that can be run goes before one that can only be shown.
+    """
 
     workload: Workload
     objective: Objective
     space: SearchSpace
     storage: Storage | None = None
+    deploy: bool = False

@@ -13,7 +13,7 @@ from shardwright.errors import Problem
 from shardwright.reconcile.decision import Apply, Create, Delete, Write
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.groups import Group, GroupState, Step, next_step
-from shardwright.reconcile.observed import Observed, controller_uid, object_key
+from shardwright.reconcile.observed import Observed, controller, controller_uid, object_key
 
 STATEFUL_SET: Final = "StatefulSet"
 
@@ -30,13 +30,15 @@ class Desired:
 class Decision:
     """What to write now, in order, and what the reader of the status must know.
 
-    ``conflicts`` are foreign objects in our places: then nothing is written at all. ``wake_at`` is when to
-    look again although nothing may have happened.
+    ``conflicts`` are foreign objects in our places, ``leftovers`` what an earlier ShardedModel of the same name has
+    left to the garbage collector (kind and name): then nothing is written at all. ``wake_at`` is when to look
+    again although nothing may have happened.
     """
 
     writes: tuple[Write, ...]
     groups: tuple[GroupState, ...]
     conflicts: tuple[Problem, ...] = ()
+    leftovers: tuple[str, ...] = ()
 
     @property
     def wake_at(self) -> datetime | None:
@@ -46,9 +48,12 @@ class Decision:
 
 def decide(desired: Desired, observed: Observed, now: datetime) -> Decision:
     """Return the next writes; none when everything is as it should be."""
-    conflicts = tuple(_conflict(live) for live in _foreign(desired, observed))
-    if conflicts:
-        return Decision(writes=(), groups=standing_groups(observed, desired.owner_uid, now), conflicts=conflicts)
+    foreign = _foreign(desired, observed)
+    if foreign:
+        leftovers = tuple(" ".join(object_key(live)) for live, content in foreign if _is_leftover(live, content))
+        conflicts = tuple(_conflict(live) for live, content in foreign if not _is_leftover(live, content))
+        groups = standing_groups(observed, desired.owner_uid, now)
+        return Decision(writes=(), groups=groups, conflicts=conflicts, leftovers=leftovers)
     steps = tuple(_step(content, observed, now) for content in desired.objects if content["kind"] == STATEFUL_SET)
     groups = tuple(step.state for step in steps)
     plain = [content for content in desired.objects if content["kind"] != STATEFUL_SET]
@@ -69,9 +74,16 @@ def _step(content: Mapping[str, Any], observed: Observed, now: datetime) -> Step
     return next_step(Group(rendered=content, live=live, members=members), now)
 
 
-def _foreign(desired: Desired, observed: Observed) -> list[Mapping[str, Any]]:
-    lives = (observed.objects.get(object_key(content)) for content in desired.objects)
-    return [live for live in lives if live is not None and controller_uid(live) != desired.owner_uid]
+def _foreign(desired: Desired, observed: Observed) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Return what is not ours in our places, each with what we would have there."""
+    pairs = ((observed.objects.get(object_key(content)), content) for content in desired.objects)
+    return [(live, content) for live, content in pairs if live is not None and controller_uid(live) != desired.owner_uid]
+
+
+def _is_leftover(live: Mapping[str, Any], content: Mapping[str, Any]) -> bool:
+    """Return whether an object belongs to an earlier resource of our name: it goes by itself, the user need not act."""
+    theirs, ours = controller(live), controller(content)
+    return all(theirs.get(field) == ours.get(field) for field in ("apiVersion", "kind", "name"))
 
 
 def _conflict(live: Mapping[str, Any]) -> Problem:

@@ -22,8 +22,8 @@ LIST_KEYS: Final = {
 ``ports`` are keyed, too, but we own all of them, so they are compared in order."""
 
 QUANTITY_FIELDS: Final = frozenset({"limits", "requests", "sizeLimit", "capacity"})
-QUANTITY: Final = re.compile(r"([0-9.]+)(m|[kMGTPE]i?|)")
-SUFFIXES: Final = {"": Decimal(1), "m": Decimal("0.001")} | {
+QUANTITY: Final = re.compile(r"([0-9.]+)([num]|[kMGTPE]i?|)")
+SUFFIXES: Final = {"": Decimal(1), "m": Decimal("1e-3"), "u": Decimal("1e-6"), "n": Decimal("1e-9")} | {
     suffix + binary: Decimal(base) ** power
     for power, suffix in enumerate("kMGTPE", 1)
     for binary, base in (("", 1000), ("i", 1024))

@@ -81,6 +81,9 @@ def _blocked_by_cluster(found: Findings) -> Summary | None:
 
 
 def _resting(found: Findings) -> Summary | None:
+    if found.decision and found.decision.leftovers:
+        message = f"{', '.join(found.decision.leftovers[:3])} of an earlier ShardedModel of this name is still to be deleted"
+        return Summary(reason=Reason.PROGRESSING, message=message)
     if found.plan_only:
         return Summary(reason=Reason.PLAN_ONLY, message="planned and shown; spec.mode says not to deploy it")
     if found.plan and found.plan.deployable:
@@ -184,4 +187,5 @@ def _condition(
     reason: str,
     message: str = "",
 ) -> Condition:
-    return Condition(type=kind, status=status, reason=reason, message=message, observed_generation=found.generation)
+    said = message or (reason.meaning if isinstance(reason, Reason) else "")
+    return Condition(type=kind, status=status, reason=reason, message=said, observed_generation=found.generation)

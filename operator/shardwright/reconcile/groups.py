@@ -28,6 +28,7 @@ READY_ONCE: Final = "shardwright.io/ready-once"  # the disruption budget counts 
 STOPPED_FOR: Final = "shardwright.io/stopped-for"
 ROLLOUT: Final = "Rollout"
 FAILURE: Final = "Failure"
+START: Final = "Start"
 BROKEN_GRACE_SECONDS: Final = 5  # nobody is served by a broken group
 
 
@@ -105,13 +106,18 @@ def _create(group: Group) -> Step:
 
 
 def _leave_zero(group: Group, now: datetime) -> Step:
-    """Wait until every pod is gone and the back-off is over, then start all of them at once."""
+    """Wait until every pod is gone and the back-off is over, then start all of them at once; a new template waits for none."""
     if group.members:
         return Step(state=_state(group, "Stopping", "waiting for all pods to be gone"), writes=_hurried(group))
     incident = group.incident
-    if incident and group.annotations.get(STOPPED_FOR) == FAILURE and now < incident.restart_at():
+    if incident and _same_again(group) and now < incident.restart_at():
         return Step(state=_state(group, "BackingOff", f"restarts at {incident.restart_at().isoformat()}"))
-    return Step(state=_state(group, "Starting"), writes=_apply(group, _intent(group, incident), ("spec.replicas",)))
+    return Step(state=_state(group, "Starting"), writes=_apply(group, _intent(group, incident), (START,)))
+
+
+def _same_again(group: Group) -> bool:
+    """Return whether a group that failed would start as it was: what has been changed since may be the cure."""
+    return group.annotations.get(STOPPED_FOR) == FAILURE and template_hash(group.live or {}) == template_hash(group.rendered)
 
 
 def _hurried(group: Group) -> tuple[Write, ...]:
@@ -189,8 +195,14 @@ def _state(group: Group, situation: str, waiting: str = "", incident: Incident |
         restarts=sum(m.restarts for m in group.members) if alone else incident.restarts if incident else 0,
         last_failure=next(iter(failures), None) if alone else incident.failure if incident else None,
         restart_at=incident.restart_at() if incident and situation == "BackingOff" else None,
-        nodes=tuple(member.node for member in group.members),
+        nodes=_nodes(group.members),
     )
+
+
+def _nodes(members: Sequence[Member]) -> tuple[str | None, ...]:
+    """Return the node of each rank up to the last that has a pod, None where it has none or is not bound."""
+    by_rank = {member.rank: member.node for member in members}
+    return tuple(by_rank.get(rank) for rank in range(max(by_rank, default=-1) + 1))
 
 
 def template_hash(stateful_set: Mapping[str, Any]) -> str:

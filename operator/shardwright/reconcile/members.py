@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from shardwright.rendering.hashing import TEMPLATE_HASH
 
-INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
 REVISION_LABEL: Final = "controller-revision-hash"
+
+LONGEST_REASON: Final = 256  # it is a word, but nobody bounds it, and it ends up in an annotation
 
 FINISHED_PHASES: Final = frozenset({"Failed", "Succeeded"})
 
@@ -42,13 +43,13 @@ class Member:
 
 
 def read_member(pod: Mapping[str, Any]) -> Member | None:
-    """Return the member that a pod is, or None for a pod that no StatefulSet controls."""
+    """Return the member that a pod is, or None for a pod that no StatefulSet controls, whatever its labels say."""
     metadata = pod["metadata"]
     group = next((o["name"] for o in metadata.get("ownerReferences", ()) if o["kind"] == "StatefulSet"), None)
-    if group is None:
+    ordinal = metadata["name"].removeprefix(f"{group}-")
+    if group is None or not (ordinal.isascii() and ordinal.isdecimal()):
         return None
-    labels = metadata.get("labels", {})
-    rank = int(labels.get(INDEX_LABEL) or metadata["name"].rsplit("-", 1)[-1])
+    labels, rank = metadata.get("labels", {}), int(ordinal)
     return Member(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -91,8 +92,8 @@ def _failure(pod: Mapping[str, Any], rank: int) -> Failure | None:
     for status in pod.get("status", {}).get("containerStatuses") or ():
         ended = status.get("state", {}).get("terminated") or status.get("lastState", {}).get("terminated")
         if ended or status.get("restartCount", 0) > 0:
-            reason, code = (ended or {}).get("reason") or "Error", (ended or {}).get("exitCode")
+            reason, code = str((ended or {}).get("reason") or "Error")[:LONGEST_REASON], (ended or {}).get("exitCode")
             return Failure(rank=rank, reason=reason, container=status["name"], exit_code=code)
     if pod.get("status", {}).get("phase") in FINISHED_PHASES:
-        return Failure(rank=rank, reason=pod["status"].get("reason") or "Failed")
+        return Failure(rank=rank, reason=str(pod["status"].get("reason") or "Failed")[:LONGEST_REASON])
     return None

@@ -8,7 +8,8 @@ from shardwright.api.conditions import ConditionType
 from shardwright.planning.report import Plan
 from shardwright.reconcile.decision import Apply, Delete, Write
 from shardwright.reconcile.findings import Findings, failure_sentence, summarise
-from shardwright.reconcile.groups import FAILURE, ROLLOUT
+from shardwright.reconcile.groups import FAILURE, ROLLOUT, START
+from shardwright.rendering.hashing import CONTENT_HASH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +52,16 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
         case Apply(because=("Rollout",)):
             note = f"{_name(write)} stops as a whole and starts with the new template"
             yield Event(reason="RollingOut", action="Restart", note=note)
-        case Apply(because=fields) if any(not field.startswith("metadata.annotations") for field in fields):
+        case Apply(because=fields) if _is_repair(fields):
             yield Event(reason="Repaired", action="Repair", note=f"{_name(write)}: {', '.join(fields[:5])}")
         case Delete(kind=kind, name=name) if kind != "Pod":
             yield Event(reason="Pruned", action="Delete", note=f"{kind} {name} is not part of the plan any more")
+
+
+def _is_repair(fields: tuple[str, ...]) -> bool:
+    """Return whether somebody else changed an object: not what we render anew ourselves, nor a group that starts again."""
+    ours = fields == (START,) or any(field.endswith(CONTENT_HASH) for field in fields)
+    return not ours and any(not field.startswith("metadata.annotations") for field in fields)
 
 
 def _restart(write: Apply, found: Findings) -> Event:

@@ -15,10 +15,15 @@ def object_key(content: Mapping[str, Any]) -> ObjectKey:
     return content["kind"], content["metadata"]["name"]
 
 
+def controller(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the owner reference that controls an object, empty where nobody does."""
+    owners = content["metadata"].get("ownerReferences") or ()
+    return next((owner for owner in owners if owner.get("controller")), {})
+
+
 def controller_uid(content: Mapping[str, Any]) -> str | None:
     """Return the uid of the owner that controls an object, or None where nobody does."""
-    owners = content["metadata"].get("ownerReferences") or ()
-    return next((owner["uid"] for owner in owners if owner.get("controller")), None)
+    return controller(content).get("uid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

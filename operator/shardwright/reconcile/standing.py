@@ -35,6 +35,7 @@ class Question:
     input_hash: str
     cut_hash: str
     replan: Replan
+    deploy: bool = False  # not only planned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,7 @@ def judge(record: PlanRecord | None, question: Question, trouble: Trouble | None
         trouble: Why the recorded plan could not be started on the cluster as it is, None while it could.
         serving: Whether all its groups are ready: what runs is not moved, whatever labels and cordons say.
     """
-    if record is None or record.cut_hash != question.cut_hash:
+    if record is None or record.cut_hash != question.cut_hash or (question.deploy and record.plan.deployable):
         return Standing(choice=Choice.REPLAN)
     same = Choice.KEEP if record.input_hash == question.input_hash else Choice.RESCALE
     if question.replan is Replan.ALWAYS:

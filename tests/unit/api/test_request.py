@@ -28,6 +28,7 @@ def test_the_smallest_manifest_asks_for_the_documented_load() -> None:
         objective=Objective(),
         space=SearchSpace(),
         storage=Storage.HUB,
+        deploy=True,
     )
 
 
@@ -42,6 +43,7 @@ def test_every_field_reaches_the_planner() -> None:
         },
         objective={"optimizeFor": "Throughput", "ttftMilliseconds": 1500, "tpotMilliseconds": 25},
         replicas=2,
+        mode="PlanOnly",
         parallelism={"tensor": 4, "pipeline": 2, "expert": 1},
         budget={"gpus": 16, "nodes": 3},
     )
@@ -51,6 +53,7 @@ def test_every_field_reaches_the_planner() -> None:
         objective=Objective(optimize_for=OptimizeFor.THROUGHPUT, ttft_seconds=1.5, tpot_seconds=0.025),
         space=SearchSpace(replicas=2, tensor=4, pipeline=2, expert=1, max_gpus=16, max_nodes=3),
         storage=Storage.HUB,
+        deploy=False,
     )
 
 

@@ -84,6 +84,16 @@ def test_a_parsed_spec_says_what_the_manifest_said(spec: Manifest) -> None:
     assert parsed.model_dump(mode="json", by_alias=True, exclude_unset=True) == spec
 
 
+def test_metadata_of_any_object_is_taken_and_a_misspelt_field_of_it_is_not() -> None:
+    manifest = a_sharded_model()
+    written = {"labels": {"team": "x"}, "annotations": {"a": "b"}, "resourceVersion": "7", "managedFields": [{}]}
+
+    assert parse_manifest(manifest | {"metadata": {**manifest["metadata"], **written}}) == parse_manifest(manifest)
+    assert [problem.path for problem in problems_of(manifest | {"metadata": {**manifest["metadata"], "label": {}}})] == [
+        "metadata.label"
+    ]
+
+
 def test_a_field_of_a_newer_version_is_dropped_from_a_stored_object() -> None:
     stored = a_sharded_model(fleet={"size": 3}) | {"status": {"plan": {"weather": "fine"}}}
 

@@ -32,7 +32,7 @@ def _errors(capsys: Capture, *words: str) -> list[str]:
 @pytest.mark.usefixtures("files")
 def test_a_file_that_is_not_there(capsys: Capture) -> None:
     assert _errors(capsys, "plan", "-f", "no.yaml", "--nodes", "nodes.yaml") == [
-        "error: no.yaml: No such file or directory; give a file that exists and that you may read"
+        "error[FileUnreadable]: no.yaml: No such file or directory; give a file that exists and that you may read"
     ]
 
 
@@ -40,7 +40,7 @@ def test_a_file_that_is_not_text(files: Files, capsys: Capture) -> None:
     files.raw("model.yaml", b"kind: \xff")
 
     assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml") == [
-        "error: model.yaml: byte 6 is not UTF-8; save it as UTF-8"
+        "error[FileUnreadable]: model.yaml: byte 6 is not UTF-8; save it as UTF-8"
     ]
 
 
@@ -52,16 +52,19 @@ def test_every_problem_of_every_model_is_named_with_its_path(files: Files, capsy
     errors = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
 
     assert [error.split(": ")[:3] for error in errors] == [
-        ["error", "model.yaml", "spec.replicas"],
-        ["error", "model.yaml", "spec.workload.inputTokens"],
-        ["error", "model.yaml", "spec.objective.optimizeFor"],
+        ["error[OutOfRange]", "model.yaml", "spec.replicas"],
+        ["error[OutOfRange]", "model.yaml", "spec.workload.inputTokens"],
+        ["error[NotAllowed]", "model.yaml", "spec.objective.optimizeFor"],
     ]
 
 
 @pytest.mark.usefixtures("files")
 def test_a_file_without_a_model(capsys: Capture) -> None:
     assert _errors(capsys, "plan", "-f", "nodes.yaml", "--nodes", "nodes.yaml") == [
-        "error: nodes.yaml: no ShardedModel is in it; write one with apiVersion shardwright.io/v1alpha1 and kind ShardedModel"
+        (
+            "error[NoShardedModel]: nodes.yaml: no ShardedModel is in it, found Node, Pod; write one with "
+            "apiVersion shardwright.io/v1alpha1 and kind ShardedModel"
+        )
     ]
 
 
@@ -69,7 +72,7 @@ def test_a_file_without_a_node(files: Files, capsys: Capture) -> None:
     files.manifests(a_manifest())
 
     assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "model.yaml") == [
-        "error: model.yaml: no Node is in it; write one with: kubectl get nodes,pods -A -o yaml > nodes.yaml"
+        "error[NoNodes]: model.yaml: no Node is in it; write one with: kubectl get nodes,pods -A -o yaml > nodes.yaml"
     ]
 
 
@@ -78,7 +81,7 @@ def test_a_model_that_nobody_knows(files: Files, capsys: Capture) -> None:
 
     [error] = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
 
-    assert error.startswith("error: model.yaml: spec.model.id: 'us/ours' is not among the ")
+    assert error.startswith("error[ModelUnknown]: model.yaml: spec.model.id: 'us/ours' is not among the ")
     assert "kubectl create configmap" in error
 
 
@@ -89,7 +92,8 @@ def test_a_config_map_that_is_not_there(files: Files, capsys: Capture) -> None:
 
     assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml") == [
         (
-            "error: model.yaml: spec.model.configMapRef: key config.json of ConfigMap ours does not exist in the namespace "
+            "error[ConfigMissing]: model.yaml: spec.model.configMapRef: "
+            "key config.json of ConfigMap ours does not exist in the namespace "
             "of this resource; kubectl create configmap ours --from-file=config.json=config.json"
         )
     ]
@@ -101,7 +105,7 @@ def test_a_config_file_that_is_no_config(files: Files, capsys: Capture) -> None:
 
     [error] = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "--config", "config.json")
 
-    assert error.startswith("error: config.json: ")
+    assert error.startswith("error[ConfigInvalid]: config.json: ")
 
 
 def test_two_configs_for_one_model(files: Files, capsys: Capture) -> None:
@@ -111,11 +115,44 @@ def test_two_configs_for_one_model(files: Files, capsys: Capture) -> None:
     files.raw("config.json", b"{}")
 
     assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "--config", "config.json") == [
-        "error: model.yaml: spec.model.config: the model's config is in the manifest and in --config; give one of them"
+        (
+            "error[ConfigTwice]: model.yaml: spec.model.config: the model's config is in the manifest and in --config; "
+            "leave --config away, or put it into spec.model.config"
+        )
     ]
 
 
-FIXTURES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_config_for_a_model_that_is_built_in(files: Files, capsys: Capture) -> None:
+    files.manifests(a_manifest("a", "Qwen/Qwen2.5-7B-Instruct"))
+    files.raw("config.json", b"{}")
+
+    assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "--config", "config.json") == [
+        (
+            "error[ConfigTwice]: model.yaml: spec.model.id: the model's config is built in, and in --config; "
+            "leave --config away, or put it into spec.model.config"
+        )
+    ]
+
+
+def test_what_is_wrong_in_the_config_file_is_said_of_that_file(files: Files, capsys: Capture) -> None:
+    files.manifests(a_manifest("a", "us/ours"))
+    files.raw("config.json", b'{"architectures": ["LlamaForCausalLM"], "hidden_size": -1}')
+
+    errors = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "--config", "config.json")
+
+    assert "error[ConfigInvalid]: config.json: hidden_size: -1" in "".join(errors)
+
+
+def test_a_misspelled_kind_is_shown(files: Files, capsys: Capture) -> None:
+    files.manifests({**a_manifest(), "kind": "ShardedModels"})
+
+    (error,) = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
+    assert error.startswith("error[NoShardedModel]: model.yaml: no ShardedModel is in it, found ShardedModels; ")
+
+
+FIXTURES = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 anything = st.recursive(

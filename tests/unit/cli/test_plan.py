@@ -52,6 +52,14 @@ def test_nothing_fits_ends_with_one_and_names_the_closest(files: Files, capsys: 
     assert err == ""
 
 
+def test_a_model_that_names_no_namespace_is_rendered_for_the_one_of_the_command_line(files: Files, capsys: Capture) -> None:
+    model, nodes = files.manifests(a_manifest("llama")), files.cluster([a_node("n1"), a_pod("n1", 0)])
+
+    rendered = _run_json(capsys, "render", "-f", model, "--nodes", nodes, "-n", "models")
+
+    assert {item["metadata"]["namespace"] for item in rendered["items"]} == {"models"}
+
+
 def test_pods_hold_their_gpus(files: Files, capsys: Capture) -> None:
     model = files.manifests(a_manifest(parallelism={"tensor": 8}))
     nodes = files.cluster([a_node("n1"), a_pod("n1", 1)])
@@ -268,7 +276,7 @@ def test_render_prints_nothing_but_the_reason_when_nothing_fits(files: Files, ca
 
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("error: llama: spec.model: ")
+    assert err.startswith("error[WeightsExceedMemory]: llama: spec.model: ")
 
 
 @pytest.mark.parametrize("dump", sorted(path.stem for path in DUMPS.glob("*.yaml")))

@@ -135,7 +135,7 @@ def test_the_first_apply_takes_over_the_fields_of_our_post_and_carries_the_uid()
         run(lambda: carry_out(client, [Apply(content=service(), uid="u", because=())]))
     (_, took_over, applied) = api.requests
     assert took_over[2] == [
-        {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"},
         {"op": "replace", "path": "/metadata/managedFields/1/operation", "value": "Apply"},
     ]
     assert applied[:2] == ("PATCH", "/api/v1/namespaces/models/services/llama?fieldManager=shardwright&force=true")
@@ -162,3 +162,23 @@ def test_a_patch_keeps_its_type() -> None:
     with serving(Answer()) as (api, client):
         run(lambda: client.patch(CONFIG_MAPS, CONFIG_MAPS.path("models", "a"), {"x": 1}, MERGE_PATCH))
         assert api.requests[0][2] == {"x": 1}
+
+
+def test_an_object_that_changes_between_our_read_and_our_apply_is_read_again_and_is_no_refusal() -> None:
+    managers = [{"manager": "shardwright", "operation": "Update"}]
+    old, new = (Answer(body={"metadata": {"resourceVersion": v, "managedFields": managers}}) for v in ("7", "8"))
+    changed = Answer(409, {"reason": "Conflict", "message": "the object has been modified"})
+    with serving(old, changed, new, Answer()) as (api, client):
+        run(lambda: carry_out(client, [Apply(content=service(), uid="u", because=())]))
+    assert [method for method, _, _ in api.requests] == ["GET", "PATCH", "GET", "PATCH", "PATCH"]
+    assert api.requests[3][2][0] == {"op": "replace", "path": "/metadata/resourceVersion", "value": "8"}
+
+
+def test_fields_that_are_not_taken_over_are_not_applied() -> None:
+    managers = [{"manager": "shardwright", "operation": "Update"}]
+    live = Answer(body={"metadata": {"resourceVersion": "7", "managedFields": managers}})
+    changed = Answer(409, {"reason": "Conflict", "message": "the object has been modified"})
+    with serving(*(live, changed) * 6) as (api, client):
+        with pytest.raises(ApiError, match="has been modified"):
+            run(lambda: carry_out(client, [Apply(content=service(), uid="u", because=())]))
+        assert len(api.requests) == 10

@@ -8,6 +8,7 @@ from shardwright.cluster.resources import NODES, PODS, SERVICES, SHARDED_MODELS
 from shardwright.controller.intake import Intake
 from shardwright.controller.queue import Key
 from shardwright.controller.view import Interests, View
+from shardwright.errors import Problem
 from shardwright.rendering.names import base_name
 from tests.harness import fleet
 from tests.support.builders_deployment import a_plan
@@ -112,3 +113,8 @@ def test_nothing_is_planned_before_every_cache_was_listed_once(view: View) -> No
     assert not view.synced
     view.records_read = True
     assert view.synced
+
+
+def test_a_plan_that_can_only_be_shown_keeps_no_gpus_from_others(view: View) -> None:
+    view.reserve(PLANNED, a_plan(deployable=Problem(code="NotDeployable", what="tensor 32 over trays")))
+    assert list(view.reserved()) == []

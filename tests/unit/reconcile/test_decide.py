@@ -74,3 +74,19 @@ def test_one_object_is_placed_only_where_nobody_else_is() -> None:
     assert placed(service(), OWNER_UID, Observed(objects={})) == (Create(content=service()),)
     theirs = Observed(objects={("Service", "llama"): with_owner(service(), "somebody")})
     assert placed(service(), OWNER_UID, theirs) == ()
+
+
+def test_what_an_earlier_resource_of_our_name_left_is_no_conflict_but_is_waited_for() -> None:
+    left = rendered("Service", "llama", spec={})
+    left["metadata"]["uid"] = "old"
+    left["metadata"]["ownerReferences"][0]["uid"] = "uid-of-the-earlier-one"
+    decision = decide(desired(service()), Observed(objects={("Service", "llama"): left}), NOON)
+    assert (decision.writes, decision.conflicts, decision.leftovers) == ((), (), ("Service llama",))
+
+
+def test_a_conflict_beside_leftovers_is_still_a_conflict() -> None:
+    left = rendered("Service", "llama", spec={})
+    left["metadata"]["ownerReferences"][0]["uid"] = "uid-of-the-earlier-one"
+    observed = Observed(objects={("Service", "llama"): left, ("ConfigMap", "c"): with_owner(rendered("ConfigMap", "c"), None)})
+    decision = decide(desired(service(), rendered("ConfigMap", "c")), observed, NOON)
+    assert [conflict.what for conflict in decision.conflicts] == ["ConfigMap c"]

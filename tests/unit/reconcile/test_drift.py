@@ -17,6 +17,7 @@ from shardwright.reconcile.drift import drifted_fields
         pytest.param({"limits": {"memory": "1024Mi"}}, {"limits": {"memory": "1Gi"}}, id="one quantity, two spellings"),
         pytest.param({"limits": {"nvidia.com/gpu": 8}}, {"limits": {"nvidia.com/gpu": "8"}}, id="a number as quantity"),
         pytest.param({"limits": {"cpu": "1500m"}}, {"limits": {"cpu": "1.5"}}, id="milli"),
+        pytest.param({"limits": {"cpu": "0.0005"}}, {"limits": {"cpu": "500u"}}, id="micro"),
         pytest.param({"sizeLimit": "1k"}, {"sizeLimit": "1000"}, id="decimal kilo"),
         pytest.param(
             {"env": [{"name": "B", "value": "2"}]},

@@ -53,6 +53,7 @@ CASES = {
     "not free": (found(plan=None, no_plan=NoPlan(problem=PROBLEM, heals_by_itself=True)), "InsufficientCapacity", "reconciling"),
     "not there": (found(plan=None, no_plan=NoPlan(problem=PROBLEM, heals_by_itself=False)), "NothingFits", "stalled"),
     "cluster unread": (found(plan=None, cluster_known=False), "ClusterReading", "reconciling"),
+    "leftovers": (found(decision=replace(decided(), leftovers=("Service llama",))), "Progressing", "reconciling"),
     "plan only": (found(plan_only=True, decision=decided()), "PlanOnly", "resting"),
     "not deployable": (found(plan=a_plan(deployable=PROBLEM)), "NotDeployable", "stalled"),
     "scaled to zero": (found(scaled_to_zero=True, decision=decided()), "ScaledToZero", "ready"),

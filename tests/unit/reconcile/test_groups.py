@@ -3,11 +3,13 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from shardwright.reconcile.decide import decide
 from shardwright.reconcile.decision import Apply, Create, Delete
 from shardwright.reconcile.groups import READY_ONCE, STOPPED_FOR
 from shardwright.reconcile.incidents import INCIDENT, MEMBERS
-from shardwright.reconcile.members import Failure
+from shardwright.reconcile.members import Failure, read_member
 from tests.support.builders_reconcile import NOON, World, crashed, desired, pod, stateful_set
 
 
@@ -224,3 +226,41 @@ def test_a_damaged_incident_annotation_is_no_reason_to_fail() -> None:
     world = running()
     live(world)["metadata"]["annotations"][INCIDENT] = "not json"
     assert decide(desired(stateful_set()), world.observed(), NOON).groups[0].restarts == 0
+
+
+def test_a_changed_spec_does_not_wait_for_the_back_off_of_the_old_one() -> None:
+    world, wanted = running(), desired(stateful_set())
+    for _ in range(2):
+        world.pods["llama-0-1"] = crashed("llama-0-1", uid=world.pods["llama-0-1"]["metadata"]["uid"])
+        world.run(wanted)
+    assert decide(wanted, world.observed(), NOON).groups[0].situation == "BackingOff"
+
+    world.run(desired(stateful_set(revision="r2")))
+    assert {item["metadata"]["labels"]["shardwright.io/template-hash"] for item in world.pods.values()} == {"r2"}
+
+
+def test_a_rank_without_a_pod_leaves_its_place_among_the_nodes_empty() -> None:
+    world = running(pods=3)
+    del world.pods["llama-0-1"]
+    assert decide(desired(stateful_set(pods=3)), world.observed(), NOON).groups[0].nodes == ("node-0", None, "node-2")
+
+
+@pytest.mark.parametrize("name", ["llama-0-x", "llama-0-", "other", "llama-0-\u00b2"])
+def test_a_pod_that_no_stateful_set_could_have_made_is_no_member(name: str) -> None:
+    stray = pod("llama-0-1")
+    stray["metadata"]["name"] = name
+    assert read_member(stray) is None
+
+
+def test_the_rank_of_a_pod_is_in_its_name_whatever_has_become_of_its_labels() -> None:
+    relabelled = pod("llama-0-1")
+    relabelled["metadata"]["labels"]["apps.kubernetes.io/pod-index"] = "first"
+    member = read_member(relabelled)
+    assert member
+    assert member.rank == 1
+
+
+def test_a_reason_that_nobody_bounds_is_cut() -> None:
+    (failure,) = [read_member(pod("llama-0-0", phase="Failed", reason="x" * 5000))]
+    assert failure
+    assert failure.failure == Failure(rank=0, reason="x" * 256)

@@ -4,6 +4,7 @@ from shardwright.errors import Problem
 from shardwright.reconcile.decide import decide
 from shardwright.reconcile.decision import Apply, Delete
 from shardwright.reconcile.findings import Findings
+from shardwright.reconcile.groups import START
 from shardwright.reconcile.news import Event, news, plan_event
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_reconcile import NOON, World, crashed, desired, service, stateful_set
@@ -35,6 +36,14 @@ def test_repairs_and_deletions_are_news_and_our_own_notes_are_not() -> None:
     hurried = Delete(kind="Pod", namespace="models", name="llama-0-0", uid="u", grace_seconds=5)
     ready = [{"type": "Ready", "reason": "ModelUnknown"}]
     assert [event.reason for event in news(ready, STALLED, (repaired, noted, pruned, hurried))] == ["Repaired", "Pruned"]
+
+
+def test_what_we_render_anew_ourselves_is_no_repair() -> None:
+    anew = Apply(content=service(), uid="u", because=("metadata.annotations.shardwright.io/content-hash", "spec.ports[0].port"))
+    started = Apply(content=stateful_set(), uid="u", because=(START,))
+    ready = [{"type": "Ready", "reason": "ModelUnknown"}]
+
+    assert list(news(ready, STALLED, (anew, started))) == []
 
 
 def test_a_new_plan_is_told_with_its_first_reason() -> None:

@@ -4,17 +4,27 @@ import pytest
 
 from shardwright.errors import Problem
 from shardwright.reconcile.standing import GRACE_SECONDS, Choice, Question, Replan, Standing, Trouble, judge
+from tests.support.builders_deployment import a_plan
 from tests.support.builders_reconcile import a_record
 
 GONE = Problem(code="PlanInvalid", what="planned node a: is gone")
 
 
-def asked(replan: Replan = Replan.WHEN_INVALID, *, input_hash: str = "input", cut_hash: str = "cut") -> Question:
-    return Question(input_hash=input_hash, cut_hash=cut_hash, replan=replan)
+def asked(
+    replan: Replan = Replan.WHEN_INVALID, *, input_hash: str = "input", cut_hash: str = "cut", deploy: bool = True
+) -> Question:
+    return Question(input_hash=input_hash, cut_hash=cut_hash, replan=replan, deploy=deploy)
 
 
 def trouble(seconds: float) -> Trouble:
     return Trouble(problem=GONE, seconds=seconds)
+
+
+def test_a_plan_that_can_only_be_shown_is_made_anew_when_it_is_to_run() -> None:
+    record = a_record(plan=a_plan(deployable=Problem(code="NotYetDeployable", what="tensor over trays")))
+
+    assert judge(record, asked(deploy=False), None, serving=False).choice is Choice.KEEP
+    assert judge(record, asked(deploy=True), None, serving=False).choice is Choice.REPLAN
 
 
 def test_a_valid_plan_of_the_same_question_stands() -> None:

@@ -1,0 +1,69 @@
+"""What our client relies on when others write at the same time, asked of the real API server."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from shardwright.cluster import writer
+from shardwright.cluster.access import open_access
+from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.resources import CONFIG_MAPS
+from shardwright.reconcile.decision import Apply, Create
+from tests.harness.api import Manifest
+from tests.harness.controlplane import ControlPlane
+
+pytestmark = pytest.mark.controlplane
+
+
+@pytest.fixture
+def client(control_plane: ControlPlane) -> Iterator[Client]:
+    opened = Client(open_access(control_plane.kubeconfig), threads=2)
+    yield opened
+    opened.close()
+
+
+def a_config_map(namespace: str, **data: str) -> Manifest:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ours", "namespace": namespace}, "data": data}
+
+
+def test_an_apply_removes_what_our_creation_set_and_keeps_what_others_set(
+    client: Client, control_plane: ControlPlane, namespace: str
+) -> None:
+    async def scenario() -> None:
+        await writer.carry_out(client, [Create(content=a_config_map(namespace, a="1", b="1"))])
+        control_plane.kubectl("patch", "configmap", "ours", "-n", namespace, "-p", '{"data": {"theirs": "1"}}')
+        live = await client.get(CONFIG_MAPS, namespace, "ours")
+        assert live
+        await writer.carry_out(client, [Apply(content=a_config_map(namespace, a="2"), uid=live["metadata"]["uid"], because=())])
+        live = await client.get(CONFIG_MAPS, namespace, "ours")
+        assert live
+        assert live["data"] == {"a": "2", "theirs": "1"}
+
+    asyncio.run(scenario())
+
+
+def test_a_version_that_is_out_of_date_is_a_conflict_and_no_refusal(
+    client: Client, control_plane: ControlPlane, namespace: str
+) -> None:
+    async def scenario() -> None:
+        await writer.carry_out(client, [Create(content=a_config_map(namespace, a="1"))])
+        stale = await client.get(CONFIG_MAPS, namespace, "ours")
+        assert stale
+        control_plane.kubectl("patch", "configmap", "ours", "-n", namespace, "-p", '{"data": {"theirs": "1"}}')
+        path = CONFIG_MAPS.path(namespace, "ours")
+        with pytest.raises(ApiError) as error:
+            await writer._own_by_apply(client, CONFIG_MAPS, path, stale)
+        assert error.value.code == 409
+
+    asyncio.run(scenario())
+
+
+def test_an_apply_with_the_uid_of_an_object_that_is_gone_creates_nothing(client: Client, namespace: str) -> None:
+    async def scenario() -> None:
+        with pytest.raises(ApiError) as error:
+            await writer.carry_out(client, [Apply(content=a_config_map(namespace, a="1"), uid="gone", because=())])
+        assert error.value.code == 409
+        assert await client.get(CONFIG_MAPS, namespace, "ours") is None
+
+    asyncio.run(scenario())

@@ -1,0 +1,221 @@
+"""One look at a model, with its faults: what comes between, what is refused, what there is no room for."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from shardwright.cluster.client import ApiError
+from shardwright.cluster.resources import CONFIG_MAPS, SERVICES, SHARDED_MODELS
+from shardwright.controller import planner as planner_module
+from tests.support.builders_operator import LARGE, NAMESPACE, Parts
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(coroutine, 60))
+
+
+async def synced(nodes: int = 2) -> Parts:
+    parts = Parts()
+    parts.add_nodes(nodes)
+    await parts.resync.run()
+    return parts
+
+
+def test_a_model_is_planned_recorded_and_deployed_in_one_look() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("large", model=LARGE)
+        await parts.look(key)
+        assert parts.api.written[0] == "create configmaps/large-plan"
+        assert parts.api.written[-1].startswith("create events/")
+        assert [group["metadata"]["name"] for group in parts.groups("large")] == ["large-0"]
+        assert parts.reserved_nodes() == {"h100-0", "h100-1"}
+
+    run(scenario())
+
+
+def test_a_model_that_serves_keeps_its_address_when_there_is_no_room_for_more_of_it() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("large", model=LARGE)
+        await parts.look(key)
+        parts.run_pods("large")
+        await parts.look(key)
+        before = parts.status(key)
+
+        parts.change(key, replicas=2)
+        await parts.look(key)
+
+        assert parts.condition(key)["reason"] == "NothingFits"
+        assert {field: parts.status(key)[field] for field in ("selector", "endpoint")} == {
+            "selector": before["selector"],
+            "endpoint": before["endpoint"],
+        }
+
+    run(scenario())
+
+
+def test_a_model_that_serves_keeps_its_address_when_its_spec_becomes_wrong() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("large", model=LARGE)
+        await parts.look(key)
+        parts.run_pods("large")
+        parts.change(key, model={"id": "nobody/nothing"})
+        await parts.look(key)
+        assert parts.condition(key)["reason"] == "ModelUnknown"
+        assert parts.status(key)["endpoint"] == "http://large.models.svc.cluster.local:8000"
+
+    run(scenario())
+
+
+def test_a_group_is_looked_after_while_there_is_no_room_for_another() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("large", model=LARGE)
+        await parts.look(key)
+        parts.run_pods("large")
+        await parts.look(key)
+        parts.change(key, replicas=2)
+        ended = {"name": "engine", "restartCount": 1, "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
+        parts.run_pods("large", containerStatuses=[ended])
+
+        await parts.look(key)
+
+        assert parts.condition(key)["reason"] == "NothingFits"
+        assert [group["spec"]["replicas"] for group in parts.groups("large")] == [0]  # through zero, as ever
+
+    run(scenario())
+
+
+def test_a_model_is_scaled_down_while_its_nodes_are_away() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("small", replicas=2)
+        await parts.look(key)
+        assert len(parts.groups("small")) == 2
+        for name in ("h100-0", "h100-1"):
+            node = parts.api.objects["nodes", None, name]
+            node["spec"] = {**node.get("spec", {}), "unschedulable": True}
+        await parts.resync.run()
+
+        parts.change(key, replicas=0)
+        await parts.look(key)
+
+        assert parts.groups("small") == []
+        assert parts.reserved_nodes() == set()
+
+    run(scenario())
+
+
+def test_a_node_that_comes_while_a_model_is_planned_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        parts = await synced(nodes=1)
+        key = parts.add_model("large", model=LARGE)
+        parts.asked.clear()
+        make = planner_module._make
+        loop = asyncio.get_running_loop()
+        arrived = asyncio.Event()
+
+        def slowly(*arguments: Any) -> Any:
+            asyncio.run_coroutine_threadsafe(_add_node(parts, arrived), loop).result()
+            return make(*arguments)
+
+        monkeypatch.setattr(planner_module, "_make", slowly)
+        await parts.look(key)
+        assert arrived.is_set()
+        assert parts.condition(key)["status"] == "False"
+        assert parts.asked == [key]
+
+    run(scenario())
+
+
+async def _add_node(parts: Parts, arrived: asyncio.Event) -> None:
+    parts.add_nodes(1, first=1)
+    arrived.set()
+
+
+def test_a_record_that_is_refused_is_shown_deploys_nothing_and_reserves_nothing() -> None:
+    async def refuse(verb: str, plural: str) -> None:
+        if (verb, plural) == ("create", "configmaps"):
+            raise ApiError(403, "Forbidden", "exceeded quota: count/configmaps")
+
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("large", model=LARGE)
+        parts.api.before = refuse
+        with pytest.raises(ApiError, match="exceeded quota"):
+            await parts.look(key)
+        assert parts.condition(key)["reason"] == "ObjectRefused"
+        assert "exceeded quota" in parts.condition(key)["message"]
+        assert (parts.groups("large"), parts.reserved_nodes()) == ([], set())
+
+    run(scenario())
+
+
+def test_a_foreign_object_in_the_place_of_the_record_lets_nothing_be_reserved() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        parts.api.put(CONFIG_MAPS, {"metadata": {"name": "large-plan", "namespace": NAMESPACE}, "data": {"mine": "yes"}})
+        key = parts.add_model("large", model=LARGE)
+        await parts.look(key)
+        assert parts.condition(key)["reason"] == "NameConflict"
+        assert parts.reserved_nodes() == set()
+
+    run(scenario())
+
+
+def test_what_an_earlier_resource_of_the_name_left_is_waited_for_and_stalls_nobody() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("large", model=LARGE)
+        await parts.look(key)
+        parts.api.remove(SHARDED_MODELS, *key)
+        parts.add_model("large", model=LARGE)
+
+        assert await parts.look(key) == 30.0
+        ready = parts.condition(key)
+        assert (ready["status"], ready["reason"]) == ("False", "Progressing")
+        assert "of an earlier ShardedModel of this name" in ready["message"]
+        assert [parts.condition(key, kind)["status"] for kind in ("Stalled", "Reconciling")] == ["False", "True"]
+
+        for place in [place for place in parts.api.objects if place[0] not in ("nodes", "shardedmodels", "events")]:
+            del parts.api.objects[place]
+        await parts.look(key)
+        owner = parts.groups("large")[0]["metadata"]["ownerReferences"][0]
+        assert owner["uid"] == parts.model(key)["metadata"]["uid"]
+
+    run(scenario())
+
+
+def test_a_model_that_is_gone_is_forgotten_with_everything_about_it() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("large", model=LARGE)
+        await parts.look(key)
+        assert b'shardwright_plan_gpus{name="large"' in parts.metrics.text()
+        parts.api.remove(SHARDED_MODELS, *key)
+        assert await parts.look(key) is None
+        assert (parts.view.models, parts.view.interests, parts.reserved_nodes()) == ({}, {}, set())
+        assert b'name="large"' not in parts.metrics.text()
+
+    run(scenario())
+
+
+def test_nothing_is_written_by_a_second_look() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("large", model=LARGE)
+        for _ in range(3):
+            await parts.look(key)
+            parts.run_pods("large")
+        await parts.look(key)
+        parts.api.written.clear()
+        await parts.look(key)
+        assert parts.api.written == []
+        assert parts.condition(key)["reason"] == "Serving"
+        assert parts.api.find(SERVICES, NAMESPACE, "large")
+
+    run(scenario())
