@@ -101,7 +101,7 @@ def predict(question: Question, fitted: Coefficients) -> Predicted:
     first = speed.prefill + speed.waiting
     return Predicted(
         throughput=math.log(task.groups * speed.requests_per_second * outputs),
-        tpot=math.log(max(1e-9, (speed.stay - first) / outputs)),
+        tpot=math.log(speed.after(first) / outputs),
         ttft=math.log(first + speed.queued),
     )
 

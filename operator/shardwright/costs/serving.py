@@ -85,9 +85,14 @@ class Speed:
     requests_per_second: float
     decode: Passage
     alone: Passage
+    decoding: float  # all steps of a request, without prompts
     cycle: float  # between two steps of a request's batch, without prompts
     between: float  # of it: what the engine does between two steps
     tokens_per_step: float
+
+    def after(self, first: float) -> float:
+        """Return the time from the first token to the last; what comes late comes at most twice as fast."""
+        return max(self.stay - first, self.decoding / 2)
 
 
 def serve(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
@@ -117,6 +122,7 @@ def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
         requests_per_second=load.running / stay,
         decode=decode,
         alone=alone,
+        decoding=steps * cycle,
         cycle=cycle,
         between=fitted.step_seconds,
         tokens_per_step=work.tokens_per_step,
@@ -142,6 +148,7 @@ def _static(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
         requests_per_second=load.running / stay,
         decode=decode,
         alone=alone,
+        decoding=steps * cycle,
         cycle=cycle,
         between=fitted.step_seconds,
         tokens_per_step=work.tokens_per_step,
@@ -211,7 +218,7 @@ def performance(speed: Speed, load: Load, groups: float, *, band: tuple[float, f
     outputs = load.workload.output_tokens
     first = speed.prefill + speed.waiting
     rate = groups * speed.requests_per_second
-    tpot = max(0.0, speed.stay - first) / max(1, outputs)
+    tpot = speed.after(first) / outputs
     return Performance(
         ttft_seconds=first + speed.queued,
         tpot_seconds=tpot,

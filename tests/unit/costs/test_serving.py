@@ -98,6 +98,12 @@ def test_prompts_of_others_slow_every_token() -> None:
     assert prefill[1] > 20 * prefill[0]
 
 
+def test_a_single_output_token_takes_time_too() -> None:
+    speed = _speed("llama-8b", Layout(), a_pool(), replace(LOAD, input_tokens=1, output_tokens=1, concurrency=1))
+
+    assert speed.tpot_seconds > 0
+
+
 def test_replicas_multiply_throughput_at_the_same_load_each() -> None:
     one = _speed("llama-8b", Layout(), a_pool(), replace(LOAD, concurrency=16))
     four = _speed("llama-8b", Layout(replicas=4), a_pool(), replace(LOAD, concurrency=64))
