@@ -110,7 +110,9 @@ def test_stdin_and_stdout_are_the_default(monkeypatch: pytest.MonkeyPatch, capsy
 
 def test_a_file_that_is_not_there_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", "--input", "no.jsonl"]) == 2
-    assert capsys.readouterr().err == "error: no.jsonl: No such file or directory; name a file that you may open\n"
+    assert (
+        capsys.readouterr().err == "error[FileUnreadable]: no.jsonl: No such file or directory; name a file that you may open\n"
+    )
 
 
 @pytest.mark.parametrize("engine", ["vllm", "tensorrt-llm", "sglang"])

@@ -92,9 +92,9 @@ def test_a_load_that_nothing_carries_is_said() -> None:
 
 
 def test_fewer_gpus_that_would_queue_are_named() -> None:
-    plan = _plan("llama-70b", an_inventory(a_pool()))
+    plan = _plan("llama-8b", an_inventory(a_pool("L4-24GB")))
 
-    assert re.fullmatch(r"On fewer GPUs requests would queue: .* runs \d+ of 64 at once\.", plan.reasons[-1])
+    assert re.fullmatch(r"On fewer GPUs requests would queue: one GPU runs \d+ of 64 at once\.", plan.reasons[-1])
 
 
 def test_a_length_that_was_asked_for_is_never_lowered() -> None:
