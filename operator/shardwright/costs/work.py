@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -97,7 +97,7 @@ class ModelWork:
             whole_elements=_by_storage(model, (weight for weight in plain if weight.split is Split.REPLICATED)),
             expert_elements=_by_storage(model, (weight for weight in matrices if weight.experts)),
             expert_layers=_running(isinstance(layer.feed_forward, ExpertFeedForward) for layer in model.layers),
-            attention={kind: _running(other == kind for other in kinds) for kind in kinds if kind is not None},
+            attention=_by_kind(kinds),
             head_elements=sum(weight.elements for weight in head),
         )
 
@@ -130,6 +130,15 @@ def _by_storage(model: ModelSpec, weights: Iterable[Weight]) -> Mapping[str, Pre
         if weight.layer is not None and weight.layer < len(model.layers):
             per_layer[weight.storage.name][weight.layer] += weight.elements
     return {name: _running(elements) for name, elements in per_layer.items()}
+
+
+def _by_kind(kinds: Sequence[Attention | None]) -> Mapping[Attention, Prefix]:
+    """Return, for every kind of attention, how many of the first n layers are of it."""
+    at: dict[Attention, list[int]] = {}
+    for index, kind in enumerate(kinds):
+        if kind is not None:
+            at.setdefault(kind, [0] * len(kinds))[index] = 1
+    return {kind: _running(layers) for kind, layers in at.items()}
 
 
 def _running(values: Iterable[float]) -> Prefix:
