@@ -28,7 +28,7 @@ from shardwright.modelspec.catalogue import find_model, model_unknown
 from shardwright.modelspec.parse import parse_config
 from shardwright.modelspec.quantization import apply_quantization
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.modelspec.spec import ModelSpec, interned
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import Request
@@ -88,7 +88,7 @@ def resolve(question: Question) -> Subject:
     spec = question.resource.spec
     version = _engine_version(spec.engine)
     stored = read_model_of(question)
-    model = _quantized(stored, spec)
+    model = interned(_quantized(stored, spec))
     return Subject(
         resource=question.resource,
         model=model,

@@ -217,6 +217,12 @@ def test_shrinking_drops_the_last_groups() -> None:
     assert plan.layout.replicas == 1
 
 
+def test_equal_models_are_one_object_so_that_what_is_kept_for_one_serves_the_other() -> None:
+    quantized = {"model": {"id": "meta-llama/Llama-3.1-70B-Instruct", "quantization": "FP8"}}
+
+    assert a_subject(**quantized).model is a_subject(**quantized, replicas=2).model
+
+
 def test_growing_says_that_the_cut_was_kept() -> None:
     before, after = a_subject(), a_subject(replicas=2)
     kept = plan_of(plan_serving(before, stock(before, h100_nodes(2))))

