@@ -50,7 +50,7 @@ def test_an_edited_environment_is_repaired_without_disturbing_a_pod(serving: Mod
 
     wait_for(lambda: "SABOTAGED" not in str(serving.get("StatefulSet", "large-0")["spec"]), 15, "the environment to be repaired")
     assert serving.uids() == before
-    assert "Repaired" in serving.reasons_of_events()
+    serving.wait_events("Repaired")
 
 
 def test_a_changed_image_is_repaired_without_disturbing_a_pod(serving: Models) -> None:

@@ -25,7 +25,7 @@ def test_the_smallest_resource_becomes_ready_on_one_gpu(models: Models, fleet: F
     assert status["plan"]["layout"]["gpusPerReplica"] == 1
     assert (status["replicas"], status["readyReplicas"]) == (1, 1)
     assert status["endpoint"] == f"http://llama.{models.namespace}.svc.cluster.local:8000"
-    assert {event for event in models.reasons_of_events() if event in ("Planned", "Serving")} == {"Planned", "Serving"}
+    models.wait_events("Planned", "Serving")
 
 
 def test_a_model_for_two_nodes_gets_exactly_the_planned_nodes_and_status_names_them_by_rank(models: Models, fleet: Fleet) -> None:
@@ -76,7 +76,7 @@ def test_a_crashed_rank_restarts_the_whole_group_and_status_remembers_why(
 
     assert group["restarts"] == 1
     assert group["lastFailure"] == {"rank": 1, "container": "engine", "exitCode": 137, "reason": "Error"}
-    assert "GroupFailed" in models.reasons_of_events()
+    models.wait_events("GroupFailed")
 
 
 def test_a_deleted_rank_restarts_the_whole_group(models: Models, fleet: Fleet) -> None:

@@ -80,6 +80,10 @@ class Models:
         """Return the Ready condition when it has this reason."""
         return wait_for(lambda: self._with_reason(name, reason), timeout, f"{name} to be {reason}")
 
+    def wait_events(self, *reasons: str, timeout: float = 15) -> None:
+        """Wait until there is an event of each of these reasons: an event is written after the status that it is about."""
+        wait_for(lambda: set(reasons) <= self.reasons_of_events(), timeout, f"events {', '.join(reasons)}")
+
     def _has(self, name: str, kind: str, status: str) -> bool:
         condition = self.condition(name, kind)
         assert condition["status"] == status, condition
