@@ -37,7 +37,7 @@ from shardwright.rendering.deployment import ClaimPath, Deployment, Owner, Secre
 from shardwright.rendering.names import base_name
 from shardwright.rendering.render import render
 
-NOT_PLANNED_WITH: Final = ("paused", "mode", "replan")
+NOT_PLANNED_WITH: Final = ("paused", "mode", "replan", "restart", "rollout")
 """Fields of the spec that say what to do with a plan, not what to plan."""
 
 KEPT: Final = "The replicas keep the cut that they have: a new number of them cuts nothing anew."

@@ -60,6 +60,8 @@ _COMPLETE: Manifest = {
         "runtimeClassName": "nvidia",
         "imagePullSecrets": [{"name": "registry"}],
     },
+    "restart": {"delaySeconds": 10, "maxDelaySeconds": 60, "stableSeconds": 300, "budget": 3, "onBudgetSpent": "Stop"},
+    "rollout": {"maxUnavailable": 2},
     "replan": "Always",
     "mode": "PlanOnly",
     "paused": True,
