@@ -61,6 +61,7 @@ _COMPLETE: Manifest = {
         "imagePullSecrets": [{"name": "registry"}],
     },
     "restart": {"delaySeconds": 10, "maxDelaySeconds": 60, "stableSeconds": 300, "budget": 3, "onBudgetSpent": "Stop"},
+    "readiness": {"tokens": True, "silenceSeconds": 90, "idleSeconds": 15},
     "rollout": {"maxUnavailable": 2},
     "replan": "Always",
     "mode": "PlanOnly",

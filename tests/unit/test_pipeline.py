@@ -143,6 +143,7 @@ def test_selector_and_tolerations_decide_which_nodes_count() -> None:
         {"replan": "Always"},
         {"restart": {"budget": 1}},
         {"rollout": {"maxUnavailable": 3}},
+        {"readiness": {"tokens": False}},
     ],
 )
 def test_what_to_do_with_a_plan_makes_no_new_plan_necessary(spec: dict[str, Any]) -> None:
@@ -151,7 +152,7 @@ def test_what_to_do_with_a_plan_makes_no_new_plan_necessary(spec: dict[str, Any]
 
 def test_every_other_field_makes_a_new_plan_necessary() -> None:
     complete = complete_specs()[0]
-    names = set(complete) - {"paused", "mode", "replan", "restart", "rollout", "model"}
+    names = set(complete) - {"paused", "mode", "replan", "restart", "rollout", "readiness", "model"}
 
     hashes = [a_subject(**{name: complete[name]}).input_hash for name in sorted(names)]
 

@@ -1,4 +1,4 @@
-"""The fields of the spec that say how groups live: restarts after failures, restarts on purpose."""
+"""The fields of the spec that say how groups live: restarts after failures, readiness, restarts on purpose."""
 
 from typing import Annotated, Literal
 
@@ -28,6 +28,24 @@ class Restart(Part):
         default="Retry",
         description="Retry: go on, one try every maxDelaySeconds. Stop: the group stays stopped until the spec or the annotation "
         "shardwright.io/restart changes.",
+    )
+
+
+class Readiness(Part):
+    """When a group counts as serving."""
+
+    tokens: bool = Field(
+        default=True,
+        description="True: ready means that tokens come out. An engine that nobody asks is asked for one token now and then. "
+        "False: the engine's /health is enough.",
+    )
+    silence_seconds: Annotated[int, Field(ge=5, le=3600)] = Field(
+        default=60,
+        description="Not ready after so long without a token while one is due; after twice as long the group restarts. Must "
+        "exceed the time of the longest prompt.",
+    )
+    idle_seconds: Annotated[int, Field(ge=5, le=3600)] = Field(
+        default=30, description="Asked for one token after so long without a request."
     )
 
 

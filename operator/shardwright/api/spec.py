@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
 
-from shardwright.api.life import Restart, Rollout
+from shardwright.api.life import Readiness, Restart, Rollout
 from shardwright.api.part import Part
 
 DNS_LABEL = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
@@ -380,6 +380,7 @@ class Spec(Part):
     placement: PlacementRules | None = Field(default=None, description="Which nodes may be used.")
     pod: Pod | None = Field(default=None, description="Typed overrides of the engine's pods.")
     restart: Restart = Field(default_factory=Restart, description="How a group that failed starts again.")
+    readiness: Readiness = Field(default_factory=Readiness, description="When a group counts as serving.")
     rollout: Rollout = Field(default_factory=Rollout, description="How groups are restarted on purpose.")
     replan: Literal["Never", "WhenInvalid", "Always"] = Field(
         default="WhenInvalid",

@@ -123,6 +123,9 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "restart.stableSeconds": _under("restart", {}, {"stableSeconds": 601}),
     "restart.budget": _under("restart", {}, {"budget": 7}),
     "restart.onBudgetSpent": _under("restart", {}, {"onBudgetSpent": "Stop"}),
+    "readiness.tokens": _under("readiness", {}, {"tokens": False}),
+    "readiness.silenceSeconds": _under("readiness", {}, {"silenceSeconds": 61}),
+    "readiness.idleSeconds": _under("readiness", {}, {"idleSeconds": 31}),
     "rollout.maxUnavailable": _under("rollout", {}, {"maxUnavailable": 2}),
     "replan": ({"replan": "WhenInvalid"}, {"replan": "Always"}),
 }
