@@ -52,10 +52,10 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
         case Apply(because=("Rollout",)):
             note = f"{_name(write)} stops as a whole and starts with the new template"
             yield Event(reason="RollingOut", action="Restart", note=note)
-        case Apply(because=fields) if _is_repair(fields):
-            yield Event(reason="Repaired", action="Repair", note=f"{_name(write)}: {', '.join(fields[:5])}")
         case Apply(because=("Requested",)):
             yield Event(reason="Restarting", action="Restart", note=f"{_name(write)} restarts as a whole, as asked")
+        case Apply(because=fields) if _is_repair(fields):
+            yield Event(reason="Repaired", action="Repair", note=f"{_name(write)}: {', '.join(fields[:5])}")
         case Delete(kind=kind, name=name) if kind != "Pod":
             yield Event(reason="Pruned", action="Delete", note=f"{kind} {name} is not part of the plan any more")
 
