@@ -37,7 +37,7 @@ from shardwright.rendering.deployment import ClaimPath, Deployment, Owner, Secre
 from shardwright.rendering.names import base_name
 from shardwright.rendering.render import render
 
-NOT_PLANNED_WITH: Final = ("paused", "mode", "replan")
+NOT_PLANNED_WITH: Final = ("paused", "mode", "replan", "restart", "rollout", "readiness")
 """Fields of the spec that say what to do with a plan, not what to plan."""
 
 KEPT: Final = "The replicas keep the cut that they have: a new number of them cuts nothing anew."
@@ -221,6 +221,8 @@ def to_deployment(
         runtime_class=pod.runtime_class_name,
         image_pull_secrets=tuple(secret.name for secret in pod.image_pull_secrets),
         cluster_domain=cluster_domain,
+        silence_seconds=spec.readiness.silence_seconds if spec.readiness.tokens else 0,
+        idle_seconds=spec.readiness.idle_seconds,
     )
 
 

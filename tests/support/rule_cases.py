@@ -103,4 +103,9 @@ RULE_CASES = (
         _toleration(key="a", effect="NoSchedule", tolerationSeconds=1),
         _toleration(key="a", effect="NoExecute", tolerationSeconds=1),
     ),
+    RuleCase(
+        "RestartDelays",
+        {"restart": {"delaySeconds": 61, "maxDelaySeconds": 60}},
+        {"restart": {"delaySeconds": 60, "maxDelaySeconds": 60}},
+    ),
 )

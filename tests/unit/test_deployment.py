@@ -32,6 +32,8 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
         hub_token=SecretKey(name="hub", key="token"),
         kv_cache_dtype="fp8",
         draft_tokens=3,
+        silence_seconds=90,
+        idle_seconds=15,
         arguments={"dtype": "bfloat16", "seed": 7},
         environment=(("NCCL_DEBUG", "WARN"),),
         node_selector=(("example.com/pool", "blue"),),

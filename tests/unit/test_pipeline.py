@@ -135,14 +135,24 @@ def test_selector_and_tolerations_decide_which_nodes_count() -> None:
     assert [node.name for pool in inventory.pools for node in pool.nodes] == ["blue"]
 
 
-@pytest.mark.parametrize("spec", [{"paused": True}, {"mode": "PlanOnly"}, {"replan": "Always"}])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"paused": True},
+        {"mode": "PlanOnly"},
+        {"replan": "Always"},
+        {"restart": {"budget": 1}},
+        {"rollout": {"maxUnavailable": 3}},
+        {"readiness": {"tokens": False}},
+    ],
+)
 def test_what_to_do_with_a_plan_makes_no_new_plan_necessary(spec: dict[str, Any]) -> None:
     assert a_subject(**spec).input_hash == a_subject().input_hash
 
 
 def test_every_other_field_makes_a_new_plan_necessary() -> None:
     complete = complete_specs()[0]
-    names = set(complete) - {"paused", "mode", "replan", "model"}
+    names = set(complete) - {"paused", "mode", "replan", "restart", "rollout", "readiness", "model"}
 
     hashes = [a_subject(**{name: complete[name]}).input_hash for name in sorted(names)]
 

@@ -218,6 +218,7 @@ class ShownFailure(Shown):
         default=None, description="Its exit code, where it exited."
     )
     reason: Sentence = Field(description="Why, as the kubelet says it.")
+    message: Sentence | None = Field(default=None, description="The end of what it printed, or of what was said of it.")
 
 
 class ShownGroup(Shown):
@@ -234,6 +235,9 @@ class ShownGroup(Shown):
     waiting: Sentence | None = Field(default=None, description="What it waits for, where it is not ready.")
     restarts: Count | None = Field(default=None, description="Restarts of the group.")
     last_failure: ShownFailure | None = Field(default=None, description="Why it failed last.")
+    last_outage_seconds: Count | None = Field(
+        default=None, description="How long its last restart took, from its stop until all its ranks were ready."
+    )
 
 
 class Status(Shown):

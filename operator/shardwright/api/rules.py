@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from shardwright.api.life import Restart
 from shardwright.api.spec import LABEL_KEY, Budget, EnvironmentVariable, Model, Parallelism, Spec, Toleration, Weights, Workload
 from shardwright.engines.environment import ALLOWED, REFUSED, check_environment
 from shardwright.errors import Problem
@@ -115,6 +116,10 @@ def _within_gpu_budget(spec: Spec) -> bool:
 
 def _keys_are_label_keys(selector: Mapping[str, str]) -> bool:
     return all(_LABEL_KEY.fullmatch(key) is not None for key in selector)
+
+
+def _delays_grow(restart: Restart) -> bool:
+    return restart.max_delay_seconds >= restart.delay_seconds
 
 
 def _exists_has_no_value(toleration: Toleration) -> bool:
@@ -267,6 +272,14 @@ RULES: Final = (
         cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
         message="tolerationSeconds must come with effect NoExecute; set that effect or remove tolerationSeconds",
         holds=_seconds_need_no_execute,
+    ),
+    Rule(
+        code="RestartDelays",
+        path="spec.restart",
+        field=".maxDelaySeconds",
+        cel="!has(self.maxDelaySeconds) || !has(self.delaySeconds) || self.maxDelaySeconds >= self.delaySeconds",
+        message="maxDelaySeconds must be at least delaySeconds; raise it or lower delaySeconds",
+        holds=_delays_grow,
     ),
 )
 """All rules; the order is the order of the messages."""

@@ -6,8 +6,10 @@ turns these models into the CRD. Rules between fields stand in ``rules``; nothin
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
+
+from shardwright.api.life import Readiness, Restart, Rollout
+from shardwright.api.part import Part
 
 DNS_LABEL = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 DNS_SUBDOMAIN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"
@@ -78,14 +80,6 @@ ArgumentValue = Annotated[
     ),
 ]
 """What an engine option may be set to. A structural schema has no union of scalar types but this."""
-
-
-class Part(BaseModel):
-    """A strict, immutable piece of the resource with camelCase names on the wire."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, validate_by_name=True, extra="forbid", strict=True, frozen=True, protected_namespaces=()
-    )
 
 
 class ConfigMapReference(Part):
@@ -385,6 +379,9 @@ class Spec(Part):
     )
     placement: PlacementRules | None = Field(default=None, description="Which nodes may be used.")
     pod: Pod | None = Field(default=None, description="Typed overrides of the engine's pods.")
+    restart: Restart = Field(default_factory=Restart, description="How a group that failed starts again.")
+    readiness: Readiness = Field(default_factory=Readiness, description="When a group counts as serving.")
+    rollout: Rollout = Field(default_factory=Rollout, description="How groups are restarted on purpose.")
     replan: Literal["Never", "WhenInvalid", "Always"] = Field(
         default="WhenInvalid",
         description="What a change of the cluster may do. Never: the plan stands. WhenInvalid: a new plan when the old one "

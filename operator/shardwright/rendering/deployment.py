@@ -36,7 +36,8 @@ class Deployment:
     ``model`` is the hub id; with ``claim`` the weights are read from there and the engine runs offline.
     ``quantization`` is what the engine shall make of the weights while loading (None: as stored).
     ``arguments`` are the user's typed engine arguments (option name without dashes to value).
-    ``draft_tokens`` are looked up in the prompt in every step (0: no speculation).
+    ``draft_tokens`` are looked up in the prompt in every step (0: no speculation). A leader that brings no token for
+    ``silence_seconds`` is not ready (0: its tokens are not watched); after ``idle_seconds`` it is asked for one.
     """
 
     owner: Owner
@@ -59,3 +60,5 @@ class Deployment:
     runtime_class: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
     cluster_domain: str = "cluster.local"
+    silence_seconds: int = 0
+    idle_seconds: int = 0

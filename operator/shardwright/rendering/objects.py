@@ -49,7 +49,7 @@ def scripts_configmap(subject: Subject) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": subject.metadata(names.scripts_configmap(subject.base)),
-        "data": dict(scripts(script_settings(subject.plan))),
+        "data": dict(scripts(script_settings(subject.plan, subject.deployment))),
     }
 
 

@@ -37,9 +37,13 @@ def workers_per_pod(plan: Plan) -> int:
     return plan.layout.gpus_per_replica // plan.nodes_per_replica
 
 
-def script_settings(plan: Plan) -> ScriptSettings:
+def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
     """Return what the scripts of a plan know."""
-    return ScriptSettings(ranks=plan.nodes_per_replica)
+    return ScriptSettings(
+        ranks=plan.nodes_per_replica,
+        silence_seconds=deployment.silence_seconds,
+        idle_seconds=deployment.idle_seconds,
+    )
 
 
 def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
@@ -48,7 +52,7 @@ def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, An
     labels = {**common_labels(base, deployment.engine_version), **group_selector(base, group)}
     annotations = {
         MODEL_ANNOTATION: deployment.owner.name,
-        SCRIPTS_HASH: digest(scripts(script_settings(plan)))[:16],
+        SCRIPTS_HASH: digest(scripts(script_settings(plan, deployment)))[:16],
     }
     template = {"metadata": {"labels": labels, "annotations": annotations}, "spec": _spec(plan, deployment, group)}
     template["metadata"]["labels"] = {**labels, TEMPLATE_HASH: template_hash(template)}

@@ -31,7 +31,10 @@ _SHELL: Final = ("drain.sh", "launch.sh", "probe.sh")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptSettings:
-    """What the scripts of one resource know: ranks of a group (nodes), folders, ports, seconds."""
+    """What the scripts of one resource know: ranks of a group (nodes), folders, ports, seconds.
+
+    A leader that brings no token for ``silence_seconds`` is not ready; 0: nobody watches its tokens.
+    """
 
     ranks: int
     run_dir: str = "/run/shardwright"
@@ -45,13 +48,15 @@ class ScriptSettings:
     poll_seconds: float = 1
     probe_seconds: float = PROBE_SECONDS
     endpoint_seconds: int = budgets.ENDPOINT_SECONDS
+    silence_seconds: float = 0
+    idle_seconds: float = 0
     drain_seconds: int = budgets.DRAIN_SECONDS
     shutdown_seconds: int = budgets.SHUTDOWN_SECONDS
 
 
 def scripts(settings: ScriptSettings) -> Mapping[str, str]:
     """Return file name to content of everything that is mounted into the scripts folder."""
-    names = _SHELL if settings.ranks == 1 else (*_SHELL, "rendezvous.py")
+    names = [*_SHELL, *(["rendezvous.py"] if settings.ranks > 1 else []), *(["serving.py"] if settings.silence_seconds else [])]
     return {name: _ENVIRONMENT.get_template(name).render(asdict(settings)) for name in names}
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from shardwright.reconcile.decide import decide
 from shardwright.reconcile.decision import Apply, Create, Delete
-from shardwright.reconcile.groups import READY_ONCE, STOPPED_FOR
 from shardwright.reconcile.incidents import INCIDENT, MEMBERS
 from shardwright.reconcile.members import Failure, read_member
+from shardwright.reconcile.memory import READY_ONCE, STOPPED_FOR
 from tests.support.builders_reconcile import NOON, World, crashed, desired, pod, stateful_set
 
 
