@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardwright.costs.estimates import Estimate, StageMemory
+from shardwright.costs.memory import ReplicaMemory
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import Gpu
 from shardwright.hardware.inventory import Pool
@@ -11,7 +12,7 @@ from shardwright.layouts.layout import Candidate, Layout, Placement, SearchSpace
 from shardwright.layouts.placement import Shelf
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
-from shardwright.planning.arrivals import estimator_of
+from shardwright.planning.arrivals import Prices, estimator_of
 from shardwright.planning.limits import tpot_seconds, ttft_seconds
 from shardwright.planning.phrases import gpus_of, nodes_of
 from shardwright.planning.request import Objective, Request, Statistic
@@ -35,11 +36,19 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A candidate with its estimate (None where its degrees do not divide the model) and all that speaks against it."""
+    """A candidate with all that speaks against it, and what prices it (None where its degrees do not divide the model).
+
+    The price is asked for where it is looked at: most of what does not stand is never priced.
+    """
 
     candidate: Candidate
-    estimate: Estimate | None
     violations: tuple[Violation, ...]
+    prices: Prices | None
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """Return the estimate, None where the degrees do not divide the model."""
+        return self.prices.estimate(self.candidate) if self.prices else None
 
     @property
     def codes(self) -> frozenset[str]:
@@ -52,7 +61,7 @@ class Judge:
 
     def __init__(self, model: ModelSpec, request: Request, traits: EngineTraits) -> None:
         self._model, self._request, self._traits = model, request, traits
-        self._estimator = estimator_of(model, request, traits)
+        self._prices = estimator_of(model, request, traits)
         self._shapes: dict[Layout, tuple[Violation, ...]] = {}
         self._dtypes: dict[Gpu, tuple[Violation, ...]] = {}
         self._empty: dict[str, Shelf] = {}
@@ -60,14 +69,19 @@ class Judge:
     def verdict(self, candidate: Candidate) -> Verdict:
         """Return everything that speaks against a candidate."""
         shape = self._shape(candidate.layout)
-        estimate = None if shape else self._estimator.estimate(candidate)
+        prices = None if shape else self._prices
         found = [*shape, *self._dtype(candidate.pool.gpu), *budget_violations(candidate, self._request.space)]
         found += image_violations(candidate.pool, self._traits)
-        if estimate is not None:
-            found += memory_violations(candidate, estimate)
-            found += limit_violations(estimate, self._request.objective)
+        if prices is not None:
+            found += memory_violations(candidate, prices.memory(candidate))
+            found += self._limits(candidate, prices)
         found += self._capacity(candidate)
-        return Verdict(candidate=candidate, estimate=estimate, violations=tuple(found))
+        return Verdict(candidate=candidate, violations=tuple(found), prices=prices)
+
+    def _limits(self, candidate: Candidate, prices: Prices) -> Iterator[Violation]:
+        objective = self._request.objective
+        if objective.ttft_seconds is not None or objective.tpot_seconds is not None:
+            yield from limit_violations(prices.estimate(candidate), objective)
 
     def _shape(self, layout: Layout) -> tuple[Violation, ...]:
         if layout not in self._shapes:
@@ -140,13 +154,13 @@ def image_violations(pool: Pool, traits: EngineTraits) -> Iterator[Violation]:
         yield Violation(problem=problem)
 
 
-def memory_violations(candidate: Candidate, estimate: Estimate) -> Iterator[Violation]:
+def memory_violations(candidate: Candidate, memory: ReplicaMemory) -> Iterator[Violation]:
     """Yield that the fullest rank cannot hold the weights, or no request of the longest length beside them."""
-    worst = min(estimate.stages, key=lambda stage: stage.kv_cache_bytes)
+    worst = min(memory.stages, key=lambda stage: stage.kv_cache_bytes)
     if worst.kv_cache_bytes <= 0:
         yield _weights_violation(worst)
-    elif estimate.kv_tokens < estimate.max_model_len:
-        yield _cache_violation(candidate, estimate)
+    elif not memory.starts:
+        yield _cache_violation(candidate, memory)
 
 
 def _weights_violation(stage: StageMemory) -> Violation:
@@ -162,17 +176,18 @@ def _weights_violation(stage: StageMemory) -> Violation:
     return Violation(problem=problem, miss=(held - stage.budget_bytes) / stage.budget_bytes)
 
 
-def _cache_violation(candidate: Candidate, estimate: Estimate) -> Violation:
-    missing = estimate.max_model_len - estimate.kv_tokens
+def _cache_violation(candidate: Candidate, memory: ReplicaMemory) -> Violation:
+    longest = memory.limits.model_len
+    missing = longest - memory.kv_tokens
     problem = Problem(
         code="KvCacheTooSmall",
-        what=f"the K/V cache of {estimate.kv_tokens:,} tokens",
-        limit=f"must hold one request of {estimate.max_model_len:,}",
+        what=f"the K/V cache of {memory.kv_tokens:,} tokens",
+        limit=f"must hold one request of {longest:,}",
         gap=f"{missing:,} tokens short on {candidate.pool.product}",
         remedy="plan for shorter requests (maxModelLen, inputTokens, outputTokens) or use more GPUs per replica",
         path="spec.workload.maxModelLen",
     )
-    return Violation(problem=problem, miss=missing / estimate.max_model_len)
+    return Violation(problem=problem, miss=missing / longest)
 
 
 def limit_violations(estimate: Estimate, objective: Objective) -> Iterator[Violation]:
