@@ -141,9 +141,18 @@ class Estimator:
         key = (_degrees(layout), self._workload.kv_cache_dtype)
         if key not in self._holds:
             holds = stage_holds(self._model, layout, self._workload.kv_cache_dtype, self._traits)
-            alike = Counter(self._work.stage(layout, hold.layers, hold.weights, last=hold.last) for hold in holds)
-            self._holds[key] = (holds, tuple(alike.items()))
+            self._holds[key] = (holds, tuple(self._counted(layout, holds).items()))
         return self._holds[key]
+
+    def _counted(self, layout: Layout, holds: tuple[StageHold, ...]) -> Counter[StageWork]:
+        """Return the different works of the stages and how many stages do each, the first stage's first."""
+        alike: dict[object, list[StageHold]] = {}
+        for hold in holds:
+            alike.setdefault((self._work.sorts(hold.layers), hold.weights, hold.last), []).append(hold)
+        counts: Counter[StageWork] = Counter()
+        for hold, *more in alike.values():
+            counts[self._work.stage(layout, hold.layers, hold.weights, last=hold.last)] += 1 + len(more)
+        return counts
 
     def _replica(self, candidate: Candidate) -> Replica:
         key = (_degrees(candidate.layout), self._workload.kv_cache_dtype, *_hardware(candidate))
