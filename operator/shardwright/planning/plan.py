@@ -1,5 +1,6 @@
 """Model, inventory and request to a report: the plan or why there is none, the runners-up, what was ruled out."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from shardwright.errors import Problem
@@ -8,13 +9,14 @@ from shardwright.layouts.enumerate import enumerate_candidates
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
-from shardwright.planning.checks import Judge
+from shardwright.planning.checks import Judge, Verdict
 from shardwright.planning.exclusions import count_exclusions
 from shardwright.planning.outcome import no_plan
 from shardwright.planning.phrases import degrees
 from shardwright.planning.reasons import alternative, reasons, warnings
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Request
+from shardwright.planning.rivals import without_slower_twins
 from shardwright.planning.select import Scale, Standing, million_tokens_price, runners_up, select
 
 ALTERNATIVES: Final = 4
@@ -26,7 +28,8 @@ def make_plan(model: ModelSpec, inventory: Inventory, request: Request, traits: 
     scale = Scale.of(request, inventory)
     judge = Judge(model, request, traits)
     verdicts = [judge.verdict(candidate) for candidate in enumerate_candidates(model, inventory, request.space, traits)]
-    ranked = _in_reach(select(verdicts, scale), request)
+    standing = [verdict for verdict in verdicts if not verdict.violations]
+    ranked = best_first(standing, scale)
     if not ranked:
         larger = enumerate_candidates(model, inventory, request.space, traits, beyond=True)
         verdicts = [judge.verdict(candidate) for candidate in larger]
@@ -35,13 +38,25 @@ def make_plan(model: ModelSpec, inventory: Inventory, request: Request, traits: 
         outcome = no_plan(verdicts, inventory, request)
         return Report(outcome=outcome, alternatives=(), excluded=excluded, considered=len(verdicts))
     others = runners_up(ranked, ALTERNATIVES)
-    why, care = reasons(ranked, verdicts, scale), warnings(inventory, ranked[0], request, model, traits)
+    why, care = reasons(ranked, verdicts, scale, standing=len(standing)), warnings(inventory, ranked[0], request, model, traits)
     return Report(
         outcome=_plan(ranked[0], why, care, traits),
         alternatives=tuple(alternative(best=ranked[0], other=other, request=request) for other in others),
         excluded=excluded,
         considered=len(verdicts),
     )
+
+
+def best_first(standing: Sequence[Verdict], scale: Scale) -> tuple[Standing, ...]:
+    """Return what stands, best first: the best of every layout on the pools that are alike, all of the best one's pool."""
+    rivals = without_slower_twins(standing, scale.request.workload)
+    ranked = _in_reach(select(rivals, scale), scale.request)
+    if len(rivals) == len(standing):
+        return ranked
+    pool = ranked[0].candidate.pool
+    rest = {id(verdict): verdict for verdict in standing if verdict.candidate.pool is pool}
+    wanted = {id(verdict): verdict for verdict in rivals} | rest
+    return _in_reach(select(wanted.values(), scale), scale.request)
 
 
 def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: EngineTraits) -> Plan:
