@@ -5,7 +5,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 from shardwright.hardware.gpus import Link
@@ -57,9 +56,10 @@ class Shelf:
         room_of_domain: dict[str, int] = defaultdict(int)
         for node in pool.nodes:
             room_of_domain[node.domain] += self._room[node.name]
-        self._fullest_first = sorted(pool.nodes, key=lambda node: (self._room[node.name], room_of_domain[node.domain], node.name))
+        order = [(self._room[node.name], room_of_domain[node.domain], node.name) for node in pool.nodes]
+        self._fullest_first = [pool.nodes[index] for index in sorted(range(len(order)), key=order.__getitem__)]
         self._rooms = [self._room[node.name] for node in self._fullest_first]
-        self._levels: dict[int, list[Level]] = {}
+        self._levels: dict[int, Levels] = {}
         self._placed: dict[tuple[Spread, int, int, int], Groups] = {}
 
     def place(self, layout: Layout) -> Placement:
@@ -112,29 +112,21 @@ class Shelf:
 
     def _replica(self, spread: Spread, stage_nodes: int, taken: set[str]) -> tuple[Node, ...] | None:
         levels = self._levels_for(spread.gpus)
-        whole = _closest(levels, spread.nodes, taken)
+        whole = levels.closest(spread.nodes, taken)
         crosses = self._pool.crosses_nodes and stage_nodes > 1
         if whole is None or not crosses or _one_domain(whole):
             return whole
         by_stage: list[Node] = []
         for _ in range(spread.nodes // stage_nodes):
-            stage = _closest(levels[:1], stage_nodes, taken | {node.name for node in by_stage})
+            stage = levels.closest(stage_nodes, taken | {node.name for node in by_stage}, reach=1)
             if stage is None:
                 return whole
             by_stage.extend(stage)
         return tuple(by_stage)
 
-    def _levels_for(self, gpus: int) -> list[Level]:
-        """Return groups of near nodes, nearest level first: scale-up domain, topology path, everything."""
+    def _levels_for(self, gpus: int) -> "Levels":
         if gpus not in self._levels:
-            nodes = self.eligible(gpus)
-            depth = max((len(node.path) for node in nodes), default=0)
-            keys: list[NodeKey] = [partial(_outer_path, steps=steps) for steps in range(depth, -1, -1)]
-            if self._pool.crosses_nodes:
-                keys.insert(0, _domain)
-            marks = [_ranks([key(node) for node in nodes]) for key in keys]
-            nearest = _level(nodes, marks[0], [node.name for node in nodes])
-            self._levels[gpus] = [nearest, *(_by_size(_level(nodes, outer, inner), inner) for inner, outer in pairwise(marks))]
+            self._levels[gpus] = Levels(self.eligible(gpus), in_domains=self._pool.crosses_nodes)
         return self._levels[gpus]
 
     def _missing(self, layout: Layout, spread: Spread, groups: Groups) -> int:
@@ -145,6 +137,42 @@ class Shelf:
             return -(-short // (self._pool.gpus_per_node // spread.gpus))
         left = len(self.eligible(spread.gpus)) - len(groups) * spread.nodes
         return max(1, short * spread.nodes - left)
+
+
+class Levels:
+    """Nodes grouped by what is near, nearest level first: scale-up domain, topology path, everything.
+
+    A level is made when it is looked at: few replicas leave the nearest ones.
+    """
+
+    def __init__(self, nodes: Sequence[Node], *, in_domains: bool) -> None:
+        self._nodes = nodes
+        depth = max((len(node.path) for node in nodes), default=0)
+        domains: list[NodeKey] = [_domain] if in_domains else []
+        self._keys = [*domains, *(partial(_outer_path, steps=steps) for steps in range(depth, -1, -1))]
+        self._marks: list[Sequence[Any]] = [[node.name for node in nodes]]  # of the nodes themselves, then of every level
+        self._made: list[Level] = []
+
+    def closest(self, count: int, taken: set[str], reach: int | None = None) -> tuple[Node, ...] | None:
+        """Return ``count`` nodes of the smallest group that has them, at the nearest level where one does."""
+        for index in range(len(self._keys))[:reach]:
+            level = self._level(index)
+            if taken:
+                left = [[item for item in group if item[1].name not in taken] for group in level if len(group) >= count]
+                chosen = min((group for group in left if len(group) >= count), key=len, default=None)
+            else:
+                chosen = next((group for group in level if len(group) >= count), None)
+            if chosen is not None:
+                return _in_rank_order(chosen[:count])
+        return None
+
+    def _level(self, index: int) -> Level:
+        if index == len(self._made):
+            inner = self._marks[index]
+            outer = _ranks([self._keys[index](node) for node in self._nodes])
+            self._marks.append(outer)
+            self._made.append(_grouped(self._nodes, outer, inner, by_size=index > 0))
+        return self._made[index]
 
 
 def _domain(node: Node) -> str:
@@ -162,33 +190,20 @@ def _ranks(marks: Sequence[Any]) -> list[int]:
     return [ranks[mark] for mark in marks]
 
 
-def _level(nodes: Sequence[Node], outer: Sequence[Any], inner: Sequence[Any]) -> Level:
-    """Group nodes by their mark ``outer``, the smallest group first; each node with its mark of the level below."""
+def _grouped(nodes: Sequence[Node], outer: Sequence[Any], inner: Sequence[Any], *, by_size: bool) -> Level:
+    """Group nodes by their mark ``outer``, the smallest group first; each node with its mark of the level below.
+
+    With ``by_size`` the largest groups of the level below come first, of equal ones those with the least room.
+    """
     groups: dict[Any, list[tuple[Any, Node]]] = defaultdict(list)
-    for near, name, node in zip(outer, inner, nodes, strict=True):
-        groups[near].append((name, node))
+    for near, mark, node in zip(outer, inner, nodes, strict=True):
+        groups[near].append((mark, node))
+    if by_size:
+        sizes = Counter(inner)
+        place = {mark: index for index, mark in enumerate(sorted(sizes, key=lambda mark: (-sizes[mark], mark)))}
+        for group in groups.values():
+            group.sort(key=lambda item: place[item[0]])  # stable
     return tuple(group for _, group in sorted(groups.items(), key=lambda item: (len(item[1]), item[0])))
-
-
-def _by_size(level: Level, inner: Sequence[Any]) -> Level:
-    """Sort each group: the largest groups of the level below first, of equal ones those with the least room."""
-    sizes = Counter(inner)
-    for group in level:
-        group.sort(key=lambda item: (-sizes[item[0]], item[0]))  # stable
-    return level
-
-
-def _closest(levels: Sequence[Level], count: int, taken: set[str]) -> tuple[Node, ...] | None:
-    """Return ``count`` nodes of the smallest group that has them, at the nearest level where one does."""
-    for level in levels:
-        if taken:
-            left = [[item for item in group if item[1].name not in taken] for group in level if len(group) >= count]
-            chosen = min((group for group in left if len(group) >= count), key=len, default=None)
-        else:
-            chosen = next((group for group in level if len(group) >= count), None)
-        if chosen is not None:
-            return _in_rank_order(chosen[:count])
-    return None
 
 
 def _in_rank_order(chosen: Sequence[tuple[Any, Node]]) -> tuple[Node, ...]:

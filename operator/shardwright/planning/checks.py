@@ -156,11 +156,10 @@ def image_violations(pool: Pool, traits: EngineTraits) -> Iterator[Violation]:
 
 def memory_violations(candidate: Candidate, memory: ReplicaMemory) -> Iterator[Violation]:
     """Yield that the fullest rank cannot hold the weights, or no request of the longest length beside them."""
+    if memory.starts:
+        return
     worst = min(memory.stages, key=lambda stage: stage.kv_cache_bytes)
-    if worst.kv_cache_bytes <= 0:
-        yield _weights_violation(worst)
-    elif not memory.starts:
-        yield _cache_violation(candidate, memory)
+    yield _weights_violation(worst) if worst.kv_cache_bytes <= 0 else _cache_violation(candidate, memory)
 
 
 def _weights_violation(stage: StageMemory) -> Violation:
@@ -213,6 +212,8 @@ def limit_violations(estimate: Estimate, objective: Objective) -> Iterator[Viola
 
 def budget_violations(candidate: Candidate, space: SearchSpace) -> Iterator[Violation]:
     """Yield the budgets that a candidate exceeds."""
+    if space.max_gpus is None and space.max_nodes is None:
+        return
     nodes = candidate.placement.nodes_per_replica * candidate.layout.replicas
     if candidate.placement.nodes_per_replica == 1:
         nodes = max(1, len({group[0] for group in candidate.placement.groups}))

@@ -17,7 +17,7 @@ from shardwright.planning.reasons import alternative, reasons, warnings
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Request
 from shardwright.planning.rivals import without_slower_twins
-from shardwright.planning.select import Scale, Standing, million_tokens_price, runners_up, select
+from shardwright.planning.select import Scale, Standing, million_tokens_price, rank, runners_up, select
 
 ALTERNATIVES: Final = 4
 """Runners-up that a report shows."""
@@ -53,10 +53,9 @@ def best_first(standing: Sequence[Verdict], scale: Scale) -> tuple[Standing, ...
     ranked = _in_reach(select(rivals, scale), scale.request)
     if len(rivals) == len(standing):
         return ranked
-    pool = ranked[0].candidate.pool
-    rest = {id(verdict): verdict for verdict in standing if verdict.candidate.pool is pool}
-    wanted = {id(verdict): verdict for verdict in rivals} | rest
-    return _in_reach(select(wanted.values(), scale), scale.request)
+    pool, looked_at = ranked[0].candidate.pool, {id(verdict) for verdict in rivals}
+    rest = [verdict for verdict in standing if verdict.candidate.pool is pool and id(verdict) not in looked_at]
+    return _in_reach(rank((*ranked, *select(rest, scale))), scale.request)
 
 
 def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: EngineTraits) -> Plan:

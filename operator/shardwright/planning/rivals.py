@@ -42,10 +42,11 @@ def _but_network(verdict: Verdict) -> tuple[object, ...]:
     return layout, pool.gpu, pool.domain_gpus, pool.gpu_hour_price, placement.gpus_per_node, placement.nodes_per_replica, *links
 
 
-def _unbeaten(twins: list[Verdict]) -> Iterable[Verdict]:
-    twins.sort(key=_by_network)
+def _unbeaten(twins: Sequence[Verdict]) -> Iterable[Verdict]:
+    if twins[0].candidate.placement.nodes_per_replica == 1:  # no network is crossed: all are equally good
+        return [min(twins, key=_tie)]
     kept: list[Verdict] = []
-    for verdict in twins:
+    for verdict in sorted(twins, key=_by_network):
         if not any(_beats(faster, verdict) for faster in kept):
             kept.append(verdict)
     return kept
@@ -57,12 +58,10 @@ def _by_network(verdict: Verdict) -> tuple[object, ...]:
 
 
 def _beats(one: Verdict, other: Verdict) -> bool:
-    crossed = one.candidate.placement.nodes_per_replica > 1
     mine, its = one.candidate.pool.network, other.candidate.pool.network
-    if crossed and _slower(mine, its):
+    if _slower(mine, its):
         return False
-    faster = crossed and mine.bytes_per_second > its.bytes_per_second * (1 + NOTICEABLE)
-    return faster or _tie(one) < _tie(other)
+    return mine.bytes_per_second > its.bytes_per_second * (1 + NOTICEABLE) or _tie(one) < _tie(other)
 
 
 def _slower(mine: Link, its: Link) -> bool:
