@@ -149,7 +149,7 @@ class Levels:
         self._nodes = nodes
         depth = max((len(node.path) for node in nodes), default=0)
         domains: list[NodeKey] = [_domain] if in_domains else []
-        self._keys = [*domains, *(partial(_outer_path, steps=steps) for steps in range(depth, -1, -1))]
+        self._keys: list[NodeKey] = [*domains, *(partial(_outer_path, steps=steps) for steps in range(depth, -1, -1))]
         self._marks: list[Sequence[Any]] = [[node.name for node in nodes]]  # of the nodes themselves, then of every level
         self._made: list[Level] = []
 
