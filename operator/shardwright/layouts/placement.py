@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from shardwright.hardware.gpus import Link
@@ -30,12 +30,26 @@ class Spread:
     @classmethod
     def of(cls, layout: Layout, gpus_per_node: int) -> "Spread":
         """Return the fewest equal nodes whose borders do not cut a tensor group askew (one GPU each always does)."""
-        ranks = layout.gpus_per_replica
-        for nodes in range(-(-ranks // gpus_per_node), ranks):
-            gpus, rest = divmod(ranks, nodes)
-            if rest == 0 and (gpus % layout.tensor == 0 or layout.tensor % gpus == 0):
-                return cls(nodes=nodes, gpus=gpus)
-        return cls(nodes=ranks, gpus=1)
+        return _spread(layout.gpus_per_replica, layout.tensor, gpus_per_node)
+
+
+@lru_cache(maxsize=4096)
+def _spread(ranks: int, tensor: int, gpus_per_node: int) -> Spread:
+    for nodes in range(-(-ranks // gpus_per_node), ranks):
+        gpus, rest = divmod(ranks, nodes)
+        if rest == 0 and (gpus % tensor == 0 or tensor % gpus == 0):
+            return Spread(nodes=nodes, gpus=gpus)
+    return Spread(nodes=ranks, gpus=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seats:
+    """The nodes of all groups of a layout, by rank, and what is missing and left over."""
+
+    groups: Groups
+    names: tuple[tuple[str, ...], ...]
+    missing_nodes: int
+    leftover_gpus: int
 
 
 def place(pool: Pool, layout: Layout) -> Placement:
@@ -60,20 +74,21 @@ class Shelf:
         self._fullest_first = [pool.nodes[index] for index in sorted(range(len(order)), key=order.__getitem__)]
         self._rooms = [self._room[node.name] for node in self._fullest_first]
         self._levels: dict[int, Levels] = {}
-        self._placed: dict[tuple[Spread, int, int, int], Groups] = {}
+        self._seats: dict[tuple[Spread, int, int], Seats] = {}
 
     def place(self, layout: Layout) -> Placement:
         """Return the placement of a layout; fewer groups and ``missing_nodes`` when the room is short."""
         spread = Spread.of(layout, self._pool.gpus_per_node)
-        groups = self._groups(layout, spread)
+        stage_nodes = max(1, layout.tensor // spread.gpus) if self._pool.crosses_nodes else 1
+        seats = self._seated(spread, stage_nodes, layout.replicas)
         return Placement(
-            groups=tuple(tuple(node.name for node in group) for group in groups),
+            groups=seats.names,
             nodes_per_replica=spread.nodes,
             gpus_per_node=spread.gpus,
-            missing_nodes=self._missing(layout, spread, groups),
-            leftover_gpus=self._leftover(spread, groups),
-            tensor_link=_tensor_link(self._pool, layout, spread, groups),
-            pipeline_link=_pipeline_link(self._pool, layout, spread, groups),
+            missing_nodes=seats.missing_nodes,
+            leftover_gpus=seats.leftover_gpus,
+            tensor_link=_tensor_link(self._pool, layout, spread, seats.groups),
+            pipeline_link=_pipeline_link(self._pool, layout, spread, seats.groups),
         )
 
     def _leftover(self, spread: Spread, groups: Groups) -> int:
@@ -84,14 +99,19 @@ class Shelf:
         """Return the nodes with room for ``gpus``, those with the least room first."""
         return self._fullest_first[bisect_left(self._rooms, gpus) :]
 
-    def _groups(self, layout: Layout, spread: Spread) -> Groups:
-        stage_nodes = max(1, layout.tensor // spread.gpus)
-        key = (spread, stage_nodes, layout.pipeline if stage_nodes > 1 else 0, layout.replicas)
-        if key not in self._placed:
-            self._placed[key] = tuple(
-                self._single(spread, layout.replicas) if spread.nodes == 1 else self._across(spread, stage_nodes, layout.replicas)
+    def _seated(self, spread: Spread, stage_nodes: int, replicas: int) -> Seats:
+        """Return the seats of replicas whose stages take ``stage_nodes`` nodes that a scale-up link may join."""
+        key = (spread, stage_nodes, replicas)
+        if key not in self._seats:
+            single = spread.nodes == 1
+            groups = tuple(self._single(spread, replicas) if single else self._across(spread, stage_nodes, replicas))
+            self._seats[key] = Seats(
+                groups=groups,
+                names=tuple(tuple(node.name for node in group) for group in groups),
+                missing_nodes=self._missing(replicas - len(groups), spread, groups),
+                leftover_gpus=self._leftover(spread, groups),
             )
-        return self._placed[key]
+        return self._seats[key]
 
     def _single(self, spread: Spread, replicas: int) -> Iterator[tuple[Node, ...]]:
         for node in self.eligible(spread.gpus):
@@ -129,8 +149,7 @@ class Shelf:
             self._levels[gpus] = Levels(self.eligible(gpus), in_domains=self._pool.crosses_nodes)
         return self._levels[gpus]
 
-    def _missing(self, layout: Layout, spread: Spread, groups: Groups) -> int:
-        short = layout.replicas - len(groups)
+    def _missing(self, short: int, spread: Spread, groups: Groups) -> int:
         if short <= 0:
             return 0
         if spread.nodes == 1:

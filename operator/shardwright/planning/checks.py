@@ -63,19 +63,20 @@ class Judge:
         self._model, self._request, self._traits = model, request, traits
         self._prices = estimator_of(model, request, traits)
         self._shapes: dict[Layout, tuple[Violation, ...]] = {}
-        self._dtypes: dict[Gpu, tuple[Violation, ...]] = {}
+        self._of_pool: dict[str, tuple[tuple[Violation, ...], tuple[Violation, ...]]] = {}
         self._empty: dict[str, Shelf] = {}
 
     def verdict(self, candidate: Candidate) -> Verdict:
         """Return everything that speaks against a candidate."""
         shape = self._shape(candidate.layout)
         prices = None if shape else self._prices
-        found = [*shape, *self._dtype(candidate.pool.gpu), *budget_violations(candidate, self._request.space)]
-        found += image_violations(candidate.pool, self._traits)
+        dtypes, images = self._pool(candidate.pool)
+        found = [*shape, *dtypes, *budget_violations(candidate, self._request.space), *images]
         if prices is not None:
             found += memory_violations(candidate, prices.memory(candidate))
             found += self._limits(candidate, prices)
-        found += self._capacity(candidate)
+        if candidate.placement.missing_nodes:
+            found.append(self._capacity(candidate))
         return Verdict(candidate=candidate, violations=tuple(found), prices=prices)
 
     def _limits(self, candidate: Candidate, prices: Prices) -> Iterator[Violation]:
@@ -90,19 +91,19 @@ class Judge:
             self._shapes[layout] = tuple(Violation(problem=problem) for problem in pathed)
         return self._shapes[layout]
 
-    def _dtype(self, gpu: Gpu) -> tuple[Violation, ...]:
-        if gpu not in self._dtypes:
-            found = dtype_problems(self._model, gpu, self._request.workload.kv_cache_dtype)
-            self._dtypes[gpu] = tuple(Violation(problem=problem) for problem in found)
-        return self._dtypes[gpu]
+    def _pool(self, pool: Pool) -> tuple[tuple[Violation, ...], tuple[Violation, ...]]:
+        """Return what speaks against every layout on a pool: number formats, the engine's image."""
+        if pool.name not in self._of_pool:
+            dtypes = dtype_problems(self._model, pool.gpu, self._request.workload.kv_cache_dtype)
+            images = image_violations(pool, self._traits)
+            self._of_pool[pool.name] = tuple(Violation(problem=problem) for problem in dtypes), tuple(images)
+        return self._of_pool[pool.name]
 
-    def _capacity(self, candidate: Candidate) -> Iterator[Violation]:
-        if not candidate.placement.missing_nodes:
-            return
+    def _capacity(self, candidate: Candidate) -> Violation:
         pool = candidate.pool
         if pool.name not in self._empty:
             self._empty[pool.name] = Shelf(pool, free=False)
-        yield capacity_violation(candidate, self._empty[pool.name].place(candidate.layout))
+        return capacity_violation(candidate, self._empty[pool.name].place(candidate.layout))
 
 
 def capacity_violation(candidate: Candidate, empty: Placement) -> Violation:

@@ -48,14 +48,18 @@ def make_plan(model: ModelSpec, inventory: Inventory, request: Request, traits: 
 
 
 def best_first(standing: Sequence[Verdict], scale: Scale) -> tuple[Standing, ...]:
-    """Return what stands, best first: the best of every layout on the pools that are alike, all of the best one's pool."""
+    """Return what stands and is looked at, best first.
+
+    It is the best of every layout on pools that are alike, and all that the best one's pool has on no more GPUs.
+    """
     rivals = without_slower_twins(standing, scale.request.workload)
     ranked = _in_reach(select(rivals, scale), scale.request)
     if len(rivals) == len(standing):
         return ranked
-    pool, looked_at = ranked[0].candidate.pool, {id(verdict) for verdict in rivals}
-    rest = [verdict for verdict in standing if verdict.candidate.pool is pool and id(verdict) not in looked_at]
-    return _in_reach(rank((*ranked, *select(rest, scale))), scale.request)
+    best, looked_at = ranked[0].candidate, {id(verdict) for verdict in rivals}
+    beside = (verdict for verdict in standing if verdict.candidate.pool is best.pool and id(verdict) not in looked_at)
+    rest = select((verdict for verdict in beside if verdict.candidate.layout.gpus <= best.layout.gpus), scale)
+    return _in_reach(rank((*ranked, *rest)), scale.request)
 
 
 def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: EngineTraits) -> Plan:
