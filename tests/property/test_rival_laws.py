@@ -20,14 +20,14 @@ laws = settings(max_examples=25, deadline=None)
 @st.composite
 def alike_pools(draw: st.DrawFn) -> Inventory:
     """Return pools of one kind of node that differ in network, room and name."""
-    gpu = load_gpus()[draw(st.sampled_from(["H100-SXM-80GB", "L40S-48GB", "MI300X-192GB"]))]
+    gpu = load_gpus()[draw(st.sampled_from(["H100-SXM-80GB", "L40S-48GB", "GB200-NVL-186GB"]))]
     names = draw(st.permutations(["a", "b", "c", "d"]))
     return an_inventory(*(_pool(draw, gpu.id, name) for name in names[: draw(st.integers(2, 4))]))
 
 
 def _pool(draw: st.DrawFn, gpu: str, name: str) -> Pool:
     network = a_network(draw(st.sampled_from([25, 100, 100.01, 101, 400])), draw(st.sampled_from([12e-6, 30e-6])))
-    if draw(st.booleans()) and gpu == "H100-SXM-80GB":
+    if gpu.startswith("GB200"):
         return an_nvl72_pool(draw(st.integers(1, 4)), name=name, network=network)
     nodes = draw(st.integers(1, 3))
     free = {index: draw(st.sampled_from([0, 4, 8, 8])) for index in range(nodes)}
@@ -73,6 +73,18 @@ def test_what_is_left_out_changes_neither_the_best_nor_what_it_is_compared_with(
     assert pruned[0] == full[0]
     assert runners_up(pruned, 4) == runners_up(full, 4)
     assert _smaller_on_its_pool(pruned) == _smaller_on_its_pool(full)
+
+
+def test_a_faster_network_that_is_not_crossed_decides_nothing() -> None:
+    pools = [an_nvl72_pool(4, name=name, network=a_network(gbps)) for name, gbps in (("a", 100), ("b", 400))]
+    inventory, request = an_inventory(*pools), a_request()
+    standing, scale = _standing("deepseek-v3", inventory, request), Scale.of(request, inventory)
+
+    ranked = best_first(standing, scale)
+
+    shown = (ranked[0], *runners_up(ranked, 4))
+    assert {one.candidate.pool.name for one in shown} == {"a"}
+    assert shown[1:] == runners_up(select(standing, scale), 4)
 
 
 def test_of_pools_that_differ_in_their_network_one_is_priced() -> None:

@@ -13,8 +13,8 @@ from shardwright.layouts.layout import Layout, Placement
 
 Groups = tuple[tuple[Node, ...], ...]
 
-NodeKey = Callable[[Node], Any]
-"""What nodes that are near at one level have in common; comparable among themselves."""
+NodeKeys = Callable[[Sequence[Node]], Sequence[Any]]
+"""What each node has in common with those that are near at one level; comparable among themselves."""
 
 Level = tuple[list[tuple[Any, Node]], ...]
 """Groups of near nodes, the smallest first; each node with its group of the level below."""
@@ -167,8 +167,8 @@ class Levels:
     def __init__(self, nodes: Sequence[Node], *, in_domains: bool) -> None:
         self._nodes = nodes
         depth = max((len(node.path) for node in nodes), default=0)
-        domains: list[NodeKey] = [_domain] if in_domains else []
-        self._keys: list[NodeKey] = [*domains, *(partial(_outer_path, steps=steps) for steps in range(depth, -1, -1))]
+        domains: list[NodeKeys] = [_domains] if in_domains else []
+        self._keys: list[NodeKeys] = [*domains, *(partial(_outer_paths, steps=steps) for steps in range(depth, -1, -1))]
         self._marks: list[Sequence[Any]] = [[node.name for node in nodes]]  # of the nodes themselves, then of every level
         self._made: list[Level] = []
 
@@ -188,24 +188,27 @@ class Levels:
     def _level(self, index: int) -> Level:
         if index == len(self._made):
             inner = self._marks[index]
-            outer = _ranks([self._keys[index](node) for node in self._nodes])
+            outer = _ranks(self._keys[index](self._nodes))
             self._marks.append(outer)
             self._made.append(_grouped(self._nodes, outer, inner, by_size=index > 0))
         return self._made[index]
 
 
-def _domain(node: Node) -> str:
-    return node.domain or node.name
+def _domains(nodes: Sequence[Node]) -> list[str]:
+    return [node.domain or node.name for node in nodes]
 
 
-def _outer_path(node: Node, steps: int) -> tuple[tuple[str, str], ...]:
-    """Return the outer steps of a node's topology path (0: what all nodes share)."""
-    return node.path[-steps:] if steps else ()
+def _outer_paths(nodes: Sequence[Node], steps: int) -> list[tuple[tuple[str, str], ...]]:
+    """Return the outer steps of each node's topology path (0: what all nodes share)."""
+    return [node.path[-steps:] for node in nodes] if steps else [()] * len(nodes)
 
 
 def _ranks(marks: Sequence[Any]) -> list[int]:
     """Return the marks as numbers of the same order: they are compared and looked up many times."""
-    ranks = {mark: rank for rank, mark in enumerate(sorted(set(marks)))}
+    different = set(marks)
+    if len(different) == 1:
+        return [0] * len(marks)
+    ranks = {mark: rank for rank, mark in enumerate(sorted(different))}
     return [ranks[mark] for mark in marks]
 
 

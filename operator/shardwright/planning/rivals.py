@@ -61,7 +61,14 @@ def _beats(one: Verdict, other: Verdict) -> bool:
     mine, its = one.candidate.pool.network, other.candidate.pool.network
     if _slower(mine, its):
         return False
-    return mine.bytes_per_second > its.bytes_per_second * (1 + NOTICEABLE) or _tie(one) < _tie(other)
+    faster = _crosses_network(one) and mine.bytes_per_second > its.bytes_per_second * (1 + NOTICEABLE)
+    return faster or _tie(one) < _tie(other)
+
+
+def _crosses_network(verdict: Verdict) -> bool:
+    """Return whether it is certain that traffic crosses the network: nodes of one replica may share a scale-up link."""
+    placement = verdict.candidate.placement
+    return verdict.candidate.pool.network in (placement.tensor_link, placement.pipeline_link)
 
 
 def _slower(mine: Link, its: Link) -> bool:
