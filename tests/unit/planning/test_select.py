@@ -55,7 +55,7 @@ class _Known:
         self._estimate = estimate
 
     def memory(self, candidate: Candidate) -> ReplicaMemory:
-        raise NotImplementedError(candidate)
+        raise AssertionError(f"who selects asks for no memory of {candidate}")
 
     def estimate(self, candidate: Candidate) -> Estimate:
         del candidate
