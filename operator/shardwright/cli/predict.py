@@ -66,8 +66,9 @@ def _prediction(case: Case, cases: Cases) -> dict[str, Any]:
     problems = _refusals(case)
     if problems:
         return {"fits": False, "reasons": [_reason(problem) for problem in problems]}
-    found = cases.estimator(case).estimate(case.candidate)
-    problems = [violation.problem for violation in memory_violations(case.candidate, found)]
+    estimator = cases.estimator(case)
+    found, memory = estimator.estimate(case.candidate), estimator.memory(case.candidate)
+    problems = [violation.problem for violation in memory_violations(case.candidate, memory)]
     return {
         "fits": not problems,
         "reasons": [_reason(problem) for problem in problems],

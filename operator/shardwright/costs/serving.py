@@ -61,7 +61,7 @@ class Passage:
 
     def total(self, part: str) -> float:
         """Return one part's seconds over all stages."""
-        return math.fsum(getattr(stage, part) * count for stage, count in zip(self.stages, self.counts, strict=True))
+        return math.fsum([getattr(stage, part) * count for stage, count in zip(self.stages, self.counts, strict=True)])
 
     @property
     def latency(self) -> float:
@@ -260,19 +260,17 @@ def _decode_shares(speed: Speed, tpot: float) -> tuple[TimeShare, ...]:
     step = speed.cycle * scale
     others = max(0.0, tpot - step)
     moved = others / speed.alone.latency if speed.alone.latency > 0 else 0.0
-    work = [_with_prompts(share, speed.alone, moved) for share in _work_shares(speed.decode, scale)]
-    sent = sum(share.seconds for share in _work_shares(speed.alone, moved) if share.name in _MOVED)
+    prompts = _work_shares(speed.alone, moved)
+    work = [_with_prompts(share, beside) for share, beside in zip(_work_shares(speed.decode, scale), prompts, strict=True)]
+    sent = sum(share.seconds for share in prompts if share.name in _MOVED)
     counted = (speed.decode.latency + speed.between) * scale
     overhead = (speed.decode.total("overhead") + speed.between) * scale
     rest = (("Bubble", max(0.0, step - counted)), ("Prefill", others - sent), ("Overhead", overhead))
     return _present([*work, *(TimeShare(name=name, seconds=seconds) for name, seconds in rest)])
 
 
-def _with_prompts(share: TimeShare, prompts: Passage, scale: float) -> TimeShare:
-    if share.name not in _MOVED:
-        return share
-    sent = next(part.seconds for part in _work_shares(prompts, scale) if part.name == share.name)
-    return TimeShare(name=share.name, seconds=share.seconds + sent)
+def _with_prompts(share: TimeShare, prompts: TimeShare) -> TimeShare:
+    return TimeShare(name=share.name, seconds=share.seconds + prompts.seconds) if share.name in _MOVED else share
 
 
 def _prefill_shares(speed: Speed) -> tuple[TimeShare, ...]:

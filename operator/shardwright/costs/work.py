@@ -77,6 +77,7 @@ class ModelWork:
     expert_layers: Prefix
     attention: Mapping[Attention, Prefix]  # layers of each kind
     head_elements: float
+    alike: tuple[Prefix, ...]  # layers of each sort: layers of one sort differ in nothing that is counted
 
     @classmethod
     def of(cls, model: ModelSpec) -> "ModelWork":
@@ -87,19 +88,27 @@ class ModelWork:
         ends = [weight for weight in matrices if weight.part is Part.EMBEDDING]
         head = [weight for weight in matrices if weight.part is Part.HEAD] or ends
         kinds = [layer.attention for layer in model.layers]
+        split = _by_storage(model, (weight for weight in plain if weight.split is not Split.REPLICATED))
+        whole = _by_storage(model, (weight for weight in plain if weight.split is Split.REPLICATED))
+        routed = _by_storage(model, (weight for weight in matrices if weight.experts))
         return cls(
             hidden=model.hidden_size,
             layers=len(model.layers),
             experts=max((block.experts for block in blocks), default=0),
             hot_share=max((block.experts_per_token / block.experts for block in blocks), default=0.0),
             expert_columns=max((block.expert_intermediate for block in blocks), default=0),
-            split_elements=_by_storage(model, (weight for weight in plain if weight.split is not Split.REPLICATED)),
-            whole_elements=_by_storage(model, (weight for weight in plain if weight.split is Split.REPLICATED)),
-            expert_elements=_by_storage(model, (weight for weight in matrices if weight.experts)),
+            split_elements=split,
+            whole_elements=whole,
+            expert_elements=routed,
             expert_layers=_running(isinstance(layer.feed_forward, ExpertFeedForward) for layer in model.layers),
             attention=_by_kind(kinds),
             head_elements=sum(weight.elements for weight in head),
+            alike=_alike(model, [*split.values(), *whole.values(), *routed.values()]),
         )
+
+    def sorts(self, layers: tuple[int, int]) -> tuple[float, ...]:
+        """Return how many layers of each sort a stage has; stages with equally many do the same work."""
+        return tuple(_between(prefix, layers) for prefix in self.alike)
 
     def stage(self, layout: Layout, layers: tuple[int, int], held: WeightBytes, *, last: bool) -> StageWork:
         """Return the work of one stage whose fullest rank holds the bytes of ``held``."""
@@ -139,6 +148,13 @@ def _by_kind(kinds: Sequence[Attention | None]) -> Mapping[Attention, Prefix]:
         if kind is not None:
             at.setdefault(kind, [0] * len(kinds))[index] = 1
     return {kind: _running(layers) for kind, layers in at.items()}
+
+
+def _alike(model: ModelSpec, counted: Sequence[Prefix]) -> tuple[Prefix, ...]:
+    sorts = [(layer, *(_between(prefix, (index, index + 1)) for prefix in counted)) for index, layer in enumerate(model.layers)]
+    numbers = {sort: number for number, sort in enumerate(dict.fromkeys(sorts))}
+    of_layers = [numbers[sort] for sort in sorts]
+    return tuple(_running(number == own for own in of_layers) for number in numbers.values())
 
 
 def _running(values: Iterable[float]) -> Prefix:

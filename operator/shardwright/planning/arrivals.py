@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from shardwright.costs.estimate import Estimator
 from shardwright.costs.estimates import Estimate, Performance
+from shardwright.costs.memory import ReplicaMemory
 from shardwright.costs.workload import Workload
 from shardwright.layouts.layout import Candidate
 from shardwright.layouts.traits import EngineTraits
@@ -25,6 +26,9 @@ _MOST_IN_FLIGHT: Final = 4096
 class Prices(Protocol):
     """What estimates candidates."""
 
+    def memory(self, candidate: Candidate) -> ReplicaMemory:
+        """Return the memory of a candidate."""
+
     def estimate(self, candidate: Candidate) -> Estimate:
         """Return memory and speed of a candidate."""
 
@@ -42,18 +46,28 @@ class _Open:
         self._estimator, self._workload = estimator, workload
         self._under: dict[int, Estimator] = {}
 
+    def memory(self, candidate: Candidate) -> ReplicaMemory:
+        """Return the memory at the number in flight that the rate comes to."""
+        return self._settled(candidate)[0].memory(candidate)
+
     def estimate(self, candidate: Candidate) -> Estimate:
-        """Return the estimate at the number in flight that the rate comes to, at most what is not served any more."""
+        """Return the estimate at the number in flight that the rate comes to."""
+        found = self._settled(candidate)[1]
+        return replace(found, performance=self._no_more_than_offered(found.performance))
+
+    def _settled(self, candidate: Candidate) -> tuple[Estimator, Estimate]:
+        """Return what prices at the number in flight, at most what is not served any more, and its price."""
         replicas = candidate.layout.replicas
         most = _MOST_IN_FLIGHT * replicas
         in_flight = replicas
         for _ in range(_ROUNDS):
-            found = self._at(in_flight).estimate(candidate)
+            at = self._at(in_flight)
+            found = at.estimate(candidate)
             needed = min(most, _rounded_up(self._stay(found) * (self._workload.requests_per_second or 0)))
             if needed <= in_flight:
                 break
             in_flight = needed
-        return replace(found, performance=self._no_more_than_offered(found.performance))
+        return at, found
 
     def _no_more_than_offered(self, speed: Performance) -> Performance:
         """Return the performance with the throughput that was asked for where more would be served."""

@@ -1,5 +1,6 @@
 """Model, inventory and request to a report: the plan or why there is none, the runners-up, what was ruled out."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from shardwright.errors import Problem
@@ -8,14 +9,15 @@ from shardwright.layouts.enumerate import enumerate_candidates
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
-from shardwright.planning.checks import Judge
+from shardwright.planning.checks import Judge, Verdict
 from shardwright.planning.exclusions import count_exclusions
 from shardwright.planning.outcome import no_plan
 from shardwright.planning.phrases import degrees
 from shardwright.planning.reasons import alternative, reasons, warnings
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Request
-from shardwright.planning.select import Scale, Standing, million_tokens_price, runners_up, select
+from shardwright.planning.rivals import without_slower_twins
+from shardwright.planning.select import Scale, Standing, million_tokens_price, rank, runners_up, select
 
 ALTERNATIVES: Final = 4
 """Runners-up that a report shows."""
@@ -26,7 +28,8 @@ def make_plan(model: ModelSpec, inventory: Inventory, request: Request, traits: 
     scale = Scale.of(request, inventory)
     judge = Judge(model, request, traits)
     verdicts = [judge.verdict(candidate) for candidate in enumerate_candidates(model, inventory, request.space, traits)]
-    ranked = _in_reach(select(verdicts, scale), request)
+    standing = [verdict for verdict in verdicts if not verdict.violations]
+    ranked = best_first(standing, scale)
     if not ranked:
         larger = enumerate_candidates(model, inventory, request.space, traits, beyond=True)
         verdicts = [judge.verdict(candidate) for candidate in larger]
@@ -35,13 +38,28 @@ def make_plan(model: ModelSpec, inventory: Inventory, request: Request, traits: 
         outcome = no_plan(verdicts, inventory, request)
         return Report(outcome=outcome, alternatives=(), excluded=excluded, considered=len(verdicts))
     others = runners_up(ranked, ALTERNATIVES)
-    why, care = reasons(ranked, verdicts, scale), warnings(inventory, ranked[0], request, model, traits)
+    why, care = reasons(ranked, verdicts, scale, standing=len(standing)), warnings(inventory, ranked[0], request, model, traits)
     return Report(
         outcome=_plan(ranked[0], why, care, traits),
         alternatives=tuple(alternative(best=ranked[0], other=other, request=request) for other in others),
         excluded=excluded,
         considered=len(verdicts),
     )
+
+
+def best_first(standing: Sequence[Verdict], scale: Scale) -> tuple[Standing, ...]:
+    """Return what stands and is looked at, best first.
+
+    It is the best of every layout on pools that are alike, and all that the best one's pool has on no more GPUs.
+    """
+    rivals = without_slower_twins(standing, scale.request.workload)
+    ranked = _in_reach(select(rivals, scale), scale.request)
+    if len(rivals) == len(standing):
+        return ranked
+    best, looked_at = ranked[0].candidate, {id(verdict) for verdict in rivals}
+    beside = (verdict for verdict in standing if verdict.candidate.pool is best.pool and id(verdict) not in looked_at)
+    rest = select((verdict for verdict in beside if verdict.candidate.layout.gpus <= best.layout.gpus), scale)
+    return _in_reach(rank((*ranked, *rest)), scale.request)
 
 
 def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: EngineTraits) -> Plan:

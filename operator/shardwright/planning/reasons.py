@@ -45,11 +45,11 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
 _NOTICEABLE_SECONDS: Final = 50e-6  # rounds to a tenth of a millisecond
 
 
-def reasons(ranked: Sequence[Standing], verdicts: Sequence[Verdict], scale: Scale) -> tuple[str, ...]:
-    """Return why the first one was chosen."""
+def reasons(ranked: Sequence[Standing], verdicts: Sequence[Verdict], scale: Scale, *, standing: int) -> tuple[str, ...]:
+    """Return why the first one was chosen; ``standing`` is how many layouts can run."""
     best, request = ranked[0], scale.request
     parts = (
-        _chosen(best, len(ranked), scale),
+        _chosen(best, standing, scale),
         _memory(best),
         _load(best, request),
         _time(best),

@@ -67,12 +67,8 @@ def select(verdicts: Iterable[Verdict], scale: Scale) -> tuple[Standing, ...]:
 
     What carries the load goes before what queues; among those that queue, what queues least.
     """
-    standing = [
-        assess(verdict.candidate, verdict.estimate, scale)
-        for verdict in verdicts
-        if verdict.estimate is not None and not verdict.violations
-    ]
-    return rank(standing)
+    standing = (verdict for verdict in verdicts if not verdict.violations)
+    return rank(assess(verdict.candidate, estimate, scale) for verdict in standing if (estimate := verdict.estimate))
 
 
 def rank(standing: Iterable[Standing]) -> tuple[Standing, ...]:

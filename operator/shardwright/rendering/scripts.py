@@ -6,13 +6,14 @@ No value of a user is rendered here: users' values reach the scripts as argument
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib import resources
-from typing import Final
-
-from jinja2 import FunctionLoader, StrictUndefined
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from typing import TYPE_CHECKING, Final
 
 from shardwright.rendering import budgets
+
+if TYPE_CHECKING:
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 HTTP_PORT: Final = 8000
 """Port of the engine's HTTP server in the pod, and of the client Service."""
@@ -57,7 +58,7 @@ class ScriptSettings:
 def scripts(settings: ScriptSettings) -> Mapping[str, str]:
     """Return file name to content of everything that is mounted into the scripts folder."""
     names = [*_SHELL, *(["rendezvous.py"] if settings.ranks > 1 else []), *(["serving.py"] if settings.silence_seconds else [])]
-    return {name: _ENVIRONMENT.get_template(name).render(asdict(settings)) for name in names}
+    return {name: _environment().get_template(name).render(asdict(settings)) for name in names}
 
 
 def _load(name: str) -> str:
@@ -68,12 +69,18 @@ def _quoted(value: object) -> str:
     return shlex.quote(str(value))
 
 
-_ENVIRONMENT: Final = ImmutableSandboxedEnvironment(
-    loader=FunctionLoader(_load),
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-    autoescape=False,  # shell, not HTML: values are quoted by the filter
-)
-_ENVIRONMENT.filters["shell"] = _quoted
+@cache
+def _environment() -> "ImmutableSandboxedEnvironment":
+    from jinja2 import FunctionLoader, StrictUndefined  # noqa: PLC0415 - a sixth of the start of commands that only plan
+    from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
+
+    environment = ImmutableSandboxedEnvironment(
+        loader=FunctionLoader(_load),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # shell, not HTML: values are quoted by the filter
+    )
+    environment.filters["shell"] = _quoted
+    return environment

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from shardwright.costs.estimates import Estimate, Performance, TimeShare
+from shardwright.costs.memory import ReplicaMemory
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Candidate, Layout, Placement
 from shardwright.layouts.placement import place
@@ -44,7 +45,21 @@ def _estimate(tokens_per_second: float = 1000, tpot: float = 0.01, ttft: float =
 
 def _verdict(layout: Layout, estimate: Estimate, pool: object = POOL) -> Verdict:
     candidate = Candidate(layout=layout, pool=pool, placement=place(pool, layout))  # type: ignore[arg-type]
-    return Verdict(candidate=candidate, estimate=estimate, violations=())
+    return Verdict(candidate=candidate, violations=(), prices=_Known(estimate))
+
+
+class _Known:
+    """Prices every candidate alike."""
+
+    def __init__(self, estimate: Estimate) -> None:
+        self._estimate = estimate
+
+    def memory(self, candidate: Candidate) -> ReplicaMemory:
+        raise AssertionError(f"who selects asks for no memory of {candidate}")
+
+    def estimate(self, candidate: Candidate) -> Estimate:
+        del candidate
+        return self._estimate
 
 
 def select(verdicts: Iterable[Verdict], request: Request) -> tuple[Standing, ...]:
