@@ -118,7 +118,7 @@ def _unknown(architecture: str | None) -> Problem:
 def _text_fields(top: Fields, family: Family) -> Fields:
     """Return the fields of the language model: its own section where the config wraps one."""
     section = top.section("text_config") or top
-    present = _present(section.values)
+    present = {name: value for name, value in _present(section.values).items() if name not in family.ignores}
     spelled = {name: next((n for n in names if _under(present, n) is not None), names[0]) for name, names in family.names.items()}
     spelled = {name: theirs for name, theirs in spelled.items() if name not in present}
     renamed = _present({name: _under(present, theirs) for name, theirs in spelled.items()})

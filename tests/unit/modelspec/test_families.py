@@ -262,3 +262,9 @@ def test_what_a_config_leaves_out_is_what_its_class_fills_in_and_null_is_not() -
 def test_biases_of_the_feed_forward_block_are_counted() -> None:
     with_bias, without = (read_model(a_config(mlp_bias=bias), source="a test").parameters for bias in (True, False))
     assert with_bias - without == 8 * (1024 + 1024 + 512)
+
+
+def test_a_head_width_that_the_engine_s_class_does_not_read_is_not_read() -> None:
+    attention = read_model(a_config(architectures=["Qwen2ForCausalLM"], head_dim=128), source="a test").layers[0].attention
+    assert isinstance(attention, GroupedAttention)
+    assert attention.head_dim == 512 // 8

@@ -180,3 +180,10 @@ def test_a_stage_has_a_layer_that_keeps_something() -> None:
     model = catalogued("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16")
     assert shape_problems(model, Layout(pipeline=13), oracle_traits()) == ()
     assert {problem.code for problem in shape_problems(model, Layout(pipeline=52), oracle_traits())} == {"StageWithoutAttention"}
+
+
+def test_some_classes_want_experts_on_every_stage() -> None:
+    sparse_at_the_end = a_moe(decoder_sparse_step=4, num_hidden_layers=8)
+    (problem,) = shape_problems(sparse_at_the_end, Layout(pipeline=4), oracle_traits())
+    assert (problem.code, problem.gap) == ("StageWithoutExperts", "2 stages have none")
+    assert shape_problems(sparse_at_the_end, Layout(pipeline=2), oracle_traits()) == ()

@@ -132,12 +132,13 @@ _CHATGLM_NAMES = MappingProxyType(
     {
         "num_hidden_layers": ("num_layers",),
         "num_key_value_heads": ("multi_query_group_num",),
-        "head_dim": ("kv_channels",),
         "intermediate_size": ("ffn_hidden_size",),
         "vocab_size": ("padded_vocab_size",),
         "max_position_embeddings": ("seq_length",),
     }
 )
+
+_HEAD_DIM = frozenset({"head_dim"})  # vLLM divides the hidden size by the heads
 
 FAMILIES = {
     "GPTJForCausalLM": Family(blocks=_gptj, names=_GPT_NAMES, ends=_gptj_ends),
@@ -149,7 +150,7 @@ FAMILIES = {
         names=_FALCON_NAMES,
         ends=_falcon_ends,
     ),
-    "ChatGLMModel": Family(blocks=_chatglm, names=_CHATGLM_NAMES),
-    "ChatGLMForConditionalGeneration": Family(blocks=_chatglm, names=_CHATGLM_NAMES),
+    "ChatGLMModel": Family(blocks=_chatglm, names=_CHATGLM_NAMES, ignores=_HEAD_DIM),
+    "ChatGLMForConditionalGeneration": Family(blocks=_chatglm, names=_CHATGLM_NAMES, ignores=_HEAD_DIM),
     "CohereForCausalLM": Family(blocks=_cohere, tied=True),
 }

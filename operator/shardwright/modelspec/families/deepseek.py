@@ -132,7 +132,7 @@ def _deepseek(fields: Fields, shape: Shape) -> Blocks:
 _DEFAULTS = MappingProxyType({"n_shared_experts": 1, "q_lora_rank": 1536, "first_k_dense_replace": 3})
 
 FAMILIES = {
-    "DeepseekV2ForCausalLM": Family(blocks=_deepseek),
+    "DeepseekV2ForCausalLM": Family(blocks=_deepseek, defaults=MappingProxyType({"n_shared_experts": 2, "q_lora_rank": 1536})),
     "DeepseekV3ForCausalLM": Family(blocks=_deepseek, defaults=_DEFAULTS),
     "DeepseekV32ForCausalLM": Family(blocks=_deepseek, defaults=MappingProxyType({**_DEFAULTS, "index_topk": 2048})),
     "GlmMoeDsaForCausalLM": Family(

@@ -20,7 +20,8 @@ class Family:
     embedding and head are one matrix where the config does not say. ``defaults`` are the values that
     the architecture's own config class (transformers 5) fills in for fields that a config leaves out, not for
     those that it sets to null. ``names`` are what the architecture's configs call the fields that most others name alike, the
-    first one that is there counts; a dot leads into a section. ``ends`` are tensors before the first or after
+    first one that is there counts; a dot leads into a section. ``ignores`` are fields that the engine's class does not
+    read. ``ends`` are tensors before the first or after
     the last layer beside embedding, final norm and head. ``warnings`` say what was read in the generic way or
     is not known; they widen the band of a prediction, and may name the ``{architecture}``.
     """
@@ -29,6 +30,7 @@ class Family:
     tied: bool = False
     defaults: Mapping[str, int] = field(default_factory=dict)
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ignores: frozenset[str] = frozenset()
     ends: Callable[[Fields, "Shape"], tuple[tuple[Part, Tensor], ...]] = _no_ends
     tower: "Tower | None" = None
     warnings: tuple[str, ...] = ()

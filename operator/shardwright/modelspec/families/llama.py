@@ -54,6 +54,6 @@ FAMILIES = {
         blocks=dense_blocks, defaults=MappingProxyType({"num_key_value_heads": 8, "sliding_window": 4096})
     ),
     "Phi3ForCausalLM": Family(blocks=dense_blocks),
-    "Qwen2ForCausalLM": Family(blocks=_qwen2),
+    "Qwen2ForCausalLM": Family(blocks=_qwen2, ignores=frozenset({"head_dim"})),
     "Qwen3ForCausalLM": Family(blocks=_qwen3, defaults=MappingProxyType({"head_dim": 128})),
 }

@@ -172,7 +172,9 @@ FAMILIES = {
     "PhiMoEForCausalLM": Family(blocks=_phimoe, ends=_phimoe_ends),
     "MixtralForCausalLM": Family(blocks=_mixtral, defaults=MappingProxyType({"num_key_value_heads": 8})),
     "Qwen2MoeForCausalLM": Family(
-        blocks=_qwen2_moe, defaults=MappingProxyType({"num_key_value_heads": 16, "shared_expert_intermediate_size": 5632})
+        blocks=_qwen2_moe,
+        defaults=MappingProxyType({"num_key_value_heads": 16, "shared_expert_intermediate_size": 5632}),
+        ignores=frozenset({"head_dim"}),
     ),
     "Qwen3MoeForCausalLM": Family(blocks=_qwen3_moe, names=MappingProxyType({"num_experts": ("num_local_experts",)})),
 }
