@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardwright.costs.coefficients import coefficients_of
-from shardwright.costs.communication import Fabric, all_reduce_seconds, all_to_all_seconds
+from shardwright.costs.communication import SCALE_UP_EFFICIENCY, Fabric, all_reduce_seconds, all_to_all_seconds
 from shardwright.costs.estimate import estimate
 from shardwright.costs.estimates import Performance
 from shardwright.costs.roofline import Batch, Links, StageFloor, step_time
@@ -106,6 +106,7 @@ links = st.builds(
     whole_experts=st.booleans(),
     hidden_bytes=st.just(8192),
 )
+NOBODY = Links(tensor=Fabric(), experts=Fabric(), context=Fabric(), peers=1, whole_experts=False, hidden_bytes=8192)
 batches = st.builds(
     Batch,
     sequences=st.floats(0, 512),
@@ -135,6 +136,43 @@ def test_the_cost_of_a_link_is_continuous_in_its_bandwidth(size: float, ranks: i
     for price in (all_reduce_seconds, all_to_all_seconds):
         one, two = (price(size, Fabric(inner_ranks=ranks, inner=each, shared_host=True)) for each in (link, near))
         assert two == pytest.approx(one, rel=2 * change)
+
+
+def _seconds_per_byte(fabric: Fabric) -> float:
+    size = 1e12  # so large that no start-up matters
+    return (all_reduce_seconds(2 * size, fabric) - all_reduce_seconds(size, fabric)) / size
+
+
+@given(ranks=st.integers(2, 8), own_kernel=st.booleans())
+def test_an_all_reduce_moves_what_a_reduce_scatter_and_an_all_gather_move(ranks: int, own_kernel: bool) -> None:  # noqa: FBT001
+    link = load_gpus()["H100-SXM-80GB"].scale_up
+    assert link is not None
+    one_of_two = (ranks - 1) / ranks / (link.bytes_per_second * SCALE_UP_EFFICIENCY)
+
+    assert _seconds_per_byte(Fabric(inner_ranks=ranks, inner=link, own_kernel=own_kernel)) == pytest.approx(2 * one_of_two)
+
+
+@given(inner_ranks=st.integers(2, 8), nodes=st.integers(2, 8))
+def test_across_nodes_every_rank_sends_its_share_alone(inner_ranks: int, nodes: int) -> None:
+    inside = Fabric(inner_ranks=inner_ranks, inner=load_gpus()["H100-SXM-80GB"].scale_up)
+    outside = Fabric(outer_ranks=nodes, outer=a_network())
+    both = replace(inside, outer_ranks=nodes, outer=a_network())
+
+    each = _seconds_per_byte(inside) + _seconds_per_byte(outside) / inner_ranks
+    assert _seconds_per_byte(both) == pytest.approx(each, rel=1e-6)
+
+
+@given(floor=floors, tokens=st.floats(1, 16384))
+def test_what_overlaps_takes_no_less_than_the_longer_and_no_more_than_both(floor: StageFloor, tokens: float) -> None:
+    fitted = coefficients_of("vLLM", "")
+    dense = replace(floor, expert_weights=0.0, attention=())
+
+    def kernels(one: StageFloor) -> float:
+        taken = step_time(one, NOBODY, 0.0, Batch(sequences=tokens, sampled=tokens), fitted)
+        return taken.weights + taken.compute
+
+    reading, computing = kernels(replace(dense, token=0.0, head_token=0.0)), kernels(replace(dense, weights=0.0))
+    assert max(reading, computing) * (1 - 1e-9) <= kernels(dense) <= (reading + computing) * (1 + 1e-9)
 
 
 def test_tokens_go_to_experts_through_the_network_where_ranks_lie_on_two_nodes() -> None:

@@ -139,10 +139,11 @@ def test_the_band_is_wide_where_nothing_was_measured() -> None:
     inside = _speed("llama-70b", Layout(tensor=8), a_pool())
     across = _speed("llama-70b", Layout(tensor=8, pipeline=2), a_pool(nodes=2))
     rack = _speed("deepseek-v3", Layout(tensor=8), an_nvl72_pool())
+    tray = _speed("deepseek-v3", Layout(tensor=4), an_nvl72_pool())
     uneven = _speed("llama-70b", Layout(tensor=2, pipeline=3), a_pool())
 
     assert inside.basis == "fitted"
-    for speed in (across, rack, uneven):
+    for speed in (across, rack, tray, uneven):
         assert speed.basis == "modelled"
         assert speed.high / speed.output_tokens_per_second >= 1.4
         assert speed.low / speed.output_tokens_per_second <= 0.6
