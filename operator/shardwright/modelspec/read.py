@@ -8,9 +8,9 @@ from typing import Final
 
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.context import max_context_tokens
-from shardwright.modelspec.families import FAMILIES, MODEL_TYPES, plain
+from shardwright.modelspec.families import FAMILIES, LANGUAGE_MODELS, MODEL_TYPES, plain
 from shardwright.modelspec.families.family import Family, Shape, read_shape
-from shardwright.modelspec.families.vision import tower_weights
+from shardwright.modelspec.families.vision import tower_weights, wrapper
 from shardwright.modelspec.fields import VOCABULARY, Fields
 from shardwright.modelspec.parse import check_depth
 from shardwright.modelspec.quantization import Quantization, quantized, read_quantization
@@ -92,9 +92,18 @@ def _family(top: Fields) -> tuple[str, Family]:
         return architecture, FAMILIES[architecture]
     if architecture and plain.is_plain(architecture, top):
         return architecture, plain.FAMILY
+    if architecture and (inner := _language_model(top)):
+        return architecture, wrapper(FAMILIES[inner], inner)
     if not top.problems:
         top.problems.append(_unknown(architecture))
     raise InputError(top.problems)
+
+
+def _language_model(top: Fields) -> str | None:
+    """Return the architecture of the language model that a multimodal config wraps."""
+    section = top.section("text_config")
+    named = None if section is None else LANGUAGE_MODELS.get(section.string("model_type") or "")
+    return named if top.values.get("vision_config") is not None else None
 
 
 def _architecture(top: Fields) -> str | None:

@@ -268,3 +268,30 @@ def test_a_head_width_that_the_engine_s_class_does_not_read_is_not_read() -> Non
     attention = read_model(a_config(architectures=["Qwen2ForCausalLM"], head_dim=128), source="a test").layers[0].attention
     assert isinstance(attention, GroupedAttention)
     assert attention.head_dim == 512 // 8
+
+
+def _wrapped(**text: object) -> dict[str, object]:
+    inner = {**a_config(architectures=None), "model_type": "qwen3", "head_dim": 64, **text}
+    vision = {"depth": 2, "hidden_size": 128, "intermediate_size": 256, "spatial_merge_size": 2}
+    return {"architectures": ["NovelForConditionalGeneration"], "text_config": inner, "vision_config": vision}
+
+
+def test_a_wrapper_that_is_unknown_by_name_has_the_language_model_that_it_names() -> None:
+    model = read_model(_wrapped(), source="a test")
+    alone = read_model(a_config(architectures=["Qwen3ForCausalLM"], head_dim=64), source="a test")
+    tower = [weight for weight in model.weights if weight.part is Part.TOWER]
+    assert model.architecture == "NovelForConditionalGeneration"
+    assert [weight for weight in model.weights if weight.part is not Part.TOWER] == list(alone.weights)
+    assert sum(weight.elements for weight in tower) > 2 * (4 * 128 * 128 + 3 * 128 * 256)
+    assert model.warnings == (
+        (
+            "NovelForConditionalGeneration is not known: its language model is read as Qwen3ForCausalLM, "
+            "its vision tower by its sizes alone"
+        ),
+    )
+
+
+def test_a_wrapper_of_a_language_model_that_is_not_known_is_refused() -> None:
+    with pytest.raises(InputError) as refusal:
+        read_model(_wrapped(model_type="novel"), source="a test")
+    assert [problem.code for problem in refusal.value.problems] == ["ArchitectureUnknown"]
