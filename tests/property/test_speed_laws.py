@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardwright.costs.coefficients import coefficients_of
-from shardwright.costs.communication import SCALE_UP_EFFICIENCY, Fabric, all_reduce_seconds, all_to_all_seconds
+from shardwright.costs.communication import (
+    NETWORK_EFFICIENCY,
+    SCALE_UP_EFFICIENCY,
+    Fabric,
+    all_reduce_seconds,
+    all_to_all_seconds,
+)
 from shardwright.costs.estimate import estimate
 from shardwright.costs.estimates import Performance
 from shardwright.costs.roofline import Batch, Links, StageFloor, step_time
@@ -160,6 +166,18 @@ def test_across_nodes_every_rank_sends_its_share_alone(inner_ranks: int, nodes: 
 
     each = _seconds_per_byte(inside) + _seconds_per_byte(outside) / inner_ranks
     assert _seconds_per_byte(both) == pytest.approx(each, rel=1e-6)
+
+
+@given(inner_ranks=st.integers(2, 8), nodes=st.integers(2, 8))
+def test_of_an_all_to_all_every_link_carries_what_crosses_it(inner_ranks: int, nodes: int) -> None:
+    inner, outer = load_gpus()["H100-SXM-80GB"].scale_up, a_network()
+    assert inner is not None
+    fabric = Fabric(inner_ranks=inner_ranks, inner=inner, outer_ranks=nodes, outer=outer)
+
+    inside = (inner_ranks - 1) / (inner.bytes_per_second * SCALE_UP_EFFICIENCY)
+    outside = (nodes - 1) * inner_ranks / (outer.bytes_per_second * NETWORK_EFFICIENCY)
+    each = (all_to_all_seconds(2e12, fabric) - all_to_all_seconds(1e12, fabric)) / 1e12
+    assert each == pytest.approx((inside + outside) / fabric.ranks, rel=1e-6)
 
 
 @given(floor=floors, tokens=st.floats(1, 16384))

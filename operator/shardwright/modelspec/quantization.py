@@ -32,6 +32,13 @@ INT8_PER_CHANNEL: Final = Storage(name="int8", bits=8, block=(1, 0), scale_bits=
 _PLAIN: Final = {storage.name: storage for storage in (BF16, FP16)}
 _BITS: Final = (1, 16)
 _LINEAR: Final = "Linear"
+_MERGED: Final = {
+    "q_proj": "qkv_proj",
+    "k_proj": "qkv_proj",
+    "v_proj": "qkv_proj",
+    "gate_proj": "gate_up_proj",
+    "up_proj": "gate_up_proj",
+}
 _ALTERNATIVES: Final = re.compile(r"\((?:\?:)?([\w|]+)\)", re.ASCII)
 _GLOB: Final = re.compile(r"[\w.*\\$^/-]+", re.ASCII)
 
@@ -132,6 +139,15 @@ def full_name(weight: Weight) -> str:
     return f"model.layers.{weight.layer}.{weight.name}" if weight.part is Part.LAYER else weight.name
 
 
+def engine_name(weight: Weight) -> str:
+    """Return the module that the engine makes of a weight: queries, keys and values are one, so are gate and up."""
+    name = full_name(weight)
+    if weight.experts:
+        return f"{name.partition('.experts.')[0]}.experts"
+    above, _, last = name.rpartition(".")
+    return f"{above}.{_MERGED.get(last, last)}"
+
+
 def _fp8(fields: Fields) -> Quantization:
     block = fields.integers("weight_block_size")
     if block and (len(block) != 2 or min(block) < 1):  # noqa: PLR2004  # an (outputs, inputs) pair
@@ -151,7 +167,17 @@ def _awq(fields: Fields) -> Quantization:
         scale_bits=16,
         zero_point_bits=bits,
     )
-    return _unless_ignored("awq", storage, fields, "modules_to_not_convert")
+    listed = fields.strings("modules_to_not_convert")
+    return Quantization(method="awq", storage=lambda weight: None if _named_in_part(weight, listed) else storage)
+
+
+def _named_in_part(weight: Weight, listed: tuple[str, ...]) -> bool:
+    """Return whether an entry is part of a module's name, its own or that of what the engine merges it into.
+
+    Source: vLLM 0.32 ``quantization/utils/quant_utils.py:is_layer_skipped``, match mode substring.
+    """
+    names = {engine_name(weight), engine_name(weight) if weight.experts else full_name(weight)}
+    return any(entry in name for entry in listed for name in names)
 
 
 def _gptq(fields: Fields) -> Quantization:
@@ -165,7 +191,34 @@ def _gptq(fields: Fields) -> Quantization:
         scale_bits=16,
         zero_point_bits=bits,
     )
-    return _unless_ignored("gptq", storage, fields, "modules_to_not_convert", "modules_in_block_to_not_quantize")
+    base = _unless_ignored("gptq", storage, fields, "modules_to_not_convert", "modules_in_block_to_not_quantize")
+    return _overridden(base, fields.section("dynamic"))
+
+
+def _overridden(base: Quantization, rules: Fields | None) -> Quantization:
+    """Return the method with GPTQModel's rules by pattern: ``-:`` leaves modules alone, others change bits or group.
+
+    Source: vLLM 0.32 ``quantization/utils/gptq_utils.py:get_dynamic_override``: the first that matches counts.
+    """
+    if rules is None:
+        return base
+    patterns = {rule: f"re:{rule.removeprefix('-:').removeprefix('+:')}" for rule in list(rules.values)[:MAX_PATTERNS]}
+    read = [(rule, _globs(pattern)) for rule, pattern in patterns.items()]
+
+    def storage(weight: Weight) -> Storage | None:
+        found = next((rule for rule, globs in read if any(glob.match(engine_name(weight)) for glob in globs)), None)
+        stored = base.storage(weight)
+        if found is None or stored is None:
+            return stored
+        return None if found.startswith("-:") else _changed(stored, rules.section(found))
+
+    return replace(base, storage=storage, warnings=(*base.warnings, *_not_followed(tuple(patterns.values()))))
+
+
+def _changed(stored: Storage, rule: Fields | None) -> Storage:
+    bits = rule.integer("bits", _BITS, default=stored.bits) if rule else stored.bits
+    group = _group(rule, "group_size") if rule and "group_size" in rule.values else (stored.block or (1, 0))[1]
+    return replace(stored, name=f"int{bits}", bits=bits, block=(1, group), zero_point_bits=bits)
 
 
 def _mxfp4(fields: Fields) -> Quantization:

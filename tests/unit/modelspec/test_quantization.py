@@ -185,3 +185,32 @@ def test_an_algorithm_of_nvidia_that_is_not_known_is_refused() -> None:
     with pytest.raises(InputError) as refusal:
         a_model(quantization_config={"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"})
     assert [problem.path for problem in refusal.value.problems] == ["quantization_config.quant_algo"]
+
+
+def _stored_by_name(method: dict[str, object]) -> dict[str, str]:
+    model = a_model(quantization_config={"bits": 4, "group_size": 128, **method})
+    return {w.name: w.storage.name for w in model.weights if w.layer == 1 and w.quantizable}
+
+
+def test_awq_leaves_alone_what_has_an_entry_in_its_name_or_in_that_of_the_merged_module() -> None:
+    stored = _stored_by_name({"quant_method": "awq", "modules_to_not_convert": ["mlp.gate", "self_attn.o_proj"]})
+    assert {name for name, how in stored.items() if how == "bf16"} == {"mlp.gate_proj", "mlp.up_proj", "self_attn.o_proj"}
+
+
+def test_awq_leaves_routers_alone_and_not_the_experts_whose_matrices_are_named_alike() -> None:
+    awq = {"quant_method": "awq", "bits": 4, "group_size": 128, "modules_to_not_convert": ["gate"]}
+    model = a_moe(quantization_config=awq)
+    assert {w.storage.name for w in model.weights if w.experts} == {"int4"}
+    assert {w.storage.name for w in model.weights if w.name == "mlp.gate"} == {"bf16"}
+
+
+def test_rules_of_gptq_leave_modules_alone_or_change_their_bits() -> None:
+    rules = {r"-:.*self_attn.*": {}, r"+:.*\.down_proj$": {"bits": 8, "group_size": 64}}
+    stored = _stored_by_name({"quant_method": "gptq", "dynamic": rules})
+    assert {name for name, how in stored.items() if how == "bf16"} == {f"self_attn.{x}_proj" for x in "qkvo"}
+    assert (stored["mlp.down_proj"], stored["mlp.up_proj"]) == ("int8", "int4")
+
+
+def test_a_rule_of_gptq_that_is_more_than_a_glob_is_warned_of() -> None:
+    method = {"quant_method": "gptq", "bits": 4, "group_size": 128, "dynamic": {r"+:.*\.(?:1[0-5])\..*": {"bits": 8}}}
+    assert "are taken as matching none" in a_model(quantization_config=method).warnings[0]
