@@ -135,6 +135,18 @@ def test_a_step_takes_no_less_for_more(floor: StageFloor, links: Links, batch: B
     assert greater >= less * (1 - 1e-9)
 
 
+@given(floor=floors, batch=batches)
+def test_beside_attention_replicas_the_experts_sums_are_not_summed_again_over_the_tensor_ranks(
+    floor: StageFloor, batch: Batch
+) -> None:
+    floor, fitted = replace(floor, expert_layers=min(floor.layers, floor.expert_layers)), coefficients_of("vLLM", "")
+    tensor = Fabric(inner_ranks=4, inner=load_gpus()["H100-SXM-80GB"].scale_up)
+    alone, beside = (replace(NOBODY, tensor=tensor, peers=peers) for peers in (1, 8))
+
+    spent, saved = (step_time(floor, links, 0.03, batch, fitted).communication for links in (alone, beside))
+    assert saved == pytest.approx(spent * (2 * floor.layers - floor.expert_layers) / (2 * floor.layers))
+
+
 @given(size=st.floats(0, 1e9), ranks=st.sampled_from([2, 4, 8]), change=st.floats(1e-6, 1e-3))
 def test_the_cost_of_a_link_is_continuous_in_its_bandwidth(size: float, ranks: int, change: float) -> None:
     link = load_gpus()["L40S-48GB"].host
