@@ -16,7 +16,7 @@ from shardwright.costs.communication import (
 )
 from shardwright.costs.estimate import estimate
 from shardwright.costs.estimates import Performance
-from shardwright.costs.roofline import Batch, Links, StageFloor, step_time
+from shardwright.costs.roofline import Batch, Links, StageFloor, step_time, widened
 from shardwright.costs.workload import Arrival, Workload
 from shardwright.hardware.gpus import Link, load_gpus
 from shardwright.hardware.inventory import Pool
@@ -203,6 +203,21 @@ def test_what_overlaps_takes_no_less_than_the_longer_and_no_more_than_both(floor
 
     reading, computing = kernels(replace(dense, token=0.0, head_token=0.0)), kernels(replace(dense, weights=0.0))
     assert max(reading, computing) * (1 - 1e-9) <= kernels(dense) <= (reading + computing) * (1 + 1e-9)
+
+
+@given(floor=floors, tokens=st.floats(1, 16384))
+def test_weights_without_a_unit_of_their_own_take_the_fitted_factor_to_multiply(floor: StageFloor, tokens: float) -> None:
+    fitted, batch = coefficients_of("vLLM", ""), Batch(sequences=tokens, sampled=tokens)
+    computing = replace(floor, weights=0.0, expert_weights=0.0, attention=())
+    wide, native = (step_time(replace(computing, widened=so), NOBODY, 0.0, batch, fitted).compute for so in (True, False))
+    assert wide == pytest.approx(native * fitted.widening)
+
+
+def test_an_int4_model_is_widened_where_no_unit_multiplies_it() -> None:
+    """The H100 multiplies FP8 as it is, and widens four bits; FP4 is native to the B200."""
+    h100, b200 = load_gpus()["H100-SXM-80GB"], load_gpus()["B200-SXM-180GB"]
+    assert [widened(h100, name) for name in ("bf16", "fp8", "int4", "nvfp4")] == [False, False, True, True]
+    assert not widened(b200, "nvfp4")
 
 
 def test_tokens_go_to_experts_through_the_network_where_ranks_lie_on_two_nodes() -> None:
