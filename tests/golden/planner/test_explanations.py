@@ -4,6 +4,7 @@
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory
 HERE = Path(__file__).parent
 LATENCY, THROUGHPUT = OptimizeFor.LATENCY, OptimizeFor.THROUGHPUT
 L40S_NODE = a_pool("L40S-48GB")
-FILLED = {"fill": True, "replicas": 1024}
+FILLED: dict[str, Any] = {"fill": True, "replicas": 1024}
 
 CASES: dict[str, tuple[str, Pool, Request]] = {
     "405b-on-two-h100-nodes": ("llama-405b", a_pool(nodes=2), a_request()),
