@@ -33,11 +33,8 @@ _PLAIN: Final = {storage.name: storage for storage in (BF16, FP16)}
 _BITS: Final = (1, 16)
 _LINEAR: Final = "Linear"
 _MERGED: Final = {
-    "q_proj": "qkv_proj",
-    "k_proj": "qkv_proj",
-    "v_proj": "qkv_proj",
-    "gate_proj": "gate_up_proj",
-    "up_proj": "gate_up_proj",
+    **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
+    **dict.fromkeys(("gate_proj", "up_proj"), "gate_up_proj"),
 }
 _ALTERNATIVES: Final = re.compile(r"\((?:\?:)?([\w|]+)\)", re.ASCII)
 _GLOB: Final = re.compile(r"[\w.*\\$^/-]+", re.ASCII)
@@ -141,10 +138,9 @@ def full_name(weight: Weight) -> str:
 
 def engine_name(weight: Weight) -> str:
     """Return the module that the engine makes of a weight: queries, keys and values are one, so are gate and up."""
-    name = full_name(weight)
+    above, _, last = full_name(weight).rpartition(".")
     if weight.experts:
-        return f"{name.partition('.experts.')[0]}.experts"
-    above, _, last = name.rpartition(".")
+        return above
     return f"{above}.{_MERGED.get(last, last)}"
 
 
@@ -258,7 +254,9 @@ def _targeted(group: Fields) -> _Target | None:
     targets = group.strings("targets")
     patterns = [target for target in targets if target.startswith("re:")][:MAX_PATTERNS]
     globs = tuple(glob for pattern in patterns for glob in _globs(pattern))
-    return _Target(storage=_compressed(weights), names=frozenset(targets), globs=globs)
+    return _Target(
+        storage=_compressed(weights, alone=group.values.get("input_activations") is None), names=frozenset(targets), globs=globs
+    )
 
 
 def _by_target(base: Callable[[Weight], Storage | None], targets: list[_Target]) -> Callable[[Weight], Storage | None]:
@@ -274,7 +272,8 @@ def _by_target(base: Callable[[Weight], Storage | None], targets: list[_Target])
     return storage
 
 
-def _compressed(weights: Fields) -> Storage:
+def _compressed(weights: Fields, *, alone: bool) -> Storage:
+    """Return how a group stores its weights; ``alone`` is whether it leaves activations as they are."""
     bits = weights.integer("num_bits", _BITS)
     strategy = weights.string("strategy") or "tensor"
     floating = weights.string("type") == "float"
@@ -282,13 +281,15 @@ def _compressed(weights: Fields) -> Storage:
         return NVFP4 if strategy == "tensor_group" else replace(MXFP4, block=(1, _group(weights, "group_size")))
     name = f"fp{bits}" if floating else f"int{bits}"
     if strategy == "group":
-        return Storage(name=name, bits=bits, block=(1, _group(weights, "group_size")), scale_bits=16)
+        zeros = 0 if weights.boolean("symmetric", default=True) else bits
+        return Storage(name=name, bits=bits, block=(1, _group(weights, "group_size")), scale_bits=16, zero_point_bits=zeros)
     if strategy == "block":
         block = weights.integers("block_structure") or (128, 128)
         return Storage(name=name, bits=bits, block=(block[0], block[-1]), scale_bits=32)
     if strategy not in ("tensor", "channel"):
         weights.refuse("strategy", f"{strategy!r:.60}", "must be tensor, channel, group or block")
-    return Storage(name=name, bits=bits, block=(0 if strategy == "tensor" else 1, 0), scale_bits=32)
+    scale = 16 if alone and not floating else 32  # in the model's dtype
+    return Storage(name=name, bits=bits, block=(0 if strategy == "tensor" else 1, 0), scale_bits=scale)
 
 
 def _modelopt(fields: Fields) -> Quantization:

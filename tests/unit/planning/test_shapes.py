@@ -26,6 +26,8 @@ STRICTER_THAN_VLLM = {
     "llama8b-gptq tensor 32 nodes 4": "QuantizationBlockNotDivisible",
     "qwen30-gptq tensor 8": "QuantizationBlockNotDivisible",
     "mixtral-awq tensor 32 nodes 4": "QuantizationBlockNotDivisible",
+    "q3m-awq tensor 8": "QuantizationBlockNotDivisible",
+    "mx tensor 16 experts whole": "ExpertsFewerThanRanks",
     # built, but a window is no shared cache: v1/kv_cache_interface.py asserts it when memory is dealt out
     "XiaomiMiMo/MiMo-V2-Flash tensor 16 pipeline 1 context 2": "ContextDegreeImpossible",
 }

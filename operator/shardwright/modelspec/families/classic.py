@@ -93,7 +93,7 @@ def _chatglm(fields: Fields, shape: Shape) -> Blocks:
     intermediate = fields.integer("intermediate_size", WIDTH)
     tensors = (
         *grouped_tensors(shape, bias=biased or fields.boolean("add_qkv_bias", default=False), output_bias=biased),
-        *gated("mlp", shape.hidden, intermediate),
+        *gated("mlp", shape.hidden, intermediate, bias=biased),
         *norms(shape.hidden, "input_layernorm", "post_attention_layernorm"),
     )
     return _same(shape, intermediate, 3, tensors)
