@@ -3,16 +3,22 @@
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from fnmatch import translate
 from typing import Final
 
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.fields import WIDTH, Fields
+from shardwright.modelspec.modules import (
+    MAX_ENTRIES,
+    MAX_PATTERNS,
+    engine_name,
+    full_name,
+    globs_of,
+    is_listed,
+    is_named_in_part,
+    not_followed,
+)
 from shardwright.modelspec.spec import ModelSpec, Part, Storage, Weight
 from shardwright.modelspec.tensors import BF16, FP16
-
-MAX_PATTERNS: Final = 64
-"""Most patterns in a list of modules that stay unquantized; published configs have fewer than ten."""
 
 FP8_PER_TENSOR: Final = Storage(name="fp8", bits=8, block=(0, 0), scale_bits=32)
 """What vLLM makes of BF16 weights with ``--quantization fp8``: one FP32 scale per matrix."""
@@ -32,12 +38,6 @@ INT8_PER_CHANNEL: Final = Storage(name="int8", bits=8, block=(1, 0), scale_bits=
 _PLAIN: Final = {storage.name: storage for storage in (BF16, FP16)}
 _BITS: Final = (1, 16)
 _LINEAR: Final = "Linear"
-_MERGED: Final = {
-    **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
-    **dict.fromkeys(("gate_proj", "up_proj"), "gate_up_proj"),
-}
-_ALTERNATIVES: Final = re.compile(r"\((?:\?:)?([\w|]+)\)", re.ASCII)
-_GLOB: Final = re.compile(r"[\w.*\\$^/-]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,19 +131,6 @@ def _stored(weight: Weight, quantization: Quantization) -> Weight:
     return weight if storage is None else replace(weight, storage=storage)
 
 
-def full_name(weight: Weight) -> str:
-    """Return a weight's module as checkpoints and quantization configs name it."""
-    return f"model.layers.{weight.layer}.{weight.name}" if weight.part is Part.LAYER else weight.name
-
-
-def engine_name(weight: Weight) -> str:
-    """Return the module that the engine makes of a weight: queries, keys and values are one, so are gate and up."""
-    above, _, last = full_name(weight).rpartition(".")
-    if weight.experts:
-        return above
-    return f"{above}.{_MERGED.get(last, last)}"
-
-
 def _fp8(fields: Fields) -> Quantization:
     block = fields.integers("weight_block_size")
     if block and (len(block) != 2 or min(block) < 1):  # noqa: PLR2004  # an (outputs, inputs) pair
@@ -163,17 +150,10 @@ def _awq(fields: Fields) -> Quantization:
         scale_bits=16,
         zero_point_bits=bits,
     )
-    listed = fields.strings("modules_to_not_convert")
-    return Quantization(method="awq", storage=lambda weight: None if _named_in_part(weight, listed) else storage)
-
-
-def _named_in_part(weight: Weight, listed: tuple[str, ...]) -> bool:
-    """Return whether an entry is part of a module's name, its own or that of what the engine merges it into.
-
-    Source: vLLM 0.32 ``quantization/utils/quant_utils.py:is_layer_skipped``, match mode substring.
-    """
-    names = {engine_name(weight), engine_name(weight) if weight.experts else full_name(weight)}
-    return any(entry in name for entry in listed for name in names)
+    listed = frozenset(fields.strings("modules_to_not_convert"))
+    if len(listed) > MAX_ENTRIES:
+        fields.refuse("modules_to_not_convert", f"{len(listed)} entries", f"must be at most {MAX_ENTRIES}")
+    return Quantization(method="awq", storage=lambda weight: None if is_named_in_part(weight, listed) else storage)
 
 
 def _gptq(fields: Fields) -> Quantization:
@@ -188,33 +168,35 @@ def _gptq(fields: Fields) -> Quantization:
         zero_point_bits=bits,
     )
     base = _unless_ignored("gptq", storage, fields, "modules_to_not_convert", "modules_in_block_to_not_quantize")
-    return _overridden(base, fields.section("dynamic"))
+    rules = fields.section("dynamic")
+    return _overridden(base, storage, rules) if rules else base
 
 
-def _overridden(base: Quantization, rules: Fields | None) -> Quantization:
+def _overridden(base: Quantization, storage: Storage, rules: Fields) -> Quantization:
     """Return the method with GPTQModel's rules by pattern: ``-:`` leaves modules alone, others change bits or group.
 
     Source: vLLM 0.32 ``quantization/utils/gptq_utils.py:get_dynamic_override``: the first that matches counts.
     """
-    if rules is None:
+    if len(rules.values) > MAX_PATTERNS:
+        rules.refuse("", f"{len(rules.values)} patterns", f"must be at most {MAX_PATTERNS}")
         return base
-    patterns = {rule: f"re:{rule.removeprefix('-:').removeprefix('+:')}" for rule in list(rules.values)[:MAX_PATTERNS]}
-    read = [(rule, _globs(pattern)) for rule, pattern in patterns.items()]
+    patterns = tuple(f"re:{rule.removeprefix('-:').removeprefix('+:')}" for rule in rules.values)
+    stored = [None if rule.startswith("-:") else _changed(storage, rules.section(rule)) for rule in rules.values]
+    read = list(zip(map(globs_of, patterns), stored, strict=True))
 
-    def storage(weight: Weight) -> Storage | None:
-        found = next((rule for rule, globs in read if any(glob.match(engine_name(weight)) for glob in globs)), None)
-        stored = base.storage(weight)
-        if found is None or stored is None:
-            return stored
-        return None if found.startswith("-:") else _changed(stored, rules.section(found))
+    def by_rule(weight: Weight) -> Storage | None:
+        usual, name = base.storage(weight), engine_name(weight)
+        return usual and next((each for globs, each in read if any(glob.match(name) for glob in globs)), usual)
 
-    return replace(base, storage=storage, warnings=(*base.warnings, *_not_followed(tuple(patterns.values()))))
+    return replace(base, storage=by_rule, warnings=(*base.warnings, *not_followed(patterns)))
 
 
-def _changed(stored: Storage, rule: Fields | None) -> Storage:
-    bits = rule.integer("bits", _BITS, default=stored.bits) if rule else stored.bits
-    group = _group(rule, "group_size") if rule and "group_size" in rule.values else (stored.block or (1, 0))[1]
-    return replace(stored, name=f"int{bits}", bits=bits, block=(1, group), zero_point_bits=bits)
+def _changed(storage: Storage, rule: Fields | None) -> Storage:
+    if rule is None:
+        return storage
+    bits = rule.integer("bits", _BITS, default=storage.bits)
+    group = _group(rule, "group_size") if "group_size" in rule.values else (storage.block or (1, 0))[1]
+    return replace(storage, name=f"int{bits}", bits=bits, block=(1, group), zero_point_bits=bits)
 
 
 def _mxfp4(fields: Fields) -> Quantization:
@@ -244,7 +226,7 @@ class _Target:
     globs: tuple[re.Pattern[str], ...]
 
     def matches(self, name: str) -> bool:
-        return _ignored(name, self.names, list(self.globs))
+        return is_listed(name, self.names, list(self.globs))
 
 
 def _targeted(group: Fields) -> _Target | None:
@@ -253,7 +235,7 @@ def _targeted(group: Fields) -> _Target | None:
         return None
     targets = group.strings("targets")
     patterns = [target for target in targets if target.startswith("re:")][:MAX_PATTERNS]
-    globs = tuple(glob for pattern in patterns for glob in _globs(pattern))
+    globs = tuple(glob for pattern in patterns for glob in globs_of(pattern))
     return _Target(
         storage=_compressed(weights, alone=group.values.get("input_activations") is None), names=frozenset(targets), globs=globs
     )
@@ -344,56 +326,13 @@ _METHODS: Final[dict[str, Callable[[Fields], Quantization]]] = {
 def _unless_ignored(method: str, storage: Storage, fields: Fields, *lists: str) -> Quantization:
     entries = tuple(entry for name in lists for entry in fields.strings(name))
     patterns = tuple(entry for entry in entries if entry.startswith("re:") or "*" in entry)
-    globs = [glob for pattern in patterns for glob in _globs(pattern)]
+    globs = [glob for pattern in patterns for glob in globs_of(pattern)]
     if len(patterns) > MAX_PATTERNS:
         fields.refuse(lists[0], f"{len(patterns)} patterns", f"must be at most {MAX_PATTERNS}")
         globs = []
     exact = frozenset(entries)
     return Quantization(
         method=method,
-        storage=lambda weight: None if _ignored(full_name(weight), exact, globs) else storage,
-        warnings=_not_followed(patterns),
+        storage=lambda weight: None if is_listed(full_name(weight), exact, globs) else storage,
+        warnings=not_followed(patterns),
     )
-
-
-def _not_followed(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    odd = [pattern for pattern in patterns if not _globs(pattern)]
-    if not odd:
-        return ()
-    return (f"{len(odd)} patterns of unquantized modules are taken as matching none, for example {odd[0]:.60}",)
-
-
-def _ignored(name: str, exact: frozenset[str], globs: list[re.Pattern[str]]) -> bool:
-    """Return whether a module is listed: by itself, under a listed one, by one of its parts, or by pattern."""
-    parts = name.split(".")
-    above = (".".join(parts[:length]) for length in range(1, len(parts) + 1))
-    return (
-        any(module in exact for module in above)
-        or any(part in exact for part in parts[3:])
-        or any(glob.match(name) for glob in globs)
-    )
-
-
-def _globs(pattern: str) -> tuple[re.Pattern[str], ...]:
-    """Return a pattern as globs, one for each way through its groups of alternatives; nothing where it is more than that."""
-    parts = _ALTERNATIVES.split(pattern)  # text, group, text, ..., text
-    texts = [""]
-    for index, part in enumerate(parts):
-        choices = part.split("|") if index % 2 else [part]
-        texts = [text + choice for text in texts for choice in choices][: MAX_PATTERNS + 1]
-    globs = tuple(glob for glob in map(_glob, texts) if glob is not None)
-    return globs if len(globs) == len(texts) <= MAX_PATTERNS else ()
-
-
-def _glob(pattern: str) -> re.Pattern[str] | None:
-    """Return a pattern as a glob; None for expressions that are more than that.
-
-    Only globs are followed: an arbitrary expression of a user could take for ever.
-    """
-    text = pattern.removeprefix("re:")
-    if not _GLOB.fullmatch(text):
-        return None
-    if pattern.startswith("re:"):
-        text = text.removeprefix("^").replace(".*", "*").replace("\\.", ".")
-        text = text.removesuffix("$") if text.endswith("$") else f"{text}*"
-    return None if "\\" in text else re.compile(translate(text))

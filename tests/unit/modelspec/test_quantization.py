@@ -3,7 +3,8 @@
 import pytest
 
 from shardwright.errors import InputError
-from shardwright.modelspec.quantization import MAX_PATTERNS, apply_quantization
+from shardwright.modelspec.modules import MAX_ENTRIES, MAX_PATTERNS
+from shardwright.modelspec.quantization import apply_quantization
 from shardwright.modelspec.spec import ModelSpec, Storage
 from tests.support.builders_model import a_config, a_model, a_moe, catalogued
 
@@ -214,3 +215,20 @@ def test_rules_of_gptq_leave_modules_alone_or_change_their_bits() -> None:
 def test_a_rule_of_gptq_that_is_more_than_a_glob_is_warned_of() -> None:
     method = {"quant_method": "gptq", "bits": 4, "group_size": 128, "dynamic": {r"+:.*\.(?:1[0-5])\..*": {"bits": 8}}}
     assert "are taken as matching none" in a_model(quantization_config=method).warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ({"quant_method": "gptq", "dynamic": {"+:.*": {"bits": "eight"}}}, "quantization_config.dynamic.+:.*.bits"),
+        ({"quant_method": "gptq", "dynamic": {f"-:{n}": {} for n in range(MAX_PATTERNS + 1)}}, "quantization_config.dynamic."),
+        (
+            {"quant_method": "awq", "modules_to_not_convert": [str(n) for n in range(MAX_ENTRIES + 1)]},
+            "quantization_config.modules_to_not_convert",
+        ),
+    ],
+)
+def test_rules_that_are_wrong_or_too_many_are_refused_at_their_field(method: dict[str, object], path: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        a_model(quantization_config={"bits": 4, "group_size": 128, **method})
+    assert [problem.path for problem in refusal.value.problems] == [path]
