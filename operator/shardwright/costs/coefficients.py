@@ -15,8 +15,8 @@ BAND_LEVEL: Final = 0.8
 """Share of measurements that the band shall hold, by definition."""
 
 BAND_MODELLED: Final = 0.45
-"""Half width where public measurements are missing: several nodes, NVL72 across trays, uneven stages, context
-parallelism. Basis: assumed."""
+"""Half width where public measurements are missing: several nodes, NVL72, uneven stages, context parallelism. Basis:
+assumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +97,9 @@ def band_of(engine: str, kind: str, *, known: bool) -> Band:
         known: Whether all facts of the model are; else the band is twice as wide.
     """
     rows = _data()["bands"].get(engine, {})
-    if kind not in rows:
-        return _MODELLED
-    low, high = rows[kind]
-    return Band(low=low, high=high, basis="fitted") if known else Band(low=low * low, high=high * high, basis="fitted")
+    low, high = rows.get(kind, (_MODELLED.low, _MODELLED.high))
+    basis = "fitted" if kind in rows else _MODELLED.basis
+    return Band(low=low, high=high, basis=basis) if known else Band(low=low * low, high=high * high, basis=basis)
 
 
 @cache

@@ -193,7 +193,8 @@ def _kind(candidate: Candidate, replica: Replica, workload: Workload) -> str:
     layout = candidate.layout
     even = len({kind.floor.layers for kind in replica.kinds}) == 1
     plain = workload.draft_tokens == 0 and workload.prefix_cache_hit_rate == 0
-    measured = candidate.placement.nodes_per_replica == 1 and even and plain and layout.context == 1
+    one_node = candidate.placement.nodes_per_replica == 1 and not candidate.pool.crosses_nodes
+    measured = one_node and even and plain and layout.context == 1
     return workload.arrival.value if measured else ""
 
 

@@ -30,6 +30,7 @@ SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "PipelineNotSupported": "The engine cannot cut this architecture into pipeline stages.",
         "MoreStagesThanLayers": "A pipeline stage would hold no layer.",
         "StageWithoutAttention": "The layers of a stage keep nothing of a request.",
+        "StageWithoutExperts": "The engine's class wants experts on every stage, and one has none.",
         "PartitionImpossible": "The layers of the stages are not those of the model, or a stage has none.",
         "ContextDegreeImpossible": "The ranks cannot share K/V: none of them would hold a copy, or the attention forbids it.",
         "MaxModelLenTooLong": "The longest request is longer than the model's own limit.",

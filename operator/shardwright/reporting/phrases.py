@@ -32,6 +32,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "QuantizationBlockNotDivisible": "cut quantization blocks",
         "QuantizationUnknownToEngine": "need a way of storing weights that the engine does not load",
         "StageWithoutAttention": "have a stage without attention",
+        "StageWithoutExperts": "have a stage without experts",
         "TpotLimitExceeded": "exceed the limit on time per token",
         "TtftLimitExceeded": "exceed the limit on time to first token",
         "VocabularyNotDivisible": "do not divide the vocabulary",
