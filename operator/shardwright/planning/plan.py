@@ -2,16 +2,14 @@
 
 from typing import Final
 
-from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.layouts.enumerate import enumerate_candidates
-from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.checks import Judge
 from shardwright.planning.exclusions import count_exclusions
 from shardwright.planning.outcome import no_plan
-from shardwright.planning.phrases import degrees
+from shardwright.planning.reach import in_reach, not_yet
 from shardwright.planning.reasons import alternative, reasons, warnings
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Request
@@ -26,7 +24,7 @@ def make_plan(model: ModelSpec, inventory: Inventory, request: Request, traits: 
     scale = Scale.of(request, inventory)
     judge = Judge(model, request, traits)
     verdicts = [judge.verdict(candidate) for candidate in enumerate_candidates(model, inventory, request.space, traits)]
-    ranked = _in_reach(select(verdicts, scale), request)
+    ranked = in_reach(select(verdicts, scale), deploy=request.deploy)
     if not ranked:
         larger = enumerate_candidates(model, inventory, request.space, traits, beyond=True)
         verdicts = [judge.verdict(candidate) for candidate in larger]
@@ -35,16 +33,16 @@ def make_plan(model: ModelSpec, inventory: Inventory, request: Request, traits: 
         outcome = no_plan(verdicts, inventory, request)
         return Report(outcome=outcome, alternatives=(), excluded=excluded, considered=len(verdicts))
     others = runners_up(ranked, ALTERNATIVES)
-    why, care = reasons(ranked, verdicts, scale), warnings(inventory, ranked[0], request, model, traits)
+    why, care = reasons(ranked, verdicts, scale), warnings(inventory, (ranked[0], *others), request, model, traits)
     return Report(
-        outcome=_plan(ranked[0], why, care, traits),
+        outcome=_plan(ranked[0], why, care, traits, deploy=request.deploy),
         alternatives=tuple(alternative(best=ranked[0], other=other, request=request) for other in others),
         excluded=excluded,
         considered=len(verdicts),
     )
 
 
-def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: EngineTraits) -> Plan:
+def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: EngineTraits, *, deploy: bool) -> Plan:
     candidate, estimate = best.candidate, best.estimate
     pool, placement = candidate.pool, candidate.placement
     return Plan(
@@ -69,40 +67,8 @@ def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: E
         carries_load=best.carries_load,
         reasons=why,
         warnings=care,
-        deployable=_not_yet(candidate),
+        deployable=not_yet(candidate, deploy=deploy),
         tight=any(stage.tight for stage in estimate.stages),
         million_tokens_price=million_tokens_price(best),
         load=estimate.load,
-    )
-
-
-def _in_reach(ranked: tuple[Standing, ...], request: Request) -> tuple[Standing, ...]:
-    """Return the same with what can be run first, where something is to be run."""
-    return tuple(sorted(ranked, key=lambda item: request.deploy and _not_yet(item.candidate) is not None))
-
-
-def _not_yet(candidate: Candidate) -> Problem | None:
-    """Return why a plan can be shown but not run yet: tensor ranks or attention replicas on several nodes."""
-    layout, placement, link = candidate.layout, candidate.placement, candidate.placement.tensor_link
-    if layout.attention_data > 1 and placement.nodes_per_replica > 1:
-        return _attention_data_not_yet(layout, placement.nodes_per_replica)
-    if layout.tensor <= placement.gpus_per_node or link is None or link != candidate.pool.gpu.scale_up:
-        return None
-    nodes = layout.tensor // placement.gpus_per_node
-    return Problem(
-        code="NotYetDeployable",
-        what=f"{degrees(layout)} puts one tensor group on {nodes} nodes of one {link.name} domain",
-        gap="which is planned and shown but not deployed yet",
-        remedy=f"set mode: PlanOnly, or pin parallelism.tensor to {placement.gpus_per_node} or less",
-        path="spec.parallelism.tensor",
-    )
-
-
-def _attention_data_not_yet(layout: Layout, nodes: int) -> Problem:
-    return Problem(
-        code="NotYetDeployable",
-        what=f"{degrees(layout)} puts attention replicas of one group on {nodes} nodes",
-        gap="which is planned and shown but not deployed yet",
-        remedy="set mode: PlanOnly, or pin parallelism.attentionData to 1",
-        path="spec.parallelism.attentionData",
     )

@@ -62,8 +62,8 @@ def _bytes(bar: MemoryBar) -> tuple[int, ...]:
 def _alternatives(explanation: Explanation) -> Iterator[str]:
     if explanation.alternatives:
         yield from ("## What else would run", "")
-        rows = ((o.layout, o.pool, o.output, o.per_token, o.loses) for o in explanation.alternatives)
-        yield from _table(("layout", "pool", "output", "per token", "loses"), rows)
+        rows = ((o.layout, o.pool, o.output, o.per_token, o.cost, o.loses) for o in explanation.alternatives)
+        yield from _table(("layout", "pool", "output", "per token", "cost", "against the plan"), rows)
 
 
 def _times(times: TimeSplit | None) -> Iterator[str]:
