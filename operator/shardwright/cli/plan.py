@@ -9,7 +9,7 @@ from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.spec import ConfigMapReference
 from shardwright.cli.document import explanation_document, plan_document
 from shardwright.cli.exits import Exit
-from shardwright.cli.inputs import Source, in_file, name_the_file, read_sources, read_text
+from shardwright.cli.inputs import STDIN, Source, in_file, name_the_file, read_sources, read_text
 from shardwright.cli.output import print_error, print_json, print_lines, print_text, print_yaml, width_of_output
 from shardwright.cli.surroundings import Surroundings, read_surroundings, reservations_of
 from shardwright.errors import InputError, Problem
@@ -109,7 +109,7 @@ def render(arguments: Namespace) -> Exit:
 
 def _read_inputs(arguments: Namespace) -> Inputs:
     wanted = read_sources(arguments.filename)
-    there = read_sources(arguments.nodes)
+    there = _there(arguments, wanted)
     cluster = None if arguments.nodes else _cluster(arguments)
     resources = tuple(_resources(arguments, wanted))
     return Inputs(
@@ -120,6 +120,14 @@ def _read_inputs(arguments: Namespace) -> Inputs:
         cluster=cluster,
         surroundings=cluster.read_surroundings() if cluster else read_surroundings(there),
     )
+
+
+def _there(arguments: Namespace, wanted: Sequence[Source]) -> tuple[Source, ...]:
+    """Return what is in the files of ``--nodes``; stdin can be read only once, and may hold both."""
+    if STDIN not in arguments.filename:
+        return read_sources(arguments.nodes)
+    shared = (source for source in wanted if source.file == STDIN and STDIN in arguments.nodes)
+    return (*read_sources(file for file in arguments.nodes if file != STDIN), *shared)
 
 
 def _cluster(arguments: Namespace) -> "Cluster":
@@ -174,6 +182,8 @@ def _subject(file: str, resource: ShardedModel, inputs: Inputs) -> Subject:
 
 def _located(problem: Problem, file: str, inputs: Inputs) -> Problem:
     of_config = "spec.model.id."
+    if problem.code == "ModelUnknown":
+        problem = replace(problem, remedy=f"give its config.json with --config FILE, or {problem.remedy}")
     if inputs.config_file and problem.path.startswith(of_config):
         return in_file(inputs.config_file, replace(problem, path=problem.path.removeprefix(of_config)))
     return in_file(file, problem)

@@ -33,7 +33,7 @@ def test_a_plan_ends_with_zero_and_says_why(files: Files, capsys: Capture) -> No
     assert main(["plan", "-f", model, "--nodes", nodes]) == 0
 
     out, err = capsys.readouterr()
-    assert out.startswith("llama: one GPU on 1 GPU of 1 node (NVIDIA-H100-80GB-HBM3)\n")
+    assert out.startswith("llama: one GPU of 1 node (NVIDIA-H100-80GB-HBM3)\n")
     assert "\nPlacement\n  n1  [ ■ · · · · · · · ]\n" in out
     assert "\nWhy this one\n" in out
     assert err == ""
@@ -102,6 +102,13 @@ def test_a_plan_that_is_only_shown_keeps_nothing(files: Files, capsys: Capture) 
     documents = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
 
     assert [item["reason"] for item in documents] == ["PlanOnly", "Planned"]
+
+
+def test_stdin_may_hold_the_model_and_the_nodes(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = yaml.safe_dump_all([a_manifest("llama"), a_node("n1"), a_pod("n1", 0)])
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(both.encode())))
+
+    assert _run_json(capsys, "plan", "-f", "-", "--nodes", "-")["reason"] == "Planned"
 
 
 def test_json_and_yaml_say_the_same(files: Files, capsys: Capture) -> None:
