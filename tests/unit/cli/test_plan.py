@@ -111,6 +111,17 @@ def test_stdin_may_hold_the_model_and_the_nodes(capsys: Capture, monkeypatch: py
     assert _run_json(capsys, "plan", "-f", "-", "--nodes", "-")["reason"] == "Planned"
 
 
+def test_scripts_are_rendered_as_lines_and_mean_the_same(files: Files, capsys: Capture) -> None:
+    model, nodes = files.manifests(a_manifest("llama")), files.cluster([a_node("n1"), a_pod("n1", 0)])
+    rendered = _run_json(capsys, "render", "-f", model, "--nodes", nodes)["items"]
+
+    assert main(["render", "-f", model, "--nodes", nodes]) == 0
+
+    text = capsys.readouterr().out
+    assert "\n  launch.sh: |\n    #!/bin/bash\n" in text
+    assert list(yaml.safe_load_all(text)) == rendered
+
+
 def test_json_and_yaml_say_the_same(files: Files, capsys: Capture) -> None:
     model, nodes = files.manifests(a_manifest()), files.cluster([a_node("n1"), a_pod("n1", 2)])
 
