@@ -6,11 +6,12 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.layouts.enumerate import enumerate_candidates
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
+from shardwright.planning.cautions import warnings
 from shardwright.planning.checks import Judge
 from shardwright.planning.exclusions import count_exclusions
 from shardwright.planning.outcome import no_plan
 from shardwright.planning.reach import in_reach, not_yet
-from shardwright.planning.reasons import alternative, reasons, warnings
+from shardwright.planning.reasons import alternative, reasons
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Request
 from shardwright.planning.select import Scale, Standing, million_tokens_price, runners_up, select

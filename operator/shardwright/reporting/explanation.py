@@ -35,11 +35,15 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnNode:
-    """A node of a group: for each of its GPUs the pipeline stage that it holds, None where it is not ours."""
+    """A node of a group: for each of its GPUs the pipeline stage that it holds, None where it is not ours.
+
+    ``held`` is how many of the others somebody else holds.
+    """
 
     group: int
     name: str
     stages: tuple[int | None, ...]
+    held: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,13 +260,15 @@ def _expert_link(plan: Plan, pool: Pool | None) -> str:
 def _draw(plan: Plan, pool: Pool | None) -> tuple[DrawnNode, ...]:
     """Draw every node of every group; groups that share a node stand side by side on it."""
     gpus_of_a_node = max(plan.gpus_per_node, pool.gpus_per_node if pool else 0)
-    drawn, held = [], Counter[str]()
+    held = {node.name: node.gpus - node.free for node in pool.nodes} if pool else {}
+    drawn, before = [], Counter[str]()
     for index, group in enumerate(plan.groups):
         for position, name in enumerate(group):
             own = _stages_of_a_node(plan, position)
-            free: tuple[None, ...] = (None,) * (gpus_of_a_node - held[name] - len(own))
-            drawn.append(DrawnNode(group=index, name=name, stages=(*(None,) * held[name], *own, *free)))
-            held[name] += len(own)
+            rest: tuple[None, ...] = (None,) * (gpus_of_a_node - before[name] - len(own))
+            stages = (*(None,) * before[name], *own, *rest)
+            drawn.append(DrawnNode(group=index, name=name, stages=stages, held=held.get(name, 0)))
+            before[name] += len(own)
     return tuple(drawn)
 
 

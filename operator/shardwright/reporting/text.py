@@ -80,7 +80,7 @@ def _bullets(name: str, sentences: Sequence[str], width: int, *, role: Role = Ro
 
 
 def _drawing(nodes: tuple[DrawnNode, ...], width: int) -> list[Line]:
-    """Draw each node as its GPUs, one sign per GPU: the number of its stage, a dot where it is not ours."""
+    """Draw each node as its GPUs, one sign per GPU: the number of its stage, a cross where it is somebody else's, a dot."""
     if not nodes:
         return []
     drawn = nodes[:MOST_NODES]
@@ -102,9 +102,11 @@ def _drawing(nodes: tuple[DrawnNode, ...], width: int) -> list[Line]:
 
 
 def _signs(node: DrawnNode, stages: int) -> Iterable[Span]:
-    for stage in node.stages:
-        held = "\N{BLACK SQUARE}" if stages == 1 else str(stage)
-        yield Span(" \N{MIDDLE DOT}", Role.FAINT) if stage is None else Span(f" {held}", _stage_role(stage))
+    """Yield the sign of every GPU; those of somebody else come last: which ones they are is not known."""
+    for index, stage in enumerate(node.stages):
+        other = "\N{MULTIPLICATION SIGN}" if index >= len(node.stages) - node.held else "\N{MIDDLE DOT}"
+        own = "\N{BLACK SQUARE}" if stages == 1 else str(stage)
+        yield Span(f" {other}", Role.FAINT) if stage is None else Span(f" {own}", _stage_role(stage))
 
 
 def _stages(node: DrawnNode, stages: int) -> Span:

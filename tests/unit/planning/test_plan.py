@@ -92,6 +92,13 @@ def test_a_load_that_nothing_carries_is_said() -> None:
     assert any(re.fullmatch(r"batch limits lowered to .* to leave room for K/V", warning) for warning in plan.warnings)
 
 
+def test_what_would_carry_the_load_on_gpus_that_are_not_free_is_named() -> None:
+    plan = _plan("llama-70b", an_inventory(a_pool(free={0: 2})))
+
+    assert not plan.carries_load
+    assert plan.reasons[3] == "tensor 4 would carry it, but needs 1 node of h100-sxm-80gb with 4 free GPUs, 0 free of 1, 1 short."
+
+
 def test_fewer_gpus_that_would_queue_are_named() -> None:
     plan = _plan("llama-8b", an_inventory(a_pool("L4-24GB")))
 

@@ -10,8 +10,10 @@ from shardwright.costs.estimates import TimeShare
 from shardwright.layouts.layout import Layout
 from shardwright.reporting.explanation import MemoryBar, explain
 from shardwright.reporting.lines import ASCII, Role, paragraph, table
+from shardwright.reporting.markdown import to_markdown
 from shardwright.reporting.text import _bar, to_lines, to_text
 from shardwright.units import GIB
+from tests.support.builders_plan import a_pool, an_inventory
 from tests.support.builders_reporting import a_performance, a_plan, a_refusal, a_report, a_request, an_alternative
 
 
@@ -89,6 +91,21 @@ def test_prices_have_a_column_where_nodes_state_them() -> None:
         "\n  layout     output       per token  cost  against the plan\n  tensor 16  1,210 tok/s  27 ms      1.50  dearer\n"
         in text
     )
+
+
+def test_gpus_of_somebody_else_are_crossed_out() -> None:
+    plan = a_plan(layout=Layout(tensor=2, replicas=2), groups=(("n1",), ("n1",)), nodes_per_replica=1, gpus_per_node=2)
+    pool = a_pool(gpus_per_node=8, free={0: 5})
+    inventory = an_inventory(replace(pool, name=plan.pool, nodes=(replace(pool.nodes[0], name="n1"),)))
+
+    explanation = explain(a_report(plan), inventory=inventory)
+
+    text = to_text(explanation, title="m", width=110).translate(ASCII)
+    assert text.split("Placement\n")[1].split("\n\n")[0].splitlines() == [
+        "  replica 0   n1  [ # # . . . x x x ]",
+        "  replica 1   n1  [ . . # # . x x x ]",
+    ]
+    assert "| 0 | n1 | 0 0 . . . x x x |" in to_markdown(explanation, title="m")
 
 
 @given(counts=st.lists(st.integers(0, 100 * GIB), min_size=4, max_size=4), cells=st.integers(8, 60))
