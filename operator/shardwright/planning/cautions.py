@@ -102,11 +102,19 @@ def _unpriced(inventory: Inventory) -> Iterator[str]:
 
 def _unknown_network(shown: Sequence[Standing]) -> Iterator[str]:
     """Yield what the network was taken for, where nothing tells and a layout that is shown depends on it."""
-    crossing = [item.candidate.pool.network for item in shown if item.candidate.placement.nodes_per_replica > 1]
+    crossing = [item.candidate.pool.network for item in shown if _uses_network(item.candidate)]
     assumed = next((network for network in crossing if network.basis == "assumed"), None)
     if assumed is not None:
         how = "set the node label shardwright.io/network-gbps-per-gpu to state it"
         yield f"the network between nodes is unknown: {assumed.name} per GPU assumed; {how}"
+
+
+def _uses_network(candidate: Candidate) -> bool:
+    placement, pool = candidate.placement, candidate.pool
+    if placement.nodes_per_replica == 1:
+        return False
+    attention = candidate.layout.attention_data > 1 and not pool.crosses_nodes
+    return attention or pool.network in (placement.tensor_link, placement.pipeline_link)
 
 
 def _slow_links(candidate: Candidate) -> Iterator[str]:

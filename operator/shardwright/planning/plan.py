@@ -69,7 +69,7 @@ def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: E
         reasons=why,
         warnings=care,
         deployable=not_yet(candidate, deploy=deploy),
-        tight=any(stage.tight for stage in estimate.stages),
+        tight=best.tight,
         million_tokens_price=million_tokens_price(best),
         load=estimate.load,
     )

@@ -55,6 +55,7 @@ def reasons(ranked: Sequence[Standing], verdicts: Sequence[Verdict], scale: Scal
         _chosen(best, len(_reached(ranked, request)), scale),
         *_passed_over(ranked, request),
         _memory(best),
+        *_roomier(ranked, request),
         _load(best, request),
         *_not_free(best, verdicts, scale),
         _time(best, request),
@@ -113,6 +114,16 @@ def _memory(best: Standing) -> str:
         f"budget and keeps {format_bytes(worst.kv_cache_bytes)} for K/V: "
         f"{best.estimate.kv_tokens * best.candidate.layout.attention_data:,} tokens per replica."
     )
+
+
+def _roomier(ranked: Sequence[Standing], request: Request) -> Iterator[str]:
+    """Yield the best layout that surely starts, where the chosen one may not."""
+    best, *others = _reached(ranked, request)
+    roomy = next((item for item in others if not item.tight and item.served_share >= best.served_share), None)
+    if best.tight and roomy is not None:
+        layout = roomy.candidate.layout
+        how = "pin its degrees to have it"
+        yield f"It may not start, being tight. The best that does: {copies(layout)} on {layout.gpus} GPUs; {how}."
 
 
 def _load(best: Standing, request: Request) -> str:

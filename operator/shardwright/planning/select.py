@@ -61,6 +61,11 @@ class Standing:
         """Return whether no request waits for K/V space."""
         return self.served_share >= 1
 
+    @property
+    def tight(self) -> bool:
+        """Return whether one longest request fits by less than the memory may be off on some stage."""
+        return any(stage.tight for stage in self.estimate.stages)
+
 
 def select(verdicts: Iterable[Verdict], scale: Scale) -> tuple[Standing, ...]:
     """Return the candidates that nothing speaks against, best first; empty when there is none.

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from shardwright.errors import Problem
+from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import Inventory
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
@@ -90,6 +91,20 @@ def test_a_load_that_nothing_carries_is_said() -> None:
     assert not plan.carries_load
     assert re.match(r"No layout carries 64 requests of 2,048 \+ 512 tokens; this one queues least: \d\d of 64", plan.reasons[2])
     assert any(re.fullmatch(r"batch limits lowered to .* to leave room for K/V", warning) for warning in plan.warnings)
+
+
+def test_beside_a_tight_plan_the_best_that_surely_starts_is_named() -> None:
+    gpu = load_gpus()["H100-SXM-80GB"]
+    pool = a_pool(replace(gpu, memory_bytes=round(gpu.memory_bytes * 1.17)), nodes=2)
+    report = _report("deepseek-v3", an_inventory(pool), replace(a_request(concurrency=4), deploy=True))
+    assert isinstance(report.outcome, Plan)
+
+    assert report.outcome.tight
+    (said,) = [reason for reason in report.outcome.reasons if "being tight" in reason]
+    other = "tensor 8 x pipeline 2 x expert 8 on 16 GPUs"
+    assert said == f"It may not start, being tight. The best that does: {other}; pin its degrees to have it."
+    followed = _plan("deepseek-v3", an_inventory(pool), a_request(concurrency=4, tensor=8, pipeline=2, expert=8))
+    assert not followed.tight
 
 
 def test_what_would_carry_the_load_on_gpus_that_are_not_free_is_named() -> None:
@@ -208,8 +223,11 @@ def test_gpus_of_several_kinds_without_prices_count_the_same_and_that_is_said() 
 def test_an_assumed_network_is_warned_of_only_where_a_layout_that_is_shown_crosses_it() -> None:
     link = replace(a_pool().network, name="12.5 Gb/s Ethernet", basis="assumed")
     inside, across = (_plan(model, an_inventory(a_pool(nodes=2, network=link))) for model in ("llama-8b", "llama-405b"))
+    rack = an_inventory(an_nvl72_pool(network=link))
+    over_nvlink = _plan("deepseek-v3", rack, a_request(concurrency=1024, attention_data=8, tensor=1, pipeline=1))
 
     assert inside.warnings == ()
+    assert (over_nvlink.nodes_per_replica, over_nvlink.warnings) == (2, ())
     how = "set the node label shardwright.io/network-gbps-per-gpu to state it"
     assert across.warnings == (f"the network between nodes is unknown: 12.5 Gb/s Ethernet per GPU assumed; {how}",)
 
