@@ -112,6 +112,7 @@ def _read_inputs(arguments: Namespace) -> Inputs:
     there = _there(arguments, wanted)
     cluster = None if arguments.nodes else _cluster(arguments)
     resources = tuple(_resources(arguments, wanted))
+    _refuse_duplicates(resources)
     return Inputs(
         resources=resources,
         config_maps={_key(source.content): source.content for source in (*there, *wanted) if source.kind == "ConfigMap"},
@@ -148,6 +149,20 @@ def _resources(arguments: Namespace, sources: Sequence[Source]) -> Iterator[tupl
             problems += error.problems
     if not models:
         problems.append(_no_model(", ".join(arguments.filename), sources))
+    if problems:
+        raise InputError(problems)
+
+
+def _refuse_duplicates(resources: Sequence[tuple[str, ShardedModel]]) -> None:
+    """Raise an error for a ShardedModel that is there twice: the second would take GPUs beside the first."""
+    files: dict[tuple[str, str], str] = {}
+    problems: list[Problem] = []
+    for file, resource in resources:
+        key = resource.metadata.namespace, resource.metadata.name
+        if key in files:
+            what, gap = f"ShardedModel {key[1]} in namespace {key[0]}", f"it stands in {files[key]} before"
+            problems.append(Problem(code="Duplicate", path=file, what=what, limit="must be there once", gap=gap))
+        files.setdefault(key, file)
     if problems:
         raise InputError(problems)
 

@@ -98,12 +98,12 @@ def capacity_violation(candidate: Candidate, empty: Placement) -> Violation:
         what, gap, miss = _missing_replicas(candidate, empty if absent else candidate.placement, idle=bool(absent))
     else:
         what, gap, miss = _missing_nodes(candidate, absent)
-    fewer = f", or lower replicas to {len(empty.groups)}" if empty.groups else ""
+    room = f", or lower replicas: there is room for {len(empty.groups)}" if empty.groups else ""
     problem = Problem(
         code="PoolTooSmall" if absent else "InsufficientCapacity",
         what=what,
         gap=gap,
-        remedy=f"add nodes{fewer}" if absent else "free GPUs or add nodes; it goes on by itself then",
+        remedy=f"add nodes{room}" if absent else "free GPUs or add nodes; it goes on by itself then",
     )
     return Violation(problem=problem, miss=miss, absent_nodes=absent, replicas_possible=len(empty.groups))
 

@@ -68,6 +68,15 @@ def test_a_file_without_a_model(capsys: Capture) -> None:
     ]
 
 
+def test_a_model_that_is_there_twice(files: Files, capsys: Capture) -> None:
+    files.manifests(a_manifest("llama"))
+    files.manifests(a_manifest("llama"), name="again.yaml")
+
+    assert _errors(capsys, "plan", "-f", "model.yaml", "-f", "again.yaml", "--nodes", "nodes.yaml") == [
+        "error[Duplicate]: again.yaml: ShardedModel llama in namespace default must be there once, it stands in model.yaml before"
+    ]
+
+
 def test_a_file_without_a_node(files: Files, capsys: Capture) -> None:
     files.manifests(a_manifest())
 

@@ -291,7 +291,7 @@ def test_room_for_some_replicas_only_is_what_binds() -> None:
             code="PoolTooSmall",
             what="tensor 8 x pipeline 2 needs 6 nodes of h100-sxm-80gb with 8 healthy GPUs each",
             gap="5 there, 1 short",
-            remedy="add nodes, or lower replicas to 2",
+            remedy="add nodes, or lower replicas: there is room for 2",
         ),
         heals_by_itself=False,
     )
@@ -308,7 +308,7 @@ def test_replicas_that_share_nodes_are_counted_not_the_nodes() -> None:
     )
     assert small.sentence() == (
         "one GPU needs room for 17 replicas with 1 healthy GPU each on h100-sxm-80gb, 16 fit, 1 short; "
-        "add nodes, or lower replicas to 16"
+        "add nodes, or lower replicas: there is room for 16"
     )
 
 
