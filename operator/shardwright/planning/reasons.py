@@ -134,13 +134,11 @@ def _load(best: Standing, request: Request) -> str:
     shape = f"{offered} of {load.input_tokens:,} + {load.output_tokens:,} tokens"
     if best.carries_load:
         return f"It carries {shape} without queueing."
-    running = best.estimate.performance.running_requests
     if load.requests_per_second is not None:
         served = best.estimate.performance.requests_per_second
         return f"No layout serves {load.requests_per_second:g} requests a second; this one comes closest with {served:.3g}."
-    return (
-        f"No layout carries {shape}; this one queues least: {running:,} of {_offered(best, request):,} run at once per replica."
-    )
+    share = f"{_running(best):,} of {_offered(best, request):,}"
+    return f"No layout carries {shape}; this one queues least: {share} run at once per replica."
 
 
 def _not_free(best: Standing, verdicts: Sequence[Verdict], scale: Scale) -> Iterator[str]:
@@ -233,14 +231,14 @@ def _smaller(ranked: Sequence[Standing], verdicts: Sequence[Verdict], request: R
 def _nearest(verdicts: Sequence[Verdict], codes: frozenset[str]) -> tuple[Verdict, Problem] | None:
     """Return the verdict that nothing but these codes speaks against and that misses by least, with its worst problem."""
     only = [
-        (max((item.miss, item.problem.code, item.problem) for item in verdict.violations), verdict)
+        (max(verdict.violations, key=lambda item: item.miss), verdict)
         for verdict in verdicts
         if verdict.codes and verdict.codes <= codes
     ]
     if not only:
         return None
-    (_, _, problem), verdict = min(only, key=lambda found: (found[0][0], found[1].candidate.layout))
-    return verdict, problem
+    worst, verdict = min(only, key=lambda found: (found[0].miss, found[1].candidate.layout))
+    return verdict, worst.problem
 
 
 def _queueing(smaller: Standing, request: Request) -> str:
@@ -248,8 +246,12 @@ def _queueing(smaller: Standing, request: Request) -> str:
     if rate is not None:
         served = smaller.estimate.performance.requests_per_second
         return f"Fewer GPUs would fall behind: {cut} serves {served:.3g} of {rate:g} requests a second."
-    running = smaller.estimate.performance.running_requests
-    return f"On fewer GPUs requests would queue: {cut} runs {running:,} of {_offered(smaller, request):,} at once."
+    return f"On fewer GPUs requests would queue: {cut} runs {_running(smaller):,} of {_offered(smaller, request):,} at once."
+
+
+def _running(standing: Standing) -> int:
+    """Return the requests that run at once in one replica, over all its attention ranks."""
+    return standing.estimate.performance.running_requests * standing.candidate.layout.attention_data
 
 
 def _offered(standing: Standing, request: Request) -> int:
@@ -278,7 +280,7 @@ def _queues_more(best: Standing, other: Standing, request: Request) -> str:
     rate, speed = request.workload.requests_per_second, other.estimate.performance
     if rate is not None:
         return f"falls behind: serves {speed.requests_per_second:.3g} of {rate:g} requests a second"
-    return f"queues{'' if best.carries_load else ' more'}: only {requests_of(speed.running_requests)} at once per replica"
+    return f"queues{'' if best.carries_load else ' more'}: only {requests_of(_running(other))} at once per replica"
 
 
 def _more(ratio: float) -> str:

@@ -230,8 +230,9 @@ def _cache(plan: Plan, request: Request | None) -> str:
     rate = request.workload.requests_per_second
     if rate is not None:
         return f"{holds}; serves {format_count(plan.performance.requests_per_second)} of {rate:g} requests a second"
-    offered = -(-request.workload.concurrency // max(plan.layout.replicas * plan.layout.attention_data, 1))
-    return f"{holds}; requests queue: {plan.performance.running_requests:,} of {offered:,} run at once"
+    offered = -(-request.workload.concurrency // max(plan.layout.replicas, 1))
+    running = plan.performance.running_requests * plan.layout.attention_data
+    return f"{holds}; requests queue: {running:,} of {offered:,} run at once"
 
 
 def _links(plan: Plan, pool: Pool | None) -> str:

@@ -4,6 +4,8 @@ import re
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import Inventory
@@ -172,6 +174,15 @@ def test_tokens_are_counted_over_all_attention_ranks_of_a_replica() -> None:
 
     assert plan.layout.attention_data == 8
     assert any(reason.endswith(f"for K/V: {plan.kv_tokens:,} tokens per replica.") for reason in plan.reasons)
+
+
+def test_requests_are_counted_over_all_attention_ranks_of_a_replica() -> None:
+    request = a_request(concurrency=4096, input_tokens=8000, tensor=1, pipeline=1, attention_data=8)
+    plan = _plan("deepseek-v3", an_inventory(a_pool("H200-SXM-141GB")), request)
+
+    running = plan.performance.running_requests * 8
+    assert running * 8512 == pytest.approx(plan.kv_tokens, rel=0.05)
+    assert plan.reasons[2].endswith(f"this one queues least: {running} of 4,096 run at once per replica.")
 
 
 def test_a_limit_binds_before_the_memory_of_layouts_that_could_not_run() -> None:

@@ -80,6 +80,15 @@ def test_it_says_when_requests_will_queue() -> None:
     assert said == "51,200 tokens per replica, up to 3,072 per request; requests queue: 20 of 64 run at once"
 
 
+def test_requests_that_run_are_counted_over_all_attention_ranks() -> None:
+    layout = Layout(attention_data=8, expert=8, replicas=2)
+    plan = a_plan(layout=layout, carries_load=False, performance=a_performance(running=20))
+
+    said = _fact(explain(a_report(plan), request=a_request(concurrency=1024)).facts, "K/V cache")
+
+    assert said.endswith("requests queue: 160 of 512 run at once")
+
+
 def test_a_plan_that_cannot_be_deployed_yet_says_so_first() -> None:
     problem = Problem(code="AcrossTrays", what="tensor parallelism across trays", limit="is not deployed yet")
 
