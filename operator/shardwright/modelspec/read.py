@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Final
 
 from shardwright.errors import InputError, Problem
@@ -115,12 +116,14 @@ def _architecture(top: Fields) -> str | None:
 
 
 def _unknown(architecture: str | None) -> Problem:
+    near = get_close_matches(architecture or "", sorted(FAMILIES), n=1)
     return Problem(
         code="ArchitectureUnknown",
         path="architectures",
         what=f"{architecture!r:.80}" if architecture else "missing,",
-        limit=f"must be one of {', '.join(sorted(FAMILIES))}, or a plain decoder (gated, hidden_act silu) with the usual fields",
-        remedy="serve a model of one of these architectures",
+        limit=f"must be one of the {len(FAMILIES)} that can be counted, or a plain decoder (gated, hidden_act silu)",
+        gap=f"did you mean {near[0]}?" if near else "",
+        remedy="serve a model of one of these (docs/reference/architectures.md)",
     )
 
 

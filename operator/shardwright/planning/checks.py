@@ -113,12 +113,12 @@ def capacity_violation(candidate: Candidate, empty: Placement) -> Violation:
         what, gap, miss = _missing_replicas(candidate, empty if absent else candidate.placement, idle=bool(absent))
     else:
         what, gap, miss = _missing_nodes(candidate, absent)
-    fewer = f", or lower replicas to {len(empty.groups)}" if empty.groups else ""
+    room = f", or lower replicas: there is room for {len(empty.groups)}" if empty.groups else ""
     problem = Problem(
         code="PoolTooSmall" if absent else "InsufficientCapacity",
         what=what,
         gap=gap,
-        remedy=f"add nodes{fewer}" if absent else "free GPUs or add nodes; it goes on by itself then",
+        remedy=f"add nodes{room}" if absent else "free GPUs or add nodes; it goes on by itself then",
     )
     return Violation(problem=problem, miss=miss, absent_nodes=absent, replicas_possible=len(empty.groups))
 
@@ -237,7 +237,7 @@ def dtype_problems(model: ModelSpec, gpu: Gpu, kv_cache_dtype: str) -> Iterator[
     as_fp16 = f"set model.quantization: FP16, or {other}" if model.quantization is None and "fp16" in gpu.flops else other
     needed = [("bf16", "the model computes in bf16", "spec.model", as_fp16)] if model.dtype == "bf16" else []
     if any(weight.storage.name == "fp8" for weight in model.weights):
-        needed.append(("fp8", "the weights are stored in fp8", "spec.model.quantization", other))
+        needed.append(("fp8", "the weights are held in fp8", "spec.model.quantization", other))
     if kv_cache_dtype == "fp8":
         needed.append(("fp8", "the K/V cache is kept in fp8", "spec.workload.kvCacheQuantization", other))
     for unit, what, path, remedy in needed:

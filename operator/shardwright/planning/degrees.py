@@ -94,11 +94,11 @@ def _partition_problems(layout: Layout, layers: int) -> Iterator[Problem]:
         return
     yield Problem(
         code="PartitionImpossible",
-        path=_PIPELINE,
+        path="partition",
         what=f"a partition of {given}",
-        limit=f"must be {layout.pipeline} numbers above 0 with the sum {layers}",
-        gap="a stage has no layer" if fits else f"{len(layout.partition)} numbers with the sum {sum(layout.partition)}",
-        remedy="leave the partition out",
+        limit=f"must be {layout.pipeline} numbers above 0 with the sum {layers}, the layers of the model",
+        gap="a stage has no layer" if fits else f"it is {len(layout.partition)} with the sum {sum(layout.partition)}",
+        remedy="correct the partition, or leave it out to have it planned",
     )
 
 

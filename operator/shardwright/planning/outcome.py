@@ -9,7 +9,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.planning.checks import Verdict, Violation
 from shardwright.planning.phrases import copies, degrees
-from shardwright.planning.reasons import split
+from shardwright.planning.reasons import LIMITS, split
 from shardwright.planning.report import NoPlan
 from shardwright.planning.request import Request
 from shardwright.planning.select import Scale, Standing, assess, rank
@@ -121,14 +121,7 @@ def _unknown_away(inventory: Inventory) -> Problem:
 
 def _nothing_to_try(inventory: Inventory, request: Request) -> Problem:
     if not inventory.pools:
-        return Problem(
-            code="NoGpuNodes",
-            what="no node with GPUs",
-            limit="can be used",
-            gap=f"{len(inventory.excluded)} excluded" if inventory.excluded else "",
-            remedy="add GPU nodes, or widen placement.nodeSelector and placement.tolerations",
-            path="spec.placement",
-        )
+        return _no_gpu_nodes(inventory)
     space = request.space
     pinned = ", ".join(f"{name} {degree}" for name, degree in space.pins.items())
     return Problem(
@@ -138,6 +131,24 @@ def _nothing_to_try(inventory: Inventory, request: Request) -> Problem:
         "has one number per stage",
         remedy="remove or change the pins",
         path="spec.parallelism",
+    )
+
+
+def _no_gpu_nodes(inventory: Inventory) -> Problem:
+    """Return that there is nothing to plan on; where nodes are put aside, why most of them are."""
+    excluded = inventory.excluded
+    if not excluded:
+        return Problem(code="NoGpuNodes", what="no node has GPUs", remedy="add GPU nodes", path="spec.placement")
+    (code, count), *others = sorted(Counter(item.problem.code for item in excluded).items(), key=lambda item: (-item[1], item[0]))
+    first = min((item for item in excluded if item.problem.code == code), key=lambda item: item.node)
+    for_why = f"{count} of {len(excluded)}" if others else "all"
+    return Problem(
+        code="NoGpuNodes",
+        what=f"of {len(excluded)} node{'s' if len(excluded) > 1 else ''} with GPUs",
+        limit="none can be used",
+        gap=f"{for_why} by {code}, as {first.node}: {replace(first.problem, path='', remedy='').sentence()}",
+        remedy=f"{first.problem.remedy}, or add GPU nodes" if first.problem.remedy else "add GPU nodes",
+        path=first.problem.path or "spec.placement",
     )
 
 
@@ -172,9 +183,10 @@ def _where_time_goes(closest: Verdict, problem: Problem) -> Iterator[str]:
 
 
 def _distance(verdict: Verdict) -> tuple[object, ...]:
+    """Return how far a layout is from standing: what runs, but too slowly, is nearer than what cannot run."""
     layout = verdict.candidate.layout
-    short = "PoolTooSmall" in verdict.codes
-    return (short, verdict.prices is None, _worst(verdict), len(verdict.violations), layout.gpus, layout)
+    short, runs = "PoolTooSmall" in verdict.codes, verdict.codes <= LIMITS
+    return (short, verdict.prices is None, not runs, _worst(verdict), len(verdict.violations), layout.gpus, layout)
 
 
 def _worst(verdict: Verdict) -> float:

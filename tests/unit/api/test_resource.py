@@ -55,7 +55,7 @@ def test_a_missing_field_is_told_what_it_means() -> None:
     (problem,) = problems_of(a_sharded_model(model={"configMapRef": {}}) | {})[:1]
 
     assert problem.path == "spec.model.configMapRef.name"
-    assert problem.remedy == "set it: name of the ConfigMap, in the namespace of this resource"
+    assert problem.remedy == "set it: Name of the ConfigMap, in the namespace of this resource"
 
 
 def test_all_problems_are_said_at_once_in_the_order_of_their_paths() -> None:

@@ -164,13 +164,27 @@ def test_the_order_given_does_not_matter() -> None:
     assert select(verdicts, BALANCED) == select(reversed(verdicts), BALANCED) == rank(select(verdicts, BALANCED))
 
 
-def test_runners_up_are_other_layouts_not_the_same_one_elsewhere() -> None:
+def test_runners_up_are_other_layouts_not_the_same_one_on_the_same_gpus_elsewhere() -> None:
     elsewhere = a_pool(name="elsewhere")
     ranked = select(
         [_verdict(ONE, _estimate(1000)), _verdict(ONE, _estimate(900), elsewhere), _verdict(TWO, _estimate(1500))], THROUGHPUT
     )
 
     assert [standing.candidate.layout for standing in runners_up(ranked, 3)] == [TWO]
+
+
+def test_the_best_on_other_gpus_is_among_the_runners_up() -> None:
+    smaller = a_pool("L40S-48GB", name="smaller")
+    ranked = select(
+        [
+            *(_verdict(layout, _estimate(speed)) for layout, speed in ((ONE, 1000), (TWO, 1500), (FOUR, 2500))),
+            *(_verdict(layout, _estimate(speed), smaller) for layout, speed in ((ONE, 100), (TWO, 150))),
+        ],
+        THROUGHPUT,
+    )
+
+    shown = [(one.candidate.layout, one.candidate.pool.name) for one in runners_up(ranked, 3)]
+    assert shown == [(TWO, "pool"), (FOUR, "pool"), (ONE, "smaller")]
 
 
 def _at_price(layout: Layout, speed: Estimate, each: float, name: str = "pool") -> Verdict:
