@@ -90,6 +90,7 @@ def test_longer_prompts_never_bring_more_tokens(layout: Layout, load: Workload, 
 floors = st.builds(
     StageFloor,
     layers=st.integers(1, 80),
+    products=st.integers(1, 1000),
     expert_layers=st.integers(0, 60),
     experts=st.floats(1, 256),
     weights=st.floats(1e-6, 0.1),

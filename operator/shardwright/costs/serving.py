@@ -106,13 +106,10 @@ def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     inputs, steps = _uncached(work), work.output_tokens / work.tokens_per_step
     decode, cycle = _decode(replica, load, fitted)
     chunk = min(load.chunk_tokens, max(min(inputs, load.chunk_tokens), load.running * inputs / steps))
-    sequences = load.running / min(replica.stages, load.running)
     chunks = max(1.0, inputs / load.chunk_tokens)
     alone = _pass(replica, _batch(load, 0.0, inputs / chunks), fitted, work.expert_imbalance)
-    step = _pass(replica, _batch(load, sequences if load.mixed else 0.0, chunk), fitted, work.expert_imbalance)
-    beside = (step.slowest - decode.slowest if load.mixed else step.slowest + fitted.step_seconds) * inputs / chunk
     prefill = alone.latency + (chunks - 1) * alone.slowest + fitted.step_seconds + fitted.request_seconds
-    others = (load.running - 1) * beside
+    others = _others(replica, load, fitted, decode.slowest, chunk)
     stay, held = _held_back(load, prefill, others, steps * cycle)
     return Speed(
         prefill=prefill,
@@ -127,6 +124,26 @@ def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
         between=fitted.step_seconds,
         tokens_per_step=work.tokens_per_step,
     )
+
+
+def _others(replica: Replica, load: Load, fitted: Coefficients, decode: float, chunk: float) -> float:
+    """Return what the prompts of the other requests add to the stay of one.
+
+    They share the steps that decode (``decode`` seconds each without them) as long as there are any; the rest has steps
+    of its own, as all of it has where an engine does not mix.
+    """
+    work = load.workload
+    in_flight = min(replica.stages, load.running)
+    needed = (load.running - 1) * _uncached(work) / chunk
+    shared = min(needed, work.output_tokens / work.tokens_per_step * in_flight) if load.mixed else 0.0
+    added = 0.0
+    if shared:
+        mixed = _pass(replica, _batch(load, load.running / in_flight, chunk), fitted, work.expert_imbalance)
+        added = shared * (mixed.slowest - decode)
+    if needed > shared:
+        alone = _pass(replica, _batch(load, 0.0, chunk), fitted, work.expert_imbalance)
+        added += (needed - shared) * (alone.slowest + fitted.step_seconds)
+    return added
 
 
 def _static(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
@@ -191,12 +208,12 @@ def _decode(replica: Replica, load: Load, fitted: Coefficients) -> tuple[Passage
     """Return one pass of a micro-batch, and the time between two steps of a request without prompts.
 
     With P stages up to P micro-batches are in flight: one request alone gains nothing from the others'
-    overlap, P batches keep the slowest stage busy.
+    overlap, P batches keep the slowest stage busy. One loop of the engine prepares the steps of them all.
     """
     together = load.workload.arrival is Arrival.STATIC_BATCH  # one batch, which no two stages work on at once
     in_flight = 1.0 if together else min(replica.stages, load.running)
     passage = _pass(replica, _batch(load, load.running / in_flight, 0.0), fitted, load.workload.expert_imbalance)
-    return passage, max(passage.latency + fitted.step_seconds, in_flight * passage.slowest)
+    return passage, max(passage.latency + fitted.step_seconds, in_flight * max(passage.slowest, fitted.step_seconds))
 
 
 def _pass(replica: Replica, batch: Batch, fitted: Coefficients, imbalance: float | None) -> Passage:

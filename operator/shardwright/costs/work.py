@@ -1,7 +1,7 @@
 """What one step moves and computes on a rank of each stage: counted from the model's tensors, free of any GPU."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -44,10 +44,12 @@ class StageWork:
 
     ``matmul_flops`` are of all but the routed experts, by how their weights are stored; ``expert_flops`` of one
     token in one of the rank's experts, summed over ``expert_layers``. ``expert_bytes`` are all routed experts the
-    rank holds, ``experts`` in every layer. ``head_flops`` are per sampled token, on the last stage only.
+    rank holds, ``experts`` in every layer. ``products`` are the matrices that a pass multiplies with, one after the
+    other. ``head_flops`` are per sampled token, on the last stage only.
     """
 
     layers: int
+    products: int
     expert_layers: int
     experts: float
     dense_bytes: float
@@ -75,6 +77,7 @@ class ModelWork:
     whole_elements: Mapping[str, Prefix]
     expert_elements: Mapping[str, Prefix]
     expert_layers: Prefix
+    products: Prefix
     attention: Mapping[Attention, Prefix]  # layers of each kind
     head_elements: float
     alike: tuple[Prefix, ...]  # layers of each sort: layers of one sort differ in nothing that is counted
@@ -101,6 +104,7 @@ class ModelWork:
             whole_elements=whole,
             expert_elements=routed,
             expert_layers=_running(isinstance(layer.feed_forward, ExpertFeedForward) for layer in model.layers),
+            products=_products(model, matrices),
             attention=_by_kind(kinds),
             head_elements=sum(weight.elements for weight in head),
             alike=_alike(model, [*split.values(), *whole.values(), *routed.values()]),
@@ -121,6 +125,7 @@ class ModelWork:
         here = {kind: _between(prefix, layers) for kind, prefix in self.attention.items()}
         return StageWork(
             layers=layers[1] - layers[0],
+            products=round(_between(self.products, layers)),
             expert_layers=round(_between(self.expert_layers, layers)),
             experts=self.experts / expert,
             dense_bytes=held.attention_bytes + held.feed_forward_bytes + held.head_bytes,
@@ -139,6 +144,12 @@ def _by_storage(model: ModelSpec, weights: Iterable[Weight]) -> Mapping[str, Pre
         if weight.layer is not None and weight.layer < len(model.layers):
             per_layer[weight.storage.name][weight.layer] += weight.elements
     return {name: _running(elements) for name, elements in per_layer.items()}
+
+
+def _products(model: ModelSpec, matrices: Iterable[Weight]) -> Prefix:
+    """Return how many matrices the first n layers multiply with; the routed experts of a layer are started together."""
+    counts = Counter(weight.layer for weight in matrices)
+    return _running(counts[layer] for layer in range(len(model.layers)))
 
 
 def _by_kind(kinds: Sequence[Attention | None]) -> Mapping[Attention, Prefix]:

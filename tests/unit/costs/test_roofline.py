@@ -15,6 +15,7 @@ ALONE = Links(tensor=Fabric(), experts=Fabric(), context=Fabric(), peers=1, whol
 NOTHING = StageFloor(
     layers=4,
     expert_layers=4,
+    products=28,
     experts=128,
     weights=0.0,
     expert_weights=0.0,

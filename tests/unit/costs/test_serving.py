@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from shardwright.costs.coefficients import coefficients_of
 from shardwright.costs.communication import NETWORK_EFFICIENCY
-from shardwright.costs.estimate import estimate
+from shardwright.costs.estimate import Estimator, estimate
 from shardwright.costs.estimates import Estimate, Performance
+from shardwright.costs.serving import serve
 from shardwright.costs.workload import Arrival, Workload
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Candidate, Layout
@@ -52,6 +54,16 @@ def test_as_many_batches_as_stages_keep_every_stage_busy() -> None:
     flat, deep = (_speed("llama-8b", Layout(pipeline=p), a_pool()) for p in (1, 2))
 
     assert 1.0 < deep.output_tokens_per_second / flat.output_tokens_per_second < 2.0
+
+
+def test_one_loop_prepares_the_steps_of_all_micro_batches() -> None:
+    """Where preparing a step takes longer than any stage works on it, P micro-batches come no faster than P times that."""
+    layout, fitted = Layout(pipeline=4), replace(coefficients_of("vLLM", ""), step_seconds=0.1)
+    pool = a_pool()
+    candidate = Candidate(layout=layout, pool=pool, placement=place(pool, layout))
+    task = Estimator(a_model("llama-8b"), LOAD, vllm_traits()).task(candidate)
+
+    assert serve(task.replica, task.load, fitted).cycle == pytest.approx(4 * 0.1)
 
 
 def test_the_slowest_stage_sets_the_pace() -> None:

@@ -7,6 +7,7 @@ from shardwright.costs.work import AttentionWork, ModelWork, StageWork
 from shardwright.layouts.layout import Layout
 from shardwright.modelspec.spec import LatentAttention, ModelSpec, RecurrentAttention
 from tests.support.builders_model import a_model, a_moe, catalogued, oracle_traits
+from tests.support.builders_plan import a_model as a_known_model
 
 
 def _work(model: ModelSpec, layout: Layout | None = None, *, last: bool = True) -> StageWork:
@@ -76,3 +77,11 @@ def test_a_rank_has_a_slice_of_every_expert_or_whole_ones(layout: Layout, slices
 
     assert dict(work.expert_flops) == {"bf16": 8 * 2 * 3 * 256 * 512 / slices}
     assert (work.experts, work.expert_columns, work.expert_layers) == (experts, 256 / slices, 8)
+
+
+def test_a_layer_is_as_many_products_as_it_has_matrices() -> None:
+    """Llama: query, key, value, output, gate, up, down. DeepSeek has two more before its K/V, a router and shared experts."""
+    llama, deepseek = (ModelWork.of(a_known_model(name)) for name in ("llama-8b", "deepseek-v3"))
+
+    assert llama.products[-1] == 32 * 7
+    assert deepseek.products[-1] == 3 * 8 + 58 * 12
