@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from shardwright.api.resource import parse_manifest
+from shardwright.deploying import to_deployment
 from shardwright.engines.versions import DEFAULT_IMAGE
-from shardwright.pipeline import to_deployment
 from shardwright.rendering.deployment import ClaimPath, Deployment, Owner, SecretKey
 from tests.support.builders_resource import a_sharded_model, complete_specs
 

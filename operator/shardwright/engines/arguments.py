@@ -63,7 +63,16 @@ def _parallelism(plan: Plan) -> tuple[str, ...]:
     if plan.nodes_per_replica == 1:
         return degrees + experts
     nodes = {"distributed-executor-backend": "mp", "nnodes": plan.nodes_per_replica, "master-port": MASTER_PORT}
-    return degrees + experts + _pairs(nodes)
+    return degrees + experts + _pairs(nodes | {"device-ids": _devices(plan)})
+
+
+def _devices(plan: Plan) -> str:
+    """Return the devices of a pod by number: the engine tells local from remote ranks by how many there are.
+
+    Without them it asks the platform, and a platform without GPUs (vLLM's CPU build) has one device. Source:
+    ``distributed/device_communicators/shm_broadcast.py`` of vLLM 0.32.0; seen in a group of 2 x 2 ranks that failed without.
+    """
+    return ",".join(map(str, range(plan.layout.gpus_per_replica // plan.nodes_per_replica)))
 
 
 def serve_environment(plan: Plan) -> Mapping[str, str]:
