@@ -3,14 +3,21 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from shardwright.api.model import Model
 from shardwright.api.resource import ShardedModel
-from shardwright.api.spec import Engine, Model, PlacementRules, Pod, Resources
+from shardwright.api.spec import Engine, PlacementRules, Pod, Resources
 from shardwright.engines.versions import DEFAULT_IMAGE
-from shardwright.rendering.deployment import ClaimPath, Deployment, Owner, SecretKey
+from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, Owner, SecretKey
 
 _KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
 _LOADED_AS: Final = {"FP8": "fp8"}
 _COMPUTED_AS: Final = {"BF16": "bfloat16", "FP16": "float16"}
+_READ_BY: Final = {
+    "Safetensors": "safetensors",
+    "FastSafetensors": "fastsafetensors",
+    "RunAIStreamer": "runai_streamer",
+    "ShardedState": "sharded_state",
+}
 
 
 def to_deployment(
@@ -34,6 +41,9 @@ def to_deployment(
         revision=spec.model.revision,
         hub_token=_hub_token(spec.model),
         claim=_claim(spec.model),
+        cache=_cache(spec.model),
+        served_name=spec.model.served_name,
+        load_format=_READ_BY.get(spec.model.load_format),
         quantization=None if stored_quantization else _LOADED_AS.get(spec.model.quantization),
         kv_cache_dtype=_KV_CACHE_DTYPES[spec.workload.kv_cache_quantization],
         draft_tokens=spec.workload.prompt_lookup.draft_tokens if spec.workload.prompt_lookup else 0,
@@ -77,3 +87,10 @@ def _hub_token(model: Model) -> SecretKey | None:
 def _claim(model: Model) -> ClaimPath | None:
     claim = model.weights.pvc if model.weights else None
     return None if claim is None else ClaimPath(claim=claim.claim_name, path=claim.path or "")
+
+
+def _cache(model: Model) -> CacheClaim | None:
+    hub = model.weights.hugging_face if model.weights else None
+    if hub is None or hub.cache is None:
+        return None
+    return CacheClaim(claim=hub.cache.claim_name, storage=hub.cache.storage, storage_class=hub.cache.storage_class_name)

@@ -283,6 +283,7 @@ def _features(spec: Spec) -> dict[str, str]:
     asked = {
         "quantization": (spec.model.quantization != "Auto", "spec.model.quantization"),
         "kv-cache-dtype": (spec.workload.kv_cache_quantization != "Auto", "spec.workload.kvCacheQuantization"),
+        "load-format": (spec.model.load_format != "Auto", "spec.model.loadFormat"),
         "speculative-config": (spec.workload.prompt_lookup is not None, "spec.workload.promptLookup"),
     }
     return {option: path for option, (is_asked, path) in asked.items() if is_asked}

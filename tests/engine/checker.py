@@ -167,6 +167,7 @@ def launched(config: Any) -> Answer:
             "maxSequences": config.scheduler_config.max_num_seqs,
             "maxBatchedTokens": config.scheduler_config.max_num_batched_tokens,
             "memoryUtilization": config.cache_config.gpu_memory_utilization,
+            "servedName": model.served_model_name[0] if isinstance(model.served_model_name, list) else model.served_model_name,
             "cacheDtype": config.cache_config.cache_dtype,
             "loadFormat": str(getattr(config.load_config.load_format, "value", config.load_config.load_format)),
             "draftTokens": config.speculative_config.num_speculative_tokens if config.speculative_config else 0,

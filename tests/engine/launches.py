@@ -140,6 +140,13 @@ FEATURES: dict[str, dict[str, Any]] = {
     "K/V in FP8": {"workload": {"kvCacheQuantization": "FP8"}},
     "drafts looked up in the prompt": {"workload": {"promptLookup": {"draftTokens": 3, "acceptancePercent": 60}}},
     "weights on a claim": {"model": {"id": LLAMA, "weights": {"pvc": {"claimName": "weights", "path": "llama/8b"}}}},
+    "another name": {"model": {"id": LLAMA, "servedName": "llama:8b"}},
+    "weights kept on a claim": {"model": {"id": LLAMA, "weights": {"huggingFace": {"cache": {"claimName": "hub"}}}}},
+    "weights read by a streamer": {"model": {"id": LLAMA, "loadFormat": "RunAIStreamer"}},
+    "weights read by fastsafetensors": {"model": {"id": LLAMA, "loadFormat": "FastSafetensors"}},
+    "weights of single ranks": {
+        "model": {"id": LLAMA, "loadFormat": "ShardedState", "weights": {"pvc": {"claimName": "weights"}}}
+    },
     "a pinned revision": {"model": {"id": LLAMA, "revision": REVISION}},
     "arguments of a user": {
         "engine": {

@@ -53,6 +53,8 @@ def meant(launch: Launch, rank: int) -> dict[str, Any]:
         "maxBatchedTokens": plan.max_batched_tokens,
         "memoryUtilization": plan.memory_utilization,
         "draftTokens": launch.deployment.draft_tokens,
+        "loadFormat": launch.deployment.load_format or "auto",
+        "servedName": launch.deployment.served_name or launch.deployment.model,
     }
 
 

@@ -16,7 +16,8 @@ MASTER_PORT: Final = 29501
 class Serving:
     """What to serve and how, beside the plan.
 
-    ``model`` is a hub id or a folder, ``served_name`` what clients ask for. ``quantization`` is what the
+    ``model`` is a hub id or a folder, ``served_name`` what clients ask for. ``load_format`` is how weights are read (None: as the
+    engine sees fit). ``quantization`` is what the
     engine makes of the weights while loading (None: as stored). ``rendezvous_seconds`` bounds the
     start-up of the ranks among each other, ``drain_seconds`` what SIGTERM leaves to running requests.
     ``arguments`` are the user's, already checked.
@@ -28,6 +29,7 @@ class Serving:
     rendezvous_seconds: int
     drain_seconds: int
     revision: str | None = None
+    load_format: str | None = None
     quantization: str | None = None
     kv_cache_dtype: str = "auto"
     draft_tokens: int = 0
@@ -89,6 +91,7 @@ def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:
             "max-num-batched-tokens": plan.max_batched_tokens,
             "gpu-memory-utilization": plan.memory_utilization,
             "kv-cache-dtype": serving.kv_cache_dtype,
+            "load-format": serving.load_format,
             "quantization": serving.quantization,
             "speculative-config": _speculation(serving.draft_tokens),
             "distributed-timeout-seconds": serving.rendezvous_seconds,

@@ -34,6 +34,7 @@ class ScriptSettings:
     """What the scripts of one resource know: ranks of a group (nodes), folders, ports, seconds."""
 
     ranks: int
+    fills_cache: bool = False
     run_dir: str = "/run/shardwright"
     shm_dir: str = "/dev/shm"  # noqa: S108  # the engine's shared memory, a volume of the pod
     scripts_dir: str = "/etc/shardwright"
@@ -51,7 +52,7 @@ class ScriptSettings:
 
 def scripts(settings: ScriptSettings) -> Mapping[str, str]:
     """Return file name to content of everything that is mounted into the scripts folder."""
-    names = _SHELL if settings.ranks == 1 else (*_SHELL, "rendezvous.py")
+    names = [*_SHELL, *(["rendezvous.py"] if settings.ranks > 1 else []), *(["weights.py"] if settings.fills_cache else [])]
     return {name: _ENVIRONMENT.get_template(name).render(asdict(settings)) for name in names}
 
 

@@ -79,7 +79,7 @@ def test_what_is_dangerous_may_be_set_where_the_administrator_admits_it_and_noth
 
 
 def test_an_admitted_option_is_checked_like_any_other() -> None:
-    admitted = {"trust-remote-code", "load-format"}
+    admitted = {"trust-remote-code"}
     assert check_arguments({"trust-remote-code": True}, "0.33.0", admitted) == ()
     assert [problem.code for problem in check_arguments({"trust-remote-code": "yes"}, "0.33.0", admitted)] == [
         "EngineArgumentInvalid"
