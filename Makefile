@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 DEMO   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: score fit help setup test test-unit test-controlplane lint fmt generate verify lock tools demo demo-down image wheel clean
+.PHONY: score fit help setup test test-unit test-controlplane test-engine lock-engine lint fmt generate verify lock tools demo demo-down image wheel clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,10 @@ test-unit: setup ## The fast tests, without a control plane
 
 test-controlplane: setup tools ## The tests on the real control plane only
 	$(BIN)/python -m pytest -m controlplane
+
+test-engine: setup ## Every argument list before vLLM's own parser, configuration and model classes (installs 7 GB once)
+	$(BIN)/python -m tests.engine install
+	$(BIN)/python -m pytest tests/engine --engine
 
 lint: setup ## Formatting, lint, types and the layer contracts
 	$(BIN)/ruff format --check .
@@ -54,6 +58,9 @@ verify: generate lint ## Generated files are current (used before a release)
 lock: setup ## Resolve the dependencies anew into the two lock files (hashes, no addresses)
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --output-file requirements.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra dev --output-file requirements-dev.lock pyproject.toml
+
+lock-engine: setup ## Resolve what vLLM needs anew into its lock file (downloads about 3 GB to read what it asks for)
+	$(BIN)/python -m tests.engine lock
 
 tools: setup ## Build the control plane binaries once (about 7 minutes on 2 cores plus downloads, then cached)
 	$(BIN)/python -m tests.harness build

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from shardwright.api.part import Part
+from shardwright.api.parts import Part
 
 
 class Restart(Part):

@@ -17,6 +17,7 @@ ALTERNATIVES_MAX_ITEMS: Final = 8
 EXCLUSIONS_MAX_ITEMS: Final = 64
 GROUPS_MAX_ITEMS: Final = 1000
 GROUP_NODES_MAX_ITEMS: Final = 64
+DEFAULTS_MAX_ITEMS: Final = 128
 
 _LIST: Final[dict[str, JsonValue]] = {"x-kubernetes-list-type": "atomic"}
 
@@ -240,6 +241,20 @@ class ShownGroup(Shown):
     )
 
 
+class ShownEngine(Shown):
+    """The engine as it was resolved."""
+
+    name: Word = Field(description="Engine that serves the model.")
+    version: Word = Field(description="Its version: the one that is stated, or that the image's tag tells.")
+    image: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] = Field(description="Container image of the pods.")
+    defaults: list[Sentence] | None = Field(
+        default=None,
+        max_length=DEFAULTS_MAX_ITEMS,
+        description="Fields that were not set and came from the operator's engineDefaults, as engine.image; cut at 128.",
+        json_schema_extra=_LIST,
+    )
+
+
 class Status(Shown):
     """What was planned and what runs."""
 
@@ -251,6 +266,9 @@ class Status(Shown):
         max_length=16,
         description="Ready is the summary; the others say what is going on.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
+    engine: ShownEngine | None = Field(
+        default=None, description="The engine as it was resolved, with what the operator's defaults added."
     )
     plan: ShownPlan | None = Field(default=None, description="The plan, why it was chosen and what was ruled out.")
     groups: list[ShownGroup] | None = Field(

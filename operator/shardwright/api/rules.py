@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from shardwright.api.life import Restart
-from shardwright.api.spec import LABEL_KEY, Budget, EnvironmentVariable, Model, Parallelism, Spec, Toleration, Weights, Workload
+from shardwright.api.model import Model, WeightCache, Weights
+from shardwright.api.parts import LABEL_KEY
+from shardwright.api.spec import Budget, EnvironmentVariable, Parallelism, Spec, Toleration, Workload
 from shardwright.engines.environment import ALLOWED, REFUSED, check_environment
 from shardwright.errors import Problem
 
@@ -68,6 +70,18 @@ def _revision_only_from_hub(model: Model) -> bool:
 
 def _one_source_of_weights(weights: Weights) -> bool:
     return (weights.hugging_face is None) != (weights.pvc is None)
+
+
+def _one_kind_of_cache(cache: WeightCache) -> bool:
+    return (cache.claim_name is None) != (cache.storage is None)
+
+
+def _class_of_own_claims(cache: WeightCache) -> bool:
+    return cache.storage_class_name is None or cache.storage is not None
+
+
+def _shards_lie_on_a_claim(model: Model) -> bool:
+    return model.load_format != "ShardedState" or (model.weights is not None and model.weights.pvc is not None)
 
 
 def _may_be_set(variable: EnvironmentVariable) -> bool:
@@ -158,6 +172,31 @@ RULES: Final = (
         cel="has(self.huggingFace) != has(self.pvc)",
         message="weights must have exactly one of huggingFace and pvc; set one, or remove weights to use the hub",
         holds=_one_source_of_weights,
+    ),
+    Rule(
+        code="CacheKind",
+        path="spec.model.weights.huggingFace.cache",
+        field="",
+        cel="has(self.claimName) != has(self.storage)",
+        message="cache must have exactly one of claimName and storage; set one, or remove cache to download at every start",
+        holds=_one_kind_of_cache,
+    ),
+    Rule(
+        code="CacheClass",
+        path="spec.model.weights.huggingFace.cache",
+        field=".storageClassName",
+        cel="!has(self.storageClassName) || has(self.storage)",
+        message="storageClassName must come with storage: a claim that exists has its class; remove it",
+        holds=_class_of_own_claims,
+    ),
+    Rule(
+        code="ShardsWithoutClaim",
+        path="spec.model",
+        field=".loadFormat",
+        cel="!has(self.loadFormat) || self.loadFormat != 'ShardedState' || (has(self.weights) && has(self.weights.pvc))",
+        message="loadFormat ShardedState must come with weights.pvc: the hub has no files of single ranks; set weights.pvc or "
+        "another loadFormat",
+        holds=_shards_lie_on_a_claim,
     ),
     Rule(
         code="EnvironmentForbidden",

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from shardwright.api.model import ConfigMapReference
 from shardwright.api.resource import ShardedModel, parse_manifest
-from shardwright.api.spec import ConfigMapReference
+from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.document import explanation_document, plan_document
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN, Source, in_file, name_the_file, read_sources, read_text
@@ -55,6 +56,7 @@ class Inputs:
     config_maps: Mapping[tuple[str, str], Mapping[str, Any]]  # by namespace and name
     config_text: str | None  # of --config: stands for every model that has none
     config_file: str | None
+    settings: Settings
     cluster: "Cluster | None"
     surroundings: Surroundings
 
@@ -118,6 +120,7 @@ def _read_inputs(arguments: Namespace) -> Inputs:
         config_maps={_key(source.content): source.content for source in (*there, *wanted) if source.kind == "ConfigMap"},
         config_text=_read_config(arguments.config) if arguments.config else None,
         config_file=arguments.config,
+        settings=_read_settings(arguments.settings) if arguments.settings else Settings(),
         cluster=cluster,
         surroundings=cluster.read_surroundings() if cluster else read_surroundings(there),
     )
@@ -190,7 +193,7 @@ def _answer(inputs: Inputs) -> list[Answer]:
 def _subject(file: str, resource: ShardedModel, inputs: Inputs) -> Subject:
     """Return the question of a manifest; what is wrong with the config of ``--config`` is said of that file."""
     try:
-        return resolve(_question(resource, inputs))
+        return resolve(replace(_question(resource, inputs), settings=inputs.settings))
     except InputError as error:
         raise InputError(_located(problem, file, inputs) for problem in error.problems) from None
 
@@ -233,6 +236,10 @@ def _read_config(file: str) -> str:
     config_text = read_text(file)
     name_the_file(file, lambda: parse_config(config_text, source="the text"))
     return config_text
+
+
+def _read_settings(file: str) -> Settings:
+    return name_the_file(file, lambda: read_settings(read_text(file)))
 
 
 def _config_text(namespace: str, reference: ConfigMapReference, inputs: Inputs) -> str | None:

@@ -20,7 +20,7 @@ from shardwright.controller.planner import Planned, Planner
 from shardwright.controller.queue import Key
 from shardwright.controller.view import Interests, View
 from shardwright.errors import InputError, Problem
-from shardwright.pipeline import Subject, bundle_for
+from shardwright.pipeline import Subject, bundle_for, engine_status
 from shardwright.planning.report import Plan, Report
 from shardwright.reconcile.decide import Decision, Desired, decide, placed, standing_groups
 from shardwright.reconcile.decision import Write
@@ -53,6 +53,7 @@ class Look:
     live: Mapping[str, Any]
     found: Findings
     report: Report | None = None
+    engine: Mapping[str, Any] = field(default_factory=dict)
     written: Sequence[Write] = ()
     events: tuple[Event, ...] = ()
     deployed: bool = False
@@ -113,6 +114,7 @@ class Reconciler:
         except InputError as error:
             look.found = replace(look.found, problems=error.problems)
             return
+        look.engine = engine_status(subject)
         look.rules = life_rules(subject.resource.spec, look.live["metadata"].get("annotations") or {})
         standing = standing_groups(observed, owner.uid, datetime.now(UTC), look.rules)
         look.found = replace(look.found, standing=standing)
@@ -228,7 +230,7 @@ class Reconciler:
         shown = plan_status(look.report) if look.report else None
         stands = look.deployed or look.found.groups  # what serves is found by its address whatever is wrong with the spec
         service = service_status(_owner(look.live), self._cluster_domain) if stands else {}
-        status = build_status(before, look.found, shown, service, datetime.now(UTC))
+        status = build_status(before, look.found, shown, {**look.engine, **service}, datetime.now(UTC))
         await write_status(self._client, look.live, status)
         for event in (*look.events, *news(before, look.found, look.written)):
             await self._recorder.record(look.live, event)

@@ -16,7 +16,8 @@ MASTER_PORT: Final = 29501
 class Serving:
     """What to serve and how, beside the plan.
 
-    ``model`` is a hub id or a folder, ``served_name`` what clients ask for. ``quantization`` is what the
+    ``model`` is a hub id or a folder, ``served_name`` what clients ask for. ``load_format`` is how weights are read (None: as the
+    engine sees fit). ``quantization`` is what the
     engine makes of the weights while loading (None: as stored). ``rendezvous_seconds`` bounds the
     start-up of the ranks among each other, ``drain_seconds`` what SIGTERM leaves to running requests.
     ``arguments`` are the user's, already checked.
@@ -28,6 +29,7 @@ class Serving:
     rendezvous_seconds: int
     drain_seconds: int
     revision: str | None = None
+    load_format: str | None = None
     quantization: str | None = None
     kv_cache_dtype: str = "auto"
     draft_tokens: int = 0
@@ -63,7 +65,16 @@ def _parallelism(plan: Plan) -> tuple[str, ...]:
     if plan.nodes_per_replica == 1:
         return degrees + experts
     nodes = {"distributed-executor-backend": "mp", "nnodes": plan.nodes_per_replica, "master-port": MASTER_PORT}
-    return degrees + experts + _pairs(nodes)
+    return degrees + experts + _pairs(nodes | {"device-ids": _devices(plan)})
+
+
+def _devices(plan: Plan) -> str:
+    """Return the devices of a pod by number: the engine tells local from remote ranks by how many there are.
+
+    Without them it asks the platform, and a platform without GPUs (vLLM's CPU build) has one device. Source:
+    ``distributed/device_communicators/shm_broadcast.py`` of vLLM 0.32.0; seen in a group of 2 x 2 ranks that failed without.
+    """
+    return ",".join(map(str, range(plan.layout.gpus_per_replica // plan.nodes_per_replica)))
 
 
 def serve_environment(plan: Plan) -> Mapping[str, str]:
@@ -80,6 +91,7 @@ def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:
             "max-num-batched-tokens": plan.max_batched_tokens,
             "gpu-memory-utilization": plan.memory_utilization,
             "kv-cache-dtype": serving.kv_cache_dtype,
+            "load-format": serving.load_format,
             "quantization": serving.quantization,
             "speculative-config": _speculation(serving.draft_tokens),
             "distributed-timeout-seconds": serving.rendezvous_seconds,

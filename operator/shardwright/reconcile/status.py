@@ -28,7 +28,7 @@ def build_status(
         before: The conditions that the status had: they keep the time of their last transition.
         found: What was found.
         plan: ``status.plan``, None where nothing could be planned.
-        service: What :func:`service_status` returns, empty where nothing is deployed.
+        service: What :func:`service_status` returns, empty where nothing is deployed, and the engine where it is known.
         now: The time of new transitions.
     """
     shown: tuple[Mapping[str, Any], ...] = tuple(before)

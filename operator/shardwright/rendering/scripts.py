@@ -38,6 +38,7 @@ class ScriptSettings:
     """
 
     ranks: int
+    fills_cache: bool = False
     run_dir: str = "/run/shardwright"
     shm_dir: str = "/dev/shm"  # noqa: S108  # the engine's shared memory, a volume of the pod
     scripts_dir: str = "/etc/shardwright"
@@ -57,7 +58,10 @@ class ScriptSettings:
 
 def scripts(settings: ScriptSettings) -> Mapping[str, str]:
     """Return file name to content of everything that is mounted into the scripts folder."""
-    names = [*_SHELL, *(["rendezvous.py"] if settings.ranks > 1 else []), *(["serving.py"] if settings.silence_seconds else [])]
+    names = [*_SHELL]
+    names += ["rendezvous.py"] if settings.ranks > 1 else []
+    names += ["serving.py"] if settings.silence_seconds else []
+    names += ["weights.py"] if settings.fills_cache else []
     return {name: _environment().get_template(name).render(asdict(settings)) for name in names}
 
 

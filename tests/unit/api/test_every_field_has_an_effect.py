@@ -47,6 +47,10 @@ def _token(before: Manifest, after: Manifest) -> Pair:
     return _model(*({"weights": {"huggingFace": {"tokenSecretRef": token}}} for token in (before, after)))
 
 
+def _cache(before: Manifest, after: Manifest) -> Pair:
+    return _model(*({"weights": {"huggingFace": {"cache": cache}}} for cache in (before, after)))
+
+
 def _claim(before: Manifest, after: Manifest) -> Pair:
     return _model({"weights": {"pvc": before}}, {"weights": {"pvc": after}})
 
@@ -70,6 +74,11 @@ def _toleration(before: Manifest, after: Manifest) -> Pair:
 
 BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "model.id": _model({}, {"id": "Qwen/Qwen2.5-7B-Instruct"}),
+    "model.servedName": _model({}, {"servedName": "llama"}),
+    "model.loadFormat": _model({}, {"loadFormat": "Safetensors"}),
+    "model.weights.huggingFace.cache.claimName": _cache({"claimName": "a"}, {"claimName": "b"}),
+    "model.weights.huggingFace.cache.storage": _cache({"storage": "1Gi"}, {"storage": "2Gi"}),
+    "model.weights.huggingFace.cache.storageClassName": _cache({"storage": "1Gi"}, {"storage": "1Gi", "storageClassName": "a"}),
     "model.config": _model({}, {"config": A_CONFIG | {"num_hidden_layers": 16}}),
     "model.configMapRef.name": _model({"configMapRef": {"name": "a"}}, {"configMapRef": {"name": "b"}}),
     "model.configMapRef.key": _model({"configMapRef": {"name": "a"}}, {"configMapRef": {"name": "a", "key": "other.json"}}),

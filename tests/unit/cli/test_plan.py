@@ -240,6 +240,30 @@ def test_a_config_file_serves_a_model_that_is_not_built_in(files: Files, capsys:
     assert document["model"]["parameters"] == 8_030_261_248
 
 
+def test_the_operators_settings_are_merged_as_the_operator_does(files: Files, capsys: Capture) -> None:
+    model, nodes = files.manifests(a_manifest("llama")), files.cluster([a_node("n1")])
+    settings = files.raw("settings.yaml", b"engineDefaults: {engine: {image: 'mirror.example/vllm-openai:v0.32.0'}}\n")
+
+    document = _run_json(capsys, "plan", "-f", model, "--nodes", nodes, "--settings", settings)
+
+    assert document["engine"] == {
+        "name": "vLLM",
+        "version": "0.32.0",
+        "image": "mirror.example/vllm-openai:v0.32.0",
+        "defaults": ["engine.image"],
+    }
+
+
+def test_settings_that_cannot_be_used_are_named_with_their_file(files: Files, capsys: Capture) -> None:
+    model, nodes = files.manifests(a_manifest("llama")), files.cluster([a_node("n1")])
+    settings = files.raw("settings.yaml", b"admittedArguments: [config]\n")
+
+    assert main(["plan", "-f", model, "--nodes", nodes, "--settings", settings]) == 2
+
+    said = capsys.readouterr().err
+    assert "settings.yaml: admittedArguments.config: --config cannot be admitted" in said
+
+
 def test_a_plan_of_record_keeps_its_gpus(files: Files, capsys: Capture) -> None:
     """Its pods are not bound yet, so only the ConfigMap says that the GPUs are taken."""
     from shardwright.api.record import PlanRecord, encode  # noqa: PLC0415 - only here

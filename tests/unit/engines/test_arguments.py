@@ -23,6 +23,7 @@ def test_a_group_of_two_nodes_is_said_in_native_multi_node_flags() -> None:
         "org/model", "--served-model-name", "org/model", "--revision", "0" * 40,
         "--tensor-parallel-size", "8", "--pipeline-parallel-size", "2",
         "--distributed-executor-backend", "mp", "--nnodes", "2", "--master-port", "29501",
+        "--device-ids", "0,1,2,3,4,5,6,7",
         "--max-model-len", "3072", "--max-num-seqs", "64", "--max-num-batched-tokens", "8192",
         "--gpu-memory-utilization", "0.92", "--kv-cache-dtype", "auto",
         "--distributed-timeout-seconds", "900", "--cpu-distributed-timeout-seconds", "900", "--shutdown-timeout", "10",
