@@ -13,8 +13,9 @@ from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.request import Request
 
-_ROUNDS: Final = 6
-"""Times that the number in flight is looked for; assumed: it settles in three unless the rate is too high."""
+_ROUNDS: Final = 3
+"""Times that the number in flight is taken from how long requests stay at the last one; then it is searched for. Basis:
+assumed, what it takes unless the rate is near what can be served."""
 
 _STEPS_PER_DOUBLING: Final = 8
 """Numbers in flight that are told apart between one and its double: layouts share what is priced for one number."""
@@ -58,16 +59,31 @@ class _Open:
     def _settled(self, candidate: Candidate) -> tuple[Estimator, Estimate]:
         """Return what prices at the number in flight, at most what is not served any more, and its price."""
         replicas = candidate.layout.replicas
-        most = _MOST_IN_FLIGHT * replicas
+        most = _rounded_up(_MOST_IN_FLIGHT * replicas)
         in_flight = replicas
         for _ in range(_ROUNDS):
-            at = self._at(in_flight)
-            found = at.estimate(candidate)
-            needed = min(most, _rounded_up(self._stay(found) * (self._workload.requests_per_second or 0)))
+            needed = min(most, self._needed(candidate, in_flight))
             if needed <= in_flight:
                 break
             in_flight = needed
-        return at, found
+        else:
+            in_flight = self._searched(candidate, in_flight, most)
+        at = self._at(in_flight)
+        return at, at.estimate(candidate)
+
+    def _needed(self, candidate: Candidate, in_flight: int) -> int:
+        """Return how many would be in flight if requests stayed as long as they do with a number of them in flight."""
+        stay = self._stay(self._at(in_flight).estimate(candidate))
+        return _rounded_up(stay * (self._workload.requests_per_second or 0))
+
+    def _searched(self, candidate: Candidate, least: int, most: int) -> int:
+        """Return the smallest number in flight with which the rate is served, or the most; near capacity steps are short."""
+        low, high = _step(least), _step(most)
+        while low < high:
+            middle = (low + high) // 2
+            enough = self._needed(candidate, _number(middle)) <= _number(middle)
+            low, high = (low, middle) if enough else (middle + 1, high)
+        return _number(low)
 
     def _no_more_than_offered(self, speed: Performance) -> Performance:
         """Return the performance with the throughput that was asked for where more would be served."""
@@ -98,5 +114,12 @@ def _rounded_up(in_flight: float) -> int:
     """
     if in_flight <= _STEPS_PER_DOUBLING:
         return max(1, math.ceil(in_flight))
-    step = math.ceil(math.log2(in_flight) * _STEPS_PER_DOUBLING)
+    return _number(_step(in_flight))
+
+
+def _step(in_flight: float) -> int:
+    return math.ceil(math.log2(in_flight) * _STEPS_PER_DOUBLING)
+
+
+def _number(step: int) -> int:
     return math.floor(2 ** (step / _STEPS_PER_DOUBLING))

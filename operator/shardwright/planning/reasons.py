@@ -55,7 +55,6 @@ def reasons(ranked: Sequence[Standing], verdicts: Sequence[Verdict], scale: Scal
         _chosen(best, standing, scale),
         *_passed_over(ranked, request),
         _memory(best),
-        *_roomier(ranked, request),
         _load(best, request),
         *_not_free(best, verdicts, scale),
         _time(best, request),
@@ -114,16 +113,6 @@ def _memory(best: Standing) -> str:
         f"budget and keeps {format_bytes(worst.kv_cache_bytes)} for K/V: "
         f"{best.estimate.kv_tokens * best.candidate.layout.attention_data:,} tokens per replica."
     )
-
-
-def _roomier(ranked: Sequence[Standing], request: Request) -> Iterator[str]:
-    """Yield the best layout that surely starts, where the chosen one may not."""
-    best, *others = _reached(ranked, request)
-    roomy = next((item for item in others if not item.tight and item.served_share >= best.served_share), None)
-    if best.tight and roomy is not None:
-        layout = roomy.candidate.layout
-        how = "pin its degrees to have it"
-        yield f"It may not start, being tight. The best that does: {copies(layout)} on {layout.gpus} GPUs; {how}."
 
 
 def _load(best: Standing, request: Request) -> str:
@@ -260,6 +249,7 @@ def _offered(standing: Standing, request: Request) -> int:
 
 def _loses(best: Standing, other: Standing, request: Request) -> str:
     later = "not deployable yet; " if request.deploy and not_yet(other.candidate) else ""
+    later += "tight, may not start; " if other.tight and not best.tight else ""
     queues = _queues_more(best, other, request)
     if queues and best.carries_load:
         return f"{later}{queues}"

@@ -70,7 +70,7 @@ class Standing:
 def select(verdicts: Iterable[Verdict], scale: Scale) -> tuple[Standing, ...]:
     """Return the candidates that nothing speaks against, best first; empty when there is none.
 
-    What carries the load goes before what queues; among those that queue, what queues least.
+    What surely starts goes before what is tight; what carries the load before what queues; of what queues, what queues least.
     """
     standing = (verdict for verdict in verdicts if not verdict.violations)
     return rank(assess(verdict.candidate, estimate, scale) for verdict in standing if (estimate := verdict.estimate))
@@ -169,6 +169,7 @@ def _order(standing: Standing) -> tuple[object, ...]:
     crossing = sum(share.seconds for share in standing.estimate.performance.decode_shares if "Communication" in share.name)
     queues = 0.0 if standing.carries_load else -standing.served_share
     return (
+        standing.tight,
         not standing.carries_load,
         queues,
         -standing.score,

@@ -95,18 +95,17 @@ def test_a_load_that_nothing_carries_is_said() -> None:
     assert any(re.fullmatch(r"batch limits lowered to .* to leave room for K/V", warning) for warning in plan.warnings)
 
 
-def test_beside_a_tight_plan_the_best_that_surely_starts_is_named() -> None:
+def test_what_surely_starts_goes_before_what_is_tight() -> None:
     gpu = load_gpus()["H100-SXM-80GB"]
-    pool = a_pool(replace(gpu, memory_bytes=round(gpu.memory_bytes * 1.17)), nodes=2)
-    report = _report("deepseek-v3", an_inventory(pool), replace(a_request(concurrency=4), deploy=True))
+    pool = a_pool(replace(gpu, memory_bytes=round(gpu.memory_bytes * 1.19)), nodes=2)
+    request = replace(a_request(concurrency=4), deploy=True)
+    report = _report("deepseek-v3", an_inventory(pool), request)
     assert isinstance(report.outcome, Plan)
 
-    assert report.outcome.tight
-    (said,) = [reason for reason in report.outcome.reasons if "being tight" in reason]
-    other = "tensor 8 x pipeline 2 x expert 8 on 16 GPUs"
-    assert said == f"It may not start, being tight. The best that does: {other}; pin its degrees to have it."
-    followed = _plan("deepseek-v3", an_inventory(pool), a_request(concurrency=4, tensor=8, pipeline=2, expert=8))
-    assert not followed.tight
+    assert (report.outcome.layout.gpus, report.outcome.tight) == (16, False)
+    (other,) = [item for item in report.alternatives if item.loses.startswith("tight, may not start; ")]
+    assert other.layout.gpus == 8
+    assert _plan("deepseek-v3", an_inventory(replace(pool, nodes=pool.nodes[:1])), request).tight
 
 
 def test_what_would_carry_the_load_on_gpus_that_are_not_free_is_named() -> None:
