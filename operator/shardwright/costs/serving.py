@@ -113,7 +113,10 @@ def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     stay, held = _held_back(load, prefill, others, steps * cycle)
     return Speed(
         prefill=prefill,
-        waiting=held + fitted.bunching * others + fitted.admission_seconds * (load.running - 1) + fitted.answer_steps * cycle,
+        waiting=held
+        + fitted.bunching * others
+        + fitted.admission_seconds * (load.running - 1)
+        + min(fitted.answer_steps, steps) * cycle,
         queued=max(0.0, load.offered / load.running - 1) * stay if work.arrival is Arrival.CLOSED_LOOP else 0.0,
         stay=stay,
         requests_per_second=load.running / stay,
