@@ -79,7 +79,7 @@ score: setup ## Predict the published measurements beside the checkout and print
 	@$(BIN)/shardwright predict --input build/cases.jsonl --output build/predictions.jsonl
 	@$(PYTHON) $(TRUTH)/score.py report --half dev build/predictions.jsonl
 
-fit: setup ## Fit the cost model to the published measurements anew, with its cross-validation (about 10 minutes)
+fit: setup ## Fit the cost model to the published measurements anew, with its cross-validation (about 15 minutes)
 	$(BIN)/python benchmarks/fit.py --data $(TRUTH)
 
 wheel: setup ## Build the wheel into dist/
