@@ -6,7 +6,6 @@ parser, its configuration and its model classes run on the compiled parts of 0.3
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import platform
@@ -26,6 +25,7 @@ from rich.console import Console
 
 from tests.harness.build import cache_folder
 from tests.harness.errors import HarnessError
+from tests.harness.locking import locked
 
 HERE = Path(__file__).parent
 WANTED = HERE / "requirements.in"
@@ -73,7 +73,7 @@ def install() -> Environment:
     home = _home()
     console = Console(stderr=True, soft_wrap=True)
     home.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(home.with_suffix(".lock"), console):
+    with locked(home.with_suffix(".lock"), console, "installing the engine"):
         if not _is_complete(home):
             console.print(
                 f"Installing vLLM {INSTALLED} and the sources of {UNPACKED} into {home}: {_COST}. Later runs use it as it is."
@@ -159,14 +159,3 @@ def _step(text: str, seconds: int, console: Console) -> Iterator[None]:
     began = time.monotonic()
     yield
     console.print(f"installed {text} in {time.monotonic() - began:.0f} s")
-
-
-@contextmanager
-def _locked(path: Path, console: Console) -> Iterator[None]:
-    with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            console.print("Another process is installing the engine; waiting for it.")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
