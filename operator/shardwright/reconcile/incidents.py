@@ -12,12 +12,13 @@ from hashlib import sha256
 from typing import Any, Final
 
 from shardwright.reconcile.members import Failure, Member
+from shardwright.rendering.scripts import GROUP_ENDED_EXIT_CODE, UNMET_EXIT_CODE
 
 INCIDENT: Final = "shardwright.io/incident"
 MEMBERS: Final = "shardwright.io/members"
 
-NOBODY_CAME: Final = frozenset({76, 77})
-"""Exit codes of the launch script where a rank ended because of another one (``launch.sh.j2``): never the root cause."""
+BECAUSE_OF_ANOTHER: Final = frozenset({UNMET_EXIT_CODE, GROUP_ENDED_EXIT_CODE})
+"""Exit codes of the launch script where a rank ended because of another one: never the root cause."""
 
 UNSCHEDULABLE: Final = "Unschedulable"
 UNSCHEDULABLE_SECONDS: Final = 300
@@ -84,7 +85,7 @@ def find_failure(members: Sequence[Member], expected: int, known: str) -> Failur
 
 
 def _how_remote(failure: Failure) -> tuple[bool, bool, bool, int]:
-    follows = failure.exit_code in NOBODY_CAME
+    follows = failure.exit_code in BECAUSE_OF_ANOTHER
     return follows, failure.by_engine, failure.by_engine and not failure.exit_code, failure.rank
 
 

@@ -27,6 +27,12 @@ LEADER_GONE_SECONDS: Final = 30
 PROBE_SECONDS: Final = 4
 """A probe's own limit for one answer; below the kubelet's."""
 
+UNMET_EXIT_CODE: Final = 76
+"""The launch script's, where the ranks did not meet."""
+
+GROUP_ENDED_EXIT_CODE: Final = 77
+"""The launch script's, where a rank ends because another one has."""
+
 _SHELL: Final = ("drain.sh", "launch.sh", "probe.sh")
 
 
@@ -50,6 +56,8 @@ class ScriptSettings:
     poll_seconds: float = 1
     probe_seconds: float = PROBE_SECONDS
     endpoint_seconds: int = budgets.ENDPOINT_SECONDS
+    unmet_exit_code: int = UNMET_EXIT_CODE
+    group_ended_exit_code: int = GROUP_ENDED_EXIT_CODE
     silence_seconds: float = 0
     idle_seconds: float = 0
     drain_seconds: int = budgets.DRAIN_SECONDS

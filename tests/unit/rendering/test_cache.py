@@ -23,7 +23,7 @@ SHARED = a_deployment(
 OWN = a_deployment(cache=CacheClaim(storage="900Gi", storage_class="fast"))
 
 HUB = """
-import os, time
+import os
 from pathlib import Path
 
 class HfApi:
@@ -33,8 +33,9 @@ class HfApi:
 def snapshot_download(model, revision=None, ignore_patterns=None):
     with Path(os.environ["CALLS"]).open("a") as calls:
         calls.write(f"{model} {revision} {ignore_patterns}\\n")
-    while Path(os.environ["CALLS"] + ".hold").exists():
-        time.sleep(0.02)
+    hold = Path(os.environ["CALLS"] + ".hold")  # a pipe: reading it waits for who writes
+    if hold.exists():
+        hold.read_text()
     if os.environ.get("FAIL"):
         raise OSError("the hub hung up")
 """
@@ -145,13 +146,13 @@ class Pods:
 def test_one_pod_downloads_and_the_others_wait_for_it(tmp_path: Path) -> None:
     pods = Pods(tmp_path, "model.safetensors pytorch_model.bin config.json")
     hold = Path(f"{pods.calls}.hold")
-    hold.touch()
+    os.mkfifo(hold)
     first = pods.start("org/model", "abc")
     wait_for(lambda: bool(pods.asked()), what="the first download")
     second = pods.start("org/model", "abc")
     assert second.stdout
     assert "waiting for the lock" in second.stdout.readline()
-    hold.unlink()
+    hold.write_text("")
 
     assert [process.wait(timeout=60) for process in (first, second)] == [0, 0]
     assert second.communicate()[0] == "shardwright: org/model is in the cache\n"

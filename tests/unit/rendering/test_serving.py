@@ -125,6 +125,15 @@ def test_an_engine_that_takes_no_completions_is_as_well_as_its_health(tmp_path: 
         assert "takes no completions" in rank.log
 
 
+def test_an_engine_that_turns_requests_away_because_it_is_full_still_owes_its_tokens(tmp_path: Path) -> None:
+    with serves(tmp_path) as (rank,):
+        rank.start()
+        wait_for(lambda: readiness(rank) == (0, ""))
+
+        rank.tell("completion", "429")
+        assert rank.wait() == 78
+
+
 def test_who_does_not_want_it_gets_no_watcher() -> None:
     plain = scripts(ScriptSettings(ranks=1))
     assert "serving.py" not in plain
