@@ -21,6 +21,7 @@ ROLLOUT: Final = "Rollout"
 FAILURE: Final = "Failure"
 REQUESTED: Final = "Requested"
 START: Final = "Start"
+SCALED_UP: Final = "spec.replicas"
 BROKEN_GRACE_SECONDS: Final = 5  # nobody is served by a broken group
 
 
@@ -105,6 +106,8 @@ def next_step(group: Group, now: datetime) -> Step:
         return Step(state=_state(group, "Stopping", "the StatefulSet is being deleted"))
     if group.live["spec"].get("replicas") == 0:
         return _leave_zero(group, now)
+    if group.memory.stopped_for:
+        return _stay_at_zero(group)
     change = ROLLOUT if _must_roll(group) else REQUESTED if group.asked else ""
     if change:
         return _go_to_zero(group, change, group.memory.forgiven(), now)
@@ -147,6 +150,12 @@ def _leave_zero(group: Group, now: datetime) -> Step:
     return Step(state=_state(group, "Starting"), writes=_apply(group, _intent(group, memory), (START,)))
 
 
+def _stay_at_zero(group: Group) -> Step:
+    """Carry a stop through that somebody has scaled away: what began it is no second failure."""
+    state = _state(group, "Stopping", "was scaled up while it stopped")
+    return Step(state=state, writes=_apply(group, _at_zero(_intent(group, group.memory)), (SCALED_UP,)))
+
+
 def _changed_since(group: Group) -> bool:
     """Return whether a group that failed would not start as it was, or shall all the same."""
     same = group.memory.stopped_for == FAILURE and template_hash(group.live or {}) == template_hash(group.rendered)
@@ -175,9 +184,8 @@ def _must_roll(group: Group) -> bool:
 def _go_to_zero(group: Group, why: str, memory: Memory, now: datetime) -> Step:
     asked = group.rules.restart_asked if why == REQUESTED else memory.restarted_for
     intent = _intent(group, memory.stopped(why, now).with_(restarted_for=asked))
-    intent = {**intent, "spec": {**intent["spec"], "replicas": 0}}
     state = _state(group, "Stopping", "stops as a whole before it starts again", memory=memory)
-    return Step(state=state, writes=_apply(group, intent, (why,)), planned=why != FAILURE and group.complete)
+    return Step(state=state, writes=_apply(group, _at_zero(intent), (why,)), planned=why != FAILURE and group.complete)
 
 
 def _keep(group: Group, now: datetime) -> Step:
@@ -209,6 +217,10 @@ def _intent(group: Group, memory: Memory) -> dict[str, Any]:
     metadata = group.rendered["metadata"]
     annotations = {**metadata.get("annotations", {}), **memory.annotations()}
     return {**group.rendered, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _at_zero(intent: Mapping[str, Any]) -> dict[str, Any]:
+    return {**intent, "spec": {**intent["spec"], "replicas": 0}}
 
 
 def _apply(group: Group, intent: Mapping[str, Any], because: tuple[str, ...]) -> tuple[Write, ...]:

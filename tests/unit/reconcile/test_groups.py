@@ -213,6 +213,18 @@ def test_a_group_that_a_user_scaled_down_comes_back_as_a_whole() -> None:
     assert decide(desired(stateful_set()), world.observed(), NOON).groups[0].ready
 
 
+def test_a_group_that_a_user_scaled_up_while_it_stops_is_stopped_all_the_same_and_has_failed_once() -> None:
+    world = running()
+    world.crash("llama-0-1")
+    world.write(decide(desired(stateful_set()), world.observed(), NOON).writes)
+    live(world)["spec"]["replicas"] = 1
+
+    (write,) = decide(desired(stateful_set()), world.observed(), NOON + timedelta(hours=1)).writes
+    assert isinstance(write, Apply)
+    assert (write.content["spec"]["replicas"], write.because) == (0, ("spec.replicas",))
+    assert write.content["metadata"]["annotations"] == live(world)["metadata"]["annotations"]
+
+
 def test_a_stateful_set_that_was_deleted_is_made_again_when_its_pods_are_gone() -> None:
     world, wanted = running(), desired(stateful_set())
     del world.objects["StatefulSet", "llama-0"]
