@@ -7,11 +7,15 @@ import pytest
 
 pytest_plugins = ["tests.harness.plugin"]
 
-# A machine that is busy is slow, not wrong.
+# A machine that is busy is slow, not wrong. What must pass tries the same examples every time, so that a change is judged by
+# what it changes; `--hypothesis-profile=explore` looks for new ones, and what it finds becomes a test of its own.
 hypothesis.settings.register_profile(
-    "shardwright", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], print_blob=True
+    "same", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], derandomize=True
 )
-hypothesis.settings.load_profile("shardwright")
+hypothesis.settings.register_profile(
+    "explore", hypothesis.settings.get_profile("same"), derandomize=False, max_examples=1000, print_blob=True
+)
+hypothesis.settings.load_profile("same")
 
 _OF_THE_HARNESS = Path(__file__).parent / "tests" / "harness_selftest"
 _OF_THE_ENGINE = Path(__file__).parent / "tests" / "engine"

@@ -46,7 +46,7 @@ events = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(1, 3), st.integers(1, 2), events)
 def test_it_comes_to_rest_wherever_it_was_killed_and_never_mixes_revisions(
     pods: int, groups: int, happened: list[tuple[str, int, bool]]
