@@ -21,14 +21,14 @@ from shardwright.controller.queue import Key
 from shardwright.controller.view import Interests, View
 from shardwright.errors import InputError, Problem
 from shardwright.pipeline import Subject, bundle_for, engine_status
-from shardwright.planning.report import Plan, Report
+from shardwright.planning.report import Report
 from shardwright.reconcile.decide import Decision, Desired, decide, placed, standing_groups
 from shardwright.reconcile.decision import Write
 from shardwright.reconcile.findings import Findings
 from shardwright.reconcile.generations import generations, lost_nodes
 from shardwright.reconcile.groups import LifeRules
 from shardwright.reconcile.memory import read_memory
-from shardwright.reconcile.news import Event, news, plan_event
+from shardwright.reconcile.news import Event, news, plan_event, surge_event
 from shardwright.reconcile.observed import Observed, object_key
 from shardwright.reconcile.record_object import read_record, record_key, record_object
 from shardwright.reconcile.rules import life_rules
@@ -36,7 +36,7 @@ from shardwright.reconcile.status import build_status, service_status
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
-from shardwright.rendering.names import base_name
+from shardwright.rendering.names import base_name, generation_of
 
 log = logging.getLogger(__name__)
 
@@ -153,6 +153,7 @@ class Reconciler:
             stale=planned.stale,
             plan_only=spec.mode == "PlanOnly",
             paused=spec.paused,
+            lost=look.lost,
             scaled_to_zero=spec.replicas == 0,
         )
         if record and not look.refusal and _is_for(subject, planned, record):
@@ -193,7 +194,7 @@ class Reconciler:
     async def _deploy(self, look: Look, subject: Subject, record: PlanRecord, observed: Observed) -> None:
         owner = _owner(look.live)
         try:
-            bundle = self._objects(look, subject, record.plan, observed)
+            bundle = self._objects(look, subject, record, observed)
         except InputError as error:
             look.found = replace(look.found, problems=error.problems)
             return
@@ -201,13 +202,33 @@ class Reconciler:
         observed = await complete(self._client, owner.namespace, observed, [object_key(content) for content in objects])
         now = datetime.now(UTC)
         decision = decide(Desired(owner_uid=owner.uid, objects=objects, rules=look.rules), observed, now)
+        if decision.stopping and not subject.resource.spec.paused:
+            moved = await self._move_beside(look, subject, record, decision, observed)
+            if moved:
+                await self._deploy(look, subject, moved, observed.without(record_key(owner)))
+                return
         look.found = replace(look.found, decision=decision)
         look.deployed = bool(bundle)
         if not subject.resource.spec.paused and await self._write(look, decision.writes):
             look.written = decision.writes
         look.again_seconds = _soonest(look.again_seconds, decision, now)
 
-    def _objects(self, look: Look, subject: Subject, plan: Plan, observed: Observed) -> tuple[KubernetesObject, ...]:
+    async def _move_beside(
+        self, look: Look, subject: Subject, record: PlanRecord, decision: Decision, observed: Observed
+    ) -> PlanRecord | None:
+        """Plan the first group that is to stop on free GPUs as well; return the record that was written, None without any."""
+        owner, group = _owner(look.live), decision.stopping[0]
+        generation = generation_of(decision.groups[group].name)[1] + 1
+        async with self._planner.lock:
+            moved = await self._planner.beside(subject, record, group, generation)
+            if moved is None or not await self._write_record(look, owner, moved, observed):
+                return None
+            self._view.reserve((owner.namespace, owner.name), moved.plan)
+        look.events = (surge_event(decision.groups[group].name, moved.plan.groups[group]),)
+        return moved
+
+    def _objects(self, look: Look, subject: Subject, record: PlanRecord, observed: Observed) -> tuple[KubernetesObject, ...]:
+        plan = record.plan
         if look.found.plan_only or plan.deployable:
             return ()
         sets = [live for (kind, _), live in observed.objects.items() if kind == "StatefulSet"]
@@ -219,7 +240,7 @@ class Reconciler:
             plan,
             ready_groups=ready_groups,
             cluster_domain=self._cluster_domain,
-            generations=generations(base_name(owner.name), plan.groups, observed, owner.uid, look.lost),
+            generations=generations(base_name(owner.name), plan.groups, observed, owner.uid, look.lost, record.generations),
         ).objects
 
     async def _write(self, look: Look, writes: Sequence[Write]) -> bool:

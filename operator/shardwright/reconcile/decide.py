@@ -4,7 +4,7 @@ Applied again and again it comes to rest: once the observed objects say what was
 written. It never touches an object that another controller, or nobody, owns.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
@@ -12,10 +12,11 @@ from typing import Any, Final
 from shardwright.errors import Problem
 from shardwright.reconcile.decision import Apply, Create, Delete, Write
 from shardwright.reconcile.drift import drifted_fields
+from shardwright.reconcile.generations import former_generations
 from shardwright.reconcile.groups import Group, GroupState, LifeRules, next_step
-from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller, controller_uid, object_key
+from shardwright.reconcile.observed import STATEFUL_SET, ObjectKey, Observed, controller, controller_uid, object_key
 from shardwright.reconcile.rollout import one_after_another
-from shardwright.rendering.names import generation_name, generation_of
+from shardwright.rendering.names import generation_name, generation_of, peers_service
 
 _ANY_RULES: Final = LifeRules()
 
@@ -34,7 +35,8 @@ class Decision:
     """What to write now, in order, and what the reader of the status must know.
 
     ``conflicts`` are foreign objects in our places, ``leftovers`` what an earlier ShardedModel of the same name has
-    left to the garbage collector (kind and name): then nothing is written at all. ``wake_at`` is when to look
+    left to the garbage collector (kind and name): then nothing is written at all. ``stopping`` are the groups, by index, whose
+    service these writes end on purpose, and that could be made anew beside it first. ``wake_at`` is when to look
     again although nothing may have happened.
     """
 
@@ -42,6 +44,7 @@ class Decision:
     groups: tuple[GroupState, ...]
     conflicts: tuple[Problem, ...] = ()
     leftovers: tuple[str, ...] = ()
+    stopping: tuple[int, ...] = ()
 
     @property
     def wake_at(self) -> datetime | None:
@@ -58,11 +61,34 @@ def decide(desired: Desired, observed: Observed, now: datetime) -> Decision:
         standing = standing_groups(observed, desired.owner_uid, now, desired.rules)
         return Decision(writes=(), groups=standing, conflicts=conflicts, leftovers=leftovers)
     groups = [_group(content, observed, desired.rules) for content in desired.objects if content["kind"] == STATEFUL_SET]
-    steps = one_after_another(groups, [next_step(group, now) for group in groups], desired.rules.max_unavailable)
+    former = _former_generations(groups, desired, observed, now)
+    most = 0 if any(former.values()) else desired.rules.max_unavailable
+    steps = one_after_another(groups, [next_step(group, now) for group in groups], most)
     plain = [content for content in desired.objects if content["kind"] != STATEFUL_SET]
     repairs = [write for content in plain for write in placed(content, desired.owner_uid, observed)]
     lives = [write for step in steps for write in step.writes]
-    return Decision(writes=(*repairs, *lives, *_prune(desired, observed)), groups=tuple(step.state for step in steps))
+    kept = {name for group in groups for name in _kept(group, former[group.name], observed)}
+    return Decision(
+        writes=(*repairs, *lives, *_prune(desired, observed, kept)),
+        groups=tuple(step.state for step in steps),
+        stopping=tuple(index for index, step in enumerate(steps) if step.planned) if desired.rules.max_surge else (),
+    )
+
+
+def _former_generations(
+    groups: Sequence[Group], desired: Desired, observed: Observed, now: datetime
+) -> dict[str, frozenset[str]]:
+    """Return by name of group what there still is of its earlier generations."""
+    return {group.name: former_generations(*generation_of(group.name), observed, desired.owner_uid, now) for group in groups}
+
+
+def _kept(group: Group, former: Iterable[str], observed: Observed) -> Iterator[ObjectKey]:
+    """Yield what stays of a former generation: all of it while it serves in place of the new one, its Service to the last pod."""
+    for name in former:
+        live = observed.objects.get((STATEFUL_SET, name))
+        if live and live["spec"].get("replicas") and not group.complete:
+            yield STATEFUL_SET, name
+        yield "Service", peers_service(name)
 
 
 def standing_groups(observed: Observed, owner_uid: str, now: datetime, rules: LifeRules = _ANY_RULES) -> tuple[GroupState, ...]:
@@ -81,7 +107,7 @@ def _group(content: Mapping[str, Any], observed: Observed, rules: LifeRules) -> 
         live=live,
         members=observed.members_of(name),
         rules=rules,
-        former=None if live else _former(name, observed),
+        former=_former(name, observed),
     )
 
 
@@ -127,9 +153,9 @@ def placed(content: Mapping[str, Any], owner_uid: str, observed: Observed) -> tu
     return (Apply(content=content, uid=live["metadata"]["uid"], because=drift),) if drift else ()
 
 
-def _prune(desired: Desired, observed: Observed) -> tuple[Write, ...]:
+def _prune(desired: Desired, observed: Observed, kept: Collection[ObjectKey]) -> tuple[Write, ...]:
     """Delete what is ours and no longer wanted; an object without our owner reference is never deleted."""
-    wanted = {object_key(content) for content in desired.objects}
+    wanted = {object_key(content) for content in desired.objects}.union(kept)
     return tuple(
         Delete(kind=key[0], namespace=live["metadata"]["namespace"], name=key[1], uid=live["metadata"]["uid"])
         for key, live in sorted(observed.objects.items())

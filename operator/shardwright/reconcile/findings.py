@@ -19,7 +19,8 @@ class Findings:
 
     ``plan`` is the plan that stands, ``no_plan`` why there is none for the current spec. ``problems`` are what
     the user must correct, ``refused`` what the API server did not take. ``stale`` is what is wrong with the plan
-    that stands. ``standing`` are the groups that exist. ``decision`` is None where nothing may be deployed.
+    that stands. ``standing`` are the groups that exist. ``decision`` is None where nothing may be deployed. ``lost`` are
+    nodes that died with pods of the model on them.
     """
 
     generation: int
@@ -35,6 +36,7 @@ class Findings:
     standing: tuple[GroupState, ...] = ()
     decision: Decision | None = None
     refused: Problem | None = None
+    lost: frozenset[str] = frozenset()
 
     @property
     def groups(self) -> tuple[GroupState, ...]:

@@ -31,6 +31,7 @@ class LifeRules:
 
     restart: RestartPolicy = field(default_factory=RestartPolicy)
     max_unavailable: int = 1
+    max_surge: int = 0
     restart_asked: str = ""
 
 
@@ -97,6 +98,11 @@ class Group:
         return len(self.members) == self.size and all(m.ready and not m.deleting for m in self.members)
 
     @property
+    def served_by(self) -> str | None:
+        """Return the former generation that serves in place of this one, None where there is none."""
+        return str(self.former["metadata"]["name"]) if self.former and self.former["spec"].get("replicas") else None
+
+    @property
     def asked(self) -> bool:
         """Return whether somebody asks for a restart that it has not had."""
         return self.rules.restart_asked not in ("", self.memory.restarted_for)
@@ -136,7 +142,7 @@ def _find_failure(group: Group, now: datetime) -> Failure | None:
 def _create(group: Group) -> Step:
     if group.members:
         return Step(state=_state(group, "Stopping", "pods of an earlier StatefulSet are still there"))
-    memory = group.memory.with_(stopped_for="", restarted_for=group.rules.restart_asked)
+    memory = group.memory.begun_anew(beside=group.served_by is not None).with_(restarted_for=group.rules.restart_asked)
     intent = _intent(group, memory)
     return Step(state=_state(group, "Starting"), writes=(Create(content=intent),))
 
@@ -218,10 +224,11 @@ def _keep(group: Group, now: datetime) -> Step:
 
 def _what_for(group: Group) -> str:
     missing = group.size - len(group.members)
+    serves = [f"{group.served_by} serves meanwhile"] if group.served_by else []
     if missing > 0:
-        return f"{missing} of {group.size} pods not created yet"
+        return "; ".join((*serves, f"{missing} of {group.size} pods not created yet"))
     waits = [f"rank {m.rank}: {m.waiting or 'starting'}" for m in group.members if not m.ready]
-    return "; ".join(waits[:3])
+    return "; ".join((*serves, *waits[:3]))
 
 
 def _intent(group: Group, memory: Memory) -> dict[str, Any]:

@@ -25,5 +25,6 @@ def life_rules(spec: Spec, annotations: Mapping[str, str]) -> LifeRules:
             stop_when_spent=restart.on_budget_spent == "Stop",
         ),
         max_unavailable=spec.rollout.max_unavailable,
+        max_surge=spec.rollout.max_surge,
         restart_asked=annotations.get(RESTART, "")[:_TOKEN_LENGTH],
     )
