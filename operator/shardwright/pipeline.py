@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from shardwright.api.published import DEFAULTS_MAX_ITEMS, ShownEngine
 from shardwright.api.record import PlanRecord
-from shardwright.api.request import to_request
+from shardwright.api.request import rdma_request, to_request
 from shardwright.api.resource import ShardedModel
 from shardwright.api.settings import DEFAULTS, Settings, with_defaults
 from shardwright.api.spec import PlacementRules, Spec
@@ -27,6 +27,7 @@ from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import Inventory, Node, NodeExclusion, Pool
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.pools import Reservation, build_inventory
+from shardwright.hardware.scheduling import PodTerms
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.catalogue import find_model, model_unknown
 from shardwright.modelspec.parse import parse_config
@@ -117,8 +118,11 @@ def take_stock(
         usage,
         reservations=reservations,
         own=(resource.metadata.namespace, base_name(resource.metadata.name)),  # what pods are labelled with
-        selector=placement.node_selector,
-        tolerations=tolerations_of(placement),
+        terms=PodTerms(
+            selector=placement.node_selector,
+            tolerations=tolerations_of(placement),
+            rdma=rdma_request(resource.spec),
+        ),
     )
 
 
