@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from shardwright.api.model import Model
+from shardwright.api.network import Network
 from shardwright.api.resource import ShardedModel
 from shardwright.api.spec import Engine, PlacementRules, Pod, Resources
 from shardwright.engines.versions import DEFAULT_IMAGE
-from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, Owner, SecretKey
+from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, Owner, PodNetwork, SecretKey
 
 _KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
 _LOADED_AS: Final = {"FP8": "fp8"}
@@ -55,10 +56,16 @@ def to_deployment(
         memory=resources.memory,
         runtime_class=pod.runtime_class_name,
         image_pull_secrets=tuple(secret.name for secret in pod.image_pull_secrets),
+        network=_network(pod),
         cluster_domain=cluster_domain,
         silence_seconds=spec.readiness.silence_seconds if spec.readiness.tokens else 0,
         idle_seconds=spec.readiness.idle_seconds,
     )
+
+
+def _network(pod: Pod) -> PodNetwork:
+    network = pod.network or Network()
+    return PodNetwork(rdma=network.rdma != "None", attachments=tuple(network.attachments), lock_memory=network.lock_memory)
 
 
 def image_of(engine: Engine) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from shardwright.api.published import DEFAULTS_MAX_ITEMS, ShownEngine
 from shardwright.api.record import PlanRecord
-from shardwright.api.request import to_request
+from shardwright.api.request import rdma_request, to_request
 from shardwright.api.resource import ShardedModel
 from shardwright.api.settings import DEFAULTS, Settings, with_defaults
 from shardwright.api.spec import PlacementRules, Spec
@@ -26,6 +26,7 @@ from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import Inventory, NodeExclusion
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.pools import Reservation, build_inventory
+from shardwright.hardware.scheduling import PodTerms
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.catalogue import find_model, model_unknown
 from shardwright.modelspec.parse import parse_config
@@ -122,8 +123,11 @@ def take_stock(
         usage,
         reservations=reservations,
         own=own if beside is None else None,
-        selector=placement.node_selector,
-        tolerations=tolerations_of(placement),
+        terms=PodTerms(
+            selector=placement.node_selector,
+            tolerations=tolerations_of(placement),
+            rdma=rdma_request(resource.spec),
+        ),
     )
 
 

@@ -66,6 +66,12 @@ _COMPLETE: Manifest = {
         "resources": {"cpu": "16", "memory": "64Gi"},
         "runtimeClassName": "nvidia",
         "imagePullSecrets": [{"name": "registry"}],
+        "network": {
+            "rdma": "Explicit",
+            "resources": [{"name": "rdma/hca", "count": 8}],
+            "attachments": ["fabric/rail-0"],
+            "lockMemory": True,
+        },
     },
     "restart": {"delaySeconds": 10, "maxDelaySeconds": 60, "stableSeconds": 300, "budget": 3, "onBudgetSpent": "Stop"},
     "readiness": {"tokens": True, "silenceSeconds": 90, "idleSeconds": 15},

@@ -32,6 +32,14 @@ def _toleration(**fields: Any) -> Manifest:
     return {"placement": {"tolerations": [fields]}}
 
 
+def _network(**fields: Any) -> Manifest:
+    return {"pod": {"network": fields}}
+
+
+def _explicit(name: str) -> Manifest:
+    return _network(rdma="Explicit", resources=[{"name": name}])
+
+
 RULE_CASES = (
     RuleCase("ConfigTwice", _model(config=A_CONFIG, configMapRef={"name": "x"}), _model(configMapRef={"name": "x"})),
     RuleCase(
@@ -116,6 +124,14 @@ RULE_CASES = (
         _toleration(key="a", effect="NoSchedule", tolerationSeconds=1),
         _toleration(key="a", effect="NoExecute", tolerationSeconds=1),
     ),
+    RuleCase("RdmaResources", _network(rdma="Explicit"), _network(rdma="Explicit", resources=[{"name": "rdma/hca"}])),
+    RuleCase("RdmaResources", _network(resources=[{"name": "rdma/hca"}]), _network(resources=[])),
+    RuleCase("RdmaResourceName", _explicit("nvidia.com/gpu"), _explicit("nvidia.com/hostdev")),
+    RuleCase("RdmaResourceName", _explicit("amd.com/gpu"), _explicit("amd.com/nic")),
+    RuleCase("RdmaResourceName", _explicit("nvidia.com/mig-1g.10gb"), _explicit("nvidia.com/sriov_rdma_vf")),
+    RuleCase("RdmaResourceName", _explicit("requests.kubernetes.io/x"), _explicit("mykubernetes.io/x")),
+    RuleCase("RdmaResourceName", _explicit("kubernetes.io/batch-cpu"), _explicit("vpc.amazonaws.com/efa")),
+    RuleCase("LockMemoryWithoutRdma", _network(rdma="None", lockMemory=True), _network(rdma="Auto", lockMemory=True)),
     RuleCase(
         "RestartDelays",
         {"restart": {"delaySeconds": 61, "maxDelaySeconds": 60}},

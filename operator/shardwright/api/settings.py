@@ -94,6 +94,9 @@ def _merged_pod(own: Pod, default: Pod, applied: list[str]) -> Pod:
     if own.runtime_class_name is None and default.runtime_class_name is not None:
         update["runtime_class_name"] = default.runtime_class_name
         applied.append("pod.runtimeClassName")
+    if own.network is None and default.network is not None:
+        update["network"] = default.network
+        applied.append("pod.network")
     return own.model_copy(update=update)
 
 

@@ -10,6 +10,7 @@ from pydantic import Field, StringConstraints
 
 from shardwright.api.life import Readiness, Restart, Rollout
 from shardwright.api.model import Model
+from shardwright.api.network import Network
 from shardwright.api.parts import (
     DNS_SUBDOMAIN,
     IMAGE,
@@ -226,6 +227,9 @@ class Pod(Part):
         max_length=16,
         description="Secrets for pulling the image.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+    network: Network | None = Field(
+        default=None, description="How the pods of a group over several nodes reach the network between them."
     )
 
 

@@ -62,6 +62,15 @@ class Candidate:
     pool: Pool
     placement: Placement
 
+    @property
+    def uses_network(self) -> bool:
+        """Return whether traffic among the ranks of a replica crosses the network between nodes."""
+        placement, pool = self.placement, self.pool
+        if placement.nodes_per_replica == 1:
+            return False
+        attention = self.layout.attention_data > 1 and not pool.crosses_nodes
+        return attention or pool.network in (placement.tensor_link, placement.pipeline_link)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSpace:

@@ -1,7 +1,7 @@
 """What the user said about running the model, beside the plan: the second input of rendering."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shardwright.rendering import names
 
@@ -29,6 +29,19 @@ class CacheClaim:
     claim: str | None = None
     storage: str | None = None
     storage_class: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodNetwork:
+    """How the pods of a group over several nodes reach the network, beside the RDMA devices of the plan.
+
+    Without ``rdma`` the engine is told to use TCP. ``attachments`` are further networks (NetworkAttachmentDefinitions);
+    with ``lock_memory`` pods that have RDMA devices may lock memory whatever the container runtime's limit is.
+    """
+
+    rdma: bool = True
+    attachments: tuple[str, ...] = ()
+    lock_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +88,7 @@ class Deployment:
     memory: str | None = None
     runtime_class: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
+    network: PodNetwork = field(default_factory=PodNetwork)
     cluster_domain: str = "cluster.local"
     silence_seconds: int = 0
     idle_seconds: int = 0

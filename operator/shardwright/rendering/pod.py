@@ -6,7 +6,7 @@ from typing import Any, Final
 from shardwright.engines.arguments import MASTER_PORT, Serving, serve_arguments, serve_environment
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.planning.report import Plan
-from shardwright.rendering import budgets, cache
+from shardwright.rendering import budgets, cache, network
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import TEMPLATE_HASH, digest, template_hash
 from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels, group_selector
@@ -44,6 +44,8 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
         fills_cache=deployment.cache is not None,
         silence_seconds=deployment.silence_seconds,
         idle_seconds=deployment.idle_seconds,
+        rdma=bool(plan.rdma),
+        tcp_only=not deployment.network.rdma,
     )
 
 
@@ -64,6 +66,7 @@ def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, An
     annotations = {
         MODEL_ANNOTATION: deployment.owner.name,
         SCRIPTS_HASH: digest(scripts_of(plan, deployment))[:16],
+        **network.annotations(plan, deployment),
     }
     template = {"metadata": {"labels": labels, "annotations": annotations}, "spec": _spec(plan, deployment, group)}
     template["metadata"]["labels"] = {**labels, TEMPLATE_HASH: template_hash(template)}
@@ -75,7 +78,7 @@ def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
         "affinity": _affinity(plan, deployment, group),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": _pod_security(),
+        "securityContext": _pod_security(plan, deployment),
         "terminationGracePeriodSeconds": budgets.GRACE_SECONDS,
         "tolerations": _tolerations(deployment),
         "containers": [_container(plan, deployment, group)],
@@ -92,8 +95,8 @@ def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
     return spec
 
 
-def _pod_security() -> dict[str, Any]:
-    return {
+def _pod_security(plan: Plan, deployment: Deployment) -> dict[str, Any]:
+    restricted = {
         "runAsNonRoot": True,
         "runAsUser": USER_ID,
         "runAsGroup": USER_ID,
@@ -101,6 +104,7 @@ def _pod_security() -> dict[str, Any]:
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }
+    return network.with_locked_memory(restricted) if network.locks_memory(plan, deployment) else restricted
 
 
 def _affinity(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
@@ -137,7 +141,7 @@ def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]
         "env": _environment(plan, deployment, group),
         "ports": _ports(plan),
         "resources": _resources(plan, deployment),
-        "securityContext": _container_security(),
+        "securityContext": _container_security(("IPC_LOCK",) if network.locks_memory(plan, deployment) else ()),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "startupProbe": _startup_probe(plan, deployment),
         "readinessProbe": _probe("readiness", period_seconds=5, failures=3),
@@ -222,8 +226,9 @@ def _download(deployment: Deployment) -> dict[str, Any]:
     }
 
 
-def _container_security() -> dict[str, Any]:
-    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+def _container_security(added: tuple[str, ...] = ()) -> dict[str, Any]:
+    capabilities = {"drop": ["ALL"]} | ({"add": list(added)} if added else {})
+    return {"allowPrivilegeEscalation": False, "capabilities": capabilities}
 
 
 def _pod_name(deployment: Deployment) -> list[dict[str, Any]]:
@@ -263,9 +268,9 @@ def _ports(plan: Plan) -> list[dict[str, Any]]:
 def _resources(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     workers = workers_per_pod(plan)
     memory = deployment.memory or budgets.quantity(budgets.host_memory_bytes(workers))
-    gpus = {plan.resource: str(workers)}
-    requests = {"cpu": deployment.cpu or str(budgets.cpus(workers)), "memory": memory, **gpus}
-    return {"requests": requests, "limits": gpus | ({"memory": memory} if deployment.memory else {})}
+    devices = {plan.resource: str(workers), **network.devices(plan)}
+    requests = {"cpu": deployment.cpu or str(budgets.cpus(workers)), "memory": memory, **devices}
+    return {"requests": requests, "limits": devices | ({"memory": memory} if deployment.memory else {})}
 
 
 def _startup_probe(plan: Plan, deployment: Deployment) -> dict[str, Any]:

@@ -40,12 +40,16 @@ _SHELL: Final = ("drain.sh", "launch.sh", "probe.sh")
 class ScriptSettings:
     """What the scripts of one resource know: ranks of a group (nodes), folders, ports, seconds.
 
+    With ``rdma`` the pod has RDMA devices, with ``tcp_only`` it shall use none.
     A leader that brings no token for ``silence_seconds`` is not ready; 0: nobody watches its tokens.
     """
 
     ranks: int
     fills_cache: bool = False
+    rdma: bool = False
+    tcp_only: bool = False
     run_dir: str = "/run/shardwright"
+    infiniband_dir: str = "/sys/class/infiniband"
     shm_dir: str = "/dev/shm"  # noqa: S108  # the engine's shared memory, a volume of the pod
     scripts_dir: str = "/etc/shardwright"
     termination_log: str = "/dev/termination-log"

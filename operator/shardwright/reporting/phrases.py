@@ -26,6 +26,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "KvHeadsNotDivisible": "do not divide the K/V heads",
         "MaxModelLenTooLong": "exceed the model's context",
         "MoreStagesThanLayers": "have more stages than layers",
+        "NetworkResourceMissing": "need network devices that the nodes do not offer",
         "PartitionImpossible": "split other layers than the model's over the stages",
         "PipelineNotSupported": "need pipeline stages that the engine does not have for this model",
         "PoolTooSmall": "need more nodes than the pool has",

@@ -20,6 +20,7 @@ from shardwright.planning.report import Plan
 from shardwright.reconcile.rules import life_rules
 from shardwright.reconcile.standing import Choice, Replan, judge
 from shardwright.reconcile.standing import Question as PlanQuestion
+from tests.support.builders_deployment import a_plan
 from tests.support.builders_nodes import a_node
 from tests.support.builders_resource import A_CONFIG, Manifest, a_sharded_model
 from tests.support.schema_cases import Steps, fields
@@ -30,7 +31,7 @@ CONFIG_MAPS: Final = {("a", "config.json"): json.dumps(A_CONFIG)}
 
 TAINTED: Final = {"key": "dedicated", "value": "llm", "effect": "NoExecute"}
 NODES: Final = (
-    a_node("plain"),
+    a_node("plain", allocatable={"rdma/a": "1"}),
     a_node("blue", labels={"example.com/pool": "blue"}),
     a_node("tainted", taints=[TAINTED]),
 )
@@ -70,6 +71,14 @@ def _lookup(before: Manifest, after: Manifest) -> Pair:
 
 def _toleration(before: Manifest, after: Manifest) -> Pair:
     return _under("placement", {"tolerations": [before]}, {"tolerations": [after]})
+
+
+def _network(before: Manifest, after: Manifest) -> Pair:
+    return _under("pod", {"network": before}, {"network": after})
+
+
+def _explicit(before: Manifest, after: Manifest) -> Pair:
+    return _network(*({"rdma": "Explicit", "resources": [resource]} for resource in (before, after)))
 
 
 BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
@@ -127,6 +136,11 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "pod.resources.memory": _under("pod", {}, {"resources": {"memory": "7Gi"}}),
     "pod.runtimeClassName": _under("pod", {}, {"runtimeClassName": "nvidia"}),
     "pod.imagePullSecrets[0].name": _under("pod", {}, {"imagePullSecrets": [{"name": "registry"}]}),
+    "pod.network.rdma": _network({}, {"rdma": "None"}),
+    "pod.network.resources[0].name": _explicit({"name": "rdma/a"}, {"name": "rdma/b"}),
+    "pod.network.resources[0].count": _explicit({"name": "rdma/a"}, {"name": "rdma/a", "count": 2}),
+    "pod.network.attachments[0]": _network({"attachments": ["a"]}, {"attachments": ["b"]}),
+    "pod.network.lockMemory": _network({}, {"lockMemory": True}),
     "restart.delaySeconds": _under("restart", {}, {"delaySeconds": 31}),
     "restart.maxDelaySeconds": _under("restart", {}, {"maxDelaySeconds": 601}),
     "restart.stableSeconds": _under("restart", {}, {"stableSeconds": 601}),
@@ -141,6 +155,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
 }
 """Path → a spec and one that differs in that field alone."""
 
+ON_TWO_NODES: Final = a_plan(rdma=(("rdma/a", 1),))
 ONLY_ONE_VALUE: Final = {"engine.name": "more engines come with their own issue"}
 SEEN_BY_THE_CONTROLLER: Final = ("mode", "paused")
 """Acted on by ``controller``; its tests and those on the control plane show the effect."""
@@ -156,7 +171,8 @@ def test_the_table_has_every_field() -> None:
 def test_changing_a_field_changes_something_that_one_can_see(path: str, the_plan: Plan) -> None:
     before, after = (parse_manifest(a_sharded_model(**spec)) for spec in BEFORE_AND_AFTER[path])
 
-    assert what_one_sees(before, the_plan) != what_one_sees(after, the_plan)
+    plan = ON_TWO_NODES if path.startswith("pod.network") else the_plan
+    assert what_one_sees(before, plan) != what_one_sees(after, plan)
 
 
 def test_leaving_everything_as_it_is_changes_nothing(the_plan: Plan) -> None:

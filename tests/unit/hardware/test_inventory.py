@@ -192,7 +192,7 @@ class TestPools:
     def test_what_the_planner_looks_at_divides_pools(self) -> None:
         nodes = (
             a_node("a"),
-            a_node("b", network_gbps=200),
+            a_node("b", network_gbps=12.5),
             a_node("c", allocatable={"nvidia.com/gpu": "7"}),
             a_node("d", product="NVIDIA-H200"),
             a_gke_node("e"),
@@ -201,8 +201,8 @@ class TestPools:
         )
         names = {node.name: pool.name for pool in inventory_of(*nodes).pools for node in pool.nodes}
         assert len(set(names.values())) == 7
-        assert names["b"].startswith("h100-sxm-80gb-8x-200g-")  # shares its name with e: same GPU, another product label
-        assert names["e"].startswith("h100-sxm-80gb-8x-200g-")
+        assert names["b"].startswith("h100-sxm-80gb-8x-12.5g-")  # shares its name with e: same GPU, another product label
+        assert names["e"].startswith("h100-sxm-80gb-8x-12.5g-")
         assert {key: names[key] for key in "acdfg"} == {
             "a": "h100-sxm-80gb-8x-400g",
             "c": "h100-sxm-80gb-7x-400g",
@@ -217,8 +217,11 @@ class TestPools:
         assert len(inventory_of(*nodes).pools) == 1
 
     def test_the_same_network_known_from_elsewhere_divides_nothing(self) -> None:
-        labels = {"node.kubernetes.io/instance-type": "p5.48xlarge"}
-        nodes = (a_node("stated", network_gbps=400), a_node("listed", network_gbps=None, labels=labels))
+        labels, efa = {"node.kubernetes.io/instance-type": "p5.48xlarge"}, {"vpc.amazonaws.com/efa": "32"}
+        nodes = (
+            a_node("stated", network_gbps=400, allocatable=efa),
+            a_node("listed", network_gbps=None, labels=labels, allocatable=efa),
+        )
         assert len(inventory_of(*nodes).pools) == 1
 
     def test_another_pool_does_not_rename_the_first(self) -> None:

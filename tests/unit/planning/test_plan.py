@@ -9,10 +9,12 @@ import pytest
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.networks import TCP_LATENCY_SECONDS
+from shardwright.hardware.rdma import RdmaMode, Reach
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import OptimizeFor, Request
-from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, an_nvl72_pool, vllm_traits
+from tests.support.builders_plan import a_model, a_network, a_pool, a_request, an_inventory, an_nvl72_pool, vllm_traits
 
 
 def _report(model: str, inventory: Inventory, request: Request | None = None) -> Report:
@@ -451,3 +453,52 @@ def test_warnings_of_model_and_pool_are_passed_on() -> None:
 
     assert isinstance(outcome, Plan)
     assert outcome.warnings == ("something new in the config", "the network is unknown")
+
+
+def _reached(**how: Any) -> Inventory:
+    return an_inventory(replace(a_pool(nodes=2), reach=Reach(**how)))
+
+
+def test_pods_of_a_group_over_several_nodes_request_what_reaches_the_network() -> None:
+    plan = _plan("llama-405b", _reached(devices=(("vpc.amazonaws.com/efa", 32),)))
+
+    assert plan.rdma == (("vpc.amazonaws.com/efa", 32),)
+    assert "Pods request 32 vpc.amazonaws.com/efa each, to reach the 400 Gb/s RDMA between nodes." in plan.reasons
+
+
+def test_pods_of_a_group_on_one_node_request_nothing_of_the_network() -> None:
+    plan = _plan("llama-70b", _reached(devices=(("rdma/hca", 8),), lacking="rdma/other"))
+
+    assert plan.nodes_per_replica == 1
+    assert plan.rdma == ()
+
+
+def test_groups_inside_one_rack_request_no_network_devices() -> None:
+    rack = replace(an_nvl72_pool(trays=8), reach=Reach(devices=(("rdma/hca", 8),)))
+    pins = a_request(tensor=8, pipeline=1)
+
+    assert _plan("llama-405b", an_inventory(rack), pins).rdma == ()
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [
+        (RdmaMode.NONE, "spec.pod.network.rdma is None"),
+        (RdmaMode.AUTO, "the nodes offer no RDMA resource (docs/howto/network.md)"),
+    ],
+)
+def test_a_network_that_pods_do_not_reach_is_said_where_it_would_be_used(mode: RdmaMode, why: str) -> None:
+    slow = a_network(12.5, latency_seconds=TCP_LATENCY_SECONDS)
+    pool = replace(a_pool(nodes=2, network=slow), reach=Reach(mode=mode, missed=a_network(400)))
+    said = f"pods do not reach the nodes' 400 Gb/s RDMA: {why}; TCP is planned with, {slow.name} per GPU assumed"
+
+    assert said in _plan("llama-405b", an_inventory(pool)).warnings
+    assert said not in _plan("llama-70b", an_inventory(pool)).warnings
+
+
+def test_nodes_without_the_devices_that_the_user_names_carry_no_group_over_several_of_them() -> None:
+    report = _report("llama-405b", _reached(mode=RdmaMode.EXPLICIT, lacking="rdma/hca"))
+
+    assert isinstance(report.outcome, NoPlan)
+    (found,) = [item for item in report.excluded if item.code == "NetworkResourceMissing"]
+    assert "the network resource rdma/hca" in found.example

@@ -11,7 +11,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
-from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, SecretKey
+from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, PodNetwork, SecretKey
 from shardwright.rendering.hashing import content_hash, template_hash
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan, an_owner
@@ -41,6 +41,7 @@ CASES = {
     "from a claim": (a_plan(), ON_CLAIM),
     "kept on a shared claim": (a_plan(), a_deployment(cache=CacheClaim(claim="hub"), served_name="llama")),
     "kept on claims of the pods": (a_plan(), a_deployment(cache=CacheClaim(storage="1Ti"), load_format="safetensors")),
+    "with RDMA": (a_plan(rdma=(("rdma/hca", 1),)), a_deployment(network=PodNetwork(attachments=("a",), lock_memory=True))),
     "scaled to zero": (a_plan(groups=()), a_deployment()),
     "another version": (a_plan(), a_deployment(engine_version="0.40.0", image="vllm/vllm-openai:v0.40.0")),
 }
@@ -117,6 +118,53 @@ def test_pods_go_to_exactly_the_planned_nodes_and_never_two_to_one() -> None:
         }
     ]
     assert "podAntiAffinity" not in pod_of(render(a_small_plan(), a_deployment()))["affinity"]
+
+
+RDMA = (("rdma/hca", 1), ("vpc.amazonaws.com/efa", 32))
+
+
+def test_a_pod_requests_the_rdma_devices_of_the_plan_beside_its_gpus() -> None:
+    resources = engine_of(render(a_plan(rdma=RDMA), a_deployment()))["resources"]
+    devices = {"nvidia.com/gpu": "8", "rdma/hca": "1", "vpc.amazonaws.com/efa": "32"}
+    assert resources["limits"] == devices
+    assert resources["requests"] == {"cpu": "9", "memory": "41Gi"} | devices
+
+
+def test_networks_are_attached_to_pods_of_groups_over_several_nodes_only() -> None:
+    deployment = a_deployment(network=PodNetwork(attachments=("fabric/rail-0", "rail-1", "rail-1")))
+    wanted = {"k8s.v1.cni.cncf.io/networks": "fabric/rail-0,rail-1,rail-1"}
+    for plan, attached in ((a_plan(), wanted), (a_small_plan(), {}), (a_plan_of(Layout(tensor=8)), {})):
+        (item,) = render(plan, deployment).of_kind("StatefulSet")
+        annotations = item["spec"]["template"]["metadata"]["annotations"]
+        assert {key: value for key, value in annotations.items() if "cni" in key} == attached
+
+
+@pytest.mark.parametrize(
+    ("plan", "deployment", "user", "capabilities"),
+    [
+        pytest.param(a_plan(rdma=RDMA), a_deployment(), 10001, {"drop": ["ALL"]}, id="not asked for"),
+        pytest.param(
+            a_plan(rdma=RDMA),
+            a_deployment(network=PodNetwork(lock_memory=True)),
+            0,
+            {"drop": ["ALL"], "add": ["IPC_LOCK"]},
+            id="asked for",
+        ),
+        pytest.param(
+            a_plan(), a_deployment(network=PodNetwork(lock_memory=True)), 10001, {"drop": ["ALL"]}, id="without RDMA devices"
+        ),
+        pytest.param(
+            a_small_plan(), a_deployment(network=PodNetwork(lock_memory=True)), 10001, {"drop": ["ALL"]}, id="on one node"
+        ),
+    ],
+)
+def test_pods_lock_memory_as_root_only_where_that_is_asked_for_and_of_use(
+    plan: Plan, deployment: Deployment, user: int, capabilities: dict[str, Any]
+) -> None:
+    bundle = render(plan, deployment)
+    context = pod_of(bundle)["securityContext"]
+    assert (context["runAsUser"], context["runAsNonRoot"], context["fsGroup"]) == (user, user != 0, 10001)
+    assert engine_of(bundle)["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": capabilities}
 
 
 @pytest.mark.parametrize(
