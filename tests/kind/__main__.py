@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from tests.harness.errors import HarnessError
-from tests.kind import cache, cluster, docker, images, operator, programs
+from tests.kind import cache, cluster, docker, images, programs, release
 from tests.kind.errors import UnavailableError
 from tests.kind.shell import say
 
@@ -53,8 +53,8 @@ def _up(*, install: bool) -> int:
     node, operator_image = images.node_image(client), images.operator_image(client)
     running = cluster.create(client, node, _folders())
     cluster.load(client, operator_image)
-    running.apply(operator.runtime_class())
-    operator.install(running, operator_image)
+    running.apply(release.runtime_class())
+    release.install(running, operator_image)
     say(f"The cluster is up after {time.monotonic() - began:.0f} s. `make kind-down` ends it.")
     print(f"export KUBECONFIG={running.kubeconfig} PATH={programs.programs()}:$PATH")
     return 0
@@ -63,7 +63,7 @@ def _up(*, install: bool) -> int:
 def _install(running: cluster.Cluster, image: str | None) -> int:
     if image is None:
         raise HarnessError("--kubeconfig needs --operator-image: what `make image` built, under a name that the cluster can pull")
-    operator.install(running, image)
+    release.install(running, image)
     return 0
 
 

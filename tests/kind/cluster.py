@@ -140,12 +140,17 @@ def _settings(folders: Mapping[str, Path]) -> dict[str, Any]:
 
 def _connect_pods(docker: Docker, cluster: Cluster) -> None:
     """Tell every node the way to the pods of every other: what a network plugin with a daemon would do."""
-    wait_for(lambda: all(node["spec"]["podCIDR"] for node in cluster.nodes()), _NODE_SECONDS, "the nodes to have pod networks", 1)
-    ways = {node["metadata"]["name"]: (node["spec"]["podCIDR"], _address(node)) for node in cluster.nodes()}
+    ways = wait_for(lambda: _ways(cluster), _NODE_SECONDS, "the nodes to have pod networks", 1)
     for name in ways:
         for other, (network, address) in ways.items():
             if other != name:
                 docker("exec", name, "ip", "route", "replace", network, "via", address)
+
+
+def _ways(cluster: Cluster) -> dict[str, tuple[str, str]]:
+    """Pod network and address of every node; nothing until all have both."""
+    ways = {node["metadata"]["name"]: (node["spec"]["podCIDR"], _address(node)) for node in cluster.nodes()}
+    return ways if len(ways) == 1 + WORKERS else {}
 
 
 def _address(node: Mapping[str, Any]) -> str:

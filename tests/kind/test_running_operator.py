@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.harness.waiting import wait_for
-from tests.kind import operator
+from tests.kind import release
 from tests.kind.cluster import GPUS_PER_NODE, RUNTIME_CLASS, WORKERS, Cluster
 
 pytestmark = pytest.mark.timeout(600)
@@ -44,9 +44,9 @@ def test_only_pods_of_the_engines_runtime_class_see_the_engines_folder(kind: Clu
     (name, *_) = (pod["metadata"]["name"] for pod in _pods(kind))
 
     assert kind.get("runtimeclass", RUNTIME_CLASS)["handler"] == RUNTIME_CLASS
-    assert kind.kubectl("-n", operator.NAMESPACE, "exec", name, "--", "ls", "/opt").split() == ["shardwright"]
+    assert kind.kubectl("-n", release.NAMESPACE, "exec", name, "--", "ls", "/opt").split() == ["shardwright"]
 
 
 def _pods(kind: Cluster) -> list[dict[str, Any]]:
-    pods: list[dict[str, Any]] = kind.get("pods", "-n", operator.NAMESPACE)["items"]
+    pods: list[dict[str, Any]] = kind.get("pods", "-n", release.NAMESPACE)["items"]
     return pods

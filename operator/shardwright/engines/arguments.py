@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from shardwright.engines.option_tables import option_table
 from shardwright.engines.options import argument_list
 from shardwright.planning.report import Plan
 
@@ -44,6 +45,7 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
         serving.model,
         *_pairs({"served-model-name": serving.served_name, "revision": serving.revision}),
         *_parallelism(plan),
+        *_devices(plan, serving.version),
         *_limits(plan, serving),
         *argument_list(serving.arguments, serving.version),
     )
@@ -64,6 +66,19 @@ def _parallelism(plan: Plan) -> tuple[str, ...]:
         return degrees + experts
     nodes = {"distributed-executor-backend": "mp", "nnodes": plan.nodes_per_replica, "master-port": MASTER_PORT}
     return degrees + experts + _pairs(nodes)
+
+
+def _devices(plan: Plan, version: str) -> tuple[str, ...]:
+    """Return which of a pod's devices its ranks use: all that the plan gives it, by number.
+
+    Between nodes vLLM tells local ranks from remote ones by the number of visible devices, which may be another one: more
+    where a container sees the node's, fewer where a platform counts otherwise. Said, it is what was planned.
+    Source: vLLM 0.32 ``distributed/device_communicators/shm_broadcast.py``, ``rank // device_count``.
+    """
+    ranks = plan.layout.gpus_per_replica // plan.nodes_per_replica
+    if plan.nodes_per_replica == 1 or ranks == 1 or "device-ids" not in (option_table(version) or {}):
+        return ()
+    return _pairs({"device-ids": ",".join(map(str, range(ranks)))})
 
 
 def serve_environment(plan: Plan) -> Mapping[str, str]:

@@ -62,6 +62,7 @@ ALLOWED: Final = frozenset(
 OWNED: Final[Mapping[str, str]] = {
     "data-parallel-size": "set it through spec.replicas, or spec.parallelism.attentionData beside experts",
     "decode-context-parallel-size": "set it through spec.parallelism.context",
+    "device-ids": "leave it out; the ranks of a pod use the GPUs that the plan gives it",
     "distributed-executor-backend": "leave it out; groups of pods run on mp",
     "distributed-timeout-seconds": "leave it out; it follows from the bytes to load",
     "cpu-distributed-timeout-seconds": "leave it out; it follows from the bytes to load",

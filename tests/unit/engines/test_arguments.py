@@ -23,6 +23,7 @@ def test_a_group_of_two_nodes_is_said_in_native_multi_node_flags() -> None:
         "org/model", "--served-model-name", "org/model", "--revision", "0" * 40,
         "--tensor-parallel-size", "8", "--pipeline-parallel-size", "2",
         "--distributed-executor-backend", "mp", "--nnodes", "2", "--master-port", "29501",
+        "--device-ids", "0,1,2,3,4,5,6,7",
         "--max-model-len", "3072", "--max-num-seqs", "64", "--max-num-batched-tokens", "8192",
         "--gpu-memory-utilization", "0.92", "--kv-cache-dtype", "auto",
         "--distributed-timeout-seconds", "900", "--cpu-distributed-timeout-seconds", "900", "--shutdown-timeout", "10",
@@ -32,6 +33,25 @@ def test_a_group_of_two_nodes_is_said_in_native_multi_node_flags() -> None:
 def test_a_single_pod_has_no_multi_node_flags() -> None:
     _, options = read_arguments(serve_arguments(a_small_plan(), serving()))
     assert {"nnodes", "master-port", "distributed-executor-backend", "enable-expert-parallel"}.isdisjoint(options)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "pipeline", "nodes", "version", "devices"),
+    [
+        (2, 2, 2, "0.32.0", "0,1"),
+        (1, 2, 2, "0.32.0", None),  # one rank: nothing to tell apart
+        (2, 1, 1, "0.32.0", None),  # one pod: the same
+        (2, 2, 2, "0.20.0", None),  # a version whose options are not known gets the core flags only
+    ],
+)
+def test_ranks_of_a_pod_are_counted_for_the_engine_where_it_tells_pods_apart(
+    tensor: int, pipeline: int, nodes: int, version: str, devices: str | None
+) -> None:
+    plan = a_plan_of(Layout(tensor=tensor, pipeline=pipeline), nodes=nodes)
+
+    _, options = read_arguments(serve_arguments(plan, serving(version=version)))
+
+    assert options.get("device-ids") == devices
 
 
 def test_experts_quantization_cache_and_user_arguments_are_said() -> None:
