@@ -70,7 +70,8 @@ KIND_OPTIONS := $(if $(KUBECONFIG_FILE),--kubeconfig $(KUBECONFIG_FILE) --operat
 kind-up: setup ## A real kind cluster with the operator as its image (needs root; INSTALL=1 or CI=true installs Docker from Debian)
 	$(BIN)/python -m tests.kind up $(KIND_OPTIONS)
 
-kind-test: kind-up ## The tests on the kind cluster (KUBECONFIG_FILE: on another cluster)
+kind-test: setup ## The tests on the kind cluster, with groups of a real engine on the CPU (KUBECONFIG_FILE: on another cluster)
+	$(BIN)/python -m tests.kind up $(KIND_OPTIONS) $(if $(KUBECONFIG_FILE),,--engine)
 	SHARDWRIGHT_KIND_KUBECONFIG=$(or $(KUBECONFIG_FILE),/run/shardwright-kind/kubeconfig) $(BIN)/python -m pytest tests/kind
 
 kind-down: setup ## Delete the kind cluster and end its Docker daemon; only the cache stays

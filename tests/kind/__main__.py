@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from tests.harness.errors import HarnessError
-from tests.kind import cache, cluster, docker, images, programs, release
+from tests.kind import cluster, docker, engine, images, programs, release
 from tests.kind.errors import UnavailableError
 from tests.kind.shell import say
 
@@ -24,7 +24,7 @@ def main() -> int:
             return _down()
         if options.kubeconfig:
             return _install(cluster.Cluster(options.kubeconfig, programs.programs()), options.operator_image)
-        return _up(install=options.install or os.environ.get("CI") == "true")
+        return _up(install=options.install or os.environ.get("CI") == "true", with_engine=options.engine)
     except UnavailableError as error:
         print(f"error: {error}", file=sys.stderr)
         return _UNAVAILABLE
@@ -40,19 +40,21 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     up = commands.add_parser("up", help="start Docker and a cluster, install the operator, and leave them running")
     up.add_argument("--install", action="store_true", help="install missing Debian packages (CI=true does that too)")
+    up.add_argument("--engine", action="store_true", help="with a real engine on the CPU for the pods (6 GB, once)")
     up.add_argument("--kubeconfig", type=Path, help="a cluster that is there already: only the chart is installed in it")
     up.add_argument("--operator-image", help="the operator's image in that cluster's registry, name:tag")
     commands.add_parser("down", help="delete the cluster, end the Docker daemon, and leave nothing but the cache")
     return parser
 
 
-def _up(*, install: bool) -> int:
+def _up(*, install: bool, with_engine: bool) -> int:
     began = time.monotonic()
     docker.require(install=install)
+    folders = _engine_folders() if with_engine else {}
     client = docker.start(programs.programs() / programs.RUNTIME)
     node, operator_image = images.node_image(client), images.operator_image(client)
-    running = cluster.create(client, node, _folders())
-    cluster.load(client, operator_image)
+    running = cluster.running(node, folders) or cluster.create(client, node, folders)
+    cluster.load(client, operator_image, *([images.engine_image(client)] if with_engine else []))
     running.apply(release.runtime_class())
     release.install(running, operator_image)
     say(f"The cluster is up after {time.monotonic() - began:.0f} s. `make kind-down` ends it.")
@@ -60,19 +62,17 @@ def _up(*, install: bool) -> int:
     return 0
 
 
+def _engine_folders() -> dict[str, Path]:
+    """What the workers see of this machine, by the path there: the engine, and models for it."""
+    home = engine.folder()
+    return {images.ENGINE_FOLDER: home, cluster.MODELS_FOLDER: engine.models(home)}
+
+
 def _install(running: cluster.Cluster, image: str | None) -> int:
     if image is None:
         raise HarnessError("--kubeconfig needs --operator-image: what `make image` built, under a name that the cluster can pull")
     release.install(running, image)
     return 0
-
-
-def _folders() -> dict[str, Path]:
-    """What the workers see of this machine: the engine and the models, empty until a test fills them."""
-    folders = {images.ENGINE_FOLDER: cache.folder() / "engine", cluster.MODELS_FOLDER: cache.folder() / "models"}
-    for folder in folders.values():
-        folder.mkdir(exist_ok=True)
-    return folders
 
 
 def _down() -> int:

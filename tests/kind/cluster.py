@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ GPU_LABELS: Mapping[str, str] = {
     "nvidia.com/mig.capable": "false",
 }
 """What GPU feature discovery writes on a node with two T4, the smallest GPU of the catalogue."""
+
+_MADE_OF = "made-of"  # a file with the digest of what the cluster was made from
 
 _KUBELET = """\
 kind: KubeletConfiguration
@@ -78,6 +81,21 @@ def kubeconfig() -> Path:
     return RUN / "kubeconfig"
 
 
+def running(image: str, folders: Mapping[str, Path]) -> Cluster | None:
+    """Our cluster, if it runs and is the one that `create` would make."""
+    made = RUN / _MADE_OF
+    if not made.exists() or made.read_text() != _made_of(image, folders):
+        return None
+    cluster = Cluster(kubeconfig(), programs.programs())
+    with contextlib.suppress(HarnessError):
+        return cluster if all(map(_is_ready, cluster.nodes())) else None
+    return None
+
+
+def _made_of(image: str, folders: Mapping[str, Path]) -> str:
+    return cache.digest(image, json.dumps(_settings(folders), sort_keys=True))
+
+
 def create(docker: Docker, image: str, folders: Mapping[str, Path]) -> Cluster:
     """Create the cluster and return it when its nodes are Ready and its DNS answers.
 
@@ -95,24 +113,34 @@ def create(docker: Docker, image: str, folders: Mapping[str, Path]) -> Cluster:
         _mend_dns(cluster)
         wait_for(lambda: all(map(_is_ready, cluster.nodes())), _NODE_SECONDS, "the nodes to be Ready", 1)
         cluster.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", f"--timeout={_DNS_SECONDS}s")
+    (RUN / _MADE_OF).write_text(_made_of(image, folders))
     return cluster
 
 
 def delete(docker: Docker) -> None:
     """Delete the cluster, if there is one."""
+    (RUN / _MADE_OF).unlink(missing_ok=True)
     folder = programs.programs()
     run([folder / "kind", "delete", "cluster", "--name", NAME, "--kubeconfig", kubeconfig()], environment=docker.environment)
 
 
 def load(docker: Docker, *images: str) -> None:
     """Give the workers these images."""
+    missing = {node: _missing(docker, node, images) for node in _names(docker) if "control-plane" not in node}
+    if not any(missing.values()):
+        return
     with step(f"loading {len(images)} images into the workers", 20), cache.scratch("images") as folder:
         docker("save", "--output", folder / "images.tar", *images)
-        for node in _names(docker):
-            if "control-plane" not in node:
+        for node, wanted in missing.items():
+            if wanted:
                 with (folder / "images.tar").open("rb") as saved:
                     words = ["ctr", "--namespace=k8s.io", "images", "import", "--all-platforms", "--digests", "-"]
                     docker("exec", "--interactive", node, *words, data=saved)
+
+
+def _missing(docker: Docker, node: str, images: Iterable[str]) -> list[str]:
+    held = docker("exec", node, "ctr", "--namespace=k8s.io", "images", "ls", "-q").split()
+    return [image for image in images if f"docker.io/{image}" not in held]
 
 
 def _names(docker: Docker) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from tests.kind import cache
@@ -38,7 +37,7 @@ def logs(cluster: Cluster) -> str:
     return cluster.kubectl("-n", NAMESPACE, "logs", "deployment/shardwright", "--all-pods", "--tail=-1")
 
 
-def version(cluster: Cluster) -> str:
-    """The image that the running pods have."""
-    pods = cluster.get("pods", "-n", NAMESPACE)["items"]
-    return json.dumps(sorted({status["image"] for pod in pods for status in pod["status"]["containerStatuses"]}))
+def image(cluster: Cluster) -> str:
+    """The image that the operator runs from."""
+    deployment = cluster.get("deployment", "shardwright", "-n", NAMESPACE)
+    return str(deployment["spec"]["template"]["spec"]["containers"][0]["image"])

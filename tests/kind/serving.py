@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from tests.harness.waiting import wait_for
-from tests.kind import engine
+from tests.kind import docker, engine, images, release
 from tests.kind.cluster import MODELS_FOLDER, RUNTIME_CLASS, Cluster
+from tests.kind.shell import step
 from tests.kind.tiny_model import CONFIG
 
 NAMESPACE = "models"
 CLIENT = "client"
 MODEL_ID = "tests/tiny"
+IMAGE_VARIABLE = "SHARDWRIGHT_ENGINE_IMAGE"
+"""Names the engine's image on a cluster that is not ours."""
+
 READY_SECONDS = 1200  # 80 s on quiet cores; the compiler of the first start takes most of it
 
 PROMPTS = ([10, 20, 30], [100, 101, 102, 103], [7], [400, 3, 250, 99, 12])
@@ -24,6 +30,9 @@ TOKENS = 16
 _ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 KV_BYTES = 1 << 30
 """What each worker is told to take for K/V: the engine's own variable, in GiB."""
+
+KV_BLOCK_TOKENS = 128
+"""Tokens of a block of this build of the engine (vLLM 0.32 `platforms/cpu.py`)."""
 
 _ASK = """
 import json, sys, urllib.request
@@ -66,17 +75,22 @@ def namespace_objects() -> list[dict[str, Any]]:
     ]
 
 
-def client_pod(image: str) -> dict[str, Any]:
-    """A pod with Python from which requests are sent, as an application's would be."""
-    security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    container = {"name": "client", "image": image, "command": ["sleep", "infinity"], "securityContext": security}
-    pod_security = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": CLIENT, "namespace": NAMESPACE},
-        "spec": {"containers": [container], "securityContext": pod_security, "terminationGracePeriodSeconds": 0},
+def sleeping_pod(name: str, image: str, *, node: str = "", gpus: int = 0) -> dict[str, Any]:
+    """A pod that does nothing: with Python, to send requests from as an application would, or to keep GPUs busy."""
+    container = {
+        "name": "sleeper",
+        "image": image,
+        "command": ["sleep", "infinity"],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {},
     }
+    spec: dict[str, Any] = {
+        "containers": [container],
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+        "terminationGracePeriodSeconds": 0,
+        **({"nodeSelector": {"kubernetes.io/hostname": node}} if node else {}),
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
 
 
 def model(name: str, image: str, layout: Layout, *, path: str = "tiny") -> dict[str, Any]:
@@ -141,6 +155,12 @@ class Served:
         answer: Mapping[str, Any] = json.loads(self.cluster.kubectl(*words))
         return answer
 
+    def kv_bytes_per_token(self) -> int:
+        """What the plan says that one token takes of the K/V cache of the fullest rank."""
+        memory = self.status()["plan"]["memory"]
+        room: int = min(stage["kvCacheBytes"] for stage in memory["stages"])
+        return round(room / int(memory["kvCacheTokens"]))
+
     def answers(self) -> list[list[str]]:
         """The words that follow each of PROMPTS."""
         return [self.ask(prompt)["choices"][0]["text"].split() for prompt in PROMPTS]
@@ -154,3 +174,35 @@ class Served:
         """Delete it and wait until its pods are gone."""
         self.cluster.kubectl("-n", NAMESPACE, "delete", "smodel", self.name, "--ignore-not-found", "--wait=true")
         wait_for(lambda: not self.pods(), 180, f"the pods of {self.name} to be gone", 1)
+
+
+def prepare(cluster: Cluster) -> str:
+    """Make the namespace, the models' claim and the client; return the engine's image."""
+    cluster.apply(*namespace_objects())
+    cluster.apply(sleeping_pod(CLIENT, release.image(cluster)))
+    cluster.kubectl("-n", NAMESPACE, "wait", f"pod/{CLIENT}", "--for=condition=Ready", "--timeout=120s")
+    return os.environ.get(IMAGE_VARIABLE) or images.engine_image(docker.Docker())
+
+
+def serve(cluster: Cluster, name: str, image: str, layout: Layout, *, path: str = "tiny") -> Served:
+    """Create a ShardedModel and return it when it is Ready by its rendered probes."""
+    served = Served(cluster, name)
+    cluster.apply(model(name, image, layout, path=path))
+    with step(f"starting {name}: tensor {layout.tensor} x pipeline {layout.pipeline}", 120):
+        served.wait_ready()
+    return served
+
+
+@contextmanager
+def busy_gpus(cluster: Cluster, per_node: int) -> Iterator[None]:
+    """Keep so many GPUs of every worker busy with pods that are not ours, so that a group has to span nodes."""
+    nodes = [node["metadata"]["name"] for node in cluster.nodes() if "nvidia.com/gpu" in node["status"]["allocatable"]]
+    pods = [sleeping_pod(f"busy-{node}", release.image(cluster), node=node, gpus=per_node) for node in nodes] if per_node else []
+    cluster.apply(*pods)
+    for pod in pods:
+        cluster.kubectl("-n", NAMESPACE, "wait", f"pod/{pod['metadata']['name']}", "--for=condition=Ready", "--timeout=120s")
+    try:
+        yield
+    finally:
+        for pod in pods:
+            cluster.kubectl("-n", NAMESPACE, "delete", "pod", str(pod["metadata"]["name"]))
