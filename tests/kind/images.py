@@ -16,6 +16,7 @@ from tests.kind.docker import Docker
 from tests.kind.shell import run, step
 
 ENGINE_FOLDER = "/opt/engine"
+_PACKAGES = "lib/python3.11/site-packages"
 _NODE_FILES = cache.HERE / "node"
 _EXECUTABLE, _PLAIN = 0o755, 0o644
 _PINNED = "--label=io.cri-containerd.pinned=pinned"
@@ -33,9 +34,12 @@ def node_image(docker: Docker) -> str:
 
 
 def engine_image(docker: Docker) -> str:
-    """The name of the engine image: Python, a compiler, and a `vllm` that runs the folder at ENGINE_FOLDER."""
+    """The name of the engine image: Python, a compiler, and a `vllm` that runs what is in the folder at ENGINE_FOLDER."""
     root = roots.root(docker, "engine", roots.ENGINE)
-    wrapper = f'#!/bin/sh\nexec {ENGINE_FOLDER}/bin/python -m vllm.entrypoints.cli.main "$@"\n'
+    # Its own Python, on the packages of the environment in the folder: whichever Python 3.11 has made that.
+    wrapper = (
+        f"#!/bin/sh\nexport PYTHONPATH={ENGINE_FOLDER}/{_PACKAGES}\n" + 'exec python3.11 -m vllm.entrypoints.cli.main "$@"\n'
+    )
     image = f"shardwright-kind/engine:{cache.digest(root, wrapper)}"
     if not docker.has(image):
         _add(docker, image, root, {"usr/local/bin/vllm": (wrapper.encode(), _EXECUTABLE)}, [])
