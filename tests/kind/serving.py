@@ -149,7 +149,14 @@ class Served:
 
     def ask(self, prompt: list[int]) -> Mapping[str, Any]:
         """Complete a prompt through the client Service, from the client's pod; greedy."""
-        body = {"model": MODEL_ID, "prompt": prompt, "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True}
+        body = {
+            "model": MODEL_ID,
+            "prompt": prompt,
+            "max_tokens": TOKENS,
+            "temperature": 0,
+            "ignore_eos": True,
+            "skip_special_tokens": False,
+        }
         url = f"http://{self.name}.{NAMESPACE}.svc:8000/v1/completions"
         words = ["-n", NAMESPACE, "exec", CLIENT, "--", "python3", "-c", _ASK, url, json.dumps(body)]
         answer: Mapping[str, Any] = json.loads(self.cluster.kubectl(*words))
