@@ -186,6 +186,7 @@ class Served:
 def prepare(cluster: Cluster) -> str:
     """Make the namespace, the models' claim and the client; return the engine's image."""
     cluster.apply(*namespace_objects())
+    cluster.kubectl("-n", NAMESPACE, "delete", "pod", CLIENT, "--ignore-not-found")  # an older one, of another image
     cluster.apply(sleeping_pod(CLIENT, release.image(cluster)))
     cluster.kubectl("-n", NAMESPACE, "wait", f"pod/{CLIENT}", "--for=condition=Ready", "--timeout=120s")
     return os.environ.get(IMAGE_VARIABLE) or images.engine_image(docker.Docker())
