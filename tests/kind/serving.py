@@ -205,7 +205,7 @@ def serve(cluster: Cluster, name: str, image: str, layout: Layout, *, path: str 
 def busy_gpus(cluster: Cluster, per_node: int) -> Iterator[None]:
     """Keep so many GPUs of every worker busy with pods that are not ours, so that a group has to span nodes."""
     nodes = [node["metadata"]["name"] for node in cluster.nodes() if "nvidia.com/gpu" in node["status"]["allocatable"]]
-    pods = [sleeping_pod(f"busy-{node}", release.image(cluster), node=node, gpus=per_node) for node in nodes] if per_node else []
+    pods = [sleeping_pod(f"busy-{node}", release.image(cluster), node=node, gpus=per_node) for node in nodes]
     cluster.apply(*pods)
     for pod in pods:
         cluster.kubectl("-n", NAMESPACE, "wait", f"pod/{pod['metadata']['name']}", "--for=condition=Ready", "--timeout=120s")
