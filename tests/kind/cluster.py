@@ -24,11 +24,13 @@ PODS, SERVICES = "10.244.0.0/16", "10.96.0.0/16"
 MODELS_FOLDER = "/opt/models"
 RUNTIME_CLASS = "engine"
 
+_COUNT = "nvidia.com/gpu.count"
+
 GPU_LABELS: Mapping[str, str] = {
     "nvidia.com/gpu.present": "true",
     "nvidia.com/gpu.product": "Tesla-T4",
     "nvidia.com/gpu.memory": "15360",
-    "nvidia.com/gpu.count": str(GPUS_PER_NODE),
+    _COUNT: str(GPUS_PER_NODE),
     "nvidia.com/gpu.compute.major": "7",
     "nvidia.com/gpu.compute.minor": "5",
     "nvidia.com/mig.capable": "false",
@@ -109,7 +111,7 @@ def create(docker: Docker, image: str, folders: Mapping[str, Path]) -> Cluster:
         options = ["--name", NAME, "--image", image, "--kubeconfig", str(kubeconfig()), "--config", "-", "--retain"]
         run([folder / "kind", "create", "cluster", *options], data=settings, environment=docker.environment)
         _connect_pods(docker, cluster)
-        _pretend_gpus(cluster)
+        pretend_gpus(cluster, GPUS_PER_NODE)
         _mend_dns(cluster)
         wait_for(lambda: all(map(_is_ready, cluster.nodes())), _NODE_SECONDS, "the nodes to be Ready", 1)
         cluster.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", f"--timeout={_DNS_SECONDS}s")
@@ -188,13 +190,17 @@ def _address(node: Mapping[str, Any]) -> str:
     return str(addresses[0])
 
 
-def _pretend_gpus(cluster: Cluster) -> None:
-    """Write the capacity that a device plugin would report; the kubelet keeps it and fills allocatable."""
-    patch = [{"op": "add", "path": "/status/capacity/nvidia.com~1gpu", "value": str(GPUS_PER_NODE)}]
+def pretend_gpus(cluster: Cluster, per_node: int) -> None:
+    """Write label and capacity as feature discovery and a device plugin would; the kubelet keeps it and fills allocatable."""
+    patch = [{"op": "add", "path": "/status/capacity/nvidia.com~1gpu", "value": str(per_node)}]
     for node in cluster.nodes():
-        if "nvidia.com/gpu.count" in node["metadata"]["labels"]:
+        if _COUNT in node["metadata"]["labels"]:
             name = node["metadata"]["name"]
+            cluster.kubectl("label", "node", name, f"{_COUNT}={per_node}", "--overwrite")
             cluster.kubectl("patch", "node", name, "--subresource=status", "--type=json", "-p", json.dumps(patch))
+    wait_for(
+        lambda: {node["status"]["allocatable"].get("nvidia.com/gpu") for node in cluster.nodes()} == {None, str(per_node)}, 60
+    )
 
 
 def _mend_dns(cluster: Cluster) -> None:

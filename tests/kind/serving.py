@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.harness.waiting import wait_for
+from tests.kind import cluster as cluster_module
 from tests.kind import docker, engine, images, release
-from tests.kind.cluster import MODELS_FOLDER, RUNTIME_CLASS, Cluster
+from tests.kind.cluster import GPUS_PER_NODE, MODELS_FOLDER, RUNTIME_CLASS, Cluster
 from tests.kind.shell import step
 from tests.kind.tiny_model import CONFIG
 
@@ -75,22 +76,20 @@ def namespace_objects() -> list[dict[str, Any]]:
     ]
 
 
-def sleeping_pod(name: str, image: str, *, node: str = "", gpus: int = 0) -> dict[str, Any]:
-    """A pod that does nothing: with Python, to send requests from as an application would, or to keep GPUs busy."""
+def client_pod(image: str) -> dict[str, Any]:
+    """A pod with Python that does nothing: requests are sent from it as an application would."""
     container = {
-        "name": "sleeper",
+        "name": "client",
         "image": image,
         "command": ["sleep", "infinity"],
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {},
     }
     spec: dict[str, Any] = {
         "containers": [container],
         "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
         "terminationGracePeriodSeconds": 0,
-        **({"nodeSelector": {"kubernetes.io/hostname": node}} if node else {}),
     }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": CLIENT, "namespace": NAMESPACE}, "spec": spec}
 
 
 def model(name: str, image: str, layout: Layout, *, path: str = "tiny") -> dict[str, Any]:
@@ -187,7 +186,7 @@ def prepare(cluster: Cluster) -> str:
     """Make the namespace, the models' claim and the client; return the engine's image."""
     cluster.apply(*namespace_objects())
     cluster.kubectl("-n", NAMESPACE, "delete", "pod", CLIENT, "--ignore-not-found")  # an older one, of another image
-    cluster.apply(sleeping_pod(CLIENT, release.image(cluster)))
+    cluster.apply(client_pod(release.image(cluster)))
     cluster.kubectl("-n", NAMESPACE, "wait", f"pod/{CLIENT}", "--for=condition=Ready", "--timeout=120s")
     return os.environ.get(IMAGE_VARIABLE) or images.engine_image(docker.Docker())
 
@@ -202,15 +201,10 @@ def serve(cluster: Cluster, name: str, image: str, layout: Layout, *, path: str 
 
 
 @contextmanager
-def busy_gpus(cluster: Cluster, per_node: int) -> Iterator[None]:
-    """Keep so many GPUs of every worker busy with pods that are not ours, so that a group has to span nodes."""
-    nodes = [node["metadata"]["name"] for node in cluster.nodes() if "nvidia.com/gpu" in node["status"]["allocatable"]]
-    pods = [sleeping_pod(f"busy-{node}", release.image(cluster), node=node, gpus=per_node) for node in nodes]
-    cluster.apply(*pods)
-    for pod in pods:
-        cluster.kubectl("-n", NAMESPACE, "wait", f"pod/{pod['metadata']['name']}", "--for=condition=Ready", "--timeout=120s")
+def single_gpu_nodes(cluster: Cluster) -> Iterator[None]:
+    """Let the workers have one GPU each, so that two pipeline stages need two nodes: a planned group takes whole nodes."""
+    cluster_module.pretend_gpus(cluster, 1)
     try:
         yield
     finally:
-        for pod in pods:
-            cluster.kubectl("-n", NAMESPACE, "delete", "pod", str(pod["metadata"]["name"]))
+        cluster_module.pretend_gpus(cluster, GPUS_PER_NODE)

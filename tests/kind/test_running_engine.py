@@ -39,8 +39,8 @@ def group(kind: Cluster, engine_image: str, expected: list[list[str]], request: 
     """A group that is Ready by the rendered probes."""
     del expected  # it ran before: its worker counts too
     layout, _ = GROUPS[request.param]
-    # The two stages of a pipeline fit one node, unless one of its two GPUs is somebody else's.
-    with serving.busy_gpus(kind, 1) if request.param == "pipeline" else nullcontext():
+    # Two stages fit one node, unless it has one GPU.
+    with serving.single_gpu_nodes(kind) if request.param == "pipeline" else nullcontext():
         served = serving.serve(kind, request.param, engine_image, layout)
         yield served
         served.delete()

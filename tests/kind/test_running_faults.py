@@ -28,7 +28,7 @@ def engine_image(kind: Cluster) -> str:
 @pytest.fixture(scope="module")
 def group(kind: Cluster, engine_image: str) -> Iterator[Served]:
     """Two pods, a pipeline stage in each."""
-    with serving.busy_gpus(kind, 1):
+    with serving.single_gpu_nodes(kind):
         served = serving.serve(kind, "faulty", engine_image, Layout(1, 2))
         yield served
         served.delete()
