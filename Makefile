@@ -7,7 +7,7 @@ DEMO   ?=
 INSTALL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: score fit help setup test test-unit test-controlplane lint fmt generate verify lock tools demo demo-down image wheel wheels kind-up kind-test kind-down clean
+.PHONY: score fit help setup test test-unit test-controlplane test-engine lock-engine lint fmt generate verify lock tools demo demo-down image wheel kind-up kind-test kind-down clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ test-unit: setup ## The fast tests, without a control plane
 
 test-controlplane: setup tools ## The tests on the real control plane only
 	$(BIN)/python -m pytest -m controlplane
+
+test-engine: setup ## Every argument list before vLLM's own parser, configuration and model classes (installs 7 GB once)
+	$(BIN)/python -m tests.engine install
+	$(BIN)/python -m pytest tests/engine --engine
 
 lint: setup ## Formatting, lint, types and the layer contracts
 	$(BIN)/ruff format --check .
@@ -55,6 +59,9 @@ verify: generate lint ## Generated files are current (used before a release)
 lock: setup ## Resolve the dependencies anew into the two lock files (hashes, no addresses)
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --output-file requirements.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra dev --output-file requirements-dev.lock pyproject.toml
+
+lock-engine: setup ## Resolve what vLLM needs anew into its lock file (downloads about 3 GB to read what it asks for)
+	$(BIN)/python -m tests.engine lock
 
 tools: setup ## Build the control plane binaries once (about 7 minutes on 2 cores plus downloads, then cached)
 	$(BIN)/python -m tests.harness build
@@ -85,7 +92,7 @@ score: setup ## Predict the published measurements beside the checkout and print
 	@$(BIN)/shardwright predict --input build/cases.jsonl --output build/predictions.jsonl
 	@$(PYTHON) $(TRUTH)/score.py report --half dev build/predictions.jsonl
 
-fit: setup ## Fit the cost model to the published measurements anew, with its cross-validation (about 20 minutes)
+fit: setup ## Fit the cost model to the published measurements anew, with its cross-validation (about 15 minutes)
 	$(BIN)/python benchmarks/fit.py --data $(TRUTH)
 
 wheel: setup ## Build the wheel into dist/

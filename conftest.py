@@ -7,23 +7,36 @@ import pytest
 
 pytest_plugins = ["tests.harness.plugin"]
 
-# A machine that is busy is slow, not wrong.
+# A machine that is busy is slow, not wrong. What must pass tries the same examples every time, so that a change is judged by
+# what it changes; `--hypothesis-profile=explore` looks for new ones, and what it finds becomes a test of its own.
 hypothesis.settings.register_profile(
-    "shardwright", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], print_blob=True
+    "same", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], derandomize=True
 )
-hypothesis.settings.load_profile("shardwright")
+hypothesis.settings.register_profile(
+    "explore", hypothesis.settings.get_profile("same"), derandomize=False, max_examples=1000, print_blob=True
+)
+hypothesis.settings.load_profile("same")
 
 _OF_THE_HARNESS = Path(__file__).parent / "tests" / "harness_selftest"
+_OF_THE_ENGINE = Path(__file__).parent / "tests" / "engine"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the switch that rewrites golden files instead of comparing with them."""
+    """Add the switches: rewrite golden files instead of comparing with them; collect what needs the real engine."""
+    parser.addoption("--engine", action="store_true", help="collect the tests on the real engine too (make test-engine)")
     parser.addoption("--update-goldens", action="store_true", help="rewrite golden files; read the diff before you commit")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the tests on the real engine alone unless they are asked for: it takes 7 GB."""
+    return True if collection_path == _OF_THE_ENGINE and not config.getoption("--engine") else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test that needs the loopback control plane, so that `-m "not controlplane"` leaves out just those."""
     for item in items:
+        if item.path.is_relative_to(_OF_THE_ENGINE):
+            item.add_marker(pytest.mark.engine)
         if "control_plane" in getattr(item, "fixturenames", ()) or item.path.is_relative_to(_OF_THE_HARNESS):
             item.add_marker(pytest.mark.controlplane)
 

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from fitting import FREE, Predicted, Problem, Scheme, Term, fit
+from fitting import FREE, Predicted, Problem, Scheme, Term, fit, linear_fit
 from groundtruth import FOLDER, GroundTruth, Question, load
 from tables import decisions, families, nearest, noise_floor, show
 
 OUTPUT: Final = Path(__file__).resolve().parents[1] / "operator" / "shardwright" / "costs" / "coefficients.json"
 
-PER_GENERATION: Final = frozenset({"compute_efficiency", "layer_seconds", "step_seconds", "sequence_seconds"})
+PER_GENERATION: Final = frozenset({"compute_efficiency", "product_seconds", "step_seconds", "sequence_seconds"})
 """What changes with an engine's software: its kernels, how they are started and how steps are prepared."""
 
 SCHEMES: Final[Mapping[str, Scheme]] = {
@@ -33,7 +33,10 @@ SCHEMES: Final[Mapping[str, Scheme]] = {
 }
 """The generations of every engine, by the last month of release (empty: still)."""
 
-ROUNDS, FOLD_ROUNDS = 10, 2
+ROUNDS: Final = 12
+FOLD_TRUSTED: Final = 2.0
+LINEAR: Final = 0.35
+"""A fold is fitted by the lines of the fit to all rows; where an unknown moves further (log), a round of its own follows."""
 DIGITS: Final = 3
 
 Group = Callable[[Question], object]
@@ -59,48 +62,46 @@ def main() -> None:
     print(
         f"{len(truth.rows)} rows and {len(truth.decisions)} sets: {len(truth.questions)} different cases, {truth.unread} unread"
     )
-    problems = {engine: Problem(truth, engine, scheme) for engine, scheme in SCHEMES.items()}
-    thetas = {engine: fit(problem, problem.scheme.start(), lambda _: True, rounds=ROUNDS) for engine, problem in problems.items()}
-    fitted = _together(problem.evaluate(thetas[engine]) for engine, problem in problems.items())
-    show(truth, fitted, "in sample (fitted and judged on the same rows)", sources=True)
-    held = _cross_validate(truth, problems, thetas, list(FOLDS)[: 2 if options.quick else None])
+    problem = Problem(truth, SCHEMES)
+    theta = fit(problem, problem.start(), lambda _: True, ROUNDS)
+    show(truth, problem.evaluate(theta), "in sample (fitted and judged on the same rows)", sources=True)
+    held = _cross_validate(problem, theta, list(FOLDS)[: 2 if options.quick else None])
     bands = _bands(truth, [held["shape"], held["GPU type"]])
     _show_rest(truth, held, bands)
     if not options.dry_run:
-        OUTPUT.write_text(json.dumps(_document(thetas, bands), indent=1) + "\n", encoding="utf-8")
+        OUTPUT.write_text(json.dumps(_document(problem, theta, bands), indent=1) + "\n", encoding="utf-8")
     print(f"\n{time.monotonic() - began:.0f} s")
 
 
-def _cross_validate(
-    truth: GroundTruth, problems: Mapping[str, Problem], thetas: Mapping[str, Sequence[float]], kinds: Sequence[str]
-) -> dict[str, dict[int, Predicted]]:
+def _cross_validate(problem: Problem, theta: Sequence[float], kinds: Sequence[str]) -> dict[str, dict[int, Predicted]]:
     """Return, by kind of fold, the predictions of every question by a fit without its group."""
-    held: dict[str, dict[int, Predicted]] = {kind: {} for kind in kinds}
-    for engine, problem in problems.items():
-        theta = thetas[engine]
-        slopes = problem.jacobian(theta, problem.evaluate(theta))
-        for kind in kinds:
-            for members, kept in _folds(truth, problem, kind):
-                there = fit(problem, theta, kept, rounds=FOLD_ROUNDS, slopes=slopes)
-                held[kind] |= problem.evaluate(there, members)
+    lines = problem.lines(theta)
+    held: dict[str, dict[int, Predicted]] = {}
     for kind in kinds:
-        show(truth, held[kind], f"one {kind} held out", sources=True)
+        found: dict[int, Predicted] = {}
+        for members, kept in _folds(problem, kind):
+            there = linear_fit(problem, theta, [line for line in lines if kept(line.term)], FOLD_TRUSTED)
+            if max(abs(a - b) for a, b in zip(there, theta, strict=True)) > LINEAR:
+                there = fit(problem, there, kept, 1)
+            found |= problem.evaluate(there, members)
+        held[kind] = found
+        show(problem.truth, found, f"one {kind} held out", sources=True)
     return held
 
 
-def _folds(truth: GroundTruth, problem: Problem, kind: str) -> Iterable[tuple[list[int], Callable[[Term], bool]]]:
+def _folds(problem: Problem, kind: str) -> Iterable[tuple[list[int], Callable[[Term], bool]]]:
     """Yield the questions of every fold, and whether a term may be fitted on without them.
 
     Where shape and GPU type are held out, all rows of either are.
     """
-    group = FOLDS[kind]
+    group, questions = FOLDS[kind], problem.truth.questions
     members: dict[object, list[int]] = defaultdict(list)
     for index in problem.used:
-        members[group(truth.questions[index])].append(index)
+        members[group(questions[index])].append(index)
     for key, indices in members.items():
         out = set(indices)
         if isinstance(key, tuple) and kind == "shape and GPU type":
-            out = {i for i in problem.used if truth.questions[i].shape == key[0] or truth.questions[i].gpu == key[1]}
+            out = {i for i in problem.used if questions[i].shape == key[0] or questions[i].gpu == key[1]}
         yield indices, _without(out)
 
 
@@ -151,14 +152,14 @@ def _inside(
     return bool(low <= measured / math.exp(predicted[index].throughput) <= high)
 
 
-def _document(thetas: Mapping[str, Sequence[float]], bands: Mapping[str, Any]) -> dict[str, Any]:
+def _document(problem: Problem, theta: Sequence[float], bands: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "basis": "fitted",
         "source": "benchmarks/fit.py, published measurements of groundtruth/throughput_dev.csv and decisions_dev.csv",
         "engines": {
             engine: [
                 {"until": until, "values": {name: _rounded(getattr(fitted, name)) for name in FREE}}
-                for until, fitted in zip(scheme.until, scheme.coefficients(thetas[engine]), strict=True)
+                for until, fitted in zip(scheme.until, problem.coefficients(engine, theta), strict=True)
             ]
             for engine, scheme in SCHEMES.items()
         },
@@ -168,10 +169,6 @@ def _document(thetas: Mapping[str, Sequence[float]], bands: Mapping[str, Any]) -
 
 def _rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
-
-
-def _together(parts: Iterable[Mapping[int, Predicted]]) -> dict[int, Predicted]:
-    return {index: item for part in parts for index, item in part.items()}
 
 
 if __name__ == "__main__":

@@ -1,9 +1,13 @@
-"""Least squares over the product's own cost model: robust, in log space, every family of measurements alike."""
+"""Least squares over the product's own cost model: robust, in log space, every family of measurements alike.
+
+The engines are fitted together: each has values of its own, drawn towards values that are common to all of them.
+"""
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import mul
 from typing import Final
 
 from groundtruth import GroundTruth, Question
@@ -16,7 +20,7 @@ FREE: Final[Mapping[str, tuple[float, float, float]]] = {
     # name: start, least, most
     "compute_efficiency": (0.6, 0.2, 1.0),
     "kv_efficiency": (0.85, 0.1, 1.0),
-    "layer_seconds": (4.5e-5, 1e-6, 3e-4),
+    "product_seconds": (6e-6, 1e-7, 5e-5),
     "expert_layer_seconds": (1.5e-5, 1e-6, 3e-4),
     "step_seconds": (4e-4, 1e-5, 2e-2),
     "sequence_seconds": (1.2e-5, 1e-7, 3e-4),
@@ -27,19 +31,32 @@ FREE: Final[Mapping[str, tuple[float, float, float]]] = {
     "widening": (2.0, 1.0, 4.0),
     "thin_columns": (128.0, 1.0, 512.0),
 }
-"""What is fitted, with where it starts and its bounds; a start far from the data is what the prior pulls to."""
+"""What is fitted, with where the common value starts and the bounds of all."""
 
-PRIOR: Final = 0.05
-"""Weight of the prior, in residuals."""
+WAITING: Final = frozenset({"answer_steps", "request_seconds", "admission_seconds", "bunching"})
+"""What stands between a prompt and its answer: an engine's own affair, hardly drawn to the others'."""
 
-PRIOR_WIDTH: Final = 1.0
-"""Standard deviation (log) of the prior around the start."""
+PRIOR: Final = 0.01
+"""Weight of a common value's distance (log, squared) to its start, in residuals."""
+
+SHRINKAGE: Final = 0.1
+"""Weight of the distance of an engine's value to the common one. 0.001 to 0.3 were tried: this has the least error over the
+folds of shapes and of GPU types together."""
+
+SHRINKAGE_WAITING: Final = 0.003
+"""The same for ``WAITING``."""
 
 WEIGHTS: Final = {"throughput": 1.0, "tpot": 0.7, "ttft": 0.35, "decision": 1.5}
 """What the square root of a residual's weight is multiplied with, by what it is of."""
 
 TAIL: Final = 0.25
 """Log residual beyond which a row counts ever less (Cauchy)."""
+
+TRUSTED: Final = (0.7, 0.23, 0.08, 0.03)
+"""How far (log) an unknown may move where the model is taken to be linear; the next where the loss does not fall."""
+
+ENOUGH: Final = 3e-4
+"""Share of the loss that a round must gain for another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +70,9 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One residual: predictions, with factors, less a constant."""
+    """One residual of an engine: predictions, with factors, less a constant."""
 
+    engine: str
     parts: tuple[tuple[int, str, float], ...]  # question, what, factor
     target: float
     weight: float
@@ -88,10 +106,6 @@ class Scheme:
                     values[name] = math.exp(value)
         return tuple(Coefficients(**values) for values in sets)
 
-    def start(self) -> list[float]:
-        """Return the logarithms of the starting values."""
-        return [math.log(FREE[name][0]) for name, _ in self.unknowns]
-
 
 def predict(question: Question, fitted: Coefficients) -> Predicted:
     """Return what the product says of a question."""
@@ -118,7 +132,9 @@ def terms(truth: GroundTruth, engine: str) -> list[Term]:
         if question.task.load.workload.arrival is Arrival.CLOSED_LOOP:
             figures.append(("ttft", row.ttft_seconds))
         found += [
-            Term(((row.question, kind, 1.0),), math.log(value), WEIGHTS[kind] * each, kind) for kind, value in figures if value
+            Term(engine, ((row.question, kind, 1.0),), math.log(value), WEIGHTS[kind] * each, kind)
+            for kind, value in figures
+            if value
         ]
     return found + _decision_terms(truth, engine)
 
@@ -134,34 +150,99 @@ def _decision_terms(truth: GroundTruth, engine: str) -> list[Term]:
         mean, share = sum(logs) / len(logs), 1 / len(logs)
         for own, value in zip(item.questions, logs, strict=True):
             parts = tuple((other, "throughput", (other == own) - share) for other in item.questions)
-            found.append(Term(parts, value - mean, each, "decision"))
+            found.append(Term(engine, parts, value - mean, each, "decision"))
     return found
 
 
 class Problem:
-    """The residuals of one engine as a function of its unknowns."""
+    """The residuals of all engines as a function of their unknowns; the common values come first."""
 
-    def __init__(self, truth: GroundTruth, engine: str, scheme: Scheme) -> None:
-        self.truth, self.engine, self.scheme = truth, engine, scheme
-        self.terms = terms(truth, engine)
-        self.used = [index for index, question in enumerate(truth.questions) if question.engine == engine]
-        self.generation = {index: scheme.generation(truth.questions[index].released) for index in self.used}
+    def __init__(self, truth: GroundTruth, schemes: Mapping[str, Scheme]) -> None:
+        self.truth, self.schemes = truth, schemes
+        self.terms = [term for engine in schemes for term in terms(truth, engine)]
+        self.used = [index for index, question in enumerate(truth.questions) if question.engine in schemes]
+        self.blocks = _blocks(schemes)
+        self.unknowns = [(name, -1) for name in FREE] + [one for scheme in schemes.values() for one in scheme.unknowns]
+        self.common = [list(FREE).index(name) for name, _ in self.unknowns]
+        questions = truth.questions
+        self._generations = {i: schemes[questions[i].engine].generation(questions[i].released) for i in self.used}
+        self._alike = self._first_alike()
+
+    def start(self) -> list[float]:
+        """Return the logarithms of the starting values."""
+        return [math.log(FREE[name][0]) for name, _ in self.unknowns]
+
+    def coefficients(self, engine: str, theta: Sequence[float]) -> tuple[Coefficients, ...]:
+        """Return the coefficients of every generation of an engine."""
+        begin, end = self.blocks[engine]
+        return self.schemes[engine].coefficients(theta[begin:end])
 
     def evaluate(self, theta: Sequence[float], only: Iterable[int] | None = None) -> dict[int, Predicted]:
-        """Return the predictions of the questions."""
-        sets = self.scheme.coefficients(theta)
-        indices = self.used if only is None else only
-        return {index: predict(self.truth.questions[index], sets[self.generation[index]]) for index in indices}
+        """Return the predictions of the questions; those that differ in the number of replicas alone are priced once."""
+        sets = {engine: self.coefficients(engine, theta) for engine in self.schemes}
+        questions, found, priced = self.truth.questions, {}, {}
+        for index in self.used if only is None else only:
+            first = self._alike[index]
+            if first not in priced:
+                priced[first] = predict(questions[first], sets[questions[first].engine][self._generations[first]])
+            more = math.log(questions[index].task.groups / questions[first].task.groups)
+            found[index] = replace(priced[first], throughput=priced[first].throughput + more)
+        return found
 
-    def jacobian(self, theta: Sequence[float], at: Mapping[int, Predicted]) -> list[dict[int, Predicted]]:
-        """Return the derivatives of every prediction by every unknown."""
-        step, columns = 1e-4, []
-        for position, (_, generation) in enumerate(self.scheme.unknowns):
-            moved = [value + step * (index == position) for index, value in enumerate(theta)]
-            only = [index for index in at if generation in (-1, self.generation[index])]
-            there = self.evaluate(moved, only)
-            columns.append({index: _slope(at[index], there[index], step) for index in only})
-        return columns
+    def lines(self, theta: Sequence[float]) -> list["Line"]:
+        """Return every residual and its slopes at some values of the unknowns."""
+        at = self.evaluate(theta)
+        columns = [self._column(theta, at, position) for position in range(len(theta))]
+        return [self._line(term, at, columns) for term in self.terms]
+
+    def _column(self, theta: Sequence[float], at: Mapping[int, Predicted], position: int) -> dict[int, Predicted]:
+        """Return the derivatives of the predictions by one unknown, where it has any."""
+        engine = next((name for name, (begin, end) in self.blocks.items() if begin <= position < end), "")
+        generation, step = self.unknowns[position][1], 1e-4
+        questions = self.truth.questions
+        only = [i for i in at if questions[i].engine == engine and generation in (-1, self._generations[i])]
+        there = self.evaluate([value + step * (index == position) for index, value in enumerate(theta)], only)
+        return {index: _slope(at[index], there[index], step) for index in only}
+
+    def _line(self, term: Term, at: Mapping[int, Predicted], columns: Sequence[Mapping[int, Predicted]]) -> "Line":
+        begin, end = self.blocks[term.engine]
+        slopes = [sum(f * getattr(column.get(i, _NONE), kind) for i, kind, f in term.parts) for column in columns[begin:end]]
+        return Line(term, begin, residual(term, at), tuple(slopes))
+
+    def _first_alike(self) -> dict[int, int]:
+        """Return, for every question, the first one with the same replica under the same load."""
+        seen: dict[object, int] = {}
+        found = {}
+        for index in self.used:
+            question = self.truth.questions[index]
+            load, work = question.task.load, question.task.load.workload
+            lengths = (work.input_tokens, work.output_tokens, work.arrival)
+            running = (load.offered, load.running, load.chunk_tokens)
+            key = (question.engine, question.released, question.task.replica, running, lengths)
+            found[index] = seen.setdefault(key, index)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One residual as a linear function of its engine's unknowns, which begin at ``begin``."""
+
+    term: Term
+    begin: int
+    off: float
+    slopes: tuple[float, ...]
+
+    def at(self, moved: Sequence[float]) -> float:
+        """Return the residual after the unknowns have moved."""
+        return self.off + sum(map(mul, self.slopes, moved[self.begin : self.begin + len(self.slopes)]))
+
+
+def _blocks(schemes: Mapping[str, Scheme]) -> dict[str, tuple[int, int]]:
+    blocks, begin = {}, len(FREE)
+    for engine, scheme in schemes.items():
+        blocks[engine] = (begin, begin + len(scheme.unknowns))
+        begin += len(scheme.unknowns)
+    return blocks
 
 
 def _slope(here: Predicted, there: Predicted, step: float) -> Predicted:
@@ -178,82 +259,107 @@ def residual(term: Term, at: Mapping[int, Predicted]) -> float:
     return math.fsum(factor * getattr(at[index], kind) for index, kind, factor in term.parts) - term.target
 
 
-def fit(
-    problem: Problem,
-    theta: Sequence[float],
-    keep: Callable[[Term], bool],
-    *,
-    rounds: int,
-    slopes: list[dict[int, Predicted]] | None = None,
-) -> list[float]:
-    """Return the unknowns after some rounds of damped Gauss-Newton over the terms that are kept.
-
-    ``slopes`` are the derivatives at ``theta`` where they are known already.
-    """
+def fit(problem: Problem, theta: Sequence[float], keep: Callable[[Term], bool], rounds: int) -> list[float]:
+    """Return the unknowns after some rounds, each the best of the linear problem within a distance that is to be trusted."""
     kept = [term for term in problem.terms if keep(term)]
-    used = {part[0] for term in kept for part in term.parts}
-    here, damping = list(theta), 1e-3
-    at = problem.evaluate(here, sorted(used))
-    cost = _cost(problem, kept, at, here)
+    used = sorted({part[0] for term in kept for part in term.parts})
+
+    def cost(values: Sequence[float]) -> float:
+        at = problem.evaluate(values, used)
+        return _loss(((term, residual(term, at)) for term in kept), problem, values)
+
+    here, before = list(theta), cost(theta)
     for _ in range(rounds):
-        columns, slopes = slopes or problem.jacobian(here, at), None
-        normal, gradient = _normal(problem, kept, at, here, columns)
-        for _ in range(6):
-            tried = _clipped(problem.scheme, [a + b for a, b in zip(here, _solve(normal, gradient, damping), strict=True)])
-            there = problem.evaluate(tried, sorted(used))
-            new = _cost(problem, kept, there, tried)
-            if new < cost:
-                break
-            damping *= 8
-        else:
+        lines = [line for line in problem.lines(here) if keep(line.term)]
+        tries = (linear_fit(problem, here, lines, trusted) for trusted in TRUSTED)
+        best = next(((tried, after) for tried in tries if (after := cost(tried)) < before), None)
+        if best is None:
             return here
-        gain, here, at, cost, damping = cost - new, tried, there, new, max(1e-5, damping / 4)
-        if gain < 1e-4 * cost:
+        gain, here, before = before - best[1], best[0], best[1]
+        if gain < ENOUGH * before:
             break
     return here
 
 
-def _cost(problem: Problem, kept: Sequence[Term], at: Mapping[int, Predicted], theta: Sequence[float]) -> float:
-    total = sum(term.weight**2 * TAIL**2 * math.log1p((residual(term, at) / TAIL) ** 2) for term in kept)
-    return total + sum(((a - b) / PRIOR_WIDTH) ** 2 for a, b in zip(theta, problem.scheme.start(), strict=True)) * PRIOR
+def linear_fit(problem: Problem, theta: Sequence[float], lines: Sequence[Line], trusted: float) -> list[float]:
+    """Return the unknowns, each at most ``trusted`` from where the lines touch, that minimise the loss of the lines."""
+    here, damping = list(theta), 1e-3
+
+    def cost(values: Sequence[float]) -> float:
+        moved = [a - b for a, b in zip(values, theta, strict=True)]
+        return _loss(((line.term, line.at(moved)) for line in lines), problem, values)
+
+    before = cost(here)
+    for _ in range(25):
+        normal, gradient = _normal(problem, lines, theta, here)
+        for _ in range(8):
+            step = damped_step(normal, gradient, damping)
+            tried = _clipped(problem, [a + b for a, b in zip(here, step, strict=True)], theta, trusted)
+            after = cost(tried)
+            if after < before:
+                break
+            damping *= 6
+        else:
+            return here
+        gain, here, before, damping = before - after, tried, after, max(1e-6, damping / 5)
+        if gain < 1e-5 * before:
+            break
+    return here
+
+
+def _loss(offs: Iterable[tuple[Term, float]], problem: Problem, theta: Sequence[float]) -> float:
+    total = sum(term.weight**2 * TAIL**2 * math.log1p((off / TAIL) ** 2) for term, off in offs)
+    return total + sum(weight * (theta[a] - other) ** 2 for a, _, weight, other in _pulls(problem, theta))
+
+
+def _pulls(problem: Problem, theta: Sequence[float]) -> Iterator[tuple[int, int, float, float]]:
+    """Yield (unknown, the common one or -1, weight, value that it is drawn to)."""
+    for position, ((name, _), common) in enumerate(zip(problem.unknowns, problem.common, strict=True)):
+        if position < len(FREE):
+            yield position, -1, PRIOR, math.log(FREE[name][0])
+        else:
+            yield position, common, SHRINKAGE_WAITING if name in WAITING else SHRINKAGE, theta[common]
 
 
 def _normal(
-    problem: Problem,
-    kept: Sequence[Term],
-    at: Mapping[int, Predicted],
-    theta: Sequence[float],
-    columns: Sequence[Mapping[int, Predicted]],
+    problem: Problem, lines: Sequence[Line], origin: Sequence[float], theta: Sequence[float]
 ) -> tuple[list[list[float]], list[float]]:
     """Return the normal equations, each term weighed down by how far off it is."""
     size = len(theta)
-    normal = [[0.0] * size for _ in range(size)]
-    gradient = [0.0] * size
-    for term in kept:
-        off = residual(term, at)
-        weight = term.weight**2 / (1 + (off / TAIL) ** 2)
-        row = [sum(f * getattr(column.get(i, _NONE), k) for i, k, f in term.parts) for column in columns]
-        for a in range(size):
-            if row[a]:
-                gradient[a] -= weight * row[a] * off
-                for b in range(a + 1):
-                    normal[a][b] += weight * row[a] * row[b]
-    for a, (value, start) in enumerate(zip(theta, problem.scheme.start(), strict=True)):
-        normal[a][a] += PRIOR / PRIOR_WIDTH**2
-        gradient[a] -= PRIOR * (value - start) / PRIOR_WIDTH**2
+    normal, gradient = [[0.0] * size for _ in range(size)], [0.0] * size
+    moved = [a - b for a, b in zip(theta, origin, strict=True)]
+    for line in lines:
+        off = line.at(moved)
+        weight = line.term.weight**2 / (1 + (off / TAIL) ** 2)
+        for a, slope in enumerate(line.slopes, line.begin):
+            if slope:
+                gradient[a] -= weight * slope * off
+                row = normal[a]
+                for b, other in enumerate(line.slopes[: a - line.begin + 1], line.begin):
+                    row[b] += weight * slope * other
+    for a in range(size):
         for b in range(a):
             normal[b][a] = normal[a][b]
+    for a, common, weight, value in _pulls(problem, theta):
+        normal[a][a] += weight
+        gradient[a] -= weight * (theta[a] - value)
+        if common >= 0:
+            normal[common][common] += weight
+            normal[a][common] -= weight
+            normal[common][a] -= weight
+            gradient[common] += weight * (theta[a] - value)
     return normal, gradient
 
 
-def _clipped(scheme: Scheme, theta: Sequence[float]) -> list[float]:
+def _clipped(problem: Problem, theta: Sequence[float], origin: Sequence[float], trusted: float) -> list[float]:
+    bounds = [(math.log(FREE[name][1]), math.log(FREE[name][2])) for name, _ in problem.unknowns]
     return [
-        min(max(value, math.log(FREE[name][1])), math.log(FREE[name][2]))
-        for value, (name, _) in zip(theta, scheme.unknowns, strict=True)
+        min(max(value, least, middle - trusted), most, middle + trusted)
+        for value, middle, (least, most) in zip(theta, origin, bounds, strict=True)
     ]
 
 
-def _solve(normal: Sequence[Sequence[float]], gradient: Sequence[float], damping: float) -> list[float]:
+def damped_step(normal: Sequence[Sequence[float]], gradient: Sequence[float], damping: float) -> list[float]:
     """Return the damped step by elimination with pivoting, at most one unit of logarithm anywhere."""
     size = len(gradient)
     rows = [[*normal[i], gradient[i]] for i in range(size)]

@@ -11,12 +11,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from shardwright.api.published import DEFAULTS_MAX_ITEMS, ShownEngine
 from shardwright.api.record import PlanRecord
 from shardwright.api.request import to_request
 from shardwright.api.resource import ShardedModel
-from shardwright.api.spec import Engine, Model, PlacementRules, Pod, Resources, Spec
-from shardwright.engines.options import check_arguments
-from shardwright.engines.versions import DEFAULT_IMAGE, DEFAULT_IMAGE_RUNS_ON, engine_version
+from shardwright.api.settings import DEFAULTS, Settings, with_defaults
+from shardwright.api.spec import PlacementRules, Spec
+from shardwright.deploying import image_of, to_deployment, tolerations_of
+from shardwright.engines import policy
+from shardwright.engines.options import check_arguments, check_features
+from shardwright.engines.versions import DEFAULT_IMAGE_RUNS_ON, engine_version
 from shardwright.engines.vllm import traits
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.facts import NodeFacts
@@ -33,18 +37,13 @@ from shardwright.planning.plan import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.rendering.bundle import Bundle
-from shardwright.rendering.deployment import ClaimPath, Deployment, Owner, SecretKey
 from shardwright.rendering.names import base_name
 from shardwright.rendering.render import render
 
-NOT_PLANNED_WITH: Final = ("paused", "mode", "replan")
+NOT_PLANNED_WITH: Final = ("paused", "mode", "replan", "restart", "rollout", "readiness")
 """Fields of the spec that say what to do with a plan, not what to plan."""
 
 KEPT: Final = "The replicas keep the cut that they have: a new number of them cuts nothing anew."
-
-_KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
-_LOADED_AS: Final = {"FP8": "fp8"}
-_COMPUTED_AS: Final = {"BF16": "bfloat16", "FP16": "float16"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +51,14 @@ class Question:
     """A resource and the texts that it refers to.
 
     ``config_text`` is what stands under the key that ``configMapRef`` names, None where it is not there.
-    ``catalogue`` are the administrator's own models by id, beside the built-in ones: config.json contents.
+    ``catalogue`` are the administrator's own models by id, beside the built-in ones: config.json contents;
+    ``settings`` what the administrator says for all resources.
     """
 
     resource: ShardedModel
     config_text: str | None = None
     catalogue: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +68,11 @@ class Subject:
     ``input_hash`` changes with everything that makes a new plan necessary (the spec but for
     :data:`NOT_PLANNED_WITH`, the model's config, the engine version), ``cut_hash`` with all of it but the
     number of replicas. ``model`` is as the engine holds it, ``stored_quantization`` as its config has it.
+    ``resource`` has the administrator's defaults in it, ``defaulted`` are the paths of what came from there.
     """
 
     resource: ShardedModel
+    defaulted: tuple[str, ...]
     model: ModelSpec
     stored_quantization: str | None
     request: Request
@@ -85,12 +88,13 @@ def resolve(question: Question) -> Subject:
         InputError: The model is unknown or its config cannot be used, the engine's version or an argument
             is not supported, or the workload exceeds the model's context.
     """
-    spec = question.resource.spec
-    version = _engine_version(spec.engine)
+    spec, defaulted = with_defaults(question.resource.spec, question.settings)
+    version = _engine_version(spec, question)
     stored = read_model_of(question)
     model = interned(_quantized(stored, spec))
     return Subject(
-        resource=question.resource,
+        resource=question.resource.model_copy(update={"spec": spec}),
+        defaulted=defaulted,
         model=model,
         stored_quantization=stored.quantization,
         request=to_request(spec, model),
@@ -152,6 +156,18 @@ def rescale(subject: Subject, plan: Plan, inventory: Inventory) -> Report:
     return _kept(whole, whole.outcome, plan, (*plan.groups, *added.outcome.groups))
 
 
+def engine_status(subject: Subject) -> dict[str, Any]:
+    """Return what ``status`` says about the engine: version, image, and what the administrator's defaults added."""
+    engine = subject.resource.spec.engine
+    shown = ShownEngine(
+        name=engine.name,
+        version=subject.traits.version,
+        image=image_of(engine),
+        defaults=list(subject.defaulted[:DEFAULTS_MAX_ITEMS]) or None,
+    )
+    return {"engine": shown.model_dump(by_alias=True, exclude_none=True)}
+
+
 def record_of(subject: Subject, report: Report) -> PlanRecord | None:
     """Return the plan of record of a report, None where nothing fits."""
     if isinstance(report.outcome, NoPlan):
@@ -186,55 +202,6 @@ def bundle_for(subject: Subject, plan: Plan, *, ready_groups: int | None = None,
         cluster_domain=cluster_domain,
     )
     return render(plan, deployment, ready_groups=ready_groups)
-
-
-def to_deployment(
-    resource: ShardedModel, *, engine_version: str, stored_quantization: str | None, cluster_domain: str = "cluster.local"
-) -> Deployment:
-    """Return how to run the model, beside the plan.
-
-    ``stored_quantization`` is how the config says that the weights are stored (None: not quantized): what
-    is stored quantized is not quantized again.
-    """
-    spec = resource.spec
-    placement = spec.placement or PlacementRules()
-    pod = spec.pod or Pod()
-    resources = pod.resources or Resources()
-    return Deployment(
-        owner=Owner(name=resource.metadata.name, namespace=resource.metadata.namespace, uid=resource.metadata.uid),
-        engine=spec.engine.name,
-        engine_version=engine_version,
-        image=image_of(spec.engine),
-        model=spec.model.id,
-        revision=spec.model.revision,
-        hub_token=_hub_token(spec.model),
-        claim=_claim(spec.model),
-        quantization=None if stored_quantization else _LOADED_AS.get(spec.model.quantization),
-        kv_cache_dtype=_KV_CACHE_DTYPES[spec.workload.kv_cache_quantization],
-        draft_tokens=spec.workload.prompt_lookup.draft_tokens if spec.workload.prompt_lookup else 0,
-        arguments=dict(sorted((spec.engine.args | _dtype(spec.model)).items())),
-        environment=tuple((variable.name, variable.value) for variable in spec.engine.env),
-        node_selector=tuple(sorted(placement.node_selector.items())),
-        tolerations=tolerations_of(placement),
-        cpu=resources.cpu,
-        memory=resources.memory,
-        runtime_class=pod.runtime_class_name,
-        image_pull_secrets=tuple(secret.name for secret in pod.image_pull_secrets),
-        cluster_domain=cluster_domain,
-    )
-
-
-def image_of(engine: Engine) -> str:
-    """Return the image: the one that is named, else the engine's own of the stated or the newest known version."""
-    if engine.image is not None:
-        return engine.image
-    repository = DEFAULT_IMAGE.partition(":")[0]
-    return DEFAULT_IMAGE if engine.version is None else f"{repository}:v{engine.version}"
-
-
-def tolerations_of(placement: PlacementRules) -> tuple[Mapping[str, Any], ...]:
-    """Return the tolerations as Kubernetes writes them."""
-    return tuple(item.model_dump(by_alias=True, exclude_none=True) for item in placement.tolerations)
 
 
 def read_model_of(question: Question) -> ModelSpec:
@@ -294,14 +261,32 @@ def _quantized(model: ModelSpec, spec: Spec) -> ModelSpec:
         raise InputError(problem.under("spec.model") for problem in error.problems) from None
 
 
-def _engine_version(engine: Engine) -> str:
-    version = engine_version(image_of(engine), engine.version)
+def _engine_version(spec: Spec, question: Question) -> str:
+    """Return the version, once it is known to take what the resource and the administrator's defaults ask of it."""
+    version = engine_version(image_of(spec.engine), spec.engine.version)
     if isinstance(version, Problem):
         raise InputError([version])
-    problems = check_arguments(engine.args, version)
+    own, settings = question.resource.spec.engine.args, question.settings
+    preset = {name: value for name, value in spec.engine.args.items() if name not in own}
+    problems = (
+        *(problem.under("spec.engine.args") for problem in check_arguments(own, version, settings.admitted)),
+        *(problem.under(f"{DEFAULTS}.engine.args") for problem in check_arguments(preset, version, policy.DANGEROUS)),
+        *check_features(_features(spec), version),
+    )
     if problems:
-        raise InputError(problem.under("spec.engine.args") for problem in problems)
+        raise InputError(problems)
     return version
+
+
+def _features(spec: Spec) -> dict[str, str]:
+    """Return the options that fields of the spec turn into beside the words of a plan, each with its field."""
+    asked = {
+        "quantization": (spec.model.quantization != "Auto", "spec.model.quantization"),
+        "kv-cache-dtype": (spec.workload.kv_cache_quantization != "Auto", "spec.workload.kvCacheQuantization"),
+        "load-format": (spec.model.load_format != "Auto", "spec.model.loadFormat"),
+        "speculative-config": (spec.workload.prompt_lookup is not None, "spec.workload.promptLookup"),
+    }
+    return {option: path for option, (is_asked, path) in asked.items() if is_asked}
 
 
 def _hash(spec: Spec, model: ModelSpec, version: str, without: Iterable[str]) -> str:
@@ -378,20 +363,3 @@ def _pool_without(pool: Pool, held: Mapping[str, int], gpus: int) -> Pool:
 
 def _node_without(node: Node, gpus: int) -> Node:
     return replace(node, free=max(0, node.free - gpus))
-
-
-def _dtype(model: Model) -> dict[str, str]:
-    computed_as = _COMPUTED_AS.get(model.quantization)
-    return {} if computed_as is None else {"dtype": computed_as}
-
-
-def _hub_token(model: Model) -> SecretKey | None:
-    hub = model.weights.hugging_face if model.weights else None
-    if hub is None or hub.token_secret_ref is None:
-        return None
-    return SecretKey(name=hub.token_secret_ref.name, key=hub.token_secret_ref.key)
-
-
-def _claim(model: Model) -> ClaimPath | None:
-    claim = model.weights.pvc if model.weights else None
-    return None if claim is None else ClaimPath(claim=claim.claim_name, path=claim.path or "")

@@ -67,6 +67,7 @@ def test_just_these_objects_are_installed(objects: list[Manifest]) -> None:
         ("ClusterRole", "shardwright-view"),
         ("ClusterRoleBinding", "shardwright"),
         ("ConfigMap", "shardwright-catalogue"),
+        ("ConfigMap", "shardwright-settings"),
         ("CustomResourceDefinition", "shardedmodels.shardwright.io"),
         ("Deployment", "shardwright"),
         ("PodDisruptionBudget", "shardwright"),
@@ -96,6 +97,7 @@ def test_the_operator_knows_every_flag_of_the_deployment(container: dict[str, An
         lease_name="shardwright",
         identity="$(POD_NAME)",
         catalogue_file=Path("/etc/shardwright/catalogue/models.json"),
+        settings_file=Path("/etc/shardwright/settings/settings.json"),
         cluster_domain="cluster.local",
         port=8080,
         resync_seconds=300.0,
@@ -116,12 +118,15 @@ def test_the_files_of_the_arguments_are_mounted(objects: list[Manifest], contain
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
     volumes = {volume["name"]: volume for volume in named(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]}
     assert options.catalogue_file
+    assert options.settings_file
     assert options.credentials_dir
 
     catalogue = volumes[mounts[str(options.catalogue_file.parent)]]["configMap"]["name"]
+    settings = volumes[mounts[str(options.settings_file.parent)]]["configMap"]["name"]
     credentials = volumes[mounts[str(options.credentials_dir)]]["projected"]["sources"]
 
     assert list(named(objects, "ConfigMap", catalogue)["data"]) == [options.catalogue_file.name]
+    assert list(named(objects, "ConfigMap", settings)["data"]) == [options.settings_file.name]
     assert credentials[0] == {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}
     assert credentials[1]["configMap"] == {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
 

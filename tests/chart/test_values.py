@@ -7,16 +7,23 @@ from typing import Any
 import pytest
 import yaml
 
+from shardwright.api.schema import defaults_schema
+from shardwright.api.settings import Settings, read_settings
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
-from tests.support.builders_chart import CHART, GONE, default_of, defaults, described_values, difference, render, schema
+from tests.support.builders_chart import CHART, GONE, default_of, defaults, described_values, difference, named, render, schema
 
 DIGEST = f"sha256:{'0a' * 32}"
 POD = "Deployment/shardwright spec.template.spec"
 CONTAINER = f"{POD}.containers.0"
+SETTINGS = "ConfigMap/shardwright-settings data.settings.json"
 BEGIN, END = "<!-- values: written by `pytest tests/chart --update-goldens` -->\n", "<!-- end of values -->\n"
 # As in real configs: not all of it is JSON to a strict reader.
 CONFIG = '{\n  "hidden_act": "silu",\n  "eps": 1e-05, "limit": Infinity,\n  "note": "größer \\u2264 <1>"\n}\n'
+
+
+def _settings(defaults: dict[str, Any], admitted: list[str]) -> str:
+    return json.dumps({"admittedArguments": admitted, "engineDefaults": defaults}, indent=2) + "\n"
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +44,11 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {"acme/llama-3.1-8b": "{}"},
         {"ConfigMap/shardwright-catalogue data.models.json": '{\n  "acme/llama-3.1-8b": "{}"\n}\n'},
     ),
+    "engineDefaults": (
+        {"engine": {"image": "mirror.example/vllm-openai:v0.33.0"}},
+        {f"{SETTINGS}": _settings({"engine": {"image": "mirror.example/vllm-openai:v0.33.0"}}, [])},
+    ),
+    "admittedArguments": (["trust-remote-code"], {f"{SETTINGS}": _settings({}, ["trust-remote-code"])}),
     "crds.enabled": (False, {"CustomResourceDefinition/shardedmodels.shardwright.io": GONE}),
     "crds.keep": (
         False,
@@ -71,6 +83,8 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "clusterDomain": ("k8s.example.", "'/clusterDomain': 'k8s.example.' does not match pattern"),
     "logLevel": ("debug", "'/logLevel': value must be one of 'DEBUG', 'INFO', 'WARNING', 'ERROR'"),
     "catalogue": ({"acme/llama": "./config.json"}, "'/catalogue/acme~1llama': './config.json' does not match pattern"),
+    "engineDefaults": ({"engine": {"image": "-"}}, "'/engineDefaults/engine/image': '-' does not match pattern"),
+    "admittedArguments": (["--config"], "'/admittedArguments/0': '--config' does not match pattern"),
     "crds.enabled": ("yes", "'/crds/enabled': got string, want boolean"),
     "crds.keep": (1, "'/crds/keep': got number, want boolean"),
     "serviceAccount.annotations": (
@@ -160,8 +174,25 @@ def test_a_config_from_a_file_reaches_the_catalogue_unchanged(control_plane: Con
 
     objects = render(control_plane, "--set-file", rf"catalogue.acme/llama-3\.1-8b={file}")
 
-    (text,) = (item["data"]["models.json"] for item in objects if item["kind"] == "ConfigMap")
+    text = named(objects, "ConfigMap", "-catalogue")["data"]["models.json"]
     assert json.loads(text) == {"acme/llama-3.1-8b": CONFIG}
+
+
+def test_the_defaults_have_the_bounds_of_the_fields_that_they_stand_for(*, update_goldens: bool) -> None:
+    file = CHART / "values.schema.json"
+    before, marker, after = file.read_text().partition('    "engineDefaults": {"type"')
+    written = f'{before}    "engineDefaults": {json.dumps(defaults_schema(), ensure_ascii=False)}\n  }}\n}}\n'
+
+    if update_goldens:
+        file.write_text(written)
+        return
+
+    assert marker + after
+    assert written == file.read_text()
+
+
+def test_what_the_chart_delivers_is_what_the_operator_reads(as_delivered: list[Manifest]) -> None:
+    assert read_settings(named(as_delivered, "ConfigMap", "-settings")["data"]["settings.json"]) == Settings()
 
 
 def test_the_readme_lists_the_values_as_the_schema_has_them(*, update_goldens: bool) -> None:

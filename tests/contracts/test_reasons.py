@@ -8,6 +8,7 @@ from pathlib import Path
 
 from shardwright.api.conditions import Reason
 from shardwright.api.rules import RULES
+from shardwright.modelspec.families import FAMILIES
 from shardwright.planning.shapes import SHAPE_REASONS
 from shardwright.reporting.phrases import PHRASES
 
@@ -43,6 +44,12 @@ def test_every_paragraph_says_something_and_stays_short() -> None:
     lengths = {word: len(text.split("\n## ")[0].strip().splitlines()) for word, text in paragraphs.items()}
 
     assert {word: count for word, count in lengths.items() if not 2 <= count <= LONGEST_PARAGRAPH} == {}
+
+
+def test_every_architecture_that_can_be_counted_is_listed_and_no_other() -> None:
+    listed = (ROOT / "docs" / "reference" / "architectures.md").read_text().split("\n\n")[2]
+
+    assert listed.rstrip(".").replace("\n", " ").split(", ") == sorted(FAMILIES)
 
 
 def test_words_about_reasons_are_about_reasons_that_are_given() -> None:

@@ -58,7 +58,7 @@ def test_no_module_is_a_drawer_for_everything() -> None:
 
 
 def test_lock_files_hold_hashes_and_no_addresses() -> None:
-    for name in ("requirements.lock", "requirements-dev.lock"):
+    for name in ("requirements.lock", "requirements-dev.lock", "tests/engine/requirements.lock", "tests/engine/engines.lock"):
         text = (ROOT / name).read_text()
         assert "--hash=sha256:" in text
         assert "://" not in text
@@ -73,4 +73,4 @@ def test_bare_make_prints_help() -> None:
 def test_ci_calls_the_commands_of_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     script = (ROOT / ".ci" / "run").read_text()
-    assert all(command in readme and command in script for command in ("make test", "make demo DEMO=once"))
+    assert all(command in readme and command in script for command in ("make test", "make test-engine", "make demo DEMO=once"))

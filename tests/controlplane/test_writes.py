@@ -10,8 +10,12 @@ from shardwright.cluster.access import open_access
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import CONFIG_MAPS
 from shardwright.reconcile.decision import Apply, Create
+from shardwright.reconcile.drift import drifted_fields
+from shardwright.rendering.deployment import CacheClaim
+from shardwright.rendering.render import render
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
+from tests.support.builders_deployment import a_deployment, a_plan, an_owner
 
 pytestmark = pytest.mark.controlplane
 
@@ -67,3 +71,20 @@ def test_an_apply_with_the_uid_of_an_object_that_is_gone_creates_nothing(client:
         assert await client.get(CONFIG_MAPS, namespace, "ours") is None
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "cache", [CacheClaim(claim="hub"), CacheClaim(storage="1024Gi", storage_class="fast"), None], ids=["shared", "own", "none"]
+)
+def test_nothing_of_a_group_seems_to_drift_when_it_has_been_stored(
+    control_plane: ControlPlane, namespace: str, cache: CacheClaim | None
+) -> None:
+    deployment = a_deployment(owner=an_owner(namespace=namespace), cache=cache, served_name="llama", load_format="safetensors")
+    (group,) = render(a_plan(), deployment).of_kind("StatefulSet")
+    rendered = {**group, "metadata": {key: value for key, value in group["metadata"].items() if key != "ownerReferences"}}
+
+    path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets"
+    control_plane.api.create(path, rendered)
+    live = control_plane.api.get(f"{path}/{group['metadata']['name']}")
+
+    assert drifted_fields(rendered, live) == ()

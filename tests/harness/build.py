@@ -5,7 +5,6 @@ The binaries are cached, not Go's build: 500 MB instead of the 9 GB of module an
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -23,6 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from tests.harness.errors import HarnessError
+from tests.harness.locking import locked
 
 BIN_VARIABLE = "SHARDWRIGHT_CONTROLPLANE_BIN"
 
@@ -136,7 +136,7 @@ def _build_once(folder: Path) -> Path:
     home = folder.parent
     home.parent.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True, soft_wrap=True)
-    with _locked(home.with_suffix(".lock"), console):
+    with locked(home.with_suffix(".lock"), console, "building the test control plane"):
         if _is_complete(folder):
             return folder
         for left_by_a_killed_build in home.parent.glob(f"{home.name}.building-*"):
@@ -154,17 +154,6 @@ def _build_once(folder: Path) -> Path:
         finally:
             shutil.rmtree(building, ignore_errors=True)
     return folder
-
-
-@contextmanager
-def _locked(path: Path, console: Console) -> Iterator[None]:
-    with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            console.print("Another process is building the test control plane; waiting for it.")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _go(console: Console) -> str:

@@ -19,12 +19,14 @@ ROOT = Path(__file__).parents[2]
 
 # Starts a control plane, says where it is, and waits.
 CHILD = """
-import json, signal
+import json, signal, threading
 from tests.harness import ControlPlane
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what it starts in the background ignore it
 with ControlPlane.start() as cp:
     state = {"folder": str(cp.kubeconfig.parent), "url": cp.url, "pids": list(cp.running().values())}
     print(json.dumps(state), flush=True)
-    signal.pause()
+    while not threading.Event().wait(0.1):  # a signal that comes just before a wait is seen when it ends
+        pass
 """
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shardwright.costs.communication import Fabric, all_reduce_seconds, send_seconds
@@ -126,6 +126,7 @@ def test_relaxing_a_limit_never_turns_a_plan_into_none(model: str, pool: Pool, r
 
 @laws
 @given(model=models, gpu=gpus, shape=degrees, request=requests(), faster=st.floats(1, 1000), quicker=st.floats(0, 1))
+@example("llama-8b", "B200-SXM-180GB", (2, 4), a_request(input_tokens=500, output_tokens=1, concurrency=79), 1.0, 0.5)
 def test_faster_links_never_slow_anything(
     model: str, gpu: str, shape: tuple[int, int], request: Request, faster: float, quicker: float
 ) -> None:

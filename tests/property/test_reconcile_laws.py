@@ -46,7 +46,7 @@ events = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(1, 3), st.integers(1, 2), events)
 def test_it_comes_to_rest_wherever_it_was_killed_and_never_mixes_revisions(
     pods: int, groups: int, happened: list[tuple[str, int, bool]]
@@ -64,9 +64,10 @@ def test_it_comes_to_rest_wherever_it_was_killed_and_never_mixes_revisions(
         world.write(decide(wanted(), world.observed(), NOON).writes, first=writes)
         if moves_on:
             world.settle()
-    later = NOON.replace(year=2027)  # every back-off is over
     world.settle()
-    world.run(wanted(), now=later, limit=LIMIT)
+    for year in (2027, 2028):  # a crash that is found only now may have to wait for the end of its back-off
+        later = NOON.replace(year=year)
+        world.run(wanted(), now=later, limit=LIMIT)
 
     decision = decide(wanted(), world.observed(), later)
     assert decision.writes == ()

@@ -2,9 +2,11 @@
 
 import json
 import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardwright.engines.options import check_value
@@ -15,7 +17,7 @@ from shardwright.rendering.names import STATEFULSET_MAX, base_name, group_name, 
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan_of, an_owner
 from tests.support.command_lines import read_arguments
-from tests.support.ranks import expanded
+from tests.support.ranks import expanded, ranks_of
 from tests.support.rendered import by_name, engine_of, environment_of, scalars, shape
 
 DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -140,6 +142,43 @@ def test_the_engine_takes_every_argument_list(plan: Plan, version: str) -> None:
     container = engine_of(render(plan, a_deployment(engine_version=version)))
     _, options = read_arguments(container["args"])
     assert [name for name, value in options.items() if check_value(name, value, version)] == []
+
+
+RANK_FLAGS = {"--node-rank": 1, "--master-addr": 1, "--host": 1, "--port": 1, "--headless": 0}
+"""What may differ between the ranks of a group, and how many values it takes."""
+
+passable = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20) | st.sampled_from(
+    ["$(HF_TOKEN)", "'$(id)'", "--node-rank", "a b", "`id`"]
+)
+"""What a process can be given as an argument."""
+
+
+@settings(max_examples=5)
+@given(st.integers(2, 4), st.sampled_from([1, 8]), passable, passable)
+def test_the_ranks_of_a_group_differ_in_rank_flags_only(nodes: int, tensor: int, model: str, role: str) -> None:
+    plan = a_plan_of(Layout(tensor=tensor, pipeline=nodes), nodes=nodes)
+    deployment = a_deployment(model=f"m{model}", arguments={"response-role": role})
+    with TemporaryDirectory() as folder, ranks_of(plan, deployment, Path(folder)) as ranks:
+        (Path(folder) / "hosts").write_text(f"{ranks[0].environment['SHARDWRIGHT_LEADER']} 127.0.0.1\n")
+        for rank in ranks:
+            rank.start()
+        shared, own = zip(*(_split(rank.engine()["argv"], len(rank.arguments)) for rank in ranks), strict=True)
+
+    assert all(words == shared[0] for words in shared)
+    assert [flags["--node-rank"] for flags in own] == [[str(number)] for number in range(nodes)]
+    assert len({tuple(flags["--master-addr"]) for flags in own}) == 1
+    assert [set(flags) for flags in own] == [set(RANK_FLAGS) - {"--headless"}] + [
+        {"--node-rank", "--master-addr", "--headless"} for _ in range(nodes - 1)
+    ]
+
+
+def _split(argv: list[str], shared: int) -> tuple[list[str], dict[str, list[str]]]:
+    """Return what all ranks were given and what this one alone was, as flag to values."""
+    flags, words = {}, argv[1 + shared :]
+    while words:
+        flag = words.pop(0)
+        flags[flag] = [words.pop(0) for _ in range(RANK_FLAGS[flag])]
+    return argv[: 1 + shared], flags
 
 
 @given(st.lists(subdomains, min_size=2, max_size=6, unique=True))

@@ -7,10 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardwright.costs.coefficients import coefficients_of
-from shardwright.costs.communication import Fabric, all_reduce_seconds, all_to_all_seconds
+from shardwright.costs.communication import (
+    NETWORK_EFFICIENCY,
+    SCALE_UP_EFFICIENCY,
+    Fabric,
+    all_reduce_seconds,
+    all_to_all_seconds,
+)
 from shardwright.costs.estimate import estimate
 from shardwright.costs.estimates import Performance
-from shardwright.costs.roofline import Batch, Links, StageFloor, step_time
+from shardwright.costs.roofline import Batch, Links, StageFloor, step_time, widened
 from shardwright.costs.workload import Arrival, Workload
 from shardwright.hardware.gpus import Link, load_gpus
 from shardwright.hardware.inventory import Pool
@@ -84,6 +90,7 @@ def test_longer_prompts_never_bring_more_tokens(layout: Layout, load: Workload, 
 floors = st.builds(
     StageFloor,
     layers=st.integers(1, 80),
+    products=st.integers(1, 1000),
     expert_layers=st.integers(0, 60),
     experts=st.floats(1, 256),
     weights=st.floats(1e-6, 0.1),
@@ -106,6 +113,7 @@ links = st.builds(
     whole_experts=st.booleans(),
     hidden_bytes=st.just(8192),
 )
+NOBODY = Links(tensor=Fabric(), experts=Fabric(), context=Fabric(), peers=1, whole_experts=False, hidden_bytes=8192)
 batches = st.builds(
     Batch,
     sequences=st.floats(0, 512),
@@ -128,6 +136,18 @@ def test_a_step_takes_no_less_for_more(floor: StageFloor, links: Links, batch: B
     assert greater >= less * (1 - 1e-9)
 
 
+@given(floor=floors, batch=batches)
+def test_beside_attention_replicas_the_experts_sums_are_not_summed_again_over_the_tensor_ranks(
+    floor: StageFloor, batch: Batch
+) -> None:
+    floor, fitted = replace(floor, expert_layers=min(floor.layers, floor.expert_layers)), coefficients_of("vLLM", "")
+    tensor = Fabric(inner_ranks=4, inner=load_gpus()["H100-SXM-80GB"].scale_up)
+    alone, beside = (replace(NOBODY, tensor=tensor, peers=peers) for peers in (1, 8))
+
+    spent, saved = (step_time(floor, links, 0.03, batch, fitted).communication for links in (alone, beside))
+    assert saved == pytest.approx(spent * (2 * floor.layers - floor.expert_layers) / (2 * floor.layers))
+
+
 @given(size=st.floats(0, 1e9), ranks=st.sampled_from([2, 4, 8]), change=st.floats(1e-6, 1e-3))
 def test_the_cost_of_a_link_is_continuous_in_its_bandwidth(size: float, ranks: int, change: float) -> None:
     link = load_gpus()["L40S-48GB"].host
@@ -135,6 +155,70 @@ def test_the_cost_of_a_link_is_continuous_in_its_bandwidth(size: float, ranks: i
     for price in (all_reduce_seconds, all_to_all_seconds):
         one, two = (price(size, Fabric(inner_ranks=ranks, inner=each, shared_host=True)) for each in (link, near))
         assert two == pytest.approx(one, rel=2 * change)
+
+
+def _seconds_per_byte(fabric: Fabric) -> float:
+    size = 1e12  # so large that no start-up matters
+    return (all_reduce_seconds(2 * size, fabric) - all_reduce_seconds(size, fabric)) / size
+
+
+@given(ranks=st.integers(2, 8), own_kernel=st.booleans())
+def test_an_all_reduce_moves_what_a_reduce_scatter_and_an_all_gather_move(ranks: int, own_kernel: bool) -> None:  # noqa: FBT001
+    link = load_gpus()["H100-SXM-80GB"].scale_up
+    assert link is not None
+    one_of_two = (ranks - 1) / ranks / (link.bytes_per_second * SCALE_UP_EFFICIENCY)
+
+    assert _seconds_per_byte(Fabric(inner_ranks=ranks, inner=link, own_kernel=own_kernel)) == pytest.approx(2 * one_of_two)
+
+
+@given(inner_ranks=st.integers(2, 8), nodes=st.integers(2, 8))
+def test_across_nodes_every_rank_sends_its_share_alone(inner_ranks: int, nodes: int) -> None:
+    inside = Fabric(inner_ranks=inner_ranks, inner=load_gpus()["H100-SXM-80GB"].scale_up)
+    outside = Fabric(outer_ranks=nodes, outer=a_network())
+    both = replace(inside, outer_ranks=nodes, outer=a_network())
+
+    each = _seconds_per_byte(inside) + _seconds_per_byte(outside) / inner_ranks
+    assert _seconds_per_byte(both) == pytest.approx(each, rel=1e-6)
+
+
+@given(inner_ranks=st.integers(2, 8), nodes=st.integers(2, 8))
+def test_of_an_all_to_all_every_link_carries_what_crosses_it(inner_ranks: int, nodes: int) -> None:
+    inner, outer = load_gpus()["H100-SXM-80GB"].scale_up, a_network()
+    assert inner is not None
+    fabric = Fabric(inner_ranks=inner_ranks, inner=inner, outer_ranks=nodes, outer=outer)
+
+    inside = (inner_ranks - 1) / (inner.bytes_per_second * SCALE_UP_EFFICIENCY)
+    outside = (nodes - 1) * inner_ranks / (outer.bytes_per_second * NETWORK_EFFICIENCY)
+    each = (all_to_all_seconds(2e12, fabric) - all_to_all_seconds(1e12, fabric)) / 1e12
+    assert each == pytest.approx((inside + outside) / fabric.ranks, rel=1e-6)
+
+
+@given(floor=floors, tokens=st.floats(1, 16384))
+def test_what_overlaps_takes_no_less_than_the_longer_and_no_more_than_both(floor: StageFloor, tokens: float) -> None:
+    fitted = coefficients_of("vLLM", "")
+    dense = replace(floor, expert_weights=0.0, attention=())
+
+    def kernels(one: StageFloor) -> float:
+        taken = step_time(one, NOBODY, 0.0, Batch(sequences=tokens, sampled=tokens), fitted)
+        return taken.weights + taken.compute
+
+    reading, computing = kernels(replace(dense, token=0.0, head_token=0.0)), kernels(replace(dense, weights=0.0))
+    assert max(reading, computing) * (1 - 1e-9) <= kernels(dense) <= (reading + computing) * (1 + 1e-9)
+
+
+@given(floor=floors, tokens=st.floats(1, 16384))
+def test_weights_without_a_unit_of_their_own_take_the_fitted_factor_to_multiply(floor: StageFloor, tokens: float) -> None:
+    fitted, batch = coefficients_of("vLLM", ""), Batch(sequences=tokens, sampled=tokens)
+    computing = replace(floor, weights=0.0, expert_weights=0.0, attention=())
+    wide, native = (step_time(replace(computing, widened=so), NOBODY, 0.0, batch, fitted).compute for so in (True, False))
+    assert wide == pytest.approx(native * fitted.widening)
+
+
+def test_an_int4_model_is_widened_where_no_unit_multiplies_it() -> None:
+    """The H100 multiplies FP8 as it is, and widens four bits; FP4 is native to the B200."""
+    h100, b200 = load_gpus()["H100-SXM-80GB"], load_gpus()["B200-SXM-180GB"]
+    assert [widened(h100, name) for name in ("bf16", "fp8", "int4", "nvfp4")] == [False, False, True, True]
+    assert not widened(b200, "nvfp4")
 
 
 def test_tokens_go_to_experts_through_the_network_where_ranks_lie_on_two_nodes() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from shardwright.api.record import PlanRecord
 from shardwright.reconcile.decide import Desired, decide
 from shardwright.reconcile.decision import Apply, Create, Delete, Write
+from shardwright.reconcile.groups import LifeRules
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import ObjectKey, Observed, object_key
 from shardwright.rendering.hashing import TEMPLATE_HASH
@@ -33,12 +34,15 @@ def rendered(kind: str, name: str, **fields: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": kind, "metadata": metadata, **fields}
 
 
-def stateful_set(name: str = "llama-0", *, pods: int = 2, revision: str = "r1") -> dict[str, Any]:
-    """Return a group's StatefulSet whose pods are of ``revision``."""
-    template = {
+def stateful_set(name: str = "llama-0", *, pods: int = 2, revision: str = "r1", nodes: Sequence[str] = ()) -> dict[str, Any]:
+    """Return a group's StatefulSet whose pods are of ``revision`` and bound to ``nodes``."""
+    template: dict[str, Any] = {
         "metadata": {"labels": {TEMPLATE_HASH: revision}},
         "spec": {"containers": [{"name": "engine", "env": [{"name": "REVISION", "value": revision}]}]},
     }
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes]
+    wanted = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    template["spec"] |= {"affinity": {"nodeAffinity": wanted}} if nodes else {}
     return rendered("StatefulSet", name, spec={"replicas": pods, "serviceName": f"{name}-peers", "template": template})
 
 
@@ -46,8 +50,8 @@ def service(name: str = "llama") -> dict[str, Any]:
     return rendered("Service", name, spec={"ports": [{"name": "http", "port": 8000}]})
 
 
-def desired(*objects: Mapping[str, Any]) -> Desired:
-    return Desired(owner_uid=OWNER_UID, objects=objects)
+def desired(*objects: Mapping[str, Any], rules: LifeRules | None = None) -> Desired:
+    return Desired(owner_uid=OWNER_UID, objects=objects, rules=rules or LifeRules())
 
 
 def a_record(**changes: Any) -> PlanRecord:
@@ -102,6 +106,10 @@ class World:
         revision = item["spec"]["template"]["metadata"]["labels"][TEMPLATE_HASH]
         name = f"{item['metadata']['name']}-{rank}"
         return pod(name, uid=f"pod-{next(self.uids)}", revision=revision)
+
+    def crash(self, name: str, exit_code: int = 1) -> None:
+        """Let the kubelet restart the engine of a pod in place."""
+        self.pods[name] = crashed(name, exit_code, uid=self.pods[name]["metadata"]["uid"])
 
     def observed(self) -> Observed:
         members = tuple(member for item in self.pods.values() if (member := read_member(item)))

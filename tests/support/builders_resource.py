@@ -23,9 +23,16 @@ A_CONFIG = {
 _COMPLETE: Manifest = {
     "model": {
         "id": "meta-llama/Llama-3.1-8B-Instruct",
+        "servedName": "llama",
         "config": A_CONFIG,
         "revision": "0123456789abcdef0123456789abcdef01234567",
-        "weights": {"huggingFace": {"tokenSecretRef": {"name": "hub", "key": "token"}}},
+        "weights": {
+            "huggingFace": {
+                "tokenSecretRef": {"name": "hub", "key": "token"},
+                "cache": {"storage": "100Gi", "storageClassName": "fast"},
+            }
+        },
+        "loadFormat": "Safetensors",
         "quantization": "BF16",
     },
     "engine": {
@@ -60,6 +67,9 @@ _COMPLETE: Manifest = {
         "runtimeClassName": "nvidia",
         "imagePullSecrets": [{"name": "registry"}],
     },
+    "restart": {"delaySeconds": 10, "maxDelaySeconds": 60, "stableSeconds": 300, "budget": 3, "onBudgetSpent": "Stop"},
+    "readiness": {"tokens": True, "silenceSeconds": 90, "idleSeconds": 15},
+    "rollout": {"maxUnavailable": 2},
     "replan": "Always",
     "mode": "PlanOnly",
     "paused": True,
@@ -76,8 +86,8 @@ def a_sharded_model(name: str = "llama", namespace: str = "default", **spec: Any
     }
 
 
-def complete_specs() -> tuple[Manifest, Manifest]:
-    """Return two valid specs that together have every field: those that exclude each other stand apart."""
+def complete_specs() -> tuple[Manifest, Manifest, Manifest]:
+    """Return valid specs that together have every field: those that exclude each other stand apart."""
     first = copy.deepcopy(_COMPLETE)
     second = copy.deepcopy(_COMPLETE)
     second["model"] = {
@@ -88,4 +98,6 @@ def complete_specs() -> tuple[Manifest, Manifest]:
     }
     del second["workload"]["concurrency"]
     second["workload"]["requestsPerSecond"] = 2.5
-    return first, second
+    third = copy.deepcopy(_COMPLETE)
+    third["model"]["weights"]["huggingFace"]["cache"] = {"claimName": "downloads"}
+    return first, second, third

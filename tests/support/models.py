@@ -80,6 +80,11 @@ class Models:
         """Return the Ready condition when it has this reason."""
         return wait_for(lambda: self._with_reason(name, reason), timeout, f"{name} to be {reason}")
 
+    def annotate(self, name: str, **annotations: str) -> None:
+        """Set annotations of our domain on the resource."""
+        found = {f"shardwright.io/{key}": value for key, value in annotations.items()}
+        self.patch("ShardedModel", name, {"metadata": {"annotations": found}})
+
     def wait_events(self, *reasons: str, timeout: float = 15) -> None:
         """Wait until there is an event of each of these reasons: an event is written after the status that it is about."""
         wait_for(lambda: set(reasons) <= self.reasons_of_events(), timeout, f"events {', '.join(reasons)}")

@@ -112,7 +112,7 @@ def ranks_of(plan: Plan, deployment: Deployment, root: Path, **settings: Any) ->
     """Yield the ranks of a plan's first group, none started yet; all of it is gone afterwards."""
     quick = {"peer_seconds": 15, "leader_gone_seconds": 1, "poll_seconds": 0.05, "endpoint_seconds": 0, "drain_seconds": 10}
     ports = {"http_port": free_port(), "rendezvous_port": free_port()}
-    chosen = replace(script_settings(plan), **{**quick, **ports, **settings})
+    chosen = replace(script_settings(plan, deployment), **{**quick, **ports, **settings})
     ranks = [_rank(plan, deployment, chosen, root / f"rank-{index}", index) for index in range(plan.nodes_per_replica)]
     try:
         yield ranks

@@ -24,6 +24,10 @@ def _model(**fields: Any) -> Manifest:
     return {"model": {"id": "a/b"} | fields}
 
 
+def _cached(**fields: Any) -> Manifest:
+    return _model(weights={"huggingFace": {"cache": fields}})
+
+
 def _toleration(**fields: Any) -> Manifest:
     return {"placement": {"tolerations": [fields]}}
 
@@ -41,6 +45,15 @@ RULE_CASES = (
         _model(weights={"pvc": {"claimName": "x"}}),
     ),
     RuleCase("WeightsSource", _model(weights={}), _model(weights={"huggingFace": {}})),
+    RuleCase("CacheKind", _cached(claimName="a", storage="1Gi"), _cached(storage="1Gi")),
+    RuleCase("CacheKind", _cached(), _cached(claimName="a")),
+    RuleCase("CacheClass", _cached(claimName="a", storageClassName="b"), _cached(storage="1Gi", storageClassName="b")),
+    RuleCase("ShardsWithoutClaim", _model(loadFormat="ShardedState"), _model(loadFormat="Safetensors")),
+    RuleCase(
+        "ShardsWithoutClaim",
+        _model(loadFormat="ShardedState", weights={"huggingFace": {}}),
+        _model(loadFormat="ShardedState", weights={"pvc": {"claimName": "x"}}),
+    ),
     RuleCase(
         "EnvironmentForbidden",
         {"engine": {"env": [{"name": "VLLM_HOST_IP", "value": "x"}]}},
@@ -102,5 +115,10 @@ RULE_CASES = (
         "TolerationSeconds",
         _toleration(key="a", effect="NoSchedule", tolerationSeconds=1),
         _toleration(key="a", effect="NoExecute", tolerationSeconds=1),
+    ),
+    RuleCase(
+        "RestartDelays",
+        {"restart": {"delaySeconds": 61, "maxDelaySeconds": 60}},
+        {"restart": {"delaySeconds": 60, "maxDelaySeconds": 60}},
     ),
 )

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from shardwright.api.resource import parse_manifest
+from shardwright.deploying import to_deployment
 from shardwright.engines.versions import DEFAULT_IMAGE
-from shardwright.pipeline import to_deployment
-from shardwright.rendering.deployment import ClaimPath, Deployment, Owner, SecretKey
+from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, Owner, SecretKey
 from tests.support.builders_resource import a_sharded_model, complete_specs
 
 
@@ -30,8 +30,13 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
         model="meta-llama/Llama-3.1-8B-Instruct",
         revision="0123456789abcdef0123456789abcdef01234567",
         hub_token=SecretKey(name="hub", key="token"),
+        cache=CacheClaim(storage="100Gi", storage_class="fast"),
+        served_name="llama",
+        load_format="safetensors",
         kv_cache_dtype="fp8",
         draft_tokens=3,
+        silence_seconds=90,
+        idle_seconds=15,
         arguments={"dtype": "bfloat16", "seed": 7},
         environment=(("NCCL_DEBUG", "WARN"),),
         node_selector=(("example.com/pool", "blue"),),

@@ -7,14 +7,27 @@ from typing import Any
 import pytest
 
 from shardwright.api.resource import ShardedModel, parse_manifest
+from shardwright.api.settings import Settings, read_settings
 from shardwright.errors import InputError
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.nodes import read_node
 from shardwright.layouts.layout import Layout
-from shardwright.pipeline import KEPT, Question, Subject, bundle_for, plan_serving, record_of, rescale, resolve, take_stock
+from shardwright.pipeline import (
+    KEPT,
+    Question,
+    Subject,
+    bundle_for,
+    engine_status,
+    plan_serving,
+    record_of,
+    rescale,
+    resolve,
+    take_stock,
+)
 from shardwright.planning.report import NoPlan, Plan, Report
 from tests.support.builders_nodes import a_node, an_l40s_node, h100_nodes
 from tests.support.builders_resource import A_CONFIG, a_sharded_model, complete_specs
+from tests.support.rendered import pod_of
 
 LARGE = {"model": {"id": "meta-llama/Llama-3.1-405B-Instruct"}}
 
@@ -119,6 +132,75 @@ def test_an_image_that_does_not_tell_its_version_needs_it_stated() -> None:
     assert problems_of(Question(resource=resource)) == [("EngineVersionUnknown", "spec.engine.version")]
 
 
+def test_a_version_without_options_is_asked_for_nothing_beside_a_plan() -> None:
+    resource = a_resource(
+        engine={"version": "0.40.0", "args": {"seed": 1}},
+        model={"id": "meta-llama/Llama-3.1-8B-Instruct", "quantization": "FP8"},
+        workload={"kvCacheQuantization": "FP8", "promptLookup": {"draftTokens": 2, "acceptancePercent": 50}},
+    )
+
+    assert problems_of(Question(resource=resource)) == [
+        ("EngineArgumentUnchecked", "spec.engine.args.seed"),
+        ("EngineArgumentUnchecked", "spec.model.quantization"),
+        ("EngineArgumentUnchecked", "spec.workload.kvCacheQuantization"),
+        ("EngineArgumentUnchecked", "spec.workload.promptLookup"),
+    ]
+    assert a_subject(engine={"version": "0.40.0"}).traits.version == "0.40.0"
+
+
+class TestTheAdministrator:
+    """What is said for all resources enters before anything is planned."""
+
+    MIRROR = "mirror.example/vllm-openai:v0.32.0"
+
+    def test_defaults_reach_plan_pods_and_status(self) -> None:
+        defaults = {
+            "engine": {"image": self.MIRROR, "args": {"seed": 9, "trust-remote-code": True}},
+            "pod": {"runtimeClassName": "nvidia"},
+        }
+        settings = read_settings(json.dumps({"engineDefaults": defaults}))
+
+        subject = resolve(Question(resource=a_resource(), settings=settings))
+
+        pod = pod_of(bundle_for(subject, plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))))
+        engine = pod["containers"][0]
+        assert (pod["runtimeClassName"], engine["image"], subject.traits.version) == ("nvidia", self.MIRROR, "0.32.0")
+        assert {"--seed=9", "--trust-remote-code"} <= set(engine["args"])
+        assert engine_status(subject) == {
+            "engine": {
+                "name": "vLLM",
+                "version": "0.32.0",
+                "image": self.MIRROR,
+                "defaults": ["engine.args.seed", "engine.args.trust-remote-code", "engine.image", "pod.runtimeClassName"],
+            }
+        }
+
+    def test_new_defaults_ask_for_a_new_plan_of_what_they_change_alone(self) -> None:
+        plain, own = a_resource(), a_resource(engine={"image": "own/vllm-openai:v0.33.0"})
+        settings = read_settings(json.dumps({"engineDefaults": {"engine": {"image": self.MIRROR}}}))
+
+        before, after = (
+            [resolve(Question(resource=item, settings=said)) for item in (plain, own)] for said in (Settings(), settings)
+        )
+
+        assert [one.input_hash == other.input_hash for one, other in zip(before, after, strict=True)] == [False, True]
+
+    def test_what_is_admitted_may_be_set_by_users(self) -> None:
+        resource = a_resource(engine={"args": {"trust-remote-code": True, "middleware": "a.b"}})
+        settings = Settings(admitted=frozenset({"trust-remote-code"}))
+
+        assert problems_of(Question(resource=resource, settings=settings)) == [
+            ("EngineArgumentForbidden", "spec.engine.args.middleware")
+        ]
+
+    def test_a_default_that_no_plan_can_live_with_is_refused_where_it_stands(self) -> None:
+        settings = read_settings(json.dumps({"engineDefaults": {"engine": {"args": {"block-size": 32}}}}))
+
+        assert problems_of(Question(resource=a_resource(), settings=settings)) == [
+            ("EngineArgumentForbidden", "engineDefaults.engine.args.block-size")
+        ]
+
+
 def test_quantizing_what_is_quantized_is_refused_where_it_stands() -> None:
     resource = a_resource(model={"id": "deepseek-ai/DeepSeek-V3", "quantization": "BF16"})
 
@@ -135,14 +217,24 @@ def test_selector_and_tolerations_decide_which_nodes_count() -> None:
     assert [node.name for pool in inventory.pools for node in pool.nodes] == ["blue"]
 
 
-@pytest.mark.parametrize("spec", [{"paused": True}, {"mode": "PlanOnly"}, {"replan": "Always"}])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"paused": True},
+        {"mode": "PlanOnly"},
+        {"replan": "Always"},
+        {"restart": {"budget": 1}},
+        {"rollout": {"maxUnavailable": 3}},
+        {"readiness": {"tokens": False}},
+    ],
+)
 def test_what_to_do_with_a_plan_makes_no_new_plan_necessary(spec: dict[str, Any]) -> None:
     assert a_subject(**spec).input_hash == a_subject().input_hash
 
 
 def test_every_other_field_makes_a_new_plan_necessary() -> None:
     complete = complete_specs()[0]
-    names = set(complete) - {"paused", "mode", "replan", "model"}
+    names = set(complete) - {"paused", "mode", "replan", "restart", "rollout", "readiness", "model"}
 
     hashes = [a_subject(**{name: complete[name]}).input_hash for name in sorted(names)]
 

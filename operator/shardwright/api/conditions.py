@@ -48,6 +48,7 @@ class Reason(Word):
     PROGRESSING = ("Progressing", "objects are being written or pods are starting")
     ROLLING_OUT = ("RollingOut", "a group goes through zero to the wanted revision")
     GROUPS_NOT_READY = ("GroupsNotReady", "some group's pods are not ready")
+    RESTART_BUDGET_SPENT = ("RestartBudgetSpent", "the engine of a group has failed too often in a row")
     UNSCHEDULABLE = ("Unschedulable", "the scheduler finds no place for a pod")
     INSUFFICIENT_CAPACITY = ("InsufficientCapacity", "the hardware is there but not free; heals by itself")
     FREE_CAPACITY_UNKNOWN = ("FreeCapacityUnknown", "pods cannot be listed, so all GPUs count as free")

@@ -17,6 +17,7 @@ ALTERNATIVES_MAX_ITEMS: Final = 8
 EXCLUSIONS_MAX_ITEMS: Final = 64
 GROUPS_MAX_ITEMS: Final = 1000
 GROUP_NODES_MAX_ITEMS: Final = 64
+DEFAULTS_MAX_ITEMS: Final = 128
 
 _LIST: Final[dict[str, JsonValue]] = {"x-kubernetes-list-type": "atomic"}
 
@@ -218,6 +219,7 @@ class ShownFailure(Shown):
         default=None, description="Its exit code, where it exited."
     )
     reason: Sentence = Field(description="Why, as the kubelet says it.")
+    message: Sentence | None = Field(default=None, description="The end of what it printed, or of what was said of it.")
 
 
 class ShownGroup(Shown):
@@ -234,6 +236,23 @@ class ShownGroup(Shown):
     waiting: Sentence | None = Field(default=None, description="What it waits for, where it is not ready.")
     restarts: Count | None = Field(default=None, description="Restarts of the group.")
     last_failure: ShownFailure | None = Field(default=None, description="Why it failed last.")
+    last_outage_seconds: Count | None = Field(
+        default=None, description="How long its last restart took, from its stop until all its ranks were ready."
+    )
+
+
+class ShownEngine(Shown):
+    """The engine as it was resolved."""
+
+    name: Word = Field(description="Engine that serves the model.")
+    version: Word = Field(description="Its version: the one that is stated, or that the image's tag tells.")
+    image: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] = Field(description="Container image of the pods.")
+    defaults: list[Sentence] | None = Field(
+        default=None,
+        max_length=DEFAULTS_MAX_ITEMS,
+        description="Fields that were not set and came from the operator's engineDefaults, as engine.image; cut at 128.",
+        json_schema_extra=_LIST,
+    )
 
 
 class Status(Shown):
@@ -247,6 +266,9 @@ class Status(Shown):
         max_length=16,
         description="Ready is the summary; the others say what is going on.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
+    engine: ShownEngine | None = Field(
+        default=None, description="The engine as it was resolved, with what the operator's defaults added."
     )
     plan: ShownPlan | None = Field(default=None, description="The plan, why it was chosen and what was ruled out.")
     groups: list[ShownGroup] | None = Field(

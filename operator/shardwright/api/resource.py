@@ -11,8 +11,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic.alias_generators import to_camel
 
+from shardwright.api.parts import DNS_SUBDOMAIN
 from shardwright.api.rules import broken_rules
-from shardwright.api.spec import DNS_SUBDOMAIN, Spec
+from shardwright.api.spec import Spec
 from shardwright.api.violations import explain, repeated_keys, without_nulls
 from shardwright.errors import InputError, Problem
 

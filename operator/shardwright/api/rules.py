@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shardwright.api.spec import LABEL_KEY, Budget, EnvironmentVariable, Model, Parallelism, Spec, Toleration, Weights, Workload
+from shardwright.api.life import Restart
+from shardwright.api.model import Model, WeightCache, Weights
+from shardwright.api.parts import LABEL_KEY
+from shardwright.api.spec import Budget, EnvironmentVariable, Parallelism, Spec, Toleration, Workload
 from shardwright.engines.environment import ALLOWED, REFUSED, check_environment
 from shardwright.errors import Problem
 
@@ -69,6 +72,18 @@ def _one_source_of_weights(weights: Weights) -> bool:
     return (weights.hugging_face is None) != (weights.pvc is None)
 
 
+def _one_kind_of_cache(cache: WeightCache) -> bool:
+    return (cache.claim_name is None) != (cache.storage is None)
+
+
+def _class_of_own_claims(cache: WeightCache) -> bool:
+    return cache.storage_class_name is None or cache.storage is not None
+
+
+def _shards_lie_on_a_claim(model: Model) -> bool:
+    return model.load_format != "ShardedState" or (model.weights is not None and model.weights.pvc is not None)
+
+
 def _may_be_set(variable: EnvironmentVariable) -> bool:
     return not check_environment((variable.name,))
 
@@ -117,6 +132,10 @@ def _keys_are_label_keys(selector: Mapping[str, str]) -> bool:
     return all(_LABEL_KEY.fullmatch(key) is not None for key in selector)
 
 
+def _delays_grow(restart: Restart) -> bool:
+    return restart.max_delay_seconds >= restart.delay_seconds
+
+
 def _exists_has_no_value(toleration: Toleration) -> bool:
     return toleration.operator != "Exists" or toleration.value is None
 
@@ -153,6 +172,31 @@ RULES: Final = (
         cel="has(self.huggingFace) != has(self.pvc)",
         message="weights must have exactly one of huggingFace and pvc; set one, or remove weights to use the hub",
         holds=_one_source_of_weights,
+    ),
+    Rule(
+        code="CacheKind",
+        path="spec.model.weights.huggingFace.cache",
+        field="",
+        cel="has(self.claimName) != has(self.storage)",
+        message="cache must have exactly one of claimName and storage; set one, or remove cache to download at every start",
+        holds=_one_kind_of_cache,
+    ),
+    Rule(
+        code="CacheClass",
+        path="spec.model.weights.huggingFace.cache",
+        field=".storageClassName",
+        cel="!has(self.storageClassName) || has(self.storage)",
+        message="storageClassName must come with storage: a claim that exists has its class; remove it",
+        holds=_class_of_own_claims,
+    ),
+    Rule(
+        code="ShardsWithoutClaim",
+        path="spec.model",
+        field=".loadFormat",
+        cel="!has(self.loadFormat) || self.loadFormat != 'ShardedState' || (has(self.weights) && has(self.weights.pvc))",
+        message="loadFormat ShardedState must come with weights.pvc: the hub has no files of single ranks; set weights.pvc or "
+        "another loadFormat",
+        holds=_shards_lie_on_a_claim,
     ),
     Rule(
         code="EnvironmentForbidden",
@@ -267,6 +311,14 @@ RULES: Final = (
         cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
         message="tolerationSeconds must come with effect NoExecute; set that effect or remove tolerationSeconds",
         holds=_seconds_need_no_execute,
+    ),
+    Rule(
+        code="RestartDelays",
+        path="spec.restart",
+        field=".maxDelaySeconds",
+        cel="!has(self.maxDelaySeconds) || !has(self.delaySeconds) || self.maxDelaySeconds >= self.delaySeconds",
+        message="maxDelaySeconds must be at least delaySeconds; raise it or lower delaySeconds",
+        holds=_delays_grow,
     ),
 )
 """All rules; the order is the order of the messages."""

@@ -77,6 +77,29 @@ def status_schema() -> Schema:
     return structural(Status)
 
 
+def defaults_schema() -> Schema:
+    """Return the JSON schema of the administrator's defaults: that of ``spec.engine`` and ``spec.pod``, nothing required."""
+    parts = {name: _plain(spec_schema()["properties"][name]) for name in ("engine", "pod")}
+    return {"type": "object", "additionalProperties": False, "properties": parts}
+
+
+def _plain(schema: Schema) -> Schema:
+    """Return a structural schema for a checker that knows nothing of Kubernetes: unknown fields are refused here."""
+    kept = {key: value for key, value in schema.items() if not key.startswith("x-kubernetes") and key not in _OF_THE_SERVER}
+    return kept | dict(_children_of(kept)) | ({"additionalProperties": False} if "properties" in kept else {})
+
+
+_OF_THE_SERVER: Final = frozenset({"default", "description", "format"})
+
+
+def _children_of(schema: Schema) -> Iterator[tuple[str, Any]]:
+    if "properties" in schema:
+        yield "properties", {name: _plain(child) for name, child in schema["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            yield key, _plain(schema[key])
+
+
 def structural(model: type[BaseModel]) -> Schema:
     """Return a pydantic model's JSON schema rewritten to a structural one."""
     schema = model.model_json_schema(by_alias=True)

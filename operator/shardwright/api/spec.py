@@ -4,163 +4,24 @@ What is written here is what ``kubectl explain`` prints and what the API server 
 turns these models into the CRD. Rules between fields stand in ``rules``; nothing here reads a cluster.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
-from pydantic.alias_generators import to_camel
+from pydantic import Field, StringConstraints
 
-DNS_LABEL = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
-DNS_SUBDOMAIN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"
-LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
-MODEL_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?$"
-FOLDER = r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$"
-IMAGE = r"^[a-z0-9][A-Za-z0-9._:/-]*(@sha256:[0-9a-f]{64})?$"
-QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
-QUANTITY_MAX_LENGTH = 32
-QUANTITY_MAX = 2**53
-ARGUMENT_MAX_LENGTH = 4096
-
-ObjectName = Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)]
-DataKey = Annotated[str, StringConstraints(max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
-LabelValue = Annotated[str, StringConstraints(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")]
-Tokens = Annotated[int, Field(ge=1, le=10_485_760)]
-Degree = Annotated[int, Field(ge=1, le=1024)]
-
-
-def _quantity_as_text(value: object) -> object:
-    if not isinstance(value, int) or isinstance(value, bool):
-        return value
-    if not 0 <= value <= QUANTITY_MAX:
-        raise ValueError(f"must be from 0 to {QUANTITY_MAX:,}")
-    return str(value)
-
-
-Quantity = Annotated[
-    str,
-    StringConstraints(max_length=QUANTITY_MAX_LENGTH, pattern=QUANTITY),
-    BeforeValidator(_quantity_as_text),
-    WithJsonSchema(
-        {
-            "x-kubernetes-int-or-string": True,
-            "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "minimum": 0,
-            "maximum": QUANTITY_MAX,
-            "maxLength": QUANTITY_MAX_LENGTH,
-            "pattern": QUANTITY,
-        }
-    ),
-]
-"""A Kubernetes quantity; a bare integer is one, too."""
-
-
-def _check_scalar(value: object) -> object:
-    if not isinstance(value, str | int | float):
-        raise ValueError("must be a string, a number or a boolean")  # noqa: TRY004  pydantic collects ValueErrors
-    if isinstance(value, str) and len(value) > ARGUMENT_MAX_LENGTH:
-        raise ValueError(f"is {len(value)} characters long, at most {ARGUMENT_MAX_LENGTH} are allowed")
-    return value
-
-
-ArgumentValue = Annotated[
-    Any,
-    AfterValidator(_check_scalar),
-    WithJsonSchema(
-        {
-            "x-kubernetes-preserve-unknown-fields": True,
-            "description": "A string, a number or a boolean.",
-            "maxLength": ARGUMENT_MAX_LENGTH,
-            # No list and no object has at least one entry and at most none; other types pass both bounds.
-            "minItems": 1,
-            "maxItems": 0,
-            "minProperties": 1,
-            "maxProperties": 0,
-        }
-    ),
-]
-"""What an engine option may be set to. A structural schema has no union of scalar types but this."""
-
-
-class Part(BaseModel):
-    """A strict, immutable piece of the resource with camelCase names on the wire."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, validate_by_name=True, extra="forbid", strict=True, frozen=True, protected_namespaces=()
-    )
-
-
-class ConfigMapReference(Part):
-    """A key of a ConfigMap in the same namespace."""
-
-    model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
-
-    name: ObjectName = Field(description="Name of the ConfigMap, in the namespace of this resource.")
-    key: DataKey = Field(default="config.json", description="Key whose text is the model's config.json.")
-
-
-class SecretReference(Part):
-    """A key of a Secret in the same namespace."""
-
-    model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
-
-    name: ObjectName = Field(description="Name of the Secret, in the namespace of this resource.")
-    key: DataKey = Field(default="token", description="Key that holds the access token.")
-
-
-class HuggingFaceWeights(Part):
-    """Weights from the Hugging Face hub."""
-
-    token_secret_ref: SecretReference | None = Field(
-        default=None,
-        description="Secret with the access token for gated models. Only the kubelet reads it, never the operator.",
-    )
-
-
-class ClaimWeights(Part):
-    """Weights on a PersistentVolumeClaim."""
-
-    claim_name: ObjectName = Field(description="PersistentVolumeClaim in the namespace of this resource.")
-    path: Annotated[str, StringConstraints(max_length=1024, pattern=FOLDER)] | None = Field(
-        default=None,
-        description="Folder on the claim that holds the weights and tokenizer, relative to its root. Default: the root.",
-    )
-
-
-class Weights(Part):
-    """Where the weights come from: exactly one of the fields."""
-
-    hugging_face: HuggingFaceWeights | None = Field(
-        default=None, description="Download from the Hugging Face hub by spec.model.id (the default)."
-    )
-    pvc: ClaimWeights | None = Field(default=None, description="Read from a PersistentVolumeClaim; the engine then runs offline.")
-
-
-class Model(Part):
-    """What is served."""
-
-    id: Annotated[str, StringConstraints(max_length=193, pattern=MODEL_ID)] = Field(
-        description="Hugging Face id of the model; also the name under which it is served. Its architecture comes from the "
-        "built-in catalogue unless config or configMapRef gives it."
-    )
-    config: dict[str, Any] | None = Field(
-        default=None,
-        max_length=256,
-        description="The model's config.json itself. Excludes configMapRef.",
-        json_schema_extra={"x-kubernetes-preserve-unknown-fields": True},
-    )
-    config_map_ref: ConfigMapReference | None = Field(
-        default=None, description="ConfigMap that holds the model's config.json; watched. Excludes config."
-    )
-    revision: Annotated[str, StringConstraints(max_length=40, pattern=r"^[0-9a-f]{40}$")] | None = Field(
-        default=None, description="Commit of the model repository to serve: 40 hexadecimal digits."
-    )
-    weights: Weights | None = Field(
-        default=None, description="Where the weights come from. Default: the Hugging Face hub, without a token."
-    )
-    quantization: Literal["Auto", "BF16", "FP16", "FP8"] = Field(
-        default="Auto",
-        description="How the engine holds the weights. Auto: as they are stored. BF16, FP16: computed and held in that "
-        "type. FP8: quantized while loading.",
-    )
+from shardwright.api.life import Readiness, Restart, Rollout
+from shardwright.api.model import Model
+from shardwright.api.parts import (
+    DNS_SUBDOMAIN,
+    IMAGE,
+    LABEL_KEY,
+    ArgumentValue,
+    Degree,
+    LabelValue,
+    ObjectName,
+    Part,
+    Quantity,
+    Tokens,
+)
 
 
 class EnvironmentVariable(Part):
@@ -385,6 +246,9 @@ class Spec(Part):
     )
     placement: PlacementRules | None = Field(default=None, description="Which nodes may be used.")
     pod: Pod | None = Field(default=None, description="Typed overrides of the engine's pods.")
+    restart: Restart = Field(default_factory=Restart, description="How a group that failed starts again.")
+    readiness: Readiness = Field(default_factory=Readiness, description="When a group counts as serving.")
+    rollout: Rollout = Field(default_factory=Rollout, description="How groups are restarted on purpose.")
     replan: Literal["Never", "WhenInvalid", "Always"] = Field(
         default="WhenInvalid",
         description="What a change of the cluster may do. Never: the plan stands. WhenInvalid: a new plan when the old one "

@@ -94,7 +94,7 @@ def _missing(location: Location, _detail: ErrorDetails, schema: Schema) -> Probl
         path=path_of(location),
         what="is not set",
         limit="and has no default",
-        remedy=f"set it: {meaning[:1].lower()}{meaning[1:]}" if meaning else "set it",
+        remedy=f"set it: {meaning}" if meaning else "set it",
     )
 
 

@@ -44,6 +44,11 @@ examples:
   %(prog)s --search llama-3
   %(prog)s -o json
 """
+GPUS_EXAMPLES = """\
+examples:
+  %(prog)s --search h100
+  kubectl label node NODE shardwright.io/gpu-model=H100-SXM-80GB
+"""
 CRD_EXAMPLES = """\
 examples:
   %(prog)s | kubectl apply --server-side -f -
@@ -67,12 +72,13 @@ def build_parser(program: str) -> argparse.ArgumentParser:
         epilog=f"'{program} COMMAND --help' explains a command.",
     )
     parser.add_argument("--version", action="version", version=f"shardwright {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_plan(commands)
     _add_explain(commands)
     _add_render(commands)
     _add_predict(commands)
     _add_models(commands)
+    _add_gpus(commands)
     _add_crd(commands)
     _add_command(commands, "version", summary="print the version")
     return parser
@@ -132,6 +138,14 @@ def _add_models(commands: Commands) -> None:
     _add_output(command, ("text", "json"), "a table of ids and architectures, or one JSON list")
 
 
+def _add_gpus(commands: Commands) -> None:
+    command = _add_command(
+        commands, "gpus", summary="list the GPUs that can be planned, by the id that a node label may state", epilog=GPUS_EXAMPLES
+    )
+    command.add_argument("--search", metavar="TEXT", default="", help="only ids that contain this, in any case")
+    _add_output(command, ("text", "json"), "a table, or one JSON list")
+
+
 def _add_crd(commands: Commands) -> None:
     _add_command(commands, "crd", summary="print the CustomResourceDefinition of ShardedModel", epilog=CRD_EXAMPLES)
 
@@ -148,15 +162,19 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
     )
     wanted.add_argument("-n", "--namespace", default="", help="namespace of ShardedModels that name none (default: default)")
     wanted.add_argument("--config", metavar="FILE", help="the model's config.json, for a model that is not built in")
+    wanted.add_argument(
+        "--settings", metavar="FILE", help="the operator's engineDefaults and admittedArguments (its ConfigMap's text)"
+    )
     there = command.add_argument_group("what is there: the kubeconfig's current context, or")
-    there.add_argument(
+    one_of = there.add_mutually_exclusive_group()
+    one_of.add_argument(
         "--nodes",
         action="append",
         default=[],
         metavar="FILE",
         help="what 'kubectl get nodes,pods -A -o yaml' (or json) prints ('-': stdin); pods hold their GPUs; may be repeated",
     )
-    there.add_argument("--context", help="a context of the kubeconfig")
+    one_of.add_argument("--context", help="a context of the kubeconfig")
     there.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else ~/.kube/config")
 
 

@@ -110,7 +110,9 @@ class _Hardware:
     @classmethod
     def of(cls, fields: Reader) -> "_Hardware":
         product = fields.text("gpuProduct") or ""
-        if find_gpu(product) is None:
+        if not product:
+            fields.refuse("gpuProduct", "must be the product as the node label has it")
+        elif find_gpu(product) is None:
             limit = "must name a GPU of the catalogue"
             fields.problems.append(Problem(code="GpuUnknown", path="hardware.gpuProduct", what=f"{product!r:.60}", limit=limit))
         return cls(
@@ -131,18 +133,17 @@ def _pool(hardware: _Hardware) -> Pool:
     resource, count = _RESOURCES.get(gpu.vendor, "gpu"), hardware.gpus_per_node
     raw = raw_node({"metadata": {"name": "node"}, "status": {"allocatable": {resource: count, "rdma/hca": 1}}})
     domain = read_domain(raw, gpu, count, count, None)
-    network, warning = read_network(raw, gpu, count, None)
     return Pool(
         name=hardware.product,
         gpu=gpu,
         product=hardware.product,
         gpus_per_node=count,
         domain_gpus=hardware.domain_gpus or domain.gpus,
-        network=network,
+        network=read_network(raw, gpu, count, None),
         resource=resource,
         architecture="amd64",
         nodes=tuple(_node(index, hardware, domain.name) for index in range(hardware.nodes)),
-        warnings=tuple(filter(None, (domain.warning, warning))),
+        warnings=(domain.warning,) if domain.warning else (),
     )
 
 

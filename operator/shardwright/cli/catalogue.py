@@ -1,26 +1,80 @@
-"""The command ``models``: which model ids need no config of their own."""
+"""The commands ``models`` and ``gpus``: what needs no config, and no description, of its own."""
 
+import sys
 from argparse import Namespace
+from collections.abc import Sequence
 
 from shardwright.cli.output import print_json, print_text
+from shardwright.hardware.gpus import Gpu, load_gpus
+from shardwright.hardware.identity import VENDORS
 from shardwright.modelspec.catalogue import find_model, known_ids
 from shardwright.reporting.lines import table
+from shardwright.units import GIB, TERA
+
+_WITHOUT_CONFIG = "any other model needs its config.json: --config FILE, or spec.model.configMapRef"
+_OTHER_GPUS = "the labels of nodes with other GPUs are reported, and not planned on"
 
 
 def list_models(arguments: Namespace) -> None:
     """Print the built-in ids that contain the searched text, with the architecture of each."""
-    rows = [_row(model_id) for model_id in known_ids() if arguments.search.lower() in model_id.lower()]
+    rows = [_model(model_id) for model_id in known_ids() if arguments.search.lower() in model_id.lower()]
     if arguments.output == "json":
         print_json(rows)
         return
     cells = [(row["id"] or "", row["architecture"] or "") for row in rows]
-    for line in table(("ID", "ARCHITECTURE"), cells, width=200, indent="") if cells else ():
+    _print_table(("ID", "ARCHITECTURE"), cells, missing=f"no built-in model id contains {arguments.search!r}; {_WITHOUT_CONFIG}")
+
+
+def list_gpus(arguments: Namespace) -> None:
+    """Print the GPUs whose id contains the searched text, with what a plan reckons with."""
+    gpus = [gpu for gpu in load_gpus().values() if gpu.vendor in VENDORS.values() and arguments.search.lower() in gpu.id.lower()]
+    if arguments.output == "json":
+        print_json([_gpu(gpu) for gpu in gpus])
+        return
+    header = ("ID", "GIB", "GB/S", "BF16 TFLOP/S", "FORMATS", "JOINED BY")
+    missing = f"no GPU of the catalogue has an id with {arguments.search!r} in it; {_OTHER_GPUS}"
+    _print_table(header, [_cells(gpu) for gpu in gpus], missing=missing)
+
+
+def _print_table(header: Sequence[str], cells: Sequence[Sequence[str]], *, missing: str) -> None:
+    if not cells:
+        print_text(missing, sys.stderr)
+        return
+    for line in table(header, cells, width=200, indent=""):
         print_text(line.plain())
 
 
-def _row(model_id: str) -> dict[str, str | None]:
+def _model(model_id: str) -> dict[str, str | None]:
     entry = find_model(model_id)
     architectures = entry.config.get("architectures") if entry else None
     named = str(architectures[0]) if isinstance(architectures, list | tuple) and architectures else None
     source, revision = (entry.source, entry.revision) if entry else (None, None)
     return {"id": model_id, "architecture": named, "source": source, "revision": revision}
+
+
+def _gpu(gpu: Gpu) -> dict[str, object]:
+    link = gpu.scale_up or gpu.host
+    return {
+        "id": gpu.id,
+        "vendor": gpu.vendor,
+        "memoryBytes": gpu.memory_bytes,
+        "memoryBytesPerSecond": gpu.memory_bytes_per_second,
+        "flops": dict(sorted(gpu.flops.items())),
+        "link": link.name,
+        "linkBytesPerSecond": link.bytes_per_second,
+        "linkGpus": gpu.scale_up_gpus if gpu.scale_up else 1,
+        "source": gpu.source,
+    }
+
+
+def _cells(gpu: Gpu) -> tuple[str, ...]:
+    bf16 = gpu.flops.get("bf16")
+    joined = f"{gpu.scale_up.name}, up to {gpu.scale_up_gpus}" if gpu.scale_up else gpu.host.name
+    return (
+        gpu.id,
+        f"{gpu.memory_bytes / GIB:.0f}",
+        f"{gpu.memory_bytes_per_second / 1e9:,.0f}",
+        f"{bf16 / TERA:,.0f}" if bf16 else "-",
+        ", ".join(sorted(gpu.flops)),
+        joined,
+    )

@@ -9,7 +9,7 @@ from shardwright.api.names import API_VERSION
 from shardwright.api.status import plan_status
 from shardwright.costs.workload import Workload
 from shardwright.errors import Problem
-from shardwright.pipeline import Subject
+from shardwright.pipeline import Subject, engine_status
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.reporting.explanation import Explanation
@@ -28,7 +28,7 @@ def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
         "kind": "PlanReport",
         "metadata": {"name": metadata.name, "namespace": metadata.namespace},
         "model": {"id": subject.resource.spec.model.id, "parameters": subject.model.parameters},
-        "engine": {"name": subject.traits.name, "version": subject.traits.version},
+        **engine_status(subject),
         "request": _request(subject.request),
         "reason": _reason(subject, report.outcome),
         **_problem(report.outcome),

@@ -1,5 +1,6 @@
 """The fields of one JSON object, each within its bounds; what is wrong is collected, with its path."""
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any, Final
@@ -65,5 +66,5 @@ class Reader:
 
     def refuse(self, name: str, limit: str) -> None:
         """Note that a field is wrong."""
-        shown = repr(self.values[name]) if name in self.values else "missing,"
+        shown = json.dumps(self.values[name]) if name in self.values else "missing,"
         self.problems.append(Problem(code="CaseInvalid", path=f"{self._path}{name}", what=f"{shown:.60}", limit=limit))

@@ -75,7 +75,7 @@ class Cluster:
         try:
             return Client(open_access(kubeconfig, self.context))
         except AccessError as error:
-            raise UnreachableError(f"{error}; give --nodes to plan without a cluster") from None
+            raise UnreachableError(f"{str(error).rstrip('.')}; give --nodes to plan without a cluster") from None
 
 
 async def _read_usage(client: Client) -> tuple[GpuUsage, ...]:

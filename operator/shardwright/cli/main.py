@@ -16,7 +16,11 @@ from shardwright.errors import InputError
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
-    arguments = build_parser(program_name(sys.argv[0])).parse_args(argv)
+    parser = build_parser(program_name(sys.argv[0]))
+    arguments = parser.parse_args(argv)
+    if arguments.command is None:
+        parser.print_help()
+        return Exit.PLAN
     try:
         code = COMMANDS[arguments.command](arguments)
         sys.stdout.flush()
@@ -86,6 +90,13 @@ def _models(arguments: Namespace) -> int:
     return Exit.PLAN
 
 
+def _gpus(arguments: Namespace) -> int:
+    from shardwright.cli.catalogue import list_gpus  # noqa: PLC0415 - see _plan
+
+    list_gpus(arguments)
+    return Exit.PLAN
+
+
 def _crd(_: Namespace) -> int:
     from shardwright.api.schema import crd_yaml  # noqa: PLC0415 - see _plan
 
@@ -105,6 +116,7 @@ COMMANDS: Final[Mapping[str, Callable[[Namespace], int]]] = MappingProxyType(
         "render": _render,
         "predict": _predict,
         "models": _models,
+        "gpus": _gpus,
         "crd": _crd,
         "version": _version,
     }

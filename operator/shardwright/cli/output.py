@@ -50,10 +50,18 @@ def print_yaml(documents: Sequence[Mapping[str, Any]]) -> None:
     """Print one YAML document per value, keys in the order they have."""
     import yaml  # noqa: PLC0415 - not needed for text
 
+    class Dumper(yaml.SafeDumper):
+        """Writes text of several lines as lines: scripts are to be read."""
+
+    Dumper.add_representer(str, _text)
     for index, document in enumerate(documents):
         separator = "---\n" if index else ""
-        text = yaml.safe_dump(_plain(document), sort_keys=False, allow_unicode=_speaks_unicode(), width=110)
+        text = yaml.dump(_plain(document), Dumper=Dumper, sort_keys=False, allow_unicode=_speaks_unicode(), width=110)
         print_text(separator + text.removesuffix("\n"))
+
+
+def _text(dumper: Any, value: str) -> Any:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
 
 
 def print_error(message: str, code: str = "") -> None:

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from shardwright.api.model import ConfigMapReference
 from shardwright.api.resource import ShardedModel, parse_manifest
-from shardwright.api.spec import ConfigMapReference
+from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.document import explanation_document, plan_document
 from shardwright.cli.exits import Exit
-from shardwright.cli.inputs import Source, in_file, name_the_file, read_sources, read_text
+from shardwright.cli.inputs import STDIN, Source, in_file, name_the_file, read_sources, read_text
 from shardwright.cli.output import print_error, print_json, print_lines, print_text, print_yaml, width_of_output
 from shardwright.cli.surroundings import Surroundings, read_surroundings, reservations_of
 from shardwright.errors import InputError, Problem
@@ -55,6 +56,7 @@ class Inputs:
     config_maps: Mapping[tuple[str, str], Mapping[str, Any]]  # by namespace and name
     config_text: str | None  # of --config: stands for every model that has none
     config_file: str | None
+    settings: Settings
     cluster: "Cluster | None"
     surroundings: Surroundings
 
@@ -109,17 +111,27 @@ def render(arguments: Namespace) -> Exit:
 
 def _read_inputs(arguments: Namespace) -> Inputs:
     wanted = read_sources(arguments.filename)
-    there = read_sources(arguments.nodes)
+    there = _there(arguments, wanted)
     cluster = None if arguments.nodes else _cluster(arguments)
     resources = tuple(_resources(arguments, wanted))
+    _refuse_duplicates(resources)
     return Inputs(
         resources=resources,
         config_maps={_key(source.content): source.content for source in (*there, *wanted) if source.kind == "ConfigMap"},
         config_text=_read_config(arguments.config) if arguments.config else None,
         config_file=arguments.config,
+        settings=_read_settings(arguments.settings) if arguments.settings else Settings(),
         cluster=cluster,
         surroundings=cluster.read_surroundings() if cluster else read_surroundings(there),
     )
+
+
+def _there(arguments: Namespace, wanted: Sequence[Source]) -> tuple[Source, ...]:
+    """Return what is in the files of ``--nodes``; stdin can be read only once, and may hold both."""
+    if STDIN not in arguments.filename:
+        return read_sources(arguments.nodes)
+    shared = (source for source in wanted if source.file == STDIN and STDIN in arguments.nodes)
+    return (*read_sources(file for file in arguments.nodes if file != STDIN), *shared)
 
 
 def _cluster(arguments: Namespace) -> "Cluster":
@@ -140,6 +152,20 @@ def _resources(arguments: Namespace, sources: Sequence[Source]) -> Iterator[tupl
             problems += error.problems
     if not models:
         problems.append(_no_model(", ".join(arguments.filename), sources))
+    if problems:
+        raise InputError(problems)
+
+
+def _refuse_duplicates(resources: Sequence[tuple[str, ShardedModel]]) -> None:
+    """Raise an error for a ShardedModel that is there twice: the second would take GPUs beside the first."""
+    files: dict[tuple[str, str], str] = {}
+    problems: list[Problem] = []
+    for file, resource in resources:
+        key = resource.metadata.namespace, resource.metadata.name
+        if key in files:
+            what, gap = f"ShardedModel {key[1]} in namespace {key[0]}", f"it stands in {files[key]} before"
+            problems.append(Problem(code="Duplicate", path=file, what=what, limit="must be there once", gap=gap))
+        files.setdefault(key, file)
     if problems:
         raise InputError(problems)
 
@@ -167,13 +193,15 @@ def _answer(inputs: Inputs) -> list[Answer]:
 def _subject(file: str, resource: ShardedModel, inputs: Inputs) -> Subject:
     """Return the question of a manifest; what is wrong with the config of ``--config`` is said of that file."""
     try:
-        return resolve(_question(resource, inputs))
+        return resolve(replace(_question(resource, inputs), settings=inputs.settings))
     except InputError as error:
         raise InputError(_located(problem, file, inputs) for problem in error.problems) from None
 
 
 def _located(problem: Problem, file: str, inputs: Inputs) -> Problem:
     of_config = "spec.model.id."
+    if problem.code == "ModelUnknown":
+        problem = replace(problem, remedy=f"give its config.json with --config FILE, or {problem.remedy}")
     if inputs.config_file and problem.path.startswith(of_config):
         return in_file(inputs.config_file, replace(problem, path=problem.path.removeprefix(of_config)))
     return in_file(file, problem)
@@ -208,6 +236,10 @@ def _read_config(file: str) -> str:
     config_text = read_text(file)
     name_the_file(file, lambda: parse_config(config_text, source="the text"))
     return config_text
+
+
+def _read_settings(file: str) -> Settings:
+    return name_the_file(file, lambda: read_settings(read_text(file)))
 
 
 def _config_text(namespace: str, reference: ConfigMapReference, inputs: Inputs) -> str | None:

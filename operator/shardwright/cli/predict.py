@@ -23,12 +23,22 @@ _ROUND: Final = 6  # significant digits
 
 def predict(arguments: Namespace) -> Exit:
     """Answer every case; the exit code says whether all could be read and priced."""
+    _refuse_one_file_for_both(arguments.input, arguments.output)
     cases, failed = Cases(), False
     with _opened(arguments.input, "r") as source, _opened(arguments.output, "w") as target:
         for record in _with_progress(_answers(source, cases)):
             failed |= "error" in record
             target.write(json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")
     return Exit.BAD_INPUT if failed else Exit.PLAN
+
+
+def _refuse_one_file_for_both(source: str, target: str) -> None:
+    """Raise an error where writing the predictions would empty the file of the cases."""
+    if STDIN in (source, target) or not (Path(source).exists() and Path(target).exists()):
+        return
+    if Path(source).samefile(target):
+        remedy = "name another --output"
+        raise InputError([Problem(code="FileUnreadable", what=f"{target}: cannot be read and written at once", remedy=remedy)])
 
 
 def _answers(lines: Iterable[str], cases: Cases) -> Iterator[dict[str, Any]]:
@@ -66,8 +76,9 @@ def _prediction(case: Case, cases: Cases) -> dict[str, Any]:
     problems = _refusals(case)
     if problems:
         return {"fits": False, "reasons": [_reason(problem) for problem in problems]}
-    found = cases.estimator(case).estimate(case.candidate)
-    problems = [violation.problem for violation in memory_violations(case.candidate, found)]
+    estimator = cases.estimator(case)
+    found, memory = estimator.estimate(case.candidate), estimator.memory(case.candidate)
+    problems = [violation.problem for violation in memory_violations(case.candidate, memory)]
     return {
         "fits": not problems,
         "reasons": [_reason(problem) for problem in problems],
@@ -128,6 +139,8 @@ def _opened(name: str, mode: str) -> Iterator[TextIO]:
 
 def _file(name: str, mode: str) -> TextIO:
     try:
+        if mode == "r":
+            return cast("TextIO", Path(name).open(mode, encoding="utf-8-sig", errors="replace"))  # a bad line stops no other
         return cast("TextIO", Path(name).open(mode, encoding="utf-8"))
     except (OSError, ValueError) as error:
         text = getattr(error, "strerror", None) or str(error)

@@ -1,8 +1,9 @@
 """What is there: nodes, the GPUs that pods and plans hold, and ConfigMaps; the same type from files and from a cluster."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from shardwright.api.record import RECORD_KEY, PlanRecord, decode
 from shardwright.cli.inputs import Source
@@ -17,6 +18,8 @@ from shardwright.planning.report import Plan
 from shardwright.rendering.labels import MODEL
 
 Object = Mapping[str, Any]
+
+_OURS: Final = "shardwright.io/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,9 @@ def read_surroundings(sources: Iterable[Source]) -> Surroundings:
     objects = tuple(sources)
     nodes = [source.content for source in objects if source.kind == "Node"]
     pods = [source.content for source in objects if source.kind == "Pod"]
+    mistyped = [problem for source in objects if source.kind == "Node" for problem in _mistyped(source)]
+    if mistyped:
+        raise InputError(mistyped)
     if not nodes:
         raise InputError([_no_nodes(", ".join(sorted({source.file for source in objects})) or "--nodes")])
     return Surroundings(
@@ -74,6 +80,22 @@ def _reservations_of(config_map: Object) -> Iterator[Reservation]:
     record = decode(kept) if isinstance(model, str) and isinstance(kept, str) else None
     if isinstance(record, PlanRecord):
         yield from reservations_of((text(metadata.get("namespace")) or "default", text(model)), record.plan)
+
+
+def _mistyped(source: Source) -> Iterator[Problem]:
+    """Yield our own labels and annotations of a node that are no text: the API server refuses them, nothing here sees them."""
+    metadata = mapping(source.content.get("metadata"))
+    for part in ("labels", "annotations"):
+        for key, value in mapping(metadata.get(part)).items():
+            if str(key).startswith(_OURS) and not isinstance(value, str):
+                shown = json.dumps(value, default=str)
+                yield Problem(
+                    code="WrongType",
+                    path=f"{source.file}: metadata.{part} of {text(metadata.get('name'))}",
+                    what=f"{key}: {shown:.60}",
+                    limit="must be text",
+                    remedy="put the value in quotes",
+                )
 
 
 def _no_nodes(files: str) -> Problem:

@@ -9,10 +9,12 @@ from shardwright.cluster.access import AccessError, open_access
 from shardwright.controller.logs import configure
 from shardwright.controller.operator import Operator
 from shardwright.controller.options import Options, parse_options
+from shardwright.errors import InputError
 
 log = logging.getLogger(__name__)
 
 NO_ACCESS_EXIT_CODE = 3
+BAD_SETTINGS_EXIT_CODE = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,7 +30,12 @@ async def _run(options: Options) -> int:
     except AccessError as error:
         log.critical("%s", error)
         return NO_ACCESS_EXIT_CODE
-    return await Operator(options, access).run()
+    try:
+        operator = Operator(options, access)
+    except InputError as error:
+        log.critical("the settings file cannot be used: %s", error)
+        return BAD_SETTINGS_EXIT_CODE
+    return await operator.run()
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from shardwright.controller.workers import Workers
 log = logging.getLogger(__name__)
 
 BEAT_SECONDS: Final = 0.5
-CATALOGUE_SECONDS: Final = 5.0
+FILES_SECONDS: Final = 5.0
 SYNC_RETRY_SECONDS: Final = 2.0
 WARM_UP_SECONDS: Final = 5.0  # what was deleted between the first LIST and the start of a watch is seen after this
 FINISH_SECONDS: Final = 10.0  # what work in flight gets after SIGTERM
@@ -49,7 +49,8 @@ class Operator:
         self._lease_client = Client(access, threads=2, on_call=self._metrics.count_call)
         self._elector = Elector(self._lease_client, _identity(options))
         self._client = Client(access, on_call=self._metrics.count_call, may_write=self._leads)
-        self._planner = Planner(self._view, options.catalogue_file)
+        self._planner = Planner(self._view, options.catalogue_file, options.settings_file)
+        self._planner.load_settings()
         self._resync = Resync(self._client, self._view, self._planner.lock, self._metrics)
         self._workers = Workers(self._queue, self._reconciler().look, self._metrics, options.workers)
         self._stopping = asyncio.Event()
@@ -87,7 +88,7 @@ class Operator:
         return 1 if self._failed else 0
 
     def _jobs(self) -> list[Coroutine[Any, Any, None]]:
-        jobs = [self._beat(), self._keep_synced(), self._keep_catalogue(), self._work()]
+        jobs = [self._beat(), self._keep_synced(), self._keep_files(), self._work()]
         if self._options.leader_elect:
             jobs += [keep_leading(self._elector, self._metrics, self._may_work.set), fence(self._elector)]
         else:
@@ -160,13 +161,13 @@ class Operator:
         self._health.ready = True
         return True
 
-    async def _keep_catalogue(self) -> None:
-        """Read the catalogue file again when it changes, as the kubelet renews it."""
+    async def _keep_files(self) -> None:
+        """Read the administrator's files again when they change, as the kubelet renews them."""
         while True:
-            if self._planner.reload_catalogue():
+            if self._planner.reload():
                 for key in sorted(self._view.models.values()):
                     self._ask(key)
-            await asyncio.sleep(CATALOGUE_SECONDS)
+            await asyncio.sleep(FILES_SECONDS)
 
     async def _work(self) -> None:
         """Work while leading; what others wrote before is listed first."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,11 @@ from time import monotonic
 
 from shardwright.api.record import PlanRecord
 from shardwright.api.resource import ShardedModel
+from shardwright.api.settings import read_settings
+from shardwright.controller.files import Watched
 from shardwright.controller.queue import Key
 from shardwright.controller.view import View
-from shardwright.errors import InputError, Problem
+from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.modelspec.catalogue import read_catalogue_extension
 from shardwright.pipeline import Question, Subject, plan_serving, record_of, rescale, resolve, take_stock
@@ -20,8 +21,6 @@ from shardwright.planning.report import NoPlan, Report
 from shardwright.planning.validity import plan_problem
 from shardwright.reconcile import standing
 from shardwright.reconcile.standing import Choice, Replan, Standing, Trouble
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,29 +38,29 @@ class Planned:
 
 
 class Planner:
-    """Holds the lock under which plans are made and reserved, the catalogue, and since when plans are invalid."""
+    """Holds the lock under which plans are made and reserved, the administrator's files, and since when plans are invalid."""
 
-    def __init__(self, view: View, catalogue_file: Path | None, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self, view: View, catalogue_file: Path | None, settings_file: Path | None = None, clock: Callable[[], float] = monotonic
+    ) -> None:
         self.lock = asyncio.Lock()
         self._view = view
-        self._catalogue_file = catalogue_file
-        self._catalogue_content = b""
-        self._catalogue: Mapping[str, Mapping[str, object]] = {}
+        self._catalogue = Watched(catalogue_file, "the catalogue file", _read_catalogue)
+        self._settings = Watched(settings_file, "the settings file", read_settings)
         self._clock = clock
         self._invalid_since: dict[Key, float] = {}
 
-    def reload_catalogue(self) -> bool:
-        """Read the catalogue file if it has changed and return whether it had; a broken one changes nothing."""
-        content = _content(self._catalogue_file) if self._catalogue_file else b""
-        if content == self._catalogue_content:
-            return False
-        self._catalogue_content = content
-        try:
-            self._catalogue = read_catalogue_extension(_texts(content))
-        except (ValueError, InputError) as error:
-            log.error("the catalogue file cannot be used: %s", error)  # noqa: TRY400  the message is the whole story
-            return False
-        return True
+    def load_settings(self) -> None:
+        """Read the settings for the first time: a model that runs must not lose its defaults to a broken file.
+
+        Raises:
+            InputError: the file cannot be used.
+        """
+        self._settings.load()
+
+    def reload(self) -> bool:
+        """Read the administrator's files if they have changed and return whether one had; a broken one changes nothing."""
+        return any([self._catalogue.reload(), self._settings.reload()])
 
     def resolve(self, resource: ShardedModel, config_text: str | None) -> Subject:
         """Return what planning needs to know of a resource.
@@ -69,7 +68,14 @@ class Planner:
         Raises:
             InputError: what the user must correct.
         """
-        return resolve(Question(resource=resource, config_text=config_text, catalogue=self._catalogue))
+        return resolve(
+            Question(
+                resource=resource,
+                config_text=config_text,
+                catalogue=self._catalogue.content,
+                settings=self._settings.content,
+            )
+        )
 
     async def plan(self, key: Key, subject: Subject, record: PlanRecord | None, *, serving: bool) -> Planned:
         """Return the plan that stands or a new one; call with :attr:`lock` held, until the record is written."""
@@ -109,16 +115,12 @@ class Planner:
         return Trouble(problem=problem, seconds=now - self._invalid_since.setdefault(key, now))
 
 
-def _content(file: Path) -> bytes:
-    """Return what a file holds, nothing where it is not there: the kubelet swaps it while we look."""
-    try:
-        return file.read_bytes()
-    except OSError:
-        return b""
+def _read_catalogue(text: str) -> Mapping[str, Mapping[str, object]]:
+    return read_catalogue_extension(_texts(text))
 
 
-def _texts(content: bytes) -> dict[str, str]:
-    texts = json.loads(content or b"{}")
+def _texts(content: str) -> dict[str, str]:
+    texts = json.loads(content or "{}")
     if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
         raise ValueError("it must be one JSON object of model id to the text of a config.json")
     return texts

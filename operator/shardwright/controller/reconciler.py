@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,15 +20,17 @@ from shardwright.controller.planner import Planned, Planner
 from shardwright.controller.queue import Key
 from shardwright.controller.view import Interests, View
 from shardwright.errors import InputError, Problem
-from shardwright.pipeline import Subject, bundle_for
+from shardwright.pipeline import Subject, bundle_for, engine_status
 from shardwright.planning.report import Plan, Report
 from shardwright.reconcile.decide import Decision, Desired, decide, placed, standing_groups
 from shardwright.reconcile.decision import Write
 from shardwright.reconcile.findings import Findings
-from shardwright.reconcile.groups import READY_ONCE
+from shardwright.reconcile.groups import LifeRules
+from shardwright.reconcile.memory import read_memory
 from shardwright.reconcile.news import Event, news, plan_event
 from shardwright.reconcile.observed import Observed, object_key
 from shardwright.reconcile.record_object import read_record, record_key, record_object
+from shardwright.reconcile.rules import life_rules
 from shardwright.reconcile.status import build_status, service_status
 from shardwright.rendering.bundle import KubernetesObject
 from shardwright.rendering.deployment import Owner
@@ -51,11 +53,13 @@ class Look:
     live: Mapping[str, Any]
     found: Findings
     report: Report | None = None
+    engine: Mapping[str, Any] = field(default_factory=dict)
     written: Sequence[Write] = ()
     events: tuple[Event, ...] = ()
     deployed: bool = False
     again_seconds: float | None = None
     refusal: ApiError | None = None
+    rules: LifeRules = field(default_factory=LifeRules)
 
 
 class Reconciler:
@@ -110,6 +114,10 @@ class Reconciler:
         except InputError as error:
             look.found = replace(look.found, problems=error.problems)
             return
+        look.engine = engine_status(subject)
+        look.rules = life_rules(subject.resource.spec, look.live["metadata"].get("annotations") or {})
+        standing = standing_groups(observed, owner.uid, datetime.now(UTC), look.rules)
+        look.found = replace(look.found, standing=standing)
         if not self._view.synced:
             look.found = replace(look.found, cluster_known=False)
             look.again_seconds = UNSYNCED_SECONDS
@@ -189,7 +197,7 @@ class Reconciler:
         objects = (record_object(owner, record), *bundle)
         observed = await complete(self._client, owner.namespace, observed, [object_key(content) for content in objects])
         now = datetime.now(UTC)
-        decision = decide(Desired(owner_uid=owner.uid, objects=objects), observed, now)
+        decision = decide(Desired(owner_uid=owner.uid, objects=objects, rules=look.rules), observed, now)
         look.found = replace(look.found, decision=decision)
         look.deployed = bool(bundle)
         if not subject.resource.spec.paused and await self._write(look, decision.writes):
@@ -200,7 +208,7 @@ class Reconciler:
         if look.found.plan_only or plan.deployable:
             return ()
         sets = [live for (kind, _), live in observed.objects.items() if kind == "StatefulSet"]
-        ready_once = sum(READY_ONCE in (live["metadata"].get("annotations") or {}) for live in sets)
+        ready_once = sum(read_memory(live).ready_once for live in sets)
         ready_groups = min(ready_once, len(plan.groups))
         return bundle_for(subject, plan, ready_groups=ready_groups, cluster_domain=self._cluster_domain).objects
 
@@ -222,7 +230,7 @@ class Reconciler:
         shown = plan_status(look.report) if look.report else None
         stands = look.deployed or look.found.groups  # what serves is found by its address whatever is wrong with the spec
         service = service_status(_owner(look.live), self._cluster_domain) if stands else {}
-        status = build_status(before, look.found, shown, service, datetime.now(UTC))
+        status = build_status(before, look.found, shown, {**look.engine, **service}, datetime.now(UTC))
         await write_status(self._client, look.live, status)
         for event in (*look.events, *news(before, look.found, look.written)):
             await self._recorder.record(look.live, event)

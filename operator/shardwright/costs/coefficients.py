@@ -15,8 +15,8 @@ BAND_LEVEL: Final = 0.8
 """Share of measurements that the band shall hold, by definition."""
 
 BAND_MODELLED: Final = 0.45
-"""Half width where public measurements are missing: several nodes, NVL72 across trays, uneven stages, context
-parallelism. Basis: assumed."""
+"""Half width where public measurements are missing: several nodes, NVL72, uneven stages, context parallelism. Basis:
+assumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,17 +36,18 @@ class Coefficients:
     """What an engine reaches of the hardware, and what it adds to it.
 
     The first twelve are fitted, source: benchmarks/fit.py. ``compute_efficiency`` is the share of a large matrix product's
-    rate, ``kv_efficiency`` of the memory bandwidth while attention reads K/V. ``layer_seconds`` and
-    ``expert_layer_seconds`` are per layer and step, ``step_seconds`` per step, ``sequence_seconds`` per running request
-    and step. To the first token add ``answer_steps`` (decode steps until the answer is on its way), ``request_seconds``
-    per request, ``admission_seconds`` per other running request and ``bunching``, the share of their prompts that a
-    prompt waits for: requests of like lengths end together. ``widening`` is how many times longer a product takes where
-    the GPU has no unit for the stored format, ``thin_columns`` the width of an expert's slice that takes twice its time.
+    rate, ``kv_efficiency`` of the memory bandwidth while attention reads K/V. ``product_seconds`` is what starting a
+    product and what surrounds it takes, per matrix and step, ``expert_layer_seconds`` what choosing experts adds per layer
+    and step, ``step_seconds`` is per step, ``sequence_seconds`` per running request and step. To the first token add
+    ``answer_steps`` (decode steps until the answer is on its way), ``request_seconds`` per request, ``admission_seconds``
+    per other running request and ``bunching``, the share of their prompts that a prompt waits for: requests of like
+    lengths end together. ``widening`` is how many times longer a product takes where the GPU has no unit for the stored
+    format, ``thin_columns`` the width of an expert's slice that takes twice its time.
     """
 
     compute_efficiency: float
     kv_efficiency: float
-    layer_seconds: float
+    product_seconds: float
     expert_layer_seconds: float
     step_seconds: float
     sequence_seconds: float
@@ -65,7 +66,7 @@ class Coefficients:
     """Share of a matrix product's rate in the scores of attention. Basis: assumed; fits where it was free gave 0.40 to 0.58."""
     activation_copies: float = 18.0
     """Vectors of the hidden size that a layer moves per token beside its products: norms, residuals, rotary embedding,
-    gating. Basis: assumed, counted (9 reads, 9 writes); fits where it was free gave 10 to 25."""
+    gating. Basis: assumed, counted (9 reads, 9 writes); 10 and 26 fit no better."""
     collective_seconds: float = 1.5e-6
     """What ranks wait for each other at a collective, seconds. Basis: assumed; fits where it was free gave 1 to 6 us."""
     expert_imbalance: float = 1.2
@@ -97,10 +98,9 @@ def band_of(engine: str, kind: str, *, known: bool) -> Band:
         known: Whether all facts of the model are; else the band is twice as wide.
     """
     rows = _data()["bands"].get(engine, {})
-    if kind not in rows:
-        return _MODELLED
-    low, high = rows[kind]
-    return Band(low=low, high=high, basis="fitted") if known else Band(low=low * low, high=high * high, basis="fitted")
+    low, high = rows.get(kind, (_MODELLED.low, _MODELLED.high))
+    basis = "fitted" if kind in rows else _MODELLED.basis
+    return Band(low=low, high=high, basis=basis) if known else Band(low=low * low, high=high * high, basis=basis)
 
 
 @cache

@@ -16,6 +16,7 @@ from shardwright.costs.serving import Load, Replica, StageKind, performance, ser
 from shardwright.costs.weights import load_bytes_per_node
 from shardwright.costs.work import ModelWork, StageWork
 from shardwright.costs.workload import Workload
+from shardwright.hardware.gpus import Gpu
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
@@ -53,9 +54,10 @@ class Estimator:
         self._fitted = coefficients_of(traits.name, traits.released)
         self._holds: dict[tuple[_Degrees, str], _Stages] = {}
         self._load: dict[tuple[_Degrees, int], int] = {}
+        self._kinds: dict[tuple[_Degrees, str, Gpu], tuple[StageKind, ...]] = {}
         self._replicas: dict[tuple[object, ...], Replica] = {}
         self._estimates: dict[tuple[object, ...], Estimate] = {}
-        self._memory: dict[tuple[_Degrees, int, Device], ReplicaMemory] = {}
+        self._memory: dict[tuple[Layout, Gpu, int], ReplicaMemory] = {}
 
     def under(self, workload: Workload) -> "Estimator":
         """Return an estimator of the same model and engine under another load; it shares what no load changes."""
@@ -63,7 +65,8 @@ class Estimator:
         other._model, other._workload, other._traits = self._model, workload, self._traits
         other._work, other._fitted = self._work, self._fitted
         other._storage = self._storage
-        other._holds, other._load, other._replicas = self._holds, self._load, self._replicas
+        other._holds, other._load = self._holds, self._load
+        other._kinds, other._replicas = self._kinds, self._replicas
         other._estimates, other._memory = {}, {}
         return other
 
@@ -74,9 +77,18 @@ class Estimator:
             self._estimates[key] = self._estimate(candidate)
         return self._estimates[key]
 
+    def memory(self, candidate: Candidate) -> ReplicaMemory:
+        """Return the memory of a candidate whose degrees divide the model, without a price for its speed."""
+        layout, pool = candidate.layout, candidate.pool
+        key = (layout, pool.gpu, pool.domain_gpus)
+        if key not in self._memory:
+            holds, device = self._stages(layout)[0], Device.of(candidate)
+            self._memory[key] = replica_memory(self._model, layout, holds, device, self._workload, self._traits)
+        return self._memory[key]
+
     def task(self, candidate: Candidate, memory: ReplicaMemory | None = None) -> Task:
         """Return what is to be priced of a candidate."""
-        memory = memory or self._replica_memory(candidate)
+        memory = memory or self.memory(candidate)
         layout = candidate.layout
         replica = self._replica(candidate)
         room = self._room(memory)
@@ -100,7 +112,7 @@ class Estimator:
         return memory.requests * (work.input_tokens + work.output_tokens) / (work.input_tokens + work.output_tokens / 2)
 
     def _estimate(self, candidate: Candidate) -> Estimate:
-        memory, placement = self._replica_memory(candidate), candidate.placement
+        memory, placement = self.memory(candidate), candidate.placement
         load_bytes = self._load_bytes(candidate.layout, placement.gpus_per_node)
         return Estimate(
             stages=memory.stages,
@@ -119,14 +131,6 @@ class Estimator:
         band = band_of(self._traits.name, task.kind, known=not self._model.warnings)
         return price(task, self._fitted, band)
 
-    def _replica_memory(self, candidate: Candidate) -> ReplicaMemory:
-        layout, device = candidate.layout, Device.of(candidate)
-        key = (_degrees(layout), layout.replicas, device)
-        if key not in self._memory:
-            holds = self._stages(layout)[0]
-            self._memory[key] = replica_memory(self._model, layout, holds, device, self._workload, self._traits)
-        return self._memory[key]
-
     def _load_bytes(self, layout: Layout, gpus_per_node: int) -> int:
         key = (_degrees(layout), gpus_per_node)
         if key not in self._load:
@@ -137,9 +141,18 @@ class Estimator:
         key = (_degrees(layout), self._workload.kv_cache_dtype)
         if key not in self._holds:
             holds = stage_holds(self._model, layout, self._workload.kv_cache_dtype, self._traits)
-            alike = Counter(self._work.stage(layout, hold.layers, hold.weights, last=hold.last) for hold in holds)
-            self._holds[key] = (holds, tuple(alike.items()))
+            self._holds[key] = (holds, tuple(self._counted(layout, holds).items()))
         return self._holds[key]
+
+    def _counted(self, layout: Layout, holds: tuple[StageHold, ...]) -> Counter[StageWork]:
+        """Return the different works of the stages and how many stages do each, the first stage's first."""
+        alike: dict[object, list[StageHold]] = {}
+        for hold in holds:
+            alike.setdefault((self._work.sorts(hold.layers), hold.weights, hold.last), []).append(hold)
+        counts: Counter[StageWork] = Counter()
+        for hold, *more in alike.values():
+            counts[self._work.stage(layout, hold.layers, hold.weights, last=hold.last)] += 1 + len(more)
+        return counts
 
     def _replica(self, candidate: Candidate) -> Replica:
         key = (_degrees(candidate.layout), self._workload.kv_cache_dtype, *_hardware(candidate))
@@ -149,18 +162,24 @@ class Estimator:
 
     def _made(self, candidate: Candidate) -> Replica:
         link, gpu = candidate.placement.pipeline_link, candidate.pool.gpu
-        dtype = self._model.dtype if self._workload.kv_cache_dtype == "auto" else self._workload.kv_cache_dtype
-        stages = self._stages(candidate.layout)[1]
         return Replica(
-            kinds=tuple(
-                StageKind(floor=stage_floor(stage, self._work, gpu, _CACHE_BITS[dtype]), count=count) for stage, count in stages
-            ),
+            kinds=self._stage_kinds(candidate.layout, gpu),
             links=_links(candidate, hidden_bytes(self._work)),
             hot_share=self._work.hot_share,
             tensor=candidate.layout.tensor,
             stage_link=link,
             stage_link_is_network=link is not None and link not in (gpu.scale_up, gpu.host),
         )
+
+    def _stage_kinds(self, layout: Layout, gpu: Gpu) -> tuple[StageKind, ...]:
+        key = (_degrees(layout), self._workload.kv_cache_dtype, gpu)
+        if key not in self._kinds:
+            dtype = self._model.dtype if self._workload.kv_cache_dtype == "auto" else self._workload.kv_cache_dtype
+            stages = self._stages(layout)[1]
+            self._kinds[key] = tuple(
+                StageKind(floor=stage_floor(stage, self._work, gpu, _CACHE_BITS[dtype]), count=count) for stage, count in stages
+            )
+        return self._kinds[key]
 
 
 def price(task: Task, fitted: Coefficients, band: Band) -> Performance:
@@ -174,7 +193,8 @@ def _kind(candidate: Candidate, replica: Replica, workload: Workload) -> str:
     layout = candidate.layout
     even = len({kind.floor.layers for kind in replica.kinds}) == 1
     plain = workload.draft_tokens == 0 and workload.prefix_cache_hit_rate == 0
-    measured = candidate.placement.nodes_per_replica == 1 and even and plain and layout.context == 1
+    one_node = candidate.placement.nodes_per_replica == 1 and not candidate.pool.crosses_nodes
+    measured = one_node and even and plain and layout.context == 1
     return workload.arrival.value if measured else ""
 
 
@@ -191,8 +211,10 @@ def _links(candidate: Candidate, token_bytes: int) -> Links:
 
 
 def _hardware(candidate: Candidate) -> tuple[object, ...]:
+    """Return all of a candidate's hardware that its price depends on: the network only where it is crossed."""
     pool, placement = candidate.pool, candidate.placement
-    links = (placement.tensor_link, placement.pipeline_link, pool.domain_gpus, pool.network)
+    network = pool.network if placement.nodes_per_replica > 1 else None
+    links = (placement.tensor_link, placement.pipeline_link, pool.domain_gpus, network)
     return (pool.gpu, *links, placement.gpus_per_node, placement.nodes_per_replica)
 
 

@@ -6,13 +6,13 @@ largest group on the stage.
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
 from typing import Final
 
-from shardwright.costs.kvgroups import CacheFormat, Entry, Kind, cache_entries, cache_groups
+from shardwright.costs.kvgroups import CacheFormat, Kind, cache_entries, cache_groups
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.stages import split_layers
 from shardwright.layouts.traits import EngineTraits
@@ -87,25 +87,53 @@ def kv_cache(model: ModelSpec, layout: Layout, stage: int, kv_cache_dtype: str, 
     model_bits = _CACHE_BITS[model.dtype]
     bits = _CACHE_BITS[(model.cache_dtype or model.dtype) if kv_cache_dtype == "auto" else kv_cache_dtype]
     form = CacheFormat(bits=bits, model_bits=model_bits, block_tokens=traits.kv_block_tokens)
-    groups = cache_groups(model, layout.tensor, form)
-    held = [entry for entry in cache_entries(model, layout.tensor, form) if first <= entry.layer < end]
-    kept = [entry for entry in held if not entry.kind.states and not entry.kind.transient]
+    pages = _pages(model, layout.tensor, form)
     return KvCache(
-        groups=tuple((group.kind, group.block_tokens) for group in groups),
-        bytes_per_token=_per_token(kept),
-        bytes_per_block=max((group.page_bytes(first, end) for group in groups), default=0),
+        groups=pages.groups,
+        bytes_per_token=_per_token({tokens: held[end] - held[first] for tokens, held in pages.kept}),
+        bytes_per_block=max((held[end] - held[first] for held in pages.of_groups), default=0),
         in_flight_tokens=traits.max_batched_tokens * (layout.pipeline + EXTRA_BATCHES),
-        state_bytes=sum(entry.page_bytes * entry.kind.states for entry in held if entry.kind.states),
+        state_bytes=pages.states[end] - pages.states[first],
         context=layout.context,
     )
 
 
-def _per_token(entries: Iterable[Entry]) -> int:
-    """Return the bytes of one token in all entries, rounded up once."""
-    pages: Counter[int] = Counter()
-    for entry in entries:
-        pages[entry.block_tokens] += entry.page_bytes
-    return math.ceil(sum(Fraction(page_bytes, tokens) for tokens, page_bytes in pages.items()))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pages:
+    """Bytes of the pages that the first n layers of a model have on a rank: of every group, by tokens per block, of states."""
+
+    groups: tuple[tuple[Kind, int], ...]
+    of_groups: tuple[tuple[int, ...], ...]
+    kept: tuple[tuple[int, tuple[int, ...]], ...]
+    states: tuple[int, ...]
+
+
+@lru_cache(maxsize=256)
+def _pages(model: ModelSpec, tensor: int, form: CacheFormat) -> _Pages:
+    groups, layers = cache_groups(model, tensor, form), len(model.layers)
+    entries = cache_entries(model, tensor, form)
+    kept = [entry for entry in entries if not entry.kind.states and not entry.kind.transient]
+    by_tokens = {tokens: [entry for entry in kept if entry.block_tokens == tokens] for tokens in {e.block_tokens for e in kept}}
+    return _Pages(
+        groups=tuple((group.kind, group.block_tokens) for group in groups),
+        of_groups=tuple(_first(layers, ((entry.layer, entry.page_bytes) for entry in group.entries)) for group in groups),
+        kept=tuple((tokens, _first(layers, ((e.layer, e.page_bytes) for e in alike))) for tokens, alike in by_tokens.items()),
+        states=_first(layers, ((entry.layer, entry.page_bytes * entry.kind.states) for entry in entries)),
+    )
+
+
+def _first(layers: int, held: Iterable[tuple[int, int]]) -> tuple[int, ...]:
+    """Return the bytes of the first n layers (n from 0 to all), given those of single ones."""
+    each = [0] * layers
+    for layer, size in held:
+        each[layer] += size
+    return tuple(accumulate(each, initial=0))
+
+
+def _per_token(page_bytes: Mapping[int, int]) -> int:
+    """Return the bytes of one token, rounded up once, given the bytes of pages by the tokens of their blocks."""
+    common = math.lcm(*page_bytes)
+    return -(-sum(size * (common // tokens) for tokens, size in page_bytes.items()) // common)
 
 
 def kv_bytes_per_token(model: ModelSpec, layout: Layout, stage: int, kv_cache_dtype: str, traits: EngineTraits) -> int:

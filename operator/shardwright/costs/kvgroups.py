@@ -86,10 +86,6 @@ class Group:
     block_tokens: int
     entries: tuple[Entry, ...]
 
-    def page_bytes(self, first: int, end: int) -> int:
-        """Return what a block of this group takes for the layers from ``first`` up to ``end``."""
-        return sum(entry.page_bytes for entry in self.entries if first <= entry.layer < end)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheFormat:

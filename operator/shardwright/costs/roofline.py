@@ -64,6 +64,7 @@ class StageFloor:
     """
 
     layers: int
+    products: int
     expert_layers: int
     experts: float
     weights: float
@@ -141,6 +142,7 @@ def stage_floor(stage: StageWork, model: ModelWork, gpu: Gpu, kv_bits: int) -> S
     )
     return StageFloor(
         layers=stage.layers,
+        products=stage.products,
         expert_layers=stage.expert_layers,
         experts=stage.experts,
         weights=stage.dense_bytes / bandwidth,
@@ -191,7 +193,7 @@ def step_time(
         communication=_tensor_seconds(floor, links, tokens, fitted),
         expert_communication=_expert_seconds(floor, links, hot_share, tokens, fitted),
         context_communication=_context_seconds(floor, links, tokens, fitted),
-        overhead=floor.layers * fitted.layer_seconds
+        overhead=floor.products * fitted.product_seconds
         + floor.expert_layers * fitted.expert_layer_seconds
         + tokens * floor.hidden_token * fitted.activation_copies
         + batch.sequences * fitted.sequence_seconds,

@@ -61,7 +61,7 @@ class Passage:
 
     def total(self, part: str) -> float:
         """Return one part's seconds over all stages."""
-        return math.fsum(getattr(stage, part) * count for stage, count in zip(self.stages, self.counts, strict=True))
+        return math.fsum([getattr(stage, part) * count for stage, count in zip(self.stages, self.counts, strict=True)])
 
     @property
     def latency(self) -> float:
@@ -106,17 +106,17 @@ def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
     inputs, steps = _uncached(work), work.output_tokens / work.tokens_per_step
     decode, cycle = _decode(replica, load, fitted)
     chunk = min(load.chunk_tokens, max(min(inputs, load.chunk_tokens), load.running * inputs / steps))
-    sequences = load.running / min(replica.stages, load.running)
     chunks = max(1.0, inputs / load.chunk_tokens)
     alone = _pass(replica, _batch(load, 0.0, inputs / chunks), fitted, work.expert_imbalance)
-    step = _pass(replica, _batch(load, sequences if load.mixed else 0.0, chunk), fitted, work.expert_imbalance)
-    beside = (step.slowest - decode.slowest if load.mixed else step.slowest + fitted.step_seconds) * inputs / chunk
     prefill = alone.latency + (chunks - 1) * alone.slowest + fitted.step_seconds + fitted.request_seconds
-    others = (load.running - 1) * beside
+    others = _others(replica, load, fitted, decode.slowest, chunk)
     stay, held = _held_back(load, prefill, others, steps * cycle)
     return Speed(
         prefill=prefill,
-        waiting=held + fitted.bunching * others + fitted.admission_seconds * (load.running - 1) + fitted.answer_steps * cycle,
+        waiting=held
+        + fitted.bunching * others
+        + fitted.admission_seconds * (load.running - 1)
+        + min(fitted.answer_steps, steps) * cycle,
         queued=max(0.0, load.offered / load.running - 1) * stay if work.arrival is Arrival.CLOSED_LOOP else 0.0,
         stay=stay,
         requests_per_second=load.running / stay,
@@ -127,6 +127,26 @@ def _continuous(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
         between=fitted.step_seconds,
         tokens_per_step=work.tokens_per_step,
     )
+
+
+def _others(replica: Replica, load: Load, fitted: Coefficients, decode: float, chunk: float) -> float:
+    """Return what the prompts of the other requests add to the stay of one.
+
+    They share the steps that decode (``decode`` seconds each without them) as long as there are any; the rest has steps
+    of its own, as all of it has where an engine does not mix.
+    """
+    work = load.workload
+    in_flight = min(replica.stages, load.running)
+    needed = (load.running - 1) * _uncached(work) / chunk
+    shared = min(needed, work.output_tokens / work.tokens_per_step * in_flight) if load.mixed else 0.0
+    added = 0.0
+    if shared:
+        mixed = _pass(replica, _batch(load, load.running / in_flight, chunk), fitted, work.expert_imbalance)
+        added = shared * (mixed.slowest - decode)
+    if needed > shared:
+        alone = _pass(replica, _batch(load, 0.0, chunk), fitted, work.expert_imbalance)
+        added += (needed - shared) * (alone.slowest + fitted.step_seconds)
+    return added
 
 
 def _static(replica: Replica, load: Load, fitted: Coefficients) -> Speed:
@@ -191,12 +211,12 @@ def _decode(replica: Replica, load: Load, fitted: Coefficients) -> tuple[Passage
     """Return one pass of a micro-batch, and the time between two steps of a request without prompts.
 
     With P stages up to P micro-batches are in flight: one request alone gains nothing from the others'
-    overlap, P batches keep the slowest stage busy.
+    overlap, P batches keep the slowest stage busy. One loop of the engine prepares the steps of them all.
     """
     together = load.workload.arrival is Arrival.STATIC_BATCH  # one batch, which no two stages work on at once
     in_flight = 1.0 if together else min(replica.stages, load.running)
     passage = _pass(replica, _batch(load, load.running / in_flight, 0.0), fitted, load.workload.expert_imbalance)
-    return passage, max(passage.latency + fitted.step_seconds, in_flight * passage.slowest)
+    return passage, max(passage.latency + fitted.step_seconds, in_flight * max(passage.slowest, fitted.step_seconds))
 
 
 def _pass(replica: Replica, batch: Batch, fitted: Coefficients, imbalance: float | None) -> Passage:
@@ -260,19 +280,17 @@ def _decode_shares(speed: Speed, tpot: float) -> tuple[TimeShare, ...]:
     step = speed.cycle * scale
     others = max(0.0, tpot - step)
     moved = others / speed.alone.latency if speed.alone.latency > 0 else 0.0
-    work = [_with_prompts(share, speed.alone, moved) for share in _work_shares(speed.decode, scale)]
-    sent = sum(share.seconds for share in _work_shares(speed.alone, moved) if share.name in _MOVED)
+    prompts = _work_shares(speed.alone, moved)
+    work = [_with_prompts(share, beside) for share, beside in zip(_work_shares(speed.decode, scale), prompts, strict=True)]
+    sent = sum(share.seconds for share in prompts if share.name in _MOVED)
     counted = (speed.decode.latency + speed.between) * scale
     overhead = (speed.decode.total("overhead") + speed.between) * scale
     rest = (("Bubble", max(0.0, step - counted)), ("Prefill", others - sent), ("Overhead", overhead))
     return _present([*work, *(TimeShare(name=name, seconds=seconds) for name, seconds in rest)])
 
 
-def _with_prompts(share: TimeShare, prompts: Passage, scale: float) -> TimeShare:
-    if share.name not in _MOVED:
-        return share
-    sent = next(part.seconds for part in _work_shares(prompts, scale) if part.name == share.name)
-    return TimeShare(name=share.name, seconds=share.seconds + sent)
+def _with_prompts(share: TimeShare, prompts: TimeShare) -> TimeShare:
+    return TimeShare(name=share.name, seconds=share.seconds + prompts.seconds) if share.name in _MOVED else share
 
 
 def _prefill_shares(speed: Speed) -> tuple[TimeShare, ...]:

@@ -4,7 +4,8 @@ Bytes as the engine creates them, before kernels repack; equal to the oracle in 
 """
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import accumulate
 from typing import Final
@@ -23,6 +24,7 @@ MXFP4_HIDDEN: Final = 256
 
 _SHARED_EXPERT: Final = ".shared_expert"
 _ATTENTION: Final = ("self_attn.", "linear_attn.", "input_layernorm")
+_KIND: Final = tuple(field.name for field in fields(Weight) if field.name != "layer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,24 +42,6 @@ class WeightBytes:
         """Return the sum of all parts."""
         return sum((self.embedding_bytes, self.attention_bytes, self.feed_forward_bytes, self.expert_bytes, self.head_bytes))
 
-    def __add__(self, other: "WeightBytes") -> "WeightBytes":
-        return WeightBytes(
-            embedding_bytes=self.embedding_bytes + other.embedding_bytes,
-            attention_bytes=self.attention_bytes + other.attention_bytes,
-            feed_forward_bytes=self.feed_forward_bytes + other.feed_forward_bytes,
-            expert_bytes=self.expert_bytes + other.expert_bytes,
-            head_bytes=self.head_bytes + other.head_bytes,
-        )
-
-    def __sub__(self, other: "WeightBytes") -> "WeightBytes":
-        return WeightBytes(
-            embedding_bytes=self.embedding_bytes - other.embedding_bytes,
-            attention_bytes=self.attention_bytes - other.attention_bytes,
-            feed_forward_bytes=self.feed_forward_bytes - other.feed_forward_bytes,
-            expert_bytes=self.expert_bytes - other.expert_bytes,
-            head_bytes=self.head_bytes - other.head_bytes,
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
@@ -74,12 +58,14 @@ class _Cut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bytes:
-    """What a rank holds of a model: of the first layers (none, one, ... all), and of what stands before and after them."""
+    """Bytes that a rank holds of a model; by part of its layers those of the first n of them (n from 0 to all)."""
 
-    first_layers: tuple[WeightBytes, ...]
-    tower: WeightBytes  # the vision tower: on every stage
-    embedding: WeightBytes
-    head: WeightBytes  # with the final norm, and the embedding when it is tied
+    attention: tuple[int, ...]
+    feed_forward: tuple[int, ...]
+    experts: tuple[int, ...]
+    tower: int  # the vision tower: on every stage
+    embedding: int
+    head: int  # with the final norm, and the embedding when it is tied
 
 
 def stage_weight_bytes(model: ModelSpec, layout: Layout, traits: EngineTraits) -> tuple[int, ...]:
@@ -131,39 +117,45 @@ def _by_stage(model: ModelSpec, layout: Layout, traits: EngineTraits, rank: _Byt
     repeated = model.architecture in traits.embedding_on_every_stage
     stages = split_layers(len(model.layers), layout.pipeline, traits.remainder, layout.partition)
     last = len(stages) - 1
-    tied_copy = WeightBytes() if not model.tied_embeddings or everywhere or repeated else rank.embedding
-    result = []
-    for stage, (first, end) in enumerate(stages):
-        held = rank.first_layers[end] - rank.first_layers[first] + rank.tower
-        if stage == 0 or everywhere or repeated:
-            held += rank.embedding
-        if stage == last or everywhere:
-            held += rank.head
-        if stage == last and stage > 0:
-            held += tied_copy
-        result.append(held)
-    return tuple(result)
+    tied_copy = 0 if not model.tied_embeddings or everywhere or repeated else rank.embedding
+    return tuple(
+        WeightBytes(
+            embedding_bytes=rank.tower
+            + (rank.embedding if stage == 0 or everywhere or repeated else 0)
+            + (tied_copy if stage == last and stage > 0 else 0),
+            attention_bytes=rank.attention[end] - rank.attention[first],
+            feed_forward_bytes=rank.feed_forward[end] - rank.feed_forward[first],
+            expert_bytes=rank.experts[end] - rank.experts[first],
+            head_bytes=rank.head if stage == last or everywhere else 0,
+        )
+        for stage, (first, end) in enumerate(stages)
+    )
 
 
 @lru_cache(maxsize=512)
 def _rank_bytes(model: ModelSpec, cut: _Cut) -> _Bytes:
-    layers = [[0, 0, 0] for _ in model.layers]  # attention, feed-forward, experts
+    attention, feed_forward, experts = ([0] * len(model.layers) for _ in range(3))
     ends = dict.fromkeys(Part, 0)
     for weight, held_by in _alike(model):
         count = _on_rank(model, weight, cut)
         if weight.layer is None:
             ends[weight.part] += count
-        else:
-            part = 2 if weight.experts else 0 if _of_attention(model, weight) else 1
-            for layer in held_by:
-                layers[layer][part] += count
-    each = (WeightBytes(attention_bytes=a, feed_forward_bytes=f, expert_bytes=e) for a, f, e in layers)
+            continue
+        part = experts if weight.experts else attention if _of_attention(model, weight) else feed_forward
+        for layer in held_by:
+            part[layer] += count
     return _Bytes(
-        first_layers=tuple(accumulate(each, initial=WeightBytes())),
-        tower=WeightBytes(embedding_bytes=ends[Part.TOWER]),
-        embedding=WeightBytes(embedding_bytes=ends[Part.EMBEDDING]),
-        head=WeightBytes(head_bytes=ends[Part.FINAL] + ends[Part.HEAD]),
+        attention=_first(attention),
+        feed_forward=_first(feed_forward),
+        experts=_first(experts),
+        tower=ends[Part.TOWER],
+        embedding=ends[Part.EMBEDDING],
+        head=ends[Part.FINAL] + ends[Part.HEAD],
     )
+
+
+def _first(layers: Iterable[int]) -> tuple[int, ...]:
+    return tuple(accumulate(layers, initial=0))
 
 
 @lru_cache(maxsize=64)
@@ -172,9 +164,14 @@ def _alike(model: ModelSpec) -> tuple[tuple[Weight, tuple[int, ...]], ...]:
     holders: dict[object, tuple[Weight, list[int]]] = {}
     for index, weight in enumerate(model.weights):
         layer = None if weight.layer is None else model.layers[weight.layer]
-        key = index if layer is None else (replace(weight, layer=None), layer)
+        key = index if layer is None else (*_kind(weight), layer)
         holders.setdefault(key, (weight, []))[1].extend(() if weight.layer is None else (weight.layer,))
     return tuple((weight, tuple(layers)) for weight, layers in holders.values())
+
+
+def _kind(weight: Weight) -> tuple[object, ...]:
+    """Return all that is said of a weight but its layer."""
+    return tuple(getattr(weight, name) for name in _KIND)
 
 
 def _of_attention(model: ModelSpec, weight: Weight) -> bool:

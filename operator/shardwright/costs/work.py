@@ -1,7 +1,7 @@
 """What one step moves and computes on a rank of each stage: counted from the model's tensors, free of any GPU."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -44,10 +44,12 @@ class StageWork:
 
     ``matmul_flops`` are of all but the routed experts, by how their weights are stored; ``expert_flops`` of one
     token in one of the rank's experts, summed over ``expert_layers``. ``expert_bytes`` are all routed experts the
-    rank holds, ``experts`` in every layer. ``head_flops`` are per sampled token, on the last stage only.
+    rank holds, ``experts`` in every layer. ``products`` are the matrices that a pass multiplies with, one after the
+    other. ``head_flops`` are per sampled token, on the last stage only.
     """
 
     layers: int
+    products: int
     expert_layers: int
     experts: float
     dense_bytes: float
@@ -75,8 +77,10 @@ class ModelWork:
     whole_elements: Mapping[str, Prefix]
     expert_elements: Mapping[str, Prefix]
     expert_layers: Prefix
+    products: Prefix
     attention: Mapping[Attention, Prefix]  # layers of each kind
     head_elements: float
+    alike: tuple[Prefix, ...]  # layers of each sort: layers of one sort differ in nothing that is counted
 
     @classmethod
     def of(cls, model: ModelSpec) -> "ModelWork":
@@ -87,19 +91,28 @@ class ModelWork:
         ends = [weight for weight in matrices if weight.part is Part.EMBEDDING]
         head = [weight for weight in matrices if weight.part is Part.HEAD] or ends
         kinds = [layer.attention for layer in model.layers]
+        split = _by_storage(model, (weight for weight in plain if weight.split is not Split.REPLICATED))
+        whole = _by_storage(model, (weight for weight in plain if weight.split is Split.REPLICATED))
+        routed = _by_storage(model, (weight for weight in matrices if weight.experts))
         return cls(
             hidden=model.hidden_size,
             layers=len(model.layers),
             experts=max((block.experts for block in blocks), default=0),
             hot_share=max((block.experts_per_token / block.experts for block in blocks), default=0.0),
             expert_columns=max((block.expert_intermediate for block in blocks), default=0),
-            split_elements=_by_storage(model, (weight for weight in plain if weight.split is not Split.REPLICATED)),
-            whole_elements=_by_storage(model, (weight for weight in plain if weight.split is Split.REPLICATED)),
-            expert_elements=_by_storage(model, (weight for weight in matrices if weight.experts)),
+            split_elements=split,
+            whole_elements=whole,
+            expert_elements=routed,
             expert_layers=_running(isinstance(layer.feed_forward, ExpertFeedForward) for layer in model.layers),
+            products=_products(model, matrices),
             attention=_by_kind(kinds),
             head_elements=sum(weight.elements for weight in head),
+            alike=_alike(model, [*split.values(), *whole.values(), *routed.values()]),
         )
+
+    def sorts(self, layers: tuple[int, int]) -> tuple[float, ...]:
+        """Return how many layers of each sort a stage has; stages with equally many do the same work."""
+        return tuple(_between(prefix, layers) for prefix in self.alike)
 
     def stage(self, layout: Layout, layers: tuple[int, int], held: WeightBytes, *, last: bool) -> StageWork:
         """Return the work of one stage whose fullest rank holds the bytes of ``held``."""
@@ -112,6 +125,7 @@ class ModelWork:
         here = {kind: _between(prefix, layers) for kind, prefix in self.attention.items()}
         return StageWork(
             layers=layers[1] - layers[0],
+            products=round(_between(self.products, layers)),
             expert_layers=round(_between(self.expert_layers, layers)),
             experts=self.experts / expert,
             dense_bytes=held.attention_bytes + held.feed_forward_bytes + held.head_bytes,
@@ -132,6 +146,12 @@ def _by_storage(model: ModelSpec, weights: Iterable[Weight]) -> Mapping[str, Pre
     return {name: _running(elements) for name, elements in per_layer.items()}
 
 
+def _products(model: ModelSpec, matrices: Iterable[Weight]) -> Prefix:
+    """Return how many matrices the first n layers multiply with; the routed experts of a layer are started together."""
+    counts = Counter(weight.layer for weight in matrices)
+    return _running(counts[layer] for layer in range(len(model.layers)))
+
+
 def _by_kind(kinds: Sequence[Attention | None]) -> Mapping[Attention, Prefix]:
     """Return, for every kind of attention, how many of the first n layers are of it."""
     at: dict[Attention, list[int]] = {}
@@ -139,6 +159,13 @@ def _by_kind(kinds: Sequence[Attention | None]) -> Mapping[Attention, Prefix]:
         if kind is not None:
             at.setdefault(kind, [0] * len(kinds))[index] = 1
     return {kind: _running(layers) for kind, layers in at.items()}
+
+
+def _alike(model: ModelSpec, counted: Sequence[Prefix]) -> tuple[Prefix, ...]:
+    sorts = [(layer, *(_between(prefix, (index, index + 1)) for prefix in counted)) for index, layer in enumerate(model.layers)]
+    numbers = {sort: number for number, sort in enumerate(dict.fromkeys(sorts))}
+    of_layers = [numbers[sort] for sort in sorts]
+    return tuple(_running(number == own for own in of_layers) for number in numbers.values())
 
 
 def _running(values: Iterable[float]) -> Prefix:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from shardwright.engines.option_tables import option_table
 from shardwright.engines.options import argument_list
 from shardwright.planning.report import Plan
 
@@ -17,7 +16,8 @@ MASTER_PORT: Final = 29501
 class Serving:
     """What to serve and how, beside the plan.
 
-    ``model`` is a hub id or a folder, ``served_name`` what clients ask for. ``quantization`` is what the
+    ``model`` is a hub id or a folder, ``served_name`` what clients ask for. ``load_format`` is how weights are read (None: as the
+    engine sees fit). ``quantization`` is what the
     engine makes of the weights while loading (None: as stored). ``rendezvous_seconds`` bounds the
     start-up of the ranks among each other, ``drain_seconds`` what SIGTERM leaves to running requests.
     ``arguments`` are the user's, already checked.
@@ -29,6 +29,7 @@ class Serving:
     rendezvous_seconds: int
     drain_seconds: int
     revision: str | None = None
+    load_format: str | None = None
     quantization: str | None = None
     kv_cache_dtype: str = "auto"
     draft_tokens: int = 0
@@ -45,7 +46,6 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
         serving.model,
         *_pairs({"served-model-name": serving.served_name, "revision": serving.revision}),
         *_parallelism(plan),
-        *_devices(plan, serving.version),
         *_limits(plan, serving),
         *argument_list(serving.arguments, serving.version),
     )
@@ -65,20 +65,16 @@ def _parallelism(plan: Plan) -> tuple[str, ...]:
     if plan.nodes_per_replica == 1:
         return degrees + experts
     nodes = {"distributed-executor-backend": "mp", "nnodes": plan.nodes_per_replica, "master-port": MASTER_PORT}
-    return degrees + experts + _pairs(nodes)
+    return degrees + experts + _pairs(nodes | {"device-ids": _devices(plan)})
 
 
-def _devices(plan: Plan, version: str) -> tuple[str, ...]:
-    """Return which of a pod's devices its ranks use: all that the plan gives it, by number.
+def _devices(plan: Plan) -> str:
+    """Return the devices of a pod by number: the engine tells local from remote ranks by how many there are.
 
-    Between nodes vLLM tells local ranks from remote ones by the number of visible devices, which may be another one: more
-    where a container sees the node's, fewer where a platform counts otherwise. Said, it is what was planned.
-    Source: vLLM 0.32 ``distributed/device_communicators/shm_broadcast.py``, ``rank // device_count``.
+    Without them it asks the platform, and a platform without GPUs (vLLM's CPU build) has one device. Source:
+    ``distributed/device_communicators/shm_broadcast.py`` of vLLM 0.32.0; seen in a group of 2 x 2 ranks that failed without.
     """
-    ranks = plan.layout.gpus_per_replica // plan.nodes_per_replica
-    if plan.nodes_per_replica == 1 or ranks == 1 or "device-ids" not in (option_table(version) or {}):
-        return ()
-    return _pairs({"device-ids": ",".join(map(str, range(ranks)))})
+    return ",".join(map(str, range(plan.layout.gpus_per_replica // plan.nodes_per_replica)))
 
 
 def serve_environment(plan: Plan) -> Mapping[str, str]:
@@ -95,6 +91,7 @@ def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:
             "max-num-batched-tokens": plan.max_batched_tokens,
             "gpu-memory-utilization": plan.memory_utilization,
             "kv-cache-dtype": serving.kv_cache_dtype,
+            "load-format": serving.load_format,
             "quantization": serving.quantization,
             "speculative-config": _speculation(serving.draft_tokens),
             "distributed-timeout-seconds": serving.rendezvous_seconds,

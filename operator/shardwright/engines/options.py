@@ -1,7 +1,8 @@
 """Checks engine arguments: may the user set this one, and would the engine's parser take the value."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 
 from shardwright.engines import policy
@@ -13,20 +14,53 @@ _SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2
 _JSON_TYPES = frozenset({"loads", "parse_dataclass", "union_dict_and_str", "_parse_type"})
 
 
-def check_arguments(arguments: Mapping[str, object], version: str) -> tuple[Problem, ...]:
+def check_arguments(
+    arguments: Mapping[str, object], version: str, admitted: Collection[str] = frozenset()
+) -> tuple[Problem, ...]:
     """Return what is wrong with a user's engine arguments, each problem's path being the argument's name.
 
     Args:
         arguments: option name without dashes to value; ``true`` and ``false`` for switches.
         version: vLLM version; one that no option list holds for takes no arguments of a user.
+        admitted: dangerous options that the administrator lets users set, by the parser's own names.
     """
     if not arguments:
         return ()
     table = option_table(version)
     if table is None:
         return tuple(_no_table(name, version) for name in arguments)
-    problems = [_check(name, value, table) for name, value in arguments.items()]
+    problems = [_check(name, value, table, admitted) for name, value in arguments.items()]
     return tuple(problem for problem in (*problems, *_duplicates(arguments)) if problem)
+
+
+def check_features(features: Mapping[str, str], version: str) -> tuple[Problem, ...]:
+    """Return why a version cannot be asked for more than a plan's own words.
+
+    Args:
+        features: option that a field of the spec turns into, to the path of that field.
+        version: vLLM version; for one that no option list holds for, nothing beside the plan is said.
+    """
+    if option_table(version) is not None:
+        return ()
+    return tuple(replace(_no_table(option, version), path=path) for option, path in features.items())
+
+
+def check_admission(names: Collection[str]) -> tuple[Problem, ...]:
+    """Return which options an administrator cannot admit, each problem's path being the option's name."""
+    return tuple(_not_admissible(name) for name in sorted(names) if name not in policy.DANGEROUS)
+
+
+def _not_admissible(name: str) -> Problem:
+    reason = policy.OWNED.get(name) or policy.INCOMPATIBLE.get(name)
+    why = "it is allowed anyway" if name in policy.ALLOWED else reason or policy.UNLISTED
+    return Problem(
+        code="EngineArgumentNotAdmissible",
+        path=name,
+        what=f"--{name}",
+        limit="cannot be admitted",
+        gap=why,
+        remedy="leave it out; docs/engines.md lists what can be admitted",
+    )
 
 
 def check_value(name: str, value: object, version: str) -> Problem | None:
@@ -58,11 +92,11 @@ def _word(name: str, value: object, option: Option | None) -> str:
     return f"--{name}={_spelled(value)}"
 
 
-def _check(name: str, value: object, table: Mapping[str, Option]) -> Problem | None:
+def _check(name: str, value: object, table: Mapping[str, Option], admitted: Collection[str]) -> Problem | None:
     option = _find(name, table)
     if option is None:
         return _unknown(name, table)
-    return _forbidden(name, option.name) or _check_option(name, option, value)
+    return _forbidden(name, option.name, admitted) or _check_option(name, option, value)
 
 
 def _find(name: str, table: Mapping[str, Option]) -> Option | None:
@@ -72,21 +106,23 @@ def _find(name: str, table: Mapping[str, Option]) -> Option | None:
     return next((option for option in table.values() if wanted in option.aliases), None)
 
 
-def _forbidden(name: str, option: str) -> Problem | None:
-    if option in policy.ALLOWED and canonical(name) == option:
+def _forbidden(name: str, option: str, admitted: Collection[str]) -> Problem | None:
+    may_be_set = option in policy.ALLOWED or (option in policy.DANGEROUS and option in admitted)
+    if may_be_set and canonical(name) == option:
         return None
     if option in policy.OWNED:
         return Problem(
             code="EngineArgumentOwned", path=name, what=f"--{option}", limit="is set by shardwright", remedy=policy.OWNED[option]
         )
-    reason = policy.DANGEROUS.get(option, policy.UNLISTED)
+    reason = policy.DANGEROUS.get(option) or policy.INCOMPATIBLE.get(option, policy.UNLISTED)
+    ask = ", or ask the operator's administrator to admit it" if option in policy.DANGEROUS else ""
     return Problem(
         code="EngineArgumentForbidden",
         path=name,
         what=f"--{option}",
         limit="is not allowed",
         gap=f"because it {reason}",
-        remedy="leave it out; docs/engines.md lists the arguments that are allowed",
+        remedy=f"leave it out{ask}; docs/engines.md lists the arguments that are allowed",
     )
 
 
@@ -171,5 +207,6 @@ def _no_table(name: str, version: str) -> Problem:
         path=name,
         what=f"the options of vLLM {version}",
         limit="are not known to this release",
-        remedy=f"leave the argument out or use vLLM {' or '.join(VERSIONS)}",
+        gap="so that only what a plan needs can be said to it",
+        remedy=f"leave it out or use vLLM {' or '.join(VERSIONS)}",
     )

@@ -1,6 +1,7 @@
 """Which engine arguments a user may set, and why not the others.
 
-What is not listed as allowed is refused: a new engine version cannot smuggle an option in.
+What is not listed as allowed is refused: a new engine version cannot smuggle an option in. The administrator of the
+operator can admit what is dangerous, never what would contradict the plan or replace what the operator relies on.
 """
 
 from collections.abc import Mapping
@@ -62,15 +63,16 @@ ALLOWED: Final = frozenset(
 OWNED: Final[Mapping[str, str]] = {
     "data-parallel-size": "set it through spec.replicas, or spec.parallelism.attentionData beside experts",
     "decode-context-parallel-size": "set it through spec.parallelism.context",
-    "device-ids": "leave it out; the ranks of a pod use the GPUs that the plan gives it",
     "distributed-executor-backend": "leave it out; groups of pods run on mp",
     "distributed-timeout-seconds": "leave it out; it follows from the bytes to load",
     "cpu-distributed-timeout-seconds": "leave it out; it follows from the bytes to load",
+    "device-ids": "leave it out; a pod has exactly the GPUs of its ranks",
     "enable-expert-parallel": "set it through spec.parallelism.expert",
     "gpu-memory-utilization": "leave it out; the plan's memory is computed with the engine's default",
     "headless": "leave it out; every rank but the first is headless",
     "host": "leave it out; the server listens on all addresses of the pod",
     "kv-cache-dtype": "set it through spec.workload.kvCacheQuantization",
+    "load-format": "set it through spec.model.loadFormat",
     "master-addr": "leave it out; it is the first pod of the group",
     "master-port": "leave it out; it is the first pod of the group",
     "max-model-len": "set it through spec.workload.maxModelLen",
@@ -83,7 +85,7 @@ OWNED: Final[Mapping[str, str]] = {
     "port": "leave it out; the client Service listens on port 8000",
     "quantization": "set it through spec.model.quantization",
     "revision": "set it through spec.model.revision",
-    "served-model-name": "set it through spec.model.id",
+    "served-model-name": "set it through spec.model.servedName",
     "shutdown-timeout": "leave it out; it is part of the drain",
     "speculative-config": "set it through spec.workload.promptLookup; draft models are out of scope",
     "tensor-parallel-size": "set it through spec.parallelism.tensor",
@@ -98,24 +100,14 @@ DANGEROUS: Final[Mapping[str, str]] = {
     "allowed-media-domains": "lets requests fetch from other hosts",
     "allowed-methods": "weakens the browser boundary of the server",
     "allowed-origins": "weakens the browser boundary of the server",
-    "api-key": "would put a secret into the pod's arguments",
     "chat-template": "reads a file or runs a template of its own",
     "code-revision": "selects code of the model's publisher",
-    "config": "would set every other option from a file",
     "config-format": "can name a plugin",
     "download-dir": "writes to a path of its own",
     "ec-transfer-config": "opens connections to other hosts",
     "generation-config": "reads a path of its own",
-    "grpc": "replaces the HTTP server that probes and clients use",
-    "hf-config-path": "reads another model's configuration",
-    "hf-overrides": "changes the model that was planned",
-    "hf-token": "would put a secret into the pod's arguments; use spec.model.weights.huggingFace.tokenSecretRef",
     "io-processor-plugin": "loads code",
     "kv-events-config": "opens connections to other hosts",
-    "kv-offloading-backend": "moves K/V out of the GPU, and K/V offload is out of scope",
-    "kv-offloading-size": "moves K/V out of the GPU, and K/V offload is out of scope",
-    "kv-transfer-config": "opens connections to other hosts; disaggregated prefill and K/V offload are out of scope",
-    "load-format": "can name a plugin that loads code",
     "log-config-file": "reads a file that can name code",
     "logging-config": "can name code",
     "logits-processors": "loads code",
@@ -127,9 +119,6 @@ DANGEROUS: Final[Mapping[str, str]] = {
     "profiler-config": "writes files and opens endpoints",
     "reasoning-parser-plugin": "loads code",
     "scheduler-cls": "loads code",
-    "ssl-ca-certs": "reads a file; TLS ends before the pod",
-    "ssl-certfile": "reads a file; TLS ends before the pod",
-    "ssl-keyfile": "reads a file; TLS ends before the pod",
     "tokenizer": "loads another repository",
     "tokenizer-mode": "can name a plugin",
     "tool-parser-plugin": "loads code",
@@ -137,12 +126,28 @@ DANGEROUS: Final[Mapping[str, str]] = {
     "trust-remote-code": "runs code of the model's publisher",
     "trust-request-chat-template": "runs templates out of requests",
     "trust-request-mm-kwargs": "takes processor settings out of requests",
-    "uds": "replaces the HTTP server that probes and clients use",
     "weight-transfer-config": "opens connections to other hosts",
     "worker-cls": "loads code",
     "worker-extension-cls": "loads code",
 }
-"""Options that are refused for what they could do, and what that is."""
+"""Options that are refused for what they could do unless the administrator admits them, and what that is."""
+
+INCOMPATIBLE: Final[Mapping[str, str]] = {
+    "api-key": "would put a secret into the pod's arguments",
+    "config": "would set every other option from a file",
+    "grpc": "replaces the HTTP server that probes and clients use",
+    "hf-config-path": "reads another model's configuration",
+    "hf-overrides": "changes the model that was planned",
+    "hf-token": "would put a secret into the pod's arguments; use spec.model.weights.huggingFace.tokenSecretRef",
+    "kv-offloading-backend": "moves K/V out of the GPU, and K/V offload is out of scope",
+    "kv-offloading-size": "moves K/V out of the GPU, and K/V offload is out of scope",
+    "kv-transfer-config": "opens connections to other hosts; disaggregated prefill and K/V offload are out of scope",
+    "ssl-ca-certs": "takes the plain HTTP port away that probes and clients use; TLS ends before the pod",
+    "ssl-certfile": "takes the plain HTTP port away that probes and clients use; TLS ends before the pod",
+    "ssl-keyfile": "takes the plain HTTP port away that probes and clients use; TLS ends before the pod",
+    "uds": "replaces the HTTP server that probes and clients use",
+}
+"""Options that nobody can admit, and what they would break."""
 
 UNLISTED: Final = "could change the memory or the limits that the plan was computed with"
 """Why an option that is on no list is refused."""

@@ -72,6 +72,16 @@ _REPEATS_SHARED_EXPERTS: Final = _REPEATS_DENSE_LAYERS | {
     "Qwen3_5MoeForConditionalGeneration",
 }
 
+_EXPERTS_ON_EVERY_STAGE: Final = frozenset(
+    {
+        "Glm4MoeForCausalLM",
+        "Qwen3MoeForCausalLM",
+        "Qwen3NextForCausalLM",
+        "Qwen3_5MoeForCausalLM",
+        "Qwen3_5MoeForConditionalGeneration",
+    }
+)
+
 _PADS_SHARED_EXPERTS: Final = frozenset({"DeepseekV4ForCausalLM"})
 
 _QUANTIZATIONS: Final = frozenset(
@@ -121,6 +131,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "repeats_shared_experts": "vLLM 0.32.0 model classes, built over 2 tensor x 4 data ranks; Qwen3-Next and V2 by reading",
     "repeats_dense_layers": "vLLM 0.32.0 model classes, built over 2 tensor x 4 data ranks",
     "pads_shared_experts": "vLLM 0.32.0 source, models/deepseek_v4/nvidia/model.py:DeepseekV4MLP",
+    "experts_on_every_stage": "vLLM 0.32.0 source, models/qwen3_moe.py, glm4_moe.py and others: RuntimeError without one",
     "quantizations": "vLLM 0.32.0, quantization/__init__.py, of those that are read: bitsandbytes is gone, fbgemm_fp8 refused",
     "width_divides_replica": "vLLM 0.32.0 source, models/gpt_oss.py:MLPBlock: expert width over all ranks",
 }
@@ -158,6 +169,7 @@ def traits(version: str) -> EngineTraits:
         repeats_shared_experts=_REPEATS_SHARED_EXPERTS,
         repeats_dense_layers=_REPEATS_DENSE_LAYERS,
         pads_shared_experts=_PADS_SHARED_EXPERTS,
+        experts_on_every_stage=_EXPERTS_ON_EVERY_STAGE,
         quantizations=_QUANTIZATIONS,
         width_divides_replica=_WIDTH_DIVIDES_REPLICA,
         batch_defaults=generation.batch_defaults,

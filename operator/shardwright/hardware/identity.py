@@ -38,7 +38,7 @@ _PRODUCT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 _DEVICE_ID_KEYS: Final = ("amd.com/gpu.device-id", "beta.amd.com/gpu.device-id")
 _VRAM_KEYS: Final = ("amd.com/gpu.vram", "beta.amd.com/gpu.vram")
 _KARPENTER_KEYS: Final = ("karpenter.k8s.aws/instance-gpu-name", "karpenter.azure.com/sku-gpu-name")
-_VENDORS: Final = {"nvidia.com/gpu": "NVIDIA", "amd.com/gpu": "AMD"}
+VENDORS: Final = {"nvidia.com/gpu": "NVIDIA", "amd.com/gpu": "AMD"}
 _PRODUCT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()-]{0,62}", re.ASCII)
 
 
@@ -49,8 +49,8 @@ def identify(raw: RawNode, resource: str) -> tuple[Gpu, str] | Problem:
     gpu = find_gpu(product, _memory_hint(raw, resource)) if certain else None
     if gpu is None:
         return _unknown(key, product)
-    if gpu.vendor != _VENDORS[resource]:
-        return implausible(f"{shown(product)} on a node with {resource}", f"must be a GPU of {_VENDORS[resource]}")
+    if gpu.vendor != VENDORS[resource]:
+        return implausible(f"{shown(product)} on a node with {resource}", f"must be a GPU of {VENDORS[resource]}")
     memory = _memory_bytes(raw, resource)
     if memory is None:
         return gpu, product
@@ -88,7 +88,7 @@ def _unknown(key: str, product: str) -> Problem:
         code="GpuUnknown",
         what=f"{key} {shown(product)}" if key else "GPU name (no label holds one)",
         limit="must name a GPU of the catalogue",
-        remedy="set the node label shardwright.io/gpu-model to a catalogue id such as H100-SXM-80GB",
+        remedy="set the node label shardwright.io/gpu-model to a catalogue id, as H100-SXM-80GB (shardwright gpus lists them)",
     )
 
 

@@ -1,4 +1,4 @@
-"""How fast is the network of a node? Stated, else by instance type, else assumed and said so."""
+"""How fast is the network of a node? Stated, else by instance type, else assumed."""
 
 from functools import lru_cache
 from typing import Final
@@ -33,30 +33,26 @@ _RDMA_RESOURCES: Final = (
     "amd.com/nic",
     "amd.com/vnic",
 )
-_STATE_IT: Final = "set the node label shardwright.io/network-gbps-per-gpu to state it"
 
 
-def read_network(node: RawNode, gpu: Gpu, gpus: int, instance: Instance | None) -> tuple[Link, str]:
-    """Return the link between nodes as one GPU sees it, and a warning where it had to be assumed."""
+def read_network(node: RawNode, gpu: Gpu, gpus: int, instance: Instance | None) -> Link:
+    """Return the link between nodes as one GPU sees it; basis ``assumed`` where nothing tells."""
     if stated := positive_number(node.stated("network-gbps-per-gpu")):
         rdma = stated >= NODE_GBPS_WITHOUT_EVIDENCE or _offers_rdma(node)
-        return _link(stated, rdma, "stated", "shardwright.io/network-gbps-per-gpu"), ""
+        return _link(stated, rdma, "stated", "shardwright.io/network-gbps-per-gpu")
     if instance and instance.network_gbps_per_gpu:
-        return _link(instance.network_gbps_per_gpu, instance.rdma, "datasheet", instance.source), ""
+        return _link(instance.network_gbps_per_gpu, instance.rdma, "datasheet", instance.source)
     if megabits := positive_number(node.labels.get("karpenter.k8s.aws/instance-network-bandwidth")):
-        return _link(megabits / 1000 / gpus, _offers_rdma(node), "datasheet", "karpenter.k8s.aws"), ""
+        return _link(megabits / 1000 / gpus, _offers_rdma(node), "datasheet", "karpenter.k8s.aws")
     return _assumed(node, gpu, gpus)
 
 
-def _assumed(node: RawNode, gpu: Gpu, gpus: int) -> tuple[Link, str]:
+def _assumed(node: RawNode, gpu: Gpu, gpus: int) -> Link:
     generation = gpu.scale_up.name if gpu.scale_up and gpu.scale_up_gpus > 2 else ""  # noqa: PLR2004 - more than a pair
     gbps = next((rate for name, rate in GPU_GBPS_WITH_RDMA.items() if generation.startswith(name)), None)
     if gbps and _offers_rdma(node):
-        warning = f"the network is unknown beyond an RDMA resource: {gbps:g} Gb/s per GPU assumed; {_STATE_IT}"
-        return _link(gbps, True, "assumed", "GPU_GBPS_WITH_RDMA"), warning
-    gbps = NODE_GBPS_WITHOUT_EVIDENCE / gpus
-    warning = f"the network is unknown: {gbps:g} Gb/s per GPU without RDMA assumed; {_STATE_IT}"
-    return _link(gbps, False, "assumed", "NODE_GBPS_WITHOUT_EVIDENCE"), warning
+        return _link(gbps, True, "assumed", "GPU_GBPS_WITH_RDMA")
+    return _link(NODE_GBPS_WITHOUT_EVIDENCE / gpus, False, "assumed", "NODE_GBPS_WITHOUT_EVIDENCE")
 
 
 @lru_cache(maxsize=1024)

@@ -3,7 +3,7 @@
 Everything in this package takes objects that anyone may have written and answers with a value.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -50,7 +50,6 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
     physical = max(gpus, quantity(raw.capacity.get(resource)) or 0, *counts)
     instance = _matching_instance(raw, gpu)
     domain = read_domain(raw, gpu, gpus, physical, instance)
-    network, warning = read_network(raw, gpu, gpus, instance)
     taints = mappings(raw.spec.get("taints"))
     unhealthy = f"{gpus} of {physical} GPUs are healthy" if gpus < physical else ""
     return NodeFacts(
@@ -61,16 +60,24 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
         product=product,
         architecture=_architecture(raw),
         domain=domain,
-        network=network,
+        network=read_network(raw, gpu, gpus, instance),
         path=stated_path(raw) or read_path(raw.labels),
         labels=raw.labels,
         taints=_taints(taints),
         schedulable=not raw.spec.get("unschedulable"),
         ready=_is_ready(raw),
         deleting=raw.deleting or any(text(taint.get("key")) in _DELETION_TAINTS for taint in taints),
-        warnings=tuple(filter(None, (unhealthy, domain.warning, warning))),
+        warnings=tuple(filter(None, (unhealthy, domain.warning, *_no_numbers(raw)))),
         gpu_hour_price=positive_number(raw.stated("gpu-hour-price")),
     )
+
+
+def _no_numbers(raw: RawNode) -> Iterator[str]:
+    """Yield what the user states about the node where a number belongs, and is none."""
+    for key in ("network-gbps-per-gpu", "gpu-hour-price"):
+        stated = raw.stated(key)
+        if stated and positive_number(stated) is None:
+            yield f"shardwright.io/{key} {shown(stated)} is not a number above 0 and counts as not set"
 
 
 def _matching_instance(raw: RawNode, gpu: Gpu) -> Instance | None:

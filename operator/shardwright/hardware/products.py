@@ -23,7 +23,7 @@ _RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"h200", ("H200-SXM-141GB",)),
     (r"h100-nvl(?!ink)", ("H100-NVL-94GB",)),
     (r"h100-pcie", ("H100-PCIE-80GB",)),
-    (r"h100", ("H100-SXM-80GB",)),
+    (r"h100(-(sxm5?|nvlink|mega|hbm3|80gb))*$", ("H100-SXM-80GB",)),
     (r"h20-3e", ("H20-3e-141GB",)),
     (r"h20", ("H20-96GB",)),
     (r"h800(?!-(pcie|nvl))", ("H800-80GB",)),

@@ -30,6 +30,7 @@ _BY_VALUE: Final = tuple(
     f"{domain}/gpu.{kind}" for domain in ("amd.com", "beta.amd.com") for kind in ("device-id", "product-name")
 )
 """AMD's labels that have the value in the key, one for each model on the node."""
+_SIGNS: Final = frozenset({*_NVIDIA_SIGNS, *_AMD_SIGNS})
 _CARD_SIGNS: Final = tuple(f"feature.node.kubernetes.io/pci-{kind}10de.present" for kind in ("", "0300_", "0302_"))
 _SLICES: Final = re.compile(r"nvidia\.com/mig-.+|amd\.com/(?:spx|dpx|tpx|qpx|cpx)_nps\d", re.ASCII)
 _VGPU_PROFILE: Final = re.compile(r"-\d+[ABCQ](?:-SHARED)?$", re.ASCII)
@@ -42,7 +43,7 @@ _PASSTHROUGH: Final = frozenset({"vm-passthrough", "vm-vgpu"})
 
 def has_accelerator(node: RawNode) -> bool:
     """Return whether anything says that the node has accelerators, of vendors that are not planned for too."""
-    if any(sign in node.labels for sign in (*_NVIDIA_SIGNS, *_AMD_SIGNS)):
+    if not _SIGNS.isdisjoint(node.labels):
         return True
     if node.labels.get("nvidia.com/gpu.present") == "true" or any(node.labels.get(key) == "true" for key in _CARD_SIGNS):
         return True

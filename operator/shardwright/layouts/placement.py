@@ -4,8 +4,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
+from functools import lru_cache, partial
 from typing import Any
 
 from shardwright.hardware.gpus import Link
@@ -14,8 +13,8 @@ from shardwright.layouts.layout import Layout, Placement
 
 Groups = tuple[tuple[Node, ...], ...]
 
-NodeKey = Callable[[Node], Any]
-"""What nodes that are near at one level have in common; comparable among themselves."""
+NodeKeys = Callable[[Sequence[Node]], Sequence[Any]]
+"""What each node has in common with those that are near at one level; comparable among themselves."""
 
 Level = tuple[list[tuple[Any, Node]], ...]
 """Groups of near nodes, the smallest first; each node with its group of the level below."""
@@ -31,12 +30,26 @@ class Spread:
     @classmethod
     def of(cls, layout: Layout, gpus_per_node: int) -> "Spread":
         """Return the fewest equal nodes whose borders do not cut a tensor group askew (one GPU each always does)."""
-        ranks = layout.gpus_per_replica
-        for nodes in range(-(-ranks // gpus_per_node), ranks):
-            gpus, rest = divmod(ranks, nodes)
-            if rest == 0 and (gpus % layout.tensor == 0 or layout.tensor % gpus == 0):
-                return cls(nodes=nodes, gpus=gpus)
-        return cls(nodes=ranks, gpus=1)
+        return _spread(layout.gpus_per_replica, layout.tensor, gpus_per_node)
+
+
+@lru_cache(maxsize=4096)
+def _spread(ranks: int, tensor: int, gpus_per_node: int) -> Spread:
+    for nodes in range(-(-ranks // gpus_per_node), ranks):
+        gpus, rest = divmod(ranks, nodes)
+        if rest == 0 and (gpus % tensor == 0 or tensor % gpus == 0):
+            return Spread(nodes=nodes, gpus=gpus)
+    return Spread(nodes=ranks, gpus=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seats:
+    """The nodes of all groups of a layout, by rank, and what is missing and left over."""
+
+    groups: Groups
+    names: tuple[tuple[str, ...], ...]
+    missing_nodes: int
+    leftover_gpus: int
 
 
 def place(pool: Pool, layout: Layout) -> Placement:
@@ -57,23 +70,25 @@ class Shelf:
         room_of_domain: dict[str, int] = defaultdict(int)
         for node in pool.nodes:
             room_of_domain[node.domain] += self._room[node.name]
-        self._fullest_first = sorted(pool.nodes, key=lambda node: (self._room[node.name], room_of_domain[node.domain], node.name))
+        order = [(self._room[node.name], room_of_domain[node.domain], node.name) for node in pool.nodes]
+        self._fullest_first = [pool.nodes[index] for index in sorted(range(len(order)), key=order.__getitem__)]
         self._rooms = [self._room[node.name] for node in self._fullest_first]
-        self._levels: dict[int, list[Level]] = {}
-        self._placed: dict[tuple[Spread, int, int, int], Groups] = {}
+        self._levels: dict[int, Levels] = {}
+        self._seats: dict[tuple[Spread, int, int], Seats] = {}
 
     def place(self, layout: Layout) -> Placement:
         """Return the placement of a layout; fewer groups and ``missing_nodes`` when the room is short."""
         spread = Spread.of(layout, self._pool.gpus_per_node)
-        groups = self._groups(layout, spread)
+        stage_nodes = max(1, layout.tensor // spread.gpus) if self._pool.crosses_nodes else 1
+        seats = self._seated(spread, stage_nodes, layout.replicas)
         return Placement(
-            groups=tuple(tuple(node.name for node in group) for group in groups),
+            groups=seats.names,
             nodes_per_replica=spread.nodes,
             gpus_per_node=spread.gpus,
-            missing_nodes=self._missing(layout, spread, groups),
-            leftover_gpus=self._leftover(spread, groups),
-            tensor_link=_tensor_link(self._pool, layout, spread, groups),
-            pipeline_link=_pipeline_link(self._pool, layout, spread, groups),
+            missing_nodes=seats.missing_nodes,
+            leftover_gpus=seats.leftover_gpus,
+            tensor_link=_tensor_link(self._pool, layout, spread, seats.groups),
+            pipeline_link=_pipeline_link(self._pool, layout, spread, seats.groups),
         )
 
     def _leftover(self, spread: Spread, groups: Groups) -> int:
@@ -84,14 +99,19 @@ class Shelf:
         """Return the nodes with room for ``gpus``, those with the least room first."""
         return self._fullest_first[bisect_left(self._rooms, gpus) :]
 
-    def _groups(self, layout: Layout, spread: Spread) -> Groups:
-        stage_nodes = max(1, layout.tensor // spread.gpus)
-        key = (spread, stage_nodes, layout.pipeline if stage_nodes > 1 else 0, layout.replicas)
-        if key not in self._placed:
-            self._placed[key] = tuple(
-                self._single(spread, layout.replicas) if spread.nodes == 1 else self._across(spread, stage_nodes, layout.replicas)
+    def _seated(self, spread: Spread, stage_nodes: int, replicas: int) -> Seats:
+        """Return the seats of replicas whose stages take ``stage_nodes`` nodes that a scale-up link may join."""
+        key = (spread, stage_nodes, replicas)
+        if key not in self._seats:
+            single = spread.nodes == 1
+            groups = tuple(self._single(spread, replicas) if single else self._across(spread, stage_nodes, replicas))
+            self._seats[key] = Seats(
+                groups=groups,
+                names=tuple(tuple(node.name for node in group) for group in groups),
+                missing_nodes=self._missing(replicas - len(groups), spread, groups),
+                leftover_gpus=self._leftover(spread, groups),
             )
-        return self._placed[key]
+        return self._seats[key]
 
     def _single(self, spread: Spread, replicas: int) -> Iterator[tuple[Node, ...]]:
         for node in self.eligible(spread.gpus):
@@ -112,33 +132,24 @@ class Shelf:
 
     def _replica(self, spread: Spread, stage_nodes: int, taken: set[str]) -> tuple[Node, ...] | None:
         levels = self._levels_for(spread.gpus)
-        whole = _closest(levels, spread.nodes, taken)
+        whole = levels.closest(spread.nodes, taken)
         crosses = self._pool.crosses_nodes and stage_nodes > 1
         if whole is None or not crosses or _one_domain(whole):
             return whole
         by_stage: list[Node] = []
         for _ in range(spread.nodes // stage_nodes):
-            stage = _closest(levels[:1], stage_nodes, taken | {node.name for node in by_stage})
+            stage = levels.closest(stage_nodes, taken | {node.name for node in by_stage}, reach=1)
             if stage is None:
                 return whole
             by_stage.extend(stage)
         return tuple(by_stage)
 
-    def _levels_for(self, gpus: int) -> list[Level]:
-        """Return groups of near nodes, nearest level first: scale-up domain, topology path, everything."""
+    def _levels_for(self, gpus: int) -> "Levels":
         if gpus not in self._levels:
-            nodes = self.eligible(gpus)
-            depth = max((len(node.path) for node in nodes), default=0)
-            keys: list[NodeKey] = [partial(_outer_path, steps=steps) for steps in range(depth, -1, -1)]
-            if self._pool.crosses_nodes:
-                keys.insert(0, _domain)
-            marks = [_ranks([key(node) for node in nodes]) for key in keys]
-            nearest = _level(nodes, marks[0], [node.name for node in nodes])
-            self._levels[gpus] = [nearest, *(_by_size(_level(nodes, outer, inner), inner) for inner, outer in pairwise(marks))]
+            self._levels[gpus] = Levels(self.eligible(gpus), in_domains=self._pool.crosses_nodes)
         return self._levels[gpus]
 
-    def _missing(self, layout: Layout, spread: Spread, groups: Groups) -> int:
-        short = layout.replicas - len(groups)
+    def _missing(self, short: int, spread: Spread, groups: Groups) -> int:
         if short <= 0:
             return 0
         if spread.nodes == 1:
@@ -147,48 +158,74 @@ class Shelf:
         return max(1, short * spread.nodes - left)
 
 
-def _domain(node: Node) -> str:
-    return node.domain or node.name
+class Levels:
+    """Nodes grouped by what is near, nearest level first: scale-up domain, topology path, everything.
+
+    A level is made when it is looked at: few replicas leave the nearest ones.
+    """
+
+    def __init__(self, nodes: Sequence[Node], *, in_domains: bool) -> None:
+        self._nodes = nodes
+        depth = max((len(node.path) for node in nodes), default=0)
+        domains: list[NodeKeys] = [_domains] if in_domains else []
+        self._keys: list[NodeKeys] = [*domains, *(partial(_outer_paths, steps=steps) for steps in range(depth, -1, -1))]
+        self._marks: list[Sequence[Any]] = [[node.name for node in nodes]]  # of the nodes themselves, then of every level
+        self._made: list[Level] = []
+
+    def closest(self, count: int, taken: set[str], reach: int | None = None) -> tuple[Node, ...] | None:
+        """Return ``count`` nodes of the smallest group that has them, at the nearest level where one does."""
+        for index in range(len(self._keys))[:reach]:
+            level = self._level(index)
+            if taken:
+                left = [[item for item in group if item[1].name not in taken] for group in level if len(group) >= count]
+                chosen = min((group for group in left if len(group) >= count), key=len, default=None)
+            else:
+                chosen = next((group for group in level if len(group) >= count), None)
+            if chosen is not None:
+                return _in_rank_order(chosen[:count])
+        return None
+
+    def _level(self, index: int) -> Level:
+        if index == len(self._made):
+            inner = self._marks[index]
+            outer = _ranks(self._keys[index](self._nodes))
+            self._marks.append(outer)
+            self._made.append(_grouped(self._nodes, outer, inner, by_size=index > 0))
+        return self._made[index]
 
 
-def _outer_path(node: Node, steps: int) -> tuple[tuple[str, str], ...]:
-    """Return the outer steps of a node's topology path (0: what all nodes share)."""
-    return node.path[-steps:] if steps else ()
+def _domains(nodes: Sequence[Node]) -> list[str]:
+    return [node.domain or node.name for node in nodes]
+
+
+def _outer_paths(nodes: Sequence[Node], steps: int) -> list[tuple[tuple[str, str], ...]]:
+    """Return the outer steps of each node's topology path (0: what all nodes share)."""
+    return [node.path[-steps:] for node in nodes] if steps else [()] * len(nodes)
 
 
 def _ranks(marks: Sequence[Any]) -> list[int]:
     """Return the marks as numbers of the same order: they are compared and looked up many times."""
-    ranks = {mark: rank for rank, mark in enumerate(sorted(set(marks)))}
+    different = set(marks)
+    if len(different) == 1:
+        return [0] * len(marks)
+    ranks = {mark: rank for rank, mark in enumerate(sorted(different))}
     return [ranks[mark] for mark in marks]
 
 
-def _level(nodes: Sequence[Node], outer: Sequence[Any], inner: Sequence[Any]) -> Level:
-    """Group nodes by their mark ``outer``, the smallest group first; each node with its mark of the level below."""
+def _grouped(nodes: Sequence[Node], outer: Sequence[Any], inner: Sequence[Any], *, by_size: bool) -> Level:
+    """Group nodes by their mark ``outer``, the smallest group first; each node with its mark of the level below.
+
+    With ``by_size`` the largest groups of the level below come first, of equal ones those with the least room.
+    """
     groups: dict[Any, list[tuple[Any, Node]]] = defaultdict(list)
-    for near, name, node in zip(outer, inner, nodes, strict=True):
-        groups[near].append((name, node))
+    for near, mark, node in zip(outer, inner, nodes, strict=True):
+        groups[near].append((mark, node))
+    if by_size:
+        sizes = Counter(inner)
+        place = {mark: index for index, mark in enumerate(sorted(sizes, key=lambda mark: (-sizes[mark], mark)))}
+        for group in groups.values():
+            group.sort(key=lambda item: place[item[0]])  # stable
     return tuple(group for _, group in sorted(groups.items(), key=lambda item: (len(item[1]), item[0])))
-
-
-def _by_size(level: Level, inner: Sequence[Any]) -> Level:
-    """Sort each group: the largest groups of the level below first, of equal ones those with the least room."""
-    sizes = Counter(inner)
-    for group in level:
-        group.sort(key=lambda item: (-sizes[item[0]], item[0]))  # stable
-    return level
-
-
-def _closest(levels: Sequence[Level], count: int, taken: set[str]) -> tuple[Node, ...] | None:
-    """Return ``count`` nodes of the smallest group that has them, at the nearest level where one does."""
-    for level in levels:
-        if taken:
-            left = [[item for item in group if item[1].name not in taken] for group in level if len(group) >= count]
-            chosen = min((group for group in left if len(group) >= count), key=len, default=None)
-        else:
-            chosen = next((group for group in level if len(group) >= count), None)
-        if chosen is not None:
-            return _in_rank_order(chosen[:count])
-    return None
 
 
 def _in_rank_order(chosen: Sequence[tuple[Any, Node]]) -> tuple[Node, ...]:

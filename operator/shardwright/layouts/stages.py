@@ -14,7 +14,10 @@ WORTHWHILE: Final = 0.02
 own cut, which needs no setting, is as good."""
 
 
-def split_layers(layers: int, pipeline: int, remainder: Remainder, partition: Sequence[int] = ()) -> tuple[tuple[int, int], ...]:
+@lru_cache(maxsize=1024)
+def split_layers(
+    layers: int, pipeline: int, remainder: Remainder, partition: tuple[int, ...] = ()
+) -> tuple[tuple[int, int], ...]:
     """Return (first, one past the last) layer of every stage.
 
     ``partition``, the layers of every stage, goes before the engine's own rule. A stage is empty where there

@@ -37,7 +37,8 @@ class EngineTraits:
     pipeline stage, not only on the first and the last, ``embedding_on_every_stage`` those that repeat the
     embedding alone. Where whole experts are spread over tensor and attention-data ranks, every rank repeats the
     shared experts of ``repeats_shared_experts`` and the dense layers of ``repeats_dense_layers``;
-    ``pads_shared_experts`` fills their slices up to whole quantization blocks. ``quantizations``
+    ``pads_shared_experts`` fills their slices up to whole quantization blocks. ``experts_on_every_stage`` are
+    architectures whose class demands a layer with experts on every pipeline stage. ``quantizations``
     are the methods of ``quantization_config`` that it takes (None: not known). ``width_divides_replica`` are
     architectures whose class demands that the expert width divides by all ranks of a replica. ``runs_on`` are the
     resources (``nvidia.com/gpu``, ...) whose GPUs the image is built for (None: the user named the image and
@@ -71,6 +72,7 @@ class EngineTraits:
     repeats_shared_experts: frozenset[str] = frozenset()
     repeats_dense_layers: frozenset[str] = frozenset()
     pads_shared_experts: frozenset[str] = frozenset()
+    experts_on_every_stage: frozenset[str] = frozenset()
     quantizations: frozenset[str] | None = None
     width_divides_replica: frozenset[str] = frozenset()
     runs_on: frozenset[str] | None = None

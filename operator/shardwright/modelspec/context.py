@@ -39,7 +39,7 @@ def _factor(fields: Fields) -> float:
     rope = fields.section("rope_scaling") or fields.section("rope_parameters")
     if rope is None or (rope.string("rope_type") or rope.string("type") or "default") in _INCLUDED:
         return 1.0
-    factor = rope.values.get("factor", 1.0)
+    factor = 1.0 if rope.values.get("factor") is None else rope.values["factor"]
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= _MAX_FACTOR:
         rope.refuse("factor", f"{factor!r:.60}", f"must be a number, 1 to {_MAX_FACTOR:.0f}")
         return 1.0

@@ -3,16 +3,22 @@
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from fnmatch import translate
 from typing import Final
 
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.fields import WIDTH, Fields
+from shardwright.modelspec.modules import (
+    MAX_ENTRIES,
+    MAX_PATTERNS,
+    engine_name,
+    full_name,
+    globs_of,
+    is_listed,
+    is_named_in_part,
+    not_followed,
+)
 from shardwright.modelspec.spec import ModelSpec, Part, Storage, Weight
 from shardwright.modelspec.tensors import BF16, FP16
-
-MAX_PATTERNS: Final = 64
-"""Most patterns in a list of modules that stay unquantized; published configs have fewer than ten."""
 
 FP8_PER_TENSOR: Final = Storage(name="fp8", bits=8, block=(0, 0), scale_bits=32)
 """What vLLM makes of BF16 weights with ``--quantization fp8``: one FP32 scale per matrix."""
@@ -32,8 +38,6 @@ INT8_PER_CHANNEL: Final = Storage(name="int8", bits=8, block=(1, 0), scale_bits=
 _PLAIN: Final = {storage.name: storage for storage in (BF16, FP16)}
 _BITS: Final = (1, 16)
 _LINEAR: Final = "Linear"
-_ALTERNATIVES: Final = re.compile(r"\((?:\?:)?([\w|]+)\)", re.ASCII)
-_GLOB: Final = re.compile(r"[\w.*\\$^/-]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,11 +131,6 @@ def _stored(weight: Weight, quantization: Quantization) -> Weight:
     return weight if storage is None else replace(weight, storage=storage)
 
 
-def full_name(weight: Weight) -> str:
-    """Return a weight's module as checkpoints and quantization configs name it."""
-    return f"model.layers.{weight.layer}.{weight.name}" if weight.part is Part.LAYER else weight.name
-
-
 def _fp8(fields: Fields) -> Quantization:
     block = fields.integers("weight_block_size")
     if block and (len(block) != 2 or min(block) < 1):  # noqa: PLR2004  # an (outputs, inputs) pair
@@ -151,7 +150,10 @@ def _awq(fields: Fields) -> Quantization:
         scale_bits=16,
         zero_point_bits=bits,
     )
-    return _unless_ignored("awq", storage, fields, "modules_to_not_convert")
+    listed = frozenset(fields.strings("modules_to_not_convert"))
+    if len(listed) > MAX_ENTRIES:
+        fields.refuse("modules_to_not_convert", f"{len(listed)} entries", f"must be at most {MAX_ENTRIES}")
+    return Quantization(method="awq", storage=lambda weight: None if is_named_in_part(weight, listed) else storage)
 
 
 def _gptq(fields: Fields) -> Quantization:
@@ -165,7 +167,36 @@ def _gptq(fields: Fields) -> Quantization:
         scale_bits=16,
         zero_point_bits=bits,
     )
-    return _unless_ignored("gptq", storage, fields, "modules_to_not_convert", "modules_in_block_to_not_quantize")
+    base = _unless_ignored("gptq", storage, fields, "modules_to_not_convert", "modules_in_block_to_not_quantize")
+    rules = fields.section("dynamic")
+    return _overridden(base, storage, rules) if rules else base
+
+
+def _overridden(base: Quantization, storage: Storage, rules: Fields) -> Quantization:
+    """Return the method with GPTQModel's rules by pattern: ``-:`` leaves modules alone, others change bits or group.
+
+    Source: vLLM 0.32 ``quantization/utils/gptq_utils.py:get_dynamic_override``: the first that matches counts.
+    """
+    if len(rules.values) > MAX_PATTERNS:
+        rules.refuse("", f"{len(rules.values)} patterns", f"must be at most {MAX_PATTERNS}")
+        return base
+    patterns = tuple(f"re:{rule.removeprefix('-:').removeprefix('+:')}" for rule in rules.values)
+    stored = [None if rule.startswith("-:") else _changed(storage, rules.section(rule)) for rule in rules.values]
+    read = list(zip(map(globs_of, patterns), stored, strict=True))
+
+    def by_rule(weight: Weight) -> Storage | None:
+        usual, name = base.storage(weight), engine_name(weight)
+        return usual and next((each for globs, each in read if any(glob.match(name) for glob in globs)), usual)
+
+    return replace(base, storage=by_rule, warnings=(*base.warnings, *not_followed(patterns)))
+
+
+def _changed(storage: Storage, rule: Fields | None) -> Storage:
+    if rule is None:
+        return storage
+    bits = rule.integer("bits", _BITS, default=storage.bits)
+    group = _group(rule, "group_size") if "group_size" in rule.values else (storage.block or (1, 0))[1]
+    return replace(storage, name=f"int{bits}", bits=bits, block=(1, group), zero_point_bits=bits)
 
 
 def _mxfp4(fields: Fields) -> Quantization:
@@ -195,7 +226,7 @@ class _Target:
     globs: tuple[re.Pattern[str], ...]
 
     def matches(self, name: str) -> bool:
-        return _ignored(name, self.names, list(self.globs))
+        return is_listed(name, self.names, list(self.globs))
 
 
 def _targeted(group: Fields) -> _Target | None:
@@ -204,8 +235,10 @@ def _targeted(group: Fields) -> _Target | None:
         return None
     targets = group.strings("targets")
     patterns = [target for target in targets if target.startswith("re:")][:MAX_PATTERNS]
-    globs = tuple(glob for pattern in patterns for glob in _globs(pattern))
-    return _Target(storage=_compressed(weights), names=frozenset(targets), globs=globs)
+    globs = tuple(glob for pattern in patterns for glob in globs_of(pattern))
+    return _Target(
+        storage=_compressed(weights, alone=group.values.get("input_activations") is None), names=frozenset(targets), globs=globs
+    )
 
 
 def _by_target(base: Callable[[Weight], Storage | None], targets: list[_Target]) -> Callable[[Weight], Storage | None]:
@@ -221,7 +254,8 @@ def _by_target(base: Callable[[Weight], Storage | None], targets: list[_Target])
     return storage
 
 
-def _compressed(weights: Fields) -> Storage:
+def _compressed(weights: Fields, *, alone: bool) -> Storage:
+    """Return how a group stores its weights; ``alone`` is whether it leaves activations as they are."""
     bits = weights.integer("num_bits", _BITS)
     strategy = weights.string("strategy") or "tensor"
     floating = weights.string("type") == "float"
@@ -229,13 +263,15 @@ def _compressed(weights: Fields) -> Storage:
         return NVFP4 if strategy == "tensor_group" else replace(MXFP4, block=(1, _group(weights, "group_size")))
     name = f"fp{bits}" if floating else f"int{bits}"
     if strategy == "group":
-        return Storage(name=name, bits=bits, block=(1, _group(weights, "group_size")), scale_bits=16)
+        zeros = 0 if weights.boolean("symmetric", default=True) else bits
+        return Storage(name=name, bits=bits, block=(1, _group(weights, "group_size")), scale_bits=16, zero_point_bits=zeros)
     if strategy == "block":
         block = weights.integers("block_structure") or (128, 128)
         return Storage(name=name, bits=bits, block=(block[0], block[-1]), scale_bits=32)
     if strategy not in ("tensor", "channel"):
         weights.refuse("strategy", f"{strategy!r:.60}", "must be tensor, channel, group or block")
-    return Storage(name=name, bits=bits, block=(0 if strategy == "tensor" else 1, 0), scale_bits=32)
+    scale = 16 if alone and not floating else 32  # in the model's dtype
+    return Storage(name=name, bits=bits, block=(0 if strategy == "tensor" else 1, 0), scale_bits=scale)
 
 
 def _modelopt(fields: Fields) -> Quantization:
@@ -290,56 +326,13 @@ _METHODS: Final[dict[str, Callable[[Fields], Quantization]]] = {
 def _unless_ignored(method: str, storage: Storage, fields: Fields, *lists: str) -> Quantization:
     entries = tuple(entry for name in lists for entry in fields.strings(name))
     patterns = tuple(entry for entry in entries if entry.startswith("re:") or "*" in entry)
-    globs = [glob for pattern in patterns for glob in _globs(pattern)]
+    globs = [glob for pattern in patterns for glob in globs_of(pattern)]
     if len(patterns) > MAX_PATTERNS:
         fields.refuse(lists[0], f"{len(patterns)} patterns", f"must be at most {MAX_PATTERNS}")
         globs = []
     exact = frozenset(entries)
     return Quantization(
         method=method,
-        storage=lambda weight: None if _ignored(full_name(weight), exact, globs) else storage,
-        warnings=_not_followed(patterns),
+        storage=lambda weight: None if is_listed(full_name(weight), exact, globs) else storage,
+        warnings=not_followed(patterns),
     )
-
-
-def _not_followed(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    odd = [pattern for pattern in patterns if not _globs(pattern)]
-    if not odd:
-        return ()
-    return (f"{len(odd)} patterns of unquantized modules are taken as matching none, for example {odd[0]:.60}",)
-
-
-def _ignored(name: str, exact: frozenset[str], globs: list[re.Pattern[str]]) -> bool:
-    """Return whether a module is listed: by itself, under a listed one, by one of its parts, or by pattern."""
-    parts = name.split(".")
-    above = (".".join(parts[:length]) for length in range(1, len(parts) + 1))
-    return (
-        any(module in exact for module in above)
-        or any(part in exact for part in parts[3:])
-        or any(glob.match(name) for glob in globs)
-    )
-
-
-def _globs(pattern: str) -> tuple[re.Pattern[str], ...]:
-    """Return a pattern as globs, one for each way through its groups of alternatives; nothing where it is more than that."""
-    parts = _ALTERNATIVES.split(pattern)  # text, group, text, ..., text
-    texts = [""]
-    for index, part in enumerate(parts):
-        choices = part.split("|") if index % 2 else [part]
-        texts = [text + choice for text in texts for choice in choices][: MAX_PATTERNS + 1]
-    globs = tuple(glob for glob in map(_glob, texts) if glob is not None)
-    return globs if len(globs) == len(texts) <= MAX_PATTERNS else ()
-
-
-def _glob(pattern: str) -> re.Pattern[str] | None:
-    """Return a pattern as a glob; None for expressions that are more than that.
-
-    Only globs are followed: an arbitrary expression of a user could take for ever.
-    """
-    text = pattern.removeprefix("re:")
-    if not _GLOB.fullmatch(text):
-        return None
-    if pattern.startswith("re:"):
-        text = text.removeprefix("^").replace(".*", "*").replace("\\.", ".")
-        text = text.removesuffix("$") if text.endswith("$") else f"{text}*"
-    return None if "\\" in text else re.compile(translate(text))

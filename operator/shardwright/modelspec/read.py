@@ -4,13 +4,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Final
 
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.context import max_context_tokens
-from shardwright.modelspec.families import FAMILIES, MODEL_TYPES, plain
+from shardwright.modelspec.families import FAMILIES, LANGUAGE_MODELS, MODEL_TYPES, plain
 from shardwright.modelspec.families.family import Family, Shape, read_shape
-from shardwright.modelspec.families.vision import tower_weights
+from shardwright.modelspec.families.vision import tower_weights, wrapper
 from shardwright.modelspec.fields import VOCABULARY, Fields
 from shardwright.modelspec.parse import check_depth
 from shardwright.modelspec.quantization import Quantization, quantized, read_quantization
@@ -70,9 +71,8 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
         quantization=quantization.method if quantization else None,
         max_context_tokens=context,
         tied_embeddings=tied,
-        warnings=(*family.warnings, *_uncounted(family, tower), *(quantization.warnings if quantization else ())),
+        warnings=(*_warnings(architecture, family, tower), *(quantization.warnings if quantization else ())),
         cache_dtype=quantization.cache_dtype if quantization else None,
-        assumed=tuple(sentence.format(architecture=architecture) for sentence in family.assumed),
         residual_streams=streams,
     )
 
@@ -93,9 +93,18 @@ def _family(top: Fields) -> tuple[str, Family]:
         return architecture, FAMILIES[architecture]
     if architecture and plain.is_plain(architecture, top):
         return architecture, plain.FAMILY
+    if architecture and (inner := _language_model(top)):
+        return architecture, wrapper(FAMILIES[inner], inner)
     if not top.problems:
         top.problems.append(_unknown(architecture))
     raise InputError(top.problems)
+
+
+def _language_model(top: Fields) -> str | None:
+    """Return the architecture of the language model that a multimodal config wraps."""
+    section = top.section("text_config")
+    named = None if section is None else LANGUAGE_MODELS.get(section.string("model_type") or "")
+    return named if top.values.get("vision_config") is not None else None
 
 
 def _architecture(top: Fields) -> str | None:
@@ -107,23 +116,26 @@ def _architecture(top: Fields) -> str | None:
 
 
 def _unknown(architecture: str | None) -> Problem:
+    near = get_close_matches(architecture or "", sorted(FAMILIES), n=1)
     return Problem(
         code="ArchitectureUnknown",
         path="architectures",
         what=f"{architecture!r:.80}" if architecture else "missing,",
-        limit=f"must be one of {', '.join(sorted(FAMILIES))}, or a plain decoder with the usual fields",
-        remedy="serve a model of one of these architectures",
+        limit=f"must be one of the {len(FAMILIES)} that can be counted, or a plain decoder (gated, hidden_act silu)",
+        gap=f"did you mean {near[0]}?" if near else "",
+        remedy="serve a model of one of these (docs/reference/architectures.md)",
     )
 
 
 def _text_fields(top: Fields, family: Family) -> Fields:
     """Return the fields of the language model: its own section where the config wraps one."""
     section = top.section("text_config") or top
-    present = _present(section.values)
+    present = {name: value for name, value in _present(section.values).items() if name not in family.ignores}
     spelled = {name: next((n for n in names if _under(present, n) is not None), names[0]) for name, names in family.names.items()}
     spelled = {name: theirs for name, theirs in spelled.items() if name not in present}
     renamed = _present({name: _under(present, theirs) for name, theirs in spelled.items()})
-    return Fields({**family.defaults, **present, **renamed}, section.path, top.problems, spelled)
+    left_out = {name: value for name, value in family.defaults.items() if name not in section.values}
+    return Fields({**left_out, **present, **renamed}, section.path, top.problems, spelled)
 
 
 def _under(values: Mapping[str, object], path: str) -> object:
@@ -172,8 +184,9 @@ def _tower(top: Fields, family: Family, shape: Shape, dtype: Storage) -> tuple[W
     return tower_weights(section, shape.hidden, family.tower, dtype) if section and family.tower else ()
 
 
-def _uncounted(family: Family, tower: tuple[Weight, ...]) -> tuple[str, ...]:
-    return ("the vision tower is not counted: planned as a text-only model",) if family.tower and not tower else ()
+def _warnings(architecture: str, family: Family, tower: tuple[Weight, ...]) -> tuple[str, ...]:
+    uncounted = ("the vision tower is not counted: planned as a text-only model",) if family.tower and not tower else ()
+    return (*(sentence.format(architecture=architecture) for sentence in family.warnings), *uncounted)
 
 
 def _further_ends(family: Family, fields: Fields, shape: Shape, dtype: Storage) -> tuple[Weight, ...]:

@@ -190,7 +190,6 @@ class ModelSpec:
     max_context_tokens: int
     tied_embeddings: bool
     warnings: tuple[str, ...] = ()
-    assumed: tuple[str, ...] = ()
     cache_dtype: str | None = None
     residual_streams: int = 1
 

@@ -72,12 +72,12 @@ def norms(size: int, *names: str) -> tuple[Tensor, ...]:
     return tuple(Tensor(name=name, outputs=size) for name in names)
 
 
-def gated(name: str, hidden: int, intermediate: int) -> tuple[Tensor, ...]:
+def gated(name: str, hidden: int, intermediate: int, *, bias: bool = False) -> tuple[Tensor, ...]:
     """Return a gated feed-forward block: gate, up, down."""
     return (
-        *linear(f"{name}.gate_proj", intermediate, hidden, Split.COLUMN),
-        *linear(f"{name}.up_proj", intermediate, hidden, Split.COLUMN),
-        *linear(f"{name}.down_proj", hidden, intermediate, Split.ROW),
+        *linear(f"{name}.gate_proj", intermediate, hidden, Split.COLUMN, bias=bias),
+        *linear(f"{name}.up_proj", intermediate, hidden, Split.COLUMN, bias=bias),
+        *linear(f"{name}.down_proj", hidden, intermediate, Split.ROW, bias=bias),
     )
 
 

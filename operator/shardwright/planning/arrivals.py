@@ -6,14 +6,16 @@ from typing import Final, Protocol
 
 from shardwright.costs.estimate import Estimator
 from shardwright.costs.estimates import Estimate, Performance
+from shardwright.costs.memory import ReplicaMemory
 from shardwright.costs.workload import Workload
 from shardwright.layouts.layout import Candidate
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.request import Request
 
-_ROUNDS: Final = 6
-"""Times that the number in flight is looked for; assumed: it settles in three unless the rate is too high."""
+_ROUNDS: Final = 3
+"""Times that the number in flight is taken from how long requests stay at the last one; then it is searched for. Basis:
+assumed, what it takes unless the rate is near what can be served."""
 
 _STEPS_PER_DOUBLING: Final = 8
 """Numbers in flight that are told apart between one and its double: layouts share what is priced for one number."""
@@ -24,6 +26,9 @@ _MOST_IN_FLIGHT: Final = 4096
 
 class Prices(Protocol):
     """What estimates candidates."""
+
+    def memory(self, candidate: Candidate) -> ReplicaMemory:
+        """Return the memory of a candidate."""
 
     def estimate(self, candidate: Candidate) -> Estimate:
         """Return memory and speed of a candidate."""
@@ -42,18 +47,43 @@ class _Open:
         self._estimator, self._workload = estimator, workload
         self._under: dict[int, Estimator] = {}
 
+    def memory(self, candidate: Candidate) -> ReplicaMemory:
+        """Return the memory at the number in flight that the rate comes to."""
+        return self._settled(candidate)[0].memory(candidate)
+
     def estimate(self, candidate: Candidate) -> Estimate:
-        """Return the estimate at the number in flight that the rate comes to, at most what is not served any more."""
+        """Return the estimate at the number in flight that the rate comes to."""
+        found = self._settled(candidate)[1]
+        return replace(found, performance=self._no_more_than_offered(found.performance))
+
+    def _settled(self, candidate: Candidate) -> tuple[Estimator, Estimate]:
+        """Return what prices at the number in flight, at most what is not served any more, and its price."""
         replicas = candidate.layout.replicas
-        most = _MOST_IN_FLIGHT * replicas
+        most = _rounded_up(_MOST_IN_FLIGHT * replicas)
         in_flight = replicas
         for _ in range(_ROUNDS):
-            found = self._at(in_flight).estimate(candidate)
-            needed = min(most, _rounded_up(self._stay(found) * (self._workload.requests_per_second or 0)))
+            needed = min(most, self._needed(candidate, in_flight))
             if needed <= in_flight:
                 break
             in_flight = needed
-        return replace(found, performance=self._no_more_than_offered(found.performance))
+        else:
+            in_flight = self._searched(candidate, in_flight, most)
+        at = self._at(in_flight)
+        return at, at.estimate(candidate)
+
+    def _needed(self, candidate: Candidate, in_flight: int) -> int:
+        """Return how many would be in flight if requests stayed as long as they do with a number of them in flight."""
+        stay = self._stay(self._at(in_flight).estimate(candidate))
+        return _rounded_up(stay * (self._workload.requests_per_second or 0))
+
+    def _searched(self, candidate: Candidate, least: int, most: int) -> int:
+        """Return the smallest number in flight with which the rate is served, or the most; near capacity steps are short."""
+        low, high = _step(least), _step(most)
+        while low < high:
+            middle = (low + high) // 2
+            enough = self._needed(candidate, _number(middle)) <= _number(middle)
+            low, high = (low, middle) if enough else (middle + 1, high)
+        return _number(low)
 
     def _no_more_than_offered(self, speed: Performance) -> Performance:
         """Return the performance with the throughput that was asked for where more would be served."""
@@ -84,5 +114,12 @@ def _rounded_up(in_flight: float) -> int:
     """
     if in_flight <= _STEPS_PER_DOUBLING:
         return max(1, math.ceil(in_flight))
-    step = math.ceil(math.log2(in_flight) * _STEPS_PER_DOUBLING)
+    return _number(_step(in_flight))
+
+
+def _step(in_flight: float) -> int:
+    return math.ceil(math.log2(in_flight) * _STEPS_PER_DOUBLING)
+
+
+def _number(step: int) -> int:
     return math.floor(2 ** (step / _STEPS_PER_DOUBLING))

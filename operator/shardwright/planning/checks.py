@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardwright.costs.estimates import Estimate, StageMemory
+from shardwright.costs.memory import ReplicaMemory
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import Gpu
 from shardwright.hardware.inventory import Pool
@@ -11,7 +12,7 @@ from shardwright.layouts.layout import Candidate, Layout, Placement, SearchSpace
 from shardwright.layouts.placement import Shelf
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
-from shardwright.planning.arrivals import estimator_of
+from shardwright.planning.arrivals import Prices, estimator_of
 from shardwright.planning.limits import tpot_seconds, ttft_seconds
 from shardwright.planning.phrases import gpus_of, nodes_of
 from shardwright.planning.request import Objective, Request, Statistic
@@ -35,11 +36,19 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A candidate with its estimate (None where its degrees do not divide the model) and all that speaks against it."""
+    """A candidate with all that speaks against it, and what prices it (None where its degrees do not divide the model).
+
+    The price is asked for where it is looked at: most of what does not stand is never priced.
+    """
 
     candidate: Candidate
-    estimate: Estimate | None
     violations: tuple[Violation, ...]
+    prices: Prices | None
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """Return the estimate, None where the degrees do not divide the model."""
+        return self.prices.estimate(self.candidate) if self.prices else None
 
     @property
     def codes(self) -> frozenset[str]:
@@ -52,22 +61,28 @@ class Judge:
 
     def __init__(self, model: ModelSpec, request: Request, traits: EngineTraits) -> None:
         self._model, self._request, self._traits = model, request, traits
-        self._estimator = estimator_of(model, request, traits)
+        self._prices = estimator_of(model, request, traits)
         self._shapes: dict[Layout, tuple[Violation, ...]] = {}
-        self._dtypes: dict[Gpu, tuple[Violation, ...]] = {}
+        self._of_pool: dict[str, tuple[tuple[Violation, ...], tuple[Violation, ...]]] = {}
         self._empty: dict[str, Shelf] = {}
 
     def verdict(self, candidate: Candidate) -> Verdict:
         """Return everything that speaks against a candidate."""
         shape = self._shape(candidate.layout)
-        estimate = None if shape else self._estimator.estimate(candidate)
-        found = [*shape, *self._dtype(candidate.pool.gpu), *budget_violations(candidate, self._request.space)]
-        found += image_violations(candidate.pool, self._traits)
-        if estimate is not None:
-            found += memory_violations(candidate, estimate)
-            found += limit_violations(estimate, self._request.objective)
-        found += self._capacity(candidate)
-        return Verdict(candidate=candidate, estimate=estimate, violations=tuple(found))
+        prices = None if shape else self._prices
+        dtypes, images = self._pool(candidate.pool)
+        found = [*shape, *dtypes, *budget_violations(candidate, self._request.space), *images]
+        if prices is not None:
+            found += memory_violations(candidate, prices.memory(candidate))
+            found += self._limits(candidate, prices)
+        if candidate.placement.missing_nodes:
+            found.append(self._capacity(candidate))
+        return Verdict(candidate=candidate, violations=tuple(found), prices=prices)
+
+    def _limits(self, candidate: Candidate, prices: Prices) -> Iterator[Violation]:
+        objective = self._request.objective
+        if objective.ttft_seconds is not None or objective.tpot_seconds is not None:
+            yield from limit_violations(prices.estimate(candidate), objective)
 
     def _shape(self, layout: Layout) -> tuple[Violation, ...]:
         if layout not in self._shapes:
@@ -76,19 +91,19 @@ class Judge:
             self._shapes[layout] = tuple(Violation(problem=problem) for problem in pathed)
         return self._shapes[layout]
 
-    def _dtype(self, gpu: Gpu) -> tuple[Violation, ...]:
-        if gpu not in self._dtypes:
-            found = dtype_problems(self._model, gpu, self._request.workload.kv_cache_dtype)
-            self._dtypes[gpu] = tuple(Violation(problem=problem) for problem in found)
-        return self._dtypes[gpu]
+    def _pool(self, pool: Pool) -> tuple[tuple[Violation, ...], tuple[Violation, ...]]:
+        """Return what speaks against every layout on a pool: number formats, the engine's image."""
+        if pool.name not in self._of_pool:
+            dtypes = dtype_problems(self._model, pool.gpu, self._request.workload.kv_cache_dtype)
+            images = image_violations(pool, self._traits)
+            self._of_pool[pool.name] = tuple(Violation(problem=problem) for problem in dtypes), tuple(images)
+        return self._of_pool[pool.name]
 
-    def _capacity(self, candidate: Candidate) -> Iterator[Violation]:
-        if not candidate.placement.missing_nodes:
-            return
+    def _capacity(self, candidate: Candidate) -> Violation:
         pool = candidate.pool
         if pool.name not in self._empty:
             self._empty[pool.name] = Shelf(pool, free=False)
-        yield capacity_violation(candidate, self._empty[pool.name].place(candidate.layout))
+        return capacity_violation(candidate, self._empty[pool.name].place(candidate.layout))
 
 
 def capacity_violation(candidate: Candidate, empty: Placement) -> Violation:
@@ -98,12 +113,12 @@ def capacity_violation(candidate: Candidate, empty: Placement) -> Violation:
         what, gap, miss = _missing_replicas(candidate, empty if absent else candidate.placement, idle=bool(absent))
     else:
         what, gap, miss = _missing_nodes(candidate, absent)
-    fewer = f", or lower replicas to {len(empty.groups)}" if empty.groups else ""
+    room = f", or lower replicas: there is room for {len(empty.groups)}" if empty.groups else ""
     problem = Problem(
         code="PoolTooSmall" if absent else "InsufficientCapacity",
         what=what,
         gap=gap,
-        remedy=f"add nodes{fewer}" if absent else "free GPUs or add nodes; it goes on by itself then",
+        remedy=f"add nodes{room}" if absent else "free GPUs or add nodes; it goes on by itself then",
     )
     return Violation(problem=problem, miss=miss, absent_nodes=absent, replicas_possible=len(empty.groups))
 
@@ -140,13 +155,12 @@ def image_violations(pool: Pool, traits: EngineTraits) -> Iterator[Violation]:
         yield Violation(problem=problem)
 
 
-def memory_violations(candidate: Candidate, estimate: Estimate) -> Iterator[Violation]:
+def memory_violations(candidate: Candidate, memory: ReplicaMemory) -> Iterator[Violation]:
     """Yield that the fullest rank cannot hold the weights, or no request of the longest length beside them."""
-    worst = min(estimate.stages, key=lambda stage: stage.kv_cache_bytes)
-    if worst.kv_cache_bytes <= 0:
-        yield _weights_violation(worst)
-    elif estimate.kv_tokens < estimate.max_model_len:
-        yield _cache_violation(candidate, estimate)
+    if memory.starts:
+        return
+    worst = min(memory.stages, key=lambda stage: stage.kv_cache_bytes)
+    yield _weights_violation(worst) if worst.kv_cache_bytes <= 0 else _cache_violation(candidate, memory)
 
 
 def _weights_violation(stage: StageMemory) -> Violation:
@@ -162,17 +176,18 @@ def _weights_violation(stage: StageMemory) -> Violation:
     return Violation(problem=problem, miss=(held - stage.budget_bytes) / stage.budget_bytes)
 
 
-def _cache_violation(candidate: Candidate, estimate: Estimate) -> Violation:
-    missing = estimate.max_model_len - estimate.kv_tokens
+def _cache_violation(candidate: Candidate, memory: ReplicaMemory) -> Violation:
+    longest = memory.limits.model_len
+    missing = longest - memory.kv_tokens
     problem = Problem(
         code="KvCacheTooSmall",
-        what=f"the K/V cache of {estimate.kv_tokens:,} tokens",
-        limit=f"must hold one request of {estimate.max_model_len:,}",
+        what=f"the K/V cache of {memory.kv_tokens:,} tokens",
+        limit=f"must hold one request of {longest:,}",
         gap=f"{missing:,} tokens short on {candidate.pool.product}",
         remedy="plan for shorter requests (maxModelLen, inputTokens, outputTokens) or use more GPUs per replica",
         path="spec.workload.maxModelLen",
     )
-    return Violation(problem=problem, miss=missing / estimate.max_model_len)
+    return Violation(problem=problem, miss=missing / longest)
 
 
 def limit_violations(estimate: Estimate, objective: Objective) -> Iterator[Violation]:
@@ -198,6 +213,8 @@ def limit_violations(estimate: Estimate, objective: Objective) -> Iterator[Viola
 
 def budget_violations(candidate: Candidate, space: SearchSpace) -> Iterator[Violation]:
     """Yield the budgets that a candidate exceeds."""
+    if space.max_gpus is None and space.max_nodes is None:
+        return
     nodes = candidate.placement.nodes_per_replica * candidate.layout.replicas
     if candidate.placement.nodes_per_replica == 1:
         nodes = max(1, len({group[0] for group in candidate.placement.groups}))
@@ -220,7 +237,7 @@ def dtype_problems(model: ModelSpec, gpu: Gpu, kv_cache_dtype: str) -> Iterator[
     as_fp16 = f"set model.quantization: FP16, or {other}" if model.quantization is None and "fp16" in gpu.flops else other
     needed = [("bf16", "the model computes in bf16", "spec.model", as_fp16)] if model.dtype == "bf16" else []
     if any(weight.storage.name == "fp8" for weight in model.weights):
-        needed.append(("fp8", "the weights are stored in fp8", "spec.model.quantization", other))
+        needed.append(("fp8", "the weights are held in fp8", "spec.model.quantization", other))
     if kv_cache_dtype == "fp8":
         needed.append(("fp8", "the K/V cache is kept in fp8", "spec.workload.kvCacheQuantization", other))
     for unit, what, path, remedy in needed:

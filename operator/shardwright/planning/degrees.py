@@ -11,7 +11,7 @@ from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.stages import split_layers
 from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import GroupedAttention, ModelSpec, RecurrentAttention
+from shardwright.modelspec.spec import ExpertFeedForward, GroupedAttention, ModelSpec, RecurrentAttention
 
 _TENSOR: Final = "tensor"
 _EXPERT: Final = "expert"
@@ -48,22 +48,40 @@ def _pipeline_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -
 
     if layout.partition:
         yield from _partition_problems(layout, layers)
-    yield from _attention_problems(model, layout, traits)
+    if layout.pipeline <= layers:
+        yield from _stage_problems(model, layout, traits)
 
 
-def _attention_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
-    """Yield a stage whose layers keep nothing of a request: the engine has no cache to give it."""
-    if layout.pipeline == 1 or layout.pipeline > len(model.layers) or all(layer.attention for layer in model.layers):
-        return
+def _stage_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
+    """Yield a stage whose layers keep nothing of a request (no cache to give it), or have no experts where each must.
+
+    Source: vLLM 0.32 ``models/qwen3_moe.py:set_moe_parameters`` and others.
+    """
     stages = split_layers(len(model.layers), layout.pipeline, traits.remainder, layout.partition)
-    empty = [stage for stage, (first, end) in enumerate(stages) if not any(layer.attention for layer in model.layers[first:end])]
-    if empty:
+    held = [model.layers[first:end] for first, end in stages]
+    if not all(held):
+        return
+    idle = [stage for stage, layers in enumerate(held) if not any(layer.attention for layer in layers)]
+    if idle:
         yield Problem(
             code="StageWithoutAttention",
             path=_PIPELINE,
-            what=f"stage {empty[0]} of {layout.pipeline}",
+            what=f"stage {idle[0]} of {layout.pipeline}",
             limit="must have a layer with attention or a recurrent state",
-            gap=f"{len(empty)} stages have none",
+            gap=f"{len(idle)} stages have none",
+            remedy="use fewer stages",
+        )
+    if model.architecture not in traits.experts_on_every_stage:
+        return
+    sparse = [any(isinstance(layer.feed_forward, ExpertFeedForward) for layer in layers) for layers in held]
+    dense = [stage for stage, has_experts in enumerate(sparse) if not has_experts]
+    if dense:
+        yield Problem(
+            code="StageWithoutExperts",
+            path=_PIPELINE,
+            what=f"stage {dense[0]} of {layout.pipeline}",
+            limit=f"must have a layer with experts for {model.architecture}",
+            gap=f"{len(dense)} stages have none",
             remedy="use fewer stages",
         )
 
@@ -76,11 +94,11 @@ def _partition_problems(layout: Layout, layers: int) -> Iterator[Problem]:
         return
     yield Problem(
         code="PartitionImpossible",
-        path=_PIPELINE,
+        path="partition",
         what=f"a partition of {given}",
-        limit=f"must be {layout.pipeline} numbers above 0 with the sum {layers}",
-        gap="a stage has no layer" if fits else f"{len(layout.partition)} numbers with the sum {sum(layout.partition)}",
-        remedy="leave the partition out",
+        limit=f"must be {layout.pipeline} numbers above 0 with the sum {layers}, the layers of the model",
+        gap="a stage has no layer" if fits else f"it is {len(layout.partition)} with the sum {sum(layout.partition)}",
+        remedy="correct the partition, or leave it out to have it planned",
     )
 
 

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shardwright.hardware.inventory import Inventory, NodeExclusion
-from shardwright.layouts.layout import Candidate
 from shardwright.planning.checks import Verdict, Violation
 from shardwright.planning.phrases import degrees
 from shardwright.planning.report import Exclusion
 
-_Entry = tuple[Candidate, Violation]
+_Entry = tuple[Verdict, Violation]
 
 
 def count_exclusions(verdicts: Sequence[Verdict], inventory: Inventory) -> tuple[Exclusion, ...]:
@@ -19,7 +18,7 @@ def count_exclusions(verdicts: Sequence[Verdict], inventory: Inventory) -> tuple
     for verdict in verdicts:
         for code in sorted(verdict.codes):
             violation = next(item for item in verdict.violations if item.problem.code == code)
-            layouts[code].append((verdict.candidate, violation))
+            layouts[code].append((verdict, violation))
     nodes: dict[str, list[NodeExclusion]] = defaultdict(list)
     for exclusion in sorted(inventory.excluded, key=lambda item: item.node):
         nodes[exclusion.problem.code].append(exclusion)
@@ -30,7 +29,7 @@ def count_exclusions(verdicts: Sequence[Verdict], inventory: Inventory) -> tuple
 
 
 def _layouts(code: str, entries: Sequence[_Entry]) -> Exclusion:
-    nearest = min(entries, key=lambda entry: (entry[1].miss, entry[0].layout.gpus))
+    nearest = min(entries, key=_distance)
     return Exclusion(
         code=code,
         count=len(entries),
@@ -39,12 +38,19 @@ def _layouts(code: str, entries: Sequence[_Entry]) -> Exclusion:
     )
 
 
+def _distance(entry: _Entry) -> tuple[object, ...]:
+    """Return how far a layout is from standing: what only this reason rules out is nearer than what breaks other rules too."""
+    verdict, violation = entry
+    return (len(verdict.codes), violation.miss, verdict.candidate.layout.gpus)
+
+
 def _nodes(code: str, entries: Sequence[NodeExclusion]) -> Exclusion:
     example = f"node {entries[0].node}: {entries[0].problem.sentence()}"
     return Exclusion(code=code, count=len(entries), example=example, nearest_miss="")
 
 
 def _sentence(entry: _Entry) -> str:
-    candidate, violation = entry
+    verdict, violation = entry
+    candidate = verdict.candidate
     problem = replace(violation.problem, path="", remedy="")  # the field and the way out are said once, for the outcome
     return f"{degrees(candidate.layout)} on {candidate.pool.name}: {problem.sentence()}"

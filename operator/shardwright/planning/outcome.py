@@ -1,7 +1,7 @@
 """Nothing stands: which constraint binds, which layout comes closest, and whether waiting helps."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -9,10 +9,10 @@ from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.planning.checks import Verdict, Violation
 from shardwright.planning.phrases import copies, degrees
-from shardwright.planning.reasons import split
+from shardwright.planning.reasons import LIMITS, split
 from shardwright.planning.report import NoPlan
 from shardwright.planning.request import Request
-from shardwright.planning.select import Scale, assess, rank
+from shardwright.planning.select import Scale, Standing, assess, rank
 
 _BUSY: Final = frozenset({"InsufficientCapacity"})
 _SHORT: Final = frozenset({"InsufficientCapacity", "PoolTooSmall"})
@@ -33,7 +33,7 @@ def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, request: Request)
     returning = _best_waiting(_when_returned(verdicts, inventory), _SHORT, scale)
     if returning is not None:
         return NoPlan(problem=_returning(returning), heals_by_itself=True)
-    hopeful = not inventory.pools or any(item.estimate and item.codes <= _HARDWARE for item in verdicts)
+    hopeful = not inventory.pools or any(item.prices and item.codes <= _HARDWARE for item in verdicts)
     if hopeful and _away(inventory).keys() - {pool.product for pool in inventory.pools}:
         return NoPlan(problem=_unknown_away(inventory), heals_by_itself=True)
     if not verdicts:
@@ -52,10 +52,10 @@ def _binding(verdicts: Sequence[Verdict], scale: Scale) -> Problem:
 
 def _best_over_budget(verdicts: Sequence[Verdict], scale: Scale) -> Verdict | None:
     """Return the best of the layouts that exceed only the budget, and that by least."""
-    only = [item for item in verdicts if item.estimate and item.codes == {"BudgetExceeded"}]
+    only = [item for item in verdicts if item.prices and item.codes == {"BudgetExceeded"}]
     least = min(map(_worst, only), default=0.0)
     near = {id(item.candidate): item for item in only if _worst(item) == least}
-    ranked = rank(assess(item.candidate, item.estimate, scale) for item in near.values() if item.estimate)
+    ranked = _ranked(near.values(), scale)
     return near[id(ranked[0].candidate)] if ranked else None
 
 
@@ -81,11 +81,15 @@ def _when_returned(verdicts: Sequence[Verdict], inventory: Inventory) -> list[Ve
 
 def _best_waiting(verdicts: Sequence[Verdict], codes: frozenset[str], scale: Scale) -> Verdict | None:
     """Return the best layout that only lacks nodes."""
-    only = {id(item.candidate): item for item in verdicts if item.estimate and item.codes and item.codes <= codes}
-    ranked = rank(assess(item.candidate, item.estimate, scale) for item in only.values() if item.estimate)
+    only = {id(item.candidate): item for item in verdicts if item.prices and item.codes and item.codes <= codes}
+    ranked = _ranked(only.values(), scale)
     # where the most replicas have room at all, and of those the fewest missing nodes: what can come free soonest
     ranked = tuple(sorted(ranked, key=lambda standing: _lacking(only[id(standing.candidate)])))
     return only[id(ranked[0].candidate)] if ranked else None
+
+
+def _ranked(verdicts: Iterable[Verdict], scale: Scale) -> tuple[Standing, ...]:
+    return rank(assess(item.candidate, estimate, scale) for item in verdicts if (estimate := item.estimate))
 
 
 def _lacking(verdict: Verdict) -> tuple[int, int]:
@@ -117,14 +121,7 @@ def _unknown_away(inventory: Inventory) -> Problem:
 
 def _nothing_to_try(inventory: Inventory, request: Request) -> Problem:
     if not inventory.pools:
-        return Problem(
-            code="NoGpuNodes",
-            what="no node with GPUs",
-            limit="can be used",
-            gap=f"{len(inventory.excluded)} excluded" if inventory.excluded else "",
-            remedy="add GPU nodes, or widen placement.nodeSelector and placement.tolerations",
-            path="spec.placement",
-        )
+        return _no_gpu_nodes(inventory)
     space = request.space
     pinned = ", ".join(f"{name} {degree}" for name, degree in space.pins.items())
     return Problem(
@@ -134,6 +131,24 @@ def _nothing_to_try(inventory: Inventory, request: Request) -> Problem:
         "has one number per stage",
         remedy="remove or change the pins",
         path="spec.parallelism",
+    )
+
+
+def _no_gpu_nodes(inventory: Inventory) -> Problem:
+    """Return that there is nothing to plan on; where nodes are put aside, why most of them are."""
+    excluded = inventory.excluded
+    if not excluded:
+        return Problem(code="NoGpuNodes", what="no node has GPUs", remedy="add GPU nodes", path="spec.placement")
+    (code, count), *others = sorted(Counter(item.problem.code for item in excluded).items(), key=lambda item: (-item[1], item[0]))
+    first = min((item for item in excluded if item.problem.code == code), key=lambda item: item.node)
+    for_why = f"{count} of {len(excluded)}" if others else "all"
+    return Problem(
+        code="NoGpuNodes",
+        what=f"of {len(excluded)} node{'s' if len(excluded) > 1 else ''} with GPUs",
+        limit="none can be used",
+        gap=f"{for_why} by {code}, as {first.node}: {replace(first.problem, path='', remedy='').sentence()}",
+        remedy=f"{first.problem.remedy}, or add GPU nodes" if first.problem.remedy else "add GPU nodes",
+        path=first.problem.path or "spec.placement",
     )
 
 
@@ -157,9 +172,10 @@ def _closest(verdicts: Sequence[Verdict], larger: Verdict | None) -> Problem:
 
 def _where_time_goes(closest: Verdict, problem: Problem) -> Iterator[str]:
     """Yield, for a limit on latency that is not met, what takes the time."""
-    if closest.estimate is None:
+    estimate = closest.estimate
+    if estimate is None:
         return
-    speed = closest.estimate.performance
+    speed = estimate.performance
     if problem.code == "TtftLimitExceeded":
         yield f"its time to first token goes to {split(speed.prefill_shares)}"
     elif problem.code == "TpotLimitExceeded":
@@ -167,9 +183,10 @@ def _where_time_goes(closest: Verdict, problem: Problem) -> Iterator[str]:
 
 
 def _distance(verdict: Verdict) -> tuple[object, ...]:
+    """Return how far a layout is from standing: what runs, but too slowly, is nearer than what cannot run."""
     layout = verdict.candidate.layout
-    short = "PoolTooSmall" in verdict.codes
-    return (short, verdict.estimate is None, _worst(verdict), len(verdict.violations), layout.gpus, layout)
+    short, runs = "PoolTooSmall" in verdict.codes, verdict.codes <= LIMITS
+    return (short, verdict.prices is None, not runs, _worst(verdict), len(verdict.violations), layout.gpus, layout)
 
 
 def _worst(verdict: Verdict) -> float:

@@ -1,4 +1,4 @@
-"""Why this layout, what the others lose and where, and what to keep an eye on: sentences worth reading."""
+"""Why this layout, and what the others lose and where: sentences worth reading."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -6,15 +6,15 @@ from types import MappingProxyType
 from typing import Final
 
 from shardwright.costs.estimates import Performance, TimeShare
-from shardwright.hardware.inventory import Inventory
-from shardwright.layouts.layout import Candidate, Layout
-from shardwright.layouts.traits import EngineTraits
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.errors import Problem
+from shardwright.layouts.layout import Layout
+from shardwright.planning.cautions import falls_behind
 from shardwright.planning.checks import Verdict
 from shardwright.planning.phrases import copies, degrees, duration, per_second, price, requests_of
+from shardwright.planning.reach import not_yet
 from shardwright.planning.report import Alternative
 from shardwright.planning.request import OptimizeFor, Request
-from shardwright.planning.select import Scale, Standing, million_tokens_price
+from shardwright.planning.select import Scale, Standing, assess, million_tokens_price, rank
 from shardwright.units import format_bytes
 
 _GOALS: Final[Mapping[OptimizeFor, str]] = MappingProxyType(
@@ -42,17 +42,22 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
+LIMITS: Final = frozenset({"TtftLimitExceeded", "TpotLimitExceeded"})
+_MEMORY: Final = frozenset({"WeightsExceedMemory", "KvCacheTooSmall"})
+
 _NOTICEABLE_SECONDS: Final = 50e-6  # rounds to a tenth of a millisecond
 
 
-def reasons(ranked: Sequence[Standing], verdicts: Sequence[Verdict], scale: Scale) -> tuple[str, ...]:
-    """Return why the first one was chosen."""
+def reasons(ranked: Sequence[Standing], verdicts: Sequence[Verdict], scale: Scale, *, standing: int) -> tuple[str, ...]:
+    """Return why the first one was chosen; ``standing`` is how many layouts can run."""
     best, request = ranked[0], scale.request
     parts = (
-        _chosen(best, len(ranked), scale),
+        _chosen(best, standing, scale),
+        *_passed_over(ranked, request),
         _memory(best),
         _load(best, request),
-        _time(best),
+        *_not_free(best, verdicts, scale),
+        _time(best, request),
         *_price(best),
         *_uneven(best, ranked),
         *_smaller(ranked, verdicts, request),
@@ -71,26 +76,27 @@ def alternative(*, best: Standing, other: Standing, request: Request) -> Alterna
     )
 
 
-def warnings(inventory: Inventory, best: Standing, request: Request, model: ModelSpec, traits: EngineTraits) -> tuple[str, ...]:
-    """Return what was lowered, what is slow or uncertain, and what the model and the nodes warned of."""
-    unknown = "no pods are known: every allocatable GPU counts as free, the planned ones may be taken"
-    return (
-        *_tight(best),
-        *_lowered(best, request, traits),
-        *_lighter(best, model),
-        *_slow_links(best.candidate),
-        *(() if inventory.free_capacity_known else (unknown,)),
-        *model.warnings,
-        *best.candidate.pool.warnings,
-    )
-
-
 def _chosen(best: Standing, standing: int, scale: Scale) -> str:
     layout, pool = best.candidate.layout, best.candidate.pool
     if standing == 1:
         return f"{copies(layout)} on {pool.product} ({pool.name}) is the only layout that can run."
-    goal = _goal(scale)
-    return f"{copies(layout)} on {pool.product} ({pool.name}) gives {goal} of the {standing} layouts that can run."
+    several = layout.replicas > 1
+    what = f"{'give' if several else 'gives'} {_goal(scale)}"
+    if not best.carries_load:
+        what = f"{'come' if several else 'comes'} closest to carrying the load"
+    return f"{copies(layout)} on {pool.product} ({pool.name}) {what} of the {standing} layouts that can run."
+
+
+def _reached(ranked: Sequence[Standing], request: Request) -> Sequence[Standing]:
+    """Return those that can be run; all where nothing is to be run, or none can."""
+    return [item for item in ranked if not (request.deploy and not_yet(item.candidate))] or ranked
+
+
+def _passed_over(ranked: Sequence[Standing], request: Request) -> Iterator[str]:
+    """Yield what is better but cannot be deployed yet, and so was not taken."""
+    other = rank(ranked)[0]
+    if request.deploy and other is not ranked[0]:
+        yield f"{copies(other.candidate.layout)} would be better, but cannot be deployed yet: mode PlanOnly shows it."
 
 
 def _goal(scale: Scale) -> str:
@@ -104,7 +110,8 @@ def _memory(best: Standing) -> str:
     worst = min(best.estimate.stages, key=lambda stage: stage.kv_cache_bytes)
     return (
         f"The fullest GPU holds {format_bytes(worst.weights_bytes)} of weights of its {format_bytes(worst.budget_bytes)} "
-        f"budget and keeps {format_bytes(worst.kv_cache_bytes)} for K/V: {best.estimate.kv_tokens:,} tokens per replica."
+        f"budget and keeps {format_bytes(worst.kv_cache_bytes)} for K/V: "
+        f"{best.estimate.kv_tokens * best.candidate.layout.attention_data:,} tokens per replica."
     )
 
 
@@ -116,20 +123,38 @@ def _load(best: Standing, request: Request) -> str:
     shape = f"{offered} of {load.input_tokens:,} + {load.output_tokens:,} tokens"
     if best.carries_load:
         return f"It carries {shape} without queueing."
-    running = best.estimate.performance.running_requests
     if load.requests_per_second is not None:
         served = best.estimate.performance.requests_per_second
         return f"No layout serves {load.requests_per_second:g} requests a second; this one comes closest with {served:.3g}."
-    return (
-        f"No layout carries {shape}; this one queues least: {running:,} of {_offered(best, request):,} run at once per replica."
-    )
+    share = f"{_running(best):,} of {_offered(best, request):,}"
+    return f"No layout carries {shape}; this one queues least: {share} run at once per replica."
 
 
-def _time(best: Standing) -> str:
+def _not_free(best: Standing, verdicts: Sequence[Verdict], scale: Scale) -> Iterator[str]:
+    """Yield what would carry the load if its GPUs were free."""
+    if best.carries_load:
+        return
+    busy = {id(item.candidate): item for item in verdicts if item.estimate is not None and item.codes == {"InsufficientCapacity"}}
+    carrying = [
+        standing
+        for item in busy.values()
+        if item.estimate is not None and (standing := assess(item.candidate, item.estimate, scale)).carries_load
+    ]
+    if carrying:
+        problem = busy[id(rank(carrying)[0].candidate)].violations[0].problem
+        cut = copies(rank(carrying)[0].candidate.layout)
+        yield f"{cut} would carry it, but {problem.what}, {problem.gap}."
+
+
+def _time(best: Standing, request: Request) -> str:
     speed = best.estimate.performance
+    first = (
+        "the queue grows without end; one token"
+        if falls_behind(best, request)
+        else (f"first token after {duration(speed.ttft_seconds)}, then one")
+    )
     return (
-        f"Predicted: first token after {duration(speed.ttft_seconds)}, then one every "
-        f"{duration(speed.tpot_seconds)}, {per_second(speed.output_tokens_per_second)} in all "
+        f"Predicted: {first} every {duration(speed.tpot_seconds)}, {per_second(speed.output_tokens_per_second)} in all "
         f"({speed.low:,.0f} to {speed.high:,.0f}, {speed.basis}); a token's time goes to {split(speed.decode_shares)}."
     )
 
@@ -173,27 +198,49 @@ def _heaviest(standing: Standing) -> int:
 
 
 def _smaller(ranked: Sequence[Standing], verdicts: Sequence[Verdict], request: Request) -> Iterator[str]:
-    """Yield why no layout with fewer GPUs does on the same pool: requests would queue, else the nearest does not fit."""
+    """Yield why no layout with fewer GPUs does on the same pool: a limit is not met, requests would queue, it does not fit."""
     best = ranked[0]
     layout, pool = best.candidate.layout, best.candidate.pool.name
     smaller = [item for item in ranked if item.candidate.pool.name == pool and item.candidate.layout.gpus < layout.gpus]
     if any(other.carries_load for other in smaller) or (smaller and not best.carries_load):
         return
-    if smaller:
-        nearest = max(smaller, key=lambda other: (other.served_share, other.score))
-        running, offered = nearest.estimate.performance.running_requests, _offered(nearest, request)
-        yield f"On fewer GPUs requests would queue: {degrees(nearest.candidate.layout)} runs {running:,} of {offered:,} at once."
-        return
-    fewer = [
-        (violation.miss, verdict.candidate.layout, violation.problem.gap)
+    fewer = [item for item in verdicts if item.candidate.pool.name == pool and item.candidate.layout.gpus < layout.gpus]
+    late = _nearest(fewer, LIMITS)
+    if late is not None:
+        verdict, problem = late
+        yield f"On fewer GPUs a limit is not met: {degrees(verdict.candidate.layout)}: {problem.what} {problem.limit}."
+    elif smaller:
+        yield _queueing(max(smaller, key=lambda other: (other.served_share, other.score)), request)
+    elif (short := _nearest(fewer, _MEMORY)) is not None:
+        verdict, problem = short
+        nearest = degrees(verdict.candidate.layout)
+        yield f"No layout on fewer GPUs that was tried holds it: the nearest, {nearest}, is {problem.gap}."
+
+
+def _nearest(verdicts: Sequence[Verdict], codes: frozenset[str]) -> tuple[Verdict, Problem] | None:
+    """Return the verdict that nothing but these codes speaks against and that misses by least, with its worst problem."""
+    only = [
+        (max(verdict.violations, key=lambda item: item.miss), verdict)
         for verdict in verdicts
-        if verdict.candidate.pool.name == pool and verdict.candidate.layout.gpus < layout.gpus
-        for violation in verdict.violations
-        if violation.problem.code in {"WeightsExceedMemory", "KvCacheTooSmall"}
+        if verdict.codes and verdict.codes <= codes
     ]
-    if fewer:
-        _, nearest_layout, gap = min(fewer)
-        yield f"No layout on fewer GPUs that was tried holds it: the nearest, {degrees(nearest_layout)}, is {gap}."
+    if not only:
+        return None
+    worst, verdict = min(only, key=lambda found: (found[0].miss, found[1].candidate.layout))
+    return verdict, worst.problem
+
+
+def _queueing(smaller: Standing, request: Request) -> str:
+    rate, cut = request.workload.requests_per_second, degrees(smaller.candidate.layout)
+    if rate is not None:
+        served = smaller.estimate.performance.requests_per_second
+        return f"Fewer GPUs would fall behind: {cut} serves {served:.3g} of {rate:g} requests a second."
+    return f"On fewer GPUs requests would queue: {cut} runs {_running(smaller):,} of {_offered(smaller, request):,} at once."
+
+
+def _running(standing: Standing) -> int:
+    """Return the requests that run at once in one replica, over all its attention ranks."""
+    return standing.estimate.performance.running_requests * standing.candidate.layout.attention_data
 
 
 def _offered(standing: Standing, request: Request) -> int:
@@ -201,16 +248,29 @@ def _offered(standing: Standing, request: Request) -> int:
 
 
 def _loses(best: Standing, other: Standing, request: Request) -> str:
-    if best.carries_load and not other.carries_load:
-        running = other.estimate.performance.running_requests
-        return f"queues: only {requests_of(running)} at once per replica"
+    later = "not deployable yet; " if request.deploy and not_yet(other.candidate) else ""
+    later += "tight, may not start; " if other.tight and not best.tight else ""
+    queues = _queues_more(best, other, request)
+    if queues and best.carries_load:
+        return f"{later}{queues}"
     here, there = best.estimate.performance, other.estimate.performance
     gpus = other.candidate.layout.gpus
     mine, yours = here.output_tokens_per_second / best.candidate.layout.gpus, there.output_tokens_per_second / gpus
     parts = [f"{_more(yours / mine)} throughput per GPU", f"{_more(there.tpot_seconds / here.tpot_seconds)} time per token"]
     if request.objective.optimize_for is OptimizeFor.LATENCY:
         parts.append(f"{_more(there.ttft_seconds / here.ttft_seconds)} time to first token")
-    return f"{', '.join(parts)} on {gpus} GPU{'s' if gpus > 1 else ''}{_where(here, there)}"
+    where = f"{', '.join(parts)} on {gpus} GPU{'s' if gpus > 1 else ''}{_where(here, there)}"
+    return f"{later}{queues}{'; ' if queues else ''}{where}"
+
+
+def _queues_more(best: Standing, other: Standing, request: Request) -> str:
+    """Return how many requests run at once or are served, where they are fewer than under the chosen layout."""
+    if other.served_share >= best.served_share:
+        return ""
+    rate, speed = request.workload.requests_per_second, other.estimate.performance
+    if rate is not None:
+        return f"falls behind: serves {speed.requests_per_second:.3g} of {rate:g} requests a second"
+    return f"queues{'' if best.carries_load else ' more'}: only {requests_of(_running(other))} at once per replica"
 
 
 def _more(ratio: float) -> str:
@@ -226,45 +286,3 @@ def _where(here: Performance, there: Performance) -> str:
     grown = [(share.seconds - before.get(share.name, 0.0), share.name) for share in there.decode_shares]
     most, name = max(grown)
     return f"; {duration(most)} more per token for {WORDS[name]}" if most > _NOTICEABLE_SECONDS else ""
-
-
-def _tight(best: Standing) -> Iterator[str]:
-    tight = [stage for stage in best.estimate.stages if stage.tight]
-    if tight:
-        worst = min(tight, key=lambda stage: stage.kv_cache_bytes - stage.request_bytes)
-        margin = format_bytes(worst.kv_cache_bytes - worst.request_bytes)
-        yield (
-            f"tight: beside one longest request {margin} are left per GPU, less than the {format_bytes(worst.band_bytes)} by "
-            "which the memory may be off; it may not start"
-        )
-
-
-def _lowered(best: Standing, request: Request, traits: EngineTraits) -> Iterator[str]:
-    estimate, asked = best.estimate, request.workload.max_model_len
-    if estimate.max_model_len < asked:
-        yield f"the longest request is lowered from {asked:,} to {estimate.max_model_len:,} tokens: that is what K/V holds"
-    if estimate.max_sequences < traits.max_sequences or estimate.max_batched_tokens < traits.max_batched_tokens:
-        yield (
-            f"batch limits lowered to {estimate.max_sequences:,} sequences and {estimate.max_batched_tokens:,} tokens "
-            "to leave room for K/V"
-        )
-
-
-def _lighter(best: Standing, model: ModelSpec) -> Iterator[str]:
-    """Yield what would make room where requests queue for K/V."""
-    if best.carries_load or model.quantization is not None or "fp8" not in best.candidate.pool.gpu.flops:
-        return
-    worst = min(best.estimate.stages, key=lambda stage: stage.kv_cache_bytes)
-    half = format_bytes(worst.weights_bytes / 2)
-    yield (
-        f"requests queue for K/V: model.quantization FP8 would free up to {half} per GPU for it, "
-        "workload.kvCacheQuantization FP8 would double what it holds"
-    )
-
-
-def _slow_links(candidate: Candidate) -> Iterator[str]:
-    placement, link = candidate.placement, candidate.placement.tensor_link
-    if link is None or link == candidate.pool.gpu.scale_up:
-        return
-    if candidate.layout.tensor > placement.gpus_per_node:
-        yield f"tensor parallelism crosses nodes over {link.name}: every layer waits for the network twice"

@@ -32,6 +32,11 @@ class Objective:
     tpot_seconds: float | None = None
     statistic: Statistic = Statistic.MEAN
 
+    @property
+    def limited(self) -> bool:
+        """Return whether there is a limit at all."""
+        return self.ttft_seconds is not None or self.tpot_seconds is not None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:

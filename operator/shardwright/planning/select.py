@@ -61,18 +61,19 @@ class Standing:
         """Return whether no request waits for K/V space."""
         return self.served_share >= 1
 
+    @property
+    def tight(self) -> bool:
+        """Return whether one longest request fits by less than the memory may be off on some stage."""
+        return any(stage.tight for stage in self.estimate.stages)
+
 
 def select(verdicts: Iterable[Verdict], scale: Scale) -> tuple[Standing, ...]:
     """Return the candidates that nothing speaks against, best first; empty when there is none.
 
-    What carries the load goes before what queues; among those that queue, what queues least.
+    What surely starts goes before what is tight; what carries the load before what queues; of what queues, what queues least.
     """
-    standing = [
-        assess(verdict.candidate, verdict.estimate, scale)
-        for verdict in verdicts
-        if verdict.estimate is not None and not verdict.violations
-    ]
-    return rank(standing)
+    standing = (verdict for verdict in verdicts if not verdict.violations)
+    return rank(assess(verdict.candidate, estimate, scale) for verdict in standing if (estimate := verdict.estimate))
 
 
 def rank(standing: Iterable[Standing]) -> tuple[Standing, ...]:
@@ -128,25 +129,34 @@ def million_tokens_price(standing: Standing) -> float | None:
 
 
 def runners_up(ranked: Sequence[Standing], count: int) -> tuple[Standing, ...]:
-    """Return the best other, the best of every other kind of cut, then the next best; each with degrees of its own."""
-    others: dict[Layout, Standing] = {}
-    for standing in ranked[1:]:
+    """Return the best other, the best on other GPUs, the best of every other kind of cut, then the next best.
+
+    Each has degrees of its own, or runs on other GPUs.
+    """
+    others: dict[tuple[Layout, str], Standing] = {}
+    for standing in ranked:
         others.setdefault(_cut(standing), standing)
     if ranked:
-        others.pop(_cut(ranked[0]), None)
+        others.pop(_cut(ranked[0]))
+    same = [standing for standing in others.values() if _gpu(standing) == _gpu(ranked[0])]
+    elsewhere = [standing for standing in others.values() if _gpu(standing) != _gpu(ranked[0])]
     kinds: dict[tuple[bool, ...], Standing] = {}
-    for standing in others.values():
+    for standing in same:
         kinds.setdefault(_kind(standing.candidate.layout), standing)
     if ranked:
         kinds.pop(_kind(ranked[0].candidate.layout), None)
-    wanted = [*list(others.values())[:1], *kinds.values(), *others.values()]
+    wanted = [*same[:1], *elsewhere[:1], *kinds.values(), *same, *elsewhere]
     chosen = list({id(standing): standing for standing in wanted}.values())[:count]
     return tuple(sorted(chosen, key=_order))
 
 
-def _cut(standing: Standing) -> Layout:
-    """Return the layout: stages cut elsewhere or a shared K/V are no other cut."""
-    return replace(standing.candidate.layout, partition=(), context=1)
+def _cut(standing: Standing) -> tuple[Layout, str]:
+    """Return the layout and the GPU: stages cut elsewhere or a shared K/V are no other cut."""
+    return replace(standing.candidate.layout, partition=(), context=1), _gpu(standing)
+
+
+def _gpu(standing: Standing) -> str:
+    return standing.candidate.pool.gpu.id
 
 
 def _kind(layout: Layout) -> tuple[bool, ...]:
@@ -159,6 +169,7 @@ def _order(standing: Standing) -> tuple[object, ...]:
     crossing = sum(share.seconds for share in standing.estimate.performance.decode_shares if "Communication" in share.name)
     queues = 0.0 if standing.carries_load else -standing.served_share
     return (
+        standing.tight,
         not standing.carries_load,
         queues,
         -standing.score,

@@ -30,6 +30,7 @@ SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "PipelineNotSupported": "The engine cannot cut this architecture into pipeline stages.",
         "MoreStagesThanLayers": "A pipeline stage would hold no layer.",
         "StageWithoutAttention": "The layers of a stage keep nothing of a request.",
+        "StageWithoutExperts": "The engine's class wants experts on every stage, and one has none.",
         "PartitionImpossible": "The layers of the stages are not those of the model, or a stage has none.",
         "ContextDegreeImpossible": "The ranks cannot share K/V: none of them would hold a copy, or the attention forbids it.",
         "MaxModelLenTooLong": "The longest request is longer than the model's own limit.",
@@ -68,7 +69,7 @@ def shape_problems(
     rules = _rules(model, traits)
     cut = tuple(_cut_problems(model, layout, rules))
     if cut:
-        remedy = _tensor_remedy(model, replace(layout, tensor=1, replicas=1), rules)
+        remedy = _tensor_remedy(model, _without_tensor(layout, rules), rules)
         cut = tuple(replace(problem, remedy=remedy) for problem in cut)
     unknown = architecture_unknown_to_engine(model, traits) or _quantization_unknown(model, traits)
     length = None if max_model_len is None else max_model_len_problem(model, max_model_len)
@@ -311,6 +312,12 @@ def _tensor_remedy(model: ModelSpec, layout: Layout, rules: _Rules) -> str:
     if not works:
         return "no tensor degree divides this model: use weights that are stored in another way"
     return f"use tensor {', '.join(works[:-1])} or {works[-1]}" if len(works) > 1 else f"use tensor {works[0]}"
+
+
+def _without_tensor(layout: Layout, rules: _Rules) -> Layout:
+    """Return what the remedy depends on: whether experts are whole, attention ranks, and stages where a class counts them."""
+    stages = layout.pipeline if rules.width_divides_replica else 1
+    return Layout(pipeline=stages, expert=min(layout.expert, 2), attention_data=layout.attention_data)
 
 
 def _with_tensor(layout: Layout, tensor: int) -> Layout:

@@ -5,25 +5,28 @@ written. It never touches an object that another controller, or nobody, owns.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
 from shardwright.errors import Problem
 from shardwright.reconcile.decision import Apply, Create, Delete, Write
 from shardwright.reconcile.drift import drifted_fields
-from shardwright.reconcile.groups import Group, GroupState, Step, next_step
+from shardwright.reconcile.groups import Group, GroupState, LifeRules, next_step
 from shardwright.reconcile.observed import Observed, controller, controller_uid, object_key
+from shardwright.reconcile.rollout import one_after_another
 
 STATEFUL_SET: Final = "StatefulSet"
+_ANY_RULES: Final = LifeRules()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
-    """Everything that shall exist, in order of creation, and the uid of the ShardedModel that owns it all."""
+    """Everything that shall exist, in order of creation, how groups live, and the uid of the ShardedModel that owns it all."""
 
     owner_uid: str
     objects: Sequence[Mapping[str, Any]]
+    rules: LifeRules = field(default_factory=LifeRules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +45,8 @@ class Decision:
 
     @property
     def wake_at(self) -> datetime | None:
-        """Return when the first back-off ends, or None where none runs."""
-        return min((group.restart_at for group in self.groups if group.restart_at), default=None)
+        """Return when the first back-off or wait for a place ends, or None where none runs."""
+        return min((group.look_at for group in self.groups if group.look_at), default=None)
 
 
 def decide(desired: Desired, observed: Observed, now: datetime) -> Decision:
@@ -52,26 +55,28 @@ def decide(desired: Desired, observed: Observed, now: datetime) -> Decision:
     if foreign:
         leftovers = tuple(" ".join(object_key(live)) for live, content in foreign if _is_leftover(live, content))
         conflicts = tuple(_conflict(live) for live, content in foreign if not _is_leftover(live, content))
-        groups = standing_groups(observed, desired.owner_uid, now)
-        return Decision(writes=(), groups=groups, conflicts=conflicts, leftovers=leftovers)
-    steps = tuple(_step(content, observed, now) for content in desired.objects if content["kind"] == STATEFUL_SET)
-    groups = tuple(step.state for step in steps)
+        standing = standing_groups(observed, desired.owner_uid, now, desired.rules)
+        return Decision(writes=(), groups=standing, conflicts=conflicts, leftovers=leftovers)
+    groups = [_group(content, observed, desired.rules) for content in desired.objects if content["kind"] == STATEFUL_SET]
+    steps = one_after_another(groups, [next_step(group, now) for group in groups], desired.rules.max_unavailable)
     plain = [content for content in desired.objects if content["kind"] != STATEFUL_SET]
     repairs = [write for content in plain for write in placed(content, desired.owner_uid, observed)]
     lives = [write for step in steps for write in step.writes]
-    return Decision(writes=(*repairs, *lives, *_prune(desired, observed)), groups=groups)
+    return Decision(writes=(*repairs, *lives, *_prune(desired, observed)), groups=tuple(step.state for step in steps))
 
 
-def standing_groups(observed: Observed, owner_uid: str, now: datetime) -> tuple[GroupState, ...]:
+def standing_groups(observed: Observed, owner_uid: str, now: datetime, rules: LifeRules = _ANY_RULES) -> tuple[GroupState, ...]:
     """Return how the groups stand that exist, whatever is wanted now."""
     lives = [live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET]
-    return tuple(_step(live, observed, now).state for live in lives if controller_uid(live) == owner_uid)
+    rules = replace(rules, restart_asked="")
+    ours = [_group(live, observed, rules) for live in lives if controller_uid(live) == owner_uid]
+    return tuple(next_step(group, now).state for group in ours)
 
 
-def _step(content: Mapping[str, Any], observed: Observed, now: datetime) -> Step:
+def _group(content: Mapping[str, Any], observed: Observed, rules: LifeRules) -> Group:
     live = observed.objects.get(object_key(content))
     members = observed.members_of(content["metadata"]["name"])
-    return next_step(Group(rendered=content, live=live, members=members), now)
+    return Group(rendered=content, live=live, members=members, rules=rules)
 
 
 def _foreign(desired: Desired, observed: Observed) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:

@@ -1,12 +1,16 @@
 """What one look at a ShardedModel found, and the conditions that say so."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from shardwright.api.conditions import Condition, ConditionType, Reason
 from shardwright.errors import Problem
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.groups import GroupState
+
+LINE_LENGTH: Final = 200
+"""What a sentence quotes of a container's last line, characters; status.groups has all that is kept of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +108,8 @@ def _running(found: Findings) -> Summary:
     message = f"{len(found.groups) - len(waiting)} of {len(found.groups)} groups ready; " + "; ".join(
         f"{group.name}: {group.waiting or group.situation}" for group in waiting[:3]
     )
-    return Summary(reason=_why_not_ready(waiting), message=message)
+    stopped = any(group.situation == "Stopped" for group in waiting)
+    return Summary(reason=_why_not_ready(waiting), message=message, stalled=stopped)
 
 
 def _all_ready(found: Findings) -> bool:
@@ -112,11 +117,13 @@ def _all_ready(found: Findings) -> bool:
 
 
 def _why_not_ready(waiting: list[GroupState]) -> Reason:
+    if any(group.budget_spent for group in waiting):
+        return Reason.RESTART_BUDGET_SPENT
     if any("Unschedulable" in group.waiting for group in waiting):
         return Reason.UNSCHEDULABLE
     if any(group.situation == "BackingOff" for group in waiting):
         return Reason.GROUPS_NOT_READY
-    if any(group.situation == "Stopping" for group in waiting):
+    if any(group.situation in {"Stopping", "Outdated"} for group in waiting):
         return Reason.ROLLING_OUT
     return Reason.PROGRESSING
 
@@ -161,7 +168,9 @@ def _degraded(found: Findings) -> Condition:
     if not failed:
         return _condition(found, ConditionType.DEGRADED, False, Reason.IDLE)
     message = "; ".join(f"{group.name}: {failure_sentence(group)}" for group in failed[:3])
-    return _condition(found, ConditionType.DEGRADED, True, Reason.GROUPS_NOT_READY, message)
+    spent = any(group.budget_spent for group in failed)
+    reason = Reason.RESTART_BUDGET_SPENT if spent else Reason.GROUPS_NOT_READY
+    return _condition(found, ConditionType.DEGRADED, True, reason, message)
 
 
 def failure_sentence(group: GroupState) -> str:
@@ -171,7 +180,8 @@ def failure_sentence(group: GroupState) -> str:
         return "has not failed"
     code = "" if failure.exit_code is None else f" with exit code {failure.exit_code}"
     who = f"rank {failure.rank}" + (f", container {failure.container}" if failure.container else "")
-    return f"{who}: {failure.reason}{code}, restart {group.restarts}"
+    said = failure.message.splitlines()[-1:]
+    return f"{who}: {failure.reason}{code}, restart {group.restarts}" + "".join(f": {line[:LINE_LENGTH]}" for line in said)
 
 
 def _plan_stale(found: Findings) -> Condition:

@@ -2,56 +2,65 @@
 
 A new template is only ever written together with ``replicas: 0``, and ``replicas: n`` only when every pod
 is gone, so that no rank meets a peer of another revision or of an earlier start, wherever we are killed.
+What is remembered stands in annotations of the StatefulSet (``memory``).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from shardwright.reconcile.decision import Apply, Create, Delete, Write
 from shardwright.reconcile.drift import drifted_fields
-from shardwright.reconcile.incidents import (
-    INCIDENT,
-    MEMBERS,
-    Incident,
-    encode_incident,
-    find_failure,
-    members_value,
-    new_incident,
-    read_incident,
-)
+from shardwright.reconcile.incidents import Incident, RestartPolicy, find_failure, find_unschedulable, new_incident
 from shardwright.reconcile.members import Failure, Member
+from shardwright.reconcile.memory import Memory, read_memory
 from shardwright.rendering.hashing import TEMPLATE_HASH
 
-READY_ONCE: Final = "shardwright.io/ready-once"  # the disruption budget counts groups that have been ready
-STOPPED_FOR: Final = "shardwright.io/stopped-for"
 ROLLOUT: Final = "Rollout"
 FAILURE: Final = "Failure"
+REQUESTED: Final = "Requested"
 START: Final = "Start"
+SCALED_UP: Final = "spec.replicas"
 BROKEN_GRACE_SECONDS: Final = 5  # nobody is served by a broken group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LifeRules:
+    """What the user says of the life of the groups; ``restart_asked`` is the value of the restart annotation, or empty."""
+
+    restart: RestartPolicy = field(default_factory=RestartPolicy)
+    max_unavailable: int = 1
+    restart_asked: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupState:
-    """How a group stands. ``situation`` is one word, ``waiting`` says what for in words."""
+    """How a group stands. ``situation`` is one word, ``waiting`` says what for in words, ``look_at`` when to look again.
+
+    ``budget_spent``: the engine has failed too often in a row. ``outage_seconds`` is how long the last planned or
+    unplanned restart took from its stop until all ranks were ready.
+    """
 
     name: str
     ready: bool
-    situation: str  # Ready | Starting | Stopping | BackingOff
+    situation: str  # Ready | Starting | Stopping | BackingOff | Stopped | Outdated
     waiting: str = ""
     restarts: int = 0
     last_failure: Failure | None = None
-    restart_at: datetime | None = None
+    look_at: datetime | None = None
     nodes: tuple[str | None, ...] = ()
+    budget_spent: bool = False
+    outage_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What to write for a group now, and how it stands."""
+    """What to write for a group now, and how it stands. ``planned``: it ends a service that could go on for now."""
 
     state: GroupState
     writes: tuple[Write, ...] = ()
+    planned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +70,7 @@ class Group:
     rendered: Mapping[str, Any]
     live: Mapping[str, Any] | None
     members: Sequence[Member]
+    rules: LifeRules = field(default_factory=LifeRules)
 
     @property
     def name(self) -> str:
@@ -73,14 +83,19 @@ class Group:
         return int(self.rendered["spec"]["replicas"])
 
     @property
-    def annotations(self) -> Mapping[str, str]:
-        """Return the live annotations."""
-        return (self.live or {}).get("metadata", {}).get("annotations") or {}
+    def memory(self) -> Memory:
+        """Return what is remembered of it."""
+        return read_memory(self.live or {})
 
     @property
-    def incident(self) -> Incident | None:
-        """Return the last incident."""
-        return read_incident(self.annotations)
+    def complete(self) -> bool:
+        """Return whether all its pods are ready together, of whatever revision."""
+        return len(self.members) == self.size and all(m.ready and not m.deleting for m in self.members)
+
+    @property
+    def asked(self) -> bool:
+        """Return whether somebody asks for a restart that it has not had."""
+        return self.rules.restart_asked not in ("", self.memory.restarted_for)
 
 
 def next_step(group: Group, now: datetime) -> Step:
@@ -91,37 +106,64 @@ def next_step(group: Group, now: datetime) -> Step:
         return Step(state=_state(group, "Stopping", "the StatefulSet is being deleted"))
     if group.live["spec"].get("replicas") == 0:
         return _leave_zero(group, now)
-    if _must_roll(group):
-        return _go_to_zero(group, ROLLOUT, group.incident)
-    failure = find_failure(group.members, group.size, group.annotations.get(MEMBERS, "")) if group.size > 1 else None
+    if group.memory.stopped_for:
+        return _stay_at_zero(group)
+    change = ROLLOUT if _must_roll(group) else REQUESTED if group.asked else ""
+    if change:
+        return _go_to_zero(group, change, group.memory.forgiven(), now)
+    failure = _find_failure(group, now) if group.size > 1 else None
     if failure:
-        return _go_to_zero(group, FAILURE, new_incident(failure, group.members, group.incident, now))
-    return _keep(group)
+        stable = group.memory.stable(now, group.rules.restart.stable_seconds)
+        incident = new_incident(failure, group.members, group.memory.incident, now, stable=stable)
+        return _go_to_zero(group, FAILURE, group.memory.with_(incident=incident), now)
+    return _keep(group, now)
+
+
+def _find_failure(group: Group, now: datetime) -> Failure | None:
+    failure = find_failure(group.members, group.size, group.memory.members)
+    if failure:
+        return failure
+    unplaced = find_unschedulable(group.members)
+    return unplaced[0] if unplaced and now >= unplaced[1] else None
 
 
 def _create(group: Group) -> Step:
     if group.members:
         return Step(state=_state(group, "Stopping", "pods of an earlier StatefulSet are still there"))
-    return Step(state=_state(group, "Starting"), writes=(Create(content=group.rendered),))
+    intent = _intent(group, Memory(restarted_for=group.rules.restart_asked))
+    return Step(state=_state(group, "Starting"), writes=(Create(content=intent),))
 
 
 def _leave_zero(group: Group, now: datetime) -> Step:
-    """Wait until every pod is gone and the back-off is over, then start all of them at once; a new template waits for none."""
+    """Wait until every pod is gone and the back-off is over, then start all of them at once; a change waits for none."""
+    memory, policy = group.memory, group.rules.restart
     if group.members:
         return Step(state=_state(group, "Stopping", "waiting for all pods to be gone"), writes=_hurried(group))
-    incident = group.incident
-    if incident and _same_again(group) and now < incident.restart_at():
-        return Step(state=_state(group, "BackingOff", f"restarts at {incident.restart_at().isoformat()}"))
-    return Step(state=_state(group, "Starting"), writes=_apply(group, _intent(group, incident), (START,)))
+    incident = memory.incident
+    if _changed_since(group) or not incident:
+        memory = memory.forgiven()
+    elif incident.spent(policy) and policy.stop_when_spent:
+        return Step(state=_state(group, "Stopped", f"its engine has failed {incident.counted} times in a row"))
+    elif now < (until := incident.restart_at(policy)):
+        return Step(state=_state(group, "BackingOff", f"restarts at {until.isoformat()}", look_at=until))
+    memory = memory.with_(stopped_for="", restarted_for=group.rules.restart_asked)
+    return Step(state=_state(group, "Starting"), writes=_apply(group, _intent(group, memory), (START,)))
 
 
-def _same_again(group: Group) -> bool:
-    """Return whether a group that failed would start as it was: what has been changed since may be the cure."""
-    return group.annotations.get(STOPPED_FOR) == FAILURE and template_hash(group.live or {}) == template_hash(group.rendered)
+def _stay_at_zero(group: Group) -> Step:
+    """Carry a stop through that somebody has scaled away: what began it is no second failure."""
+    state = _state(group, "Stopping", "was scaled up while it stopped")
+    return Step(state=state, writes=_apply(group, _at_zero(_intent(group, group.memory)), (SCALED_UP,)))
+
+
+def _changed_since(group: Group) -> bool:
+    """Return whether a group that failed would not start as it was, or shall all the same."""
+    same = group.memory.stopped_for == FAILURE and template_hash(group.live or {}) == template_hash(group.rendered)
+    return group.asked or not same
 
 
 def _hurried(group: Group) -> tuple[Write, ...]:
-    if group.annotations.get(STOPPED_FOR) != FAILURE:
+    if group.memory.stopped_for != FAILURE:
         return ()
     namespace = group.rendered["metadata"]["namespace"]
     return tuple(
@@ -139,26 +181,27 @@ def _must_roll(group: Group) -> bool:
     return template_hash(group.live or {}) != wanted
 
 
-def _go_to_zero(group: Group, why: str, incident: Incident | None) -> Step:
-    intent = _intent(group, incident, {STOPPED_FOR: why})
-    intent = {**intent, "spec": {**intent["spec"], "replicas": 0}}
-    state = _state(group, "Stopping", "stops as a whole before it starts again", incident)
-    return Step(state=state, writes=_apply(group, intent, (why,)))
+def _go_to_zero(group: Group, why: str, memory: Memory, now: datetime) -> Step:
+    asked = group.rules.restart_asked if why == REQUESTED else memory.restarted_for
+    intent = _intent(group, memory.stopped(why, now).with_(restarted_for=asked))
+    state = _state(group, "Stopping", "stops as a whole before it starts again", memory=memory)
+    return Step(state=state, writes=_apply(group, _at_zero(intent), (why,)), planned=why != FAILURE and group.complete)
 
 
-def _keep(group: Group) -> Step:
+def _keep(group: Group, now: datetime) -> Step:
     """Repair drift that disturbs no pod, and note the pods that are ready together."""
-    ready = len(group.members) == group.size and all(m.ready and not m.deleting for m in group.members)
-    known = members_value(group.members) if ready else group.annotations.get(MEMBERS, "")
-    intent = _intent(group, group.incident, _notes(known, ready=ready))
+    memory = group.memory.ready(group.members, now) if group.complete else group.memory
+    intent = _intent(group, memory)
     drift = drifted_fields(intent, group.live)
-    waiting = "" if ready else _what_for(group)
-    state = _state(group, "Ready" if ready else "Starting", waiting)
+    unplaced = find_unschedulable(group.members) if group.size > 1 else None
+    state = _state(
+        group,
+        "Ready" if group.complete else "Starting",
+        "" if group.complete else _what_for(group),
+        memory=memory,
+        look_at=unplaced[1] if unplaced else None,
+    )
     return Step(state=state, writes=_apply(group, intent, drift) if drift else ())
-
-
-def _notes(known: str, *, ready: bool) -> dict[str, str]:
-    return {**({MEMBERS: known} if known else {}), **({READY_ONCE: "true"} if ready else {})}
 
 
 def _what_for(group: Group) -> str:
@@ -169,13 +212,15 @@ def _what_for(group: Group) -> str:
     return "; ".join(waits[:3])
 
 
-def _intent(group: Group, incident: Incident | None, notes: Mapping[str, str] | None = None) -> dict[str, Any]:
+def _intent(group: Group, memory: Memory) -> dict[str, Any]:
     """Return the rendered StatefulSet with what must be remembered: an apply drops what it does not repeat."""
     metadata = group.rendered["metadata"]
-    memory = {INCIDENT: encode_incident(incident)} if incident else {}
-    memory |= {READY_ONCE: "true"} if READY_ONCE in group.annotations else {}
-    annotations = {**metadata.get("annotations", {}), **memory, **(notes or {})}
+    annotations = {**metadata.get("annotations", {}), **memory.annotations()}
     return {**group.rendered, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _at_zero(intent: Mapping[str, Any]) -> dict[str, Any]:
+    return {**intent, "spec": {**intent["spec"], "replicas": 0}}
 
 
 def _apply(group: Group, intent: Mapping[str, Any], because: tuple[str, ...]) -> tuple[Write, ...]:
@@ -183,8 +228,16 @@ def _apply(group: Group, intent: Mapping[str, Any], because: tuple[str, ...]) ->
     return (Apply(content=intent, uid=uid, because=because),)
 
 
-def _state(group: Group, situation: str, waiting: str = "", incident: Incident | None = None) -> GroupState:
-    incident = incident or group.incident
+def outdated(group: Group) -> GroupState:
+    """Return how a group stands that serves as it was until it is its turn."""
+    return _state(group, "Outdated", "serves as it was until it is its turn")
+
+
+def _state(
+    group: Group, situation: str, waiting: str = "", *, memory: Memory | None = None, look_at: datetime | None = None
+) -> GroupState:
+    memory = memory or group.memory
+    incident: Incident | None = memory.incident
     alone = group.size == 1  # a single pod restarts in place, and the kubelet counts
     failures = [member.failure for member in group.members if member.failure]
     return GroupState(
@@ -194,8 +247,10 @@ def _state(group: Group, situation: str, waiting: str = "", incident: Incident |
         waiting=waiting,
         restarts=sum(m.restarts for m in group.members) if alone else incident.restarts if incident else 0,
         last_failure=next(iter(failures), None) if alone else incident.failure if incident else None,
-        restart_at=incident.restart_at() if incident and situation == "BackingOff" else None,
+        look_at=look_at,
         nodes=_nodes(group.members),
+        budget_spent=bool(incident and incident.spent(group.rules.restart)),
+        outage_seconds=memory.outage_seconds,
     )
 
 

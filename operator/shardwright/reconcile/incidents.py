@@ -5,64 +5,117 @@ pod status vanish at zero, and status is never read back.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, Final
 
 from shardwright.reconcile.members import Failure, Member
+from shardwright.rendering.scripts import GROUP_ENDED_EXIT_CODE, UNMET_EXIT_CODE
 
 INCIDENT: Final = "shardwright.io/incident"
 MEMBERS: Final = "shardwright.io/members"
 
-FIRST_DELAY_SECONDS: Final = 30
-LONGEST_DELAY_SECONDS: Final = 600
-FORGET_AFTER_SECONDS: Final = 1200
-"""Restart at once after a first failure, then wait 30 s doubling to 600 s; two longest delays without a
-failure start over. Basis: assumed; source: LeaderWorkerSet and RBG start at 30 s and stop at 600 s."""
+BECAUSE_OF_ANOTHER: Final = frozenset({UNMET_EXIT_CODE, GROUP_ENDED_EXIT_CODE})
+"""Exit codes of the launch script where a rank ended because of another one: never the root cause."""
+
+UNSCHEDULABLE: Final = "Unschedulable"
+UNSCHEDULABLE_SECONDS: Final = 300
+"""How long a group holds GPUs while a rank of it finds no place. Basis: assumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartPolicy:
+    """How a group that failed starts again (``spec.restart``): at once, then after ``delay_seconds``, doubling.
+
+    ``budget`` is how many failures of the engine in a row are met so; then one try every ``max_delay_seconds``, or
+    none. ``stable_seconds`` of service end a row. Basis of the defaults: assumed; source: LeaderWorkerSet and RBG start
+    at 30 s and stop at 600 s, a Job gives up after 6.
+    """
+
+    delay_seconds: int = 30
+    max_delay_seconds: int = 600
+    stable_seconds: int = 600
+    budget: int = 6
+    stop_when_spent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """One failure of a group that takes it through zero; ``restarts`` counts them all, ``attempt`` those in a row."""
+    """One failure of a group that takes it through zero.
+
+    ``restarts`` counts them all, ``attempt`` those in a row, ``counted`` of these the ones that the engine is to blame for.
+    """
 
     id: str
     restarts: int
     attempt: int
     time: datetime
     failure: Failure
+    counted: int = 0
 
-    def restart_at(self) -> datetime:
+    def restart_at(self, policy: RestartPolicy) -> datetime:
         """Return when the group may start again."""
-        if self.attempt <= 1:
-            return self.time
-        delay = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2 ** min(self.attempt - 2, 10))
-        return self.time + timedelta(seconds=delay)
+        return self.time + timedelta(seconds=self._pause(policy))
+
+    def _pause(self, policy: RestartPolicy) -> int:
+        if self.spent(policy):
+            return policy.max_delay_seconds
+        pauses = self.attempt if self.failure.reason == UNSCHEDULABLE else self.attempt - 1  # the same place is taken now
+        return min(policy.max_delay_seconds, policy.delay_seconds * 2 ** min(pauses - 1, 20)) if pauses > 0 else 0
+
+    def spent(self, policy: RestartPolicy) -> bool:
+        """Return whether the engine has failed more often in a row than the budget allows."""
+        return self.counted > policy.budget
+
+    def forgiven(self) -> "Incident":
+        """Return what is remembered when somebody has changed something: the row starts anew."""
+        return replace(self, attempt=0, counted=0)
 
 
 def find_failure(members: Sequence[Member], expected: int, known: str) -> Failure | None:
     """Return why these pods are no NCCL world any more, or None while they are, or are still becoming, one.
 
+    What was done to a pod comes before how an engine ended, and that before a rank that ended because of another.
     ``known`` is the members annotation: the uids of the pods that were ready together, or empty before that.
     """
-    failures = sorted((m.failure for m in members if m.failure), key=lambda f: (not f.exit_code, f.rank))
-    if failures:
-        return failures[0]
-    deleting = next((member for member in members if member.deleting), None)
-    if deleting:
-        return Failure(rank=deleting.rank, reason="PodDeleted")
+    failures = [*_ended(members), *_lost(members, expected, known)]
+    return min(failures, key=_how_remote, default=None)
+
+
+def _how_remote(failure: Failure) -> tuple[bool, bool, bool, int]:
+    follows = failure.exit_code in BECAUSE_OF_ANOTHER
+    return follows, failure.by_engine, failure.by_engine and not failure.exit_code, failure.rank
+
+
+def _ended(members: Sequence[Member]) -> Iterator[Failure]:
+    for member in members:
+        if member.deleting:
+            yield Failure(rank=member.rank, reason=member.taken_by or "PodDeleted")
+        elif member.failure:
+            yield member.failure
     if len({member.revision for member in members if member.revision}) > 1:
-        return Failure(rank=members[-1].rank, reason="MixedRevisions")
-    return _find_lost(members, expected, known)
+        yield Failure(rank=members[-1].rank, reason="MixedRevisions")
 
 
-def _find_lost(members: Sequence[Member], expected: int, known: str) -> Failure | None:
-    if not known:
+def find_unschedulable(members: Sequence[Member]) -> tuple[Failure, datetime] | None:
+    """Return which rank finds no place while others of the group hold GPUs, and until when they hold them."""
+    if not any(member.node for member in members):
         return None
+    waiting = [(member.unschedulable_since, member) for member in members if member.unschedulable_since]
+    if not waiting:
+        return None
+    since, member = min(waiting, key=lambda item: item[0])
+    failure = Failure(rank=member.rank, reason=UNSCHEDULABLE, message=member.waiting)
+    return failure, since + timedelta(seconds=UNSCHEDULABLE_SECONDS)
+
+
+def _lost(members: Sequence[Member], expected: int, known: str) -> Iterator[Failure]:
+    """Yield the ranks whose pods were ready with the others and are there no more."""
     joined = {member.rank for member in members if member.uid in known.split(",")}
-    lost = next((rank for rank in range(expected) if rank not in joined), None)
-    return None if lost is None else Failure(rank=lost, reason="PodLost")
+    if known:
+        yield from (Failure(rank=rank, reason="PodLost") for rank in range(expected) if rank not in joined)
 
 
 def members_value(members: Sequence[Member]) -> str:
@@ -70,13 +123,16 @@ def members_value(members: Sequence[Member]) -> str:
     return ",".join(member.uid for member in sorted(members, key=lambda m: m.rank))
 
 
-def new_incident(failure: Failure, members: Sequence[Member], previous: Incident | None, now: datetime) -> Incident:
-    """Return the incident that a failure makes, counted on from the previous one."""
-    in_a_row = previous is not None and now - previous.restart_at() < timedelta(seconds=FORGET_AFTER_SECONDS)
+def new_incident(
+    failure: Failure, members: Sequence[Member], previous: Incident | None, now: datetime, *, stable: bool
+) -> Incident:
+    """Return the incident that a failure makes, counted on from the previous one unless the group was ``stable`` since."""
+    row = previous if previous and not stable else None
     return Incident(
         id=sha256(members_value(members).encode()).hexdigest()[:12],
         restarts=previous.restarts + 1 if previous else 1,
-        attempt=previous.attempt + 1 if previous and in_a_row else 1,
+        attempt=row.attempt + 1 if row else 1,
+        counted=(row.counted if row else 0) + failure.by_engine,
         time=now.astimezone(UTC).replace(microsecond=0),
         failure=failure,
     )

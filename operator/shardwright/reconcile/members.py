@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from shardwright.rendering.hashing import TEMPLATE_HASH
@@ -10,22 +11,38 @@ REVISION_LABEL: Final = "controller-revision-hash"
 
 LONGEST_REASON: Final = 256  # it is a word, but nobody bounds it, and it ends up in an annotation
 
+MESSAGE_LENGTH: Final = 1024
+"""What is kept of a container's last words, characters: annotations of an object share 256 KiB."""
+
 FINISHED_PHASES: Final = frozenset({"Failed", "Succeeded"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a member of a group failed; ``exit_code`` is None where no container of it exited."""
+    """Why a member of a group failed; ``exit_code`` is None where no container of it exited.
+
+    ``message`` is the end of what the container, or whoever ended the pod, had to say.
+    """
 
     rank: int
     reason: str
     container: str = ""
     exit_code: int | None = None
+    message: str = ""
+
+    @property
+    def by_engine(self) -> bool:
+        """Return whether the engine ended or failed its probes; else the pod was taken from it."""
+        return bool(self.container)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One pod of a group. ``waiting`` says what it waits for before its engine runs, or is empty."""
+    """One pod of a group. ``waiting`` says what it waits for before its engine runs, or is empty.
+
+    ``unschedulable_since`` is when the scheduler first found no place for it, ``taken_by`` who takes the pod away
+    (eviction, preemption, a taint), as its condition DisruptionTarget says.
+    """
 
     name: str
     uid: str
@@ -40,6 +57,8 @@ class Member:
     restarts: int = 0  # of its containers, in place
     waiting: str = ""
     failure: Failure | None = None
+    unschedulable_since: datetime | None = None
+    taken_by: str = ""
 
 
 def read_member(pod: Mapping[str, Any]) -> Member | None:
@@ -64,6 +83,8 @@ def read_member(pod: Mapping[str, Any]) -> Member | None:
         restarts=sum(status.get("restartCount", 0) for status in pod.get("status", {}).get("containerStatuses") or ()),
         waiting=_waiting(pod),
         failure=_failure(pod, rank),
+        unschedulable_since=_unschedulable_since(pod),
+        taken_by=_taken_by(pod),
     )
 
 
@@ -87,13 +108,43 @@ def _container_statuses(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
+def _unschedulable_since(pod: Mapping[str, Any]) -> datetime | None:
+    scheduled = _condition(pod, "PodScheduled")
+    since = scheduled.get("lastTransitionTime")
+    if scheduled.get("status") != "False" or scheduled.get("reason") != "Unschedulable" or not since:
+        return None
+    return datetime.fromisoformat(since)
+
+
+def _taken_by(pod: Mapping[str, Any]) -> str:
+    taken = _condition(pod, "DisruptionTarget")
+    return str(taken.get("reason") or "")[:LONGEST_REASON] if taken.get("status") == "True" else ""
+
+
 def _failure(pod: Mapping[str, Any], rank: int) -> Failure | None:
-    """Return how the pod or an engine container of it ended; init containers retry by themselves."""
-    for status in pod.get("status", {}).get("containerStatuses") or ():
-        ended = status.get("state", {}).get("terminated") or status.get("lastState", {}).get("terminated")
-        if ended or status.get("restartCount", 0) > 0:
-            reason, code = str((ended or {}).get("reason") or "Error")[:LONGEST_REASON], (ended or {}).get("exitCode")
-            return Failure(rank=rank, reason=reason, container=status["name"], exit_code=code)
-    if pod.get("status", {}).get("phase") in FINISHED_PHASES:
-        return Failure(rank=rank, reason=str(pod["status"].get("reason") or "Failed")[:LONGEST_REASON])
-    return None
+    """Return how the pod or an engine container of it ended; init containers retry by themselves.
+
+    A pod that was evicted has ended containers, too: who took the pod comes before how its containers ended.
+    """
+    status = pod.get("status", {})
+    finished = status.get("phase") in FINISHED_PHASES
+    if finished and (status.get("reason") or _taken_by(pod)):
+        return Failure(rank=rank, reason=_cut(status.get("reason") or _taken_by(pod)), message=_last(status.get("message")))
+    for container in status.get("containerStatuses") or ():
+        ended = container.get("state", {}).get("terminated") or container.get("lastState", {}).get("terminated")
+        if ended or container.get("restartCount", 0) > 0:
+            return _ended(rank, container["name"], ended or {})
+    return Failure(rank=rank, reason="Failed", message=_last(status.get("message"))) if finished else None
+
+
+def _ended(rank: int, container: str, ended: Mapping[str, Any]) -> Failure:
+    reason, code = _cut(ended.get("reason") or "Error"), ended.get("exitCode")
+    return Failure(rank=rank, reason=reason, container=container, exit_code=code, message=_last(ended.get("message")))
+
+
+def _cut(reason: object) -> str:
+    return str(reason)[:LONGEST_REASON]
+
+
+def _last(message: object) -> str:
+    return str(message or "").strip()[-MESSAGE_LENGTH:]

@@ -8,7 +8,7 @@ from shardwright.api.conditions import ConditionType
 from shardwright.planning.report import Plan
 from shardwright.reconcile.decision import Apply, Delete, Write
 from shardwright.reconcile.findings import Findings, failure_sentence, summarise
-from shardwright.reconcile.groups import FAILURE, ROLLOUT, START
+from shardwright.reconcile.groups import FAILURE, REQUESTED, ROLLOUT, START
 from shardwright.rendering.hashing import CONTENT_HASH
 
 
@@ -52,6 +52,8 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
         case Apply(because=("Rollout",)):
             note = f"{_name(write)} stops as a whole and starts with the new template"
             yield Event(reason="RollingOut", action="Restart", note=note)
+        case Apply(because=("Requested",)):
+            yield Event(reason="Restarting", action="Restart", note=f"{_name(write)} restarts as a whole, as asked")
         case Apply(because=fields) if _is_repair(fields):
             yield Event(reason="Repaired", action="Repair", note=f"{_name(write)}: {', '.join(fields[:5])}")
         case Delete(kind=kind, name=name) if kind != "Pod":
@@ -73,4 +75,4 @@ def _name(write: Apply) -> str:
     return f"{write.content['kind']} {write.content['metadata']['name']}"
 
 
-assert (FAILURE, ROLLOUT) == ("Failure", "Rollout")  # noqa: S101  patterns above must be literals
+assert (FAILURE, ROLLOUT, REQUESTED) == ("Failure", "Rollout", "Requested")  # noqa: S101  patterns above must be literals

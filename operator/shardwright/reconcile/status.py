@@ -28,7 +28,7 @@ def build_status(
         before: The conditions that the status had: they keep the time of their last transition.
         found: What was found.
         plan: ``status.plan``, None where nothing could be planned.
-        service: What :func:`service_status` returns, empty where nothing is deployed.
+        service: What :func:`service_status` returns, empty where nothing is deployed, and the engine where it is known.
         now: The time of new transitions.
     """
     shown: tuple[Mapping[str, Any], ...] = tuple(before)
@@ -56,12 +56,14 @@ def service_status(owner: Owner, cluster_domain: str) -> dict[str, str]:
 def group_status(group: GroupState) -> dict[str, Any]:
     """Return one entry of ``status.groups``."""
     failure = group.last_failure
+    said = {"message": failure.message or None} if failure else {}
     shown = ShownGroup(
         name=group.name,
         ready=group.ready,
         nodes=[node or "" for node in group.nodes[:GROUP_NODES_MAX_ITEMS]],
         waiting=group.waiting[:SENTENCE_MAX_LENGTH] or None,
         restarts=group.restarts,
-        last_failure=ShownFailure(**asdict(failure)) if failure else None,
+        last_failure=ShownFailure(**asdict(failure) | said) if failure else None,
+        last_outage_seconds=group.outage_seconds,
     )
     return shown.model_dump(by_alias=True, exclude_none=True)

@@ -70,15 +70,18 @@ class StartBudget:
     basis: str
 
 
-def start_budget(plan: Plan, *, downloads: bool) -> StartBudget:
+def start_budget(plan: Plan, *, downloads: bool, fills: bool = False) -> StartBudget:
     """Return the start-up budget: bytes to load over the assumed bandwidth, doubled, beside fixed times.
 
-    Every node of a group downloads the whole model; from a claim it reads its own layers only.
+    Every node of a group downloads the whole model; from a claim it reads its own layers only. ``fills`` says that pods
+    download to a claim before: a peer whose claim is full waits for one whose claim is not.
     """
     size = plan.load_bytes_per_node * (plan.nodes_per_replica if downloads else 1)
     speed = HUB_BYTES_PER_SECOND if downloads else CLAIM_BYTES_PER_SECOND
     load = max(LEAST_SECONDS, BASE_SECONDS + COMPILE_SECONDS + ceil(LOAD_SAFETY * size / speed))
-    peers = PEER_WAIT_SECONDS if plan.nodes_per_replica > 1 else 0
+    whole = plan.load_bytes_per_node * plan.nodes_per_replica
+    filling = ceil(LOAD_SAFETY * whole / HUB_BYTES_PER_SECOND) if fills else 0
+    peers = PEER_WAIT_SECONDS + filling if plan.nodes_per_replica > 1 else 0
     source = "downloaded" if downloads else "read from the claim"
     basis = (
         f"{load} s: {BASE_SECONDS} s start, {format_bytes(size)} {source} at {speed // 10**6} MB/s (assumed) x {LOAD_SAFETY},"

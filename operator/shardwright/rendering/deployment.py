@@ -21,6 +21,15 @@ class ClaimPath:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CacheClaim:
+    """A claim that keeps downloads: one that is shared (``claim``), or one for every pod (``storage``, a quantity)."""
+
+    claim: str | None = None
+    storage: str | None = None
+    storage_class: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
     """The ShardedModel that owns every rendered object."""
 
@@ -33,10 +42,12 @@ class Owner:
 class Deployment:
     """How to run one model, in values that are already checked.
 
-    ``model`` is the hub id; with ``claim`` the weights are read from there and the engine runs offline.
+    ``model`` is the hub id; with ``claim`` the weights are read from there, with ``cache`` they are downloaded to there before
+    the engine starts; in both cases it runs offline. ``served_name`` is what clients ask for (None: the id).
     ``quantization`` is what the engine shall make of the weights while loading (None: as stored).
     ``arguments`` are the user's typed engine arguments (option name without dashes to value).
-    ``draft_tokens`` are looked up in the prompt in every step (0: no speculation).
+    ``draft_tokens`` are looked up in the prompt in every step (0: no speculation). A leader that brings no token for
+    ``silence_seconds`` is not ready (0: its tokens are not watched); after ``idle_seconds`` it is asked for one.
     """
 
     owner: Owner
@@ -47,6 +58,9 @@ class Deployment:
     revision: str | None = None
     hub_token: SecretKey | None = None
     claim: ClaimPath | None = None
+    cache: CacheClaim | None = None
+    served_name: str | None = None
+    load_format: str | None = None
     quantization: str | None = None
     kv_cache_dtype: str = "auto"
     draft_tokens: int = 0
@@ -59,3 +73,5 @@ class Deployment:
     runtime_class: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
     cluster_domain: str = "cluster.local"
+    silence_seconds: int = 0
+    idle_seconds: int = 0

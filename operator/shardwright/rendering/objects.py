@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from shardwright.engines.arguments import MASTER_PORT
 from shardwright.planning.report import Plan
-from shardwright.rendering import budgets, names
+from shardwright.rendering import cache, names
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import PLAN_HASH, TEMPLATE_HASH, plan_hash
 from shardwright.rendering.labels import (
@@ -17,8 +17,8 @@ from shardwright.rendering.labels import (
     metadata,
     model_selector,
 )
-from shardwright.rendering.pod import pod_template, script_settings
-from shardwright.rendering.scripts import HTTP_PORT, scripts
+from shardwright.rendering.pod import pod_template, scripts_of, start_budget
+from shardwright.rendering.scripts import HTTP_PORT
 
 START_BUDGET: Final = "shardwright.io/start-up-budget"
 
@@ -49,7 +49,7 @@ def scripts_configmap(subject: Subject) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": subject.metadata(names.scripts_configmap(subject.base)),
-        "data": dict(scripts(script_settings(subject.plan))),
+        "data": dict(scripts_of(subject.plan, subject.deployment)),
     }
 
 
@@ -102,7 +102,7 @@ def statefulset(subject: Subject, group: int) -> dict[str, Any]:
     """Return the StatefulSet of one group: one pod per planned node, replaced by nobody but the operator."""
     plan, deployment = subject.plan, subject.deployment
     template = pod_template(plan, deployment, group)
-    budget = budgets.start_budget(plan, downloads=deployment.claim is None)
+    budget = start_budget(plan, deployment)
     annotations = {
         PLAN_HASH: plan_hash(plan),
         TEMPLATE_HASH: template["metadata"]["labels"][TEMPLATE_HASH],
@@ -119,5 +119,6 @@ def statefulset(subject: Subject, group: int) -> dict[str, Any]:
             "updateStrategy": {"type": "OnDelete"},
             "selector": {"matchLabels": group_selector(subject.base, group)},
             "template": template,
+            **cache.claims(deployment),
         },
     }

@@ -1,11 +1,12 @@
 """The pod template of a group: one for all ranks, because a StatefulSet has only one."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from shardwright.engines.arguments import MASTER_PORT, Serving, serve_arguments, serve_environment
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.planning.report import Plan
-from shardwright.rendering import budgets
+from shardwright.rendering import budgets, cache
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import TEMPLATE_HASH, digest, template_hash
 from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels, group_selector
@@ -15,7 +16,6 @@ from shardwright.rendering.scripts import HTTP_PORT, RENDEZVOUS_PORT, ScriptSett
 USER_ID: Final = 10001
 """User and group of the engine's process: any number but 0 satisfies Pod Security *restricted*."""
 
-CACHE_DIR: Final = "/cache"
 MODELS_DIR: Final = "/models"
 SCRIPTS_HASH: Final = "shardwright.io/scripts-hash"
 
@@ -37,9 +37,24 @@ def workers_per_pod(plan: Plan) -> int:
     return plan.layout.gpus_per_replica // plan.nodes_per_replica
 
 
-def script_settings(plan: Plan) -> ScriptSettings:
+def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
     """Return what the scripts of a plan know."""
-    return ScriptSettings(ranks=plan.nodes_per_replica)
+    return ScriptSettings(
+        ranks=plan.nodes_per_replica,
+        fills_cache=deployment.cache is not None,
+        silence_seconds=deployment.silence_seconds,
+        idle_seconds=deployment.idle_seconds,
+    )
+
+
+def scripts_of(plan: Plan, deployment: Deployment) -> Mapping[str, str]:
+    """Return the scripts that the pods of a resource mount."""
+    return scripts(script_settings(plan, deployment))
+
+
+def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
+    """Return how long the pods of a resource may take to serve."""
+    return budgets.start_budget(plan, downloads=cache.downloads(deployment), fills=deployment.cache is not None)
 
 
 def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
@@ -48,7 +63,7 @@ def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, An
     labels = {**common_labels(base, deployment.engine_version), **group_selector(base, group)}
     annotations = {
         MODEL_ANNOTATION: deployment.owner.name,
-        SCRIPTS_HASH: digest(scripts(script_settings(plan)))[:16],
+        SCRIPTS_HASH: digest(scripts_of(plan, deployment))[:16],
     }
     template = {"metadata": {"labels": labels, "annotations": annotations}, "spec": _spec(plan, deployment, group)}
     template["metadata"]["labels"] = {**labels, TEMPLATE_HASH: template_hash(template)}
@@ -66,6 +81,8 @@ def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
         "containers": [_container(plan, deployment, group)],
         "volumes": _volumes(plan, deployment),
     }
+    if deployment.cache is not None:
+        spec["initContainers"] = [_download(deployment)]
     if deployment.node_selector:
         spec["nodeSelector"] = dict(deployment.node_selector)
     if deployment.runtime_class is not None:
@@ -120,7 +137,7 @@ def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]
         "env": _environment(plan, deployment, group),
         "ports": _ports(plan),
         "resources": _resources(plan, deployment),
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": _container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "startupProbe": _startup_probe(plan, deployment),
         "readinessProbe": _probe("readiness", period_seconds=5, failures=3),
@@ -133,11 +150,12 @@ def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]
 def _serving(plan: Plan, deployment: Deployment) -> Serving:
     return Serving(
         model=_model_source(deployment),
-        served_name=deployment.model,
+        served_name=deployment.served_name or deployment.model,
         version=deployment.engine_version,
-        rendezvous_seconds=_budget(plan, deployment).load_seconds,
+        rendezvous_seconds=start_budget(plan, deployment).load_seconds,
         drain_seconds=budgets.SHUTDOWN_SECONDS,
         revision=None if deployment.claim else deployment.revision,
+        load_format=deployment.load_format,
         quantization=deployment.quantization,
         kv_cache_dtype=deployment.kv_cache_dtype,
         draft_tokens=deployment.draft_tokens,
@@ -151,33 +169,66 @@ def _model_source(deployment: Deployment) -> str:
     return f"{MODELS_DIR}/{deployment.claim.path.strip('/')}".rstrip("/")
 
 
-def _budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
-    return budgets.start_budget(plan, downloads=deployment.claim is None)
-
-
 def _environment(plan: Plan, deployment: Deployment, group: int) -> list[dict[str, Any]]:
+    own = cache.own_dir(deployment)
     fixed = {
-        "HF_HOME": f"{CACHE_DIR}/huggingface",
-        "HOME": f"{CACHE_DIR}/home",
-        "TORCHINDUCTOR_CACHE_DIR": f"{CACHE_DIR}/inductor",
+        "HF_HOME": cache.HUB_DIR,
+        "HOME": f"{own}/home",
+        "TORCHINDUCTOR_CACHE_DIR": f"{own}/inductor",
         "USER": "vllm",
-        "VLLM_CACHE_ROOT": f"{CACHE_DIR}/vllm",
-        "VLLM_ENGINE_READY_TIMEOUT_S": str(_budget(plan, deployment).load_seconds),
+        "VLLM_CACHE_ROOT": f"{own}/vllm",
+        "VLLM_ENGINE_READY_TIMEOUT_S": str(start_budget(plan, deployment).load_seconds),
         "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": str(budgets.EXECUTE_SECONDS),
         **serve_environment(plan),
     }
-    if deployment.claim is not None:
+    if not cache.downloads(deployment):
         fixed["HF_HUB_OFFLINE"] = "1"
     ours = [
+        *_pod_name(deployment),
         _field("POD_INDEX", f"metadata.labels['{POD_INDEX}']"),
         _field("VLLM_HOST_IP", "status.podIP"),
         *_group_environment(plan, deployment, group),
         *({"name": name, "value": value} for name, value in fixed.items()),
+        *(_hub_token(deployment) if deployment.cache is None else []),
+    ]
+    return [*ours, *_users_environment(deployment, ours)]
+
+
+def _users_environment(deployment: Deployment, ours: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    taken = {variable["name"] for variable in ours}
+    return [{"name": name, "value": literal(value)} for name, value in deployment.environment if name not in taken]
+
+
+def _download(deployment: Deployment) -> dict[str, Any]:
+    """Return the container that fills the cache; only it has the token."""
+    fixed = {"HF_HOME": cache.HUB_DIR, "HOME": f"{cache.own_dir(deployment)}/home"}
+    ours = [
+        *_pod_name(deployment),
+        *({"name": name, "value": value} for name, value in fixed.items()),
         *_hub_token(deployment),
     ]
-    taken = {variable["name"] for variable in ours}
-    users = {name: literal(value) for name, value in deployment.environment if name not in taken}
-    return [*ours, *({"name": name, "value": value} for name, value in users.items())]
+    mounted = {"scripts", "cache", "tmp"}
+    return {
+        "name": "weights",
+        "image": deployment.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python3", "/etc/shardwright/weights.py"],
+        "args": [literal(deployment.model), literal(deployment.revision or "")],
+        "env": [*ours, *_users_environment(deployment, ours)],
+        "resources": {"requests": {"cpu": cache.INIT_CPU, "memory": cache.INIT_MEMORY}},
+        "securityContext": _container_security(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [mount for mount in _mounts(deployment) if mount["name"] in mounted],
+    }
+
+
+def _container_security() -> dict[str, Any]:
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def _pod_name(deployment: Deployment) -> list[dict[str, Any]]:
+    """Return the name of the pod, where folders are named after it: it must stand before what refers to it."""
+    return [] if deployment.cache is None else [_field("POD_NAME", "metadata.name")]
 
 
 def _group_environment(plan: Plan, deployment: Deployment, group: int) -> list[dict[str, Any]]:
@@ -219,7 +270,7 @@ def _resources(plan: Plan, deployment: Deployment) -> dict[str, Any]:
 
 
 def _startup_probe(plan: Plan, deployment: Deployment) -> dict[str, Any]:
-    budget = _budget(plan, deployment)
+    budget = start_budget(plan, deployment)
     failures = -(-(budget.load_seconds + budget.peer_seconds) // STARTUP_PERIOD_SECONDS)
     return _probe("startup", period_seconds=STARTUP_PERIOD_SECONDS, failures=failures)
 
@@ -238,7 +289,8 @@ def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
     volumes: list[dict[str, Any]] = [
         {"name": "scripts", "configMap": {"name": scripts_configmap(base_name(deployment.owner.name))}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory}},
-        *({"name": name, "emptyDir": {}} for name in ("cache", "run", "tmp")),
+        *cache.volume(deployment),
+        *({"name": name, "emptyDir": {}} for name in ("run", "tmp")),
     ]
     if deployment.claim is not None:
         claim = {"claimName": deployment.claim.claim, "readOnly": True}
@@ -247,7 +299,7 @@ def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def _mounts(deployment: Deployment) -> list[dict[str, Any]]:
-    paths = {"cache": CACHE_DIR, "run": "/run/shardwright", "shm": "/dev/shm", "tmp": "/tmp"}  # noqa: S108
+    paths = {"cache": cache.CACHE_DIR, "run": "/run/shardwright", "shm": "/dev/shm", "tmp": "/tmp"}  # noqa: S108
     mounts: list[dict[str, Any]] = [{"name": "scripts", "mountPath": "/etc/shardwright", "readOnly": True}]
     mounts += [{"name": name, "mountPath": path} for name, path in paths.items()]
     if deployment.claim is not None:

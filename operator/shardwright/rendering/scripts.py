@@ -6,13 +6,14 @@ No value of a user is rendered here: users' values reach the scripts as argument
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib import resources
-from typing import Final
-
-from jinja2 import FunctionLoader, StrictUndefined
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from typing import TYPE_CHECKING, Final
 
 from shardwright.rendering import budgets
+
+if TYPE_CHECKING:
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 HTTP_PORT: Final = 8000
 """Port of the engine's HTTP server in the pod, and of the client Service."""
@@ -26,14 +27,24 @@ LEADER_GONE_SECONDS: Final = 30
 PROBE_SECONDS: Final = 4
 """A probe's own limit for one answer; below the kubelet's."""
 
+UNMET_EXIT_CODE: Final = 76
+"""The launch script's, where the ranks did not meet."""
+
+GROUP_ENDED_EXIT_CODE: Final = 77
+"""The launch script's, where a rank ends because another one has."""
+
 _SHELL: Final = ("drain.sh", "launch.sh", "probe.sh")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptSettings:
-    """What the scripts of one resource know: ranks of a group (nodes), folders, ports, seconds."""
+    """What the scripts of one resource know: ranks of a group (nodes), folders, ports, seconds.
+
+    A leader that brings no token for ``silence_seconds`` is not ready; 0: nobody watches its tokens.
+    """
 
     ranks: int
+    fills_cache: bool = False
     run_dir: str = "/run/shardwright"
     shm_dir: str = "/dev/shm"  # noqa: S108  # the engine's shared memory, a volume of the pod
     scripts_dir: str = "/etc/shardwright"
@@ -45,14 +56,21 @@ class ScriptSettings:
     poll_seconds: float = 1
     probe_seconds: float = PROBE_SECONDS
     endpoint_seconds: int = budgets.ENDPOINT_SECONDS
+    unmet_exit_code: int = UNMET_EXIT_CODE
+    group_ended_exit_code: int = GROUP_ENDED_EXIT_CODE
+    silence_seconds: float = 0
+    idle_seconds: float = 0
     drain_seconds: int = budgets.DRAIN_SECONDS
     shutdown_seconds: int = budgets.SHUTDOWN_SECONDS
 
 
 def scripts(settings: ScriptSettings) -> Mapping[str, str]:
     """Return file name to content of everything that is mounted into the scripts folder."""
-    names = _SHELL if settings.ranks == 1 else (*_SHELL, "rendezvous.py")
-    return {name: _ENVIRONMENT.get_template(name).render(asdict(settings)) for name in names}
+    names = [*_SHELL]
+    names += ["rendezvous.py"] if settings.ranks > 1 else []
+    names += ["serving.py"] if settings.silence_seconds else []
+    names += ["weights.py"] if settings.fills_cache else []
+    return {name: _environment().get_template(name).render(asdict(settings)) for name in names}
 
 
 def _load(name: str) -> str:
@@ -63,12 +81,18 @@ def _quoted(value: object) -> str:
     return shlex.quote(str(value))
 
 
-_ENVIRONMENT: Final = ImmutableSandboxedEnvironment(
-    loader=FunctionLoader(_load),
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-    autoescape=False,  # shell, not HTML: values are quoted by the filter
-)
-_ENVIRONMENT.filters["shell"] = _quoted
+@cache
+def _environment() -> "ImmutableSandboxedEnvironment":
+    from jinja2 import FunctionLoader, StrictUndefined  # noqa: PLC0415 - a sixth of the start of commands that only plan
+    from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
+
+    environment = ImmutableSandboxedEnvironment(
+        loader=FunctionLoader(_load),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # shell, not HTML: values are quoted by the filter
+    )
+    environment.filters["shell"] = _quoted
+    return environment

@@ -40,9 +40,5 @@ def _start(plan: Plan) -> Iterator[str]:
 
 
 def _percentile(request: Request | None) -> Iterator[str]:
-    if (
-        request
-        and request.objective.statistic is Statistic.P95
-        and (request.objective.ttft_seconds or request.objective.tpot_seconds)
-    ):
+    if request and request.objective.statistic is Statistic.P95 and request.objective.limited:
         yield "Limits: P95 is derived from the predicted means by an assumption about waiting times; it is not predicted."

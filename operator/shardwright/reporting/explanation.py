@@ -3,15 +3,16 @@
 Text, terminal and later HTML show this value; none of them looks into the report again.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from shardwright.costs.estimates import StageMemory
+from shardwright.costs.estimates import Performance, StageMemory
 from shardwright.costs.workload import Workload
-from shardwright.hardware.inventory import Inventory, NodeExclusion
+from shardwright.hardware.inventory import Inventory, NodeExclusion, Pool
+from shardwright.planning.limits import tpot_seconds, ttft_seconds
 from shardwright.planning.phrases import price
 from shardwright.planning.report import Alternative, Exclusion, NoPlan, Plan, Report
 from shardwright.planning.request import Request, Statistic
@@ -34,11 +35,15 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnNode:
-    """A node of a group: for each of its GPUs the pipeline stage that it holds, None where it is not ours."""
+    """A node of a group: for each of its GPUs the pipeline stage that it holds, None where it is not ours.
+
+    ``held`` is how many of the others somebody else holds.
+    """
 
     group: int
     name: str
     stages: tuple[int | None, ...]
+    held: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +69,7 @@ class OtherLayout:
     output: str
     per_token: str
     loses: str
+    cost: str = ""  # of a million output tokens; empty where the nodes state no price
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +78,7 @@ class Explanation:
 
     ``fits`` says whether there is a plan. ``ruled_out`` counts all candidates that cannot run,
     ``exclusions`` are the reasons one by one; ``unusable`` one line for each reason why nodes cannot be used. ``times``
-    compares where time goes, ``sure`` says how sure each figure is.
+    compares where time goes, ``sure`` says how sure each figure is. ``pool`` is the plan's own, empty where there is none.
     """
 
     fits: bool
@@ -88,6 +94,7 @@ class Explanation:
     unusable: tuple[str, ...]
     times: TimeSplit | None = None
     sure: tuple[str, ...] = ()
+    pool: str = ""
 
 
 def explain(report: Report, *, request: Request | None = None, inventory: Inventory | None = None) -> Explanation:
@@ -101,9 +108,9 @@ def _explain_plan(plan: Plan, report: Report, request: Request | None, inventory
     not_yet = (f"planned, not yet deployed: {plan.deployable.sentence()}",) if plan.deployable else ()
     return Explanation(
         fits=True,
-        headline=f"{format_layout(plan.layout)} on {_where(plan)}",
-        facts=(*_request_facts(request), *_plan_facts(plan, request)),
-        nodes=_draw(plan, _gpus_of_a_node(plan, inventory)),
+        headline=_headline(plan),
+        facts=(*_request_facts(request), *_plan_facts(plan, request, _pool_of(plan, inventory))),
+        nodes=_draw(plan, _pool_of(plan, inventory)),
         memory=_memory_bars(plan.stages),
         reasons=plan.reasons,
         warnings=(*not_yet, *plan.warnings),
@@ -113,6 +120,7 @@ def _explain_plan(plan: Plan, report: Report, request: Request | None, inventory
         unusable=_unusable(inventory),
         times=time_split(plan, report),
         sure=how_sure(plan, request),
+        pool=plan.pool,
     )
 
 
@@ -122,12 +130,12 @@ def _explain_no_plan(outcome: NoPlan, report: Report, request: Request | None, i
     )
     return Explanation(
         fits=False,
-        headline=f"nothing fits. {outcome.problem.sentence()}",
+        headline=f"{'no room now' if outcome.heals_by_itself else 'nothing fits'}. {outcome.problem.sentence()}",
         facts=(*_request_facts(request), Fact(label="Reason", value=outcome.problem.code), Fact(label="Outlook", value=heals)),
         nodes=(),
         memory=(),
         reasons=(),
-        warnings=(),
+        warnings=() if inventory is None or inventory.free_capacity_known else (FREE_CAPACITY_UNKNOWN,),
         alternatives=tuple(_other(alternative) for alternative in report.alternatives),
         ruled_out=summarise_exclusions(report.considered, report.excluded),
         exclusions=tuple(item for item in report.excluded if item.code in PHRASES),
@@ -135,11 +143,17 @@ def _explain_no_plan(outcome: NoPlan, report: Report, request: Request | None, i
     )
 
 
-def _where(plan: Plan) -> str:
+def _headline(plan: Plan) -> str:
     if not plan.groups:
-        return f"{plan.product}; replicas is 0, nothing runs"
-    nodes = len({name for group in plan.groups for name in group})
-    return f"{format_plural(plan.layout.gpus, 'GPU')} of {format_plural(nodes, 'node')} ({plan.product})"
+        return f"{format_layout(plan.layout)} on {plan.product}; replicas is 0, nothing runs"
+    nodes = format_plural(len({name for group in plan.groups for name in group}), "node")
+    if plan.layout.gpus == 1:
+        return f"one GPU of {nodes} ({plan.product})"
+    return f"{format_layout(plan.layout)} on {format_plural(plan.layout.gpus, 'GPU')} of {nodes} ({plan.product})"
+
+
+def _pool_of(plan: Plan, inventory: Inventory | None) -> Pool | None:
+    return next((pool for pool in inventory.pools if pool.name == plan.pool), None) if inventory else None
 
 
 def _request_facts(request: Request | None) -> tuple[Fact, ...]:
@@ -174,17 +188,33 @@ def _objective(request: Request) -> str:
     return ", ".join([str(objective.optimize_for.value), *said])
 
 
-def _plan_facts(plan: Plan, request: Request | None) -> tuple[Fact, ...]:
+def _plan_facts(plan: Plan, request: Request | None, pool: Pool | None) -> tuple[Fact, ...]:
     speed = plan.performance
-    latency = f"first token after {format_seconds(speed.ttft_seconds)}, then {format_seconds(speed.tpot_seconds)} per token"
     return (
         Fact(label="Output", value=f"{format_output(speed)}, {format_count(speed.requests_per_second)} requests/s"),
-        Fact(label="Latency", value=latency),
+        Fact(label="Latency", value=_latency(plan, request)),
         Fact(label="K/V cache", value=_cache(plan, request)),
         *_cost(plan),
-        Fact(label="Links", value=_links(plan)),
+        Fact(label="Links", value=_links(plan, pool)),
         Fact(label="Pool", value=plan.pool),
     )
+
+
+def _latency(plan: Plan, request: Request | None) -> str:
+    speed = plan.performance
+    token = f"{format_seconds(speed.tpot_seconds)} per token"
+    if request and request.workload.requests_per_second is not None and not plan.carries_load:
+        return f"{token}; the queue grows without end"
+    said = f"first token after {format_seconds(speed.ttft_seconds)}, then {token}"
+    return f"{said}{_percentiles(speed, request)}"
+
+
+def _percentiles(speed: Performance, request: Request | None) -> str:
+    """Say the percentiles where a limit speaks of them."""
+    if request is None or request.objective.statistic is Statistic.MEAN or not request.objective.limited:
+        return ""
+    first, token = ttft_seconds(speed, Statistic.P95), tpot_seconds(speed, Statistic.P95)
+    return f" (P95, assumed: {format_seconds(first)} and {format_seconds(token)})"
 
 
 def _cost(plan: Plan) -> Iterator[Fact]:
@@ -197,41 +227,57 @@ def _cache(plan: Plan, request: Request | None) -> str:
     holds = f"{format_count(plan.kv_tokens)} tokens per replica, up to {plan.max_model_len:,} per request"
     if plan.carries_load or request is None:
         return f"{holds}; carries the load" if plan.carries_load else f"{holds}; requests queue"
-    offered = -(-request.workload.concurrency // max(plan.layout.replicas * plan.layout.attention_data, 1))
-    return f"{holds}; requests queue: {plan.performance.running_requests:,} of {offered:,} run at once"
+    rate = request.workload.requests_per_second
+    if rate is not None:
+        return f"{holds}; serves {format_count(plan.performance.requests_per_second)} of {rate:g} requests a second"
+    offered = -(-request.workload.concurrency // max(plan.layout.replicas, 1))
+    running = plan.performance.running_requests * plan.layout.attention_data
+    return f"{holds}; requests queue: {running:,} of {offered:,} run at once"
 
 
-def _links(plan: Plan) -> str:
+def _links(plan: Plan, pool: Pool | None) -> str:
     parts = []
     if plan.tensor_link:
         parts.append(f"tensor over {plan.tensor_link}")
     if plan.layout.attention_data > 1:
-        parts.append("experts over what joins the attention replicas")
+        parts.append(f"experts {_expert_link(plan, pool)}")
     if plan.layout.pipeline > 1:
         parts.append(f"pipeline over {plan.pipeline_link}")
     return ", ".join(parts) or "none: nothing is shared between GPUs"
 
 
-def _gpus_of_a_node(plan: Plan, inventory: Inventory | None) -> int:
-    pools = inventory.pools if inventory else ()
-    sizes = [pool.gpus_per_node for pool in pools if pool.name == plan.pool]
-    return max([plan.gpus_per_node, *sizes])
+def _expert_link(plan: Plan, pool: Pool | None) -> str:
+    """Say over what the attention replicas of a group send tokens to their experts."""
+    if pool is None:
+        return "inside the node" if plan.nodes_per_replica == 1 else f"between {plan.nodes_per_replica} nodes"
+    group = plan.groups[0] if plan.groups else ()
+    domains = {node.domain for node in pool.nodes if node.name in group}
+    reaches = pool.domain_gpus >= plan.layout.gpus_per_replica and (plan.nodes_per_replica == 1 or len(domains) == 1)
+    if pool.gpu.scale_up is not None and reaches:
+        return f"over {pool.gpu.scale_up.name}"
+    return f"over {pool.gpu.host.name if plan.nodes_per_replica == 1 else pool.network.name}"
 
 
-def _draw(plan: Plan, gpus_of_a_node: int) -> tuple[DrawnNode, ...]:
-    return tuple(
-        DrawnNode(group=index, name=name, stages=_stages_of_a_node(plan, position, gpus_of_a_node))
-        for index, group in enumerate(plan.groups)
-        for position, name in enumerate(group)
-    )
+def _draw(plan: Plan, pool: Pool | None) -> tuple[DrawnNode, ...]:
+    """Draw every node of every group; groups that share a node stand side by side on it."""
+    gpus_of_a_node = max(plan.gpus_per_node, pool.gpus_per_node if pool else 0)
+    held = {node.name: node.gpus - node.free for node in pool.nodes} if pool else {}
+    drawn, before = [], Counter[str]()
+    for index, group in enumerate(plan.groups):
+        for position, name in enumerate(group):
+            own = _stages_of_a_node(plan, position)
+            rest: tuple[None, ...] = (None,) * (gpus_of_a_node - before[name] - len(own))
+            stages = (*(None,) * before[name], *own, *rest)
+            drawn.append(DrawnNode(group=index, name=name, stages=stages, held=held.get(name, 0)))
+            before[name] += len(own)
+    return tuple(drawn)
 
 
-def _stages_of_a_node(plan: Plan, position: int, gpus_of_a_node: int) -> tuple[int | None, ...]:
-    """Return the stage of each GPU of the node; ranks run over tensor first, then pipeline, then attention data."""
+def _stages_of_a_node(plan: Plan, position: int) -> tuple[int, ...]:
+    """Return the stage of each rank on the node; ranks run over tensor first, then pipeline, then attention data."""
     first = position * plan.gpus_per_node
     ranks = range(first, min(first + plan.gpus_per_node, plan.layout.gpus_per_replica))
-    stages: list[int | None] = [rank // plan.layout.tensor % plan.layout.pipeline for rank in ranks]
-    return tuple(stages + [None] * (gpus_of_a_node - len(stages)))
+    return tuple(rank // plan.layout.tensor % plan.layout.pipeline for rank in ranks)
 
 
 def _memory_bars(stages: tuple[StageMemory, ...]) -> tuple[MemoryBar, ...]:
@@ -269,19 +315,19 @@ def _other(alternative: Alternative) -> OtherLayout:
         output=f"{format_count(speed.output_tokens_per_second)} tok/s",
         per_token=format_seconds(speed.tpot_seconds),
         loses=alternative.loses,
+        cost="" if alternative.million_tokens_price is None else price(alternative.million_tokens_price),
     )
 
 
 def _unusable(inventory: Inventory | None) -> tuple[str, ...]:
-    """Return the nodes that planning could not use, by reason, and whether free capacity had to be assumed."""
+    """Return the nodes that planning could not use, by reason."""
     if inventory is None:
         return ()
     by_code: dict[str, list[NodeExclusion]] = defaultdict(list)
     for excluded in inventory.excluded:
         by_code[excluded.problem.code].append(excluded)
     ordered = sorted(by_code.items(), key=lambda item: (-len(item[1]), item[0]))
-    said = tuple(_unusable_for_one_reason(code, nodes) for code, nodes in ordered)
-    return said if inventory.free_capacity_known else (FREE_CAPACITY_UNKNOWN, *said)
+    return tuple(_unusable_for_one_reason(code, nodes) for code, nodes in ordered)
 
 
 def _unusable_for_one_reason(code: str, excluded: list[NodeExclusion]) -> str:

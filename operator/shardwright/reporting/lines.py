@@ -18,6 +18,7 @@ ASCII: Final = str.maketrans(
         "\N{LIGHT SHADE}": ".",
         "\N{EN DASH}": "-",
         "\N{MIDDLE DOT}": ".",
+        "\N{MULTIPLICATION SIGN}": "x",
         "\N{BULLET}": "*",
         "\N{HORIZONTAL ELLIPSIS}": "...",
     }

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from shardwright.reporting.explanation import Explanation, MemoryBar
+from shardwright.reporting.explanation import DrawnNode, Explanation, MemoryBar
 from shardwright.reporting.times import TimeSplit
 from shardwright.units import GIB
 
@@ -41,11 +41,14 @@ def _bullets(name: str, sentences: Sequence[str]) -> Iterator[str]:
 def _placement(explanation: Explanation) -> Iterator[str]:
     if explanation.nodes:
         yield from ("## Placement", "")
-        rows = (
-            (str(node.group), node.name, " ".join("." if s is None else str(s) for s in node.stages))
-            for node in explanation.nodes
-        )
+        rows = ((str(node.group), node.name, " ".join(_signs(node))) for node in explanation.nodes)
         yield from _table(("replica", "node", "stage of each GPU"), rows)
+
+
+def _signs(node: DrawnNode) -> Iterator[str]:
+    for index, stage in enumerate(node.stages):
+        other = "x" if index >= len(node.stages) - node.held else "."
+        yield other if stage is None else str(stage)
 
 
 def _memory(bars: Sequence[MemoryBar]) -> Iterator[str]:
@@ -62,8 +65,8 @@ def _bytes(bar: MemoryBar) -> tuple[int, ...]:
 def _alternatives(explanation: Explanation) -> Iterator[str]:
     if explanation.alternatives:
         yield from ("## What else would run", "")
-        rows = ((o.layout, o.pool, o.output, o.per_token, o.loses) for o in explanation.alternatives)
-        yield from _table(("layout", "pool", "output", "per token", "loses"), rows)
+        rows = ((o.layout, o.pool, o.output, o.per_token, o.cost, o.loses) for o in explanation.alternatives)
+        yield from _table(("layout", "pool", "output", "per token", "cost", "against the plan"), rows)
 
 
 def _times(times: TimeSplit | None) -> Iterator[str]:

@@ -32,6 +32,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "QuantizationBlockNotDivisible": "cut quantization blocks",
         "QuantizationUnknownToEngine": "need a way of storing weights that the engine does not load",
         "StageWithoutAttention": "have a stage without attention",
+        "StageWithoutExperts": "have a stage without experts",
         "TpotLimitExceeded": "exceed the limit on time per token",
         "TtftLimitExceeded": "exceed the limit on time to first token",
         "VocabularyNotDivisible": "do not divide the vocabulary",
@@ -39,6 +40,9 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Code of a check of layouts to its phrase in the plural; every other code is about nodes."""
+
+_SINGULAR: Final[Mapping[str, str]] = MappingProxyType({"do": "does", "have": "has", "cannot": "cannot"})
+_WRITTEN: Final[Mapping[str, str]] = MappingProxyType({"gpu": "GPU", "gpus": "GPUs", "mig": "MIG"})
 
 
 def summarise_exclusions(considered: int, excluded: Sequence[Exclusion]) -> str:
@@ -48,18 +52,34 @@ def summarise_exclusions(considered: int, excluded: Sequence[Exclusion]) -> str:
 
     >>> exclusion = Exclusion(code="WeightsExceedMemory", count=31, example="", nearest_miss="")
     >>> summarise_exclusions(48, [exclusion])
-    '48 layouts: 31 exceed GPU memory'
+    'of 48 layouts tried: 31 exceed GPU memory'
     """
-    layouts = [f"{item.count:,} {PHRASES[item.code]}" for item in excluded if item.code in PHRASES]
+    layouts = [f"{item.count:,} {_inflected(item)}" for item in excluded if item.code in PHRASES]
     nodes = [f"{item.count:,} {spell(item.code)}" for item in excluded if item.code not in PHRASES]
-    said = f"{format_plural(considered, 'layout')}: {', '.join(layouts) or 'none ruled out'}"
+    said = (
+        f"of {format_plural(considered, 'layout')} tried: {', '.join(layouts) or 'none'}" if considered else "no layout was tried"
+    )
     return f"{said}; nodes not used: {', '.join(nodes)}" if nodes else said
+
+
+def _inflected(exclusion: Exclusion) -> str:
+    """Return the phrase of a code, in the singular for one layout.
+
+    >>> _inflected(Exclusion(code="HeadsNotDivisible", count=1, example="", nearest_miss=""))
+    'does not divide the attention heads'
+    """
+    phrase = PHRASES[exclusion.code]
+    if exclusion.count > 1:
+        return phrase
+    verb, _, rest = phrase.partition(" ")
+    return f"{_SINGULAR.get(verb, f'{verb}s')} {rest}"
 
 
 def spell(code: str) -> str:
     """Return a code as words.
 
-    >>> spell("TaintNotTolerated")
-    'taint not tolerated'
+    >>> spell("TaintNotTolerated"), spell("NoAllocatableGpus"), spell("MigEnabled")
+    ('taint not tolerated', 'no allocatable GPUs', 'MIG enabled')
     """
-    return re.sub(r"(?<!^)(?=[A-Z])", " ", code).lower()
+    words = re.sub(r"(?<!^)(?=[A-Z])", " ", code).lower().split()
+    return " ".join(_WRITTEN.get(word, word) for word in words)

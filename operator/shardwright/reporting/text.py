@@ -28,6 +28,8 @@ PARTS: Final = (
     ("overhead", Role.OVERHEAD),
     ("K/V cache", Role.KV_CACHE),
 )
+_SETTLED_LATER: Final = "which of these nodes holds which stage is settled when the pods start"
+_NO_ROOM: Final = "no room for {}: a wider terminal or -o markdown has all"
 STAGE_ROLES: Final = (Role.STAGE_0, Role.STAGE_1, Role.STAGE_2, Role.STAGE_3)
 
 
@@ -78,7 +80,7 @@ def _bullets(name: str, sentences: Sequence[str], width: int, *, role: Role = Ro
 
 
 def _drawing(nodes: tuple[DrawnNode, ...], width: int) -> list[Line]:
-    """Draw each node as its GPUs, one sign per GPU: the number of its stage, a dot where it is not ours."""
+    """Draw each node as its GPUs, one sign per GPU: the number of its stage, a cross where it is somebody else's, a dot."""
     if not nodes:
         return []
     drawn = nodes[:MOST_NODES]
@@ -92,13 +94,19 @@ def _drawing(nodes: tuple[DrawnNode, ...], width: int) -> list[Line]:
         name = f"{label:{indent}}{_elide(node.name, room):{room}}"
         lines.append(line(f"{name}  [", *_signs(node, stages), " ]", _stages(node, stages)))
     hidden = len(nodes) - len(drawn)
-    return lines + ([line(Span(f"  and {hidden:,} more nodes of the same kind", Role.FAINT))] if hidden else [])
+    if hidden:
+        lines.append(line(Span(f"  and {hidden:,} more nodes of the same kind", Role.FAINT)))
+    if stages > 1 and len({node.name for node in nodes if node.group == nodes[0].group}) > 1:
+        lines += paragraph(_SETTLED_LATER, width=width, first=[Span("  ")], role=Role.FAINT)
+    return lines
 
 
 def _signs(node: DrawnNode, stages: int) -> Iterable[Span]:
-    for stage in node.stages:
-        held = "\N{BLACK SQUARE}" if stages == 1 else str(stage)
-        yield Span(" \N{MIDDLE DOT}", Role.FAINT) if stage is None else Span(f" {held}", _stage_role(stage))
+    """Yield the sign of every GPU; those of somebody else come last: which ones they are is not known."""
+    for index, stage in enumerate(node.stages):
+        other = "\N{MULTIPLICATION SIGN}" if index >= len(node.stages) - node.held else "\N{MIDDLE DOT}"
+        own = "\N{BLACK SQUARE}" if stages == 1 else str(stage)
+        yield Span(f" {other}", Role.FAINT) if stage is None else Span(f" {own}", _stage_role(stage))
 
 
 def _stages(node: DrawnNode, stages: int) -> Span:
@@ -164,11 +172,20 @@ def _bar(bar: MemoryBar, cells: int) -> tuple[Span, ...]:
 
 
 def _alternatives(explanation: Explanation, width: int) -> list[Line]:
-    if not explanation.alternatives:
+    """List the runners-up; pools and prices have a column where they tell layouts apart."""
+    others = explanation.alternatives
+    if not others:
         return []
-    header = ("layout", "pool", "output", "per token", "loses")
-    rows: Iterable[Sequence[str]] = [(o.layout, o.pool, o.output, o.per_token, o.loses) for o in explanation.alternatives]
-    return [_section("What else would run"), *table(header, rows, width=width)]
+    columns = (
+        ("layout", [other.layout for other in others]),
+        *((("pool", [other.pool for other in others]),) if {other.pool for other in others} != {explanation.pool} else ()),
+        ("output", [other.output for other in others]),
+        ("per token", [other.per_token for other in others]),
+        *((("cost", [other.cost for other in others]),) if any(other.cost for other in others) else ()),
+        ("against the plan", [other.loses for other in others]),
+    )
+    header, cells = zip(*columns, strict=True)
+    return [_section("What else would run"), *table(header, list(zip(*cells, strict=True)), width=width)]
 
 
 def _times(times: TimeSplit | None, width: int) -> list[Line]:
@@ -179,9 +196,11 @@ def _times(times: TimeSplit | None, width: int) -> list[Line]:
     columns = _columns_that_fit(times.layouts, max(len(row[0]) for row in rows), width)
     header = ("ms", *times.layouts[:columns])
     shown = [row[: columns + 1] for row in rows]
+    hidden = times.layouts[columns:]
     return [
         _section("Where the time of a token goes"),
         *table((*header, ""), [(*row, "") for row in shown], width=width + len(GAP) + NARROWEST_LAST_COLUMN),
+        *(paragraph(_NO_ROOM.format(", ".join(hidden)), width=width, first=[Span("  ")], role=Role.FAINT) if hidden else []),
     ]
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from shardwright.costs.estimates import Performance
 from shardwright.planning.reasons import WORDS
-from shardwright.planning.report import Plan, Report
+from shardwright.planning.report import Alternative, Plan, Report
 from shardwright.reporting.figures import format_layout
 
 
@@ -29,14 +29,19 @@ class TimeSplit:
 
 def time_split(plan: Plan, report: Report) -> TimeSplit:
     """Return the split of a plan and of the alternatives in its report."""
-    compared = ((plan.layout, plan.performance), *((other.layout, other.performance) for other in report.alternatives))
-    speeds = [speed for _, speed in compared]
+    speeds = [plan.performance, *(other.performance for other in report.alternatives)]
     return TimeSplit(
-        layouts=tuple(format_layout(layout) for layout, _ in compared),
+        layouts=(format_layout(plan.layout), *(_named(other, plan) for other in report.alternatives)),
         rows=tuple(TimeRow(part=WORDS[name], seconds=_of(name, speeds)) for name in _parts(speeds)),
         token=TimeRow(part="a token", seconds=tuple(speed.tpot_seconds for speed in speeds)),
         first_token=TimeRow(part="first token", seconds=tuple(speed.ttft_seconds for speed in speeds)),
     )
+
+
+def _named(other: Alternative, plan: Plan) -> str:
+    """Return the layout, with its pool where that is not the plan's: the same layout may run on other GPUs."""
+    elsewhere = f" on {other.pool}" if other.pool != plan.pool else ""
+    return f"{format_layout(other.layout)}{elsewhere}"
 
 
 def _parts(speeds: Sequence[Performance]) -> list[str]:

@@ -189,7 +189,7 @@ class TestLlama8BOnOneL4:
         assert any("model.quantization FP8 would free up to 7.5 GiB" in warning for warning in plan.warnings)
 
     def test_a_context_that_nobody_asked_for_is_lowered_and_said(self) -> None:
-        """24,100 + 900 tokens round up to 25,600; K/V holds a little less beside 15 GiB of weights."""
+        """The model's 131,072 tokens by default; K/V holds less beside 15 GiB of weights, and 100 + 100 tokens would do."""
         request = a_request(concurrency=1, input_tokens=100, output_tokens=100, max_model_len=131_072)
         request = replace(request, workload=replace(request.workload, shortest_model_len=200))
 

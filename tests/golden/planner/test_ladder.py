@@ -75,10 +75,10 @@ CASES = (
         context=4,
     ),
     Case(
-        id="DeepSeek-V3 FP8 on GB200, the same with K/V not shared: tensor across trays of one clique",
+        id="DeepSeek-V3 FP8 on GB200, four times that with K/V not shared: tensor across trays of one clique",
         model="deepseek-v3",
         pool=an_nvl72_pool(),
-        request=a_request(concurrency=64, context=1, attention_data=1),
+        request=a_request(concurrency=256, context=1, attention_data=1),
         tensor=8,
     ),
     Case(
@@ -174,7 +174,7 @@ def test_a_network_like_nvlink_moves_405b_from_pipeline_to_tensor_across_nodes()
 
 
 def test_a_slower_rack_link_moves_deepseek_from_tensor_to_pipeline() -> None:
-    request = a_request(context=1, attention_data=1)
+    request = a_request(concurrency=256, context=1, attention_data=1)
     racks = [replace(an_nvl72_pool(), gpu=with_scale_up("GB200-NVL-186GB", bytes_per_second=gb * 1e9)) for gb in (900, 100, 20)]
 
     (tensor, stages), slower, slowest = (_degrees("deepseek-v3", rack, request) for rack in racks)

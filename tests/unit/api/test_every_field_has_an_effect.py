@@ -2,7 +2,7 @@
 
 What one can see: the model and the request that the planner gets, the nodes it may use, the objects that
 are rendered for one and the same plan, the choice between keeping a plan and making a new one, and the
-conditions.
+rules by which groups live (what they do is in ``tests/unit/reconcile``).
 """
 
 import json
@@ -17,6 +17,7 @@ from shardwright.errors import InputError
 from shardwright.hardware.nodes import read_node
 from shardwright.pipeline import Question, Subject, bundle_for, plan_serving, resolve, take_stock
 from shardwright.planning.report import Plan
+from shardwright.reconcile.rules import life_rules
 from shardwright.reconcile.standing import Choice, Replan, judge
 from shardwright.reconcile.standing import Question as PlanQuestion
 from tests.support.builders_nodes import a_node
@@ -46,6 +47,10 @@ def _token(before: Manifest, after: Manifest) -> Pair:
     return _model(*({"weights": {"huggingFace": {"tokenSecretRef": token}}} for token in (before, after)))
 
 
+def _cache(before: Manifest, after: Manifest) -> Pair:
+    return _model(*({"weights": {"huggingFace": {"cache": cache}}} for cache in (before, after)))
+
+
 def _claim(before: Manifest, after: Manifest) -> Pair:
     return _model({"weights": {"pvc": before}}, {"weights": {"pvc": after}})
 
@@ -69,6 +74,11 @@ def _toleration(before: Manifest, after: Manifest) -> Pair:
 
 BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "model.id": _model({}, {"id": "Qwen/Qwen2.5-7B-Instruct"}),
+    "model.servedName": _model({}, {"servedName": "llama"}),
+    "model.loadFormat": _model({}, {"loadFormat": "Safetensors"}),
+    "model.weights.huggingFace.cache.claimName": _cache({"claimName": "a"}, {"claimName": "b"}),
+    "model.weights.huggingFace.cache.storage": _cache({"storage": "1Gi"}, {"storage": "2Gi"}),
+    "model.weights.huggingFace.cache.storageClassName": _cache({"storage": "1Gi"}, {"storage": "1Gi", "storageClassName": "a"}),
     "model.config": _model({}, {"config": A_CONFIG | {"num_hidden_layers": 16}}),
     "model.configMapRef.name": _model({"configMapRef": {"name": "a"}}, {"configMapRef": {"name": "b"}}),
     "model.configMapRef.key": _model({"configMapRef": {"name": "a"}}, {"configMapRef": {"name": "a", "key": "other.json"}}),
@@ -117,6 +127,15 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "pod.resources.memory": _under("pod", {}, {"resources": {"memory": "7Gi"}}),
     "pod.runtimeClassName": _under("pod", {}, {"runtimeClassName": "nvidia"}),
     "pod.imagePullSecrets[0].name": _under("pod", {}, {"imagePullSecrets": [{"name": "registry"}]}),
+    "restart.delaySeconds": _under("restart", {}, {"delaySeconds": 31}),
+    "restart.maxDelaySeconds": _under("restart", {}, {"maxDelaySeconds": 601}),
+    "restart.stableSeconds": _under("restart", {}, {"stableSeconds": 601}),
+    "restart.budget": _under("restart", {}, {"budget": 7}),
+    "restart.onBudgetSpent": _under("restart", {}, {"onBudgetSpent": "Stop"}),
+    "readiness.tokens": _under("readiness", {}, {"tokens": False}),
+    "readiness.silenceSeconds": _under("readiness", {}, {"silenceSeconds": 61}),
+    "readiness.idleSeconds": _under("readiness", {}, {"idleSeconds": 31}),
+    "rollout.maxUnavailable": _under("rollout", {}, {"maxUnavailable": 2}),
     "replan": ({"replan": "WhenInvalid"}, {"replan": "Always"}),
 }
 """Path → a spec and one that differs in that field alone."""
@@ -166,7 +185,8 @@ def what_one_sees(resource: ShardedModel, plan: Plan) -> tuple[Any, ...]:
     except InputError as error:
         return (str(error),)
     bundle = bundle_for(subject, plan)
-    return subject.model, subject.request, take_stock(resource, facts(), ()), bundle, fate_of_a_valid_plan(subject, plan)
+    stock, fate = take_stock(resource, facts(), ()), fate_of_a_valid_plan(subject, plan)
+    return subject.model, subject.request, stock, bundle, fate, life_rules(resource.spec, {})
 
 
 def fate_of_a_valid_plan(subject: Subject, plan: Plan) -> Choice:

@@ -55,7 +55,7 @@ def test_a_missing_field_is_told_what_it_means() -> None:
     (problem,) = problems_of(a_sharded_model(model={"configMapRef": {}}) | {})[:1]
 
     assert problem.path == "spec.model.configMapRef.name"
-    assert problem.remedy == "set it: name of the ConfigMap, in the namespace of this resource"
+    assert problem.remedy == "set it: Name of the ConfigMap, in the namespace of this resource"
 
 
 def test_all_problems_are_said_at_once_in_the_order_of_their_paths() -> None:
@@ -77,7 +77,7 @@ def test_another_kind_is_refused_by_name() -> None:
     assert [problem.path for problem in problems_of(a_sharded_model() | {"kind": "Deployment"})] == ["kind"]
 
 
-@pytest.mark.parametrize("spec", complete_specs(), ids=["first", "second"])
+@pytest.mark.parametrize("spec", complete_specs(), ids=["first", "second", "third"])
 def test_a_parsed_spec_says_what_the_manifest_said(spec: Manifest) -> None:
     parsed = parse_manifest(a_sharded_model() | {"spec": spec}).spec
 

@@ -7,9 +7,13 @@ import pytest
 from shardwright import __version__
 from shardwright.cli.arguments import program_name
 from shardwright.cli.main import main
+from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.gpus import load_gpus
+from shardwright.hardware.nodes import read_node
+from tests.support.builders_nodes import bare_node
 
 
-@pytest.mark.parametrize("command", ["plan", "explain", "render", "models", "crd", "version"])
+@pytest.mark.parametrize("command", ["plan", "explain", "render", "predict", "models", "gpus", "crd", "version"])
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
@@ -70,6 +74,43 @@ def test_models_name_their_source_as_json(capsys: pytest.CaptureFixture[str]) ->
     assert first["source"]
 
 
-def test_a_search_without_a_hit_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["models", "--search", "no such model"]) == 0
-    assert capsys.readouterr().out == ""
+@pytest.mark.parametrize(("command", "said"), [("models", "no built-in model id"), ("gpus", "no GPU of the catalogue")])
+def test_a_search_without_a_hit_says_so_beside_the_output(command: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--search", "no such thing"]) == 0
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(said)
+
+
+def test_gpus_are_listed_by_the_id_that_a_node_may_state(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gpus", "--search", "h100-sxm"]) == 0
+
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split() == ["ID", "GIB", "GB/S", "BF16", "TFLOP/S", "FORMATS", "JOINED", "BY"]
+    assert rows == ["H100-SXM-80GB  80   3,350  989           bf16, fp16, fp8, int8  NVLink4 NVSwitch, up to 8"]
+
+
+def test_every_listed_gpu_is_understood_on_a_node_and_no_other_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gpus", "-o", "json"]) == 0
+
+    listed = json.loads(capsys.readouterr().out)
+    for gpu in listed:
+        resource = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu"}[gpu["vendor"]]
+        facts = read_node(bare_node("n", labels={"shardwright.io/gpu-model": gpu["id"]}, allocatable={resource: "1"}))
+        assert isinstance(facts, NodeFacts)
+        assert facts.gpu.id == gpu["id"]
+    assert {gpu["id"] for gpu in listed} == {row.id for row in load_gpus().values() if row.vendor in ("NVIDIA", "AMD")}
+
+
+def test_without_a_command_the_commands_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "    plan      show how a model would be cut" in capsys.readouterr().out
+
+
+def test_nodes_come_from_files_or_from_a_context(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", "-f", "model.yaml", "--nodes", "nodes.yaml", "--context", "prod"])
+
+    assert ended.value.code == 2
+    assert "argument --context: not allowed with argument --nodes" in capsys.readouterr().err

@@ -68,6 +68,15 @@ def test_a_file_without_a_model(capsys: Capture) -> None:
     ]
 
 
+def test_a_model_that_is_there_twice(files: Files, capsys: Capture) -> None:
+    files.manifests(a_manifest("llama"))
+    files.manifests(a_manifest("llama"), name="again.yaml")
+
+    assert _errors(capsys, "plan", "-f", "model.yaml", "-f", "again.yaml", "--nodes", "nodes.yaml") == [
+        "error[Duplicate]: again.yaml: ShardedModel llama in namespace default must be there once, it stands in model.yaml before"
+    ]
+
+
 def test_a_file_without_a_node(files: Files, capsys: Capture) -> None:
     files.manifests(a_manifest())
 
@@ -82,7 +91,19 @@ def test_a_model_that_nobody_knows(files: Files, capsys: Capture) -> None:
     [error] = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
 
     assert error.startswith("error[ModelUnknown]: model.yaml: spec.model.id: 'us/ours' is not among the ")
-    assert "kubectl create configmap" in error
+    assert "give its config.json with --config FILE, or make a ConfigMap" in error
+
+
+def test_a_number_without_quotes_among_our_labels(files: Files, capsys: Capture) -> None:
+    node = a_node("n1")
+    node["metadata"]["labels"]["shardwright.io/network-gbps-per-gpu"] = 400
+    files.manifests(a_manifest())
+    files.cluster([node])
+
+    where = "nodes.yaml: metadata.labels of n1"
+    assert _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml") == [
+        f"error[WrongType]: {where}: shardwright.io/network-gbps-per-gpu: 400 must be text; put the value in quotes"
+    ]
 
 
 def test_a_config_map_that_is_not_there(files: Files, capsys: Capture) -> None:

@@ -33,7 +33,7 @@ def test_a_plan_ends_with_zero_and_says_why(files: Files, capsys: Capture) -> No
     assert main(["plan", "-f", model, "--nodes", nodes]) == 0
 
     out, err = capsys.readouterr()
-    assert out.startswith("llama: one GPU on 1 GPU of 1 node (NVIDIA-H100-80GB-HBM3)\n")
+    assert out.startswith("llama: one GPU of 1 node (NVIDIA-H100-80GB-HBM3)\n")
     assert "\nPlacement\n  n1  [ ■ · · · · · · · ]\n" in out
     assert "\nWhy this one\n" in out
     assert err == ""
@@ -48,7 +48,7 @@ def test_nothing_fits_ends_with_one_and_names_the_closest(files: Files, capsys: 
     out, err = capsys.readouterr()
     assert out.startswith("llama: nothing fits. ")
     assert "closest is " in out
-    assert "exceed GPU memory" in out
+    assert "exceed GPU memory" in " ".join(out.split())
     assert err == ""
 
 
@@ -102,6 +102,24 @@ def test_a_plan_that_is_only_shown_keeps_nothing(files: Files, capsys: Capture) 
     documents = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
 
     assert [item["reason"] for item in documents] == ["PlanOnly", "Planned"]
+
+
+def test_stdin_may_hold_the_model_and_the_nodes(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = yaml.safe_dump_all([a_manifest("llama"), a_node("n1"), a_pod("n1", 0)])
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(both.encode())))
+
+    assert _run_json(capsys, "plan", "-f", "-", "--nodes", "-")["reason"] == "Planned"
+
+
+def test_scripts_are_rendered_as_lines_and_mean_the_same(files: Files, capsys: Capture) -> None:
+    model, nodes = files.manifests(a_manifest("llama")), files.cluster([a_node("n1"), a_pod("n1", 0)])
+    rendered = _run_json(capsys, "render", "-f", model, "--nodes", nodes)["items"]
+
+    assert main(["render", "-f", model, "--nodes", nodes]) == 0
+
+    text = capsys.readouterr().out
+    assert "\n  launch.sh: |\n    #!/bin/bash\n" in text
+    assert list(yaml.safe_load_all(text)) == rendered
 
 
 def test_json_and_yaml_say_the_same(files: Files, capsys: Capture) -> None:
@@ -220,6 +238,30 @@ def test_a_config_file_serves_a_model_that_is_not_built_in(files: Files, capsys:
     document = _run_json(capsys, "plan", "-f", model, "--nodes", nodes, "--config", config)
 
     assert document["model"]["parameters"] == 8_030_261_248
+
+
+def test_the_operators_settings_are_merged_as_the_operator_does(files: Files, capsys: Capture) -> None:
+    model, nodes = files.manifests(a_manifest("llama")), files.cluster([a_node("n1")])
+    settings = files.raw("settings.yaml", b"engineDefaults: {engine: {image: 'mirror.example/vllm-openai:v0.32.0'}}\n")
+
+    document = _run_json(capsys, "plan", "-f", model, "--nodes", nodes, "--settings", settings)
+
+    assert document["engine"] == {
+        "name": "vLLM",
+        "version": "0.32.0",
+        "image": "mirror.example/vllm-openai:v0.32.0",
+        "defaults": ["engine.image"],
+    }
+
+
+def test_settings_that_cannot_be_used_are_named_with_their_file(files: Files, capsys: Capture) -> None:
+    model, nodes = files.manifests(a_manifest("llama")), files.cluster([a_node("n1")])
+    settings = files.raw("settings.yaml", b"admittedArguments: [config]\n")
+
+    assert main(["plan", "-f", model, "--nodes", nodes, "--settings", settings]) == 2
+
+    said = capsys.readouterr().err
+    assert "settings.yaml: admittedArguments.config: --config cannot be admitted" in said
 
 
 def test_a_plan_of_record_keeps_its_gpus(files: Files, capsys: Capture) -> None:

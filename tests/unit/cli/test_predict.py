@@ -99,6 +99,26 @@ def test_what_does_not_fit_says_why_and_is_no_error(tmp_path: Path) -> None:
     assert [reason["code"] for reason in answer["reasons"]] == ["WeightsExceedMemory"]
 
 
+def test_the_file_of_the_cases_is_not_overwritten_while_it_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text(json.dumps(CASE) + "\n")
+
+    assert main(["predict", "--input", str(cases), "--output", str(tmp_path / "." / "cases.jsonl")]) == 2
+
+    assert cases.read_text() == json.dumps(CASE) + "\n"
+    assert "cannot be read and written at once" in capsys.readouterr().err
+
+
+def test_a_line_that_is_no_text_stops_no_other_and_a_mark_of_the_encoding_is_no_text(tmp_path: Path) -> None:
+    cases, answers = tmp_path / "cases.jsonl", tmp_path / "answers.jsonl"
+    line = json.dumps(CASE).encode()
+    cases.write_bytes(b"\xef\xbb\xbf" + line + b"\n\xff\n" + line + b"\n")
+
+    assert main(["predict", "--input", str(cases), "--output", str(answers)]) == 2
+
+    assert ["error" in json.loads(line) for line in answers.read_text().splitlines()] == [False, True, False]
+
+
 def test_stdin_and_stdout_are_the_default(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(CASE) + "\n\n"))
 

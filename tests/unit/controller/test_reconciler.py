@@ -36,6 +36,16 @@ def test_a_model_is_planned_recorded_and_deployed_in_one_look() -> None:
     run(scenario())
 
 
+def test_status_says_which_engine_runs() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("large", model=LARGE)
+        await parts.look(key)
+        assert parts.status(key)["engine"] == {"name": "vLLM", "version": "0.33.0", "image": "vllm/vllm-openai:v0.33.0"}
+
+    run(scenario())
+
+
 def test_a_model_that_serves_keeps_its_address_when_there_is_no_room_for_more_of_it() -> None:
     async def scenario() -> None:
         parts = await synced()

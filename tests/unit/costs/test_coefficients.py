@@ -48,5 +48,6 @@ def test_the_band_is_that_of_a_model_where_nothing_was_measured_and_wider_for_un
 
     assert (measured.basis, unsure.basis, modelled.basis) == ("fitted", "fitted", "modelled")
     assert unsure.low < measured.low < 1 < measured.high < unsure.high
+    assert band_of("vLLM", "", known=False).high > modelled.high
     assert modelled.low <= 0.6
     assert modelled.high >= 1.4

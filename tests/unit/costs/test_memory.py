@@ -6,15 +6,17 @@ from dataclasses import replace
 import pytest
 
 from shardwright.costs.activations import activation_bytes
+from shardwright.costs.kvcache import EXTRA_BATCHES
 from shardwright.costs.limits import Limits, requests_per_replica
 from shardwright.costs.memory import ReplicaMemory, replica_memory, stage_holds
 from shardwright.costs.overheads import LOADING_RESIDUE, Device
 from shardwright.costs.workload import Workload
 from shardwright.hardware.gpus import load_gpus
 from shardwright.layouts.layout import Layout
+from shardwright.modelspec.read import read_model
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.units import GIB
-from tests.support.builders_plan import a_model, vllm_traits
+from tests.support.builders_plan import CONFIGS, a_model, vllm_traits
 
 DEFAULTS = Limits(batched_tokens=8192, sequences=1024, model_len=4096)
 LOAD = Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072)
@@ -52,6 +54,26 @@ def test_every_residual_stream_takes_rows_of_its_own() -> None:
     passes = [activation_bytes(model, Layout(pipeline=2), DEFAULTS, 4.0, last=False) for model in (one, four)]
 
     assert passes[1] - passes[0] == 3 * 8192 * 2 * 3.5 * one.hidden_size
+
+
+def test_the_widest_result_of_a_layer_is_divided_by_the_tensor_ranks() -> None:
+    """Llama-8B: gate and up of 14,336 values each, and half of them again after gating."""
+    one, two = (activation_bytes(a_model(), Layout(tensor=n), DEFAULTS, 4.0, last=False) for n in (1, 2))
+
+    assert one - two == 8192 * 2 * 1.5 * 2 * 14_336 / 2
+
+
+@pytest.mark.parametrize("stages", [1, 2, 4])
+def test_windows_keep_the_tokens_of_every_batch_in_flight(stages: int) -> None:
+    """One batch for every stage and the extra ones beside the window of 512, in whole blocks and one more."""
+    mistral = read_model({**CONFIGS["llama-8b"], "architectures": ["MistralForCausalLM"], "sliding_window": 512}, source="a test")
+    layout, row = Layout(pipeline=stages), load_gpus()["H100-SXM-80GB"]
+    load = replace(LOAD, input_tokens=100_000, output_tokens=4_000, concurrency=1, max_model_len=110_000)
+    holds = stage_holds(mistral, layout, "auto", vllm_traits())
+    held = replica_memory(mistral, layout, holds, Device(gpu=row, joined_gpus=8), load, vllm_traits())
+
+    kept = (math.ceil((511 + held.limits.batched_tokens * (stages + EXTRA_BATCHES)) / 16) + 1) * 16
+    assert {stage.request_bytes // stage.kv_bytes_per_token for stage in held.stages} == {kept}
 
 
 def test_buffers_of_experts_stay_beside_sampling() -> None:

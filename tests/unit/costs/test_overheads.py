@@ -1,10 +1,13 @@
 """Overheads: what a program sees of a GPU, and how many batch sizes are captured."""
 
+from dataclasses import replace
+
 import pytest
 
 from shardwright.costs.limits import Limits
-from shardwright.costs.overheads import Device, captured_batches
+from shardwright.costs.overheads import LOADING_RESIDUE, Device, captured_batches, overhead_bytes
 from shardwright.hardware.gpus import load_gpus
+from shardwright.layouts.layout import Layout
 from shardwright.units import GIB
 from tests.support.builders_plan import vllm_traits
 
@@ -36,3 +39,16 @@ def test_batch_sizes_are_captured_as_vllm_0_32_lists_them(gpu: str, sequences: i
     limits = Limits(batched_tokens=tokens, sequences=sequences, model_len=1024)
 
     assert captured_batches(limits, a_device(gpu), vllm_traits()) == batches
+
+
+def test_overhead_is_libraries_buffers_captured_layers_and_what_loading_leaves_behind() -> None:
+    traits, device = vllm_traits(), a_device("H100-SXM-80GB")
+    limits = Limits(batched_tokens=8192, sequences=1024, model_len=1024)
+    left_behind = round(LOADING_RESIDUE * 10**10)
+    least = traits.fixed_overhead_bytes + left_behind
+
+    uncounted = replace(traits, counts_graphs=False)
+    assert overhead_bytes(Layout(), device, uncounted, limits, 32, 10**10) == least
+    assert overhead_bytes(Layout(), device, traits, limits, 32, 10**10) == least + 32 * 51 * traits.graph_bytes
+    joined = overhead_bytes(Layout(tensor=8), device, uncounted, limits, 32, 10**10)
+    assert joined == least + traits.communication_overhead_bytes

@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from shardwright.costs.estimate import estimate
+from shardwright.costs.coefficients import coefficients_of
+from shardwright.costs.communication import NETWORK_EFFICIENCY
+from shardwright.costs.estimate import Estimator, estimate
 from shardwright.costs.estimates import Estimate, Performance
-from shardwright.costs.workload import Workload
+from shardwright.costs.serving import serve
+from shardwright.costs.workload import Arrival, Workload
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.placement import place
@@ -53,6 +56,16 @@ def test_as_many_batches_as_stages_keep_every_stage_busy() -> None:
     assert 1.0 < deep.output_tokens_per_second / flat.output_tokens_per_second < 2.0
 
 
+def test_one_loop_prepares_the_steps_of_all_micro_batches() -> None:
+    """Where preparing a step takes longer than any stage works on it, P micro-batches come no faster than P times that."""
+    layout, fitted = Layout(pipeline=4), replace(coefficients_of("vLLM", ""), step_seconds=0.1)
+    pool = a_pool()
+    candidate = Candidate(layout=layout, pool=pool, placement=place(pool, layout))
+    task = Estimator(a_model("llama-8b"), LOAD, vllm_traits()).task(candidate)
+
+    assert serve(task.replica, task.load, fitted).cycle == pytest.approx(4 * 0.1)
+
+
 def test_the_slowest_stage_sets_the_pace() -> None:
     """80 layers over 3 stages: with requests for all, a token comes no faster than three times the longest stage."""
     held = _estimate("llama-70b", Layout(tensor=2, pipeline=3), a_pool())
@@ -78,6 +91,30 @@ def test_a_network_as_fast_as_the_node_s_link_makes_two_nodes_equal_one() -> Non
     together = _speed("llama-70b", Layout(tensor=4, pipeline=2), a_pool())
 
     assert split.tpot_seconds == pytest.approx(together.tpot_seconds, rel=0.01)
+
+
+@pytest.mark.parametrize(("tensor", "stages"), [(8, 2), (8, 4), (4, 4)])
+def test_every_tensor_rank_hands_its_slice_to_each_following_stage(tensor: int, stages: int) -> None:
+    """On a network so slow that only bytes count: 64 tokens of 8,192 hidden and residual values, one prompt token each."""
+    nodes = tensor * stages // 8
+    slow = replace(a_network(), bytes_per_second=1e6, latency_seconds=0.0)
+    pool = replace(a_pool(nodes=stages, gpus_per_node=tensor) if tensor < 8 else a_pool(nodes=nodes), network=slow)
+    load = replace(LOAD, input_tokens=1, output_tokens=512, concurrency=stages)
+    speed = _speed("llama-70b", Layout(tensor=tensor, pipeline=stages), pool, load)
+
+    sent = sum(share.seconds for share in speed.decode_shares if share.name == "PipelineCommunication")
+    one = 2 * 8192 * 2 / tensor / (1e6 * NETWORK_EFFICIENCY)  # a micro-batch has one token
+    assert sent == pytest.approx((stages - 1) * one, rel=0.1)
+
+
+def test_a_static_batch_of_two_rounds_waits_half_a_round_for_its_first_token_on_the_mean() -> None:
+    load = replace(LOAD, arrival=Arrival.STATIC_BATCH, concurrency=1)
+    held = _estimate("llama-8b", Layout(), a_pool("L4-24GB", gpus_per_node=1), replace(load, concurrency=4096))
+    one = _speed("llama-8b", Layout(), a_pool("L4-24GB", gpus_per_node=1), replace(load, concurrency=int(held.kv_requests)))
+    rounds = 4096 / held.performance.running_requests
+
+    stay = one.ttft_seconds + 512 * one.tpot_seconds
+    assert held.performance.ttft_seconds == pytest.approx((rounds - 1) / 2 * stay, rel=0.1)
 
 
 def test_requests_that_do_not_fit_wait_and_are_counted() -> None:
@@ -139,10 +176,11 @@ def test_the_band_is_wide_where_nothing_was_measured() -> None:
     inside = _speed("llama-70b", Layout(tensor=8), a_pool())
     across = _speed("llama-70b", Layout(tensor=8, pipeline=2), a_pool(nodes=2))
     rack = _speed("deepseek-v3", Layout(tensor=8), an_nvl72_pool())
+    tray = _speed("deepseek-v3", Layout(tensor=4), an_nvl72_pool())
     uneven = _speed("llama-70b", Layout(tensor=2, pipeline=3), a_pool())
 
     assert inside.basis == "fitted"
-    for speed in (across, rack, uneven):
+    for speed in (across, rack, tray, uneven):
         assert speed.basis == "modelled"
         assert speed.high / speed.output_tokens_per_second >= 1.4
         assert speed.low / speed.output_tokens_per_second <= 0.6

@@ -22,7 +22,7 @@ def _uncounted(case: OracleCase) -> float:
     """
     model = case.model
     if model.warnings or any(weight.part is Part.TOWER for weight in model.weights):
-        return 0.015 if model.warnings else 0.005
+        return 0.015 if model.warnings else 0.006
     if model.quantization in (None, "mxfp4"):
         return 0.0
     if any(weight.storage.name == "nvfp4" for weight in model.weights):

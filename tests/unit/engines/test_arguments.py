@@ -35,25 +35,6 @@ def test_a_single_pod_has_no_multi_node_flags() -> None:
     assert {"nnodes", "master-port", "distributed-executor-backend", "enable-expert-parallel"}.isdisjoint(options)
 
 
-@pytest.mark.parametrize(
-    ("tensor", "pipeline", "nodes", "version", "devices"),
-    [
-        (2, 2, 2, "0.32.0", "0,1"),
-        (1, 2, 2, "0.32.0", None),  # one rank: nothing to tell apart
-        (2, 1, 1, "0.32.0", None),  # one pod: the same
-        (2, 2, 2, "0.20.0", None),  # a version whose options are not known gets the core flags only
-    ],
-)
-def test_ranks_of_a_pod_are_counted_for_the_engine_where_it_tells_pods_apart(
-    tensor: int, pipeline: int, nodes: int, version: str, devices: str | None
-) -> None:
-    plan = a_plan_of(Layout(tensor=tensor, pipeline=pipeline), nodes=nodes)
-
-    _, options = read_arguments(serve_arguments(plan, serving(version=version)))
-
-    assert options.get("device-ids") == devices
-
-
 def test_experts_quantization_cache_and_user_arguments_are_said() -> None:
     plan = a_plan_of(Layout(tensor=8, expert=8))
     _, options = read_arguments(

@@ -8,7 +8,7 @@ import pytest
 
 from shardwright.engines import policy
 from shardwright.engines.option_tables import VERSIONS, option_table
-from shardwright.engines.options import argument_list, check_arguments, check_value
+from shardwright.engines.options import argument_list, check_admission, check_arguments, check_features, check_value
 from tests.support.command_lines import read_arguments
 
 CASES: list[dict[str, Any]] = json.loads(
@@ -30,13 +30,12 @@ def test_names_types_and_choices_are_judged_as_the_real_parser_judged_them(case:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_option_on_a_list_of_the_policy_exists(version: str) -> None:
     table = option_table(version) or {}
-    assert (policy.ALLOWED | set(policy.OWNED) | set(policy.DANGEROUS)) - set(table) == set()
+    assert (policy.ALLOWED | set(policy.OWNED) | set(policy.DANGEROUS) | set(policy.INCOMPATIBLE)) - set(table) == set()
 
 
 def test_the_lists_of_the_policy_do_not_overlap() -> None:
-    assert policy.ALLOWED.isdisjoint(policy.OWNED)
-    assert policy.ALLOWED.isdisjoint(policy.DANGEROUS)
-    assert set(policy.OWNED).isdisjoint(policy.DANGEROUS)
+    lists = (policy.ALLOWED, policy.OWNED, policy.DANGEROUS, policy.INCOMPATIBLE)
+    assert sum(map(len, lists)) == len(frozenset().union(*lists))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -65,8 +64,48 @@ def test_what_is_dangerous_is_refused_with_its_reason() -> None:
     (problem,) = check_arguments({"trust-remote-code": True}, "0.33.0")
     assert problem.sentence() == (
         "trust-remote-code: --trust-remote-code is not allowed, because it runs code of the model's publisher; "
-        "leave it out; docs/engines.md lists the arguments that are allowed"
+        "leave it out, or ask the operator's administrator to admit it; docs/engines.md lists the arguments that are allowed"
     )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_dangerous_may_be_set_where_the_administrator_admits_it_and_nothing_else(version: str) -> None:
+    table = option_table(version) or {}
+    everything = {name: _value(name, version) for name in table}
+
+    refused = {problem.path for problem in check_arguments(everything, version, admitted=set(everything))}
+
+    assert set(everything) - refused == policy.ALLOWED | set(policy.DANGEROUS)
+
+
+def test_an_admitted_option_is_checked_like_any_other() -> None:
+    admitted = {"trust-remote-code"}
+    assert check_arguments({"trust-remote-code": True}, "0.33.0", admitted) == ()
+    assert [problem.code for problem in check_arguments({"trust-remote-code": "yes"}, "0.33.0", admitted)] == [
+        "EngineArgumentInvalid"
+    ]
+    assert [problem.code for problem in check_arguments({"middleware": "a.b"}, "0.33.0", admitted)] == ["EngineArgumentForbidden"]
+
+
+def test_only_what_is_dangerous_can_be_admitted() -> None:
+    names = ["block-size", "config", "seed", "tensor-parallel-size", "trust-remote-code", "no-such-option"]
+    assert [problem.path for problem in check_admission(names)] == [
+        "block-size",
+        "config",
+        "no-such-option",
+        "seed",
+        "tensor-parallel-size",
+    ]
+
+
+def test_a_version_without_a_table_is_told_no_more_than_a_plan_needs() -> None:
+    features = {"quantization": "spec.model.quantization"}
+    (problem,) = check_features(features, "0.40.0")
+    assert problem.sentence() == (
+        "spec.model.quantization: the options of vLLM 0.40.0 are not known to this release, so that only what a plan needs can "
+        "be said to it; leave it out or use vLLM 0.32.0 or 0.33.0"
+    )
+    assert check_features(features, "0.33.1") == ()
 
 
 @pytest.mark.parametrize(

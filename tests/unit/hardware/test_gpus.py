@@ -117,6 +117,9 @@ def test_names_that_clouds_and_drivers_use_are_understood(product: str, expected
         "NVIDIA-A1000",
         "NVIDIA-L400",
         "NVIDIA-H1000",
+        "NVIDIA-H100-80GB-HBM2e",  # no SXM board has this memory
+        "NVIDIA-H100-SXM-64GB",
+        "NVIDIA-H100-96GB-HBM3",
         "NVIDIA-B2000",
         "NVIDIA-H800-PCIe",
         "NVIDIA-A10-24Q",

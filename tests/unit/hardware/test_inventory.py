@@ -278,6 +278,13 @@ class TestRacks:
         assert sorted((len(pool.nodes), pool.domain_gpus) for pool in pools) == [(1, 4), (2, 8)]
 
 
+@pytest.mark.parametrize("key", ["gpu-hour-price", "network-gbps-per-gpu"])
+def test_a_statement_that_is_no_number_is_reported(key: str) -> None:
+    (pool,) = inventory_of(a_node("x", annotations={f"shardwright.io/{key}": "$2"})).pools
+
+    assert pool.warnings == (f"shardwright.io/{key} '$2' is not a number above 0 and counts as not set",)
+
+
 def test_nodes_of_another_price_are_another_pool() -> None:
     spot = a_node("spot", labels={"shardwright.io/gpu-hour-price": "1.25"})
     stated = a_node("stated", annotations={"shardwright.io/gpu-hour-price": "2.50"})

@@ -62,7 +62,6 @@ def test_karpenter_knows_the_bandwidth_of_the_node() -> None:
 def test_rdma_beside_a_board_of_hopper_gpus_is_assumed_to_be_one_400g_port_per_gpu() -> None:
     node = facts(a_node("x", network_gbps=None, allocatable=RDMA))
     assert (node.network.name, node.network.basis) == ("400 Gb/s RDMA", "assumed")
-    assert "shardwright.io/network-gbps-per-gpu" in node.warnings[0]
 
 
 def test_rdma_beside_ampere_is_assumed_to_be_the_slowest_there_is() -> None:
@@ -82,11 +81,9 @@ def test_rdma_beside_pcie_cards_is_no_evidence() -> None:
 
 
 @pytest.mark.parametrize("node", [a_node("x", network_gbps=None), an_mi300x_node(network_gbps=None)], ids=["nvidia", "amd"])
-def test_without_evidence_the_gpus_share_a_slow_network_and_the_node_says_so(node: object) -> None:
+def test_without_evidence_the_gpus_share_a_slow_network_that_is_assumed(node: object) -> None:
     found = facts(node)
     assert (found.network.name, found.network.basis) == ("12.5 Gb/s Ethernet", "assumed")
-    assumed = "the network is unknown: 12.5 Gb/s per GPU without RDMA assumed"
-    assert found.warnings == (f"{assumed}; set the node label shardwright.io/network-gbps-per-gpu to state it",)
 
 
 @pytest.mark.parametrize("stated", ["nan", "inf", "-400", "0", "1e99", "fast", "", "4_00_"])

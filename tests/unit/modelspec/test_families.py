@@ -166,9 +166,15 @@ def test_a_missing_fact_is_named_as_the_config_would_spell_it() -> None:
 
 
 def test_a_plain_decoder_that_is_unknown_by_name_is_read_and_says_so() -> None:
-    model = read_model(a_config(architectures=["NovelForCausalLM"]), source="a test")
+    model = read_model(a_config(architectures=["NovelForCausalLM"], hidden_act="silu"), source="a test")
     assert model.parameters == read_model(a_config(), source="a test").parameters
-    assert model.assumed == ("NovelForCausalLM is not known: read as a plain decoder (gated feed-forward, two norms a layer)",)
+    assert model.warnings == ("NovelForCausalLM is not known: read as a plain decoder (gated feed-forward, two norms a layer)",)
+
+
+def test_layers_of_a_plain_decoder_slide_where_it_lists_them() -> None:
+    kinds = ["sliding_attention", "full_attention"] * 4
+    config = a_config(architectures=["NovelForCausalLM"], hidden_act="silu", sliding_window=512, layer_types=kinds)
+    assert [window(layer) for layer in read_model(config, source="a test").layers] == [512, None] * 4
 
 
 @pytest.mark.parametrize(
@@ -180,11 +186,15 @@ def test_a_plain_decoder_that_is_unknown_by_name_is_read_and_says_so() -> None:
         {"ssm_state_size": 128},
         {"vision_config": {"depth": 2}},
         {"hidden_size": None},
+        {"hidden_act": "gelu"},  # two matrices in the feed-forward block
+        {"hidden_act": None},
+        {"H_cycles": 2},  # layers that are passed several times
+        {"num_kv_heads": 2},  # K/V heads under another name
     ],
 )
 def test_what_a_plain_decoder_does_not_have_is_refused(telling: dict[str, object]) -> None:
     with pytest.raises(InputError) as refusal:
-        read_model(a_config(architectures=["NovelForCausalLM"], **telling), source="a test")
+        read_model(a_config(**{"architectures": ["NovelForCausalLM"], "hidden_act": "silu", **telling}), source="a test")
     assert [problem.code for problem in refusal.value.problems] == ["ArchitectureUnknown"]
 
 
@@ -195,3 +205,93 @@ def test_lists_shorter_than_the_layers_are_refused_at_their_field() -> None:
     with pytest.raises(InputError) as refusal:
         read_model(config, source="a test")
     assert [problem.path for problem in refusal.value.problems] == ["moe_layer_freq"]
+
+
+def _falcon(**fields: object) -> ModelSpec:
+    sizes = {"architectures": ["FalconForCausalLM"], "hidden_size": 512, "num_attention_heads": 8, "num_kv_heads": 4}
+    return read_model({**sizes, "num_hidden_layers": 2, "vocab_size": 4096, **fields}, source="a test")
+
+
+@pytest.mark.parametrize(
+    ("fields", "kv_heads"),
+    [
+        ({}, 1),  # as of 7B: its config states num_kv_heads, which is not meant
+        ({"multi_query": False}, 8),
+        ({"new_decoder_architecture": True}, 4),
+    ],
+)
+def test_only_newer_falcons_mean_the_kv_heads_that_they_state(fields: dict[str, object], kv_heads: int) -> None:
+    attention = _falcon(**fields).layers[0].attention
+    assert isinstance(attention, GroupedAttention)
+    assert attention.kv_heads == kv_heads
+
+
+def test_an_opt_with_an_embedding_of_another_width_is_refused_at_its_field() -> None:
+    config = {**json.loads((LOOSE / "facebook--opt-125m.json").read_text()), "word_embed_proj_dim": 512}
+    with pytest.raises(InputError) as refusal:
+        read_model(config, source="a test")
+    assert [problem.path for problem in refusal.value.problems] == ["word_embed_proj_dim"]
+
+
+@pytest.mark.parametrize("architecture", ["Qwen2ForCausalLM", "Qwen3ForCausalLM"])
+def test_a_qwen_slides_only_where_its_switch_is_on(architecture: str) -> None:
+    fields = {"architectures": [architecture], "sliding_window": 512, "max_window_layers": 0}
+    on, off = (read_model(a_config(**fields, use_sliding_window=switch), source="a test") for switch in (True, False))
+    assert {window(layer) for layer in on.layers} == {512}
+    assert {window(layer) for layer in off.layers} == {None}
+
+
+def test_windows_of_some_layers_of_a_qwen_are_refused_as_vllm_refuses_them() -> None:
+    fields = {"architectures": ["Qwen2ForCausalLM"], "sliding_window": 512, "max_window_layers": 4}
+    with pytest.raises(InputError) as refusal:
+        read_model(a_config(**fields, use_sliding_window=True), source="a test")
+    assert [problem.path for problem in refusal.value.problems] == ["max_window_layers"]
+
+
+def test_a_window_of_0_is_none() -> None:
+    model = read_model(a_config(architectures=["MistralForCausalLM"], sliding_window=0), source="a test")
+    assert {window(layer) for layer in model.layers} == {None}
+
+
+def test_what_a_config_leaves_out_is_what_its_class_fills_in_and_null_is_not() -> None:
+    left_out = a_config(architectures=["MistralForCausalLM"])
+    assert window(read_model(left_out, source="a test").layers[0]) == 4096
+    assert window(read_model({**left_out, "sliding_window": None}, source="a test").layers[0]) is None
+
+
+def test_biases_of_the_feed_forward_block_are_counted() -> None:
+    with_bias, without = (read_model(a_config(mlp_bias=bias), source="a test").parameters for bias in (True, False))
+    assert with_bias - without == 8 * (1024 + 1024 + 512)
+
+
+def test_a_head_width_that_the_engine_s_class_does_not_read_is_not_read() -> None:
+    attention = read_model(a_config(architectures=["Qwen2ForCausalLM"], head_dim=128), source="a test").layers[0].attention
+    assert isinstance(attention, GroupedAttention)
+    assert attention.head_dim == 512 // 8
+
+
+def _wrapped(**text: object) -> dict[str, object]:
+    inner = {**a_config(architectures=None), "model_type": "qwen3", "head_dim": 64, **text}
+    vision = {"depth": 2, "hidden_size": 128, "intermediate_size": 256, "spatial_merge_size": 2}
+    return {"architectures": ["NovelForConditionalGeneration"], "text_config": inner, "vision_config": vision}
+
+
+def test_a_wrapper_that_is_unknown_by_name_has_the_language_model_that_it_names() -> None:
+    model = read_model(_wrapped(), source="a test")
+    alone = read_model(a_config(architectures=["Qwen3ForCausalLM"], head_dim=64), source="a test")
+    tower = [weight for weight in model.weights if weight.part is Part.TOWER]
+    assert model.architecture == "NovelForConditionalGeneration"
+    assert [weight for weight in model.weights if weight.part is not Part.TOWER] == list(alone.weights)
+    assert sum(weight.elements for weight in tower) > 2 * (4 * 128 * 128 + 3 * 128 * 256)
+    assert model.warnings == (
+        (
+            "NovelForConditionalGeneration is not known: its language model is read as Qwen3ForCausalLM, "
+            "its vision tower by its sizes alone"
+        ),
+    )
+
+
+def test_a_wrapper_of_a_language_model_that_is_not_known_is_refused() -> None:
+    with pytest.raises(InputError) as refusal:
+        read_model(_wrapped(model_type="novel"), source="a test")
+    assert [problem.code for problem in refusal.value.problems] == ["ArchitectureUnknown"]

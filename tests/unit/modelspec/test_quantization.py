@@ -3,7 +3,8 @@
 import pytest
 
 from shardwright.errors import InputError
-from shardwright.modelspec.quantization import MAX_PATTERNS, apply_quantization
+from shardwright.modelspec.modules import MAX_ENTRIES, MAX_PATTERNS
+from shardwright.modelspec.quantization import apply_quantization
 from shardwright.modelspec.spec import ModelSpec, Storage
 from tests.support.builders_model import a_config, a_model, a_moe, catalogued
 
@@ -185,3 +186,49 @@ def test_an_algorithm_of_nvidia_that_is_not_known_is_refused() -> None:
     with pytest.raises(InputError) as refusal:
         a_model(quantization_config={"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"})
     assert [problem.path for problem in refusal.value.problems] == ["quantization_config.quant_algo"]
+
+
+def _stored_by_name(method: dict[str, object]) -> dict[str, str]:
+    model = a_model(quantization_config={"bits": 4, "group_size": 128, **method})
+    return {w.name: w.storage.name for w in model.weights if w.layer == 1 and w.quantizable}
+
+
+def test_awq_leaves_alone_what_has_an_entry_in_its_name_or_in_that_of_the_merged_module() -> None:
+    stored = _stored_by_name({"quant_method": "awq", "modules_to_not_convert": ["mlp.gate", "self_attn.o_proj"]})
+    assert {name for name, how in stored.items() if how == "bf16"} == {"mlp.gate_proj", "mlp.up_proj", "self_attn.o_proj"}
+
+
+def test_awq_leaves_routers_alone_and_not_the_experts_whose_matrices_are_named_alike() -> None:
+    awq = {"quant_method": "awq", "bits": 4, "group_size": 128, "modules_to_not_convert": ["gate"]}
+    model = a_moe(quantization_config=awq)
+    assert {w.storage.name for w in model.weights if w.experts} == {"int4"}
+    assert {w.storage.name for w in model.weights if w.name == "mlp.gate"} == {"bf16"}
+
+
+def test_rules_of_gptq_leave_modules_alone_or_change_their_bits() -> None:
+    rules = {r"-:.*self_attn.*": {}, r"+:.*\.down_proj$": {"bits": 8, "group_size": 64}}
+    stored = _stored_by_name({"quant_method": "gptq", "dynamic": rules})
+    assert {name for name, how in stored.items() if how == "bf16"} == {f"self_attn.{x}_proj" for x in "qkvo"}
+    assert (stored["mlp.down_proj"], stored["mlp.up_proj"]) == ("int8", "int4")
+
+
+def test_a_rule_of_gptq_that_is_more_than_a_glob_is_warned_of() -> None:
+    method = {"quant_method": "gptq", "bits": 4, "group_size": 128, "dynamic": {r"+:.*\.(?:1[0-5])\..*": {"bits": 8}}}
+    assert "are taken as matching none" in a_model(quantization_config=method).warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ({"quant_method": "gptq", "dynamic": {"+:.*": {"bits": "eight"}}}, "quantization_config.dynamic.+:.*.bits"),
+        ({"quant_method": "gptq", "dynamic": {f"-:{n}": {} for n in range(MAX_PATTERNS + 1)}}, "quantization_config.dynamic."),
+        (
+            {"quant_method": "awq", "modules_to_not_convert": [str(n) for n in range(MAX_ENTRIES + 1)]},
+            "quantization_config.modules_to_not_convert",
+        ),
+    ],
+)
+def test_rules_that_are_wrong_or_too_many_are_refused_at_their_field(method: dict[str, object], path: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        a_model(quantization_config={"bits": 4, "group_size": 128, **method})
+    assert [problem.path for problem in refusal.value.problems] == [path]

@@ -60,7 +60,7 @@ def test_a_cache_that_cannot_hold_one_request_says_how_many_tokens_are_short() -
     [
         ("llama-8b", "T4-16GB", "the model computes in bf16"),
         ("llama-8b", "V100-SXM2-32GB", "the model computes in bf16"),
-        ("llama-70b-fp8", "A100-SXM4-80GB", "the weights are stored in fp8"),
+        ("llama-70b-fp8", "A100-SXM4-80GB", "the weights are held in fp8"),
     ],
 )
 def test_a_number_format_without_a_unit_is_refused(model: str, gpu: str, what: str) -> None:

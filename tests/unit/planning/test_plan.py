@@ -2,8 +2,12 @@
 
 import re
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from shardwright.errors import Problem
+from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import Inventory
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
@@ -91,6 +95,26 @@ def test_a_load_that_nothing_carries_is_said() -> None:
     assert any(re.fullmatch(r"batch limits lowered to .* to leave room for K/V", warning) for warning in plan.warnings)
 
 
+def test_what_surely_starts_goes_before_what_is_tight() -> None:
+    gpu = load_gpus()["H100-SXM-80GB"]
+    pool = a_pool(replace(gpu, memory_bytes=round(gpu.memory_bytes * 1.19)), nodes=2)
+    request = replace(a_request(concurrency=4), deploy=True)
+    report = _report("deepseek-v3", an_inventory(pool), request)
+    assert isinstance(report.outcome, Plan)
+
+    assert (report.outcome.layout.gpus, report.outcome.tight) == (16, False)
+    (other,) = [item for item in report.alternatives if item.loses.startswith("tight, may not start; ")]
+    assert other.layout.gpus == 8
+    assert _plan("deepseek-v3", an_inventory(replace(pool, nodes=pool.nodes[:1])), request).tight
+
+
+def test_what_would_carry_the_load_on_gpus_that_are_not_free_is_named() -> None:
+    plan = _plan("llama-70b", an_inventory(a_pool(free={0: 2})))
+
+    assert not plan.carries_load
+    assert plan.reasons[3] == "tensor 4 would carry it, but needs 1 node of h100-sxm-80gb with 4 free GPUs, 0 free of 1, 1 short."
+
+
 def test_fewer_gpus_that_would_queue_are_named() -> None:
     plan = _plan("llama-8b", an_inventory(a_pool("L4-24GB")))
 
@@ -117,14 +141,117 @@ def test_the_full_length_is_worth_more_gpus() -> None:
 
 
 def test_tensor_over_trays_is_planned_but_not_deployed_yet() -> None:
-    plan = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), a_request(tensor=8, pipeline=1))
+    shown = a_request(tensor=8, pipeline=1)
+    plan = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), replace(shown, deploy=True))
 
-    assert plan.deployable == Problem(
+    problem = Problem(
         code="NotYetDeployable",
         what="tensor 8 x expert 8 puts one tensor group on 2 nodes of one NVLink5 NVL72 domain",
         gap="which is planned and shown but not deployed yet",
         remedy="set mode: PlanOnly, or pin parallelism.tensor to 4 or less",
         path="spec.parallelism.tensor",
+    )
+    assert plan.deployable == problem
+    only_shown = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), shown).deployable
+    assert only_shown == replace(problem, remedy="mode: Deploy takes the best layout that can be run")
+
+
+def test_what_is_better_but_cannot_be_deployed_yet_is_named() -> None:
+    deployed = _report("deepseek-v3", an_inventory(a_pool(nodes=2)), replace(a_request(), deploy=True))
+    wider = [other for other in deployed.alternatives if other.layout.attention_data == 16]
+    assert isinstance(deployed.outcome, Plan)
+
+    assert deployed.outcome.reasons[1] == (
+        "attention data 16 x expert 16 would be better, but cannot be deployed yet: mode PlanOnly shows it."
+    )
+    assert wider[0].loses.startswith("not deployable yet; ")
+    assert _plan("deepseek-v3", an_inventory(a_pool(nodes=2))).layout == wider[0].layout
+
+
+def test_tokens_are_counted_over_all_attention_ranks_of_a_replica() -> None:
+    plan = _plan("deepseek-v3", an_inventory(a_pool("H200-SXM-141GB")), a_request(attention_data=8))
+
+    assert plan.layout.attention_data == 8
+    assert any(reason.endswith(f"for K/V: {plan.kv_tokens:,} tokens per replica.") for reason in plan.reasons)
+
+
+def test_requests_are_counted_over_all_attention_ranks_of_a_replica() -> None:
+    request = a_request(concurrency=4096, input_tokens=8000, tensor=1, pipeline=1, attention_data=8)
+    plan = _plan("deepseek-v3", an_inventory(a_pool("H200-SXM-141GB")), request)
+
+    running = plan.performance.running_requests * 8
+    assert running * 8512 == pytest.approx(plan.kv_tokens, rel=0.05)
+    assert plan.reasons[2].endswith(f"this one queues least: {running} of 4,096 run at once per replica.")
+
+
+def test_a_limit_binds_before_the_memory_of_layouts_that_could_not_run() -> None:
+    problem = _no_plan("llama-405b", an_inventory(a_pool(nodes=2)), a_request(tpot_seconds=0.001)).problem
+
+    assert problem.code == "TpotLimitExceeded"
+    assert "closest is tensor 8 x pipeline 2 on h100-sxm-80gb" in problem.remedy
+
+
+def test_a_limit_that_fewer_gpus_do_not_meet_is_named() -> None:
+    plan = _plan("llama-70b", an_inventory(a_pool()), a_request(tpot_seconds=0.04))
+
+    assert plan.layout.gpus == 8
+    assert re.fullmatch(
+        r"On fewer GPUs a limit is not met: .*: time per output token of \d+ ms must be at most 40 ms\.", plan.reasons[-1]
+    )
+
+
+def test_a_rate_that_is_not_served_says_what_is_and_how_many_replicas_would_do() -> None:
+    report = _report("llama-70b", an_inventory(a_pool()), _rate(20.0))
+    plan = report.outcome
+    assert isinstance(plan, Plan)
+
+    assert not plan.carries_load
+    assert "comes closest to carrying the load of" in plan.reasons[0]
+    assert not any("at once" in text for text in (*plan.reasons, *(other.loses for other in report.alternatives)))
+    assert report.alternatives[0].loses.startswith("falls behind: serves ")
+    (advice,) = [warning for warning in plan.warnings if warning.startswith("requests arrive faster than they are served")]
+    replicas = int(advice.split("replicas: ")[1].split(" ")[0])
+    followed = _plan("llama-70b", an_inventory(a_pool(nodes=replicas)), _rate(20.0, replicas=replicas))
+    assert followed.carries_load
+
+
+def _rate(requests_per_second: float, **space: Any) -> Request:
+    request = a_request(**space)
+    return replace(request, workload=replace(request.workload, requests_per_second=requests_per_second))
+
+
+def test_gpus_of_several_kinds_without_prices_count_the_same_and_that_is_said() -> None:
+    pools = (a_pool(), a_pool("L40S-48GB"))
+    priced = tuple(replace(pool, gpu_hour_price=1.0) for pool in pools)
+    none, some, every = (_plan("llama-8b", an_inventory(*found)).warnings for found in (pools, (priced[0], pools[1]), priced))
+
+    assert none == ("every GPU counts the same, large or small: the nodes state no price (shardwright.io/gpu-hour-price)",)
+    assert some == ("every GPU counts the same, large or small: some nodes state no price (shardwright.io/gpu-hour-price)",)
+    assert every == ()
+
+
+def test_an_assumed_network_is_warned_of_only_where_a_layout_that_is_shown_crosses_it() -> None:
+    link = replace(a_pool().network, name="12.5 Gb/s Ethernet", basis="assumed")
+    inside, across = (_plan(model, an_inventory(a_pool(nodes=2, network=link))) for model in ("llama-8b", "llama-405b"))
+    rack = an_inventory(an_nvl72_pool(network=link))
+    over_nvlink = _plan("deepseek-v3", rack, a_request(concurrency=1024, attention_data=8, tensor=1, pipeline=1))
+
+    assert inside.warnings == ()
+    assert (over_nvlink.nodes_per_replica, over_nvlink.warnings) == (2, ())
+    how = "set the node label shardwright.io/network-gbps-per-gpu to state it"
+    assert across.warnings == (f"the network between nodes is unknown: 12.5 Gb/s Ethernet per GPU assumed; {how}",)
+
+
+def test_without_usable_nodes_the_reason_of_most_and_its_remedy_are_said() -> None:
+    problem = _no_plan("llama-8b", an_inventory(excluded={"b": "MigEnabled", "a": "MigEnabled", "c": "GpuUnknown"})).problem
+
+    assert problem == Problem(
+        code="NoGpuNodes",
+        path="spec.placement",
+        what="of 3 nodes with GPUs",
+        limit="none can be used",
+        gap="2 of 3 by MigEnabled, as a: the node is out",
+        remedy="add GPU nodes",
     )
 
 
@@ -174,7 +301,7 @@ def test_room_for_some_replicas_only_is_what_binds() -> None:
             code="PoolTooSmall",
             what="tensor 8 x pipeline 2 needs 6 nodes of h100-sxm-80gb with 8 healthy GPUs each",
             gap="5 there, 1 short",
-            remedy="add nodes, or lower replicas to 2",
+            remedy="add nodes, or lower replicas: there is room for 2",
         ),
         heals_by_itself=False,
     )
@@ -191,7 +318,7 @@ def test_replicas_that_share_nodes_are_counted_not_the_nodes() -> None:
     )
     assert small.sentence() == (
         "one GPU needs room for 17 replicas with 1 healthy GPU each on h100-sxm-80gb, 16 fit, 1 short; "
-        "add nodes, or lower replicas to 16"
+        "add nodes, or lower replicas: there is room for 16"
     )
 
 

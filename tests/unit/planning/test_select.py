@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from shardwright.costs.estimates import Estimate, Performance, TimeShare
+from shardwright.costs.memory import ReplicaMemory
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Candidate, Layout, Placement
 from shardwright.layouts.placement import place
@@ -44,7 +45,21 @@ def _estimate(tokens_per_second: float = 1000, tpot: float = 0.01, ttft: float =
 
 def _verdict(layout: Layout, estimate: Estimate, pool: object = POOL) -> Verdict:
     candidate = Candidate(layout=layout, pool=pool, placement=place(pool, layout))  # type: ignore[arg-type]
-    return Verdict(candidate=candidate, estimate=estimate, violations=())
+    return Verdict(candidate=candidate, violations=(), prices=_Known(estimate))
+
+
+class _Known:
+    """Prices every candidate alike."""
+
+    def __init__(self, estimate: Estimate) -> None:
+        self._estimate = estimate
+
+    def memory(self, candidate: Candidate) -> ReplicaMemory:
+        raise AssertionError(f"who selects asks for no memory of {candidate}")
+
+    def estimate(self, candidate: Candidate) -> Estimate:
+        del candidate
+        return self._estimate
 
 
 def select(verdicts: Iterable[Verdict], request: Request) -> tuple[Standing, ...]:
@@ -149,13 +164,27 @@ def test_the_order_given_does_not_matter() -> None:
     assert select(verdicts, BALANCED) == select(reversed(verdicts), BALANCED) == rank(select(verdicts, BALANCED))
 
 
-def test_runners_up_are_other_layouts_not_the_same_one_elsewhere() -> None:
+def test_runners_up_are_other_layouts_not_the_same_one_on_the_same_gpus_elsewhere() -> None:
     elsewhere = a_pool(name="elsewhere")
     ranked = select(
         [_verdict(ONE, _estimate(1000)), _verdict(ONE, _estimate(900), elsewhere), _verdict(TWO, _estimate(1500))], THROUGHPUT
     )
 
     assert [standing.candidate.layout for standing in runners_up(ranked, 3)] == [TWO]
+
+
+def test_the_best_on_other_gpus_is_among_the_runners_up() -> None:
+    smaller = a_pool("L40S-48GB", name="smaller")
+    ranked = select(
+        [
+            *(_verdict(layout, _estimate(speed)) for layout, speed in ((ONE, 1000), (TWO, 1500), (FOUR, 2500))),
+            *(_verdict(layout, _estimate(speed), smaller) for layout, speed in ((ONE, 100), (TWO, 150))),
+        ],
+        THROUGHPUT,
+    )
+
+    shown = [(one.candidate.layout, one.candidate.pool.name) for one in runners_up(ranked, 3)]
+    assert shown == [(TWO, "pool"), (FOUR, "pool"), (ONE, "smaller")]
 
 
 def _at_price(layout: Layout, speed: Estimate, each: float, name: str = "pool") -> Verdict:

@@ -1,6 +1,9 @@
 """Shape rules: the same verdict as vLLM, and a way out that works."""
 
+import json
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,7 @@ from shardwright.planning.shapes import (
     shape_problems,
 )
 from tests.support.builders_model import a_config, a_model, a_moe, catalogued, oracle_traits
+from tests.support.command_lines import read_arguments
 from tests.support.oracle import OracleCase, oracle_cases
 
 STRICTER_THAN_VLLM = {
@@ -22,6 +26,8 @@ STRICTER_THAN_VLLM = {
     "llama8b-gptq tensor 32 nodes 4": "QuantizationBlockNotDivisible",
     "qwen30-gptq tensor 8": "QuantizationBlockNotDivisible",
     "mixtral-awq tensor 32 nodes 4": "QuantizationBlockNotDivisible",
+    "q3m-awq tensor 8": "QuantizationBlockNotDivisible",
+    "mx tensor 16 experts whole": "ExpertsFewerThanRanks",
     # built, but a window is no shared cache: v1/kv_cache_interface.py asserts it when memory is dealt out
     "XiaomiMiMo/MiMo-V2-Flash tensor 16 pipeline 1 context 2": "ContextDegreeImpossible",
 }
@@ -180,3 +186,67 @@ def test_a_stage_has_a_layer_that_keeps_something() -> None:
     model = catalogued("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16")
     assert shape_problems(model, Layout(pipeline=13), oracle_traits()) == ()
     assert {problem.code for problem in shape_problems(model, Layout(pipeline=52), oracle_traits())} == {"StageWithoutAttention"}
+
+
+def test_some_classes_want_experts_on_every_stage() -> None:
+    sparse_at_the_end = a_moe(decoder_sparse_step=4, num_hidden_layers=8)
+    (problem,) = shape_problems(sparse_at_the_end, Layout(pipeline=4), oracle_traits())
+    assert (problem.code, problem.gap) == ("StageWithoutExperts", "2 stages have none")
+    assert shape_problems(sparse_at_the_end, Layout(pipeline=2), oracle_traits()) == ()
+
+
+_FOLDER = Path(__file__).parents[2] / "data"
+_LINES: list[dict[str, Any]] = json.loads((_FOLDER / "engines/vllm-accept-refuse.json").read_text())["cases"]
+_CONFIGS: dict[str, Any] = json.loads((_FOLDER / "oracle/weights-kv.json").read_text())["configs"]
+_OF_DEGREES = ("tensor", "pipeline", "data", "decode-context")
+_OF_OTHER_THINGS = (
+    "must evenly divide",
+    "--node-rank",
+    "nnodes >",
+    "available GPUs",
+    "EPLB",
+    "--data-parallel-rank",
+    "executor",
+    "unpack",
+    "Cannot find",
+)
+_REFUSED_ALL_THE_SAME = {
+    "kv heads 4, tp 7 heads 28": "refused when the model is built",
+    "pp > layers": "dies at the start",
+    "partition with a zero": "dies at the start",
+    "dp on dense": "replicas do the same",
+}
+
+
+def _about_degrees(case: dict[str, Any]) -> bool:
+    options = read_arguments(case["args"])[1]
+    degrees = any(f"{name}-parallel-size" in options for name in _OF_DEGREES)
+    elsewhere = case.get("stage") == "parse" or any(part in case.get("message", "") for part in _OF_OTHER_THINGS)
+    untouched = {
+        "quantization",
+        "enable-chunked-prefill",
+        "no-enable-chunked-prefill",
+        "max-num-seqs",
+        "load-format",
+        "enable-eplb",
+    }
+    return degrees and not elsewhere and not untouched & set(options) and options.get("tensor-parallel-size") != "0"
+
+
+@pytest.mark.parametrize("case", [case for case in _LINES if _about_degrees(case)], ids=lambda case: case["name"])
+def test_command_lines_that_vllm_accepts_or_refuses_for_their_degrees_are_judged_alike(case: dict[str, Any]) -> None:
+    name, options = read_arguments(case["args"])
+    tensor, pipeline, data, context = (int(str(options.get(f"{axis}-parallel-size", 1))) for axis in _OF_DEGREES)
+    partition = (case.get("env") or {}).get("VLLM_PP_LAYER_PARTITION", "")
+    layout = Layout(
+        tensor=tensor,
+        pipeline=pipeline,
+        attention_data=data,
+        context=context,
+        expert=tensor * data if "enable-expert-parallel" in options else 1,
+        partition=tuple(int(layers) for layers in partition.split(",") if layers),
+    )
+    length = str(options.get("max-model-len", 1)).replace("k", "000")
+    model = read_model(_CONFIGS[name.split("/")[-1]], source=name)
+    accepted = not shape_problems(model, layout, oracle_traits(), int(length))
+    assert accepted == (case["accepted"] and case["name"] not in _REFUSED_ALL_THE_SAME)

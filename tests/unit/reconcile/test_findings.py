@@ -37,6 +37,17 @@ CASES = {
     "first writes": (found(decision=decided()), "Progressing", "reconciling"),
     "rolling": (found(decision=decided(replace(STARTING, situation="Stopping"))), "RollingOut", "reconciling"),
     "backing off": (found(decision=decided(replace(STARTING, situation="BackingOff"))), "GroupsNotReady", "reconciling"),
+    "taking turns": (found(decision=decided(READY, replace(STARTING, situation="Outdated"))), "RollingOut", "reconciling"),
+    "a spent budget": (
+        found(decision=decided(replace(STARTING, situation="BackingOff", budget_spent=True))),
+        "RestartBudgetSpent",
+        "reconciling",
+    ),
+    "stopped for good": (
+        found(decision=decided(replace(STARTING, situation="Stopped", budget_spent=True))),
+        "RestartBudgetSpent",
+        "stalled",
+    ),
     "unschedulable": (
         found(decision=decided(replace(STARTING, waiting="rank 0: Unschedulable: x"))),
         "Unschedulable",

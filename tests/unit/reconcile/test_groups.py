@@ -7,9 +7,9 @@ import pytest
 
 from shardwright.reconcile.decide import decide
 from shardwright.reconcile.decision import Apply, Create, Delete
-from shardwright.reconcile.groups import READY_ONCE, STOPPED_FOR
 from shardwright.reconcile.incidents import INCIDENT, MEMBERS
 from shardwright.reconcile.members import Failure, read_member
+from shardwright.reconcile.memory import READY_ONCE, STOPPED_FOR
 from tests.support.builders_reconcile import NOON, World, crashed, desired, pod, stateful_set
 
 
@@ -211,6 +211,18 @@ def test_a_group_that_a_user_scaled_down_comes_back_as_a_whole() -> None:
     world.run(desired(stateful_set()))
     assert len(world.pods) == 2
     assert decide(desired(stateful_set()), world.observed(), NOON).groups[0].ready
+
+
+def test_a_group_that_a_user_scaled_up_while_it_stops_is_stopped_all_the_same_and_has_failed_once() -> None:
+    world = running()
+    world.crash("llama-0-1")
+    world.write(decide(desired(stateful_set()), world.observed(), NOON).writes)
+    live(world)["spec"]["replicas"] = 1
+
+    (write,) = decide(desired(stateful_set()), world.observed(), NOON + timedelta(hours=1)).writes
+    assert isinstance(write, Apply)
+    assert (write.content["spec"]["replicas"], write.because) == (0, ("spec.replicas",))
+    assert write.content["metadata"]["annotations"] == live(world)["metadata"]["annotations"]
 
 
 def test_a_stateful_set_that_was_deleted_is_made_again_when_its_pods_are_gone() -> None:

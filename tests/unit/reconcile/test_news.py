@@ -46,5 +46,13 @@ def test_what_we_render_anew_ourselves_is_no_repair() -> None:
     assert list(news(ready, STALLED, (anew, started))) == []
 
 
+def test_a_restart_that_was_asked_for_is_news_and_no_repair() -> None:
+    asked = Apply(content=stateful_set(), uid="u", because=("Requested",))
+    ready = [{"type": "Ready", "reason": "ModelUnknown"}]
+
+    (event,) = news(ready, STALLED, (asked,))
+    assert event == Event(reason="Restarting", action="Restart", note="StatefulSet llama-0 restarts as a whole, as asked")
+
+
 def test_a_new_plan_is_told_with_its_first_reason() -> None:
     assert plan_event(a_plan()).note == "tensor 8 x pipeline 2 x replicas 1 on h100; does not fit one node"

@@ -11,7 +11,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
-from shardwright.rendering.deployment import ClaimPath, Deployment, SecretKey
+from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, SecretKey
 from shardwright.rendering.hashing import content_hash, template_hash
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan, an_owner
@@ -39,6 +39,8 @@ CASES = {
     "two nodes": (a_plan(), a_deployment()),
     "three groups": (a_plan_of(Layout(tensor=4, pipeline=2, replicas=3), nodes=2), FULL),
     "from a claim": (a_plan(), ON_CLAIM),
+    "kept on a shared claim": (a_plan(), a_deployment(cache=CacheClaim(claim="hub"), served_name="llama")),
+    "kept on claims of the pods": (a_plan(), a_deployment(cache=CacheClaim(storage="1Ti"), load_format="safetensors")),
     "scaled to zero": (a_plan(groups=()), a_deployment()),
     "another version": (a_plan(), a_deployment(engine_version="0.40.0", image="vllm/vllm-openai:v0.40.0")),
 }

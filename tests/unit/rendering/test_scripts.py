@@ -14,10 +14,11 @@ from shardwright.units import KIB
 SHELLCHECK = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin")
 
 
+@pytest.mark.parametrize("silence", [0, 60])
 @pytest.mark.parametrize("ranks", [1, 2, 16])
-def test_shellcheck_finds_nothing(ranks: int, tmp_path: Path) -> None:
+def test_shellcheck_finds_nothing(ranks: int, silence: int, tmp_path: Path) -> None:
     assert SHELLCHECK is not None
-    for name, text in scripts(ScriptSettings(ranks=ranks)).items():
+    for name, text in scripts(ScriptSettings(ranks=ranks, silence_seconds=silence)).items():
         if name.endswith(".sh"):
             (tmp_path / name).write_text(text)
             found = subprocess.run([SHELLCHECK, str(tmp_path / name)], capture_output=True, text=True, check=False)

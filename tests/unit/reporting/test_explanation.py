@@ -1,15 +1,18 @@
 """What is said about a report."""
 
 import re
+from dataclasses import replace
 from importlib.resources import files
 
+from shardwright.costs.estimates import TimeShare
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory, NodeExclusion
 from shardwright.layouts.layout import Layout
-from shardwright.planning.request import Objective, OptimizeFor
+from shardwright.planning.request import Objective, OptimizeFor, Statistic
 from shardwright.reporting.explanation import DrawnNode, Fact, explain
 from shardwright.reporting.phrases import PHRASES
 from shardwright.units import GIB
+from tests.support.builders_plan import a_pool, an_inventory
 from tests.support.builders_reporting import a_performance, a_plan, a_refusal, a_report, a_request, a_stage, an_exclusion
 
 
@@ -77,6 +80,15 @@ def test_it_says_when_requests_will_queue() -> None:
     assert said == "51,200 tokens per replica, up to 3,072 per request; requests queue: 20 of 64 run at once"
 
 
+def test_requests_that_run_are_counted_over_all_attention_ranks() -> None:
+    layout = Layout(attention_data=8, expert=8, replicas=2)
+    plan = a_plan(layout=layout, carries_load=False, performance=a_performance(running=20))
+
+    said = _fact(explain(a_report(plan), request=a_request(concurrency=1024)).facts, "K/V cache")
+
+    assert said.endswith("requests queue: 160 of 512 run at once")
+
+
 def test_a_plan_that_cannot_be_deployed_yet_says_so_first() -> None:
     problem = Problem(code="AcrossTrays", what="tensor parallelism across trays", limit="is not deployed yet")
 
@@ -102,7 +114,7 @@ def test_exclusions_are_counted_layouts_first_then_nodes() -> None:
     explanation = explain(a_report(excluded=excluded, considered=1032))
 
     assert explanation.ruled_out == (
-        "1,032 layouts: 1,031 exceed GPU memory, 7 need more nodes than the pool has; nodes not used: 2 cordoned"
+        "of 1,032 layouts tried: 1,031 exceed GPU memory, 7 need more nodes than the pool has; nodes not used: 2 cordoned"
     )
     assert [item.code for item in explanation.exclusions] == ["WeightsExceedMemory", "PoolTooSmall"]
 
@@ -134,9 +146,81 @@ def test_nodes_that_cannot_be_used_are_named_by_reason() -> None:
 def test_it_says_when_free_capacity_had_to_be_assumed() -> None:
     inventory = Inventory(pools=(), free_capacity_known=False)
 
-    unusable = explain(a_report(), inventory=inventory).unusable
+    warnings = explain(a_report(a_refusal(), alternatives=()), inventory=inventory).warnings
 
-    assert unusable == ("no pods are known: every allocatable GPU counts as free",)
+    assert warnings == ("no pods are known: every allocatable GPU counts as free",)
+
+
+def test_one_layout_does_in_the_singular() -> None:
+    excluded = (an_exclusion("HeadsNotDivisible", 1), an_exclusion("ExpertsFewerThanRanks", 1), an_exclusion("MigEnabled", 1))
+
+    ruled_out = explain(a_report(excluded=excluded, considered=3)).ruled_out
+
+    assert ruled_out == (
+        "of 3 layouts tried: 1 does not divide the attention heads, 1 has more ranks than experts; nodes not used: 1 MIG enabled"
+    )
+
+
+def test_where_nothing_was_tried_or_ruled_out_that_is_said() -> None:
+    assert explain(a_report(excluded=(), considered=1)).ruled_out == "of 1 layout tried: none"
+    assert explain(a_report(excluded=(), considered=0)).ruled_out == "no layout was tried"
+
+
+def test_what_waiting_helps_against_is_not_called_impossible() -> None:
+    busy = replace(a_refusal(), heals_by_itself=True)
+
+    assert explain(a_report(busy, alternatives=())).headline.startswith("no room now. the weights need")
+
+
+def test_one_gpu_is_said_once() -> None:
+    plan = a_plan(layout=Layout(), groups=(("n1",),), nodes_per_replica=1, gpus_per_node=1)
+
+    assert explain(a_report(plan)).headline == "one GPU of 1 node (NVIDIA-H100-80GB-HBM3)"
+
+
+def test_replicas_on_one_node_are_drawn_side_by_side() -> None:
+    plan = a_plan(layout=Layout(tensor=2, replicas=2), groups=(("n1",), ("n1",)), nodes_per_replica=1, gpus_per_node=2)
+    inventory = an_inventory(replace(a_pool(gpus_per_node=8), name=plan.pool))
+
+    drawn = explain(a_report(plan), inventory=inventory).nodes
+
+    free = (None,) * 4
+    assert [node.stages for node in drawn] == [(0, 0, None, None, *free), (None, None, 0, 0, *free)]
+
+
+def test_a_rate_that_is_not_served_has_no_share_of_the_requests_in_flight_and_no_end_of_the_queue() -> None:
+    request = a_request()
+    request = replace(request, workload=replace(request.workload, requests_per_second=20.0))
+    plan = a_plan(carries_load=False, performance=a_performance(output=512 * 6.64, running=585))
+
+    facts = explain(a_report(plan), request=request).facts
+
+    assert _fact(facts, "K/V cache").endswith("up to 3,072 per request; serves 6.64 of 20 requests a second")
+    assert _fact(facts, "Latency") == "27 ms per token; the queue grows without end"
+
+
+def test_percentiles_are_said_where_a_limit_speaks_of_them() -> None:
+    limited = Objective(tpot_seconds=0.05, statistic=Statistic.P95)
+    speed = replace(
+        a_performance(running=65),
+        decode_shares=(TimeShare(name="Prefill", seconds=0.008),),
+        prefill_shares=(TimeShare(name="Queue", seconds=0.1),),
+    )
+
+    said = _fact(explain(a_report(a_plan(performance=speed)), request=a_request(objective=limited)).facts, "Latency")
+
+    assert said == "first token after 310 ms, then 27 ms per token (P95, assumed: 510 ms and 29 ms)"
+
+
+def test_the_link_of_attention_replicas_is_named() -> None:
+    inside = a_plan(layout=Layout(attention_data=8, expert=8), tensor_link="", nodes_per_replica=1, groups=(("n1",),))
+    across = a_plan(layout=Layout(attention_data=16, expert=16), tensor_link="", nodes_per_replica=2)
+    inventory = an_inventory(replace(a_pool(), name=inside.pool))
+
+    said = [_fact(explain(a_report(plan), inventory=inventory).facts, "Links") for plan in (inside, across)]
+
+    assert said == ["experts over NVLink4 NVSwitch", "experts over 400 Gb/s RDMA"]
+    assert _fact(explain(a_report(across)).facts, "Links") == "experts between 2 nodes"
 
 
 def test_a_plan_of_no_replicas_says_that_nothing_runs() -> None:

@@ -1,15 +1,20 @@
 """An explanation as text: what stands where, and that no line is wider than asked for."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shardwright.costs.estimates import TimeShare
 from shardwright.layouts.layout import Layout
 from shardwright.reporting.explanation import MemoryBar, explain
 from shardwright.reporting.lines import ASCII, Role, paragraph, table
+from shardwright.reporting.markdown import to_markdown
 from shardwright.reporting.text import _bar, to_lines, to_text
 from shardwright.units import GIB
-from tests.support.builders_reporting import a_plan, a_refusal, a_report, a_request
+from tests.support.builders_plan import a_pool, an_inventory
+from tests.support.builders_reporting import a_performance, a_plan, a_refusal, a_report, a_request, an_alternative
 
 
 @pytest.mark.parametrize("width", [60, 80, 110, 140])
@@ -50,7 +55,57 @@ def test_each_replica_is_labelled_once() -> None:
         "              b  [ 1 1 1 1 1 1 1 1 ]  stage 1",
         "  replica 1   c  [ 0 0 0 0 0 0 0 0 ]  stage 0",
         "              d  [ 1 1 1 1 1 1 1 1 ]  stage 1",
+        "  which of these nodes holds which stage is settled when the pods start",
     ]
+
+
+def test_a_column_of_times_that_has_no_room_is_named() -> None:
+    long = an_alternative(Layout(tensor=8, pipeline=7, partition=(18,) * 7), "loses")
+    shares = (TimeShare(name="Weights", seconds=0.02),)
+    plan = a_plan(performance=replace(a_performance(), decode_shares=shares))
+
+    text = to_text(explain(a_report(plan, alternatives=(long,))), title="m", width=60, full=True)
+
+    times = text.split("Where the time of a token goes\n")[1].split("\n\n")[0].replace("\n  ", " ")
+    assert times.endswith(
+        "no room for tensor 8 x pipeline 7 (18+18+18+18+18+18+18 layers): a wider terminal or -o markdown has all"
+    )
+
+
+def test_pools_have_a_column_only_where_another_one_is_shown() -> None:
+    elsewhere = replace(an_alternative(Layout(), "slower"), pool="l40s-48gb-8x")
+
+    alone = to_text(explain(a_report()), title="m", width=110)
+    several = to_text(explain(a_report(alternatives=(*a_report().alternatives, elsewhere))), title="m", width=110)
+
+    assert "\n  layout     output       per token  against the plan\n" in alone
+    assert "\n  layout     pool              output       per token  against the plan\n" in several
+
+
+def test_prices_have_a_column_where_nodes_state_them() -> None:
+    priced = replace(an_alternative(Layout(tensor=16), "dearer"), million_tokens_price=1.5)
+
+    text = to_text(explain(a_report(alternatives=(priced,))), title="m", width=110)
+
+    assert (
+        "\n  layout     output       per token  cost  against the plan\n  tensor 16  1,210 tok/s  27 ms      1.50  dearer\n"
+        in text
+    )
+
+
+def test_gpus_of_somebody_else_are_crossed_out() -> None:
+    plan = a_plan(layout=Layout(tensor=2, replicas=2), groups=(("n1",), ("n1",)), nodes_per_replica=1, gpus_per_node=2)
+    pool = a_pool(gpus_per_node=8, free={0: 5})
+    inventory = an_inventory(replace(pool, name=plan.pool, nodes=(replace(pool.nodes[0], name="n1"),)))
+
+    explanation = explain(a_report(plan), inventory=inventory)
+
+    text = to_text(explanation, title="m", width=110).translate(ASCII)
+    assert text.split("Placement\n")[1].split("\n\n")[0].splitlines() == [
+        "  replica 0   n1  [ # # . . . x x x ]",
+        "  replica 1   n1  [ . . # # . x x x ]",
+    ]
+    assert "| 0 | n1 | 0 0 . . . x x x |" in to_markdown(explanation, title="m")
 
 
 @given(counts=st.lists(st.integers(0, 100 * GIB), min_size=4, max_size=4), cells=st.integers(8, 60))

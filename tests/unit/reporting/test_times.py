@@ -122,3 +122,12 @@ def test_a_refusal_in_markdown_has_no_empty_sections() -> None:
     page = to_markdown(explain(a_report(a_refusal(), alternatives=())), title="m")
 
     assert [line for line in page.splitlines() if line.startswith("#")] == ["# m", "## Ruled out"]
+
+
+def test_a_layout_on_other_gpus_is_named_with_its_pool() -> None:
+    plan, report = _compared()
+    elsewhere = replace(an_alternative(plan.layout, "slower"), pool="l40s-48gb-8x")
+
+    split = time_split(plan, replace(report, alternatives=(elsewhere,)))
+
+    assert split.layouts == ("tensor 8 x pipeline 2", "tensor 8 x pipeline 2 on l40s-48gb-8x")

@@ -51,5 +51,33 @@ FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
 )
 """Every architecture that can be read, by the name that ``architectures`` has for it."""
 
+LANGUAGE_MODELS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "deepseek_v2": "DeepseekV2ForCausalLM",
+        "deepseek_v3": "DeepseekV3ForCausalLM",
+        "gemma": "GemmaForCausalLM",
+        "gemma2": "Gemma2ForCausalLM",
+        "gemma3_text": "Gemma3ForCausalLM",
+        "glm4_moe": "Glm4MoeForCausalLM",
+        "glm4v_moe_text": "Glm4MoeForCausalLM",
+        "gpt_oss": "GptOssForCausalLM",
+        "llama": "LlamaForCausalLM",
+        "mistral": "MistralForCausalLM",
+        "mixtral": "MixtralForCausalLM",
+        "phi3": "Phi3ForCausalLM",
+        "qwen2": "Qwen2ForCausalLM",
+        "qwen2_5_vl_text": "Qwen2ForCausalLM",
+        "qwen2_vl_text": "Qwen2ForCausalLM",
+        "qwen3": "Qwen3ForCausalLM",
+        "qwen3_5_moe_text": "Qwen3_5MoeForCausalLM",
+        "qwen3_5_text": "Qwen3_5ForCausalLM",
+        "qwen3_moe": "Qwen3MoeForCausalLM",
+        "qwen3_vl_moe_text": "Qwen3MoeForCausalLM",
+        "qwen3_vl_text": "Qwen3ForCausalLM",
+        "step3p5": "Step3p5ForCausalLM",
+    }
+)
+"""The architecture of a ``text_config`` by its ``model_type``, as transformers 5 names them."""
+
 MODEL_TYPES: Final[Mapping[str, str]] = MappingProxyType({"gptj": "GPTJForCausalLM", "opt": "OPTForCausalLM"})
 """The architecture of a ``model_type``, for summaries of other tools, which name no architecture."""

@@ -1,5 +1,6 @@
 """Dense decoders with forms of their own: GPT-J, OPT, Falcon, ChatGLM, Command-R."""
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -58,6 +59,8 @@ def _opt(fields: Fields, shape: Shape) -> Blocks:
 
 def _opt_ends(fields: Fields, shape: Shape) -> tuple[tuple[Part, Tensor], ...]:
     positions = fields.integer("max_position_embeddings", CONTEXT) + _OPT_POSITION_OFFSET
+    if fields.integer("word_embed_proj_dim", WIDTH, default=shape.hidden) != shape.hidden:
+        fields.refuse("word_embed_proj_dim", f"{fields.values['word_embed_proj_dim']}", f"must be hidden_size {shape.hidden}")
     return (
         (Part.EMBEDDING, Tensor(name="model.embed_positions", outputs=positions, inputs=shape.hidden)),
         (Part.FINAL, Tensor(name="model.norm.bias", outputs=shape.hidden)),
@@ -65,14 +68,18 @@ def _opt_ends(fields: Fields, shape: Shape) -> tuple[tuple[Part, Tensor], ...]:
 
 
 def _falcon(fields: Fields, shape: Shape) -> Blocks:
+    """Source: vLLM 0.32 ``models/falcon.py``: only the newer form states how many K/V heads it has."""
     intermediate = fields.integer("intermediate_size", WIDTH, default=4 * shape.hidden)
     bias = fields.boolean("bias", default=False)
-    two_norms = fields.boolean("new_decoder_architecture", default=False)
-    names = ("ln_attn", "ln_mlp") if two_norms else ("input_layernorm",)
+    newer = fields.boolean("new_decoder_architecture", default=False)
+    if not newer:
+        shape = replace(shape, kv_heads=1 if fields.boolean("multi_query", default=True) else shape.heads)
+    norms_in_parallel = fields.integer("num_ln_in_parallel_attn", (1, 2), default=2 if newer else 1)
+    two_norms = norms_in_parallel == 2 or not fields.boolean("parallel_attn", default=True)  # noqa: PLR2004
     tensors = (
         *grouped_tensors(shape, bias=bias, output_bias=bias),
         *_ungated(("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"), shape.hidden, intermediate, bias=bias),
-        *_layer_norms(shape.hidden, *names),
+        *_layer_norms(shape.hidden, *(("ln_attn", "ln_mlp") if two_norms else ("input_layernorm",))),
     )
     return _same(shape, intermediate, 2, tensors)
 
@@ -86,7 +93,7 @@ def _chatglm(fields: Fields, shape: Shape) -> Blocks:
     intermediate = fields.integer("intermediate_size", WIDTH)
     tensors = (
         *grouped_tensors(shape, bias=biased or fields.boolean("add_qkv_bias", default=False), output_bias=biased),
-        *gated("mlp", shape.hidden, intermediate),
+        *gated("mlp", shape.hidden, intermediate, bias=biased),
         *norms(shape.hidden, "input_layernorm", "post_attention_layernorm"),
     )
     return _same(shape, intermediate, 3, tensors)
@@ -125,18 +132,25 @@ _CHATGLM_NAMES = MappingProxyType(
     {
         "num_hidden_layers": ("num_layers",),
         "num_key_value_heads": ("multi_query_group_num",),
-        "head_dim": ("kv_channels",),
         "intermediate_size": ("ffn_hidden_size",),
         "vocab_size": ("padded_vocab_size",),
         "max_position_embeddings": ("seq_length",),
     }
 )
 
+_HEAD_DIM = frozenset({"head_dim"})  # vLLM divides the hidden size by the heads
+
 FAMILIES = {
     "GPTJForCausalLM": Family(blocks=_gptj, names=_GPT_NAMES, ends=_gptj_ends),
     "OPTForCausalLM": Family(blocks=_opt, tied=True, names=_OPT_NAMES, ends=_opt_ends),
-    "FalconForCausalLM": Family(blocks=_falcon, tied=True, names=_FALCON_NAMES, ends=_falcon_ends),
-    "ChatGLMModel": Family(blocks=_chatglm, names=_CHATGLM_NAMES),
-    "ChatGLMForConditionalGeneration": Family(blocks=_chatglm, names=_CHATGLM_NAMES),
+    "FalconForCausalLM": Family(
+        blocks=_falcon,
+        tied=True,
+        defaults=MappingProxyType({"max_position_embeddings": 2048}),
+        names=_FALCON_NAMES,
+        ends=_falcon_ends,
+    ),
+    "ChatGLMModel": Family(blocks=_chatglm, names=_CHATGLM_NAMES, ignores=_HEAD_DIM),
+    "ChatGLMForConditionalGeneration": Family(blocks=_chatglm, names=_CHATGLM_NAMES, ignores=_HEAD_DIM),
     "CohereForCausalLM": Family(blocks=_cohere, tied=True),
 }

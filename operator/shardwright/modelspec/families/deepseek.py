@@ -7,6 +7,7 @@ only for speculative decoding.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from shardwright.modelspec.families.family import Family, Shape, Tower, block_norms
 from shardwright.modelspec.fields import CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, WIDTH, Fields
@@ -128,10 +129,14 @@ def _deepseek(fields: Fields, shape: Shape) -> Blocks:
     return block
 
 
+_DEFAULTS = MappingProxyType({"n_shared_experts": 1, "q_lora_rank": 1536, "first_k_dense_replace": 3})
+
 FAMILIES = {
-    "DeepseekV2ForCausalLM": Family(blocks=_deepseek),
-    "DeepseekV3ForCausalLM": Family(blocks=_deepseek),
-    "DeepseekV32ForCausalLM": Family(blocks=_deepseek),
-    "GlmMoeDsaForCausalLM": Family(blocks=_deepseek),
-    "KimiK25ForConditionalGeneration": Family(blocks=_deepseek, tower=Tower(matrices=2, split=Split.COLUMN)),
+    "DeepseekV2ForCausalLM": Family(blocks=_deepseek, defaults=MappingProxyType({"n_shared_experts": 2, "q_lora_rank": 1536})),
+    "DeepseekV3ForCausalLM": Family(blocks=_deepseek, defaults=_DEFAULTS),
+    "DeepseekV32ForCausalLM": Family(blocks=_deepseek, defaults=MappingProxyType({**_DEFAULTS, "index_topk": 2048})),
+    "GlmMoeDsaForCausalLM": Family(
+        blocks=_deepseek, defaults=MappingProxyType({**_DEFAULTS, "q_lora_rank": 2048, "index_topk": 2048})
+    ),
+    "KimiK25ForConditionalGeneration": Family(blocks=_deepseek, defaults=_DEFAULTS, tower=Tower(matrices=2, split=Split.COLUMN)),
 }

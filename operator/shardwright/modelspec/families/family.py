@@ -18,21 +18,22 @@ class Family:
 
     ``blocks`` reads the family's own fields and returns the layer at an index. ``tied`` is whether
     embedding and head are one matrix where the config does not say. ``defaults`` are the values that
-    the architecture's own config class (transformers 4.57) fills in for fields that published configs
-    leave out. ``names`` are what the architecture's configs call the fields that most others name alike, the
-    first one that is there counts; a dot leads into a section. ``ends`` are tensors before the first or after
-    the last layer beside embedding, final norm and head. ``warnings`` are facts that widen the band of a
-    prediction, ``assumed`` what was read in the generic way.
+    the architecture's own config class (transformers 5) fills in for fields that a config leaves out, not for
+    those that it sets to null. ``names`` are what the architecture's configs call the fields that most others name alike, the
+    first one that is there counts; a dot leads into a section. ``ignores`` are fields that the engine's class does not
+    read. ``ends`` are tensors before the first or after
+    the last layer beside embedding, final norm and head. ``warnings`` say what was read in the generic way or
+    is not known; they widen the band of a prediction, and may name the ``{architecture}``.
     """
 
     blocks: Callable[[Fields, "Shape"], Blocks]
     tied: bool = False
     defaults: Mapping[str, int] = field(default_factory=dict)
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ignores: frozenset[str] = frozenset()
     ends: Callable[[Fields, "Shape"], tuple[tuple[Part, Tensor], ...]] = _no_ends
     tower: "Tower | None" = None
     warnings: tuple[str, ...] = ()
-    assumed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +113,32 @@ def block_norms(shape: Shape) -> tuple[Tensor, ...]:
 
 
 def window_of(fields: Fields, *, switch: str | None = None) -> int | None:
-    """Return the sliding window in tokens; None where there is none or the switch field turns it off."""
-    window = fields.optional_integer("sliding_window", CONTEXT)
+    """Return the sliding window in tokens; None where there is none, it is 0 or the switch field turns it off."""
+    window = fields.optional_integer("sliding_window", (0, CONTEXT[1]))
     if switch is not None and not fields.boolean(switch, default=False):
         return None
-    return window
+    return window or None
+
+
+def windows(fields: Fields, layers: int) -> tuple[int | None, ...]:
+    """Return the window of every layer: of those that ``layer_types`` lets slide, of all where it is not there.
+
+    Source: vLLM 0.32 ``engine/arg_utils.py:create_engine_config``, ``models/llama.py:LlamaAttention``.
+    """
+    window, slides = window_of(fields), alternating(fields, layers, full_every=layers + 1)
+    return tuple(window if slides(layer) else None for layer in range(layers))
+
+
+def qwen_window(fields: Fields, layers: int) -> int | None:
+    """Return the window of all layers of a Qwen, which the config may switch on from some layer onwards.
+
+    Source: vLLM 0.32 ``models/qwen2.py:Qwen2Model``, which refuses windows of some layers only.
+    """
+    window = window_of(fields, switch="use_sliding_window")
+    first = fields.integer("max_window_layers", (0, LAYERS[1]), default=0)
+    if window is not None and 0 < first < layers:
+        fields.refuse("max_window_layers", f"{first}", f"must be 0 or at least num_hidden_layers {layers} with a sliding window")
+    return window if first == 0 else None
 
 
 def per_layer(fields: Fields, name: str, layers: int) -> tuple[int, ...]:

@@ -118,6 +118,8 @@ def _gemma4(fields: Fields, shape: Shape) -> Blocks:
     return lambda layer: sliding if slides(layer) else full
 
 
+_GEMMA2_DEFAULTS = MappingProxyType({"head_dim": 256, "num_key_value_heads": 4, "sliding_window": 4096})
+_GEMMA4_DEFAULTS = MappingProxyType({"head_dim": 256, "num_key_value_heads": 4, "sliding_window": 512})
 _GEMMA3_DEFAULTS = MappingProxyType(
     {
         "vocab_size": 262208,
@@ -130,10 +132,12 @@ _GEMMA3_DEFAULTS = MappingProxyType(
 )
 
 FAMILIES = {
-    "Gemma4ForCausalLM": Family(blocks=_gemma4, tied=True),
-    "Gemma4ForConditionalGeneration": Family(blocks=_gemma4, tied=True, tower=Tower(matrices=3, split=Split.REPLICATED)),
+    "Gemma4ForCausalLM": Family(blocks=_gemma4, tied=True, defaults=_GEMMA4_DEFAULTS),
+    "Gemma4ForConditionalGeneration": Family(
+        blocks=_gemma4, tied=True, defaults=_GEMMA4_DEFAULTS, tower=Tower(matrices=3, split=Split.REPLICATED)
+    ),
     "GemmaForCausalLM": Family(blocks=_gemma, tied=True, defaults=MappingProxyType({"head_dim": 256})),
-    "Gemma2ForCausalLM": Family(blocks=_gemma2, tied=True, defaults=MappingProxyType({"head_dim": 256, "sliding_window": 4096})),
+    "Gemma2ForCausalLM": Family(blocks=_gemma2, tied=True, defaults=_GEMMA2_DEFAULTS),
     "Gemma3ForCausalLM": Family(blocks=_gemma3, tied=True, defaults=_GEMMA3_DEFAULTS),
     "Gemma3ForConditionalGeneration": Family(
         blocks=_gemma3,

@@ -1,5 +1,7 @@
 """GLM-4.5: grouped-query attention before DeepSeek's experts."""
 
+from types import MappingProxyType
+
 from shardwright.modelspec.families.deepseek import expert_tensors, read_experts
 from shardwright.modelspec.families.family import (
     Family,
@@ -35,4 +37,6 @@ def _glm4_moe(fields: Fields, shape: Shape) -> Blocks:
     return lambda layer: sparse if layer >= first_sparse else dense
 
 
-FAMILIES = {"Glm4MoeForCausalLM": Family(blocks=_glm4_moe)}
+FAMILIES = {
+    "Glm4MoeForCausalLM": Family(blocks=_glm4_moe, defaults=MappingProxyType({"num_key_value_heads": 8, "n_shared_experts": 1}))
+}

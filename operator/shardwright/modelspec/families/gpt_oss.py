@@ -1,5 +1,7 @@
 """gpt-oss: experts with biases, attention sinks, every other layer slides."""
 
+from types import MappingProxyType
+
 from shardwright.modelspec.families.family import (
     Family,
     Shape,
@@ -48,4 +50,8 @@ def _gpt_oss(fields: Fields, shape: Shape) -> Blocks:
     return lambda layer: sliding if slides(layer) else full
 
 
-FAMILIES = {"GptOssForCausalLM": Family(blocks=_gpt_oss)}
+FAMILIES = {
+    "GptOssForCausalLM": Family(
+        blocks=_gpt_oss, defaults=MappingProxyType({"num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128})
+    )
+}

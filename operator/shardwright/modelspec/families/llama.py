@@ -9,53 +9,51 @@ from shardwright.modelspec.families.family import (
     grouped,
     grouped_tensors,
     head_norms,
-    window_of,
+    qwen_window,
+    windows,
 )
 from shardwright.modelspec.fields import WIDTH, Fields
 from shardwright.modelspec.spec import DenseFeedForward, Layer
 from shardwright.modelspec.tensors import Block, Blocks, Tensor, gated
 
 
-def _same(shape: Shape, intermediate: int, attention: tuple[Tensor, ...], window: int | None) -> Blocks:
-    block = Block(
-        layer=Layer(attention=grouped(shape, window), feed_forward=DenseFeedForward(intermediate=intermediate)),
-        tensors=(*attention, *gated("mlp", shape.hidden, intermediate), *block_norms(shape)),
-    )
-    return lambda _: block
-
-
-def _llama(fields: Fields, shape: Shape) -> Blocks:
-    bias = fields.boolean("attention_bias", default=False)
-    attention = grouped_tensors(shape, bias=bias, output_bias=bias)
-    return _same(shape, fields.integer("intermediate_size", WIDTH), attention, None)
-
-
-def _mistral(fields: Fields, shape: Shape) -> Blocks:
-    return _same(shape, fields.integer("intermediate_size", WIDTH), grouped_tensors(shape), window_of(fields))
+def _stack(fields: Fields, shape: Shape, attention: tuple[Tensor, ...], reach: tuple[int | None, ...]) -> Blocks:
+    intermediate = fields.integer("intermediate_size", WIDTH)
+    feed_forward = gated("mlp", shape.hidden, intermediate, bias=fields.boolean("mlp_bias", default=False))
+    tensors = (*attention, *feed_forward, *block_norms(shape))
+    blocks = {
+        window: Block(
+            layer=Layer(attention=grouped(shape, window), feed_forward=DenseFeedForward(intermediate=intermediate)),
+            tensors=tensors,
+        )
+        for window in set(reach)
+    }
+    return lambda layer: blocks[reach[layer]]
 
 
 def dense_blocks(fields: Fields, shape: Shape) -> Blocks:
-    """Return Llama's layers, with a bias of queries, keys and values and a window where the config states them."""
+    """Return Llama's layers, with biases and windows where the config states them."""
     bias = fields.boolean("attention_bias", default=False)
     attention = grouped_tensors(shape, bias=bias, output_bias=bias)
-    return _same(shape, fields.integer("intermediate_size", WIDTH), attention, window_of(fields))
+    return _stack(fields, shape, attention, windows(fields, shape.layers))
 
 
 def _qwen2(fields: Fields, shape: Shape) -> Blocks:
-    attention = grouped_tensors(shape, bias=True)
-    return _same(shape, fields.integer("intermediate_size", WIDTH), attention, None)
+    return _stack(fields, shape, grouped_tensors(shape, bias=True), (qwen_window(fields, shape.layers),) * shape.layers)
 
 
 def _qwen3(fields: Fields, shape: Shape) -> Blocks:
     bias = fields.boolean("attention_bias", default=False)
     attention = (*grouped_tensors(shape, bias=bias), *head_norms(shape))
-    return _same(shape, fields.integer("intermediate_size", WIDTH), attention, None)
+    return _stack(fields, shape, attention, (qwen_window(fields, shape.layers),) * shape.layers)
 
 
 FAMILIES = {
-    "LlamaForCausalLM": Family(blocks=_llama),
-    "MistralForCausalLM": Family(blocks=_mistral),
-    "Phi3ForCausalLM": Family(blocks=_mistral),
-    "Qwen2ForCausalLM": Family(blocks=_qwen2),
+    "LlamaForCausalLM": Family(blocks=dense_blocks),
+    "MistralForCausalLM": Family(
+        blocks=dense_blocks, defaults=MappingProxyType({"num_key_value_heads": 8, "sliding_window": 4096})
+    ),
+    "Phi3ForCausalLM": Family(blocks=dense_blocks),
+    "Qwen2ForCausalLM": Family(blocks=_qwen2, ignores=frozenset({"head_dim"})),
     "Qwen3ForCausalLM": Family(blocks=_qwen3, defaults=MappingProxyType({"head_dim": 128})),
 }

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import MappingProxyType
 
 from shardwright.modelspec.families.family import Family, Shape, Tower, block_norms, grouped, grouped_tensors
 from shardwright.modelspec.fields import CONTEXT, EXPERTS, LAYERS, WIDTH, Fields
@@ -68,7 +69,9 @@ def _llama4(fields: Fields, shape: Shape) -> Blocks:
     return block
 
 
+_DEFAULTS = MappingProxyType({"num_key_value_heads": 8, "attention_chunk_size": 8192})
+
 FAMILIES = {
-    "Llama4ForCausalLM": Family(blocks=_llama4),
-    "Llama4ForConditionalGeneration": Family(blocks=_llama4, tower=Tower(matrices=2, split=Split.COLUMN)),
+    "Llama4ForCausalLM": Family(blocks=_llama4, defaults=_DEFAULTS),
+    "Llama4ForConditionalGeneration": Family(blocks=_llama4, defaults=_DEFAULTS, tower=Tower(matrices=2, split=Split.COLUMN)),
 }

@@ -1,6 +1,7 @@
 """MiMo-V2: sliding layers with sinks and heads of their own, wider keys than values, DeepSeek's experts."""
 
 from dataclasses import replace
+from types import MappingProxyType
 
 from shardwright.modelspec.families.deepseek import expert_tensors, read_experts
 from shardwright.modelspec.families.family import Family, Shape, block_norms, grouped, grouped_tensors, per_layer, window_of
@@ -44,4 +45,6 @@ def _mimo_v2(fields: Fields, shape: Shape) -> Blocks:
     return block
 
 
-FAMILIES = {"MiMoV2FlashForCausalLM": Family(blocks=_mimo_v2)}
+_DEFAULTS = MappingProxyType({"num_key_value_heads": 4, "head_dim": 192, "v_head_dim": 128, "sliding_window": 128})
+
+FAMILIES = {"MiMoV2FlashForCausalLM": Family(blocks=_mimo_v2, defaults=_DEFAULTS)}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import MappingProxyType
 
 from shardwright.modelspec.families.family import (
     Family,
@@ -100,7 +101,7 @@ def _minimax_m3(fields: Fields, shape: Shape) -> Blocks:
 
 
 FAMILIES = {
-    "MiniMaxM2ForCausalLM": Family(blocks=_minimax_m2),
+    "MiniMaxM2ForCausalLM": Family(blocks=_minimax_m2, defaults=MappingProxyType({"num_key_value_heads": 8, "head_dim": 128})),
     "MiniMaxM3ForCausalLM": Family(blocks=_minimax_m3),
     "MiniMaxM3SparseForCausalLM": Family(blocks=_minimax_m3),
     "MiniMaxM3SparseForConditionalGeneration": Family(blocks=_minimax_m3, tower=Tower(matrices=2, split=Split.COLUMN)),

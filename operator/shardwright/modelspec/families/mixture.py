@@ -10,6 +10,7 @@ from shardwright.modelspec.families.family import (
     grouped,
     grouped_tensors,
     head_norms,
+    qwen_window,
     window_of,
 )
 from shardwright.modelspec.fields import EXPERTS, LAYERS, VOCABULARY, WIDTH, Fields
@@ -109,8 +110,9 @@ def _sparse_layers(fields: Fields) -> Callable[[int], bool]:
 
 def _qwen_dense(fields: Fields, shape: Shape, attention: tuple[Tensor, ...]) -> Block:
     intermediate = fields.integer("intermediate_size", WIDTH)
+    window = qwen_window(fields, shape.layers)
     return Block(
-        layer=Layer(attention=grouped(shape), feed_forward=DenseFeedForward(intermediate=intermediate)),
+        layer=Layer(attention=grouped(shape, window), feed_forward=DenseFeedForward(intermediate=intermediate)),
         tensors=(*attention, *gated("mlp", shape.hidden, intermediate), *block_norms(shape)),
     )
 
@@ -140,8 +142,9 @@ def qwen_expert_tensors(shape: Shape, block: ExpertFeedForward, *, quantizable_r
 def _qwen_sparse(fields: Fields, shape: Shape, attention: tuple[Tensor, ...], *, quantizable_router: bool) -> Block:
     experts = read_qwen_experts(fields)
     tensors = qwen_expert_tensors(shape, experts, quantizable_router=quantizable_router)
+    window = qwen_window(fields, shape.layers)
     return Block(
-        layer=Layer(attention=grouped(shape), feed_forward=experts),
+        layer=Layer(attention=grouped(shape, window), feed_forward=experts),
         tensors=(*attention, *tensors, *block_norms(shape)),
     )
 
@@ -154,7 +157,8 @@ def _qwen(fields: Fields, shape: Shape, attention: tuple[Tensor, ...], *, quanti
 
 
 def _qwen2_moe(fields: Fields, shape: Shape) -> Blocks:
-    return _qwen(fields, shape, grouped_tensors(shape, bias=True), quantizable_router=False)
+    attention = grouped_tensors(shape, bias=fields.boolean("qkv_bias", default=True))
+    return _qwen(fields, shape, attention, quantizable_router=False)
 
 
 def _qwen3_moe(fields: Fields, shape: Shape) -> Blocks:
@@ -166,7 +170,11 @@ def _qwen3_moe(fields: Fields, shape: Shape) -> Blocks:
 FAMILIES = {
     "DbrxForCausalLM": Family(blocks=_dbrx, names=_DBRX_NAMES),
     "PhiMoEForCausalLM": Family(blocks=_phimoe, ends=_phimoe_ends),
-    "MixtralForCausalLM": Family(blocks=_mixtral),
-    "Qwen2MoeForCausalLM": Family(blocks=_qwen2_moe),
-    "Qwen3MoeForCausalLM": Family(blocks=_qwen3_moe),
+    "MixtralForCausalLM": Family(blocks=_mixtral, defaults=MappingProxyType({"num_key_value_heads": 8})),
+    "Qwen2MoeForCausalLM": Family(
+        blocks=_qwen2_moe,
+        defaults=MappingProxyType({"num_key_value_heads": 16, "shared_expert_intermediate_size": 5632}),
+        ignores=frozenset({"head_dim"}),
+    ),
+    "Qwen3MoeForCausalLM": Family(blocks=_qwen3_moe, names=MappingProxyType({"num_experts": ("num_local_experts",)})),
 }

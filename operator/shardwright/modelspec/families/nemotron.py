@@ -10,7 +10,10 @@ from shardwright.modelspec.spec import DenseFeedForward, ExpertFeedForward, Laye
 from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, gated, linear, norms, routed, router
 
 _KERNEL: Final = (1, 64)
-_TYPES: Final = MappingProxyType({"mamba": "M", "moe": "E", "mlp": "-", "attention": "*"})
+_TYPES: Final = MappingProxyType(
+    {"mamba": "M", "linear_attention": "M", "moe": "E", "mlp": "-", "attention": "*", "full_attention": "*"}
+)
+"""Names of layers in configs that list them; transformers 5 writes the longer ones."""
 
 _MULTIPLE: Final = 256
 """DeciLM's feed-forward widths are rounded up to it. Source: vLLM 0.32 ``models/nemotron_nas.py``."""

@@ -1,6 +1,7 @@
 """Qwen3-Next and Qwen3.5: gated delta rule in most layers, gated full attention in every fourth."""
 
 from collections.abc import Callable
+from types import MappingProxyType
 
 from shardwright.modelspec.families.family import Family, Shape, Tower, block_norms, grouped, grouped_tensors, head_norms
 from shardwright.modelspec.families.mixture import qwen_expert_tensors, read_qwen_experts
@@ -76,10 +77,14 @@ def _sparse(fields: Fields, shape: Shape) -> Blocks:
     return _hybrid(fields, shape, experts, qwen_expert_tensors(shape, experts, quantizable_router=False))
 
 
+_DENSE_DEFAULTS = MappingProxyType({"num_key_value_heads": 4, "head_dim": 256})
+_SPARSE_DEFAULTS = MappingProxyType({"num_key_value_heads": 2, "head_dim": 256, "shared_expert_intermediate_size": 512})
+_TOWER = Tower(matrices=2, split=Split.COLUMN)
+
 FAMILIES = {
-    "Qwen3NextForCausalLM": Family(blocks=_sparse),
-    "Qwen3_5ForCausalLM": Family(blocks=_dense),
-    "Qwen3_5ForConditionalGeneration": Family(blocks=_dense, tower=Tower(matrices=2, split=Split.COLUMN)),
-    "Qwen3_5MoeForCausalLM": Family(blocks=_sparse),
-    "Qwen3_5MoeForConditionalGeneration": Family(blocks=_sparse, tower=Tower(matrices=2, split=Split.COLUMN)),
+    "Qwen3NextForCausalLM": Family(blocks=_sparse, defaults=_SPARSE_DEFAULTS),
+    "Qwen3_5ForCausalLM": Family(blocks=_dense, defaults=_DENSE_DEFAULTS),
+    "Qwen3_5ForConditionalGeneration": Family(blocks=_dense, defaults=_DENSE_DEFAULTS, tower=_TOWER),
+    "Qwen3_5MoeForCausalLM": Family(blocks=_sparse, defaults=_SPARSE_DEFAULTS),
+    "Qwen3_5MoeForConditionalGeneration": Family(blocks=_sparse, defaults=_SPARSE_DEFAULTS, tower=_TOWER),
 }

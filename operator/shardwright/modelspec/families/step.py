@@ -95,6 +95,6 @@ FAMILIES = {
     "Step3p7FlashForCausalLM": Family(
         blocks=_step,
         names=_NAMES,
-        assumed=("{architecture} is read as Step-3.5: no engine release with this class was seen",),
+        warnings=("{architecture} is read as Step-3.5: no engine release with this class was seen",),
     ),
 }

@@ -1,11 +1,12 @@
 """The vision tower of a multimodal model, counted from its ``vision_config``."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
-from shardwright.modelspec.families.family import Tower
+from shardwright.modelspec.families.family import Family, Tower
 from shardwright.modelspec.fields import LAYERS, WIDTH, Fields
-from shardwright.modelspec.spec import Part, Storage, Weight
+from shardwright.modelspec.spec import Part, Split, Storage, Weight
 
 _LAYERS: Final = ("num_hidden_layers", "depth", "vt_num_hidden_layers")
 _HIDDEN: Final = ("hidden_size", "vt_hidden_size")
@@ -39,6 +40,12 @@ def tower_weights(config: Fields, text_hidden: int, tower: Tower, storage: Stora
             storage=storage,
         ),
     )
+
+
+def wrapper(language_model: Family, name: str) -> Family:
+    """Return how a multimodal config is read that is unknown by name and wraps a language model that is known."""
+    unknown = f"{{architecture}} is not known: its language model is read as {name}, its vision tower by its sizes alone"
+    return replace(language_model, tower=Tower(matrices=3, split=Split.REPLICATED), warnings=(unknown, *language_model.warnings))
 
 
 def _first(config: Fields, names: tuple[str, ...], bounds: tuple[int, int]) -> int:

@@ -1,0 +1,57 @@
+"""The fields of the spec that say how groups live: restarts after failures, readiness, restarts on purpose."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from shardwright.api.parts import Part
+
+
+class Restart(Part):
+    """How a group of several pods that failed starts again; a single pod is restarted in place by the kubelet."""
+
+    delay_seconds: Annotated[int, Field(ge=0, le=3600)] = Field(
+        default=30, description="Pause before the second restart in a row, doubling with every further one. The first is at once."
+    )
+    max_delay_seconds: Annotated[int, Field(ge=1, le=86_400)] = Field(
+        default=600, description="Longest pause, and the pause between tries when the budget is spent."
+    )
+    stable_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
+        default=600, description="Service without a failure after which failures are counted anew."
+    )
+    budget: Annotated[int, Field(ge=0, le=1000)] = Field(
+        default=6,
+        description="Failures of the engine in a row after which the resource is Degraded. Evictions, drains, preemption and "
+        "lost nodes are not counted.",
+    )
+    on_budget_spent: Literal["Retry", "Stop"] = Field(
+        default="Retry",
+        description="Retry: go on, one try every maxDelaySeconds. Stop: the group stays stopped until the spec or the annotation "
+        "shardwright.io/restart changes.",
+    )
+
+
+class Readiness(Part):
+    """When a group counts as serving."""
+
+    tokens: bool = Field(
+        default=True,
+        description="True: ready means that tokens come out. An engine that nobody asks is asked for one token now and then. "
+        "False: the engine's /health is enough.",
+    )
+    silence_seconds: Annotated[int, Field(ge=5, le=3600)] = Field(
+        default=60,
+        description="Not ready after so long without a token while one is due; after twice as long the group restarts. Must "
+        "exceed the time of the longest prompt.",
+    )
+    idle_seconds: Annotated[int, Field(ge=5, le=3600)] = Field(
+        default=30, description="Asked for one token after so long without a request."
+    )
+
+
+class Rollout(Part):
+    """How groups are restarted on purpose."""
+
+    max_unavailable: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=1, description="Groups that may be down at once because of a changed template or a restart that was asked for."
+    )

@@ -1,0 +1,81 @@
+"""What the fields of the spec are made of: names, quantities, values, and the base of every object of it."""
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+DNS_SUBDOMAIN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"
+LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+IMAGE = r"^[a-z0-9][A-Za-z0-9._:/-]*(@sha256:[0-9a-f]{64})?$"
+QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
+QUANTITY_MAX_LENGTH = 32
+QUANTITY_MAX = 2**53
+ARGUMENT_MAX_LENGTH = 4096
+
+ObjectName = Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)]
+DataKey = Annotated[str, StringConstraints(max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
+LabelValue = Annotated[str, StringConstraints(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")]
+Tokens = Annotated[int, Field(ge=1, le=10_485_760)]
+Degree = Annotated[int, Field(ge=1, le=1024)]
+
+
+def _quantity_as_text(value: object) -> object:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return value
+    if not 0 <= value <= QUANTITY_MAX:
+        raise ValueError(f"must be from 0 to {QUANTITY_MAX:,}")
+    return str(value)
+
+
+Quantity = Annotated[
+    str,
+    StringConstraints(max_length=QUANTITY_MAX_LENGTH, pattern=QUANTITY),
+    BeforeValidator(_quantity_as_text),
+    WithJsonSchema(
+        {
+            "x-kubernetes-int-or-string": True,
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "minimum": 0,
+            "maximum": QUANTITY_MAX,
+            "maxLength": QUANTITY_MAX_LENGTH,
+            "pattern": QUANTITY,
+        }
+    ),
+]
+"""A Kubernetes quantity; a bare integer is one, too."""
+
+
+def _check_scalar(value: object) -> object:
+    if not isinstance(value, str | int | float):
+        raise ValueError("must be a string, a number or a boolean")  # noqa: TRY004  pydantic collects ValueErrors
+    if isinstance(value, str) and len(value) > ARGUMENT_MAX_LENGTH:
+        raise ValueError(f"is {len(value)} characters long, at most {ARGUMENT_MAX_LENGTH} are allowed")
+    return value
+
+
+ArgumentValue = Annotated[
+    Any,
+    AfterValidator(_check_scalar),
+    WithJsonSchema(
+        {
+            "x-kubernetes-preserve-unknown-fields": True,
+            "description": "A string, a number or a boolean.",
+            "maxLength": ARGUMENT_MAX_LENGTH,
+            # No list and no object has at least one entry and at most none; other types pass both bounds.
+            "minItems": 1,
+            "maxItems": 0,
+            "minProperties": 1,
+            "maxProperties": 0,
+        }
+    ),
+]
+"""What an engine option may be set to. A structural schema has no union of scalar types but this."""
+
+
+class Part(BaseModel):
+    """A strict, immutable piece of the resource with camelCase names on the wire."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, validate_by_name=True, extra="forbid", strict=True, frozen=True, protected_namespaces=()
+    )

@@ -1,0 +1,136 @@
+"""What the administrator of the operator says for all resources: defaults for engine and pods, and options that are admitted.
+
+A resource is never changed by it: its spec is merged with the defaults before anything is planned, what it says itself wins, and
+its status says what came from where.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+from shardwright.api.manifest import read_manifests
+from shardwright.api.names import API_VERSION, KIND
+from shardwright.api.resource import parse_manifest
+from shardwright.api.spec import Engine, Pod, Resources, Spec
+from shardwright.engines.options import check_admission
+from shardwright.errors import InputError, Problem
+
+DEFAULTS: Final = "engineDefaults"
+ADMITTED: Final = "admittedArguments"
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Defaults for ``spec.engine`` and ``spec.pod``, and the dangerous engine options that users may set."""
+
+    engine: Engine | None = None
+    pod: Pod | None = None
+    admitted: frozenset[str] = frozenset()
+
+
+def read_settings(text: str) -> Settings:
+    """Return the settings that a text holds, as YAML or JSON; none where it is empty.
+
+    Raises:
+        InputError: every violation; its path begins with ``engineDefaults`` or ``admittedArguments``.
+    """
+    found = read_manifests(text)
+    content = found[0] if found else {}
+    unknown = sorted(set(content) - {DEFAULTS, ADMITTED})
+    defaults, admitted = content.get(DEFAULTS) or {}, content.get(ADMITTED) or []
+    problems = [*(_unknown(name) for name in unknown), *_shapes(defaults, admitted)]
+    if problems or len(found) > 1:
+        raise InputError(problems or [_unknown("a second document")])
+    problems = [problem.under(ADMITTED) for problem in check_admission(admitted)]
+    if problems:
+        raise InputError(problems)
+    spec = _read_defaults(defaults)
+    return Settings(
+        engine=spec.engine if "engine" in defaults else None,
+        pod=spec.pod if "pod" in defaults else None,
+        admitted=frozenset(admitted),
+    )
+
+
+def with_defaults(spec: Spec, settings: Settings) -> tuple[Spec, tuple[str, ...]]:
+    """Return the spec with what it leaves open filled in, and the paths of what was filled in, sorted."""
+    applied: list[str] = []
+    engine = _merged_engine(spec.engine, settings.engine, applied) if settings.engine else spec.engine
+    pod = _merged_pod(spec.pod or Pod(), settings.pod, applied) if settings.pod else spec.pod
+    if not applied:
+        return spec, ()
+    return spec.model_copy(update={"engine": engine, "pod": pod}), tuple(sorted(applied))
+
+
+def _merged_engine(own: Engine, default: Engine, applied: list[str]) -> Engine:
+    """The version of the defaults is that of their image: a resource with an image of its own gets neither."""
+    given = ("image",) if own.version else ("image", "version")
+    image = {name: getattr(default, name) for name in given if own.image is None and getattr(default, name) is not None}
+    applied += [f"engine.{name}" for name in image]
+    args = {name: value for name, value in default.args.items() if not _has_argument(own, name)}
+    applied += [f"engine.args.{name}" for name in args]
+    env = _added(own.env, default.env, lambda item: item.name, "engine.env", applied)
+    return own.model_copy(update={**image, "args": args | own.args, "env": env})
+
+
+def _has_argument(own: Engine, name: str) -> bool:
+    """Return whether a resource sets an option itself, in either spelling."""
+    return name.replace("_", "-") in {given.replace("_", "-") for given in own.args}
+
+
+def _merged_pod(own: Pod, default: Pod, applied: list[str]) -> Pod:
+    resources, wanted = own.resources or Resources(), default.resources or Resources()
+    filled = {
+        name: value
+        for name in ("cpu", "memory")
+        if getattr(resources, name) is None and (value := getattr(wanted, name)) is not None
+    }
+    applied += [f"pod.resources.{name}" for name in filled]
+    secrets = _added(own.image_pull_secrets, default.image_pull_secrets, lambda item: item.name, "pod.imagePullSecrets", applied)
+    update: dict[str, Any] = {"resources": resources.model_copy(update=filled), "image_pull_secrets": secrets}
+    if own.runtime_class_name is None and default.runtime_class_name is not None:
+        update["runtime_class_name"] = default.runtime_class_name
+        applied.append("pod.runtimeClassName")
+    return own.model_copy(update=update)
+
+
+def _added(own: list[Item], default: list[Item], key: Callable[[Item], str], path: str, applied: list[str]) -> list[Item]:
+    """Return a list with the default's entries behind the resource's own, each key once."""
+    there = {key(item) for item in own}
+    new = [item for item in default if key(item) not in there]
+    applied += [f"{path}.{key(item)}" for item in new]
+    return [*own, *new]
+
+
+def _read_defaults(defaults: Mapping[str, Any]) -> Spec:
+    """Return the defaults as the spec of a resource that has nothing else: the same bounds, the same rules."""
+    manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "defaults"}}
+    try:
+        return parse_manifest(manifest | {"spec": {"model": {"id": "any"}, **defaults}}).spec
+    except InputError as error:
+        raise InputError(_of_defaults(problem) for problem in error.problems) from None
+
+
+def _of_defaults(problem: Problem) -> Problem:
+    return replace(problem, path=f"{DEFAULTS}.{problem.path.removeprefix('spec.')}")
+
+
+def _shapes(defaults: object, admitted: object) -> Iterable[Problem]:
+    if not isinstance(defaults, Mapping):
+        yield _wrong(DEFAULTS, defaults, "must be an object with engine, pod or both")
+    else:
+        yield from (_unknown(f"{DEFAULTS}.{name}") for name in sorted(set(defaults) - {"engine", "pod"}))
+    if not isinstance(admitted, list) or not all(isinstance(name, str) for name in admitted):
+        yield _wrong(ADMITTED, admitted, "must be a list of option names without dashes")
+
+
+def _unknown(path: str) -> Problem:
+    remedy = f"known here: {DEFAULTS}.engine, {DEFAULTS}.pod, {ADMITTED}"
+    return Problem(code="UnknownField", path=path, what="is not a setting of the operator", remedy=remedy)
+
+
+def _wrong(path: str, value: object, limit: str) -> Problem:
+    return Problem(code="WrongType", path=path, what=json.dumps(value)[:80], limit=limit, remedy="correct it")

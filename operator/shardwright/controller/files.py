@@ -1,0 +1,52 @@
+"""Files that the kubelet renews: read again when they change, and the last good content stays in use."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from shardwright.errors import InputError
+
+log = logging.getLogger(__name__)
+
+Content = TypeVar("Content")
+
+
+class Watched(Generic[Content]):
+    """One file and what was made of it last; before there is one, what is made of an empty text."""
+
+    def __init__(self, file: Path | None, what: str, read: Callable[[str], Content]) -> None:
+        self._file = file
+        self._what = what
+        self._read = read
+        self._seen = b""
+        self.content = read("")
+
+    def load(self) -> None:
+        """Read the file for the first time.
+
+        Raises:
+            ValueError: it cannot be used: there is no last good content yet.
+        """
+        seen = self._bytes() or b""
+        self.content, self._seen = self._read(seen.decode()), seen
+
+    def reload(self) -> bool:
+        """Read the file if it has changed and return whether it had; one that is broken or away changes nothing."""
+        seen = self._bytes()
+        if seen is None or seen == self._seen:
+            return False
+        self._seen = seen
+        try:
+            self.content = self._read(seen.decode())
+        except (ValueError, InputError) as error:
+            log.error("%s cannot be used: %s", self._what, error)  # noqa: TRY400  the message is the whole story
+            return False
+        return True
+
+    def _bytes(self) -> bytes | None:
+        """Return what the file holds, None where it cannot be read."""
+        try:
+            return self._file.read_bytes() if self._file else None
+        except OSError:
+            return None

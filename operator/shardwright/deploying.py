@@ -1,0 +1,98 @@
+"""What a resource says about running its model, as rendering wants it: the wire's words become the engine's."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from shardwright.api.model import Model
+from shardwright.api.resource import ShardedModel
+from shardwright.api.spec import Engine, PlacementRules, Pod, Resources
+from shardwright.engines.versions import DEFAULT_IMAGE
+from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, Owner, SecretKey
+
+_KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
+_LOADED_AS: Final = {"FP8": "fp8"}
+_COMPUTED_AS: Final = {"BF16": "bfloat16", "FP16": "float16"}
+_READ_BY: Final = {
+    "Safetensors": "safetensors",
+    "FastSafetensors": "fastsafetensors",
+    "RunAIStreamer": "runai_streamer",
+    "ShardedState": "sharded_state",
+}
+
+
+def to_deployment(
+    resource: ShardedModel, *, engine_version: str, stored_quantization: str | None, cluster_domain: str = "cluster.local"
+) -> Deployment:
+    """Return how to run the model, beside the plan.
+
+    ``stored_quantization`` is how the config says that the weights are stored (None: not quantized): what
+    is stored quantized is not quantized again.
+    """
+    spec = resource.spec
+    placement = spec.placement or PlacementRules()
+    pod = spec.pod or Pod()
+    resources = pod.resources or Resources()
+    return Deployment(
+        owner=Owner(name=resource.metadata.name, namespace=resource.metadata.namespace, uid=resource.metadata.uid),
+        engine=spec.engine.name,
+        engine_version=engine_version,
+        image=image_of(spec.engine),
+        model=spec.model.id,
+        revision=spec.model.revision,
+        hub_token=_hub_token(spec.model),
+        claim=_claim(spec.model),
+        cache=_cache(spec.model),
+        served_name=spec.model.served_name,
+        load_format=_READ_BY.get(spec.model.load_format),
+        quantization=None if stored_quantization else _LOADED_AS.get(spec.model.quantization),
+        kv_cache_dtype=_KV_CACHE_DTYPES[spec.workload.kv_cache_quantization],
+        draft_tokens=spec.workload.prompt_lookup.draft_tokens if spec.workload.prompt_lookup else 0,
+        arguments=dict(sorted((spec.engine.args | _dtype(spec.model)).items())),
+        environment=tuple((variable.name, variable.value) for variable in spec.engine.env),
+        node_selector=tuple(sorted(placement.node_selector.items())),
+        tolerations=tolerations_of(placement),
+        cpu=resources.cpu,
+        memory=resources.memory,
+        runtime_class=pod.runtime_class_name,
+        image_pull_secrets=tuple(secret.name for secret in pod.image_pull_secrets),
+        cluster_domain=cluster_domain,
+        silence_seconds=spec.readiness.silence_seconds if spec.readiness.tokens else 0,
+        idle_seconds=spec.readiness.idle_seconds,
+    )
+
+
+def image_of(engine: Engine) -> str:
+    """Return the image: the one that is named, else the engine's own of the stated or the newest known version."""
+    if engine.image is not None:
+        return engine.image
+    repository = DEFAULT_IMAGE.partition(":")[0]
+    return DEFAULT_IMAGE if engine.version is None else f"{repository}:v{engine.version}"
+
+
+def tolerations_of(placement: PlacementRules) -> tuple[Mapping[str, Any], ...]:
+    """Return the tolerations as Kubernetes writes them."""
+    return tuple(item.model_dump(by_alias=True, exclude_none=True) for item in placement.tolerations)
+
+
+def _dtype(model: Model) -> dict[str, str]:
+    computed_as = _COMPUTED_AS.get(model.quantization)
+    return {} if computed_as is None else {"dtype": computed_as}
+
+
+def _hub_token(model: Model) -> SecretKey | None:
+    hub = model.weights.hugging_face if model.weights else None
+    if hub is None or hub.token_secret_ref is None:
+        return None
+    return SecretKey(name=hub.token_secret_ref.name, key=hub.token_secret_ref.key)
+
+
+def _claim(model: Model) -> ClaimPath | None:
+    claim = model.weights.pvc if model.weights else None
+    return None if claim is None else ClaimPath(claim=claim.claim_name, path=claim.path or "")
+
+
+def _cache(model: Model) -> CacheClaim | None:
+    hub = model.weights.hugging_face if model.weights else None
+    if hub is None or hub.cache is None:
+        return None
+    return CacheClaim(claim=hub.cache.claim_name, storage=hub.cache.storage, storage_class=hub.cache.storage_class_name)

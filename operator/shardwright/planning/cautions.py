@@ -1,0 +1,124 @@
+"""What to keep an eye on: what was lowered, what is slow, what is uncertain, and what would help."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from shardwright.hardware.inventory import Inventory
+from shardwright.layouts.layout import Candidate
+from shardwright.layouts.traits import EngineTraits
+from shardwright.modelspec.spec import ModelSpec
+from shardwright.planning.request import Request
+from shardwright.planning.select import Standing
+from shardwright.units import format_bytes
+
+
+def warnings(
+    inventory: Inventory, shown: Sequence[Standing], request: Request, model: ModelSpec, traits: EngineTraits
+) -> tuple[str, ...]:
+    """Return what was lowered, what is slow or uncertain, and what the model and the nodes warned of.
+
+    Args:
+        inventory: What there is.
+        shown: The chosen layout and the runners-up beside it.
+        request: What is asked.
+        model: What is served.
+        traits: The engine.
+    """
+    best = shown[0]
+    unknown = "no pods are known: every allocatable GPU counts as free, the planned ones may be taken"
+    return (
+        *_tight(best),
+        *_lowered(best, request, traits),
+        *_lighter(best, request, model),
+        *_more_replicas(best, request),
+        *_slow_links(best.candidate),
+        *_unpriced(inventory),
+        *(() if inventory.free_capacity_known else (unknown,)),
+        *model.warnings,
+        *best.candidate.pool.warnings,
+        *_unknown_network(shown),
+    )
+
+
+def falls_behind(standing: Standing, request: Request) -> bool:
+    """Return whether more requests arrive than are served: no queue is long enough."""
+    return request.workload.requests_per_second is not None and not standing.carries_load
+
+
+def _tight(best: Standing) -> Iterator[str]:
+    tight = [stage for stage in best.estimate.stages if stage.tight]
+    if tight:
+        worst = min(tight, key=lambda stage: stage.kv_cache_bytes - stage.request_bytes)
+        margin = format_bytes(worst.kv_cache_bytes - worst.request_bytes)
+        yield (
+            f"tight: beside one longest request {margin} are left per GPU, less than the {format_bytes(worst.band_bytes)} by "
+            "which the memory may be off; it may not start"
+        )
+
+
+def _lowered(best: Standing, request: Request, traits: EngineTraits) -> Iterator[str]:
+    estimate, asked = best.estimate, request.workload.max_model_len
+    if estimate.max_model_len < asked:
+        yield f"the longest request is lowered from {asked:,} to {estimate.max_model_len:,} tokens: that is what K/V holds"
+    if estimate.max_sequences < traits.max_sequences or estimate.max_batched_tokens < traits.max_batched_tokens:
+        yield (
+            f"batch limits lowered to {estimate.max_sequences:,} sequences and {estimate.max_batched_tokens:,} tokens "
+            "to leave room for K/V"
+        )
+
+
+def _lighter(best: Standing, request: Request, model: ModelSpec) -> Iterator[str]:
+    """Yield what would make room where requests queue for K/V."""
+    if (
+        best.carries_load
+        or falls_behind(best, request)
+        or model.quantization is not None
+        or "fp8" not in best.candidate.pool.gpu.flops
+    ):
+        return
+    worst = min(best.estimate.stages, key=lambda stage: stage.kv_cache_bytes)
+    half = format_bytes(worst.weights_bytes / 2)
+    yield (
+        f"requests queue for K/V: model.quantization FP8 would free up to {half} per GPU for it, "
+        "workload.kvCacheQuantization FP8 would double what it holds"
+    )
+
+
+def _more_replicas(best: Standing, request: Request) -> Iterator[str]:
+    """Yield how many replicas would serve a rate that these do not."""
+    if falls_behind(best, request):
+        replicas = math.ceil(best.candidate.layout.replicas / best.served_share)
+        yield f"requests arrive faster than they are served: about replicas: {replicas:,} would keep up"
+
+
+def _unpriced(inventory: Inventory) -> Iterator[str]:
+    """Yield that a large GPU counts as much as a small one, where there are both and not all have a price."""
+    stated = [pool.gpu_hour_price is not None for pool in inventory.pools]
+    if not all(stated) and len({pool.gpu.id for pool in inventory.pools}) > 1:
+        who = "some nodes state" if any(stated) else "the nodes state"
+        yield f"every GPU counts the same, large or small: {who} no price (shardwright.io/gpu-hour-price)"
+
+
+def _unknown_network(shown: Sequence[Standing]) -> Iterator[str]:
+    """Yield what the network was taken for, where nothing tells and a layout that is shown depends on it."""
+    crossing = [item.candidate.pool.network for item in shown if _uses_network(item.candidate)]
+    assumed = next((network for network in crossing if network.basis == "assumed"), None)
+    if assumed is not None:
+        how = "set the node label shardwright.io/network-gbps-per-gpu to state it"
+        yield f"the network between nodes is unknown: {assumed.name} per GPU assumed; {how}"
+
+
+def _uses_network(candidate: Candidate) -> bool:
+    placement, pool = candidate.placement, candidate.pool
+    if placement.nodes_per_replica == 1:
+        return False
+    attention = candidate.layout.attention_data > 1 and not pool.crosses_nodes
+    return attention or pool.network in (placement.tensor_link, placement.pipeline_link)
+
+
+def _slow_links(candidate: Candidate) -> Iterator[str]:
+    placement, link = candidate.placement, candidate.placement.tensor_link
+    if link is None or link == candidate.pool.gpu.scale_up:
+        return
+    if candidate.layout.tensor > placement.gpus_per_node:
+        yield f"tensor parallelism crosses nodes over {link.name}: every layer waits for the network twice"

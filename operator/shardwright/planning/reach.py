@@ -1,0 +1,43 @@
+"""What can be planned and shown, but not run yet."""
+
+from collections.abc import Sequence
+
+from shardwright.errors import Problem
+from shardwright.layouts.layout import Candidate
+from shardwright.planning.phrases import degrees
+from shardwright.planning.select import Standing
+
+_SHOWN_ONLY = "mode: Deploy takes the best layout that can be run"
+
+
+def in_reach(ranked: Sequence[Standing], *, deploy: bool) -> tuple[Standing, ...]:
+    """Return the same with what can be run first, where something is to be run."""
+    return tuple(sorted(ranked, key=lambda item: deploy and not_yet(item.candidate) is not None))
+
+
+def not_yet(candidate: Candidate, *, deploy: bool = True) -> Problem | None:
+    """Return why a plan can be shown but not run yet: tensor ranks or attention replicas on several nodes.
+
+    Args:
+        candidate: What is planned.
+        deploy: Whether it is to be run; where it is not, the remedy is another one.
+    """
+    layout, placement, link = candidate.layout, candidate.placement, candidate.placement.tensor_link
+    if layout.attention_data > 1 and placement.nodes_per_replica > 1:
+        what = f"{degrees(layout)} puts attention replicas of one group on {placement.nodes_per_replica} nodes"
+        return _problem(what, "attentionData", "1", deploy=deploy)
+    if layout.tensor <= placement.gpus_per_node or link is None or link != candidate.pool.gpu.scale_up:
+        return None
+    nodes = layout.tensor // placement.gpus_per_node
+    what = f"{degrees(layout)} puts one tensor group on {nodes} nodes of one {link.name} domain"
+    return _problem(what, "tensor", f"{placement.gpus_per_node} or less", deploy=deploy)
+
+
+def _problem(what: str, degree: str, most: str, *, deploy: bool) -> Problem:
+    return Problem(
+        code="NotYetDeployable",
+        what=what,
+        gap="which is planned and shown but not deployed yet",
+        remedy=f"set mode: PlanOnly, or pin parallelism.{degree} to {most}" if deploy else _SHOWN_ONLY,
+        path=f"spec.parallelism.{degree}",
+    )

@@ -1,0 +1,106 @@
+"""What is remembered of a group: annotations on its StatefulSet, the only memory there is.
+
+Every write repeats all of it: an apply drops what it does not repeat. Status is never read back, so killing the
+operator between any two writes loses nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from shardwright.reconcile.incidents import INCIDENT, MEMBERS, Incident, encode_incident, members_value, read_incident
+from shardwright.reconcile.members import Member
+
+READY_ONCE: Final = "shardwright.io/ready-once"  # the disruption budget counts groups that have been ready
+STOPPED_FOR: Final = "shardwright.io/stopped-for"
+STOPPED_AT: Final = "shardwright.io/stopped-at"
+READY_SINCE: Final = "shardwright.io/ready-since"
+OUTAGE: Final = "shardwright.io/last-outage-seconds"
+RESTARTED_FOR: Final = "shardwright.io/restarted-for"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What is remembered of one group.
+
+    ``members`` are the uids of the pods that were ready together, ``ready_since`` when they became so; ``stopped_at`` is
+    when the group that is not ready again yet was stopped, and ``stopped_for`` why it is at zero.
+    """
+
+    incident: Incident | None = None
+    members: str = ""
+    ready_once: bool = False
+    ready_since: datetime | None = None
+    stopped_for: str = ""
+    stopped_at: datetime | None = None
+    outage_seconds: int | None = None
+    restarted_for: str = ""
+
+    def with_(self, **changes: Any) -> "Memory":
+        """Return the memory with some of it changed."""
+        return replace(self, **changes)
+
+    def forgiven(self) -> "Memory":
+        """Return the memory after somebody has changed something: failures in a row are counted anew."""
+        return replace(self, incident=self.incident.forgiven() if self.incident else None)
+
+    def stable(self, now: datetime, seconds: int) -> bool:
+        """Return whether the group has been ready for some seconds before what happens now."""
+        return self.ready_since is not None and (now - self.ready_since).total_seconds() >= seconds
+
+    def stopped(self, why: str, now: datetime) -> "Memory":
+        """Return the memory of a group that goes to zero; an outage begins with the first stop."""
+        began = self.stopped_at or _whole(now)
+        return replace(self, members="", ready_since=None, stopped_for=why, stopped_at=began)
+
+    def ready(self, members: Sequence[Member], now: datetime) -> "Memory":
+        """Return the memory of a group whose pods are all ready."""
+        uids = members_value(members)
+        if self.members == uids and self.ready_since:
+            return self
+        outage = round((now - self.stopped_at).total_seconds()) if self.stopped_at else self.outage_seconds
+        return replace(self, members=uids, ready_once=True, ready_since=_whole(now), stopped_at=None, outage_seconds=outage)
+
+    def annotations(self) -> dict[str, str]:
+        """Return the annotations that hold it; nothing for what there is not."""
+        found = {
+            INCIDENT: encode_incident(self.incident) if self.incident else "",
+            MEMBERS: self.members,
+            READY_ONCE: "true" if self.ready_once else "",
+            READY_SINCE: self.ready_since.isoformat() if self.ready_since else "",
+            STOPPED_FOR: self.stopped_for,
+            STOPPED_AT: self.stopped_at.isoformat() if self.stopped_at else "",
+            OUTAGE: "" if self.outage_seconds is None else str(self.outage_seconds),
+            RESTARTED_FOR: self.restarted_for,
+        }
+        return {name: value for name, value in found.items() if value}
+
+
+def read_memory(stateful_set: Mapping[str, Any]) -> Memory:
+    """Return what a StatefulSet remembers; what somebody has damaged is forgotten."""
+    found: Mapping[str, str] = stateful_set.get("metadata", {}).get("annotations") or {}
+    outage = found.get(OUTAGE, "")
+    return Memory(
+        incident=read_incident(found),
+        members=found.get(MEMBERS, ""),
+        ready_once=READY_ONCE in found,
+        ready_since=_time(found.get(READY_SINCE, "")),
+        stopped_for=found.get(STOPPED_FOR, ""),
+        stopped_at=_time(found.get(STOPPED_AT, "")),
+        outage_seconds=int(outage) if outage.isascii() and outage.isdecimal() else None,
+        restarted_for=found.get(RESTARTED_FOR, ""),
+    )
+
+
+def _whole(now: datetime) -> datetime:
+    return now.astimezone(UTC).replace(microsecond=0)
+
+
+def _time(text: str) -> datetime | None:
+    """Return a time that was written with its zone, else None."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else None

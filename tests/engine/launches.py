@@ -1,0 +1,183 @@
+"""What is put before the engine: every sample, every golden plan, and one resource for every way to say something to it."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+
+from shardwright.api.resource import ShardedModel, parse_manifest
+from shardwright.deploying import to_deployment
+from shardwright.hardware.gpus import Gpu, find_gpu, load_gpus
+from shardwright.hardware.nodes import read_node
+from shardwright.layouts.layout import Layout
+from shardwright.modelspec.catalogue import find_model
+from shardwright.pipeline import Question, plan_serving, resolve, take_stock
+from shardwright.planning.plan import make_plan
+from shardwright.planning.report import Plan
+from shardwright.rendering.deployment import Deployment, SecretKey
+from shardwright.rendering.pod import pod_template, workers_per_pod
+from tests.engine import environment
+from tests.golden.planner import test_explanations, test_ladder
+from tests.support.builders_cli import a_node
+from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of
+from tests.support.builders_plan import CONFIGS, a_model, an_inventory, vllm_traits
+from tests.support.ranks import expanded, ranks_of
+
+ROOT = Path(__file__).parents[2]
+VERSIONS = (environment.INSTALLED, environment.UNPACKED)
+
+_ANY_GPU = load_gpus()["H100-SXM-80GB"]
+_LEADER_NAME = "leader"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """A plan, how to run it, and the model's config.json."""
+
+    id: str
+    plan: Plan
+    deployment: Deployment
+    config: Mapping[str, Any]
+
+    @property
+    def gpu(self) -> Gpu:
+        """Return the GPU to pretend; what the engine's CUDA platform cannot be becomes a H100."""
+        found = find_gpu(self.plan.product) or load_gpus().get(self.plan.product)
+        return found if found and found.compute_capability else _ANY_GPU
+
+    def of(self, version: str) -> "Launch":
+        """Return the same, run by another version of the engine."""
+        return replace(self, deployment=replace(self.deployment, engine_version=version))
+
+    def arguments(self, rank: int) -> list[str]:
+        """Return what follows `vllm serve` on a rank: what all share, and what the launch script adds."""
+        container = pod_template(self.plan, self.deployment, 0)["spec"]["containers"][0]
+        return [*(expanded(word) for word in container["args"]), *roles(self.plan.nodes_per_replica)[rank]]
+
+    def environment(self, cache_folder: str) -> dict[str, str]:
+        """Return the variables of the engine that have a value of their own, with the pod's cache in a folder that exists."""
+        variables = pod_template(self.plan, self.deployment, 0)["spec"]["containers"][0]["env"]
+        values = {item["name"]: expanded(item["value"]) for item in variables if "value" in item}
+        return {name: value.replace("/cache", cache_folder) for name, value in values.items()} | {"VLLM_HOST_IP": "127.0.0.1"}
+
+    def ranks(self) -> tuple[int, ...]:
+        """Return the leader and one follower, where there is one."""
+        return (0, 1) if self.plan.nodes_per_replica > 1 else (0,)
+
+    def job(self, rank: int, folder: Path, shape_of: int | None = None) -> dict[str, Any]:
+        """Return a question to the checker about a rank's arguments, and about the bytes of a GPU's part of the model."""
+        model = folder / self.id.replace("/", "--")
+        model.mkdir(exist_ok=True)
+        (model / "config.json").write_text(json.dumps(self.config))
+        return {
+            "arguments": self.arguments(rank),
+            "environment": self.environment(str(folder)),
+            "model": str(model),
+            "gpus": workers_per_pod(self.plan),
+            "gpuBytes": self.gpu.memory_bytes,
+            "capability": self.gpu.compute_capability,
+            "rank": shape_of,
+        }
+
+
+@cache
+def roles(nodes: int) -> tuple[tuple[str, ...], ...]:
+    """Return what the launch script adds on every rank of a group of so many nodes, by running it against a stub engine."""
+    plan, deployment = a_plan_of(Layout(tensor=8, pipeline=nodes), nodes=nodes), a_deployment()
+    with TemporaryDirectory() as folder, ranks_of(plan, deployment, Path(folder)) as ranks:
+        leader = ranks[0].environment.get("SHARDWRIGHT_LEADER", _LEADER_NAME)
+        (Path(folder) / "hosts").write_text(f"{leader} 127.0.0.1\n")
+        for rank in ranks:
+            rank.start()
+        return tuple(tuple(rank.engine()["argv"][1 + len(rank.arguments) :]) for rank in ranks)
+
+
+@cache
+def launches() -> tuple[Launch, ...]:
+    """Return all of them, each id once."""
+    found = (*_samples(), *_goldens(), *_features())
+    assert len({launch.id for launch in found}) == len(found)
+    return found
+
+
+def _samples() -> Iterator[Launch]:
+    """Yield the samples as they are planned on the example fleet, where something of them is deployed."""
+    fleet = yaml.safe_load((ROOT / "examples/fleet/nodes.yaml").read_text())["items"]
+    nodes = [item for item in fleet if item["kind"] == "Node"]
+    for path in sorted((ROOT / "manifests/samples").glob("*.yaml")):
+        launch = _planned(f"sample {path.stem}", parse_manifest(yaml.safe_load(path.read_text())), nodes)
+        if launch is not None:
+            yield launch
+
+
+def _goldens() -> Iterator[Launch]:
+    """Yield the bundle that a person has read, and the plans of the ladder and of the explanations."""
+    config = CONFIGS["llama-405b"]
+    deployment = a_deployment(hub_token=SecretKey(name="hub", key="token"), arguments={"enable-prefix-caching": True})
+    yield Launch(id="golden bundle", plan=a_plan(), deployment=deployment, config=config)
+    cases = {case.id: (case.model, case.pool, case.request) for case in test_ladder.CASES} | test_explanations.CASES
+    for name, (model, pool, request) in cases.items():
+        plan = make_plan(a_model(model), an_inventory(pool), request, vllm_traits()).outcome
+        if isinstance(plan, Plan) and plan.deployable is None:
+            yield Launch(id=f"golden {name}", plan=plan, deployment=a_deployment(model=model), config=CONFIGS[model])
+
+
+LLAMA, QWEN_MOE = "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-30B-A3B"
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+
+FEATURES: dict[str, dict[str, Any]] = {
+    "tensor in the node and pipeline across": {"parallelism": {"tensor": 8, "pipeline": 2}},
+    "uneven layers": {"parallelism": {"tensor": 2, "partition": [17, 15]}},
+    "experts whole": {"model": {"id": QWEN_MOE}, "parallelism": {"tensor": 4, "expert": 4}},
+    "attention replicas": {"model": {"id": QWEN_MOE}, "parallelism": {"attentionData": 4, "expert": 4}},
+    "weights quantized while loading": {"model": {"id": LLAMA, "quantization": "FP8"}},
+    "computed in FP16": {"model": {"id": LLAMA, "quantization": "FP16"}},
+    "K/V in FP8": {"workload": {"kvCacheQuantization": "FP8"}},
+    "drafts looked up in the prompt": {"workload": {"promptLookup": {"draftTokens": 3, "acceptancePercent": 60}}},
+    "weights on a claim": {"model": {"id": LLAMA, "weights": {"pvc": {"claimName": "weights", "path": "llama/8b"}}}},
+    "another name": {"model": {"id": LLAMA, "servedName": "llama:8b"}},
+    "weights kept on a claim": {"model": {"id": LLAMA, "weights": {"huggingFace": {"cache": {"claimName": "hub"}}}}},
+    "weights read by a streamer": {"model": {"id": LLAMA, "loadFormat": "RunAIStreamer"}},
+    "weights read by fastsafetensors": {"model": {"id": LLAMA, "loadFormat": "FastSafetensors"}},
+    "weights of single ranks": {
+        "model": {"id": LLAMA, "loadFormat": "ShardedState", "weights": {"pvc": {"claimName": "weights"}}}
+    },
+    "a pinned revision": {"model": {"id": LLAMA, "revision": REVISION}},
+    "arguments of a user": {
+        "engine": {
+            "args": {
+                "enable-prefix-caching": False,
+                "seed": 7,
+                "disable-uvicorn-access-log": True,
+                "override-generation-config": '{"temperature": 0.5}',
+                "response-role": "$(HF_TOKEN) `id`; --trust-remote-code",
+            }
+        }
+    },
+}
+"""What a resource can say to the engine, one at a time, on two nodes of eight H100."""
+
+
+def _features() -> Iterator[Launch]:
+    nodes = [a_node("h100-a"), a_node("h100-b")]
+    for name, spec in FEATURES.items():
+        manifest = {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", "metadata": {"name": "m"}}
+        launch = _planned(f"feature {name}", parse_manifest(manifest | {"spec": {"model": {"id": LLAMA}} | spec}), nodes)
+        assert launch is not None, name
+        yield launch
+
+
+def _planned(name: str, resource: ShardedModel, nodes: list[dict[str, Any]]) -> Launch | None:
+    subject = resolve(Question(resource=resource))
+    facts = [fact for fact in map(read_node, nodes) if fact is not None]
+    plan = plan_serving(subject, take_stock(resource, facts, ())).outcome
+    entry = find_model(resource.spec.model.id)
+    if not isinstance(plan, Plan) or plan.deployable is not None or entry is None:
+        return None
+    deployment = to_deployment(resource, engine_version=subject.traits.version, stored_quantization=subject.stored_quantization)
+    return Launch(id=name, plan=plan, deployment=deployment, config=entry.config)

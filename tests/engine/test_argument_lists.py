@@ -1,0 +1,101 @@
+"""Every argument list of every sample and golden is one that vLLM takes, and understands as the plan means it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardwright.layouts.layout import Layout
+from tests.engine.launches import VERSIONS, Launch, launches
+from tests.engine.questions import Engine
+from tests.support.builders_deployment import a_deployment, a_plan_of
+from tests.support.builders_plan import CONFIGS
+
+Engines = dict[str, Engine]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _asked_ahead(engines: Engines, folder: Path) -> None:
+    """Ask every version everything at once, so that none waits for the other."""
+    for launch in launches():
+        for version, engine in engines.items():
+            for rank in launch.ranks():
+                engine.ask(launch.of(version).job(rank, folder))
+
+
+@pytest.mark.parametrize("launch", launches(), ids=lambda launch: launch.id)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_engine_takes_the_arguments_and_means_what_the_plan_means(
+    launch: Launch, version: str, engines: Engines, folder: Path
+) -> None:
+    for rank in launch.ranks():
+        answer = engines[version].ask(launch.of(version).job(rank, folder)).result()
+
+        assert answer.get("message", "") == ""
+        found = {name: answer["resolved"][name] for name in meant(launch, rank)}
+        assert found == meant(launch, rank)
+
+
+def meant(launch: Launch, rank: int) -> dict[str, Any]:
+    plan, layout = launch.plan, launch.plan.layout
+    return {
+        "tensor": layout.tensor,
+        "pipeline": layout.pipeline,
+        "attentionData": layout.attention_data,
+        "context": layout.context,
+        "expert": layout.expert > 1,
+        "nodes": plan.nodes_per_replica,
+        "nodeRank": rank,
+        "ranksPerNode": layout.gpus_per_replica // layout.attention_data // plan.nodes_per_replica,
+        "stages": [list(stage.layers) for stage in plan.stages],
+        "maxModelLen": plan.max_model_len,
+        "maxSequences": plan.max_sequences,
+        "maxBatchedTokens": plan.max_batched_tokens,
+        "memoryUtilization": plan.memory_utilization,
+        "draftTokens": launch.deployment.draft_tokens,
+        "loadFormat": launch.deployment.load_format or "auto",
+        "servedName": launch.deployment.served_name or launch.deployment.model,
+    }
+
+
+def a_refused_launch(layout: Layout, nodes: int = 1, **deployment: Any) -> Launch:
+    plan, config = a_plan_of(layout, nodes=nodes), CONFIGS["llama-70b"]
+    return Launch(id=f"refused {layout}", plan=plan, deployment=a_deployment(model="llama-70b", **deployment), config=config)
+
+
+REFUSED = {
+    "an option that no parser knows": (a_refused_launch(Layout(), arguments={"no-such-option": 1}), None, "parse"),
+    "heads that do not divide": (a_refused_launch(Layout(tensor=7)), None, "config"),
+    "experts of a dense model": (a_refused_launch(Layout(tensor=8, expert=8)), None, "config"),
+    "fewer layers than the stages say": (a_refused_launch(Layout(pipeline=2, partition=(80, 1))), None, "launch"),
+    "key/value heads that do not divide": (a_refused_launch(Layout(tensor=16, pipeline=2), nodes=4), None, ""),
+    "a vocabulary that does not divide": (
+        Launch(
+            id="vocabulary",
+            plan=a_plan_of(Layout(tensor=7)),
+            deployment=a_deployment(model="qwen2.5-7b"),
+            config=CONFIGS["qwen2.5-7b"],
+        ),
+        0,
+        "shapes",
+    ),
+}
+"""Launch, GPU whose part is built, and the stage that refuses it (empty: taken, a control of the controls)."""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_start_is_refused_where_it_must_be(case: str, version: str, engines: Engines, folder: Path) -> None:
+    launch, shape_of, stage = REFUSED[case]
+
+    answer = engines[version].ask(launch.of(version).job(0, folder, shape_of)).result()
+
+    assert answer.get("stage", "") == stage
+
+
+def test_nothing_is_left_out() -> None:
+    ids = [launch.id for launch in launches()]
+
+    assert sum(name.startswith("sample ") for name in ids) >= 6
+    assert sum(name.startswith("golden ") for name in ids) >= 15
+    assert any(launch.plan.nodes_per_replica > 1 for launch in launches())

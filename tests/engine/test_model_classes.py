@@ -1,0 +1,50 @@
+"""The bytes of the plan are those of the model classes that will hold them."""
+
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from tests.engine.launches import VERSIONS, Launch, launches
+from tests.engine.questions import Answer, Engine
+
+NOT_EXACT = {
+    "golden bundle": "its bytes are plausible ones, made for reading",
+    "feature weights quantized while loading": "the class is made of BF16 and quantizes layer by layer as it loads",
+}
+CHEAP = tuple(
+    launch
+    for launch in launches()
+    if launch.id not in NOT_EXACT and (launch.id.startswith(("sample ", "golden ")) or launch.plan.layout.partition)
+)
+"""Every stage of all samples and goldens, and uneven stages: 2 to 30 s each."""
+
+HOPPER = (9, 0)
+"""The capability that layers are built for. On Blackwell vLLM's modules for latent attention take GPU memory when imported;
+what the weights are does not depend on it."""
+
+
+def asked(launch: Launch, engines: dict[str, Engine], folder: Path) -> list[Future[Answer]]:
+    """Return the answers to come about the first rank of every stage; each version gets half of the launches."""
+    version = VERSIONS[CHEAP.index(launch) % len(VERSIONS)]
+    first_ranks = [stage.stage * launch.plan.layout.tensor for stage in launch.plan.stages]
+    jobs = [launch.of(version).job(0, folder, rank) | {"capability": HOPPER} for rank in first_ranks]
+    return [engines[version].ask(job) for job in jobs]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _asked_ahead(engines: dict[str, Engine], folder: Path) -> None:
+    for launch in CHEAP:
+        asked(launch, engines, folder)
+
+
+@pytest.mark.parametrize("launch", CHEAP, ids=lambda launch: launch.id)
+def test_weights_and_cache_of_every_stage_are_the_bytes_of_the_plan(
+    launch: Launch, engines: dict[str, Engine], folder: Path
+) -> None:
+    found = [answer.result() for answer in asked(launch, engines, folder)]
+
+    assert [answer.get("message", "") for answer in found] == ["" for _ in found]
+    assert [(answer["weightsBytes"], answer["kvBytesPerToken"]) for answer in found] == [
+        (stage.weights_bytes, stage.kv_bytes_per_token) for stage in launch.plan.stages
+    ]

@@ -1,0 +1,127 @@
+"""The administrator's settings: what is read, what is refused, and how a spec is merged with them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from shardwright.api.resource import parse_manifest
+from shardwright.api.settings import Settings, read_settings, with_defaults
+from shardwright.api.spec import Spec
+from shardwright.errors import InputError
+from tests.support.builders_resource import a_sharded_model
+
+MIRROR = "mirror.example/vllm-openai:v0.33.0"
+DEFAULTS: dict[str, Any] = {
+    "engine": {
+        "image": MIRROR,
+        "version": "0.33.0",
+        "args": {"seed": 3, "enable-prefix-caching": False},
+        "env": [{"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "NCCL_IB_HCA", "value": "mlx5"}],
+    },
+    "pod": {
+        "runtimeClassName": "nvidia",
+        "resources": {"cpu": 8, "memory": "64Gi"},
+        "imagePullSecrets": [{"name": "mirror"}],
+    },
+}
+
+
+def settings(**content: Any) -> Settings:
+    return read_settings(json.dumps({"engineDefaults": DEFAULTS} | content))
+
+
+def spec(**fields: Any) -> Spec:
+    return parse_manifest(a_sharded_model(**fields)).spec
+
+
+def problems(content: Any) -> list[tuple[str, str]]:
+    with pytest.raises(InputError) as refused:
+        read_settings(content if isinstance(content, str) else json.dumps(content))
+    return [(problem.code, problem.path) for problem in refused.value.problems]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "engineDefaults: {}\nadmittedArguments: []\n", "engineDefaults:\n"])
+def test_nothing_is_said_where_nothing_is_written(text: str) -> None:
+    assert read_settings(text) == Settings()
+
+
+def test_a_spec_that_says_nothing_gets_everything_and_is_told_so() -> None:
+    merged, applied = with_defaults(spec(), settings())
+
+    assert merged == spec(**DEFAULTS)
+    assert applied == (
+        "engine.args.enable-prefix-caching",
+        "engine.args.seed",
+        "engine.env.NCCL_DEBUG",
+        "engine.env.NCCL_IB_HCA",
+        "engine.image",
+        "engine.version",
+        "pod.imagePullSecrets.mirror",
+        "pod.resources.cpu",
+        "pod.resources.memory",
+        "pod.runtimeClassName",
+    )
+
+
+def test_what_a_spec_says_wins_entry_by_entry() -> None:
+    own = spec(
+        engine={
+            "image": "own/vllm:v0.32.0",
+            "args": {"enable_prefix_caching": True},
+            "env": [{"name": "NCCL_DEBUG", "value": "WARN"}],
+        },
+        pod={"runtimeClassName": "kata", "resources": {"cpu": 2}},
+    )
+
+    merged, applied = with_defaults(own, settings())
+
+    assert (merged.engine.image, merged.engine.version) == ("own/vllm:v0.32.0", None)  # not the version of another image
+    assert merged.engine.args == {"enable_prefix_caching": True, "seed": 3}
+    assert [(item.name, item.value) for item in merged.engine.env] == [("NCCL_DEBUG", "WARN"), ("NCCL_IB_HCA", "mlx5")]
+    assert merged.pod
+    assert merged.pod.resources
+    assert (merged.pod.runtime_class_name, merged.pod.resources.cpu, merged.pod.resources.memory) == ("kata", "2", "64Gi")
+    assert applied == (
+        "engine.args.seed",
+        "engine.env.NCCL_IB_HCA",
+        "pod.imagePullSecrets.mirror",
+        "pod.resources.memory",
+    )
+
+
+def test_without_defaults_a_spec_is_left_alone() -> None:
+    own = spec(engine={"args": {"seed": 1}})
+
+    assert with_defaults(own, Settings()) == (own, ())
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ({"engineDefaults": {"engine": {"image": "-"}}}, [("BadFormat", "engineDefaults.engine.image")]),
+        ({"engineDefaults": {"pod": {"resources": {"cpu": True}}}}, [("WrongType", "engineDefaults.pod.resources.cpu")]),
+        (
+            {"engineDefaults": {"engine": {"env": [{"name": "VLLM_PORT"}]}}},
+            [("EnvironmentForbidden", "engineDefaults.engine.env[0].name")],
+        ),
+        ({"engineDefaults": {"engine": {"imag": "a"}}}, [("UnknownField", "engineDefaults.engine.imag")]),
+        ({"engineDefaults": {"replicas": 2}}, [("UnknownField", "engineDefaults.replicas")]),
+        ({"engineDefaults": []}, []),
+        ({"engineDefaults": ["engine"]}, [("WrongType", "engineDefaults")]),
+        ({"defaults": {}}, [("UnknownField", "defaults")]),
+        ({"admittedArguments": "trust-remote-code"}, [("WrongType", "admittedArguments")]),
+        ({"admittedArguments": ["trust-remote-code", "config"]}, [("EngineArgumentNotAdmissible", "admittedArguments.config")]),
+        ({"admittedArguments": ["seed"]}, [("EngineArgumentNotAdmissible", "admittedArguments.seed")]),
+        ("a: [", [("ManifestUnreadable", "")]),
+    ],
+)
+def test_each_setting_gets_its_verdict(content: Any, expected: list[tuple[str, str]]) -> None:
+    if expected:
+        assert problems(content) == expected
+    else:
+        read_settings(json.dumps(content))
+
+
+def test_two_documents_are_not_settings() -> None:
+    assert problems("{}\n---\n{}\n") == [("UnknownField", "a second document")]

@@ -1,0 +1,282 @@
+"""How often a group starts again, why it failed, and what it remembers of that."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from shardwright.reconcile.decide import Decision, decide
+from shardwright.reconcile.decision import Apply
+from shardwright.reconcile.groups import GroupState, LifeRules
+from shardwright.reconcile.incidents import RestartPolicy, find_failure
+from shardwright.reconcile.members import Failure, Member, read_member
+from shardwright.reconcile.memory import Memory, read_memory
+from tests.support.builders_reconcile import NOON, World, crashed, desired, pod, stateful_set
+
+WANTED = desired(stateful_set())
+
+
+def seconds(count: float) -> datetime:
+    return NOON + timedelta(seconds=count)
+
+
+def running(rules: LifeRules | None = None) -> World:
+    world = World()
+    world.run(desired(stateful_set(), rules=rules))
+    return world
+
+
+def memory(world: World) -> Memory:
+    return read_memory(world.objects["StatefulSet", "llama-0"])
+
+
+def look(world: World, now: datetime = NOON, rules: LifeRules | None = None) -> Decision:
+    return decide(desired(stateful_set(), rules=rules), world.observed(), now)
+
+
+def state(world: World, now: datetime = NOON, rules: LifeRules | None = None) -> GroupState:
+    (group,) = look(world, now, rules).groups
+    return group
+
+
+def fail_in_a_row(world: World, times: int, rules: LifeRules | None = None, now: datetime = NOON) -> datetime:
+    """Let the engine fail again and again as soon as it runs; return when it failed last."""
+    for count in range(times):
+        world.crash("llama-0-1")
+        world.run(desired(stateful_set(), rules=rules), now=now)
+        wake = look(world, now, rules).wake_at
+        if wake is None or count == times - 1:
+            continue
+        now = wake
+        world.run(desired(stateful_set(), rules=rules), now=now)
+    return now
+
+
+def test_pauses_double_up_to_the_longest_one() -> None:
+    policy = RestartPolicy(delay_seconds=30, max_delay_seconds=200, budget=10)
+    rules = LifeRules(restart=policy)
+    world, now, pauses = running(rules), NOON, []
+    for _ in range(6):
+        world.crash("llama-0-1")
+        world.run(desired(stateful_set(), rules=rules), now=now)
+        wake = look(world, now, rules).wake_at
+        pauses.append((wake - now).total_seconds() if wake else 0)
+        now = wake or now
+        world.run(desired(stateful_set(), rules=rules), now=now)
+
+    assert pauses == [0, 30, 60, 120, 200, 200]
+
+
+def test_service_for_the_stable_time_ends_a_row_and_less_does_not() -> None:
+    for served, in_a_row in ((599, 2), (600, 1)):
+        world = running()
+        world.crash("llama-0-1")
+        world.run(WANTED, now=NOON)
+        world.crash("llama-0-1")
+        world.write(decide(WANTED, world.observed(), seconds(served)).writes)
+        incident = memory(world).incident
+        assert incident
+        assert (incident.attempt, incident.restarts) == (in_a_row, 2)
+
+
+def test_a_group_that_never_became_ready_again_goes_on_with_its_row_however_long_that_took() -> None:
+    world = running()
+    world.crash("llama-0-1")
+    world.run(WANTED, now=NOON)
+    for item in world.pods.values():
+        item["status"]["conditions"][0]["status"] = "False"
+    live: dict[str, Any] = world.objects["StatefulSet", "llama-0"]
+    for annotation in ("shardwright.io/ready-since", "shardwright.io/members"):
+        del live["metadata"]["annotations"][annotation]
+    world.crash("llama-0-1")
+    world.write(decide(WANTED, world.observed(), NOON + timedelta(hours=3)).writes)
+
+    incident = memory(world).incident
+    assert incident
+    assert incident.attempt == 2
+
+
+def test_when_the_budget_is_spent_it_is_tried_again_after_the_longest_pause_only() -> None:
+    rules = LifeRules(restart=RestartPolicy(budget=2, delay_seconds=1))
+    world = running(rules)
+    last = fail_in_a_row(world, 3, rules)
+
+    group = state(world, last, rules)
+    assert (group.situation, group.budget_spent, group.look_at) == ("BackingOff", True, last + timedelta(seconds=600))
+
+    world.run(desired(stateful_set(), rules=rules), now=last + timedelta(seconds=600))
+    assert len(world.pods) == 2
+
+
+def test_a_spent_budget_stops_the_group_where_the_user_says_so() -> None:
+    rules = LifeRules(restart=RestartPolicy(budget=2, stop_when_spent=True))
+    world = running(rules)
+    last = fail_in_a_row(world, 3, rules)
+
+    group = state(world, last + timedelta(days=9), rules)
+    assert (group.situation, group.waiting, group.look_at) == ("Stopped", "its engine has failed 3 times in a row", None)
+
+
+def test_a_stopped_group_starts_when_a_restart_is_asked_for_and_counts_anew() -> None:
+    policy = RestartPolicy(budget=2, stop_when_spent=True)
+    world = running(LifeRules(restart=policy))
+    last = fail_in_a_row(world, 3, LifeRules(restart=policy))
+
+    asked = LifeRules(restart=policy, restart_asked="2026-01-02T13:00:00Z")
+    world.run(desired(stateful_set(), rules=asked), now=last)
+    group = state(world, last, asked)
+    assert (group.ready, group.budget_spent, group.restarts) == (True, False, 3)
+
+
+def test_a_stopped_group_starts_when_its_template_changes() -> None:
+    rules = LifeRules(restart=RestartPolicy(budget=2, stop_when_spent=True))
+    world = running(rules)
+    last = fail_in_a_row(world, 3, rules)
+
+    world.run(desired(stateful_set(revision="r2"), rules=rules), now=last)
+    assert len(world.pods) == 2
+
+
+@pytest.mark.parametrize("times", [1, 9])
+def test_an_eviction_is_never_counted(times: int) -> None:
+    rules = LifeRules(restart=RestartPolicy(budget=0))
+    world, now = running(rules), NOON
+    for _ in range(times):
+        world.pods["llama-0-1"]["status"] |= {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}
+        world.run(desired(stateful_set(), rules=rules), now=now)
+        now += timedelta(seconds=600)
+        world.run(desired(stateful_set(), rules=rules), now=now)
+
+    group = state(world, now, rules)
+    assert (group.ready, group.budget_spent, group.restarts) == (True, False, times)
+    assert group.last_failure == Failure(rank=1, reason="Evicted", message="low on memory")
+
+
+def test_a_restart_that_is_asked_for_takes_the_group_through_zero_once() -> None:
+    world = running()
+    before = {item["metadata"]["uid"] for item in world.pods.values()}
+    asked = desired(stateful_set(), rules=LifeRules(restart_asked="now"))
+
+    (write,) = decide(asked, world.observed(), NOON).writes
+    assert isinstance(write, Apply)
+    assert (write.because, write.content["spec"]["replicas"]) == (("Requested",), 0)
+
+    world.run(asked)
+    assert before.isdisjoint(item["metadata"]["uid"] for item in world.pods.values())
+    assert memory(world).restarted_for == "now"
+    assert world.run(asked) == 0
+
+
+def test_a_new_group_owes_no_restart_for_an_annotation_that_is_older() -> None:
+    asked = LifeRules(restart_asked="yesterday")
+    world = running(asked)
+    assert look(world, rules=asked).writes == ()
+
+
+def test_an_annotation_that_is_taken_away_restarts_nothing() -> None:
+    world = running(LifeRules(restart_asked="now"))
+    assert look(world).writes == ()
+
+
+def unschedulable(name: str, since: datetime) -> dict[str, Any]:
+    place = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/3 nodes are available",
+        "lastTransitionTime": since.isoformat().replace("+00:00", "Z"),
+    }
+    found = pod(name, ready=False)
+    found["status"]["conditions"].append(place)
+    del found["spec"]["nodeName"]
+    return found
+
+
+def halfway(since: datetime = NOON) -> World:
+    """Return a group of which one rank holds its node and one finds none."""
+    world = World()
+    world.write(decide(WANTED, world.observed(), since).writes)
+    world.pods = {"llama-0-0": pod("llama-0-0", ready=False), "llama-0-1": unschedulable("llama-0-1", since)}
+    return world
+
+
+def test_a_rank_that_finds_no_place_makes_the_group_give_its_gpus_back_after_five_minutes() -> None:
+    world = halfway()
+    waiting = look(world, seconds(299))
+    assert (waiting.writes, waiting.wake_at) == ((), seconds(300))
+
+    (write,) = look(world, seconds(300)).writes
+    assert isinstance(write, Apply)
+    assert write.content["spec"]["replicas"] == 0
+    world.write((write,))
+    world.settle()
+    group = state(world, seconds(300))
+    assert (group.situation, group.look_at, group.budget_spent) == ("BackingOff", seconds(330), False)
+    message = "Unschedulable: 0/3 nodes are available"
+    assert group.last_failure == Failure(rank=1, reason="Unschedulable", message=message)
+
+
+def test_a_group_that_holds_nothing_waits_for_a_place_without_limit() -> None:
+    world = halfway()
+    world.pods["llama-0-0"] = unschedulable("llama-0-0", NOON)
+    decision = look(world, NOON + timedelta(days=9))
+    assert (decision.writes, decision.wake_at) == ((), None)
+
+
+def test_an_outage_lasts_from_the_first_stop_until_all_ranks_are_ready() -> None:
+    world = running()
+    assert state(world).outage_seconds is None
+    world.crash("llama-0-1")
+    for now in (seconds(10), seconds(20), seconds(97)):
+        world.write(decide(WANTED, world.observed(), now).writes)
+        world.settle()
+
+    assert memory(world).outage_seconds == 87
+    assert memory(world).stopped_at is None
+    assert state(world, seconds(500)).outage_seconds == 87
+    assert world.run(WANTED, now=seconds(500)) == 0
+
+
+def members(*pods: dict[str, Any]) -> tuple[Member, ...]:
+    return tuple(found for item in pods if (found := read_member(item)))
+
+
+def taken(name: str, reason: str) -> dict[str, Any]:
+    found = pod(name)
+    found["metadata"]["deletionTimestamp"] = "2026-01-02T12:00:00Z"
+    found["status"]["conditions"].append({"type": "DisruptionTarget", "status": "True", "reason": reason})
+    return found
+
+
+def test_what_was_done_to_a_pod_comes_before_the_engines_that_ended_because_of_it() -> None:
+    found = find_failure(members(crashed("llama-0-0", 1), taken("llama-0-1", "EvictionByEvictionAPI")), 2, "")
+    assert found == Failure(rank=1, reason="EvictionByEvictionAPI")
+
+
+@pytest.mark.parametrize("code", [76, 77])
+def test_a_rank_that_ended_because_of_another_one_is_not_the_cause(code: int) -> None:
+    found = find_failure(members(crashed("llama-0-0", code), crashed("llama-0-1", 137)), 2, "")
+    assert found == Failure(rank=1, reason="Error", container="engine", exit_code=137)
+
+
+def test_containers_of_an_evicted_pod_ended_but_did_not_fail() -> None:
+    evicted = crashed("llama-0-1", 137)
+    evicted["status"] |= {"phase": "Failed", "reason": "Evicted"}
+    assert find_failure(members(pod("llama-0-0"), evicted), 2, "") == Failure(rank=1, reason="Evicted")
+
+
+def test_the_end_of_what_a_container_said_is_kept() -> None:
+    failed = crashed("llama-0-1", 1)
+    ended = failed["status"]["containerStatuses"][0]["lastState"]["terminated"]
+    ended["message"] = "x" * 3000 + "\nValueError: no kernel\n"
+    found = find_failure(members(failed), 1, "")
+    assert found
+    assert len(found.message) == 1024
+    assert found.message.endswith("\nValueError: no kernel")
+
+
+@pytest.mark.parametrize("damage", ["yesterday", "2026-01-02T12:00:00", "-5", "\u00b2"])
+def test_memory_that_somebody_has_damaged_is_forgotten(damage: str) -> None:
+    names = ("incident", "ready-since", "stopped-at", "last-outage-seconds")
+    annotations = {f"shardwright.io/{name}": damage for name in names}
+    assert read_memory({"metadata": {"annotations": annotations}}) == Memory()

@@ -1,0 +1,185 @@
+"""Downloads that are kept: the claim, the container that fills it, and what the engine is then told."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardwright.rendering.deployment import CacheClaim, SecretKey
+from shardwright.rendering.render import render
+from shardwright.rendering.scripts import ScriptSettings, scripts
+from tests.harness.waiting import wait_for
+from tests.support.builders_deployment import a_deployment, a_plan, a_small_plan
+from tests.support.rendered import engine_of, environment_of, pod_of
+
+TOKEN = SecretKey(name="hub", key="token")
+SHARED = a_deployment(
+    cache=CacheClaim(claim="downloads"), hub_token=TOKEN, revision="a" * 40, environment=(("HF_HUB_X", "$(Y)"),)
+)
+OWN = a_deployment(cache=CacheClaim(storage="900Gi", storage_class="fast"))
+
+HUB = """
+import os
+from pathlib import Path
+
+class HfApi:
+    def list_repo_files(self, model, revision=None):
+        return os.environ["FILES"].split()
+
+def snapshot_download(model, revision=None, ignore_patterns=None):
+    with Path(os.environ["CALLS"]).open("a") as calls:
+        calls.write(f"{model} {revision} {ignore_patterns}\\n")
+    hold = Path(os.environ["CALLS"] + ".hold")  # a pipe: reading it waits for who writes
+    if hold.exists():
+        hold.read_text()
+    if os.environ.get("FAIL"):
+        raise OSError("the hub hung up")
+"""
+
+
+def test_a_shared_claim_is_mounted_and_filled_before_the_engine_starts() -> None:
+    pod = pod_of(render(a_plan(), SHARED))
+
+    assert {"name": "cache", "persistentVolumeClaim": {"claimName": "downloads"}} in pod["volumes"]
+    (container,) = pod["initContainers"]
+    assert container["command"] == ["python3", "/etc/shardwright/weights.py"]
+    assert container["args"] == [SHARED.model, "a" * 40]
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/etc/shardwright", "/cache", "/tmp"}
+
+
+def test_only_the_container_that_downloads_has_the_token_and_the_engine_runs_offline() -> None:
+    bundle = render(a_plan(), SHARED)
+    (container,) = pod_of(bundle)["initContainers"]
+    downloading = {item["name"]: item.get("value", item.get("valueFrom")) for item in container["env"]}
+
+    assert downloading["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
+    assert (downloading["HF_HOME"], downloading["HF_HUB_X"]) == ("/cache/huggingface", "$$(Y)")
+    assert "HF_TOKEN" not in environment_of(bundle)
+    assert environment_of(bundle)["HF_HUB_OFFLINE"] == "1"
+    assert environment_of(bundle)["HF_HOME"] == "/cache/huggingface"
+
+
+def test_what_is_a_pods_own_lies_under_its_name_in_a_claim_that_may_be_shared() -> None:
+    environment = environment_of(render(a_plan(), SHARED))
+    names = list(environment)
+
+    assert environment["VLLM_CACHE_ROOT"] == "/cache/pods/$(POD_NAME)/vllm"
+    assert environment["POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    assert names.index("POD_NAME") < min(names.index(name) for name in ("HOME", "VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR"))
+
+
+def test_a_claim_for_every_pod_outlives_zero_replicas_and_not_the_model() -> None:
+    (item,) = render(a_plan(), OWN).of_kind("StatefulSet")
+
+    (template,) = item["spec"]["volumeClaimTemplates"]
+    assert template == {
+        "metadata": {"name": "cache"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "900Gi"}},
+            "storageClassName": "fast",
+        },
+    }
+    assert item["spec"]["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Delete", "whenScaled": "Retain"}
+    assert "cache" not in {volume["name"] for volume in item["spec"]["template"]["spec"]["volumes"]}
+
+
+def test_without_a_cache_nothing_is_kept_and_nothing_runs_before_the_engine() -> None:
+    bundle = render(a_plan(), a_deployment())
+
+    assert "initContainers" not in pod_of(bundle)
+    assert {"name": "cache", "emptyDir": {}} in pod_of(bundle)["volumes"]
+    assert "volumeClaimTemplates" not in bundle.of_kind("StatefulSet")[0]["spec"]
+    assert "weights.py" not in bundle.of_kind("ConfigMap")[0]["data"]
+
+
+@pytest.mark.parametrize("deployment", [SHARED, OWN])
+def test_the_engines_own_budget_no_longer_counts_the_download_and_peers_wait_for_it(deployment: Any) -> None:
+    def failures(bundle: Any) -> int:
+        return int(engine_of(bundle)["startupProbe"]["failureThreshold"])
+
+    assert failures(render(a_small_plan(load_bytes_per_node=10**12), deployment)) < failures(
+        render(a_small_plan(load_bytes_per_node=10**12), a_deployment())
+    )
+    kept, fresh = (
+        render(a_plan(), item).of_kind("StatefulSet")[0]["metadata"]["annotations"] for item in (deployment, a_deployment())
+    )
+    assert kept["shardwright.io/start-up-budget"] != fresh["shardwright.io/start-up-budget"]
+    assert "9900 s more for peers to arrive" in kept["shardwright.io/start-up-budget"]  # 1,800 s and 810 GB at 200 MB/s, twice
+
+
+class Pods:
+    """Init containers on one cache, with a hub that writes down who asks it for what."""
+
+    def __init__(self, folder: Path, files: str) -> None:
+        self.calls = folder / "calls"
+        (folder / "huggingface_hub.py").write_text(HUB)
+        (folder / "weights.py").write_text(scripts(ScriptSettings(ranks=1, fills_cache=True))["weights.py"])
+        self._folder = folder
+        self._environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(folder),
+            "HF_HOME": str(folder / "cache"),
+            "CALLS": str(self.calls),
+            "FILES": files,
+        }
+
+    def start(self, *arguments: str, **variables: str) -> "subprocess.Popen[str]":
+        command = [sys.executable, str(self._folder / "weights.py"), *arguments]
+        return subprocess.Popen(
+            command, env=self._environment | variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def run(self, *arguments: str, **variables: str) -> tuple[int, str]:
+        process = self.start(*arguments, **variables)
+        said = process.communicate(timeout=60)[0]
+        return process.returncode, said
+
+    def asked(self) -> list[str]:
+        return self.calls.read_text().splitlines() if self.calls.exists() else []
+
+
+def test_one_pod_downloads_and_the_others_wait_for_it(tmp_path: Path) -> None:
+    pods = Pods(tmp_path, "model.safetensors pytorch_model.bin config.json")
+    hold = Path(f"{pods.calls}.hold")
+    os.mkfifo(hold)
+    first = pods.start("org/model", "abc")
+    wait_for(lambda: bool(pods.asked()), what="the first download")
+    second = pods.start("org/model", "abc")
+    assert second.stdout
+    assert "waiting for the lock" in second.stdout.readline()
+    hold.write_text("")
+
+    assert [process.wait(timeout=60) for process in (first, second)] == [0, 0]
+    assert second.communicate()[0] == "shardwright: org/model is in the cache\n"
+    first.communicate()
+    (call,) = pods.asked()
+    assert call.startswith("org/model abc ['*.bin',")
+
+
+def test_a_restart_asks_the_hub_for_nothing(tmp_path: Path) -> None:
+    pods = Pods(tmp_path, "model.safetensors")
+    assert pods.run("org/model", "")[0] == 0
+
+    assert pods.run("org/model", "", FAIL="1") == (0, "shardwright: org/model is in the cache\n")
+    assert len(pods.asked()) == 1
+    assert pods.run("org/model", "def")[0] == 0
+    assert len(pods.asked()) == 2
+
+
+def test_a_download_that_fails_is_tried_again_by_the_next_start(tmp_path: Path) -> None:
+    pods = Pods(tmp_path, "model.bin config.json")
+
+    code, said = pods.run("org/model", "", FAIL="1")
+
+    assert (code, "the hub hung up" in said) == (1, True)
+    assert pods.run("org/model", "")[0] == 0
+    assert pods.asked() == ["org/model None None"] * 2  # without safetensors the other formats are the weights
+
+
+def test_the_objects_are_plain_data() -> None:
+    assert json.loads(json.dumps([dict(item) for item in render(a_plan(), OWN).objects]))
