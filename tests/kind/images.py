@@ -11,12 +11,11 @@ from pathlib import Path
 
 from tests.harness import build
 from tests.harness.waiting import wait_for
-from tests.kind import cache, programs, roots
+from tests.kind import cache, engine, programs, roots
 from tests.kind.docker import Docker
 from tests.kind.shell import run, step
 
 ENGINE_FOLDER = "/opt/engine"
-_PACKAGES = "lib/python3.11/site-packages"
 _NODE_FILES = cache.HERE / "node"
 _EXECUTABLE, _PLAIN = 0o755, 0o644
 _PINNED = "--label=io.cri-containerd.pinned=pinned"
@@ -38,7 +37,7 @@ def engine_image(docker: Docker) -> str:
     root = roots.root(docker, "engine", roots.ENGINE)
     # Its own Python, on the packages of the environment in the folder: whichever Python 3.11 has made that.
     wrapper = (
-        f"#!/bin/sh\nexport PYTHONPATH={ENGINE_FOLDER}/{_PACKAGES}\n" + 'exec python3.11 -m vllm.entrypoints.cli.main "$@"\n'
+        f'#!/bin/sh\nexport PYTHONPATH={ENGINE_FOLDER}/{engine.PACKAGES}\nexec python3.11 -m vllm.entrypoints.cli.main "$@"\n'
     )
     image = f"shardwright-kind/engine:{cache.digest(root, wrapper)}"
     if not docker.has(image):
