@@ -7,7 +7,7 @@ DEMO   ?=
 INSTALL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: score fit help setup test test-unit test-controlplane test-engine lock-engine lint fmt generate verify lock tools demo demo-down image wheel kind-up kind-test kind-down clean
+.PHONY: score fit help setup test test-unit test-controlplane test-engine lock-engine lint fmt generate verify lock tools demo demo-down image wheel kind-up kind-test kind-demo kind-down clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,8 +78,10 @@ kind-up: setup ## A real kind cluster with the operator as its image (needs root
 	$(BIN)/python -m tests.kind up $(KIND_OPTIONS)
 
 kind-test: setup ## The tests on the kind cluster, with groups of a real engine on the CPU (KUBECONFIG_FILE: on another cluster)
-	$(BIN)/python -m tests.kind up $(KIND_OPTIONS) $(if $(KUBECONFIG_FILE),,--engine)
-	SHARDWRIGHT_KIND_KUBECONFIG=$(or $(KUBECONFIG_FILE),/run/shardwright-kind/kubeconfig) $(BIN)/python -m pytest tests/kind
+	$(BIN)/python -m tests.kind test $(KIND_OPTIONS)
+
+kind-demo: setup ## Six lines become a group of a real engine over two nodes of the kind cluster; it is left running
+	$(BIN)/python -m tests.kind demo $(KIND_OPTIONS)
 
 kind-down: setup ## Delete the kind cluster and end its Docker daemon; only the cache stays
 	$(BIN)/python -m tests.kind down

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,11 @@ class Cluster:
             [self._folder / "kubectl", f"--kubeconfig={self.kubeconfig}", *words], data=None if text is None else text.encode()
         )
 
-    def helm(self, *words: str) -> str:
+    def helm(self, *words: str, text: str | None = None) -> str:
         """Run helm as the administrator and return what it prints."""
-        return run([self._folder / "helm", f"--kubeconfig={self.kubeconfig}", *words])
+        return run(
+            [self._folder / "helm", f"--kubeconfig={self.kubeconfig}", *words], data=None if text is None else text.encode()
+        )
 
     def apply(self, *objects: Mapping[str, Any]) -> None:
         """Create or change objects."""
@@ -133,11 +136,14 @@ def load(docker: Docker, *images: str) -> None:
         return
     with step(f"loading {len(images)} images into the workers", 20), cache.scratch("images") as folder:
         docker("save", "--output", folder / "images.tar", *images)
-        for node, wanted in missing.items():
-            if wanted:
-                with (folder / "images.tar").open("rb") as saved:
-                    words = ["ctr", "--namespace=k8s.io", "images", "import", "--all-platforms", "--digests", "-"]
-                    docker("exec", "--interactive", node, *words, data=saved)
+        with ThreadPoolExecutor() as nodes:  # unpacking keeps a processor busy, and no node waits for another
+            list(nodes.map(lambda node: _import(docker, node, folder / "images.tar"), filter(missing.get, missing)))
+
+
+def _import(docker: Docker, node: str, archive: Path) -> None:
+    with archive.open("rb") as saved:
+        words = ["ctr", "--namespace=k8s.io", "images", "import", "--all-platforms", "--digests", "-"]
+        docker("exec", "--interactive", node, *words, data=saved)
 
 
 def _missing(docker: Docker, node: str, images: Iterable[str]) -> list[str]:

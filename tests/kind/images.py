@@ -16,9 +16,13 @@ from tests.kind.docker import Docker
 from tests.kind.shell import run, step
 
 ENGINE_FOLDER = "/opt/engine"
+_PLUGIN_FOLDER = "usr/local/lib/ranks"
 _NODE_FILES = cache.HERE / "node"
 _EXECUTABLE, _PLAIN = 0o755, 0o644
 _PINNED = "--label=io.cri-containerd.pinned=pinned"
+
+_Files = Mapping[str, tuple[bytes, int]]
+_Links = Iterable[tuple[str, str]]
 
 
 def node_image(docker: Docker) -> str:
@@ -33,16 +37,31 @@ def node_image(docker: Docker) -> str:
 
 
 def engine_image(docker: Docker) -> str:
-    """The name of the engine image: Python, a compiler, and a `vllm` that runs what is in the folder at ENGINE_FOLDER."""
+    """The name of the engine image: Python, a compiler, and a `vllm` that runs what is in the folder at ENGINE_FOLDER.
+
+    With a plugin of the engine by which every rank says what it holds.
+    """
     root = roots.root(docker, "engine", roots.ENGINE)
+    files = _engine_files()
+    image = f"shardwright-kind/engine:{cache.digest(root, *(content for content, _ in files.values()))}"
+    if not docker.has(image):
+        _add(docker, image, root, files, [])
+    return image
+
+
+def _engine_files() -> _Files:
     # Its own Python, on the packages of the environment in the folder: whichever Python 3.11 has made that.
     wrapper = (
-        f'#!/bin/sh\nexport PYTHONPATH={ENGINE_FOLDER}/{engine.PACKAGES}\nexec python3.11 -m vllm.entrypoints.cli.main "$@"\n'
+        f"#!/bin/sh\nexport PYTHONPATH={ENGINE_FOLDER}/{engine.PACKAGES}:/{_PLUGIN_FOLDER}\n"
+        'exec python3.11 -m vllm.entrypoints.cli.main "$@"\n'
     )
-    image = f"shardwright-kind/engine:{cache.digest(root, wrapper)}"
-    if not docker.has(image):
-        _add(docker, image, root, {"usr/local/bin/vllm": (wrapper.encode(), _EXECUTABLE)}, [])
-    return image
+    described = f"{_PLUGIN_FOLDER}/rank_report-1.dist-info"
+    return {
+        "usr/local/bin/vllm": (wrapper.encode(), _EXECUTABLE),
+        f"{_PLUGIN_FOLDER}/rank_report.py": ((cache.HERE / "ranks" / "rank_report.py").read_bytes(), _PLAIN),
+        f"{described}/METADATA": (b"Metadata-Version: 2.1\nName: rank-report\nVersion: 1\n", _PLAIN),
+        f"{described}/entry_points.txt": (b"[vllm.general_plugins]\nrank_report = rank_report:register\n", _PLAIN),
+    }
 
 
 def operator_image(docker: Docker) -> str:
@@ -81,9 +100,6 @@ def _download(folder: Path) -> None:
 
 
 # -- the node -------------------------------------------------------------------------------------------------------------
-
-_Files = Mapping[str, tuple[bytes, int]]
-_Links = Iterable[tuple[str, str]]
 
 
 def _make_node(docker: Docker, image: str, root: str, folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,25 +11,22 @@ from typing import Any
 
 from tests.harness.waiting import wait_for
 from tests.kind import cluster as cluster_module
-from tests.kind import docker, engine, images, release
-from tests.kind.cluster import GPUS_PER_NODE, MODELS_FOLDER, RUNTIME_CLASS, Cluster
+from tests.kind import release
+from tests.kind.cluster import GPUS_PER_NODE, MODELS_FOLDER, Cluster
 from tests.kind.shell import step
-from tests.kind.tiny_model import CONFIG
 
 NAMESPACE = "models"
 CLIENT = "client"
-MODEL_ID = "tests/tiny"
-IMAGE_VARIABLE = "SHARDWRIGHT_ENGINE_IMAGE"
-"""Names the engine's image on a cluster that is not ours."""
+MOST_WORKERS = 4
+"""Workers of the engine at once, 2 GiB each: the quota of the namespace lets no pod in that would be more."""
 
-READY_SECONDS = 1200  # 80 s on quiet cores; the compiler of the first start takes most of it
+READY_SECONDS = 900  # 80 s on quiet cores; the compiler of the first start takes most of it
 
-PROMPTS = ([10, 20, 30], [100, 101, 102, 103], [7], [400, 3, 250, 99, 12])
+PROMPTS = ([10, 20, 30], [100, 101, 102, 103], [7], [400, 3, 250, 99, 12], [55, 5, 205])
 TOKENS = 16
 
-_ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-KV_BYTES = 1 << 30
-"""What each worker is told to take for K/V: the engine's own variable, in GiB."""
+PIPELINE = "workload: {concurrency: 1, maxModelLen: 50000}"
+"""Makes the planner cut the model in two where a node has one GPU."""
 
 KV_BLOCK_TOKENS = 128
 """Tokens of a block of this build of the engine (vLLM 0.32 `platforms/cpu.py`)."""
@@ -43,45 +39,44 @@ print(urllib.request.urlopen(request, timeout=120).read().decode())
 """
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Pinned degrees."""
-
-    tensor: int
-    pipeline: int
+def manifest(name: str, line: str, *, path: str = "tiny", further: tuple[str, ...] = ()) -> str:
+    """What a user types: six lines, of which the last says what is wanted; `further` ones only to break or change it."""
+    return "\n".join(
+        (
+            "apiVersion: shardwright.io/v1alpha1",
+            "kind: ShardedModel",
+            f"metadata: {{name: {name}, namespace: {NAMESPACE}}}",
+            "spec:",
+            f"  model: {{id: {release.MODEL_ID}, weights: {{pvc: {{claimName: models, path: {path}}}}}}}",
+            f"  {line}",
+            *(f"  {more}" for more in further),
+        )
+    )
 
 
 def namespace_objects() -> list[dict[str, Any]]:
-    """A namespace that takes only restricted pods, and the models as a claim that many may read."""
-    volume = {"name": "models", "capacity": {"storage": "1Gi"}, "modes": ["ReadOnlyMany"]}
-    spec: dict[str, Any] = {"accessModes": volume["modes"], "storageClassName": ""}
+    """A namespace that takes only restricted pods and so many GPUs, and the models as a claim that many may read."""
+    spec: dict[str, Any] = {"accessModes": ["ReadOnlyMany"], "storageClassName": ""}
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    workers = {"hard": {"requests.nvidia.com/gpu": str(MOST_WORKERS)}}
+    volume = {**spec, "capacity": {"storage": "1Gi"}, "hostPath": {"path": MODELS_FOLDER}}
+    claim = {**spec, "volumeName": "models", "resources": {"requests": {"storage": "1Gi"}}}
+    named = {"name": "models", "namespace": NAMESPACE}
     return [
-        {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": "models"},
-            "spec": {**spec, "capacity": volume["capacity"], "hostPath": {"path": MODELS_FOLDER}},
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": "models", "namespace": NAMESPACE},
-            "spec": {**spec, "volumeName": "models", "resources": {"requests": volume["capacity"]}},
-        },
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}},
+        {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {**named, "name": "workers"}, "spec": workers},
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "models"}, "spec": volume},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": named, "spec": claim},
     ]
 
 
-def client_pod(image: str) -> dict[str, Any]:
-    """A pod with Python that does nothing: requests are sent from it as an application would."""
-    container = {
-        "name": "client",
+def plain_pod(name: str, image: str, gpus: int = 0) -> dict[str, Any]:
+    """A pod that does nothing: the client, from which requests are sent as an application would."""
+    container: dict[str, Any] = {
+        "name": name,
         "image": image,
         "command": ["sleep", "infinity"],
+        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     spec: dict[str, Any] = {
@@ -89,27 +84,30 @@ def client_pod(image: str) -> dict[str, Any]:
         "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
         "terminationGracePeriodSeconds": 0,
     }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": CLIENT, "namespace": NAMESPACE}, "spec": spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
 
 
-def model(name: str, image: str, layout: Layout, *, path: str = "tiny") -> dict[str, Any]:
-    """A ShardedModel of the tiny model, with pinned degrees and what this engine needs beside."""
-    return {
-        "apiVersion": "shardwright.io/v1alpha1",
-        "kind": "ShardedModel",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {
-            "model": {"id": MODEL_ID, "config": CONFIG, "weights": {"pvc": {"claimName": "models", "path": path}}},
-            "engine": {
-                "image": image,
-                "version": engine.VERSION,
-                "env": [{"name": key, "value": value} for key, value in _ENVIRONMENT.items()],
-            },
-            "workload": {"inputTokens": 256, "outputTokens": 128, "concurrency": 4, "maxModelLen": 1024},
-            "parallelism": {"tensor": layout.tensor, "pipeline": layout.pipeline},
-            "pod": {"runtimeClassName": RUNTIME_CLASS, "resources": {"cpu": "200m", "memory": "10Gi"}},
-        },
-    }
+def prepare(cluster: Cluster) -> None:
+    """Make the namespace, the models' claim and the client."""
+    cluster.apply(*namespace_objects())
+    cluster.kubectl("-n", NAMESPACE, "delete", "pod", CLIENT, "--ignore-not-found")  # an older one, of another image
+    cluster.apply(plain_pod(CLIENT, release.image(cluster)))
+    cluster.kubectl("-n", NAMESPACE, "wait", f"pod/{CLIENT}", "--for=condition=Ready", "--timeout=120s")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a group was found to be: who runs where, what it answers, and what each rank says that it holds."""
+
+    layout: Mapping[str, Any]
+    stages: list[Mapping[str, Any]]
+    kv_tokens_planned: int
+    nodes: list[str]
+    restarts: int
+    answers: list[list[str]]
+    kv_tokens_logged: set[int]
+    weights: Mapping[int, int]  # bytes, by rank
+    blocks: Mapping[int, int]  # of K/V, by rank
 
 
 class Served:
@@ -118,22 +116,32 @@ class Served:
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.cluster, self.name = cluster, name
 
+    def write(self, line: str, *, path: str = "tiny", further: tuple[str, ...] = ()) -> None:
+        """Create it, or change it to this, as `kubectl apply` does."""
+        self.cluster.kubectl("apply", "-f", "-", text=manifest(self.name, line, path=path, further=further))
+
     def status(self) -> Mapping[str, Any]:
-        """Its status as it is now."""
-        status: Mapping[str, Any] = self.cluster.get("smodel", self.name, "-n", NAMESPACE)["status"]
+        """Its status as it is now; nothing while it has none."""
+        status: Mapping[str, Any] = self.cluster.get("smodel", self.name, "-n", NAMESPACE).get("status", {})
         return status
 
-    def ready(self) -> Mapping[str, Any]:
-        """The condition Ready."""
-        return next(entry for entry in self.status()["conditions"] if entry["type"] == "Ready")
+    def condition(self, kind: str = "Ready") -> Mapping[str, Any]:
+        """A condition."""
+        return next((entry for entry in self.status().get("conditions", []) if entry["type"] == kind), {})
+
+    def failure(self) -> Mapping[str, Any]:
+        """The failure that status remembers; nothing where there is none."""
+        groups = self.status().get("groups", [])
+        failure: Mapping[str, Any] = groups[0].get("lastFailure", {}) if groups else {}
+        return failure
 
     def wait_ready(self, seconds: float = READY_SECONDS) -> None:
         """Wait until it serves."""
-        wait_for(self._serves, seconds, f"{self.name} to be Ready", 2)
+        wait_for(self._serves, seconds, f"{self.name} to be Ready", 1)
 
     def _serves(self) -> bool:
-        ready = self.ready()
-        assert ready["status"] == "True", ready
+        ready = self.condition()
+        assert ready.get("status") == "True", ready
         return True
 
     def pods(self) -> list[dict[str, Any]]:
@@ -142,39 +150,44 @@ class Served:
         items: list[dict[str, Any]] = self.cluster.get("pods", "-n", NAMESPACE, "-l", selector)["items"]
         return sorted(items, key=lambda pod: str(pod["metadata"]["name"]))
 
-    def log(self, pod: str, *words: str) -> str:
-        """What the engine has written."""
-        return self.cluster.kubectl("-n", NAMESPACE, "logs", pod, *words)
+    def uids(self) -> set[str]:
+        """Which pods there are."""
+        return {str(pod["metadata"]["uid"]) for pod in self.pods()}
 
-    def ask(self, prompt: list[int]) -> Mapping[str, Any]:
-        """Complete a prompt through the client Service, from the client's pod; greedy."""
-        body = {
-            "model": MODEL_ID,
-            "prompt": prompt,
-            "max_tokens": TOKENS,
-            "temperature": 0,
-            "ignore_eos": True,
-            "skip_special_tokens": False,
-        }
+    def log(self, rank: int = 0, *words: str) -> str:
+        """What the pod with this index has written."""
+        return self.cluster.kubectl("-n", NAMESPACE, "logs", f"{self.name}-0-{rank}", *words)
+
+    def inside(self, rank: int, command: str) -> str:
+        """Run a command in the pod with this index."""
+        return self.cluster.kubectl("-n", NAMESPACE, "exec", f"{self.name}-0-{rank}", "--", "bash", "-c", command)
+
+    def ask(self, prompt: list[int]) -> list[str]:
+        """Complete a prompt through the client Service, from the client's pod; greedy. The words of the answer."""
+        body = {"model": release.MODEL_ID, "prompt": prompt, "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True}
+        body |= {"skip_special_tokens": False}
         url = f"http://{self.name}.{NAMESPACE}.svc:8000/v1/completions"
         words = ["-n", NAMESPACE, "exec", CLIENT, "--", "python3", "-c", _ASK, url, json.dumps(body)]
-        answer: Mapping[str, Any] = json.loads(self.cluster.kubectl(*words))
-        return answer
+        answer = json.loads(self.cluster.kubectl(*words))
+        said: str = answer["choices"][0]["text"]
+        return said.split()
 
-    def kv_bytes_per_token(self) -> int:
-        """What the plan says that one token takes of the K/V cache of the fullest rank."""
-        memory = self.status()["plan"]["memory"]
-        room: int = min(stage["kvCacheBytes"] for stage in memory["stages"])
-        return round(room / int(memory["kvCacheTokens"]))
-
-    def answers(self) -> list[list[str]]:
-        """The words that follow each of PROMPTS."""
-        return [self.ask(prompt)["choices"][0]["text"].split() for prompt in PROMPTS]
-
-    def kv_tokens(self) -> set[int]:
-        """How many tokens of K/V the engine says that it holds; one figure for the group, the smallest of its ranks."""
-        logged = re.findall(r"KV cache size: ([\d,]+) tokens", self.log(f"{self.name}-0-0"))
-        return {int(figure.replace(",", "")) for figure in logged}
+    def facts(self) -> Facts:
+        """Ask it all prompts and read what it has logged."""
+        plan, pods = self.status()["plan"], self.pods()
+        logs = "\n".join(self.log(index) for index in range(len(pods)))
+        reported = re.findall(r"rank (\d+) (?:holds|keeps) (\d+) (bytes|blocks)", logs)
+        return Facts(
+            layout=plan["layout"],
+            stages=plan["memory"]["stages"],
+            kv_tokens_planned=plan["memory"]["kvCacheTokens"],
+            nodes=[pod["spec"]["nodeName"] for pod in pods],
+            restarts=sum(status["restartCount"] for pod in pods for status in pod["status"]["containerStatuses"]),
+            answers=[self.ask(prompt) for prompt in PROMPTS],
+            kv_tokens_logged={int(figure.replace(",", "")) for figure in re.findall(r"KV cache size: ([\d,]+) tokens", logs)},
+            weights={int(rank): int(count) for rank, count, what in reported if what == "bytes"},
+            blocks={int(rank): int(count) for rank, count, what in reported if what == "blocks"},
+        )
 
     def delete(self) -> None:
         """Delete it and wait until its pods are gone."""
@@ -182,27 +195,18 @@ class Served:
         wait_for(lambda: not self.pods(), 180, f"the pods of {self.name} to be gone", 1)
 
 
-def prepare(cluster: Cluster) -> str:
-    """Make the namespace, the models' claim and the client; return the engine's image."""
-    cluster.apply(*namespace_objects())
-    cluster.kubectl("-n", NAMESPACE, "delete", "pod", CLIENT, "--ignore-not-found")  # an older one, of another image
-    cluster.apply(client_pod(release.image(cluster)))
-    cluster.kubectl("-n", NAMESPACE, "wait", f"pod/{CLIENT}", "--for=condition=Ready", "--timeout=120s")
-    return os.environ.get(IMAGE_VARIABLE) or images.engine_image(docker.Docker())
-
-
-def serve(cluster: Cluster, name: str, image: str, layout: Layout, *, path: str = "tiny") -> Served:
+def serve(cluster: Cluster, name: str, line: str) -> Served:
     """Create a ShardedModel and return it when it is Ready by its rendered probes."""
     served = Served(cluster, name)
-    cluster.apply(model(name, image, layout, path=path))
-    with step(f"starting {name}: tensor {layout.tensor} x pipeline {layout.pipeline}", 120):
+    served.write(line)
+    with step(f"starting {name}: {line}", 80):
         served.wait_ready()
     return served
 
 
 @contextmanager
 def single_gpu_nodes(cluster: Cluster) -> Iterator[None]:
-    """Let the workers have one GPU each, so that two pipeline stages need two nodes: a planned group takes whole nodes."""
+    """Let the workers have one GPU each: then two ranks need two nodes."""
     cluster_module.pretend_gpus(cluster, 1)
     try:
         yield

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD, WIDE, WORDS, CONTEXT = 4, 256, 8, 4, 32, 512, 512, 4096
+LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD, WIDE, WORDS, CONTEXT = 4, 256, 8, 4, 32, 512, 512, 131_072
 SEED = 20261121
 
 CONFIG: dict[str, Any] = {

@@ -28,7 +28,11 @@ def test_it_plans_on_the_nodes_of_the_cluster(kind: Cluster) -> None:
         "apiVersion": "shardwright.io/v1alpha1",
         "kind": "ShardedModel",
         "metadata": {"name": "planned", "namespace": "default"},
-        "spec": {"model": {"id": "Qwen/Qwen2.5-0.5B-Instruct", "quantization": "FP16"}, "mode": "PlanOnly"},
+        "spec": {
+            "model": {"id": "Qwen/Qwen2.5-0.5B-Instruct", "quantization": "FP16"},
+            "workload": {"concurrency": 1},
+            "mode": "PlanOnly",
+        },
     }
     kind.apply(model)
     try:
