@@ -14,7 +14,7 @@ import yaml
 from tests.harness.errors import HarnessError
 from tests.harness.waiting import wait_for
 from tests.kind import cache, programs
-from tests.kind.docker import INSIDE, RUN, Docker
+from tests.kind.docker import INSIDE, RUN, Docker, count_as
 from tests.kind.shell import run, step
 
 NAME = "shardwright"
@@ -113,6 +113,7 @@ def create(docker: Docker, image: str, folders: Mapping[str, Path]) -> Cluster:
         settings = yaml.safe_dump(_settings(folders)).encode()
         options = ["--name", NAME, "--image", image, "--kubeconfig", str(kubeconfig()), "--config", "-", "--retain"]
         run([folder / "kind", "create", "cluster", *options], data=settings, environment=docker.environment)
+        count_as(1 + WORKERS)
         _connect_pods(docker, cluster)
         pretend_gpus(cluster, GPUS_PER_NODE)
         _mend_dns(cluster)
@@ -132,10 +133,11 @@ def delete(docker: Docker) -> None:
 def load(docker: Docker, *images: str) -> None:
     """Give the workers these images."""
     missing = {node: _missing(docker, node, images) for node in _names(docker) if "control-plane" not in node}
-    if not any(missing.values()):
+    wanted = sorted({image for each in missing.values() for image in each})
+    if not wanted:
         return
-    with step(f"loading {len(images)} images into the workers", 20), cache.scratch("images") as folder:
-        docker("save", "--output", folder / "images.tar", *images)
+    with step(f"loading {len(wanted)} images into the workers", 60), cache.scratch("images") as folder:
+        docker("save", "--output", folder / "images.tar", *wanted)
         with ThreadPoolExecutor() as nodes:  # unpacking keeps a processor busy, and no node waits for another
             list(nodes.map(lambda node: _import(docker, node, folder / "images.tar"), filter(missing.get, missing)))
 
