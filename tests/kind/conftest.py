@@ -54,19 +54,14 @@ def single_pods(models: cluster.Cluster) -> Mapping[str, Facts]:
     """
     one, tensor, swapped = (Served(models, name) for name in ("one", "tensor", "swapped"))
     began = time.monotonic()
-    one.write(_LINES["one"], path="nowhere")
     swapped.write(_LINES["one"], path="swapped", further=(f"engine: {{image: '{_ABSENT}', version: {engine.VERSION}}}",))
-    with step("breaking the image and the path, and waiting for the conditions", 60):
-        image = wait_for(lambda: _shown(swapped, _ABSENT), _NOTICED_SECONDS, "the image in Ready", 1)
-        image_seconds = time.monotonic() - began
-        path = wait_for(lambda: _shown(one, "/models/nowhere"), _NOTICED_SECONDS, "the path in Ready", 1)
-        path_seconds = time.monotonic() - began
-    faults.seen.append(Fault("an image that does not exist", image, image_seconds, "serves once the image is mended"))
-    faults.seen.append(Fault("a path without a model", path, path_seconds, "serves once the path is mended"))
-    one.write(_LINES["one"])
-    swapped.write(_LINES["one"], path="swapped", further=("engine: {}",))
+    one.write(_LINES["one"], path="nowhere")
     tensor.write(_LINES["tensor"])
-    with step("starting three groups of one pod, four ranks", 150):
+    with step("starting three groups of one pod, one with a wrong path and one with a wrong image", 200):
+        _shown(one, "/models/nowhere", "a path without a model", began)
+        one.write(_LINES["one"])
+        _shown(swapped, _ABSENT, "an image that does not exist", began)
+        swapped.write(_LINES["one"], path="swapped", further=("engine: {}",))
         for served in (one, swapped, tensor):
             served.wait_ready()
     found = {served.name: served.facts() for served in (one, tensor, swapped)}
@@ -101,10 +96,15 @@ def pipeline(models: cluster.Cluster, both: tuple[Served, Facts]) -> Iterator[tu
         served.delete()
 
 
-def _shown(served: Served, what: str) -> str:
-    """Reason and cause as the resource shows them, once they name `what`."""
-    ready, failure = served.condition(), served.failure()
-    shown = f"{ready.get('reason')}: {ready.get('message')} {failure.get('reason', '')} {failure.get('message', '')}"
-    assert ready.get("status") == "False", shown
-    assert what in shown, shown
-    return str(ready["reason"])
+def _shown(served: Served, cause: str, what: str, began: float) -> None:
+    """Wait until the resource names the cause of a fault; write the row of the table."""
+
+    def shown() -> str:
+        ready, failure = served.condition(), served.failure()
+        said = f"{ready.get('reason')}: {ready.get('message')}"
+        assert ready.get("status") == "False", said
+        assert cause in said + failure.get("message", ""), said
+        return f"{said}; last failure: exit code {failure['exitCode']}" if failure else said
+
+    said = wait_for(shown, _NOTICED_SECONDS, f"{what} to be shown", 1)
+    faults.seen.append(Fault(what, said, time.monotonic() - began, "serves once it is mended"))
