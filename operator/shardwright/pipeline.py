@@ -1,7 +1,7 @@
 """Resource, model, inventory to a report and a bundle: what the CLI and the operator both call.
 
 Nothing is decided here, the parts are connected: ``resolve`` → ``take_stock`` → ``plan_serving`` or
-``rescale`` → ``record_of`` → ``bundle_for``.
+``rescale`` or ``rehouse`` → ``record_of`` → ``bundle_for``.
 """
 
 import hashlib
@@ -163,6 +163,21 @@ def rescale(subject: Subject, plan: Plan, inventory: Inventory) -> Report:
     return _kept(whole, whole.outcome, plan, (*plan.groups, *added.outcome.groups))
 
 
+def rehouse(subject: Subject, plan: Plan, inventory: Inventory, lost: frozenset[str]) -> Report:
+    """Return ``plan`` with the groups that held ``lost`` nodes on others of the same kind; the rest stays where it is.
+
+    Where none stays and there is no room of this kind, the model is planned anew.
+    """
+    kept = replace(plan, groups=tuple(group for group in plan.groups if lost.isdisjoint(group)))
+    pinned, own = _pinned(subject.request, plan), _pools_of(inventory, plan)
+    moved = make_plan(subject.model, _without(own, kept), _more(pinned, len(plan.groups) - len(kept.groups)), subject.traits)
+    if isinstance(moved.outcome, NoPlan) or not _alike(moved.outcome, plan):
+        return moved if kept.groups and isinstance(moved.outcome, NoPlan) else plan_serving(subject, inventory)
+    others = iter(moved.outcome.groups)
+    groups = tuple(group if lost.isdisjoint(group) else next(others) for group in plan.groups)
+    return replace(moved, outcome=replace(plan, groups=groups))
+
+
 def engine_status(subject: Subject) -> dict[str, Any]:
     """Return what ``status`` says about the engine: version, image, and what the administrator's defaults added."""
     engine = subject.resource.spec.engine
@@ -190,7 +205,14 @@ def record_of(subject: Subject, report: Report) -> PlanRecord | None:
     )
 
 
-def bundle_for(subject: Subject, plan: Plan, *, ready_groups: int | None = None, cluster_domain: str = "cluster.local") -> Bundle:
+def bundle_for(
+    subject: Subject,
+    plan: Plan,
+    *,
+    ready_groups: int | None = None,
+    cluster_domain: str = "cluster.local",
+    generations: tuple[int, ...] = (),
+) -> Bundle:
     """Return the objects that a plan turns into.
 
     Args:
@@ -198,6 +220,7 @@ def bundle_for(subject: Subject, plan: Plan, *, ready_groups: int | None = None,
         plan: The plan that stands.
         ready_groups: Groups that have been ready at some time, for the disruption budget (None: all).
         cluster_domain: DNS domain of the cluster.
+        generations: Under which generation each group exists (empty: the first).
 
     Raises:
         InputError: The plan can be shown but not run.
@@ -208,7 +231,7 @@ def bundle_for(subject: Subject, plan: Plan, *, ready_groups: int | None = None,
         stored_quantization=subject.stored_quantization,
         cluster_domain=cluster_domain,
     )
-    return render(plan, deployment, ready_groups=ready_groups)
+    return render(plan, replace(deployment, generations=generations), ready_groups=ready_groups)
 
 
 def read_model_of(question: Question) -> ModelSpec:

@@ -88,3 +88,28 @@ def test_an_evicted_rank_costs_nothing_of_the_budget(models: Models, fleet: Flee
     group = models.wait_ready("large")["status"]["groups"][0]
     assert group["restarts"] == 1
     assert group["lastFailure"]["reason"] in {"Evicted", "PodLost"}  # the StatefulSet controller replaces an evicted pod at once
+
+
+def test_a_group_whose_node_dies_goes_on_elsewhere_beside_the_pod_that_nobody_can_end(
+    models: Models, fleet: Fleet, control_plane: ControlPlane
+) -> None:
+    fleet(H100, 3)
+    models.create("large", LARGE)
+    models.wait_ready("large")
+    dead = models.get("Pod", "large-0-1")["spec"]["nodeName"]
+    control_plane.nodes.set_not_ready(dead)
+    models.delete("Pod", "large-0-1")  # as the controller manager does when the node has been away for five minutes
+
+    wait_for(lambda: models.find("StatefulSet", "large-0-g1"), 180, "the next generation")
+    models.wait_ready("large")
+
+    (group,) = models.get("ShardedModel", "large")["status"]["groups"]
+    assert (group["name"], group["restarts"], dead in group["nodes"]) == ("large-0-g1", 1, False)
+    assert [item["metadata"]["name"] for item in models.all("StatefulSet")] == ["large-0-g1"]
+    assert {"large", "large-0-g1-peers"} <= {item["metadata"]["name"] for item in models.all("Service")}
+    held = models.get("Pod", "large-0-1")
+    assert (held["spec"]["nodeName"], "deletionTimestamp" in held["metadata"]) == (dead, True)
+
+    control_plane.nodes.set_ready(dead)
+    wait_for(lambda: models.find("Pod", "large-0-1") is None, 60, "the node to end the pod that it still had")
+    assert models.wait_ready("large")["status"]["groups"] == [group]

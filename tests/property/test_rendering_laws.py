@@ -103,7 +103,7 @@ def test_labels_are_valid_and_every_selector_finds_the_pods_that_it_means(plan: 
     assert found(named["PodDisruptionBudget", base]["spec"]["selector"]["matchLabels"]) == set(pods)
     for group in groups:
         own = {pod for pod in pods if pod[0] == group_name(base, group)}
-        assert found(named["Service", peers_service(base, group)]["spec"]["selector"]) == own
+        assert found(named["Service", peers_service(group_name(base, group))]["spec"]["selector"]) == own
         assert found(named["StatefulSet", group_name(base, group)]["spec"]["selector"]["matchLabels"]) == own
 
 
@@ -184,7 +184,7 @@ def _split(argv: list[str], shared: int) -> tuple[list[str], dict[str, list[str]
 @given(st.lists(subdomains, min_size=2, max_size=6, unique=True))
 def test_no_two_resources_share_an_object_name(names: list[str]) -> None:
     bases = [base_name(name) for name in names]
-    services = [*bases, *(peers_service(base, group) for base in bases for group in (0, 1))]
-    stateful_sets = [group_name(base, group) for base in bases for group in (0, 1)]
+    stateful_sets = [group_name(base, *which) for base in bases for which in ((0, 0), (1, 0), (0, 2), (1, 12))]
+    services = [*bases, *(peers_service(name) for name in stateful_sets)]
     assert len(set(services)) == len(services)
     assert len(set(stateful_sets)) == len(stateful_sets)

@@ -20,6 +20,7 @@ from shardwright.pipeline import (
     engine_status,
     plan_serving,
     record_of,
+    rehouse,
     rescale,
     resolve,
     take_stock,
@@ -417,6 +418,35 @@ def test_another_number_of_replicas_starts_no_running_group_anew() -> None:
     first, same = (bundle_for(after, plan).of_kind("StatefulSet")[0]["spec"] for plan in (kept, grown))
     assert first == same
     assert grown.performance.output_tokens_per_second > kept.performance.output_tokens_per_second
+
+
+def test_a_group_that_lost_a_node_moves_as_a_whole_and_the_others_stay() -> None:
+    subject = a_subject(**LARGE, replicas=2)
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(4))))
+    plan = replace(plan, groups=(("h100-00", "h100-01"), ("h100-02", "h100-03")))
+    left = [node for node in h100_nodes(6) if node["metadata"]["name"] != "h100-01"]
+
+    moved = plan_of(rehouse(subject, plan, stock(subject, left), frozenset({"h100-01"})))
+
+    assert moved == replace(plan, groups=(("h100-00", "h100-04"), ("h100-02", "h100-03")))
+
+
+def test_a_group_that_lost_a_node_and_finds_no_other_leaves_those_that_serve_alone() -> None:
+    subject = a_subject(**LARGE, replicas=2)
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(4))))
+
+    outcome = rehouse(subject, plan, stock(subject, h100_nodes(3)), frozenset({"h100-03"})).outcome
+
+    assert isinstance(outcome, NoPlan)
+
+
+def test_a_model_that_lost_all_its_groups_is_planned_anew_on_other_hardware() -> None:
+    subject = a_subject()
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
+
+    moved = plan_of(rehouse(subject, plan, stock(subject, [an_l40s_node("l40s-0")]), frozenset({"h100-00"})))
+
+    assert (moved.pool != plan.pool, moved.groups) == (True, (("l40s-0",),))
 
 
 def test_growing_from_none_plans_anew() -> None:

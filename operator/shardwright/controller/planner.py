@@ -16,10 +16,11 @@ from shardwright.controller.view import View
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.modelspec.catalogue import read_catalogue_extension
-from shardwright.pipeline import Question, Subject, plan_serving, record_of, rescale, resolve, take_stock
+from shardwright.pipeline import Question, Subject, plan_serving, record_of, rehouse, rescale, resolve, take_stock
 from shardwright.planning.report import NoPlan, Report
 from shardwright.planning.validity import plan_problem
 from shardwright.reconcile import standing
+from shardwright.reconcile.generations import lost_problem
 from shardwright.reconcile.standing import Choice, Replan, Standing, Trouble
 
 
@@ -77,13 +78,19 @@ class Planner:
             )
         )
 
-    async def plan(self, key: Key, subject: Subject, record: PlanRecord | None, *, serving: bool) -> Planned:
-        """Return the plan that stands or a new one; call with :attr:`lock` held, until the record is written."""
+    async def plan(
+        self, key: Key, subject: Subject, record: PlanRecord | None, *, serving: bool, lost: frozenset[str] = frozenset()
+    ) -> Planned:
+        """Return the plan that stands or a new one; call with :attr:`lock` held, until the record is written.
+
+        ``lost`` are nodes that died with pods of this model on them.
+        """
         inventory = self._stock(subject)
-        choice = self._judge(key, subject, record, inventory, serving=serving)
+        trouble = self._trouble(key, record, inventory, lost)
+        choice = _judge(subject, record, trouble, serving=serving)
         if choice.choice is Choice.KEEP and record:
             return _kept(record, choice)
-        report = await asyncio.to_thread(_make, choice.choice, subject, record, inventory)
+        report = await asyncio.to_thread(_make, choice.choice, subject, record, inventory, lost)
         if isinstance(report.outcome, NoPlan):
             return Planned(record=record, report=report, no_plan=report.outcome, stale=choice.stale)
         if record and record.input_hash == subject.input_hash and record.plan == report.outcome:
@@ -97,22 +104,24 @@ class Planner:
     def _stock(self, subject: Subject) -> Inventory:
         return take_stock(subject.resource, self._view.nodes.values(), self._view.usage_now(), tuple(self._view.reserved()))
 
-    def _judge(self, key: Key, subject: Subject, record: PlanRecord | None, inventory: Inventory, *, serving: bool) -> Standing:
-        problem = plan_problem(record.plan, inventory) if record else None
-        question = standing.Question(
-            input_hash=subject.input_hash,
-            cut_hash=subject.cut_hash,
-            replan=Replan(subject.resource.spec.replan),
-            deploy=subject.request.deploy,
-        )
-        return standing.judge(record, question, self._trouble(key, problem), serving=serving)
-
-    def _trouble(self, key: Key, problem: Problem | None) -> Trouble | None:
+    def _trouble(self, key: Key, record: PlanRecord | None, inventory: Inventory, lost: frozenset[str]) -> Trouble | None:
+        died = lost_problem(record.plan.groups, lost) if record else None
+        problem = died or (plan_problem(record.plan, inventory) if record else None)
         if problem is None:
             self._invalid_since.pop(key, None)
             return None
         now = self._clock()
-        return Trouble(problem=problem, seconds=now - self._invalid_since.setdefault(key, now))
+        return Trouble(problem=problem, seconds=now - self._invalid_since.setdefault(key, now), lost=died is not None)
+
+
+def _judge(subject: Subject, record: PlanRecord | None, trouble: Trouble | None, *, serving: bool) -> Standing:
+    question = standing.Question(
+        input_hash=subject.input_hash,
+        cut_hash=subject.cut_hash,
+        replan=Replan(subject.resource.spec.replan),
+        deploy=subject.request.deploy,
+    )
+    return standing.judge(record, question, trouble, serving=serving)
 
 
 def _read_catalogue(text: str) -> Mapping[str, Mapping[str, object]]:
@@ -130,7 +139,9 @@ def _kept(record: PlanRecord, choice: Standing) -> Planned:
     return Planned(record=record, report=record.report(), stale=choice.stale, recheck_seconds=choice.recheck_seconds)
 
 
-def _make(choice: Choice, subject: Subject, record: PlanRecord | None, inventory: Inventory) -> Report:
+def _make(choice: Choice, subject: Subject, record: PlanRecord | None, inventory: Inventory, lost: frozenset[str]) -> Report:
     if choice is Choice.RESCALE and record:
         return rescale(subject, record.plan, inventory)
+    if choice is Choice.REHOUSE and record:
+        return rehouse(subject, record.plan, inventory, lost)
     return plan_serving(subject, inventory)

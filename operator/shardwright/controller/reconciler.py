@@ -25,6 +25,7 @@ from shardwright.planning.report import Plan, Report
 from shardwright.reconcile.decide import Decision, Desired, decide, placed, standing_groups
 from shardwright.reconcile.decision import Write
 from shardwright.reconcile.findings import Findings
+from shardwright.reconcile.generations import generations, lost_nodes
 from shardwright.reconcile.groups import LifeRules
 from shardwright.reconcile.memory import read_memory
 from shardwright.reconcile.news import Event, news, plan_event
@@ -60,6 +61,7 @@ class Look:
     again_seconds: float | None = None
     refusal: ApiError | None = None
     rules: LifeRules = field(default_factory=LifeRules)
+    lost: frozenset[str] = frozenset()
 
 
 class Reconciler:
@@ -135,6 +137,7 @@ class Reconciler:
 
     async def _serve(self, key: Key, look: Look, subject: Subject, observed: Observed) -> None:
         """Plan and, where the plan is for the spec as it is, deploy."""
+        look.lost = lost_nodes(observed.members, self._view.not_ready(), datetime.now(UTC))
         planned = await self._plan(key, look, subject, observed)
         if look.events:  # the record has been written
             observed = observed.without(record_key(_owner(look.live)))
@@ -172,7 +175,7 @@ class Reconciler:
             if spec.paused and record:
                 planned = Planned(record=record, report=record.report())
             else:
-                planned = await self._planner.plan(key, subject, record, serving=serving)
+                planned = await self._planner.plan(key, subject, record, serving=serving, lost=look.lost)
             if planned.record and planned.record != record and not spec.paused:
                 written = await self._write_record(look, owner, planned.record, observed)
                 record = planned.record if written else record
@@ -210,7 +213,14 @@ class Reconciler:
         sets = [live for (kind, _), live in observed.objects.items() if kind == "StatefulSet"]
         ready_once = sum(read_memory(live).ready_once for live in sets)
         ready_groups = min(ready_once, len(plan.groups))
-        return bundle_for(subject, plan, ready_groups=ready_groups, cluster_domain=self._cluster_domain).objects
+        owner = _owner(look.live)
+        return bundle_for(
+            subject,
+            plan,
+            ready_groups=ready_groups,
+            cluster_domain=self._cluster_domain,
+            generations=generations(base_name(owner.name), plan.groups, observed, owner.uid, look.lost),
+        ).objects
 
     async def _write(self, look: Look, writes: Sequence[Write]) -> bool:
         """Write and return whether all of it was taken; a refusal is shown to the user and then tried again."""

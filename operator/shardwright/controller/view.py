@@ -50,6 +50,10 @@ class View:
         """Return who holds GPUs, None where pods may not be listed."""
         return self.usage.values() if self.pods_visible else None
 
+    def not_ready(self) -> frozenset[str]:
+        """Return the nodes whose kubelet does not answer or says that it cannot run pods."""
+        return frozenset(node.name for node in self.nodes.values() if isinstance(node, NodeFacts) and not node.ready)
+
     def reserved(self) -> Iterator[Reservation]:
         """Yield what the plans of record keep."""
         for reservations in self.reservations.values():

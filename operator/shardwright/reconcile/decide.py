@@ -13,10 +13,10 @@ from shardwright.errors import Problem
 from shardwright.reconcile.decision import Apply, Create, Delete, Write
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.groups import Group, GroupState, LifeRules, next_step
-from shardwright.reconcile.observed import Observed, controller, controller_uid, object_key
+from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller, controller_uid, object_key
 from shardwright.reconcile.rollout import one_after_another
+from shardwright.rendering.names import generation_name, generation_of
 
-STATEFUL_SET: Final = "StatefulSet"
 _ANY_RULES: Final = LifeRules()
 
 
@@ -75,8 +75,20 @@ def standing_groups(observed: Observed, owner_uid: str, now: datetime, rules: Li
 
 def _group(content: Mapping[str, Any], observed: Observed, rules: LifeRules) -> Group:
     live = observed.objects.get(object_key(content))
-    members = observed.members_of(content["metadata"]["name"])
-    return Group(rendered=content, live=live, members=members, rules=rules)
+    name = content["metadata"]["name"]
+    return Group(
+        rendered=content,
+        live=live,
+        members=observed.members_of(name),
+        rules=rules,
+        former=None if live else _former(name, observed),
+    )
+
+
+def _former(name: str, observed: Observed) -> Mapping[str, Any] | None:
+    """Return the StatefulSet of the generation before, where a group is made anew beside it."""
+    root, number = generation_of(name)
+    return observed.objects.get((STATEFUL_SET, generation_name(root, number - 1))) if number else None
 
 
 def _foreign(desired: Desired, observed: Observed) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:

@@ -65,12 +65,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A group as it is wanted and as it is: the rendered and the live StatefulSet, and its pods in rank order."""
+    """A group as it is wanted and as it is: the rendered and the live StatefulSet, and its pods in rank order.
+
+    ``former`` is the live StatefulSet of the generation before, where this one is made anew beside it.
+    """
 
     rendered: Mapping[str, Any]
     live: Mapping[str, Any] | None
     members: Sequence[Member]
     rules: LifeRules = field(default_factory=LifeRules)
+    former: Mapping[str, Any] | None = None
 
     @property
     def name(self) -> str:
@@ -84,8 +88,8 @@ class Group:
 
     @property
     def memory(self) -> Memory:
-        """Return what is remembered of it."""
-        return read_memory(self.live or {})
+        """Return what is remembered of it, also from before it was made anew."""
+        return read_memory(self.live or self.former or {})
 
     @property
     def complete(self) -> bool:
@@ -112,11 +116,13 @@ def next_step(group: Group, now: datetime) -> Step:
     if change:
         return _go_to_zero(group, change, group.memory.forgiven(), now)
     failure = _find_failure(group, now) if group.size > 1 else None
-    if failure:
-        stable = group.memory.stable(now, group.rules.restart.stable_seconds)
-        incident = new_incident(failure, group.members, group.memory.incident, now, stable=stable)
-        return _go_to_zero(group, FAILURE, group.memory.with_(incident=incident), now)
-    return _keep(group, now)
+    return _fail(group, failure, now) if failure else _keep(group, now)
+
+
+def _fail(group: Group, failure: Failure, now: datetime) -> Step:
+    stable = group.memory.stable(now, group.rules.restart.stable_seconds)
+    incident = new_incident(failure, group.members, group.memory.incident, now, stable=stable)
+    return _go_to_zero(group, FAILURE, group.memory.with_(incident=incident), now)
 
 
 def _find_failure(group: Group, now: datetime) -> Failure | None:
@@ -130,7 +136,8 @@ def _find_failure(group: Group, now: datetime) -> Failure | None:
 def _create(group: Group) -> Step:
     if group.members:
         return Step(state=_state(group, "Stopping", "pods of an earlier StatefulSet are still there"))
-    intent = _intent(group, Memory(restarted_for=group.rules.restart_asked))
+    memory = group.memory.with_(stopped_for="", restarted_for=group.rules.restart_asked)
+    intent = _intent(group, memory)
     return Step(state=_state(group, "Starting"), writes=(Create(content=intent),))
 
 
@@ -138,7 +145,7 @@ def _leave_zero(group: Group, now: datetime) -> Step:
     """Wait until every pod is gone and the back-off is over, then start all of them at once; a change waits for none."""
     memory, policy = group.memory, group.rules.restart
     if group.members:
-        return Step(state=_state(group, "Stopping", "waiting for all pods to be gone"), writes=_hurried(group))
+        return Step(state=_state(group, "Stopping", _ending(group, now)), writes=_hurried(group))
     incident = memory.incident
     if _changed_since(group) or not incident:
         memory = memory.forgiven()
@@ -148,6 +155,11 @@ def _leave_zero(group: Group, now: datetime) -> Step:
         return Step(state=_state(group, "BackingOff", f"restarts at {until.isoformat()}", look_at=until))
     memory = memory.with_(stopped_for="", restarted_for=group.rules.restart_asked)
     return Step(state=_state(group, "Starting"), writes=_apply(group, _intent(group, memory), (START,)))
+
+
+def _ending(group: Group, now: datetime) -> str:
+    late = [f"rank {m.rank} on node {m.node}" for m in group.members if m.gone_by and now > m.gone_by]
+    return "; ".join(("waiting for all pods to be gone", *(f"{rank} should be gone by now" for rank in late[:3])))
 
 
 def _stay_at_zero(group: Group) -> Step:

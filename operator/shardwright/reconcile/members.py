@@ -41,7 +41,8 @@ class Member:
     """One pod of a group. ``waiting`` says what it waits for before its engine runs, or is empty.
 
     ``unschedulable_since`` is when the scheduler first found no place for it, ``taken_by`` who takes the pod away
-    (eviction, preemption, a taint), as its condition DisruptionTarget says.
+    (eviction, preemption, a taint), as its condition DisruptionTarget says. ``gone_by`` is when the grace of a pod that is
+    being deleted ends.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Member:
     failure: Failure | None = None
     unschedulable_since: datetime | None = None
     taken_by: str = ""
+    gone_by: datetime | None = None
 
 
 def read_member(pod: Mapping[str, Any]) -> Member | None:
@@ -85,6 +87,7 @@ def read_member(pod: Mapping[str, Any]) -> Member | None:
         failure=_failure(pod, rank),
         unschedulable_since=_unschedulable_since(pod),
         taken_by=_taken_by(pod),
+        gone_by=_time(metadata.get("deletionTimestamp")),
     )
 
 
@@ -115,6 +118,10 @@ def _unschedulable_since(pod: Mapping[str, Any]) -> datetime | None:
     if scheduled.get("status") != "False" or scheduled.get("reason") != "Unschedulable" or not since:
         return None
     return datetime.fromisoformat(since)
+
+
+def _time(stamp: str | None) -> datetime | None:
+    return datetime.fromisoformat(stamp) if stamp else None
 
 
 def _taken_by(pod: Mapping[str, Any]) -> str:

@@ -6,10 +6,11 @@ from typing import Any
 
 from shardwright.api.conditions import ConditionType
 from shardwright.planning.report import Plan
-from shardwright.reconcile.decision import Apply, Delete, Write
+from shardwright.reconcile.decision import Apply, Create, Delete, Write
 from shardwright.reconcile.findings import Findings, failure_sentence, summarise
 from shardwright.reconcile.groups import FAILURE, REQUESTED, ROLLOUT, START
 from shardwright.rendering.hashing import CONTENT_HASH
+from shardwright.rendering.names import generation_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,9 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
         case Apply(because=("Rollout",)):
             note = f"{_name(write)} stops as a whole and starts with the new template"
             yield Event(reason="RollingOut", action="Restart", note=note)
+        case Create(content={"kind": "StatefulSet", "metadata": {"name": name}}) if generation_of(name)[1]:
+            note = f"{name} starts on other nodes: a node that does not answer holds pods of the group that should be gone"
+            yield Event(reason="Rebuilt", action="Restart", note=note, warning=True)
         case Apply(because=("Requested",)):
             yield Event(reason="Restarting", action="Restart", note=f"{_name(write)} restarts as a whole, as asked")
         case Apply(because=fields) if _is_repair(fields):

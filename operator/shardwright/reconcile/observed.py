@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from shardwright.reconcile.members import Member
 
 ObjectKey = tuple[str, str]
 """Kind and name; the namespace is always that of the resource."""
+
+
+STATEFUL_SET: Final = "StatefulSet"
 
 
 def object_key(content: Mapping[str, Any]) -> ObjectKey:

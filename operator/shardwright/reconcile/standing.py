@@ -17,6 +17,7 @@ class Choice(StrEnum):
 
     KEEP = "Keep"
     RESCALE = "Rescale"  #: only the number of groups has changed: add or drop groups, move none
+    REHOUSE = "Rehouse"  #: nodes have died with pods on them: their groups move, the others stay
     REPLAN = "Replan"
 
 
@@ -40,10 +41,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """What is wrong with a plan, and for how long without interruption."""
+    """What is wrong with a plan, and for how long without interruption; ``lost``: a node has died with pods on it."""
 
     problem: Problem
     seconds: float
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,13 @@ def judge(record: PlanRecord | None, question: Question, trouble: Trouble | None
         return Standing(choice=same)
     if serving or question.replan is Replan.NEVER:
         return Standing(choice=same, stale=trouble.problem)
-    if trouble.seconds < GRACE_SECONDS:
+    if trouble.seconds < GRACE_SECONDS and not trouble.lost:
         return Standing(choice=same, stale=trouble.problem, recheck_seconds=GRACE_SECONDS - trouble.seconds)
-    return Standing(choice=Choice.REPLAN, stale=trouble.problem)
+    return Standing(choice=_after(trouble, same), stale=trouble.problem)
+
+
+def _after(trouble: Trouble, same: Choice) -> Choice:
+    """Return what becomes of a plan that is invalid for good: a node that died concerns its own groups only."""
+    if not trouble.lost:
+        return Choice.REPLAN
+    return Choice.REHOUSE if same is Choice.KEEP else same

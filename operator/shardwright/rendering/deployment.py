@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from shardwright.rendering import names
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretKey:
@@ -48,6 +50,7 @@ class Deployment:
     ``arguments`` are the user's typed engine arguments (option name without dashes to value).
     ``draft_tokens`` are looked up in the prompt in every step (0: no speculation). A leader that brings no token for
     ``silence_seconds`` is not ready (0: its tokens are not watched); after ``idle_seconds`` it is asked for one.
+    ``generations`` say which groups were made anew beside their former selves, by index; the rest are of generation 0.
     """
 
     owner: Owner
@@ -75,3 +78,13 @@ class Deployment:
     cluster_domain: str = "cluster.local"
     silence_seconds: int = 0
     idle_seconds: int = 0
+    generations: tuple[int, ...] = ()
+
+    @property
+    def base(self) -> str:
+        """Return the base of all object names."""
+        return names.base_name(self.owner.name)
+
+    def group_name(self, group: int) -> str:
+        """Return the name of a group's StatefulSet, and the value of its group label."""
+        return names.group_name(self.base, group, self.generations[group] if group < len(self.generations) else 0)

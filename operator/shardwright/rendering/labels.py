@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from shardwright.rendering.deployment import Owner
-from shardwright.rendering.names import group_name
 
 MODEL: Final = "shardwright.io/model"
 GROUP: Final = "shardwright.io/group"
@@ -28,9 +27,9 @@ def leader_selector(base: str) -> dict[str, str]:
     return {MODEL: base, POD_INDEX: "0"}
 
 
-def group_selector(base: str, group: int) -> dict[str, str]:
-    """Return what selects the pods of one group."""
-    return {MODEL: base, GROUP: group_name(base, group)}
+def group_selector(base: str, group: str) -> dict[str, str]:
+    """Return what selects the pods of the group of this name."""
+    return {MODEL: base, GROUP: group}
 
 
 def common_labels(base: str, version: str) -> dict[str, str]:

@@ -18,7 +18,12 @@ _HASH_DIGITS: Final = 10
 
 _NATURAL: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 
-_LOOKS_LIKE_OURS: Final = re.compile(rf".*-[0-9a-f]{{{_HASH_DIGITS}}}|.*-[0-9]+-peers")
+GENERATION_MAX: Final = 99
+"""Last generation of a group: with it and three digits of a group the name of a StatefulSet is at its limit."""
+
+_LOOKS_LIKE_OURS: Final = re.compile(rf".*-[0-9a-f]{{{_HASH_DIGITS}}}|.*-[0-9]+(-g[0-9]+)?-peers")
+
+_GENERATION: Final = re.compile(r"-g([1-9][0-9]?)$")
 
 
 def base_name(name: str) -> str:
@@ -40,14 +45,35 @@ def base_name(name: str) -> str:
     return f"{readable[: BASE_MAX - _HASH_DIGITS - 1].rstrip('-')}-{digest}"
 
 
-def group_name(base: str, group: int) -> str:
-    """Return the name of a group's StatefulSet, and the value of its group label."""
-    return f"{base}-{group}"
+def group_name(base: str, group: int, generation: int = 0) -> str:
+    """Return the name of a group's StatefulSet, and the value of its group label.
+
+    A later ``generation`` is a group that was made anew beside one whose node holds its pods for ever.
+
+    >>> group_name("llama", 1), group_name("llama", 1, generation=2)
+    ('llama-1', 'llama-1-g2')
+    """
+    return generation_name(f"{base}-{group}", generation)
 
 
-def peers_service(base: str, group: int) -> str:
-    """Return the name of the headless Service that the ranks of a group find each other by."""
-    return f"{group_name(base, group)}-peers"
+def generation_name(group: str, generation: int) -> str:
+    """Return the name of a generation of the group that was first made under this name."""
+    return f"{group}-g{generation}" if generation else group
+
+
+def generation_of(name: str) -> tuple[str, int]:
+    """Return a group's name without its generation, and the generation.
+
+    >>> generation_of("llama-1-g2"), generation_of("llama-1")
+    (('llama-1', 2), ('llama-1', 0))
+    """
+    found = _GENERATION.search(name)
+    return (name[: found.start()], int(found[1])) if found else (name, 0)
+
+
+def peers_service(group: str) -> str:
+    """Return the name of the headless Service that the ranks of the group of this name find each other by."""
+    return f"{group}-peers"
 
 
 def client_service(base: str) -> str:

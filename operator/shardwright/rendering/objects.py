@@ -33,13 +33,13 @@ class Subject:
     @property
     def base(self) -> str:
         """Return the base of all object names."""
-        return names.base_name(self.deployment.owner.name)
+        return self.deployment.base
 
     def metadata(self, name: str, *, group: int | None = None, **annotations: str) -> dict[str, Any]:
         """Return an object's metadata; ``group`` adds the label of the group that it belongs to."""
         labels = common_labels(self.base, self.deployment.engine_version)
         if group is not None:
-            labels |= {GROUP: names.group_name(self.base, group)}
+            labels |= {GROUP: self.deployment.group_name(group)}
         return metadata(name, self.deployment.owner, labels, annotations)
 
 
@@ -61,11 +61,9 @@ def client_service(subject: Subject) -> dict[str, Any]:
 
 def peers_service(subject: Subject, group: int) -> dict[str, Any]:
     """Return the headless Service of a group; ranks must find each other long before any is ready."""
-    item = _service(
-        subject.metadata(names.peers_service(subject.base, group), group=group),
-        group_selector(subject.base, group),
-        {"master": MASTER_PORT},
-    )
+    name = subject.deployment.group_name(group)
+    meta = subject.metadata(names.peers_service(name), group=group)
+    item = _service(meta, group_selector(subject.base, name), {"master": MASTER_PORT})
     item["spec"] |= {"clusterIP": "None", "publishNotReadyAddresses": True}
     return item
 
@@ -101,7 +99,7 @@ def disruption_budget(subject: Subject, ready_groups: int) -> dict[str, Any]:
 def statefulset(subject: Subject, group: int) -> dict[str, Any]:
     """Return the StatefulSet of one group: one pod per planned node, replaced by nobody but the operator."""
     plan, deployment = subject.plan, subject.deployment
-    template = pod_template(plan, deployment, group)
+    template, name = pod_template(plan, deployment, group), deployment.group_name(group)
     budget = start_budget(plan, deployment)
     annotations = {
         PLAN_HASH: plan_hash(plan),
@@ -111,13 +109,13 @@ def statefulset(subject: Subject, group: int) -> dict[str, Any]:
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": subject.metadata(names.group_name(subject.base, group), group=group, **annotations),
+        "metadata": subject.metadata(name, group=group, **annotations),
         "spec": {
             "replicas": plan.nodes_per_replica,
-            "serviceName": names.peers_service(subject.base, group),
+            "serviceName": names.peers_service(name),
             "podManagementPolicy": "Parallel",
             "updateStrategy": {"type": "OnDelete"},
-            "selector": {"matchLabels": group_selector(subject.base, group)},
+            "selector": {"matchLabels": group_selector(subject.base, name)},
             "template": template,
             **cache.claims(deployment),
         },

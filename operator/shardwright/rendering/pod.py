@@ -10,7 +10,7 @@ from shardwright.rendering import budgets, cache
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import TEMPLATE_HASH, digest, template_hash
 from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels, group_selector
-from shardwright.rendering.names import base_name, group_name, peers_service, scripts_configmap
+from shardwright.rendering.names import peers_service, scripts_configmap
 from shardwright.rendering.scripts import HTTP_PORT, RENDEZVOUS_PORT, ScriptSettings, scripts
 
 USER_ID: Final = 10001
@@ -59,8 +59,8 @@ def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
 
 def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
     """Return the template of one group, labelled with the hash of its own content."""
-    base = base_name(deployment.owner.name)
-    labels = {**common_labels(base, deployment.engine_version), **group_selector(base, group)}
+    selector = group_selector(deployment.base, deployment.group_name(group))
+    labels = {**common_labels(deployment.base, deployment.engine_version), **selector}
     annotations = {
         MODEL_ANNOTATION: deployment.owner.name,
         SCRIPTS_HASH: digest(scripts_of(plan, deployment))[:16],
@@ -108,7 +108,7 @@ def _affinity(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
     terms = [_node_term(node, plan.architecture) for node in plan.groups[group]]
     affinity: dict[str, Any] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     if plan.nodes_per_replica > 1:
-        selector = group_selector(base_name(deployment.owner.name), group)
+        selector = group_selector(deployment.base, deployment.group_name(group))
         apart = {"labelSelector": {"matchLabels": selector}, "topologyKey": "kubernetes.io/hostname"}
         affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
     return affinity
@@ -234,9 +234,8 @@ def _pod_name(deployment: Deployment) -> list[dict[str, Any]]:
 def _group_environment(plan: Plan, deployment: Deployment, group: int) -> list[dict[str, Any]]:
     if plan.nodes_per_replica == 1:
         return []
-    base = base_name(deployment.owner.name)
-    leader = f"{group_name(base, group)}-0.{peers_service(base, group)}"
-    name = f"{leader}.{deployment.owner.namespace}.svc.{deployment.cluster_domain}"
+    own = deployment.group_name(group)
+    name = f"{own}-0.{peers_service(own)}.{deployment.owner.namespace}.svc.{deployment.cluster_domain}"
     return [
         {"name": "SHARDWRIGHT_LEADER", "value": name},
         _field("SHARDWRIGHT_GENERATION", f"metadata.labels['{TEMPLATE_HASH}']"),
@@ -287,7 +286,7 @@ def _probe(name: str, *, period_seconds: int, failures: int) -> dict[str, Any]:
 def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
     shared_memory = budgets.quantity(budgets.shared_memory_bytes(workers_per_pod(plan)))
     volumes: list[dict[str, Any]] = [
-        {"name": "scripts", "configMap": {"name": scripts_configmap(base_name(deployment.owner.name))}},
+        {"name": "scripts", "configMap": {"name": scripts_configmap(deployment.base)}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory}},
         *cache.volume(deployment),
         *({"name": name, "emptyDir": {}} for name in ("run", "tmp")),

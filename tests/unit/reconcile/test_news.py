@@ -2,7 +2,7 @@
 
 from shardwright.errors import Problem
 from shardwright.reconcile.decide import decide
-from shardwright.reconcile.decision import Apply, Delete
+from shardwright.reconcile.decision import Apply, Create, Delete
 from shardwright.reconcile.findings import Findings
 from shardwright.reconcile.groups import START
 from shardwright.reconcile.news import Event, news, plan_event
@@ -52,6 +52,14 @@ def test_a_restart_that_was_asked_for_is_news_and_no_repair() -> None:
 
     (event,) = news(ready, STALLED, (asked,))
     assert event == Event(reason="Restarting", action="Restart", note="StatefulSet llama-0 restarts as a whole, as asked")
+
+
+def test_a_group_that_is_made_anew_beside_a_dead_node_is_news_and_a_first_one_is_not() -> None:
+    ready = [{"type": "Ready", "reason": "ModelUnknown"}]
+
+    (event,) = news(ready, STALLED, (Create(content=stateful_set()), Create(content=stateful_set("llama-0-g1"))))
+    note = "llama-0-g1 starts on other nodes: a node that does not answer holds pods of the group that should be gone"
+    assert event == Event(reason="Rebuilt", action="Restart", note=note, warning=True)
 
 
 def test_a_new_plan_is_told_with_its_first_reason() -> None:

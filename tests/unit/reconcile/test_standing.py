@@ -53,6 +53,21 @@ def test_after_the_grace_an_invalid_plan_that_does_not_serve_is_replaced() -> No
     assert judge(a_record(), asked(), trouble(GRACE_SECONDS), serving=False) == Standing(choice=Choice.REPLAN, stale=GONE)
 
 
+LOST = Trouble(problem=GONE, seconds=0, lost=True)
+
+
+def test_a_plan_with_a_node_that_died_under_its_pods_is_mended_at_once() -> None:
+    assert judge(a_record(), asked(), LOST, serving=False) == Standing(choice=Choice.REHOUSE, stale=GONE)
+
+
+def test_a_node_that_died_is_not_replaced_where_the_plan_stands_whatever_happens() -> None:
+    assert judge(a_record(), asked(Replan.NEVER), LOST, serving=False) == Standing(choice=Choice.KEEP, stale=GONE)
+
+
+def test_a_node_that_died_while_replicas_change_leaves_the_groups_where_they_are_until_then() -> None:
+    assert judge(a_record(), asked(input_hash="other"), LOST, serving=False).choice is Choice.RESCALE
+
+
 def test_what_serves_is_never_moved_by_the_cluster() -> None:
     assert judge(a_record(), asked(), trouble(10 * GRACE_SECONDS), serving=True) == Standing(choice=Choice.KEEP, stale=GONE)
 

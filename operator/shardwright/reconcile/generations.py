@@ -1,0 +1,71 @@
+"""Nodes that died with pods on them, and the groups that are made anew beside their former selves because of it.
+
+A StatefulSet never replaces a pod that is still there, and the pod of a dead node stays until the node comes back or its
+Node object goes. So the group goes on under a name of the next generation, on other nodes; nothing is deleted by force.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from shardwright.errors import Problem
+from shardwright.reconcile.members import Member
+from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
+from shardwright.rendering.names import GENERATION_MAX, generation_name, generation_of, group_name
+
+LOST_SECONDS: Final = 60
+"""How long after the end of its grace a pod of a node that is not ready is given up. Basis: assumed; source: a kubelet that
+comes back ends its pods within seconds."""
+
+
+def lost_nodes(members: Iterable[Member], not_ready: Collection[str], now: datetime) -> frozenset[str]:
+    """Return the nodes that are not ready and hold pods that should have been gone for a while."""
+    return frozenset(member.node for member in members if member.node and _overdue(member, now)).intersection(not_ready)
+
+
+def lost_problem(groups: Iterable[Sequence[str]], lost: Collection[str]) -> Problem | None:
+    """Return what is wrong with a plan on these nodes, None where none of them is lost."""
+    names = sorted({node for group in groups for node in group}.intersection(lost))
+    if not names:
+        return None
+    return Problem(
+        code="PlanInvalid",
+        what=f"planned node {names[0]} does not answer and holds pods that should be gone",
+        gap=f"as do {len(names) - 1} others" if names[1:] else "",
+        remedy="the group is planned on other nodes; where there are none, bring the node back or delete its Node object",
+    )
+
+
+def generations(
+    base: str, groups: Sequence[Sequence[str]], observed: Observed, owner_uid: str, lost: Collection[str]
+) -> tuple[int, ...]:
+    """Return the generation under which each planned group is to exist.
+
+    It is the one that exists, or the next where that one is at zero, only pods on lost nodes are left of it, and the group is
+    planned elsewhere by now.
+    """
+    return tuple(_generation(group_name(base, index), nodes, observed, owner_uid, lost) for index, nodes in enumerate(groups))
+
+
+def _generation(root: str, nodes: Sequence[str], observed: Observed, owner_uid: str, lost: Collection[str]) -> int:
+    latest = max((number for name, number in _existing(observed, owner_uid) if name == root), default=0)
+    current = generation_name(root, latest)
+    left = observed.members_of(current)
+    stuck = bool(left) and all(member.deleting and member.node in lost for member in left)
+    live = observed.objects.get((STATEFUL_SET, current))
+    stopped = live is None or live["spec"].get("replicas") == 0
+    moves = stuck and stopped and not set(nodes).intersection(lost) and latest < GENERATION_MAX
+    return latest + 1 if moves else latest
+
+
+def _existing(observed: Observed, owner_uid: str) -> Iterator[tuple[str, int]]:
+    """Yield name and generation of every group of which there is a StatefulSet or a pod."""
+    for (kind, name), live in observed.objects.items():
+        if kind == STATEFUL_SET and controller_uid(live) == owner_uid:
+            yield generation_of(name)
+    for member in observed.members:
+        yield generation_of(member.group)
+
+
+def _overdue(member: Member, now: datetime) -> bool:
+    return member.gone_by is not None and now >= member.gone_by + timedelta(seconds=LOST_SECONDS)

@@ -1,0 +1,119 @@
+"""A node that died with pods on it holds its group up no longer than it must."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from shardwright.reconcile.decide import decide
+from shardwright.reconcile.decision import Create, Delete
+from shardwright.reconcile.generations import LOST_SECONDS, generations, lost_nodes, lost_problem
+from shardwright.reconcile.incidents import INCIDENT
+from shardwright.reconcile.memory import READY_ONCE, STOPPED_AT, STOPPED_FOR, read_memory
+from tests.support.builders_reconcile import NOON, OWNER_UID, World, desired, stateful_set
+
+LATER = NOON + timedelta(seconds=LOST_SECONDS)
+DEAD = frozenset({"node-1"})
+ELSEWHERE = (("node-0", "node-2"),)
+
+
+def a_group_with_a_dead_node() -> World:
+    """Rank 1 should have been gone at noon; all other pods of the group are."""
+    world = World()
+    world.run(desired(stateful_set()))
+    world.pods["llama-0-1"]["metadata"]["deletionTimestamp"] = NOON.isoformat()
+    world.write(decide(desired(stateful_set()), world.observed(), NOON).writes)
+    del world.pods["llama-0-0"]
+    return world
+
+
+def generation(world: World, *, groups: tuple[tuple[str, ...], ...] = ELSEWHERE, lost: frozenset[str] = DEAD) -> int:
+    (number,) = generations("llama", groups, world.observed(), OWNER_UID, lost)
+    return number
+
+
+@pytest.mark.parametrize(
+    ("not_ready", "now", "lost"),
+    [
+        ({"node-1"}, LATER, DEAD),
+        ({"node-1"}, LATER - timedelta(seconds=1), set()),
+        (set(), LATER, set()),
+        ({"node-0"}, LATER, set()),
+    ],
+)
+def test_a_node_is_lost_when_it_is_not_ready_and_a_pod_is_a_minute_beyond_its_grace(
+    not_ready: set[str], now: datetime, lost: set[str]
+) -> None:
+    assert lost_nodes(a_group_with_a_dead_node().observed().members, not_ready, now) == lost
+
+
+def test_a_group_that_is_planned_elsewhere_by_now_gets_the_next_generation() -> None:
+    assert generation(a_group_with_a_dead_node()) == 1
+
+
+def test_a_group_that_is_still_planned_on_the_lost_node_waits_for_it() -> None:
+    assert generation(a_group_with_a_dead_node(), groups=(("node-0", "node-1"),)) == 0
+
+
+def test_a_group_waits_for_its_pods_on_living_nodes_to_be_gone() -> None:
+    world = a_group_with_a_dead_node()
+    world.pods["llama-0-0"] = {**world.pods["llama-0-1"], "spec": {"nodeName": "node-0"}}
+    world.pods["llama-0-0"]["metadata"] = {**world.pods["llama-0-1"]["metadata"], "name": "llama-0-0"}
+    assert generation(world) == 0
+
+
+def test_a_group_that_was_not_stopped_is_stopped_first() -> None:
+    world = a_group_with_a_dead_node()
+    world.objects["StatefulSet", "llama-0"]["spec"]["replicas"] = 2
+    assert generation(world) == 0
+
+
+def test_the_next_generation_starts_at_once_remembers_what_was_and_the_former_set_is_deleted() -> None:
+    world = a_group_with_a_dead_node()
+    former = read_memory(world.objects["StatefulSet", "llama-0"])
+
+    created, deleted = decide(desired(stateful_set("llama-0-g1")), world.observed(), LATER).writes
+
+    assert isinstance(created, Create)
+    assert created.content["spec"]["replicas"] == 2
+    annotations = created.content["metadata"]["annotations"]
+    assert {INCIDENT, READY_ONCE, STOPPED_AT} <= annotations.keys()
+    assert STOPPED_FOR not in annotations
+    assert read_memory(created.content).incident == former.incident
+    assert deleted == Delete(kind="StatefulSet", namespace="models", name="llama-0", uid="uid-1")
+
+
+def test_a_generation_stands_while_the_dead_pod_is_there_and_after() -> None:
+    world = a_group_with_a_dead_node()
+    world.run(desired(stateful_set("llama-0-g1")), now=LATER)
+    assert generation(world) == 1
+
+    world.pods = {name: item for name, item in world.pods.items() if name.startswith("llama-0-g1-")}
+    assert generation(world, lost=frozenset()) == 1
+
+
+def test_a_second_node_that_dies_makes_the_second_generation() -> None:
+    world = a_group_with_a_dead_node()
+    world.run(desired(stateful_set("llama-0-g1")), now=LATER)
+    world.pods["llama-0-g1-1"]["metadata"]["deletionTimestamp"] = LATER.isoformat()
+    world.objects["StatefulSet", "llama-0-g1"]["spec"]["replicas"] = 0
+    del world.pods["llama-0-g1-0"]
+
+    assert generation(world) == 2
+
+
+def test_while_it_waits_a_group_says_which_node_holds_it_up() -> None:
+    world = a_group_with_a_dead_node()
+    (state,) = decide(desired(stateful_set()), world.observed(), LATER).groups
+    assert state.waiting == "waiting for all pods to be gone; rank 1 on node node-1 should be gone by now"
+
+
+def test_another_group_is_not_concerned() -> None:
+    world = a_group_with_a_dead_node()
+    assert generations("llama", (*ELSEWHERE, ("node-3", "node-4")), world.observed(), OWNER_UID, DEAD) == (1, 0)
+
+
+def test_a_plan_on_a_lost_node_says_so_and_what_to_do() -> None:
+    problem = lost_problem((("a", "b"), ("c",)), {"b", "c", "x"})
+    assert problem is not None
+    assert problem.sentence().startswith("planned node b does not answer and holds pods that should be gone")
+    assert lost_problem((("a",),), {"x"}) is None
