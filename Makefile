@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 DEMO   ?=
+INSTALL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: score fit help setup test test-unit test-controlplane test-engine lock-engine lint fmt generate verify lock tools demo demo-down image wheel clean
+.PHONY: score fit help setup test test-unit test-controlplane test-engine lock-engine lint fmt generate verify lock tools demo demo-down image wheel kind-up kind-test kind-demo kind-down clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +72,20 @@ demo: setup tools ## A real control plane with a fake GPU fleet, the chart insta
 demo-down: setup ## Stop a demo that was left running
 	$(BIN)/python -m tests.harness.demo --down
 
+KIND_OPTIONS := $(if $(KUBECONFIG_FILE),--kubeconfig $(KUBECONFIG_FILE) --operator-image $(OPERATOR_IMAGE)) $(if $(INSTALL),--install)
+
+kind-up: setup ## A real kind cluster with the operator as its image (needs root; INSTALL=1 or CI=true installs Docker from Debian)
+	$(BIN)/python -m tests.kind up $(KIND_OPTIONS)
+
+kind-test: setup ## The tests on the kind cluster, with groups of a real engine on the CPU (KUBECONFIG_FILE: on another cluster)
+	$(BIN)/python -m tests.kind test $(KIND_OPTIONS)
+
+kind-demo: setup ## Six lines become a group of a real engine over two nodes of the kind cluster; it is left running
+	$(BIN)/python -m tests.kind demo $(KIND_OPTIONS)
+
+kind-down: setup ## Delete the kind cluster and end its Docker daemon; only the cache stays
+	$(BIN)/python -m tests.kind down
+
 TRUTH ?= ../shared/groundtruth
 
 score: setup ## Predict the published measurements beside the checkout and print the scorer's report
@@ -85,8 +100,11 @@ fit: setup ## Fit the cost model to the published measurements anew, with its cr
 wheel: setup ## Build the wheel into dist/
 	$(BIN)/python -m build --no-isolation --wheel --outdir dist
 
-image: wheel ## Build the operator's image from the wheel (needs Docker)
-	docker build -f operator/Dockerfile -t shardwright/operator:$$($(BIN)/python -c 'import shardwright; print(shardwright.__version__)') .
+wheels: setup ## Download the locked wheels that the operator's image is built from into dist/wheels/
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --only-binary=:all: --no-deps --require-hashes --dest dist/wheels -r requirements.lock
+
+image: wheel wheels ## Build the operator's image (needs Docker; IMAGE_BASE: another base with Python 3.11 and pip)
+	docker build --network=none $(if $(IMAGE_BASE),--build-arg BASE=$(IMAGE_BASE)) -f operator/Dockerfile -t shardwright/operator:$$($(BIN)/python -c 'import shardwright; print(shardwright.__version__)') .
 
 clean: ## Remove what was built here (not the cached control plane binaries)
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

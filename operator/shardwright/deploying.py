@@ -12,7 +12,7 @@ from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, 
 
 _KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
 _LOADED_AS: Final = {"FP8": "fp8"}
-_COMPUTED_AS: Final = {"BF16": "bfloat16", "FP16": "float16"}
+COMPUTED_AS: Final = {"BF16": "bfloat16", "FP16": "float16"}
 _READ_BY: Final = {
     "Safetensors": "safetensors",
     "FastSafetensors": "fastsafetensors",
@@ -82,7 +82,7 @@ def tolerations_of(placement: PlacementRules) -> tuple[Mapping[str, Any], ...]:
 
 
 def _dtype(model: Model) -> dict[str, str]:
-    computed_as = _COMPUTED_AS.get(model.quantization)
+    computed_as = COMPUTED_AS.get(model.quantization)
     return {} if computed_as is None else {"dtype": computed_as}
 
 

@@ -16,9 +16,10 @@ from shardwright.api.request import rdma_request, to_request
 from shardwright.api.resource import ShardedModel
 from shardwright.api.settings import DEFAULTS, Settings, with_defaults
 from shardwright.api.spec import PlacementRules, Spec
-from shardwright.deploying import image_of, to_deployment, tolerations_of
+from shardwright.deploying import COMPUTED_AS, image_of, to_deployment, tolerations_of
 from shardwright.engines import policy
 from shardwright.engines.options import check_arguments, check_features
+from shardwright.engines.pins import Pins, read_pins
 from shardwright.engines.versions import DEFAULT_IMAGE_RUNS_ON, engine_version
 from shardwright.engines.vllm import traits
 from shardwright.errors import InputError, Problem
@@ -29,6 +30,7 @@ from shardwright.hardware.pools import Reservation, build_inventory
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.catalogue import find_model, model_unknown
+from shardwright.modelspec.computed import computed_in
 from shardwright.modelspec.parse import parse_config
 from shardwright.modelspec.quantization import apply_quantization
 from shardwright.modelspec.read import read_model
@@ -89,14 +91,19 @@ def resolve(question: Question) -> Subject:
     spec, defaulted = with_defaults(question.resource.spec, question.settings)
     version = _engine_version(spec, question)
     stored = read_model_of(question)
-    model = interned(_quantized(stored, spec))
+    pins = read_pins(spec.engine.args)
+    model = interned(_computed(_quantized(stored, spec), spec, pins))
     return Subject(
         resource=question.resource.model_copy(update={"spec": spec}),
         defaulted=defaulted,
         model=model,
         stored_quantization=stored.quantization,
         request=to_request(spec, model),
-        traits=replace(traits(version), runs_on=DEFAULT_IMAGE_RUNS_ON if spec.engine.image is None else None),
+        traits=replace(
+            traits(version),
+            runs_on=DEFAULT_IMAGE_RUNS_ON if spec.engine.image is None else None,
+            kv_cache_bytes=pins.kv_cache_bytes,
+        ),
         input_hash=_hash(spec, model, version, NOT_PLANNED_WITH),
         cut_hash=_hash(spec, model, version, (*NOT_PLANNED_WITH, "replicas")),
     )
@@ -251,6 +258,16 @@ def _quantized(model: ModelSpec, spec: Spec) -> ModelSpec:
         return apply_quantization(model, spec.model.quantization)
     except InputError as error:
         raise InputError(problem.under("spec.model") for problem in error.problems) from None
+
+
+def _computed(model: ModelSpec, spec: Spec, pins: Pins) -> ModelSpec:
+    """Return the model in the type that the engine is told to compute in; the field of the model goes before the argument."""
+    if pins.dtype is None or spec.model.quantization in COMPUTED_AS:
+        return model
+    try:
+        return computed_in(model, pins.dtype)
+    except InputError as error:
+        raise InputError(problem.under("spec.engine.args") for problem in error.problems) from None
 
 
 def _engine_version(spec: Spec, question: Question) -> str:

@@ -32,29 +32,36 @@ def test_the_image_starts_what_the_chart_starts_under_the_same_user(control_plan
 
 
 def test_the_environment_is_copied_to_where_it_was_made_and_found_there() -> None:
-    assert "RUN python -m venv --without-pip /opt/shardwright " in DOCKERFILE
+    assert "RUN python3 -m venv --without-pip /opt/shardwright " in DOCKERFILE
     assert "COPY --from=build /opt/shardwright /opt/shardwright\n" in DOCKERFILE
     assert ENVIRONMENT["PATH"] == "/opt/shardwright/bin:$PATH"
 
 
 def test_dependencies_come_hashed_from_the_lock_and_the_wheel_brings_none() -> None:
     installs = re.findall(r"&& pip --python /opt/shardwright/bin/python install (.*?)(?= +&&|$)", DOCKERFILE, re.MULTILINE)
-    quiet = "--no-cache-dir --disable-pip-version-check"
+    quiet = "--no-cache-dir --disable-pip-version-check --no-index"
 
     assert [text.strip() for text in installs] == [
-        f"{quiet} --require-hashes -r /build/requirements.lock",
+        f"{quiet} --find-links /build/wheels --require-hashes -r /build/requirements.lock",
         f"{quiet} --no-deps /build/*.whl",
     ]
 
 
+def test_the_base_is_an_argument_whose_default_is_pinned_by_digest() -> None:
+    assert re.search(r"^ARG BASE=python:3\.11-slim@sha256:[0-9a-f]{64}$", DOCKERFILE, re.MULTILINE)
+    assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE) == ["${BASE}", "${BASE}"]
+
+
 def test_the_build_context_is_what_is_copied_and_nothing_else() -> None:
-    copied = re.findall(r"^COPY (?!--from)(\S+) /build/$", DOCKERFILE, re.MULTILINE)
-    files = ["requirements.lock", "dist/shardwright-0.1.0-py3-none-any.whl", "dist/shardwright-0.1.0.tar.gz", ".git/config"]
+    copied = re.findall(r"^COPY (?!--from)(\S+) /build/\S*$", DOCKERFILE, re.MULTILINE)
+    files = ["requirements.lock", "dist/shardwright-0.1.0-py3-none-any.whl", "dist/wheels/rich-13.9.4-py3-none-any.whl"]
+    files += ["dist/shardwright-0.1.0.tar.gz", "dist/wheels/index.html", ".git/config"]
     files += ["requirements-dev.lock", "README.md", "operator/shardwright/units.py", ".venv/lib/x.whl", "build/x.whl"]
 
-    assert copied == ["requirements.lock", "dist/*.whl"]
-    assert [file for file in files if _sent(file)] == [file for file in files if any(fnmatch(file, source) for source in copied)]
-    assert [file for file in files if _sent(file)] == files[:2]
+    assert copied == ["requirements.lock", "dist/*.whl", "dist/wheels/*.whl"]
+    wanted = [file for file in files if any(_matches(PurePosixPath(file), source) for source in copied)]
+    assert [file for file in files if _sent(file)] == wanted
+    assert [file for file in files if _sent(file)] == files[:3]
 
 
 @pytest.mark.parametrize("program", ["shardwright", "kubectl-shardwright"])

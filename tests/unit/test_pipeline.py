@@ -200,6 +200,47 @@ class TestTheAdministrator:
         ]
 
 
+class TestArgumentsThatArePlannedWith:
+    """What an argument says of the memory of a rank is in the plan and on the command line."""
+
+    def test_type_and_cache_are_the_plans_and_the_engines(self) -> None:
+        pins = {"tensor": 8}
+        plain = a_subject(parallelism=pins)
+        subject = a_subject(parallelism=pins, engine={"args": {"dtype": "float32", "kv-cache-memory-bytes": 2**30}})
+
+        plan, usual = (plan_of(plan_serving(one, stock(one, h100_nodes(1)))) for one in (subject, plain))
+
+        stage, of_plain = plan.stages[0], usual.stages[0]
+        assert (stage.kv_cache_bytes, stage.weights_bytes) == (2**30, 2 * of_plain.weights_bytes)
+        assert stage.kv_bytes_per_token == 2 * of_plain.kv_bytes_per_token
+        assert {"--dtype=float32", "--kv-cache-memory-bytes=1073741824"} <= set(
+            pod_of(bundle_for(subject, plan))["containers"][0]["args"]
+        )
+
+    def test_what_one_gpu_may_keep_for_k_v_makes_the_planner_cut(self) -> None:
+        load = {"inputTokens": 3000, "outputTokens": 1000, "concurrency": 1, "maxModelLen": 8192}
+        pinned = {"args": {"kv-cache-memory-bytes": 2**29}}
+        whole, cut = a_subject(workload=load), a_subject(workload=load, engine=pinned)
+
+        degrees = [plan_of(plan_serving(one, stock(one, h100_nodes(1)))).layout.gpus_per_replica for one in (whole, cut)]
+
+        assert degrees[0] < degrees[1]
+
+    def test_the_type_in_the_model_goes_before_the_argument(self) -> None:
+        model = {"id": "meta-llama/Llama-3.1-8B-Instruct", "quantization": "FP16"}
+        subject = a_subject(model=model, engine={"args": {"dtype": "float32"}})
+
+        plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
+
+        assert subject.model.dtype == "fp16"
+        assert "--dtype=float16" in pod_of(bundle_for(subject, plan))["containers"][0]["args"]
+
+    def test_a_type_that_quantized_weights_do_not_take_is_refused_where_it_stands(self) -> None:
+        resource = a_resource(model={"id": "deepseek-ai/DeepSeek-V3"}, engine={"args": {"dtype": "float32"}})
+
+        assert problems_of(Question(resource=resource)) == [("QuantizationNotApplicable", "spec.engine.args.dtype")]
+
+
 def test_quantizing_what_is_quantized_is_refused_where_it_stands() -> None:
     resource = a_resource(model={"id": "deepseek-ai/DeepSeek-V3", "quantization": "BF16"})
 

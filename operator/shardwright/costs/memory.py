@@ -102,8 +102,12 @@ class Frame:
 
     @property
     def budget_bytes(self) -> int:
-        """Return what the engine may take of a GPU. Source: vLLM 0.32 ``v1/worker/utils.py:request_memory``."""
-        return math.ceil(self.device.usable_bytes * self.traits.memory_utilization)
+        """Return what the engine may take of a GPU. Source: vLLM 0.32 ``v1/worker/utils.py:request_memory``.
+
+        Told how much to keep for K/V it takes what it needs beside: the whole GPU is there for it.
+        """
+        share = self.traits.memory_utilization if self.traits.kv_cache_bytes is None else 1.0
+        return math.ceil(self.device.usable_bytes * share)
 
 
 def memory_at(frame: Frame, limits: Limits) -> ReplicaMemory:
@@ -133,7 +137,7 @@ def _stage(index: int, hold: StageHold, kv: KvCache, frame: Frame, limits: Limit
     weights = hold.weights.total_bytes
     layers = hold.layers[1] - hold.layers[0]
     overhead = overhead_bytes(frame.layout, frame.device, frame.traits, limits, layers, weights)
-    return StageMemory(
+    stage = StageMemory(
         stage=index,
         layers=hold.layers,
         weights_bytes=weights,
@@ -145,6 +149,16 @@ def _stage(index: int, hold: StageHold, kv: KvCache, frame: Frame, limits: Limit
         request_bytes=kv.bytes_for_request(limits.model_len),
         band_bytes=band_bytes(weights, activations, overhead),
     )
+    return stage if frame.traits.kv_cache_bytes is None else _pinned(stage, frame.traits.kv_cache_bytes)
+
+
+def _pinned(stage: StageMemory, kv_bytes: int) -> StageMemory:
+    """Return the memory of a stage whose K/V is given: just that, or what is missing where it may not fit beside the rest."""
+    missing = kv_bytes + stage.band_bytes - stage.kv_cache_bytes
+    if missing > 0:
+        return replace(stage, kv_cache_bytes=-missing, budget_bytes=stage.budget_bytes - stage.kv_cache_bytes - missing)
+    unused = stage.kv_cache_bytes - kv_bytes
+    return replace(stage, kv_cache_bytes=kv_bytes, budget_bytes=stage.budget_bytes - unused, band_bytes=0)
 
 
 def _shortened(frame: Frame, memory: ReplicaMemory, shortest: int) -> ReplicaMemory:

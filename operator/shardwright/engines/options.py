@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 from shardwright.engines import policy
 from shardwright.engines.option_tables import VERSIONS, Option, canonical, option_table
+from shardwright.engines.pins import check_pins
 from shardwright.errors import Problem
 
 _WORDS = {"int": "a whole number", "float": "a number", "human_readable_int": "a whole number, also as 8k or 1M"}
@@ -30,7 +31,7 @@ def check_arguments(
     if table is None:
         return tuple(_no_table(name, version) for name in arguments)
     problems = [_check(name, value, table, admitted) for name, value in arguments.items()]
-    return tuple(problem for problem in (*problems, *_duplicates(arguments)) if problem)
+    return tuple(problem for problem in (*problems, *check_pins(arguments), *_duplicates(arguments)) if problem)
 
 
 def check_features(features: Mapping[str, str], version: str) -> tuple[Problem, ...]:
@@ -52,7 +53,7 @@ def check_admission(names: Collection[str]) -> tuple[Problem, ...]:
 
 def _not_admissible(name: str) -> Problem:
     reason = policy.OWNED.get(name) or policy.INCOMPATIBLE.get(name)
-    why = "it is allowed anyway" if name in policy.ALLOWED else reason or policy.UNLISTED
+    why = "it is allowed anyway" if name in policy.ALLOWED or name in policy.COUNTED else reason or policy.UNLISTED
     return Problem(
         code="EngineArgumentNotAdmissible",
         path=name,
@@ -107,7 +108,7 @@ def _find(name: str, table: Mapping[str, Option]) -> Option | None:
 
 
 def _forbidden(name: str, option: str, admitted: Collection[str]) -> Problem | None:
-    may_be_set = option in policy.ALLOWED or (option in policy.DANGEROUS and option in admitted)
+    may_be_set = option in policy.ALLOWED or option in policy.COUNTED or (option in policy.DANGEROUS and option in admitted)
     if may_be_set and canonical(name) == option:
         return None
     if option in policy.OWNED:

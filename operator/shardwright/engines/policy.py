@@ -60,6 +60,12 @@ ALLOWED: Final = frozenset(
 )
 """Options that change neither the plan nor who may do what in the pod."""
 
+COUNTED: Final[Mapping[str, str]] = {
+    "dtype": "the type that the model computes in: weights, K/V and activations; `spec.model.quantization` goes before it",
+    "kv-cache-memory-bytes": "what every rank keeps for K/V, whatever else is free; a whole number of bytes",
+}
+"""Options that a user may set because the planner counts with them, and what the plan takes from them."""
+
 OWNED: Final[Mapping[str, str]] = {
     "data-parallel-size": "set it through spec.replicas, or spec.parallelism.attentionData beside experts",
     "decode-context-parallel-size": "set it through spec.parallelism.context",

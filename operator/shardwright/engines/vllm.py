@@ -117,6 +117,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "graph_sequences": "vLLM 0.32.0 source, config/vllm.py:_set_cudagraph_sizes: up to 512",
     "counts_graphs": "vLLM 0.32.0 source, v1/worker/gpu_worker.py: taken from the K/V cache since 0.21",
     "chunks_prompts": "vLLM 0.32.0 source, engine/arg_utils.py: on for generation; the engine before 0.8 did so above 32768",
+    "kv_cache_bytes": "vLLM 0.32.0 source, config/cache.py: --kv-cache-memory-bytes goes before the utilization, none by default",
     "architectures": "vLLM 0.32.0 model registry, text generation",
     "without_pipeline": "vLLM 0.32.0 model registry, classes without SupportsPP",
     "experts_at_least_tensor": "vLLM 0.32.0 source, models/qwen3_moe.py and others: tensor size above experts is refused",

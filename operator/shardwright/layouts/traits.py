@@ -48,6 +48,7 @@ class EngineTraits:
     is kept in FP8 where the weights are quantized to floating point, ``refuses_long_requests`` that no request may be longer
     than the model states, ``mixes_prompts`` that one step computes prompts and decodes,
     ``mixes_expert_cuts`` that experts may be dealt to some of the ranks and sliced over the rest.
+    ``kv_cache_bytes`` is what every rank is told to keep for K/V, whatever is free (None: what the budget leaves).
     ``sources`` names where each figure comes from.
     """
 
@@ -87,3 +88,4 @@ class EngineTraits:
     graph_sequences: int = 512
     counts_graphs: bool = True
     chunks_prompts: bool = True
+    kv_cache_bytes: int | None = None

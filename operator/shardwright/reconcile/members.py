@@ -102,7 +102,8 @@ def _waiting(pod: Mapping[str, Any]) -> str:
         return f"{scheduled.get('reason', 'Unschedulable')}: {scheduled.get('message', '')}".rstrip(": ")
     for status in _container_statuses(pod):
         if waiting := status.get("state", {}).get("waiting"):
-            return f"{status['name']} {waiting.get('reason', 'Waiting')}"
+            reason = waiting.get("reason", "Waiting")
+            return f"{status['name']} {reason}" + (f" of {status['image']}" if "Image" in reason and "image" in status else "")
     return ""
 
 

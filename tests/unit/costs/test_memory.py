@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from shardwright.costs.activations import activation_bytes
+from shardwright.costs.estimates import StageMemory
 from shardwright.costs.kvcache import EXTRA_BATCHES
 from shardwright.costs.limits import Limits, requests_per_replica
-from shardwright.costs.memory import ReplicaMemory, replica_memory, stage_holds
+from shardwright.costs.memory import Frame, ReplicaMemory, memory_at, replica_memory, stage_holds
 from shardwright.costs.overheads import LOADING_RESIDUE, Device
 from shardwright.costs.workload import Workload
 from shardwright.hardware.gpus import load_gpus
@@ -22,10 +23,10 @@ DEFAULTS = Limits(batched_tokens=8192, sequences=1024, model_len=4096)
 LOAD = Workload(input_tokens=2048, output_tokens=512, concurrency=64, max_model_len=3072)
 
 
-def _memory(model: str, layout: Layout, gpu: str, load: Workload = LOAD) -> ReplicaMemory:
-    spec, row = a_model(model), load_gpus()[gpu]
-    holds = stage_holds(spec, layout, load.kv_cache_dtype, vllm_traits())
-    return replica_memory(spec, layout, holds, Device(gpu=row, joined_gpus=row.scale_up_gpus), load, vllm_traits())
+def _memory(model: str, layout: Layout, gpu: str, load: Workload = LOAD, *, kv_cache_bytes: int | None = None) -> ReplicaMemory:
+    spec, row, traits = a_model(model), load_gpus()[gpu], replace(vllm_traits(), kv_cache_bytes=kv_cache_bytes)
+    holds = stage_holds(spec, layout, load.kv_cache_dtype, traits)
+    return replica_memory(spec, layout, holds, Device(gpu=row, joined_gpus=row.scale_up_gpus), load, traits)
 
 
 @pytest.mark.parametrize(
@@ -163,3 +164,31 @@ def test_more_requests_than_the_engine_s_default_raise_the_limit() -> None:
 
 def test_replicas_share_the_requests() -> None:
     assert requests_per_replica(replace(LOAD, concurrency=65), Layout(replicas=4)) == 17
+
+
+def test_the_k_v_cache_that_is_asked_for_is_what_every_rank_keeps_and_nothing_about_it_is_uncertain() -> None:
+    memory = _memory("llama-8b", Layout(pipeline=2), "H100-SXM-80GB", kv_cache_bytes=8 * GIB)
+
+    assert [(stage.kv_cache_bytes, stage.band_bytes) for stage in memory.stages] == [(8 * GIB, 0)] * 2
+    for stage in memory.stages:
+        assert stage.weights_bytes + stage.activations_bytes + stage.overhead_bytes + 8 * GIB == stage.budget_bytes
+    assert memory.kv_tokens == (8 * GIB // (16 * memory.stages[0].kv_bytes_per_token) - 1) * 16
+
+
+def test_a_k_v_cache_that_may_not_fit_beside_the_rest_is_missing_what_its_band_could_take() -> None:
+    device, layout = Device(gpu=load_gpus()["H100-SXM-80GB"], joined_gpus=8), Layout()
+
+    def stage(kv_cache_bytes: int | None) -> StageMemory:
+        traits = replace(vllm_traits(), kv_cache_bytes=kv_cache_bytes)
+        holds = stage_holds(a_model(), layout, "auto", traits)
+        frame = Frame(model=a_model(), layout=layout, holds=holds, device=device, traits=traits, mean_tokens=2560)
+        return memory_at(frame, DEFAULTS).stages[0]
+
+    free = stage(None)
+    rest = free.weights_bytes + free.activations_bytes + free.overhead_bytes
+    room = device.usable_bytes - rest - free.band_bytes
+
+    fits, short = stage(room), stage(room + 1)
+
+    assert (fits.kv_cache_bytes, fits.budget_bytes) == (room, rest + room)
+    assert (short.kv_cache_bytes, rest - short.budget_bytes) == (-1, 1)

@@ -30,11 +30,13 @@ def test_names_types_and_choices_are_judged_as_the_real_parser_judged_them(case:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_option_on_a_list_of_the_policy_exists(version: str) -> None:
     table = option_table(version) or {}
-    assert (policy.ALLOWED | set(policy.OWNED) | set(policy.DANGEROUS) | set(policy.INCOMPATIBLE)) - set(table) == set()
+    assert (policy.ALLOWED | set(policy.COUNTED) | set(policy.OWNED) | set(policy.DANGEROUS) | set(policy.INCOMPATIBLE)) - set(
+        table
+    ) == set()
 
 
 def test_the_lists_of_the_policy_do_not_overlap() -> None:
-    lists = (policy.ALLOWED, policy.OWNED, policy.DANGEROUS, policy.INCOMPATIBLE)
+    lists = (policy.ALLOWED, policy.COUNTED, policy.OWNED, policy.DANGEROUS, policy.INCOMPATIBLE)
     assert sum(map(len, lists)) == len(frozenset().union(*lists))
 
 
@@ -43,14 +45,14 @@ def test_every_option_that_is_not_allowed_is_refused_under_every_name_it_has(ver
     table = option_table(version) or {}
     spellings = [name for option in table.values() for name in (option.name, option.name.replace("-", "_"), *option.aliases)]
     allowed = {name for name in spellings if not check_arguments({name: _value(name, version)}, version)}
-    assert {name.replace("_", "-") for name in allowed} == policy.ALLOWED
+    assert {name.replace("_", "-") for name in allowed} == policy.ALLOWED | set(policy.COUNTED)
 
 
 def _value(name: str, version: str) -> object:
     option = (option_table(version) or {}).get(name.replace("_", "-"))
     if option is None or option.switch:
         return True
-    return option.choices[0] if option.choices else "1"
+    return option.choices[0] if option.choices else 1
 
 
 def test_what_shardwright_sets_is_refused_with_the_field_to_set_it_through() -> None:
@@ -75,7 +77,7 @@ def test_what_is_dangerous_may_be_set_where_the_administrator_admits_it_and_noth
 
     refused = {problem.path for problem in check_arguments(everything, version, admitted=set(everything))}
 
-    assert set(everything) - refused == policy.ALLOWED | set(policy.DANGEROUS)
+    assert set(everything) - refused == policy.ALLOWED | set(policy.COUNTED) | set(policy.DANGEROUS)
 
 
 def test_an_admitted_option_is_checked_like_any_other() -> None:

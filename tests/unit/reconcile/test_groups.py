@@ -142,14 +142,14 @@ def test_a_single_pod_restarts_in_place_and_is_only_reported() -> None:
 def test_waiting_pods_are_no_failure() -> None:
     world = World()
     world.write(decide(desired(stateful_set()), world.observed(), NOON).writes)
-    pulling = {"name": "engine", "restartCount": 0, "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+    pulling = {"name": "engine", "image": "a/b:1", "restartCount": 0, "state": {"waiting": {"reason": "ImagePullBackOff"}}}
     world.pods["llama-0-0"] = pod("llama-0-0", ready=False, containerStatuses=[pulling])
     decision = decide(desired(stateful_set()), world.observed(), NOON)
     assert decision.writes == ()
     assert decision.groups[0].waiting == "1 of 2 pods not created yet"
 
     world.pods["llama-0-1"] = pod("llama-0-1")
-    assert decide(desired(stateful_set()), world.observed(), NOON).groups[0].waiting == "rank 0: engine ImagePullBackOff"
+    assert decide(desired(stateful_set()), world.observed(), NOON).groups[0].waiting == "rank 0: engine ImagePullBackOff of a/b:1"
 
 
 def test_the_second_failure_in_a_row_waits_before_it_starts_again() -> None:

@@ -1,0 +1,131 @@
+"""`python -m tests.kind {up,test,demo,down}`: a kind cluster with the operator in it, from the command line."""
+
+# ruff: noqa: T201 - a command prints
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.harness.errors import HarnessError
+from tests.kind import cache, cluster, docker, engine, images, programs, release, serving
+from tests.kind.errors import UnavailableError
+from tests.kind.shell import say
+
+_UNAVAILABLE = 2
+_IMAGE_VARIABLE = "SHARDWRIGHT_ENGINE_IMAGE"
+_DEMO = "workload: {concurrency: 1, maxModelLen: 100000}"
+
+
+def main() -> int:
+    options = _parser().parse_args()
+    try:
+        return _run(options)
+    except UnavailableError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return _UNAVAILABLE
+    except (HarnessError, AssertionError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.kind", description="A kind cluster without a container registry.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    helps = {
+        "up": "start Docker and a cluster, install the operator, and leave them running",
+        "test": "run the tests with a real engine; end whatever was not up before",
+        "demo": "serve a model that the planner cuts over two nodes, and leave it running",
+    }
+    for name, text in helps.items():
+        command = commands.add_parser(name, help=text)
+        command.add_argument("--install", action="store_true", help="install missing Debian packages (CI=true does that too)")
+        command.add_argument("--kubeconfig", type=Path, help="a cluster that is there already: only the chart is installed in it")
+        command.add_argument("--operator-image", help="the operator's image in that cluster's registry, name:tag")
+    commands.choices["up"].add_argument("--engine", action="store_true", help="with a real engine on the CPU (7 GB, once)")
+    commands.add_parser("down", help="delete the cluster, end the Docker daemon, and leave nothing but the cache")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.command == "down":
+        return _down()
+    if options.command == "test":
+        return _test(options)
+    running = _up(options, with_engine=options.command == "demo" or options.engine)
+    if options.command == "demo":
+        _demo(running)
+    print(f"export KUBECONFIG={running.kubeconfig} PATH={programs.programs()}:$PATH")
+    return 0
+
+
+def _up(options: argparse.Namespace, *, with_engine: bool) -> cluster.Cluster:
+    if options.kubeconfig:
+        return _install(cluster.Cluster(options.kubeconfig, programs.programs()), options.operator_image)
+    began = time.monotonic()
+    docker.require(install=options.install or os.environ.get("CI") == "true")
+    folders = _engine_folders() if with_engine else {}
+    client = docker.start(programs.programs() / programs.RUNTIME)
+    node, operator_image = images.node_image(client), images.operator_image(client)
+    engine_image = images.engine_image(client) if with_engine else None
+    running = cluster.running(node, folders) or cluster.create(client, node, folders)
+    cluster.load(client, *filter(None, (operator_image, engine_image)))
+    running.apply(release.runtime_class())
+    release.install(running, operator_image, "Never", engine_image)
+    say(f"The cluster is up after {time.monotonic() - began:.0f} s. `make kind-down` ends it.")
+    return running
+
+
+def _engine_folders() -> dict[str, Path]:
+    """What the workers see of this machine, by the path there: the engine, and models for it."""
+    home = engine.folder()
+    return {images.ENGINE_FOLDER: home, cluster.MODELS_FOLDER: engine.models(home)}
+
+
+def _install(running: cluster.Cluster, image: str | None) -> cluster.Cluster:
+    if image is None:
+        raise HarnessError("--kubeconfig needs --operator-image: what `make image` built, under a name that the cluster can pull")
+    release.install(running, image, "IfNotPresent", os.environ.get(_IMAGE_VARIABLE))
+    return running
+
+
+def _test(options: argparse.Namespace) -> int:
+    """Run the tests on a cluster that is up then; what was not up before ends with them, however they end."""
+    ours = not options.kubeconfig and not docker.Docker().answers()
+    try:
+        running = _up(options, with_engine=True)
+        environment = {**os.environ, "SHARDWRIGHT_KIND_KUBECONFIG": str(running.kubeconfig)}
+        tests = [sys.executable, "-m", "pytest", "-v", "tests/kind"]
+        return subprocess.run(tests, cwd=cache.ROOT, env=environment, check=False).returncode
+    finally:
+        if ours:
+            _down()
+
+
+def _demo(running: cluster.Cluster) -> None:
+    """Show what six lines become: a plan over two nodes, pods that are ready, an answer."""
+    serving.prepare(running)
+    print(serving.manifest("demo", _DEMO))
+    served = serving.serve(running, "demo", _DEMO)
+    for reason in served.status()["plan"]["reasons"]:
+        print(f"  {reason}")
+    print(running.kubectl("-n", serving.NAMESPACE, "get", "smodels,pods", "-o", "wide"))
+    print(f"asked for {serving.PROMPTS[0]}, it answers: {' '.join(served.ask(serving.PROMPTS[0]))}")
+
+
+def _down() -> int:
+    client = docker.Docker()
+    if client.answers():
+        cluster.delete(client)
+    docker.stop()
+    say("Nothing is left but the cache.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,3 @@
+module shardwright.io/kind/runtime
+
+go 1.26.0

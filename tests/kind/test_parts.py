@@ -1,0 +1,90 @@
+"""What can be said of the kind cluster without one."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kind import cache
+from tests.kind.__main__ import main
+from tests.kind.cluster import without_upstream
+from tests.kind.docker import RUN
+
+COREFILE = """\
+.:53 {
+    errors
+    ready
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+       pods insecure
+    }
+    forward . /etc/resolv.conf {
+       max_concurrent 1000
+    }
+    cache 30
+    loop
+    loadbalance
+}
+"""
+
+
+def test_without_root_it_says_so_in_one_line_and_exits_with_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(sys, "argv", ["kind", "up"])
+
+    assert main() == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: kind needs root")
+
+
+def test_without_docker_and_without_leave_to_install_it_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda name: None if name in ("dockerd", "debootstrap") else f"/usr/bin/{name}")
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr(sys, "argv", ["kind", "up"])
+
+    assert main() == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: kind needs dockerd, debootstrap, which this machine has not")
+
+
+def test_nothing_outside_is_asked_for_names() -> None:
+    kept = [line.split()[0] for line in without_upstream(COREFILE).splitlines()]
+
+    assert kept == [".:53", "errors", "ready", "kubernetes", "pods", "}", "cache", "loadbalance", "}"]
+
+
+def test_a_digest_changes_with_a_files_content_and_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    first = cache.digest(tmp_path)
+    (tmp_path / "a").rename(tmp_path / "b")
+    renamed = cache.digest(tmp_path)
+    (tmp_path / "b").write_text("2")
+
+    assert len({first, renamed, cache.digest(tmp_path)}) == 3
+
+
+def test_parts_of_a_digest_do_not_run_into_each_other() -> None:
+    assert cache.digest("ab", "c") != cache.digest("a", "bc")
+
+
+def test_what_could_not_be_made_is_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def fails(folder: Path) -> None:
+        (folder / "half").touch()
+        raise OSError
+
+    with pytest.raises(OSError):  # noqa: PT011 - any
+        cache.made("thing", fails)
+
+    assert list(cache.folder().iterdir()) == []
+
+
+def test_the_sockets_path_is_short_enough_for_a_socket() -> None:
+    assert len(str(RUN / "docker.sock")) < 107

@@ -1,0 +1,56 @@
+"""The operator in its pod on real kubelets: installed by its chart, from its image."""
+
+from typing import Any
+
+import pytest
+
+from tests.harness.waiting import wait_for
+from tests.kind import release
+from tests.kind.cluster import GPUS_PER_NODE, RUNTIME_CLASS, WORKERS, Cluster
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def test_its_pods_are_ready_and_have_never_been_restarted(kind: Cluster) -> None:
+    statuses = [status for pod in _pods(kind) for status in pod["status"]["containerStatuses"]]
+
+    assert [(status["ready"], status["restartCount"]) for status in statuses] == [(True, 0)] * 2
+
+
+def test_the_kubelets_offer_the_gpus_that_the_labels_pretend(kind: Cluster) -> None:
+    offered = [node["status"]["allocatable"].get("nvidia.com/gpu") for node in kind.nodes()]
+
+    assert sorted(filter(None, offered)) == [str(GPUS_PER_NODE)] * WORKERS
+
+
+def test_it_plans_on_the_nodes_of_the_cluster(kind: Cluster) -> None:
+    model = {
+        "apiVersion": "shardwright.io/v1alpha1",
+        "kind": "ShardedModel",
+        "metadata": {"name": "planned", "namespace": "default"},
+        "spec": {
+            "model": {"id": "Qwen/Qwen2.5-0.5B-Instruct", "quantization": "FP16"},
+            "workload": {"concurrency": 1},
+            "mode": "PlanOnly",
+        },
+    }
+    kind.apply(model)
+    try:
+        status = wait_for(lambda: kind.get("smodel", "planned")["status"], 120, "the plan", 1)
+        plan = wait_for(lambda: status["plan"], 1, "a plan in status")
+        assert (plan["layout"]["tensor"], plan["layout"]["pipeline"]) == (1, 1)
+        assert plan["product"] == "Tesla-T4"
+    finally:
+        kind.kubectl("delete", "smodel", "planned")
+
+
+def test_only_pods_of_the_engines_runtime_class_see_the_engines_folder(kind: Cluster) -> None:
+    (name, *_) = (pod["metadata"]["name"] for pod in _pods(kind))
+
+    assert kind.get("runtimeclass", RUNTIME_CLASS)["handler"] == RUNTIME_CLASS
+    assert kind.kubectl("-n", release.NAMESPACE, "exec", name, "--", "ls", "/opt").split() == ["shardwright"]
+
+
+def _pods(kind: Cluster) -> list[dict[str, Any]]:
+    pods: list[dict[str, Any]] = kind.get("pods", "-n", release.NAMESPACE)["items"]
+    return pods
