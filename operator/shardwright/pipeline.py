@@ -183,7 +183,14 @@ def record_of(subject: Subject, report: Report) -> PlanRecord | None:
     )
 
 
-def bundle_for(subject: Subject, plan: Plan, *, ready_groups: int | None = None, cluster_domain: str = "cluster.local") -> Bundle:
+def bundle_for(
+    subject: Subject,
+    plan: Plan,
+    *,
+    ready_groups: int | None = None,
+    cluster_domain: str = "cluster.local",
+    scheduling_api: str | None = None,
+) -> Bundle:
     """Return the objects that a plan turns into.
 
     Args:
@@ -191,6 +198,7 @@ def bundle_for(subject: Subject, plan: Plan, *, ready_groups: int | None = None,
         plan: The plan that stands.
         ready_groups: Groups that have been ready at some time, for the disruption budget (None: all).
         cluster_domain: DNS domain of the cluster.
+        scheduling_api: Version of the scheduler's API that the cluster has (None: the newest that is known).
 
     Raises:
         InputError: The plan can be shown but not run.
@@ -200,6 +208,7 @@ def bundle_for(subject: Subject, plan: Plan, *, ready_groups: int | None = None,
         engine_version=subject.traits.version,
         stored_quantization=subject.stored_quantization,
         cluster_domain=cluster_domain,
+        scheduling_api=scheduling_api,
     )
     return render(plan, deployment, ready_groups=ready_groups)
 

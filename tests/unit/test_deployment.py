@@ -7,7 +7,7 @@ import pytest
 from shardwright.api.resource import parse_manifest
 from shardwright.deploying import to_deployment
 from shardwright.engines.versions import DEFAULT_IMAGE
-from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, Owner, SecretKey
+from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, Owner, Scheduling, SecretKey
 from tests.support.builders_resource import a_sharded_model, complete_specs
 
 
@@ -45,6 +45,7 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
         memory="64Gi",
         runtime_class="nvidia",
         image_pull_secrets=("registry",),
+        scheduling=Scheduling(adapter="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving"),
     )
 
 

@@ -8,18 +8,20 @@ from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.api.resource import ShardedModel, read_stored
+from shardwright.api.spec import PlacementRules
 from shardwright.api.status import plan_status
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.observer import complete, observe
 from shardwright.cluster.resources import CONFIG_MAPS, SHARDED_MODELS
+from shardwright.cluster.schedulers import Finding, Schedulers
 from shardwright.cluster.status import write_status
-from shardwright.cluster.writer import carry_out
+from shardwright.cluster.writer import FieldDroppedError, carry_out
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.planner import Planned, Planner
 from shardwright.controller.queue import Key
 from shardwright.controller.view import Interests, View
-from shardwright.errors import InputError, Problem
+from shardwright.errors import InputError
 from shardwright.pipeline import Subject, bundle_for, engine_status
 from shardwright.planning.report import Plan, Report
 from shardwright.reconcile.decide import Decision, Desired, decide, placed, standing_groups
@@ -30,6 +32,7 @@ from shardwright.reconcile.memory import read_memory
 from shardwright.reconcile.news import Event, news, plan_event
 from shardwright.reconcile.observed import Observed, object_key
 from shardwright.reconcile.record_object import read_record, record_key, record_object
+from shardwright.reconcile.refusals import object_refused
 from shardwright.reconcile.rules import life_rules
 from shardwright.reconcile.status import build_status, service_status
 from shardwright.rendering.bundle import KubernetesObject
@@ -59,6 +62,7 @@ class Look:
     deployed: bool = False
     again_seconds: float | None = None
     refusal: ApiError | None = None
+    scheduler: str = "None"
     rules: LifeRules = field(default_factory=LifeRules)
 
 
@@ -75,6 +79,7 @@ class Reconciler:
         cluster_domain: str,
     ) -> None:
         self._client = client
+        self._schedulers = Schedulers(client)
         self._view = view
         self._planner = planner
         self._recorder = recorder
@@ -103,7 +108,8 @@ class Reconciler:
     async def _advance(self, key: Key, look: Look) -> None:
         """Go as far as the input allows; what the user must correct ends it, and touches nothing that runs."""
         owner = _owner(look.live)
-        observed = await observe(self._client, owner.namespace, f"{MODEL}={base_name(owner.name)}")
+        more = await self._schedulers.resources()
+        observed = await observe(self._client, owner.namespace, f"{MODEL}={base_name(owner.name)}", more)
         observed = await complete(self._client, owner.namespace, observed, [record_key(owner)])
         record = read_record(owner, observed)
         look.report = record.report() if record else None
@@ -189,8 +195,14 @@ class Reconciler:
 
     async def _deploy(self, look: Look, subject: Subject, record: PlanRecord, observed: Observed) -> None:
         owner = _owner(look.live)
+        look.scheduler = (subject.resource.spec.placement or PlacementRules()).scheduler
+        scheduler = (await self._schedulers.find()).get(look.scheduler, Finding())
+        if scheduler.problem and not look.found.plan_only:
+            look.found = replace(look.found, refused=scheduler.problem)
+            look.again_seconds = UNREADY_SECONDS
+            return
         try:
-            bundle = self._objects(look, subject, record.plan, observed)
+            bundle = self._objects(look, subject, record.plan, observed, scheduler.api)
         except InputError as error:
             look.found = replace(look.found, problems=error.problems)
             return
@@ -204,13 +216,22 @@ class Reconciler:
             look.written = decision.writes
         look.again_seconds = _soonest(look.again_seconds, decision, now)
 
-    def _objects(self, look: Look, subject: Subject, plan: Plan, observed: Observed) -> tuple[KubernetesObject, ...]:
+    def _objects(
+        self, look: Look, subject: Subject, plan: Plan, observed: Observed, scheduling_api: str
+    ) -> tuple[KubernetesObject, ...]:
         if look.found.plan_only or plan.deployable:
             return ()
         sets = [live for (kind, _), live in observed.objects.items() if kind == "StatefulSet"]
         ready_once = sum(read_memory(live).ready_once for live in sets)
         ready_groups = min(ready_once, len(plan.groups))
-        return bundle_for(subject, plan, ready_groups=ready_groups, cluster_domain=self._cluster_domain).objects
+        bundle = bundle_for(
+            subject,
+            plan,
+            ready_groups=ready_groups,
+            cluster_domain=self._cluster_domain,
+            scheduling_api=scheduling_api or None,
+        )
+        return bundle.objects
 
     async def _write(self, look: Look, writes: Sequence[Write]) -> bool:
         """Write and return whether all of it was taken; a refusal is shown to the user and then tried again."""
@@ -220,8 +241,9 @@ class Reconciler:
             if error.code not in REFUSALS or error.reason == "NotLeading":
                 raise
             look.refusal = error
-            problem = Problem(code="ObjectRefused", what="the API server refuses an object", limit=str(error))
-            look.found = replace(look.found, refused=problem)
+            dropped = error.problem if isinstance(error, FieldDroppedError) else None
+            refused = dropped or object_refused(str(error), writes, queued=look.scheduler == "Kueue")
+            look.found = replace(look.found, refused=refused)
             return False
         return True
 

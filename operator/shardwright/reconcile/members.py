@@ -41,7 +41,8 @@ class Member:
     """One pod of a group. ``waiting`` says what it waits for before its engine runs, or is empty.
 
     ``unschedulable_since`` is when the scheduler first found no place for it, ``taken_by`` who takes the pod away
-    (eviction, preemption, a taint), as its condition DisruptionTarget says.
+    (eviction, preemption, a taint), as its condition DisruptionTarget says. ``gates`` keep it from being scheduled at all:
+    somebody else will lift them.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Member:
     failure: Failure | None = None
     unschedulable_since: datetime | None = None
     taken_by: str = ""
+    gates: tuple[str, ...] = ()
 
 
 def read_member(pod: Mapping[str, Any]) -> Member | None:
@@ -85,6 +87,7 @@ def read_member(pod: Mapping[str, Any]) -> Member | None:
         failure=_failure(pod, rank),
         unschedulable_since=_unschedulable_since(pod),
         taken_by=_taken_by(pod),
+        gates=_gates(pod),
     )
 
 
@@ -93,7 +96,13 @@ def _condition(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     return next((condition for condition in conditions if condition["type"] == kind), {})
 
 
+def _gates(pod: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(gate["name"]) for gate in pod.get("spec", {}).get("schedulingGates") or ())
+
+
 def _waiting(pod: Mapping[str, Any]) -> str:
+    if gates := _gates(pod):
+        return f"held back by {', '.join(gates)}"
     scheduled = _condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
         return f"{scheduled.get('reason', 'Unschedulable')}: {scheduled.get('message', '')}".rstrip(": ")
