@@ -197,7 +197,7 @@ class Reconciler:
         owner = _owner(look.live)
         look.scheduler = (subject.resource.spec.placement or PlacementRules()).scheduler
         scheduler = (await self._schedulers.find()).get(look.scheduler, Finding())
-        if scheduler.problem and not look.found.plan_only:
+        if scheduler.problem and record.plan.groups and not look.found.plan_only:
             look.found = replace(look.found, refused=scheduler.problem)
             look.again_seconds = UNREADY_SECONDS
             return

@@ -70,7 +70,7 @@ def _blocked_by_user(found: Findings) -> Summary | None:
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         return Summary(reason=_reason(problems[0]), message=problems[0].sentence() + more, stalled=True)
-    if found.refused and not (found.refused.code == Reason.SCHEDULER_UNAVAILABLE and _all_ready(found)):
+    if found.refused:
         reason = _reason(found.refused)
         return Summary(reason=reason, message=found.refused.sentence(), stalled=reason != Reason.WAITING_FOR_QUOTA)
     return None

@@ -70,7 +70,6 @@ CASES = {
     "start refused by a queue": (found(decision=decided(), refused=refused("WaitingForQuota")), "WaitingForQuota", "reconciling"),
     "held back by a queue": (found(decision=decided(QUEUED)), "WaitingForQuota", "reconciling"),
     "no such scheduler": (found(refused=refused("SchedulerUnavailable")), "SchedulerUnavailable", "stalled"),
-    "no such scheduler any more": (found(refused=refused("SchedulerUnavailable"), standing=(READY,)), "Serving", "ready"),
     "not free": (found(plan=None, no_plan=NoPlan(problem=PROBLEM, heals_by_itself=True)), "InsufficientCapacity", "reconciling"),
     "not there": (found(plan=None, no_plan=NoPlan(problem=PROBLEM, heals_by_itself=False)), "NothingFits", "stalled"),
     "cluster unread": (found(plan=None, cluster_known=False), "ClusterReading", "reconciling"),
