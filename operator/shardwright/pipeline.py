@@ -181,6 +181,7 @@ def bundle_for(
     ready_groups: int | None = None,
     cluster_domain: str = "cluster.local",
     generations: tuple[int, ...] = (),
+    scheduling_api: str | None = None,
 ) -> Bundle:
     """Return the objects that a plan turns into.
 
@@ -190,6 +191,7 @@ def bundle_for(
         ready_groups: Groups that have been ready at some time, for the disruption budget (None: all).
         cluster_domain: DNS domain of the cluster.
         generations: Under which generation each group exists (empty: the first).
+        scheduling_api: Version of the scheduler's API that the cluster has (None: the newest that is known).
 
     Raises:
         InputError: The plan can be shown but not run.
@@ -199,6 +201,7 @@ def bundle_for(
         engine_version=subject.traits.version,
         stored_quantization=subject.stored_quantization,
         cluster_domain=cluster_domain,
+        scheduling_api=scheduling_api,
     )
     return render(plan, replace(deployment, generations=generations), ready_groups=ready_groups)
 

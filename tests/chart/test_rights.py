@@ -29,6 +29,15 @@ def test_the_operator_has_exactly_these_rights(objects: list[Manifest]) -> None:
     }
 
 
+def test_each_scheduler_adds_the_right_to_its_groups_and_no_other(control_plane: ControlPlane) -> None:
+    plain = _rights(named(render(control_plane), "ClusterRole", "shardwright"))
+    groups = {"Native": "scheduling.k8s.io", "Volcano": "scheduling.volcano.sh", "Coscheduling": "scheduling.x-k8s.io"}
+
+    for name, group in groups.items():
+        role = named(render(control_plane, f"--set=schedulers={{{name}}}"), "ClusterRole", "shardwright")
+        assert _rights(role) == plain | {f"{group}/podgroups": OWNED - {"watch"}}
+
+
 def test_the_lease_is_the_only_one_that_it_may_renew(objects: list[Manifest]) -> None:
     role = named(objects, "Role")
 

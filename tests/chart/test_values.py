@@ -49,6 +49,18 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {f"{SETTINGS}": _settings({"engine": {"image": "mirror.example/vllm-openai:v0.33.0"}}, [])},
     ),
     "admittedArguments": (["trust-remote-code"], {f"{SETTINGS}": _settings({}, ["trust-remote-code"])}),
+    "schedulers": (
+        ["Native", "Coscheduling"],
+        {
+            "ClusterRole/shardwright rules.10.apiGroups.0": "scheduling.k8s.io",
+            "ClusterRole/shardwright rules.10.apiGroups.1": "scheduling.x-k8s.io",
+            "ClusterRole/shardwright rules.10.resources.0": "podgroups",
+            **{
+                f"ClusterRole/shardwright rules.10.verbs.{index}": verb
+                for index, verb in enumerate(("get", "list", "create", "patch", "delete"))
+            },
+        },
+    ),
     "crds.enabled": (False, {"CustomResourceDefinition/shardedmodels.shardwright.io": GONE}),
     "crds.keep": (
         False,

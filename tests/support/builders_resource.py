@@ -61,6 +61,8 @@ _COMPLETE: Manifest = {
         "tolerations": [
             {"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoExecute", "tolerationSeconds": 60}
         ],
+        "scheduler": "Kueue",
+        "queue": "serving",
     },
     "pod": {
         "resources": {"cpu": "16", "memory": "64Gi"},
@@ -104,6 +106,8 @@ def complete_specs() -> tuple[Manifest, Manifest, Manifest]:
     }
     del second["workload"]["concurrency"]
     second["workload"]["requestsPerSecond"] = 2.5
+    del second["placement"]["queue"]
+    second["placement"] |= {"scheduler": "Coscheduling", "schedulerName": "scheduler-plugins-scheduler"}
     third = copy.deepcopy(_COMPLETE)
     third["model"]["weights"]["huggingFace"]["cache"] = {"claimName": "downloads"}
     return first, second, third

@@ -115,11 +115,11 @@ class Models:
 
 
 def writes_of_operator(control_plane: ControlPlane) -> list[str]:
-    """Return what the operator has written so far, leases and events left out, as "verb resource/name"."""
+    """Return what the operator has written so far, leases, events and dry runs left out, as "verb resource/name"."""
     found = []
     for event in control_plane.audit_events():
         reference = event.get("objectRef", {})
-        ours = event["user"]["username"] == OPERATOR_USER and event["verb"] in WRITES
+        ours = event["user"]["username"] == OPERATOR_USER and event["verb"] in WRITES and "dryRun=" not in event["requestURI"]
         if ours and reference.get("resource") not in ("leases", "events", "selfsubjectaccessreviews"):
             name = "/".join(str(reference[key]) for key in ("namespace", "resource", "name") if key in reference)
             found.append(f"{event['verb']} {name}")

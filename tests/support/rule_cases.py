@@ -28,6 +28,10 @@ def _cached(**fields: Any) -> Manifest:
     return _model(weights={"huggingFace": {"cache": fields}})
 
 
+def _placed(**fields: Any) -> Manifest:
+    return {"placement": fields}
+
+
 def _toleration(**fields: Any) -> Manifest:
     return {"placement": {"tolerations": [fields]}}
 
@@ -113,6 +117,19 @@ RULE_CASES = (
         {"placement": {"nodeSelector": {"nvidia.com/gpu.product": "x"}}},
     ),
     RuleCase("BadLabelKey", {"placement": {"nodeSelector": {"a" * 64: "x"}}}, {"placement": {"nodeSelector": {"a" * 63: "x"}}}),
+    RuleCase("KueueWithoutQueue", _placed(scheduler="Kueue"), _placed(scheduler="Kueue", queue="serving")),
+    RuleCase("QueueWithoutScheduler", _placed(queue="serving"), _placed(scheduler="Volcano", queue="serving")),
+    RuleCase("QueueWithoutScheduler", _placed(scheduler="Native", queue="serving"), _placed(scheduler="Native")),
+    RuleCase(
+        "SchedulerNameNotUsed",
+        _placed(scheduler="Volcano", schedulerName="volcano"),
+        _placed(scheduler="Coscheduling", schedulerName="default-scheduler"),
+    ),
+    RuleCase(
+        "KaiGroupsOnePod",
+        _placed(scheduler="Coscheduling", schedulerName="kai-scheduler"),
+        _placed(scheduler="Coscheduling", schedulerName="gangs"),
+    ),
     RuleCase(
         "TolerationValue",
         _toleration(key="a", operator="Exists", value="x"),

@@ -14,7 +14,7 @@ from shardwright.api.life import Restart
 from shardwright.api.model import Model, WeightCache, Weights
 from shardwright.api.network import Network, NetworkResource
 from shardwright.api.parts import LABEL_KEY
-from shardwright.api.spec import Budget, EnvironmentVariable, Parallelism, Spec, Toleration, Workload
+from shardwright.api.spec import Budget, EnvironmentVariable, Parallelism, PlacementRules, Spec, Toleration, Workload
 from shardwright.engines.environment import ALLOWED, REFUSED, check_environment
 from shardwright.errors import Problem
 
@@ -133,6 +133,22 @@ def _within_gpu_budget(spec: Spec) -> bool:
 
 def _keys_are_label_keys(selector: Mapping[str, str]) -> bool:
     return all(_LABEL_KEY.fullmatch(key) is not None for key in selector)
+
+
+def _kueue_has_a_queue(placement: PlacementRules) -> bool:
+    return placement.scheduler != "Kueue" or placement.queue is not None
+
+
+def _queue_has_a_scheduler(placement: PlacementRules) -> bool:
+    return placement.queue is None or placement.scheduler in {"Kueue", "Volcano"}
+
+
+def _scheduler_is_a_plugin(placement: PlacementRules) -> bool:
+    return placement.scheduler_name is None or placement.scheduler == "Coscheduling"
+
+
+def _scheduler_is_not_kai(placement: PlacementRules) -> bool:
+    return placement.scheduler_name != "kai-scheduler"
 
 
 def _delays_grow(restart: Restart) -> bool:
@@ -303,6 +319,40 @@ RULES: Final = (
         message="nodeSelector keys must be label keys: an optional prefix and a slash, then at most 63 letters, digits, "
         "'-', '_' or '.'; correct the key",
         holds=_keys_are_label_keys,
+    ),
+    Rule(
+        code="KueueWithoutQueue",
+        path="spec.placement",
+        field=".queue",
+        cel="!has(self.scheduler) || self.scheduler != 'Kueue' || has(self.queue)",
+        message="queue must be set with scheduler Kueue: it admits what is in a queue and nothing else; set queue to a "
+        "LocalQueue of this namespace",
+        holds=_kueue_has_a_queue,
+    ),
+    Rule(
+        code="QueueWithoutScheduler",
+        path="spec.placement",
+        field=".queue",
+        cel="!has(self.queue) || (has(self.scheduler) && self.scheduler in ['Kueue', 'Volcano'])",
+        message="queue must come with scheduler Kueue or Volcano; set one of them or remove queue",
+        holds=_queue_has_a_scheduler,
+    ),
+    Rule(
+        code="SchedulerNameNotUsed",
+        path="spec.placement",
+        field=".schedulerName",
+        cel="!has(self.schedulerName) || (has(self.scheduler) && self.scheduler == 'Coscheduling')",
+        message="schedulerName must come with scheduler Coscheduling: the others have a name of their own; remove schedulerName",
+        holds=_scheduler_is_a_plugin,
+    ),
+    Rule(
+        code="KaiGroupsOnePod",
+        path="spec.placement",
+        field=".schedulerName",
+        cel="!has(self.schedulerName) || self.schedulerName != 'kai-scheduler'",
+        message="schedulerName must not be kai-scheduler: KAI makes groups of StatefulSets itself, and counts one pod as enough; "
+        "use another scheduler",
+        holds=_scheduler_is_not_kai,
     ),
     Rule(
         code="TolerationValue",

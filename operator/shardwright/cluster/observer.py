@@ -1,23 +1,26 @@
 """Reads what exists of one ShardedModel, fresh from the API server: what is not there is really not there."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from shardwright.cluster.client import Client
+from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import BY_KIND, CHILDREN, PODS, Resource
 from shardwright.reconcile.members import read_member
-from shardwright.reconcile.observed import ObjectKey, Observed
+from shardwright.reconcile.observed import ObjectKey, Observed, object_key
+
+NOT_FOUND: Final = 404
 
 
-async def observe(client: Client, namespace: str, selector: str) -> Observed:
-    """Return the objects and the pods that carry the model's label."""
+async def observe(client: Client, namespace: str, selector: str, more: Sequence[Resource] = ()) -> Observed:
+    """Return the objects and the pods that carry the model's label; ``more`` are kinds beside those of every cluster."""
     *listed, pods = await asyncio.gather(
         *(_children(client, resource, namespace, selector) for resource in CHILDREN),
+        *(_if_there(client, resource, namespace, selector) for resource in more),
         client.list(PODS, namespace, labelSelector=selector),
     )
-    objects = {(item["kind"], item["metadata"]["name"]): item for items in listed for item in items}
+    objects = {object_key(item): item for items in listed for item in items}
     members = tuple(member for pod in pods if (member := read_member(pod)) is not None)
     return Observed(objects=objects, members=members)
 
@@ -28,6 +31,16 @@ async def complete(client: Client, namespace: str, observed: Observed, wanted: C
     found = await asyncio.gather(*(client.get(BY_KIND[kind], namespace, name) for kind, name in missing))
     named = {key: item for key, item in zip(missing, found, strict=True) if item is not None}
     return replace(observed, objects={**observed.objects, **named})
+
+
+async def _if_there(client: Client, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
+    """Return what a LIST has of a kind that may have been taken away: its objects went with it."""
+    try:
+        return await _children(client, resource, namespace, selector)
+    except ApiError as error:
+        if error.code != NOT_FOUND:
+            raise
+        return []
 
 
 async def _children(client: Client, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:

@@ -8,18 +8,20 @@ from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.api.resource import ShardedModel, read_stored
+from shardwright.api.spec import PlacementRules
 from shardwright.api.status import plan_status
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.observer import complete, observe
 from shardwright.cluster.resources import CONFIG_MAPS, SHARDED_MODELS
+from shardwright.cluster.schedulers import Finding, Schedulers
 from shardwright.cluster.status import write_status
-from shardwright.cluster.writer import carry_out
+from shardwright.cluster.writer import FieldDroppedError, carry_out
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.planner import Planned, Planner
 from shardwright.controller.queue import Key
 from shardwright.controller.view import Interests, View
-from shardwright.errors import InputError, Problem
+from shardwright.errors import InputError
 from shardwright.pipeline import Subject, bundle_for, engine_status
 from shardwright.planning.report import Report
 from shardwright.reconcile.decide import Decision, Desired, decide, placed, standing_groups
@@ -31,6 +33,7 @@ from shardwright.reconcile.memory import read_memory
 from shardwright.reconcile.news import Event, news, plan_event, surge_event
 from shardwright.reconcile.observed import Observed, object_key
 from shardwright.reconcile.record_object import read_record, record_key, record_object
+from shardwright.reconcile.refusals import object_refused
 from shardwright.reconcile.rules import life_rules
 from shardwright.reconcile.status import build_status, service_status
 from shardwright.rendering.bundle import KubernetesObject
@@ -60,6 +63,7 @@ class Look:
     deployed: bool = False
     again_seconds: float | None = None
     refusal: ApiError | None = None
+    scheduler: str = "None"
     rules: LifeRules = field(default_factory=LifeRules)
     lost: frozenset[str] = frozenset()
 
@@ -77,6 +81,7 @@ class Reconciler:
         cluster_domain: str,
     ) -> None:
         self._client = client
+        self._schedulers = Schedulers(client)
         self._view = view
         self._planner = planner
         self._recorder = recorder
@@ -105,7 +110,8 @@ class Reconciler:
     async def _advance(self, key: Key, look: Look) -> None:
         """Go as far as the input allows; what the user must correct ends it, and touches nothing that runs."""
         owner = _owner(look.live)
-        observed = await observe(self._client, owner.namespace, f"{MODEL}={base_name(owner.name)}")
+        more = await self._schedulers.resources()
+        observed = await observe(self._client, owner.namespace, f"{MODEL}={base_name(owner.name)}", more)
         observed = await complete(self._client, owner.namespace, observed, [record_key(owner)])
         record = read_record(owner, observed)
         look.report = record.report() if record else None
@@ -193,8 +199,14 @@ class Reconciler:
 
     async def _deploy(self, look: Look, subject: Subject, record: PlanRecord, observed: Observed) -> None:
         owner = _owner(look.live)
+        look.scheduler = (subject.resource.spec.placement or PlacementRules()).scheduler
+        scheduler = (await self._schedulers.find()).get(look.scheduler, Finding())
+        if scheduler.problem and record.plan.groups and not look.found.plan_only:
+            look.found = replace(look.found, refused=scheduler.problem)
+            look.again_seconds = UNREADY_SECONDS
+            return
         try:
-            bundle = self._objects(look, subject, record, observed)
+            bundle = self._objects(look, subject, record, observed, scheduler.api)
         except InputError as error:
             look.found = replace(look.found, problems=error.problems)
             return
@@ -227,21 +239,24 @@ class Reconciler:
         look.events = (surge_event(decision.groups[group].name, moved.plan.groups[group]),)
         return moved
 
-    def _objects(self, look: Look, subject: Subject, record: PlanRecord, observed: Observed) -> tuple[KubernetesObject, ...]:
-        plan = record.plan
+    def _objects(
+        self, look: Look, subject: Subject, record: PlanRecord, observed: Observed, scheduling_api: str
+    ) -> tuple[KubernetesObject, ...]:
+        plan, owner = record.plan, _owner(look.live)
         if look.found.plan_only or plan.deployable:
             return ()
         sets = [live for (kind, _), live in observed.objects.items() if kind == "StatefulSet"]
         ready_once = sum(read_memory(live).ready_once for live in sets)
         ready_groups = min(ready_once, len(plan.groups))
-        owner = _owner(look.live)
-        return bundle_for(
+        bundle = bundle_for(
             subject,
             plan,
             ready_groups=ready_groups,
             cluster_domain=self._cluster_domain,
             generations=generations(base_name(owner.name), plan.groups, observed, owner.uid, look.lost, record.generations),
-        ).objects
+            scheduling_api=scheduling_api or None,
+        )
+        return bundle.objects
 
     async def _write(self, look: Look, writes: Sequence[Write]) -> bool:
         """Write and return whether all of it was taken; a refusal is shown to the user and then tried again."""
@@ -251,8 +266,9 @@ class Reconciler:
             if error.code not in REFUSALS or error.reason == "NotLeading":
                 raise
             look.refusal = error
-            problem = Problem(code="ObjectRefused", what="the API server refuses an object", limit=str(error))
-            look.found = replace(look.found, refused=problem)
+            dropped = error.problem if isinstance(error, FieldDroppedError) else None
+            refused = dropped or object_refused(str(error), writes, queued=look.scheduler == "Kueue")
+            look.found = replace(look.found, refused=refused)
             return False
         return True
 

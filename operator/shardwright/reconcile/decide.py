@@ -4,7 +4,7 @@ Applied again and again it comes to rest: once the observed objects say what was
 written. It never touches an object that another controller, or nobody, owns.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
@@ -16,7 +16,8 @@ from shardwright.reconcile.generations import former_generations
 from shardwright.reconcile.groups import Group, GroupState, LifeRules, next_step
 from shardwright.reconcile.observed import STATEFUL_SET, ObjectKey, Observed, controller, controller_uid, object_key
 from shardwright.reconcile.rollout import one_after_another
-from shardwright.rendering.names import generation_name, generation_of, peers_service
+from shardwright.rendering.labels import GROUP
+from shardwright.rendering.names import generation_name, generation_of
 
 _ANY_RULES: Final = LifeRules()
 
@@ -82,13 +83,16 @@ def _former_generations(
     return {group.name: former_generations(*generation_of(group.name), observed, desired.owner_uid, now) for group in groups}
 
 
-def _kept(group: Group, former: Iterable[str], observed: Observed) -> Iterator[ObjectKey]:
-    """Yield what stays of a former generation: all of it while it serves in place of the new one, its Service to the last pod."""
-    for name in former:
-        live = observed.objects.get((STATEFUL_SET, name))
-        if live and live["spec"].get("replicas") and not group.complete:
-            yield STATEFUL_SET, name
-        yield "Service", peers_service(name)
+def _kept(group: Group, former: Collection[str], observed: Observed) -> Iterator[ObjectKey]:
+    """Yield what stays of former generations: all while it serves in place of the new one, then what is beside the pods."""
+    for key, live in observed.objects.items():
+        if key[0] == STATEFUL_SET:
+            serves = bool(live["spec"].get("replicas")) and not group.complete
+            stays = serves and key[1] in former
+        else:
+            stays = (live["metadata"].get("labels") or {}).get(GROUP) in former
+        if stays:
+            yield key
 
 
 def standing_groups(observed: Observed, owner_uid: str, now: datetime, rules: LifeRules = _ANY_RULES) -> tuple[GroupState, ...]:

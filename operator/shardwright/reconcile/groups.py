@@ -21,6 +21,7 @@ ROLLOUT: Final = "Rollout"
 FAILURE: Final = "Failure"
 REQUESTED: Final = "Requested"
 START: Final = "Start"
+QUEUE_GATES: Final = "kueue.x-k8s.io/"
 SCALED_UP: Final = "spec.replicas"
 BROKEN_GRACE_SECONDS: Final = 5  # nobody is served by a broken group
 
@@ -45,7 +46,7 @@ class GroupState:
 
     name: str
     ready: bool
-    situation: str  # Ready | Starting | Stopping | BackingOff | Stopped | Outdated
+    situation: str  # Ready | Starting | WaitingForQuota | Stopping | BackingOff | Stopped | Outdated
     waiting: str = ""
     restarts: int = 0
     last_failure: Failure | None = None
@@ -214,12 +215,17 @@ def _keep(group: Group, now: datetime) -> Step:
     unplaced = find_unschedulable(group.members) if group.size > 1 else None
     state = _state(
         group,
-        "Ready" if group.complete else "Starting",
+        "Ready" if group.complete else "WaitingForQuota" if _queued(group) else "Starting",
         "" if group.complete else _what_for(group),
         memory=memory,
         look_at=unplaced[1] if unplaced else None,
     )
     return Step(state=state, writes=_apply(group, intent, drift) if drift else ())
+
+
+def _queued(group: Group) -> bool:
+    """Return whether a queue holds pods of the group back; they wait for it without limit, and hold nothing."""
+    return any(gate.startswith(QUEUE_GATES) for member in group.members for gate in member.gates)
 
 
 def _what_for(group: Group) -> str:

@@ -45,6 +45,19 @@ class PodNetwork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduling:
+    """Which adapter tells a scheduler of the groups, and in which version of its API (``group/version``).
+
+    ``queue`` is the queue that the groups wait in, ``scheduler_name`` the scheduler that their pods ask for.
+    """
+
+    adapter: str  # Native | Kueue | Volcano | Coscheduling
+    api_version: str
+    queue: str = ""
+    scheduler_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
     """The ShardedModel that owns every rendered object."""
 
@@ -64,6 +77,7 @@ class Deployment:
     ``draft_tokens`` are looked up in the prompt in every step (0: no speculation). A leader that brings no token for
     ``silence_seconds`` is not ready (0: its tokens are not watched); after ``idle_seconds`` it is asked for one.
     ``generations`` say which groups were made anew beside their former selves, by index; the rest are of generation 0.
+    ``scheduling`` is None where no scheduler is told that the pods of a group belong together.
     """
 
     owner: Owner
@@ -92,6 +106,7 @@ class Deployment:
     cluster_domain: str = "cluster.local"
     silence_seconds: int = 0
     idle_seconds: int = 0
+    scheduling: Scheduling | None = None
     generations: tuple[int, ...] = ()
 
     @property

@@ -8,6 +8,7 @@ from shardwright.rendering import objects
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import with_content_hash
+from shardwright.rendering.scheduling import adapt
 
 
 def render(plan: Plan, deployment: Deployment, *, ready_groups: int | None = None) -> Bundle:
@@ -33,7 +34,7 @@ def render(plan: Plan, deployment: Deployment, *, ready_groups: int | None = Non
         objects.disruption_budget(subject, ready),
         *(objects.statefulset(subject, group) for group in groups),
     ]
-    return Bundle(objects=tuple(with_content_hash(item) for item in items))
+    return adapt(Bundle(objects=tuple(with_content_hash(item) for item in items)), deployment.scheduling)
 
 
 def not_deployable(plan: Plan) -> Problem | None:

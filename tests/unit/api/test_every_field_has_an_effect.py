@@ -132,6 +132,11 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "placement.tolerations[0].value": _toleration(TOLERATION, TOLERATION | {"value": "other"}),
     "placement.tolerations[0].effect": _toleration({"operator": "Exists"}, {"operator": "Exists", "effect": "NoSchedule"}),
     "placement.tolerations[0].tolerationSeconds": _toleration(TOLERATION, TOLERATION | {"tolerationSeconds": 10}),
+    "placement.scheduler": _under("placement", {}, {"scheduler": "Native"}),
+    "placement.queue": _under("placement", {"scheduler": "Volcano"}, {"scheduler": "Volcano", "queue": "a"}),
+    "placement.schedulerName": _under(
+        "placement", {"scheduler": "Coscheduling"}, {"scheduler": "Coscheduling", "schedulerName": "a"}
+    ),
     "pod.resources.cpu": _under("pod", {}, {"resources": {"cpu": 11}}),
     "pod.resources.memory": _under("pod", {}, {"resources": {"memory": "7Gi"}}),
     "pod.runtimeClassName": _under("pod", {}, {"runtimeClassName": "nvidia"}),

@@ -9,13 +9,16 @@ from shardwright.reconcile.decision import Apply, Create, Delete
 from shardwright.reconcile.generations import generations
 from shardwright.reconcile.groups import LifeRules
 from shardwright.reconcile.memory import read_memory
+from shardwright.rendering.labels import GROUP
 from tests.support.builders_reconcile import NOON, OWNER_UID, World, desired, rendered, stateful_set
 
 SURGE = LifeRules(max_surge=1)
 
 
 def peers(name: str) -> dict[str, Any]:
-    return rendered("Service", f"{name}-peers")
+    service = rendered("Service", f"{name}-peers")
+    service["metadata"]["labels"][GROUP] = name
+    return service
 
 
 def wanted(*names: str, revision: str = "r2", rules: LifeRules = SURGE) -> Any:
