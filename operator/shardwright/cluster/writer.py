@@ -1,11 +1,15 @@
 """Carries out decisions: creates, applies by force what is ours, deletes by uid."""
 
+import secrets
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from shardwright.cluster.client import APPLY_PATCH, FIELD_MANAGER, JSON_PATCH, ApiError, Client
-from shardwright.cluster.resources import BY_KIND, Resource
-from shardwright.reconcile.decision import Apply, Create, Delete, Write
+from shardwright.cluster.resources import BY_KIND, SECRETS, Resource
+from shardwright.cluster.ssh_key import SEED_BYTES, key_pair
+from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, Write
+from shardwright.rendering.ssh import PRIVATE_KEY, PUBLIC_KEY
 
 CONFLICT: Final = 409
 OWNING_ATTEMPTS: Final = 5  # an object's controller writes its status at the same time
@@ -21,6 +25,8 @@ async def carry_out(client: Client, writes: Sequence[Write]) -> None:
         match write:
             case Create():
                 await _create(client, write)
+            case CreateKey():
+                await _create_key(client, write)
             case Apply():
                 await _apply(client, write)
             case Delete():
@@ -31,6 +37,18 @@ async def carry_out(client: Client, writes: Sequence[Write]) -> None:
 async def _create(client: Client, write: Create) -> None:
     resource = BY_KIND[write.content["kind"]]
     await client.create(resource, write.content["metadata"]["namespace"], write.content)
+
+
+async def _create_key(client: Client, write: CreateKey) -> None:
+    """Make a key and create its Secret; 409 says that there is one, which is the key."""
+    private, public = key_pair(secrets.token_bytes(SEED_BYTES))
+    data = {PRIVATE_KEY: private, PUBLIC_KEY: public}
+    encoded = {name: b64encode(text.encode()).decode() for name, text in data.items()}
+    try:
+        await client.create(SECRETS, write.content["metadata"]["namespace"], {**write.content, "data": encoded})
+    except ApiError as error:
+        if error.code != CONFLICT:
+            raise
 
 
 async def _apply(client: Client, write: Apply) -> None:

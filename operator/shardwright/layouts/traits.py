@@ -48,6 +48,9 @@ class EngineTraits:
     is kept in FP8 where the weights are quantized to floating point, ``refuses_long_requests`` that no request may be longer
     than the model states, ``mixes_prompts`` that one step computes prompts and decodes,
     ``mixes_expert_cuts`` that experts may be dealt to some of the ranks and sliced over the rest.
+    ``shares_context`` says that tensor ranks can share the tokens of a request, ``data_beside_tensor`` that replicas of the
+    attention may each have several tensor ranks, ``deals_experts_evenly`` that every rank must get as many whole
+    experts as the others. ``warnings`` are what every plan for the engine says of what is not known of it.
     ``sources`` names where each figure comes from.
     """
 
@@ -87,3 +90,7 @@ class EngineTraits:
     graph_sequences: int = 512
     counts_graphs: bool = True
     chunks_prompts: bool = True
+    shares_context: bool = True
+    data_beside_tensor: bool = True
+    deals_experts_evenly: bool = False
+    warnings: tuple[str, ...] = ()

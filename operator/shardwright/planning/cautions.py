@@ -35,6 +35,7 @@ def warnings(
         *_unpriced(inventory),
         *(() if inventory.free_capacity_known else (unknown,)),
         *model.warnings,
+        *traits.warnings,
         *best.candidate.pool.warnings,
         *_unknown_network(shown),
     )

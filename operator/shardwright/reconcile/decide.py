@@ -4,13 +4,13 @@ Applied again and again it comes to rest: once the observed objects say what was
 written. It never touches an object that another controller, or nobody, owns.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
 from shardwright.errors import Problem
-from shardwright.reconcile.decision import Apply, Create, Delete, Write
+from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, Write
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.groups import Group, GroupState, LifeRules, next_step
 from shardwright.reconcile.observed import Observed, controller, controller_uid, object_key
@@ -22,10 +22,14 @@ _ANY_RULES: Final = LifeRules()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
-    """Everything that shall exist, in order of creation, how groups live, and the uid of the ShardedModel that owns it all."""
+    """Everything that shall exist, in order of creation, how groups live, and the uid of the ShardedModel that owns it all.
+
+    ``keys`` are Secrets that pods need and nobody but the kubelet reads.
+    """
 
     owner_uid: str
     objects: Sequence[Mapping[str, Any]]
+    keys: Sequence[Mapping[str, Any]] = ()
     rules: LifeRules = field(default_factory=LifeRules)
 
 
@@ -62,7 +66,15 @@ def decide(desired: Desired, observed: Observed, now: datetime) -> Decision:
     plain = [content for content in desired.objects if content["kind"] != STATEFUL_SET]
     repairs = [write for content in plain for write in placed(content, desired.owner_uid, observed)]
     lives = [write for step in steps for write in step.writes]
-    return Decision(writes=(*repairs, *lives, *_prune(desired, observed)), groups=tuple(step.state for step in steps))
+    return Decision(
+        writes=(*repairs, *_keys(desired, lives), *lives, *_prune(desired, observed)), groups=tuple(step.state for step in steps)
+    )
+
+
+def _keys(desired: Desired, lives: Sequence[Write]) -> Iterator[Write]:
+    """Yield the creation of every key before pods that need it: whether it exists is not ours to read."""
+    if any(isinstance(write, Create | Apply) for write in lives):
+        yield from (CreateKey(content=content) for content in desired.keys)
 
 
 def standing_groups(observed: Observed, owner_uid: str, now: datetime, rules: LifeRules = _ANY_RULES) -> tuple[GroupState, ...]:
