@@ -19,17 +19,21 @@ hypothesis.settings.load_profile("same")
 
 _OF_THE_HARNESS = Path(__file__).parent / "tests" / "harness_selftest"
 _OF_THE_ENGINE = Path(__file__).parent / "tests" / "engine"
+_OF_MPI = Path(__file__).parent / "tests" / "mpi"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the switches: rewrite golden files instead of comparing with them; collect what needs the real engine."""
     parser.addoption("--engine", action="store_true", help="collect the tests on the real engine too (make test-engine)")
+    parser.addoption("--mpi", action="store_true", help="collect the tests with ssh and Open MPI too (make test-mpi)")
     parser.addoption("--update-goldens", action="store_true", help="rewrite golden files; read the diff before you commit")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave the tests on the real engine alone unless they are asked for: it takes 7 GB."""
-    return True if collection_path == _OF_THE_ENGINE and not config.getoption("--engine") else None
+    """Leave the tests on the real engine and on Open MPI alone unless they are asked for: 7 GB the one, root the other."""
+    left_out = {_OF_THE_ENGINE: "--engine", _OF_MPI: "--mpi"}
+    option = left_out.get(collection_path)
+    return True if option and not config.getoption(option) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
