@@ -44,7 +44,7 @@ def install() -> None:
     if not installed():
         home = _home()
         venv.create(home, with_pip=True, clear=True)
-        pip = [home / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
+        pip: list[str | Path] = [home / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
         _run([*pip, "install", "--no-deps", "--require-hashes", "-r", REQUIREMENTS], home)
         if shutil.which("sshd", path=SYSTEM) is None:
             _unpack_sshd(home)

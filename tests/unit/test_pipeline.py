@@ -423,7 +423,7 @@ def test_tensorrt_llm_needs_an_image_and_nvidia_gpus_whoever_names_the_image() -
     assert problems_of(Question(resource=a_resource(engine={"name": "TensorRTLLM"}))) == [
         ("EngineImageUnnamed", "spec.engine.image")
     ]
-    assert a_subject(engine=TRTLLM).traits.runs_on == {"nvidia.com/gpu"}
+    assert a_subject(engine=TRTLLM).traits.runs_on == frozenset({"nvidia.com/gpu"})
     assert a_subject(engine={"image": "vllm/vllm-openai:v0.33.0"}).traits.runs_on is None
 
 

@@ -35,11 +35,21 @@ PLANS = {
     "uneven stages": a_plan_of(Layout(tensor=8, pipeline=2, partition=(64, 62)), nodes=2, memory_utilization=0.95),
     "experts": a_plan_of(Layout(attention_data=8, expert=8), memory_utilization=0.95),
 }
-USERS: dict[str, Any] = {"return_perf_metrics": True, "reasoning-parser": "qwen3", "log_level": "debug", "num-postprocess-workers": "2"}
+USERS: dict[str, Any] = {
+    "return_perf_metrics": True,
+    "reasoning-parser": "qwen3",
+    "log_level": "debug",
+    "num-postprocess-workers": "2",
+}
 
 
 def serving(**changes: Any) -> Serving:
-    values: dict[str, Any] = {"model": "org/model", "served_name": "org/model", "version": VERSION, "files_dir": "/etc/shardwright"}
+    values: dict[str, Any] = {
+        "model": "org/model",
+        "served_name": "org/model",
+        "version": VERSION,
+        "files_dir": "/etc/shardwright",
+    }
     return Serving(**(values | {"rendezvous_seconds": 900, "drain_seconds": 10} | changes))
 
 
@@ -92,7 +102,9 @@ def test_every_option_and_key_that_is_rendered_is_published(name: str) -> None:
 def test_the_parsers_types_take_every_value_that_is_rendered(name: str) -> None:
     words = trtllm.serve_arguments(PLANS[name], serving())[1:]
     pairs = zip(words[::2], words[1::2], strict=True)
-    assert [check_value(flag.removeprefix("--"), value, VERSION, TENSORRT_LLM) for flag, value in pairs] == [None] * (len(words) // 2)
+    assert [check_value(flag.removeprefix("--"), value, VERSION, TENSORRT_LLM) for flag, value in pairs] == [None] * (
+        len(words) // 2
+    )
 
 
 def test_no_word_holds_a_space_because_the_launcher_splits_them_again() -> None:
@@ -108,13 +120,17 @@ def test_the_table_is_the_published_lists() -> None:
 
 
 def test_every_argument_of_the_policy_is_published_and_stands_in_one_list() -> None:
-    lists = [set(names) for names in (trtllm_policy.ALLOWED, trtllm_policy.OWNED, trtllm_policy.DANGEROUS, trtllm_policy.INCOMPATIBLE)]
+    lists = [
+        set(names) for names in (trtllm_policy.ALLOWED, trtllm_policy.OWNED, trtllm_policy.DANGEROUS, trtllm_policy.INCOMPATIBLE)
+    ]
     names = set().union(*lists)
     assert names <= set(option_table(VERSION, TABLES) or {})
     assert len(names) == sum(map(len, lists))
 
 
-@pytest.mark.parametrize("plan", [PLANS["two nodes"], PLANS["experts"], PLANS["uneven stages"]], ids=["nodes", "experts", "stages"])
+@pytest.mark.parametrize(
+    "plan", [PLANS["two nodes"], PLANS["experts"], PLANS["uneven stages"]], ids=["nodes", "experts", "stages"]
+)
 def test_what_is_rendered_is_the_plans_and_not_a_users(plan: Plan) -> None:
     flags = [word.removeprefix("--") for word in trtllm.serve_arguments(plan, serving()) if word.startswith("--")]
     keys = configuration(plan, revision="f" * 40)

@@ -97,7 +97,11 @@ def test_a_key_is_created_before_the_pods_that_need_it_and_never_again_while_the
     wanted = replace(desired(service(), stateful_set()), keys=(rendered("Secret", "llama-ssh"),))
     world = World()
     first = decide(wanted, world.observed(), NOON).writes
-    assert first == (Create(content=service()), CreateKey(content=rendered("Secret", "llama-ssh")), Create(content=stateful_set()))
+    assert first == (
+        Create(content=service()),
+        CreateKey(content=rendered("Secret", "llama-ssh")),
+        Create(content=stateful_set()),
+    )
 
     world.run(wanted)
     assert decide(wanted, world.observed(), NOON).writes == ()
