@@ -7,7 +7,7 @@ from shardwright.api.model import Model
 from shardwright.api.network import Network
 from shardwright.api.resource import ShardedModel
 from shardwright.api.spec import Engine, PlacementRules, Pod, Resources
-from shardwright.engines.versions import DEFAULT_IMAGE
+from shardwright.engines.engine import ENGINES
 from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, Owner, PodNetwork, Scheduling, SecretKey
 from shardwright.rendering.scheduling import ADAPTERS
 
@@ -77,11 +77,12 @@ def _network(pod: Pod) -> PodNetwork:
 
 
 def image_of(engine: Engine) -> str:
-    """Return the image: the one that is named, else the engine's own of the stated or the newest known version."""
-    if engine.image is not None:
-        return engine.image
-    repository = DEFAULT_IMAGE.partition(":")[0]
-    return DEFAULT_IMAGE if engine.version is None else f"{repository}:v{engine.version}"
+    """Return the image: the one that is named, else the engine's own of the stated or the newest known version, else none."""
+    default = ENGINES[engine.name].releases.default_image
+    if engine.image is not None or not default:
+        return engine.image or ""
+    repository = default.partition(":")[0]
+    return default if engine.version is None else f"{repository}:v{engine.version}"
 
 
 def tolerations_of(placement: PlacementRules) -> tuple[Mapping[str, Any], ...]:

@@ -17,11 +17,10 @@ from shardwright.api.resource import ShardedModel
 from shardwright.api.settings import DEFAULTS, Settings, with_defaults
 from shardwright.api.spec import PlacementRules, Spec
 from shardwright.deploying import COMPUTED_AS, image_of, to_deployment, tolerations_of
-from shardwright.engines import policy
+from shardwright.engines.engine import ENGINES, Engine
 from shardwright.engines.options import check_arguments, check_features
 from shardwright.engines.pins import Pins, read_pins
-from shardwright.engines.versions import DEFAULT_IMAGE_RUNS_ON, engine_version
-from shardwright.engines.vllm import traits
+from shardwright.engines.versions import engine_version
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import Inventory, NodeExclusion
@@ -89,9 +88,10 @@ def resolve(question: Question) -> Subject:
             is not supported, or the workload exceeds the model's context.
     """
     spec, defaulted = with_defaults(question.resource.spec, question.settings)
-    version = _engine_version(spec, question)
+    engine = ENGINES[spec.engine.name]
+    version = _engine_version(spec, question, engine)
     stored = read_model_of(question)
-    pins = read_pins(spec.engine.args)
+    pins = read_pins(spec.engine.args) if engine.rules.policy.counted else Pins()
     model = interned(_computed(_quantized(stored, spec), spec, pins))
     return Subject(
         resource=question.resource.model_copy(update={"spec": spec}),
@@ -99,11 +99,7 @@ def resolve(question: Question) -> Subject:
         model=model,
         stored_quantization=stored.quantization,
         request=to_request(spec, model),
-        traits=replace(
-            traits(version),
-            runs_on=DEFAULT_IMAGE_RUNS_ON if spec.engine.image is None else None,
-            kv_cache_bytes=pins.kv_cache_bytes,
-        ),
+        traits=replace(_traits(spec, engine, version), kv_cache_bytes=pins.kv_cache_bytes),
         input_hash=_hash(spec, model, version, NOT_PLANNED_WITH),
         cut_hash=_hash(spec, model, version, (*NOT_PLANNED_WITH, "replicas")),
     )
@@ -273,27 +269,38 @@ def _computed(model: ModelSpec, spec: Spec, pins: Pins) -> ModelSpec:
         raise InputError(problem.under("spec.engine.args") for problem in error.problems) from None
 
 
-def _engine_version(spec: Spec, question: Question) -> str:
+def _traits(spec: Spec, engine: Engine, version: str) -> EngineTraits:
+    """Return what planning must know of the engine; an image that the user names may be built for other GPUs."""
+    named = spec.engine.image is not None and engine.releases.default_image
+    return replace(engine.traits(version), runs_on=None if named else engine.releases.runs_on)
+
+
+def _engine_version(spec: Spec, question: Question, engine: Engine) -> str:
     """Return the version, once it is known to take what the resource and the administrator's defaults ask of it."""
-    version = engine_version(image_of(spec.engine), spec.engine.version)
+    version = engine_version(image_of(spec.engine), spec.engine.version, engine.releases)
     if isinstance(version, Problem):
         raise InputError([version])
     own, settings = question.resource.spec.engine.args, question.settings
     preset = {name: value for name, value in spec.engine.args.items() if name not in own}
+    rules = engine.rules
+    trusted = frozenset(rules.policy.dangerous)
     problems = (
-        *(problem.under("spec.engine.args") for problem in check_arguments(own, version, settings.admitted)),
-        *(problem.under(f"{DEFAULTS}.engine.args") for problem in check_arguments(preset, version, policy.DANGEROUS)),
-        *check_features(_features(spec), version),
+        *(problem.under("spec.engine.args") for problem in check_arguments(own, version, settings.admitted, rules)),
+        *(problem.under(f"{DEFAULTS}.engine.args") for problem in check_arguments(preset, version, trusted, rules)),
+        *check_features(_features(spec, engine), version, rules),
     )
     if problems:
         raise InputError(problems)
     return version
 
 
-def _features(spec: Spec) -> dict[str, str]:
+def _features(spec: Spec, engine: Engine) -> dict[str, str]:
     """Return the options that fields of the spec turn into beside the words of a plan, each with its field."""
+    nameless = "served-model-name" in engine.rules.policy.missing  # elsewhere it is among the words of a plan
     asked = {
-        "quantization": (spec.model.quantization != "Auto", "spec.model.quantization"),
+        "quantization": (spec.model.quantization == "FP8", "spec.model.quantization"),
+        "dtype": (spec.model.quantization in ("BF16", "FP16"), "spec.model.quantization"),
+        "served-model-name": (nameless and spec.model.served_name is not None, "spec.model.servedName"),
         "kv-cache-dtype": (spec.workload.kv_cache_quantization != "Auto", "spec.workload.kvCacheQuantization"),
         "load-format": (spec.model.load_format != "Auto", "spec.model.loadFormat"),
         "speculative-config": (spec.workload.prompt_lookup is not None, "spec.workload.promptLookup"),

@@ -23,6 +23,7 @@ def test_the_operator_has_exactly_these_rights(objects: list[Manifest]) -> None:
         "pods": {"list", "watch", "delete"},
         "services": OWNED,
         "configmaps": OWNED,
+        "secrets": {"create"},
         "apps/statefulsets": OWNED,
         "policy/poddisruptionbudgets": OWNED,
         "events.k8s.io/events": {"create"},
@@ -68,7 +69,8 @@ def test_no_role_reaches_for_more(objects: list[Manifest]) -> None:
 
     assert {part for rule in rules for key in ("apiGroups", "resources", "verbs") for part in rule[key] if "*" in part} == set()
     assert {verb for rule in rules for verb in rule["verbs"]} & {"escalate", "bind", "impersonate"} == set()
-    assert {name for rule in rules for name in rule["resources"]} & {"secrets", "pods/exec", "serviceaccounts/token"} == set()
+    assert {name for rule in rules for name in rule["resources"]} & {"pods/exec", "serviceaccounts/token"} == set()
+    assert {verb for rule in rules if "secrets" in rule["resources"] for verb in rule["verbs"]} == {"create"}
     assert [rule for rule in rules if "nonResourceURLs" in rule] == []
 
 

@@ -520,3 +520,60 @@ def test_nothing_that_fits_leaves_no_record() -> None:
     subject = a_subject(**LARGE)
 
     assert record_of(subject, plan_serving(subject, stock(subject, h100_nodes(1)))) is None
+
+
+TRTLLM = {"name": "TensorRTLLM", "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1"}
+
+
+def test_a_model_on_tensorrt_llm_is_planned_by_its_rules_and_rendered_with_a_key() -> None:
+    subject = a_subject(**LARGE, engine=TRTLLM)
+
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(3))))
+    bundle = bundle_for(subject, plan)
+
+    assert (subject.traits.name, subject.traits.version, plan.memory_utilization) == ("TensorRT-LLM", "1.2.1", 0.95)
+    assert plan.layout == Layout(tensor=8, pipeline=2)
+    assert [warning.partition(":")[0] for warning in plan.warnings] == ["TensorRT-LLM"]
+    assert len(bundle.keys) == 1
+    assert "trtllm.yaml" in bundle.of_kind("ConfigMap")[0]["data"]
+
+
+def test_tensorrt_llm_needs_an_image_and_nvidia_gpus_whoever_names_the_image() -> None:
+    assert problems_of(Question(resource=a_resource(engine={"name": "TensorRTLLM"}))) == [
+        ("EngineImageUnnamed", "spec.engine.image")
+    ]
+    assert a_subject(engine=TRTLLM).traits.runs_on == frozenset({"nvidia.com/gpu"})
+    assert a_subject(engine={"image": "vllm/vllm-openai:v0.33.0"}).traits.runs_on is None
+
+
+def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
+    model = {"id": "meta-llama/Llama-3.1-8B-Instruct", "servedName": "llama", "loadFormat": "Safetensors", "quantization": "FP8"}
+    lookup = {"promptLookup": {"draftTokens": 3, "acceptancePercent": 50}}
+
+    assert problems_of(Question(resource=a_resource(engine=TRTLLM, model=model, workload=lookup))) == [
+        ("EngineFeatureMissing", "spec.model.quantization"),
+        ("EngineFeatureMissing", "spec.model.servedName"),
+        ("EngineFeatureMissing", "spec.model.loadFormat"),
+        ("EngineFeatureMissing", "spec.workload.promptLookup"),
+    ]
+
+
+def test_computing_in_another_type_and_a_smaller_cache_reach_tensorrt_llm() -> None:
+    model = {"id": "meta-llama/Llama-3.1-8B-Instruct", "quantization": "FP16"}
+    subject = a_subject(engine=TRTLLM, model=model, workload={"kvCacheQuantization": "FP8"})
+
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
+    said = json.loads(bundle_for(subject, plan).of_kind("ConfigMap")[0]["data"]["trtllm.yaml"])
+
+    assert (said["dtype"], said["kv_cache_config"]["dtype"]) == ("float16", "fp8")
+
+
+def test_defaults_for_one_engine_are_not_those_of_another() -> None:
+    settings = read_settings(json.dumps({"engineDefaults": {"engine": TRTLLM | {"args": {"log_level": "debug"}}}}))
+    mine, other = (
+        resolve(Question(resource=a_resource(engine={"name": name}), settings=settings)) for name in ("TensorRTLLM", "vLLM")
+    )
+
+    assert mine.defaulted == ("engine.args.log_level", "engine.image")
+    assert mine.traits.version == "1.2.1"
+    assert other.defaulted == ()

@@ -235,8 +235,8 @@ RULES: Final = (
         path="spec.engine.env[]",
         field=".name",
         cel=f"self.name.matches('^(?:{ALLOWED.pattern})$') && !(self.name in [{', '.join(map(repr, sorted(REFUSED)))}])",
-        message="env must name a setting of the engine, the GPU libraries or the hub (VLLM_..., NCCL_..., HF_HUB_...) that "
-        "neither the operator sets nor opens the server; remove it, a token goes to "
+        message="env must name a setting of the engine, the GPU libraries or the hub (VLLM_..., TLLM_..., NCCL_..., HF_HUB_...) "
+        "that neither the operator sets nor opens the server; remove it, a token goes to "
         "spec.model.weights.huggingFace.tokenSecretRef",
         holds=_may_be_set,
     ),

@@ -58,7 +58,8 @@ def read_settings(text: str) -> Settings:
 def with_defaults(spec: Spec, settings: Settings) -> tuple[Spec, tuple[str, ...]]:
     """Return the spec with what it leaves open filled in, and the paths of what was filled in, sorted."""
     applied: list[str] = []
-    engine = _merged_engine(spec.engine, settings.engine, applied) if settings.engine else spec.engine
+    same = settings.engine is not None and settings.engine.name == spec.engine.name  # options are an engine's own
+    engine = _merged_engine(spec.engine, settings.engine, applied) if settings.engine and same else spec.engine
     pod = _merged_pod(spec.pod or Pod(), settings.pod, applied) if settings.pod else spec.pod
     if not applied:
         return spec, ()

@@ -40,9 +40,13 @@ class EnvironmentVariable(Part):
 class Engine(Part):
     """The inference engine."""
 
-    name: Literal["vLLM"] = Field(default="vLLM", description="Engine that serves the model.")
+    name: Literal["vLLM", "TensorRTLLM"] = Field(
+        default="vLLM", description="Engine that serves the model. TensorRTLLM needs an image, and NVIDIA GPUs."
+    )
     image: Annotated[str, StringConstraints(max_length=512, pattern=IMAGE)] | None = Field(
-        default=None, description="Container image. Default: the engine's own release image of the version."
+        default=None,
+        description="Container image. Default: vLLM's own release image of the version. One of TensorRT-LLM must hold sshd for "
+        "a model on several nodes.",
     )
     version: Annotated[str, StringConstraints(max_length=32, pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None = Field(
         default=None,

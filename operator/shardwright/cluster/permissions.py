@@ -9,6 +9,7 @@ from shardwright.cluster.resources import (
     CHILDREN,
     NODES,
     PODS,
+    SECRETS,
     SHARDED_MODELS,
     Resource,
 )
@@ -17,6 +18,7 @@ NEEDED: Final[Sequence[tuple[Resource, str, str]]] = (
     *((NODES, "", verb) for verb in ("list", "watch")),
     *((SHARDED_MODELS, "", verb) for verb in ("get", "list", "watch")),
     (SHARDED_MODELS, "status", "patch"),
+    (SECRETS, "", "create"),
     *((child, "", verb) for child in CHILDREN for verb in ("get", "list", "watch", "create", "patch", "delete")),
 )
 """Resource, subresource and verb without which nothing works."""

@@ -1,16 +1,20 @@
 """Carries out decisions: creates, applies by force what is ours, deletes by uid."""
 
+import secrets
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from shardwright.cluster.client import APPLY_PATCH, FIELD_MANAGER, JSON_PATCH, ApiError, Client
-from shardwright.cluster.resources import BY_KIND, Resource
+from shardwright.cluster.resources import BY_KIND, SECRETS, Resource
+from shardwright.cluster.ssh_key import SEED_BYTES, key_pair
 from shardwright.errors import Problem
-from shardwright.reconcile.decision import Apply, Create, Delete, Write
+from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, Write
 from shardwright.reconcile.drift import dropped_fields
 from shardwright.reconcile.groups import template_hash
 from shardwright.reconcile.observed import STATEFUL_SET, kind_of
 from shardwright.reconcile.refusals import field_dropped
+from shardwright.rendering.ssh import PRIVATE_KEY, PUBLIC_KEY
 
 CONFLICT: Final = 409
 OWNING_ATTEMPTS: Final = 5  # an object's controller writes its status at the same time
@@ -41,6 +45,8 @@ async def carry_out(client: Client, writes: Sequence[Write]) -> None:
         match write:
             case Create():
                 await _create(client, write)
+            case CreateKey():
+                await _create_key(client, write)
             case Apply():
                 await _apply(client, write)
             case Delete():
@@ -55,6 +61,18 @@ async def _create(client: Client, write: Create) -> None:
         return await client.create(resource, content["metadata"]["namespace"], content, dry_run=dry_run)
 
     await _keeping_all(send, content, try_first=content["kind"] == STATEFUL_SET)
+
+
+async def _create_key(client: Client, write: CreateKey) -> None:
+    """Make a key and create its Secret; 409 says that there is one, which is the key."""
+    private, public = key_pair(secrets.token_bytes(SEED_BYTES))
+    data = {PRIVATE_KEY: private, PUBLIC_KEY: public}
+    encoded = {name: b64encode(text.encode()).decode() for name, text in data.items()}
+    try:
+        await client.create(SECRETS, write.content["metadata"]["namespace"], {**write.content, "data": encoded})
+    except ApiError as error:
+        if error.code != CONFLICT:
+            raise
 
 
 async def _apply(client: Client, write: Apply) -> None:

@@ -36,7 +36,7 @@ from shardwright.reconcile.record_object import read_record, record_key, record_
 from shardwright.reconcile.refusals import object_refused
 from shardwright.reconcile.rules import life_rules
 from shardwright.reconcile.status import build_status, service_status
-from shardwright.rendering.bundle import KubernetesObject
+from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name, generation_of
@@ -210,17 +210,18 @@ class Reconciler:
         except InputError as error:
             look.found = replace(look.found, problems=error.problems)
             return
-        objects = (record_object(owner, record), *bundle)
+        objects = (record_object(owner, record), *bundle.objects)
         observed = await complete(self._client, owner.namespace, observed, [object_key(content) for content in objects])
         now = datetime.now(UTC)
-        decision = decide(Desired(owner_uid=owner.uid, objects=objects, rules=look.rules), observed, now)
+        desired = Desired(owner_uid=owner.uid, objects=objects, keys=bundle.keys, rules=look.rules)
+        decision = decide(desired, observed, now)
         if decision.stopping and not subject.resource.spec.paused:
             moved = await self._move_beside(look, subject, record, decision, observed)
             if moved:
                 await self._deploy(look, subject, moved, observed.without(record_key(owner)))
                 return
         look.found = replace(look.found, decision=decision)
-        look.deployed = bool(bundle)
+        look.deployed = bool(bundle.objects)
         if not subject.resource.spec.paused and await self._write(look, decision.writes):
             look.written = decision.writes
         look.again_seconds = _soonest(look.again_seconds, decision, now)
@@ -239,16 +240,14 @@ class Reconciler:
         look.events = (surge_event(decision.groups[group].name, moved.plan.groups[group]),)
         return moved
 
-    def _objects(
-        self, look: Look, subject: Subject, record: PlanRecord, observed: Observed, scheduling_api: str
-    ) -> tuple[KubernetesObject, ...]:
+    def _objects(self, look: Look, subject: Subject, record: PlanRecord, observed: Observed, scheduling_api: str) -> Bundle:
         plan, owner = record.plan, _owner(look.live)
         if look.found.plan_only or plan.deployable:
-            return ()
+            return Bundle(objects=())
         sets = [live for (kind, _), live in observed.objects.items() if kind == "StatefulSet"]
         ready_once = sum(read_memory(live).ready_once for live in sets)
         ready_groups = min(ready_once, len(plan.groups))
-        bundle = bundle_for(
+        return bundle_for(
             subject,
             plan,
             ready_groups=ready_groups,
@@ -256,7 +255,6 @@ class Reconciler:
             generations=generations(base_name(owner.name), plan.groups, observed, owner.uid, look.lost, record.generations),
             scheduling_api=scheduling_api or None,
         )
-        return bundle.objects
 
     async def _write(self, look: Look, writes: Sequence[Write]) -> bool:
         """Write and return whether all of it was taken; a refusal is shown to the user and then tried again."""

@@ -13,6 +13,15 @@ MASTER_PORT: Final = 29501
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What the environment of an engine says of its start: a folder of the pod's own, and limits in seconds."""
+
+    own_dir: str
+    load_seconds: int
+    execute_seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
     """What to serve and how, beside the plan.
 
@@ -20,7 +29,7 @@ class Serving:
     engine sees fit). ``quantization`` is what the
     engine makes of the weights while loading (None: as stored). ``rendezvous_seconds`` bounds the
     start-up of the ranks among each other, ``drain_seconds`` what SIGTERM leaves to running requests.
-    ``arguments`` are the user's, already checked.
+    ``arguments`` are the user's, already checked. ``files_dir`` is where the files are mounted that an engine reads.
     """
 
     model: str
@@ -34,6 +43,7 @@ class Serving:
     kv_cache_dtype: str = "auto"
     draft_tokens: int = 0
     arguments: Mapping[str, object] = field(default_factory=dict)
+    files_dir: str = ""
 
 
 def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
@@ -77,10 +87,16 @@ def _devices(plan: Plan) -> str:
     return ",".join(map(str, range(plan.layout.gpus_per_replica // plan.nodes_per_replica)))
 
 
-def serve_environment(plan: Plan) -> Mapping[str, str]:
-    """Return what only the environment tells vLLM: the layers of every stage where they are not the engine's own cut."""
+def serve_environment(plan: Plan, start: Start) -> Mapping[str, str]:
+    """Return what only the environment tells vLLM: its caches, limits, and the layers of stages that it would not cut so."""
     partition = plan.layout.partition
-    return {"VLLM_PP_LAYER_PARTITION": ",".join(map(str, partition))} if partition else {}
+    return {
+        "USER": "vllm",
+        "VLLM_CACHE_ROOT": f"{start.own_dir}/vllm",
+        "VLLM_ENGINE_READY_TIMEOUT_S": str(start.load_seconds),
+        "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": str(start.execute_seconds),
+        **({"VLLM_PP_LAYER_PARTITION": ",".join(map(str, partition))} if partition else {}),
+    }
 
 
 def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ def warnings(
         *_unpriced(inventory),
         *(() if inventory.free_capacity_known else (unknown,)),
         *model.warnings,
+        *traits.warnings,
         *best.candidate.pool.warnings,
         *_missed_network(best.candidate),
         *_unknown_network(shown),

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from shardwright.errors import Problem
-from shardwright.reconcile.decision import Apply, Create, Delete, Write
+from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, Write
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.generations import former_generations
 from shardwright.reconcile.groups import Group, GroupState, LifeRules, next_step
@@ -24,10 +24,14 @@ _ANY_RULES: Final = LifeRules()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
-    """Everything that shall exist, in order of creation, how groups live, and the uid of the ShardedModel that owns it all."""
+    """Everything that shall exist, in order of creation, how groups live, and the uid of the ShardedModel that owns it all.
+
+    ``keys`` are Secrets that pods need and nobody but the kubelet reads.
+    """
 
     owner_uid: str
     objects: Sequence[Mapping[str, Any]]
+    keys: Sequence[Mapping[str, Any]] = ()
     rules: LifeRules = field(default_factory=LifeRules)
 
 
@@ -70,7 +74,7 @@ def decide(desired: Desired, observed: Observed, now: datetime) -> Decision:
     lives = [write for step in steps for write in step.writes]
     kept = {name for group in groups for name in _kept(group, former[group.name], observed)}
     return Decision(
-        writes=(*repairs, *lives, *_prune(desired, observed, kept)),
+        writes=(*repairs, *_keys(desired, lives), *lives, *_prune(desired, observed, kept)),
         groups=tuple(step.state for step in steps),
         stopping=tuple(index for index, step in enumerate(steps) if step.planned) if desired.rules.max_surge else (),
     )
@@ -93,6 +97,12 @@ def _kept(group: Group, former: Collection[str], observed: Observed) -> Iterator
             stays = (live["metadata"].get("labels") or {}).get(GROUP) in former
         if stays:
             yield key
+
+
+def _keys(desired: Desired, lives: Sequence[Write]) -> Iterator[Write]:
+    """Yield the creation of every key before pods that need it: whether it exists is not ours to read."""
+    if any(isinstance(write, Create | Apply) for write in lives):
+        yield from (CreateKey(content=content) for content in desired.keys)
 
 
 def standing_groups(observed: Observed, owner_uid: str, now: datetime, rules: LifeRules = _ANY_RULES) -> tuple[GroupState, ...]:

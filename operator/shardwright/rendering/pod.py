@@ -3,18 +3,17 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from shardwright.engines.arguments import MASTER_PORT, Serving, serve_arguments, serve_environment
+from shardwright.engines.arguments import Serving, Start
+from shardwright.engines.engine import ENGINES
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.planning.report import Plan
-from shardwright.rendering import budgets, cache, network
+from shardwright.rendering import budgets, cache, network, ssh
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import TEMPLATE_HASH, digest, template_hash
 from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels, group_selector
 from shardwright.rendering.names import peers_service, scripts_configmap
-from shardwright.rendering.scripts import HTTP_PORT, RENDEZVOUS_PORT, ScriptSettings, scripts
-
-USER_ID: Final = 10001
-"""User and group of the engine's process: any number but 0 satisfies Pod Security *restricted*."""
+from shardwright.rendering.scripts import HTTP_PORT, RENDEZVOUS_PORT, SCRIPTS_DIR, ScriptSettings, scripts
+from shardwright.rendering.ssh import USER_ID
 
 MODELS_DIR: Final = "/models"
 SCRIPTS_HASH: Final = "shardwright.io/scripts-hash"
@@ -39,8 +38,14 @@ def workers_per_pod(plan: Plan) -> int:
 
 def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
     """Return what the scripts of a plan know."""
+    engine = ENGINES[deployment.engine]
     return ScriptSettings(
+        engine=engine.label,
+        address_variable=engine.address_variable,
         ranks=plan.nodes_per_replica,
+        workers=workers_per_pod(plan),
+        over_ssh=ssh.joins(plan, deployment),
+        shared_variables=_shared_variables(plan, deployment) if ssh.joins(plan, deployment) else (),
         fills_cache=deployment.cache is not None,
         silence_seconds=deployment.silence_seconds,
         idle_seconds=deployment.idle_seconds,
@@ -50,8 +55,9 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
 
 
 def scripts_of(plan: Plan, deployment: Deployment) -> Mapping[str, str]:
-    """Return the scripts that the pods of a resource mount."""
-    return scripts(script_settings(plan, deployment))
+    """Return the scripts that the pods of a resource mount, and the files that its engine reads."""
+    files = ENGINES[deployment.engine].files(plan, _serving(plan, deployment))
+    return {**scripts(script_settings(plan, deployment)), **files}
 
 
 def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
@@ -61,8 +67,9 @@ def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
 
 def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
     """Return the template of one group, labelled with the hash of its own content."""
+    engine = ENGINES[deployment.engine]
     selector = group_selector(deployment.base, deployment.group_name(group))
-    labels = {**common_labels(deployment.base, deployment.engine_version), **selector}
+    labels = {**common_labels(deployment.base, engine.label, deployment.engine_version), **selector}
     annotations = {
         MODEL_ANNOTATION: deployment.owner.name,
         SCRIPTS_HASH: digest(scripts_of(plan, deployment))[:16],
@@ -137,9 +144,9 @@ def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]
         "image": deployment.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["/bin/bash", "/etc/shardwright/launch.sh"],
-        "args": [literal(word) for word in serve_arguments(plan, _serving(plan, deployment))],
+        "args": [literal(word) for word in ENGINES[deployment.engine].arguments(plan, _serving(plan, deployment))],
         "env": _environment(plan, deployment, group),
-        "ports": _ports(plan),
+        "ports": _ports(plan, deployment),
         "resources": _resources(plan, deployment),
         "securityContext": _container_security(("IPC_LOCK",) if network.locks_memory(plan, deployment) else ()),
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -147,7 +154,7 @@ def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]
         "readinessProbe": _probe("readiness", period_seconds=5, failures=3),
         "livenessProbe": _probe("liveness", period_seconds=10, failures=6),
         "lifecycle": {"preStop": {"exec": {"command": ["/bin/bash", "/etc/shardwright/drain.sh"]}}},
-        "volumeMounts": _mounts(deployment),
+        "volumeMounts": [*_mounts(deployment), *ssh.mounts(plan, deployment)],
     }
 
 
@@ -164,6 +171,7 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         kv_cache_dtype=deployment.kv_cache_dtype,
         draft_tokens=deployment.draft_tokens,
         arguments=deployment.arguments or {},
+        files_dir=SCRIPTS_DIR,
     )
 
 
@@ -174,28 +182,35 @@ def _model_source(deployment: Deployment) -> str:
 
 
 def _environment(plan: Plan, deployment: Deployment, group: int) -> list[dict[str, Any]]:
-    own = cache.own_dir(deployment)
+    ours = [
+        *_pod_name(deployment),
+        _field("POD_INDEX", f"metadata.labels['{POD_INDEX}']"),
+        _field(ENGINES[deployment.engine].address_variable, "status.podIP"),
+        *_group_environment(plan, deployment, group),
+        *({"name": name, "value": value} for name, value in _fixed_environment(plan, deployment).items()),
+        *(_hub_token(deployment) if deployment.cache is None else []),
+    ]
+    return [*ours, *_users_environment(deployment, ours)]
+
+
+def _fixed_environment(plan: Plan, deployment: Deployment) -> dict[str, str]:
+    """Return the variables that the plan and the deployment alone decide."""
+    own, load_seconds = cache.own_dir(deployment), start_budget(plan, deployment).load_seconds
+    start = Start(own_dir=own, load_seconds=load_seconds, execute_seconds=budgets.EXECUTE_SECONDS)
     fixed = {
         "HF_HOME": cache.HUB_DIR,
         "HOME": f"{own}/home",
         "TORCHINDUCTOR_CACHE_DIR": f"{own}/inductor",
-        "USER": "vllm",
-        "VLLM_CACHE_ROOT": f"{own}/vllm",
-        "VLLM_ENGINE_READY_TIMEOUT_S": str(start_budget(plan, deployment).load_seconds),
-        "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": str(budgets.EXECUTE_SECONDS),
-        **serve_environment(plan),
+        **ENGINES[deployment.engine].environment(plan, start),
     }
-    if not cache.downloads(deployment):
-        fixed["HF_HUB_OFFLINE"] = "1"
-    ours = [
-        *_pod_name(deployment),
-        _field("POD_INDEX", f"metadata.labels['{POD_INDEX}']"),
-        _field("VLLM_HOST_IP", "status.podIP"),
-        *_group_environment(plan, deployment, group),
-        *({"name": name, "value": value} for name, value in fixed.items()),
-        *(_hub_token(deployment) if deployment.cache is None else []),
-    ]
-    return [*ours, *_users_environment(deployment, ours)]
+    return fixed if cache.downloads(deployment) else {**fixed, "HF_HUB_OFFLINE": "1"}
+
+
+def _shared_variables(plan: Plan, deployment: Deployment) -> tuple[str, ...]:
+    """Return the variables that are the same on every rank: no secret, no folder of one pod."""
+    own = cache.own_dir(deployment)
+    fixed = (name for name, value in _fixed_environment(plan, deployment).items() if not value.startswith(own))
+    return tuple(sorted({*fixed, *(name for name, _ in deployment.environment)}))
 
 
 def _users_environment(deployment: Deployment, ours: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -258,10 +273,10 @@ def _field(name: str, path: str) -> dict[str, Any]:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def _ports(plan: Plan) -> list[dict[str, Any]]:
+def _ports(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
     named = {"http": HTTP_PORT}
     if plan.nodes_per_replica > 1:
-        named |= {"master": MASTER_PORT, "rendezvous": RENDEZVOUS_PORT}
+        named |= dict([ENGINES[deployment.engine].peer_port]) | {"rendezvous": RENDEZVOUS_PORT}
     return [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in named.items()]
 
 
@@ -295,6 +310,7 @@ def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory}},
         *cache.volume(deployment),
         *({"name": name, "emptyDir": {}} for name in ("run", "tmp")),
+        *ssh.volumes(plan, deployment),
     ]
     if deployment.claim is not None:
         claim = {"claimName": deployment.claim.claim, "readOnly": True}
@@ -304,7 +320,7 @@ def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
 
 def _mounts(deployment: Deployment) -> list[dict[str, Any]]:
     paths = {"cache": cache.CACHE_DIR, "run": "/run/shardwright", "shm": "/dev/shm", "tmp": "/tmp"}  # noqa: S108
-    mounts: list[dict[str, Any]] = [{"name": "scripts", "mountPath": "/etc/shardwright", "readOnly": True}]
+    mounts: list[dict[str, Any]] = [{"name": "scripts", "mountPath": SCRIPTS_DIR, "readOnly": True}]
     mounts += [{"name": name, "mountPath": path} for name, path in paths.items()]
     if deployment.claim is not None:
         mounts.append({"name": "models", "mountPath": MODELS_DIR, "readOnly": True})

@@ -4,7 +4,7 @@ from typing import Any
 
 from shardwright.errors import InputError, Problem
 from shardwright.planning.report import Plan
-from shardwright.rendering import objects
+from shardwright.rendering import objects, ssh
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import with_content_hash
@@ -34,7 +34,8 @@ def render(plan: Plan, deployment: Deployment, *, ready_groups: int | None = Non
         objects.disruption_budget(subject, ready),
         *(objects.statefulset(subject, group) for group in groups),
     ]
-    return adapt(Bundle(objects=tuple(with_content_hash(item) for item in items)), deployment.scheduling)
+    keys = (objects.ssh_key(subject),) if ssh.joins(plan, deployment) else ()
+    return adapt(Bundle(objects=tuple(with_content_hash(item) for item in items), keys=keys), deployment.scheduling)
 
 
 def not_deployable(plan: Plan) -> Problem | None:

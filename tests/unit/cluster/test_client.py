@@ -11,8 +11,8 @@ from shardwright.cluster.client import MERGE_PATCH, ApiError, Client
 from shardwright.cluster.resources import CONFIG_MAPS, NODES, SHARDED_MODELS
 from shardwright.cluster.status import write_status
 from shardwright.cluster.writer import FieldDroppedError, carry_out
-from shardwright.reconcile.decision import Apply, Create
-from tests.support.builders_reconcile import service, stateful_set
+from shardwright.reconcile.decision import Apply, Create, CreateKey
+from tests.support.builders_reconcile import rendered, service, stateful_set
 from tests.support.scripted_api import Answer, ScriptedApi
 
 BUSY = Answer(429, {"message": "slow down"}, (("Retry-After", "0"),))
@@ -230,3 +230,26 @@ def test_fields_that_are_not_taken_over_are_not_applied() -> None:
         with pytest.raises(ApiError, match="has been modified"):
             run(lambda: carry_out(client, [Apply(content=service(), uid="u", because=())]))
         assert len(api.requests) == 10
+
+
+def test_a_key_is_made_when_its_secret_is_created_and_is_another_one_every_time() -> None:
+    secret = rendered("Secret", "llama-ssh", type="Opaque")
+    with serving(Answer(201)) as (api, client):
+        for _ in range(2):
+            run(lambda: carry_out(client, [CreateKey(content=secret)]))
+        assert [(method, path.partition("?")[0]) for method, path, _ in api.requests] == [
+            ("POST", "/api/v1/namespaces/models/secrets")
+        ] * 2
+        first, second = (body["data"] for _, _, body in api.requests)
+    assert set(first) == {"id_ed25519", "id_ed25519.pub"}
+    assert first != second
+    assert "data" not in secret
+
+
+def test_a_secret_that_exists_is_the_key_and_any_other_refusal_is_one() -> None:
+    exists = Answer(409, {"reason": "AlreadyExists", "message": "there is one"})
+    with serving(exists) as (api, client):
+        run(lambda: carry_out(client, [CreateKey(content=rendered("Secret", "llama-ssh"))]))
+        assert [method for method, _, _ in api.requests] == ["POST"]
+    with serving(Answer(403, {"reason": "Forbidden", "message": "no"})) as (_, client), pytest.raises(ApiError, match="no"):
+        run(lambda: carry_out(client, [CreateKey(content=rendered("Secret", "llama-ssh"))]))

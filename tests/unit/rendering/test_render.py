@@ -14,7 +14,7 @@ from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, PodNetwork, SecretKey
 from shardwright.rendering.hashing import content_hash, template_hash
 from shardwright.rendering.render import render
-from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan, an_owner
+from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan, a_trtllm_deployment, an_owner
 from tests.support.rendered import by_name, engine_of, environment_of, pod_of
 
 FULL = a_deployment(
@@ -43,6 +43,8 @@ CASES = {
     "kept on claims of the pods": (a_plan(), a_deployment(cache=CacheClaim(storage="1Ti"), load_format="safetensors")),
     "with RDMA": (a_plan(rdma=(("rdma/hca", 1),)), a_deployment(network=PodNetwork(attachments=("a",), lock_memory=True))),
     "scaled to zero": (a_plan(groups=()), a_deployment()),
+    "TensorRT-LLM in one pod": (a_small_plan(), a_trtllm_deployment()),
+    "TensorRT-LLM on two nodes": (a_plan(), a_trtllm_deployment(cache=CacheClaim(storage="1Ti"))),
     "another version": (a_plan(), a_deployment(engine_version="0.40.0", image="vllm/vllm-openai:v0.40.0")),
 }
 
