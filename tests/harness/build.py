@@ -78,8 +78,8 @@ def _flags(version: str = KUBERNETES_VERSION) -> tuple[str, ...]:
     return ("-trimpath", "-buildvcs=false", "-ldflags", _linker_flags(version))
 
 
-# The oldest release that is supported and one between; TOOLS are of the newest on the module proxy.
-OTHER_VERSIONS = ("1.31", "1.34")
+# Beside that of TOOLS, which is the newest on the module proxy.
+OTHER_VERSIONS = ("1.34",)
 
 # Go's own module and build cache are used as they are; the pinned sums must hold.
 _ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
