@@ -25,6 +25,7 @@ def test_the_operator_has_exactly_these_rights(objects: list[Manifest]) -> None:
         "configmaps": OWNED,
         "apps/statefulsets": OWNED,
         "policy/poddisruptionbudgets": OWNED,
+        "resource.nvidia.com/computedomains": OWNED - {"watch"},
         "events.k8s.io/events": {"create"},
     }
 

@@ -25,6 +25,7 @@ from tests.engine import environment
 from tests.golden.planner import test_explanations, test_ladder
 from tests.support.builders_cli import a_node
 from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of
+from tests.support.builders_nodes import a_gb200_rack
 from tests.support.builders_plan import CONFIGS, a_model, an_inventory, vllm_traits
 from tests.support.ranks import expanded, ranks_of
 
@@ -133,6 +134,7 @@ REVISION = "0123456789abcdef0123456789abcdef01234567"
 FEATURES: dict[str, dict[str, Any]] = {
     "tensor in the node and pipeline across": {"parallelism": {"tensor": 8, "pipeline": 2}},
     "uneven layers": {"parallelism": {"tensor": 2, "partition": [17, 15]}},
+    "tensor over the trays of a rack": {"parallelism": {"tensor": 8, "pipeline": 1}},
     "experts whole": {"model": {"id": QWEN_MOE}, "parallelism": {"tensor": 4, "expert": 4}},
     "attention replicas": {"model": {"id": QWEN_MOE}, "parallelism": {"attentionData": 4, "expert": 4}},
     "weights quantized while loading": {"model": {"id": LLAMA, "quantization": "FP8"}},
@@ -163,9 +165,14 @@ FEATURES: dict[str, dict[str, Any]] = {
 """What a resource can say to the engine, one at a time, on two nodes of eight H100."""
 
 
+IN_A_RACK = {"tensor over the trays of a rack"}
+"""Those of them on trays of GB200 instead."""
+
+
 def _features() -> Iterator[Launch]:
-    nodes = [a_node("h100-a"), a_node("h100-b")]
+    hosts = [a_node("h100-a"), a_node("h100-b")]
     for name, spec in FEATURES.items():
+        nodes = a_gb200_rack(trays=4) if name in IN_A_RACK else hosts
         manifest = {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", "metadata": {"name": "m"}}
         launch = _planned(f"feature {name}", parse_manifest(manifest | {"spec": {"model": {"id": LLAMA}} | spec}), nodes)
         assert launch is not None, name

@@ -3,23 +3,27 @@
 import asyncio
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from shardwright.cluster.client import Client
-from shardwright.cluster.resources import BY_KIND, CHILDREN, PODS, Resource
+from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.resources import BY_KIND, CHILDREN, OPTIONAL_CHILDREN, PODS, Resource
 from shardwright.reconcile.members import read_member
 from shardwright.reconcile.observed import ObjectKey, Observed
+
+_ABSENT: Final = frozenset({403, 404})
 
 
 async def observe(client: Client, namespace: str, selector: str) -> Observed:
     """Return the objects and the pods that carry the model's label."""
     *listed, pods = await asyncio.gather(
         *(_children(client, resource, namespace, selector) for resource in CHILDREN),
+        *(_optional_children(client, resource, namespace, selector) for resource in OPTIONAL_CHILDREN),
         client.list(PODS, namespace, labelSelector=selector),
     )
-    objects = {(item["kind"], item["metadata"]["name"]): item for items in listed for item in items}
+    absent = (kind.kind for kind, items in zip((*CHILDREN, *OPTIONAL_CHILDREN), listed, strict=True) if items is None)
+    objects = {(item["kind"], item["metadata"]["name"]): item for items in listed for item in items or ()}
     members = tuple(member for pod in pods if (member := read_member(pod)) is not None)
-    return Observed(objects=objects, members=members)
+    return Observed(objects=objects, members=members, absent_kinds=frozenset(absent))
 
 
 async def complete(client: Client, namespace: str, observed: Observed, wanted: Collection[ObjectKey]) -> Observed:
@@ -28,6 +32,16 @@ async def complete(client: Client, namespace: str, observed: Observed, wanted: C
     found = await asyncio.gather(*(client.get(BY_KIND[kind], namespace, name) for kind, name in missing))
     named = {key: item for key, item in zip(missing, found, strict=True) if item is not None}
     return replace(observed, objects={**observed.objects, **named})
+
+
+async def _optional_children(client: Client, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]] | None:
+    """Return the objects of a kind, None where the cluster does not have it, or does not let us see it."""
+    try:
+        return await _children(client, resource, namespace, selector)
+    except ApiError as error:
+        if error.code not in _ABSENT:
+            raise
+        return None
 
 
 async def _children(client: Client, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from shardwright.cluster.resources import (
     ACCESS_REVIEWS,
     CHILDREN,
     NODES,
+    OPTIONAL_CHILDREN,
     PODS,
     SHARDED_MODELS,
     Resource,
@@ -18,6 +19,7 @@ NEEDED: Final[Sequence[tuple[Resource, str, str]]] = (
     *((SHARDED_MODELS, "", verb) for verb in ("get", "list", "watch")),
     (SHARDED_MODELS, "status", "patch"),
     *((child, "", verb) for child in CHILDREN for verb in ("get", "list", "watch", "create", "patch", "delete")),
+    *((child, "", verb) for child in OPTIONAL_CHILDREN for verb in ("get", "list", "create", "patch", "delete")),
 )
 """Resource, subresource and verb without which nothing works."""
 

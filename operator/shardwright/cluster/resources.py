@@ -36,6 +36,7 @@ SERVICES: Final = Resource(prefix="/api/v1", plural="services", kind="Service")
 CONFIG_MAPS: Final = Resource(prefix="/api/v1", plural="configmaps", kind="ConfigMap")
 STATEFUL_SETS: Final = Resource(prefix="/apis/apps/v1", plural="statefulsets", kind="StatefulSet")
 DISRUPTION_BUDGETS: Final = Resource(prefix="/apis/policy/v1", plural="poddisruptionbudgets", kind="PodDisruptionBudget")
+COMPUTE_DOMAINS: Final = Resource(prefix="/apis/resource.nvidia.com/v1beta1", plural="computedomains", kind="ComputeDomain")
 EVENTS: Final = Resource(prefix="/apis/events.k8s.io/v1", plural="events", kind="Event")
 LEASES: Final = Resource(prefix="/apis/coordination.k8s.io/v1", plural="leases", kind="Lease")
 ACCESS_REVIEWS: Final = Resource(
@@ -45,4 +46,7 @@ ACCESS_REVIEWS: Final = Resource(
 CHILDREN: Final = (STATEFUL_SETS, SERVICES, CONFIG_MAPS, DISRUPTION_BUDGETS)
 """The kinds of object that a ShardedModel owns."""
 
-BY_KIND: Final = {resource.kind: resource for resource in (*CHILDREN, PODS)}
+OPTIONAL_CHILDREN: Final = (COMPUTE_DOMAINS,)
+"""Those of them that not every cluster has."""
+
+BY_KIND: Final = {resource.kind: resource for resource in (*CHILDREN, *OPTIONAL_CHILDREN, PODS)}

@@ -22,6 +22,7 @@ from shardwright.controller.view import Interests, View
 from shardwright.errors import InputError, Problem
 from shardwright.pipeline import Subject, bundle_for, engine_status
 from shardwright.planning.report import Plan, Report
+from shardwright.reconcile.availability import unavailable
 from shardwright.reconcile.decide import Decision, Desired, decide, placed, standing_groups
 from shardwright.reconcile.decision import Write
 from shardwright.reconcile.findings import Findings
@@ -210,7 +211,10 @@ class Reconciler:
         sets = [live for (kind, _), live in observed.objects.items() if kind == "StatefulSet"]
         ready_once = sum(read_memory(live).ready_once for live in sets)
         ready_groups = min(ready_once, len(plan.groups))
-        return bundle_for(subject, plan, ready_groups=ready_groups, cluster_domain=self._cluster_domain).objects
+        objects = bundle_for(subject, plan, ready_groups=ready_groups, cluster_domain=self._cluster_domain).objects
+        if problem := unavailable(objects, observed):
+            raise InputError([problem])
+        return objects
 
     async def _write(self, look: Look, writes: Sequence[Write]) -> bool:
         """Write and return whether all of it was taken; a refusal is shown to the user and then tried again."""

@@ -50,6 +50,11 @@ def peers_service(base: str, group: int) -> str:
     return f"{group_name(base, group)}-peers"
 
 
+def channel_template(base: str, group: int) -> str:
+    """Return the name of the ResourceClaimTemplate that NVIDIA's controller makes for the ComputeDomain of a group."""
+    return f"{group_name(base, group)}-channel"
+
+
 def client_service(base: str) -> str:
     """Return the name of the Service that clients use; also the name of the disruption budget."""
     return base

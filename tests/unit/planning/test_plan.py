@@ -142,32 +142,52 @@ def test_the_full_length_is_worth_more_gpus() -> None:
     assert plan.layout.gpus > 1
 
 
-def test_tensor_over_trays_is_planned_but_not_deployed_yet() -> None:
+def test_tensor_over_trays_of_one_clique_is_deployed_with_a_compute_domain() -> None:
+    plan = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), replace(a_request(tensor=8, pipeline=1), deploy=True))
+
+    assert plan.deployable is None
+    assert plan.compute_domain
+    assert (plan.nodes_per_replica, plan.tensor_link) == (2, "NVLink5 NVL72")
+    assert "Pods share the NVLink domain of their nodes by a ComputeDomain." in plan.reasons
+
+
+@pytest.mark.parametrize("layout", [{"tensor": 4, "pipeline": 1}, {"tensor": 4, "pipeline": 2}])
+def test_groups_on_one_tray_or_without_cliques_have_no_compute_domain(layout: dict[str, int]) -> None:
+    on_one = layout["pipeline"] == 1
+    pool = an_nvl72_pool() if on_one else replace(an_nvl72_pool(), joins_pods=False)
+
+    assert not _plan("deepseek-v3", an_inventory(pool), a_request(**layout)).compute_domain
+
+
+def test_tensor_over_trays_that_no_clique_joins_is_planned_but_not_deployed() -> None:
     shown = a_request(tensor=8, pipeline=1)
-    plan = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), replace(shown, deploy=True))
+    inventory = an_inventory(replace(an_nvl72_pool(), joins_pods=False))
 
     problem = Problem(
         code="NotYetDeployable",
-        what="tensor 8 x expert 8 puts one tensor group on 2 nodes of one NVLink5 NVL72 domain",
+        what="tensor 8 x expert 8 puts one tensor group on 2 nodes, which have no label nvidia.com/gpu.clique",
         gap="which is planned and shown but not deployed yet",
         remedy="set mode: PlanOnly, or pin parallelism.tensor to 4 or less",
         path="spec.parallelism.tensor",
     )
-    assert plan.deployable == problem
-    only_shown = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), shown).deployable
+    assert _plan("deepseek-v3", inventory, replace(shown, deploy=True)).deployable == problem
+    only_shown = _plan("deepseek-v3", inventory, shown).deployable
     assert only_shown == replace(problem, remedy="mode: Deploy takes the best layout that can be run")
 
 
 def test_what_is_better_but_cannot_be_deployed_yet_is_named() -> None:
-    deployed = _report("deepseek-v3", an_inventory(a_pool(nodes=2)), replace(a_request(), deploy=True))
-    wider = [other for other in deployed.alternatives if other.layout.attention_data == 16]
+    inventory = an_inventory(replace(an_nvl72_pool(), joins_pods=False))
+    shown = a_request(OptimizeFor.LATENCY, concurrency=1)
+    better = _plan("llama-405b", inventory, shown)
+    deployed = _report("llama-405b", inventory, replace(shown, deploy=True))
     assert isinstance(deployed.outcome, Plan)
 
+    assert better.deployable is not None
     assert deployed.outcome.reasons[1] == (
-        "attention data 16 x expert 16 would be better, but cannot be deployed yet: mode PlanOnly shows it."
+        f"tensor {better.layout.tensor} would be better, but cannot be deployed yet: mode PlanOnly shows it."
     )
-    assert wider[0].loses.startswith("not deployable yet; ")
-    assert _plan("deepseek-v3", an_inventory(a_pool(nodes=2))).layout == wider[0].layout
+    (other,) = [other for other in deployed.alternatives if other.layout == better.layout]
+    assert other.loses.startswith("not deployable yet; ")
 
 
 def test_tokens_are_counted_over_all_attention_ranks_of_a_replica() -> None:
@@ -258,7 +278,7 @@ def test_without_usable_nodes_the_reason_of_most_and_its_remedy_are_said() -> No
 
 
 def test_what_is_to_run_gets_the_best_layout_that_can_be_run() -> None:
-    inventory = an_inventory(an_nvl72_pool())
+    inventory = an_inventory(replace(an_nvl72_pool(), joins_pods=False))
     shown = a_request(OptimizeFor.LATENCY, concurrency=1)
 
     assert _plan("llama-405b", inventory, shown).deployable is not None
