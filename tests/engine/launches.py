@@ -12,6 +12,7 @@ import yaml
 
 from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.deploying import to_deployment
+from shardwright.engines.arguments import attention_replicas_per_pod
 from shardwright.hardware.gpus import Gpu, find_gpu, load_gpus
 from shardwright.hardware.nodes import read_node
 from shardwright.layouts.layout import Layout
@@ -58,7 +59,8 @@ class Launch:
     def arguments(self, rank: int) -> list[str]:
         """Return what follows `vllm serve` on a rank: what all share, and what the launch script adds."""
         container = pod_template(self.plan, self.deployment, 0)["spec"]["containers"][0]
-        return [*(expanded(word) for word in container["args"]), *roles(self.plan.nodes_per_replica)[rank]]
+        added = roles(self.plan.nodes_per_replica, attention_replicas_per_pod(self.plan))[rank]
+        return [*(expanded(word) for word in container["args"]), *added]
 
     def environment(self, cache_folder: str) -> dict[str, str]:
         """Return the variables of the engine that have a value of their own, with the pod's cache in a folder that exists."""
@@ -87,15 +89,17 @@ class Launch:
 
 
 @cache
-def roles(nodes: int) -> tuple[tuple[str, ...], ...]:
+def roles(nodes: int, attention_replicas: int) -> tuple[tuple[str, ...], ...]:
     """Return what the launch script adds on every rank of a group of so many nodes, by running it against a stub engine."""
-    plan, deployment = a_plan_of(Layout(tensor=8, pipeline=nodes), nodes=nodes), a_deployment()
-    with TemporaryDirectory() as folder, ranks_of(plan, deployment, Path(folder)) as ranks:
-        leader = ranks[0].environment.get("SHARDWRIGHT_LEADER", _LEADER_NAME)
+    ranks = nodes * max(1, attention_replicas)
+    layout = Layout(attention_data=ranks, expert=ranks) if attention_replicas else Layout(tensor=8, pipeline=nodes)
+    plan, deployment = a_plan_of(layout, nodes=nodes), a_deployment()
+    with TemporaryDirectory() as folder, ranks_of(plan, deployment, Path(folder)) as started:
+        leader = started[0].environment.get("SHARDWRIGHT_LEADER", _LEADER_NAME)
         (Path(folder) / "hosts").write_text(f"{leader} 127.0.0.1\n")
-        for rank in ranks:
+        for rank in started:
             rank.start()
-        return tuple(tuple(rank.engine()["argv"][1 + len(rank.arguments) :]) for rank in ranks)
+        return tuple(tuple(rank.engine()["argv"][1 + len(rank.arguments) :]) for rank in started)
 
 
 @cache
@@ -137,6 +141,11 @@ FEATURES: dict[str, dict[str, Any]] = {
     "tensor over the trays of a rack": {"parallelism": {"tensor": 8, "pipeline": 1}},
     "experts whole": {"model": {"id": QWEN_MOE}, "parallelism": {"tensor": 4, "expert": 4}},
     "attention replicas": {"model": {"id": QWEN_MOE}, "parallelism": {"attentionData": 4, "expert": 4}},
+    "attention replicas on two nodes": {"model": {"id": QWEN_MOE}, "parallelism": {"attentionData": 16, "expert": 16}},
+    "attention replicas of four GPUs on two nodes": {
+        "model": {"id": QWEN_MOE},
+        "parallelism": {"tensor": 4, "attentionData": 4, "expert": 16},
+    },
     "weights quantized while loading": {"model": {"id": LLAMA, "quantization": "FP8"}},
     "computed in FP16": {"model": {"id": LLAMA, "quantization": "FP16"}},
     "K/V in FP8": {"workload": {"kvCacheQuantization": "FP8"}},

@@ -61,7 +61,11 @@ ALLOWED: Final = frozenset(
 """Options that change neither the plan nor who may do what in the pod."""
 
 OWNED: Final[Mapping[str, str]] = {
+    "data-parallel-address": "leave it out; it is the first pod of the group",
+    "data-parallel-rpc-port": "leave it out; it is the first pod of the group",
     "data-parallel-size": "set it through spec.replicas, or spec.parallelism.attentionData beside experts",
+    "data-parallel-size-local": "leave it out; it follows from the plan",
+    "data-parallel-start-rank": "leave it out; it follows from the index of the pod",
     "decode-context-parallel-size": "set it through spec.parallelism.context",
     "distributed-executor-backend": "leave it out; groups of pods run on mp",
     "distributed-timeout-seconds": "leave it out; it follows from the bytes to load",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from shardwright.engines.arguments import MASTER_PORT, Serving, serve_arguments, serve_environment
+from shardwright.engines.arguments import MASTER_PORT, Serving, attention_replicas_per_pod, serve_arguments, serve_environment
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.planning.report import Plan
 from shardwright.rendering import budgets, cache, names, network
@@ -46,6 +46,7 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
         idle_seconds=deployment.idle_seconds,
         rdma=bool(plan.rdma),
         tcp_only=not deployment.network.rdma,
+        attention_replicas=attention_replicas_per_pod(plan),
     )
 
 

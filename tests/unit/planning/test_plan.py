@@ -100,7 +100,7 @@ def test_a_load_that_nothing_carries_is_said() -> None:
 def test_what_surely_starts_goes_before_what_is_tight() -> None:
     gpu = load_gpus()["H100-SXM-80GB"]
     pool = a_pool(replace(gpu, memory_bytes=round(gpu.memory_bytes * 1.19)), nodes=2)
-    request = replace(a_request(concurrency=4), deploy=True)
+    request = replace(a_request(concurrency=4, attention_data=1), deploy=True)
     report = _report("deepseek-v3", an_inventory(pool), request)
     assert isinstance(report.outcome, Plan)
 
@@ -188,6 +188,22 @@ def test_what_is_better_but_cannot_be_deployed_yet_is_named() -> None:
     )
     (other,) = [other for other in deployed.alternatives if other.layout == better.layout]
     assert other.loses.startswith("not deployable yet; ")
+
+
+def test_attention_replicas_on_several_nodes_are_deployed_where_each_is_on_one() -> None:
+    pins = replace(a_request(tensor=4, attention_data=4), deploy=True)
+    plan = _plan("deepseek-v3", an_inventory(a_pool("H200-SXM-141GB", nodes=2)), pins)
+
+    assert (plan.layout.attention_data, plan.nodes_per_replica, plan.deployable) == (4, 2, None)
+
+
+def test_attention_replicas_that_nodes_cut_are_planned_but_not_deployed() -> None:
+    pins = replace(a_request(tensor=8, attention_data=2), deploy=True)
+    problem = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), pins).deployable
+
+    assert problem is not None
+    assert (problem.code, problem.path) == ("NotYetDeployable", "spec.parallelism.attentionData")
+    assert "attention replicas of 8 GPUs each on nodes with 4" in problem.what
 
 
 def test_tokens_are_counted_over_all_attention_ranks_of_a_replica() -> None:

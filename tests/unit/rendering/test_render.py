@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import kubernetes_validate  # type: ignore[import-untyped]
@@ -140,6 +141,14 @@ def test_pods_over_trays_claim_a_channel_of_the_compute_domain_of_their_group() 
         assert spec["containers"][0]["resources"]["claims"] == [{"name": "compute-domain-channel"}]
     kinds = [item["kind"] for item in bundle.objects]
     assert kinds.index("ComputeDomain") < kinds.index("StatefulSet")
+
+
+def test_attention_replicas_on_several_nodes_are_told_how_many_are_in_each_pod_and_nothing_of_nodes() -> None:
+    args = engine_of(render(a_plan_of(Layout(tensor=4, attention_data=4, expert=16), nodes=2), a_deployment()))["args"]
+    told = {name: value for name, value in pairwise(args) if name.startswith("--data-parallel")}
+    assert told == {"--data-parallel-size": "4", "--data-parallel-size-local": "2", "--data-parallel-rpc-port": "13345"}
+    assert {"--nnodes", "--device-ids", "--master-port", "--distributed-executor-backend"}.isdisjoint(args)
+    assert "--enable-expert-parallel" in args
 
 
 def test_without_a_compute_domain_pods_claim_nothing() -> None:
