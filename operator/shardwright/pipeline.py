@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from shardwright.api.published import DEFAULTS_MAX_ITEMS, ShownEngine
 from shardwright.api.record import PlanRecord
-from shardwright.api.request import rdma_request, to_request
+from shardwright.api.request import network_of, rdma_request, to_request
 from shardwright.api.resource import ShardedModel
 from shardwright.api.settings import DEFAULTS, Settings, with_defaults
 from shardwright.api.spec import PlacementRules, Spec
@@ -130,6 +130,7 @@ def take_stock(
             selector=placement.node_selector,
             tolerations=tolerations_of(placement),
             rdma=rdma_request(resource.spec),
+            compute_domains=network_of(resource.spec).compute_domain == "Auto",
         ),
     )
 

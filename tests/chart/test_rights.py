@@ -26,6 +26,7 @@ def test_the_operator_has_exactly_these_rights(objects: list[Manifest]) -> None:
         "secrets": {"create"},
         "apps/statefulsets": OWNED,
         "policy/poddisruptionbudgets": OWNED,
+        "resource.nvidia.com/computedomains": OWNED - {"watch"},
         "events.k8s.io/events": {"create"},
     }
 

@@ -182,7 +182,7 @@ def a_pod_holding(
 
 def inventory_of(*nodes: object, pods: Iterable[object] = (), **options: Any) -> Inventory:
     """Return the inventory of Node objects; ``options`` go to ``build_inventory``, what pods ask of nodes by itself."""
-    asked = {name: options.pop(name) for name in ("selector", "tolerations", "rdma") if name in options}
+    asked = {name: options.pop(name) for name in ("selector", "tolerations", "rdma", "compute_domains") if name in options}
     facts = [found for node in nodes if (found := read_node(node)) is not None]
     usage = [held for pod in pods if (held := read_pod(pod)) is not None]
     return build_inventory(facts, usage, terms=PodTerms(**asked), **options)

@@ -72,6 +72,7 @@ _COMPLETE: Manifest = {
             "rdma": "Explicit",
             "resources": [{"name": "rdma/hca", "count": 8}],
             "attachments": ["fabric/rail-0"],
+            "computeDomain": "None",
             "lockMemory": True,
         },
     },

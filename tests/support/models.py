@@ -15,6 +15,7 @@ PATHS = {
     "ShardedModel": "/apis/shardwright.io/v1alpha1",
     "StatefulSet": "/apis/apps/v1",
     "PodDisruptionBudget": "/apis/policy/v1",
+    "ComputeDomain": "/apis/resource.nvidia.com/v1beta1",
 }
 WRITES = frozenset({"create", "update", "patch", "delete"})
 

@@ -57,6 +57,10 @@ class Reason(Word):
     CLUSTER_READING = ("ClusterReading", "nodes and pods have not been listed yet")
     NOTHING_FITS = ("NothingFits", "no layout can run on this hardware")
     NOT_DEPLOYABLE = ("NotDeployable", "the plan can be shown but not run yet")
+    COMPUTE_DOMAIN_UNAVAILABLE = (
+        "ComputeDomainUnavailable",
+        "the plan needs NVLink between nodes, which this cluster cannot share",
+    )
     INVALID_SPEC = ("InvalidSpec", "a field or a rule between fields is violated")
     MODEL_UNKNOWN = ("ModelUnknown", "the id is not in the catalogue and no config is given")
     CONFIG_MISSING = ("ConfigMissing", "the ConfigMap or its key does not exist")

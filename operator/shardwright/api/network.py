@@ -40,6 +40,11 @@ class Network(Part):
         "NetworkAttachmentDefinition; one interface for each entry, so that a name may stand there several times.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
+    compute_domain: Literal["Auto", "None"] = Field(
+        default="Auto",
+        description="NVLink between nodes (GB200 and GB300 racks). Auto: the pods of a group on nodes of one clique share a "
+        "ComputeDomain, which needs NVIDIA's DRA driver. None: none is made, and NVLink is planned to end at the node.",
+    )
     lock_memory: bool = Field(
         default=False,
         description="True: pods with RDMA devices run as root with the capability IPC_LOCK, for nodes whose container runtime "

@@ -41,9 +41,14 @@ def to_request(spec: Spec, model: ModelSpec) -> Request:
     )
 
 
+def network_of(spec: Spec) -> Network:
+    """Return how the pods of groups over several nodes reach each other."""
+    return (spec.pod or Pod()).network or Network()
+
+
 def rdma_request(spec: Spec) -> RdmaRequest:
     """Return what pods of groups over several nodes request of the network."""
-    network = (spec.pod or Pod()).network or Network()
+    network = network_of(spec)
     devices = sorted((resource.name, resource.count) for resource in network.resources)
     return RdmaRequest(mode=RdmaMode(network.rdma), devices=tuple(devices))
 

@@ -192,7 +192,7 @@ class Client:
         response = self.open(call, READ_TIMEOUT_SECONDS)
         try:
             text = response.read()
-            body = json.loads(text) if text else {}
+            body = json.loads(text) if text and not _is_unknown_path(response.status, text) else {}
         except (ValueError, OSError, urllib3.exceptions.HTTPError) as error:
             raise ApiError(0, "NotJson", f"{call.method} {call.path}: unreadable answer: {error}") from error
         if not isinstance(body, dict):
@@ -218,6 +218,11 @@ class Client:
         """Stop taking requests; those on their way are not waited for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._api.close()
+
+
+def _is_unknown_path(code: int, text: bytes) -> bool:
+    """Return whether the API server does not have this kind of object at all: it says so in plain text."""
+    return code == 404 and not text.startswith(b"{")  # noqa: PLR2004
 
 
 def _refuse(code: int, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,23 +6,25 @@ from dataclasses import replace
 from typing import Any, Final
 
 from shardwright.cluster.client import ApiError, Client
-from shardwright.cluster.resources import BY_KIND, CHILDREN, PODS, Resource
+from shardwright.cluster.resources import BY_KIND, CHILDREN, OPTIONAL_CHILDREN, PODS, Resource
 from shardwright.reconcile.members import read_member
 from shardwright.reconcile.observed import ObjectKey, Observed, object_key
 
-NOT_FOUND: Final = 404
+_ABSENT: Final = frozenset({403, 404})
 
 
 async def observe(client: Client, namespace: str, selector: str, more: Sequence[Resource] = ()) -> Observed:
     """Return the objects and the pods that carry the model's label; ``more`` are kinds beside those of every cluster."""
-    *listed, pods = await asyncio.gather(
-        *(_children(client, resource, namespace, selector) for resource in CHILDREN),
-        *(_if_there(client, resource, namespace, selector) for resource in more),
+    optional = (*OPTIONAL_CHILDREN, *more)
+    pods, *listed = await asyncio.gather(
         client.list(PODS, namespace, labelSelector=selector),
+        *(_children(client, resource, namespace, selector) for resource in CHILDREN),
+        *(_if_there(client, resource, namespace, selector) for resource in optional),
     )
-    objects = {object_key(item): item for items in listed for item in items}
+    absent = (kind.kind for kind, items in zip((*CHILDREN, *optional), listed, strict=True) if items is None)
+    objects = {object_key(item): item for items in listed for item in items or ()}
     members = tuple(member for pod in pods if (member := read_member(pod)) is not None)
-    return Observed(objects=objects, members=members)
+    return Observed(objects=objects, members=members, absent_kinds=frozenset(absent))
 
 
 async def complete(client: Client, namespace: str, observed: Observed, wanted: Collection[ObjectKey]) -> Observed:
@@ -33,14 +35,14 @@ async def complete(client: Client, namespace: str, observed: Observed, wanted: C
     return replace(observed, objects={**observed.objects, **named})
 
 
-async def _if_there(client: Client, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
-    """Return what a LIST has of a kind that may have been taken away: its objects went with it."""
+async def _if_there(client: Client, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]] | None:
+    """Return the objects of a kind, None where the cluster does not have it (any more), or does not let us see it."""
     try:
         return await _children(client, resource, namespace, selector)
     except ApiError as error:
-        if error.code != NOT_FOUND:
+        if error.code not in _ABSENT:
             raise
-        return []
+        return None
 
 
 async def _children(client: Client, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:

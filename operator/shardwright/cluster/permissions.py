@@ -8,6 +8,7 @@ from shardwright.cluster.resources import (
     ACCESS_REVIEWS,
     CHILDREN,
     NODES,
+    OPTIONAL_CHILDREN,
     PODS,
     SECRETS,
     SHARDED_MODELS,
@@ -20,6 +21,7 @@ NEEDED: Final[Sequence[tuple[Resource, str, str]]] = (
     (SHARDED_MODELS, "status", "patch"),
     (SECRETS, "", "create"),
     *((child, "", verb) for child in CHILDREN for verb in ("get", "list", "watch", "create", "patch", "delete")),
+    *((child, "", verb) for child in OPTIONAL_CHILDREN for verb in ("get", "list", "create", "patch", "delete")),
 )
 """Resource, subresource and verb without which nothing works."""
 

@@ -40,6 +40,7 @@ CONFIG_MAPS: Final = Resource(prefix="/api/v1", plural="configmaps", kind="Confi
 SECRETS: Final = Resource(prefix="/api/v1", plural="secrets", kind="Secret")
 STATEFUL_SETS: Final = Resource(prefix="/apis/apps/v1", plural="statefulsets", kind="StatefulSet")
 DISRUPTION_BUDGETS: Final = Resource(prefix="/apis/policy/v1", plural="poddisruptionbudgets", kind="PodDisruptionBudget")
+COMPUTE_DOMAINS: Final = Resource(prefix="/apis/resource.nvidia.com/v1beta1", plural="computedomains", kind="ComputeDomain")
 EVENTS: Final = Resource(prefix="/apis/events.k8s.io/v1", plural="events", kind="Event")
 LEASES: Final = Resource(prefix="/apis/coordination.k8s.io/v1", plural="leases", kind="Lease")
 ACCESS_REVIEWS: Final = Resource(
@@ -51,6 +52,9 @@ DISCOVERY: Final = Resource(prefix="", plural="apis", kind="APIGroupList")
 
 CHILDREN: Final = (STATEFUL_SETS, SERVICES, CONFIG_MAPS, DISRUPTION_BUDGETS)
 """The kinds of object that a ShardedModel owns."""
+
+OPTIONAL_CHILDREN: Final = (COMPUTE_DOMAINS,)
+"""Those of them that not every cluster has."""
 
 POD_GROUPS: Final = tuple(
     Resource(prefix=f"/apis/{api}", plural=adapter.plural, kind="PodGroup")
@@ -64,6 +68,7 @@ BY_API: Final = {resource.api_version: resource for resource in POD_GROUPS}
 """The same by version of the API; none has two of them."""
 
 BY_KIND: Final = {
-    kind_of({"apiVersion": resource.api_version, "kind": resource.kind}): resource for resource in (*CHILDREN, PODS, *POD_GROUPS)
+    kind_of({"apiVersion": resource.api_version, "kind": resource.kind}): resource
+    for resource in (*CHILDREN, *OPTIONAL_CHILDREN, PODS, *POD_GROUPS)
 }
 """By what ``kind_of`` says."""

@@ -24,6 +24,7 @@ from shardwright.controller.view import Interests, View
 from shardwright.errors import InputError
 from shardwright.pipeline import Subject, bundle_for, engine_status
 from shardwright.planning.report import Report
+from shardwright.reconcile.availability import unavailable
 from shardwright.reconcile.decide import Decision, Desired, decide, placed, standing_groups
 from shardwright.reconcile.decision import Write
 from shardwright.reconcile.findings import Findings
@@ -247,7 +248,7 @@ class Reconciler:
         sets = [live for (kind, _), live in observed.objects.items() if kind == "StatefulSet"]
         ready_once = sum(read_memory(live).ready_once for live in sets)
         ready_groups = min(ready_once, len(plan.groups))
-        return bundle_for(
+        bundle = bundle_for(
             subject,
             plan,
             ready_groups=ready_groups,
@@ -255,6 +256,9 @@ class Reconciler:
             generations=generations(base_name(owner.name), plan.groups, observed, owner.uid, look.lost, record.generations),
             scheduling_api=scheduling_api or None,
         )
+        if problem := unavailable(bundle.objects, observed):
+            raise InputError([problem])
+        return bundle
 
     async def _write(self, look: Look, writes: Sequence[Write]) -> bool:
         """Write and return whether all of it was taken; a refusal is shown to the user and then tried again."""

@@ -12,6 +12,10 @@ MASTER_PORT: Final = 29501
 """TCP port of the leader's rendezvous store; vLLM's own default."""
 
 
+DATA_PARALLEL_PORT: Final = 13345
+"""TCP port by which the leader reaches the attention replicas of other pods; as in engines.md 1, away from vLLM's own 29550."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     """What the environment of an engine says of its start: a folder of the pod's own, and limits in seconds."""
@@ -74,8 +78,18 @@ def _parallelism(plan: Plan) -> tuple[str, ...]:
     experts = ("--enable-expert-parallel",) if layout.expert > 1 else ()
     if plan.nodes_per_replica == 1:
         return degrees + experts
+    if local := attention_replicas_per_pod(plan):
+        return degrees + experts + _pairs({"data-parallel-size-local": local, "data-parallel-rpc-port": DATA_PARALLEL_PORT})
     nodes = {"distributed-executor-backend": "mp", "nnodes": plan.nodes_per_replica, "master-port": MASTER_PORT}
     return degrees + experts + _pairs(nodes | {"device-ids": _devices(plan)})
+
+
+def attention_replicas_per_pod(plan: Plan) -> int:
+    """Return the attention replicas of one pod where a group has them on several; 0: all ranks of a group are one world.
+
+    Each is a world of its own, so that the engine must not be told of other nodes.
+    """
+    return plan.layout.attention_data // plan.nodes_per_replica if plan.nodes_per_replica > 1 else 0
 
 
 def _devices(plan: Plan) -> str:

@@ -85,7 +85,11 @@ COUNTED: Final[Mapping[str, str]] = {
 """Options that a user may set because the planner counts with them, and what the plan takes from them."""
 
 OWNED: Final[Mapping[str, str]] = {
+    "data-parallel-address": "leave it out; it is the first pod of the group",
+    "data-parallel-rpc-port": "leave it out; it is the first pod of the group",
     "data-parallel-size": "set it through spec.replicas, or spec.parallelism.attentionData beside experts",
+    "data-parallel-size-local": "leave it out; it follows from the plan",
+    "data-parallel-start-rank": "leave it out; it follows from the index of the pod",
     "decode-context-parallel-size": "set it through spec.parallelism.context",
     "distributed-executor-backend": "leave it out; groups of pods run on mp",
     "distributed-timeout-seconds": "leave it out; it follows from the bytes to load",

@@ -44,8 +44,9 @@ class Pool:
     joins: 1 for PCIe only, 2 for bridged pairs, 8 for HGX, 72 for a full NVL72 rack. ``network`` is the
     link between nodes per GPU as pods reach it, ``reach`` how they do. ``resource`` is what pods request for GPUs,
     ``architecture`` amd64 or arm64.
-    ``nodes`` are sorted by name. ``gpu_hour_price`` is what one GPU costs for an hour, as the nodes' owner states it in a
-    currency of their choice (None: not stated).
+    ``nodes`` are sorted by name, ``joins_pods`` says that a ComputeDomain can join pods on several of them.
+    ``gpu_hour_price`` is what one GPU costs for an hour, as the nodes' owner states it in a currency of their choice
+    (None: not stated).
     """
 
     name: str
@@ -60,6 +61,7 @@ class Pool:
     warnings: tuple[str, ...] = ()
     gpu_hour_price: float | None = None
     reach: Reach = field(default_factory=Reach)
+    joins_pods: bool = False
 
     @property
     def crosses_nodes(self) -> bool:

@@ -19,7 +19,7 @@ MEMORY_SPREAD: Final = 1.02
 """Nodes whose GPU memory differs by less than this factor are alike; the pool has the smallest. Basis: assumed,
 driver versions move the label by less than 1 %, product variants by 20 % or more."""
 
-_PoolKey = tuple[str, str, int, DomainKind, int, str, str, str, float | None, tuple[str, ...]]
+_PoolKey = tuple[str, str, int, DomainKind, int, str, str, str, float | None, tuple[str, ...], bool]
 
 
 ANYTHING: Final = PodTerms()
@@ -54,7 +54,7 @@ def build_inventory(
     known = usage is not None
     taken = _taken(tuple(usage or ()), tuple(reservations), own)
     usable, excluded = _divide(facts, terms)
-    pools = sorted(_pools(usable, taken, terms.rdma), key=lambda pool: pool.name)
+    pools = sorted(_pools(usable, taken, terms), key=lambda pool: pool.name)
     excluded.sort(key=lambda exclusion: (exclusion.node, exclusion.problem.code))
     return Inventory(pools=tuple(pools), excluded=tuple(excluded), free_capacity_known=known)
 
@@ -92,9 +92,10 @@ def _divide(facts: Iterable[NodeFacts | NodeExclusion], terms: PodTerms) -> tupl
     return usable, excluded
 
 
-def _pools(usable: Sequence[NodeFacts], taken: Mapping[str, int], rdma: RdmaRequest) -> list[Pool]:
+def _pools(usable: Sequence[NodeFacts], taken: Mapping[str, int], terms: PodTerms) -> list[Pool]:
+    rdma = terms.rdma
     alike: defaultdict[_PoolKey, list[NodeFacts]] = defaultdict(list)
-    for node in _believable_racks(usable):
+    for node in _believable_racks(usable, joined=terms.compute_domains):
         alike[_key(node, rdma)].append(node)
     groups = [(key, group) for key, nodes in alike.items() for group in _by_memory(nodes)]
     names = Counter(_name(group[0], rdma) for _, group in groups)
@@ -138,6 +139,7 @@ def _key(node: NodeFacts, rdma: RdmaRequest) -> _PoolKey:
         node.architecture,
         node.gpu_hour_price,
         how.names,
+        node.domain.joins_pods,
     )
 
 
@@ -156,21 +158,24 @@ def _by_memory(nodes: Sequence[NodeFacts]) -> list[list[NodeFacts]]:
     return runs
 
 
-def _believable_racks(usable: Sequence[NodeFacts]) -> Iterable[NodeFacts]:
-    """Yield the nodes, cliques that are larger than the hardware allows taken apart into trays."""
+def _believable_racks(usable: Sequence[NodeFacts], *, joined: bool) -> Iterable[NodeFacts]:
+    """Yield the nodes, cliques that are larger than the hardware allows, or that no pods shall share, taken apart into trays."""
     sizes: Counter[str] = Counter()
     for node in usable:
         if node.domain.kind is DomainKind.CLIQUE:
             sizes[node.domain.name] += node.gpus
     for node in usable:
         size = sizes[node.domain.name] if node.domain.kind is DomainKind.CLIQUE else 0
-        yield node if size <= node.gpu.scale_up_gpus else _as_tray(node, size)
+        if size > node.gpu.scale_up_gpus:
+            claim = f"NVLink domain {node.domain.name} claims {size} GPUs, {node.gpu.scale_up_gpus} at most are possible: ignored"
+            yield _as_tray(node, claim)
+        else:
+            yield node if joined or not size else _as_tray(node)
 
 
-def _as_tray(node: NodeFacts, size: int) -> NodeFacts:
-    warning = f"NVLink domain {node.domain.name} claims {size} GPUs, {node.gpu.scale_up_gpus} at most are possible: ignored"
-    domain = replace(node.domain, kind=DomainKind.NODE, name=node.name)
-    return replace(node, domain=domain, warnings=(*node.warnings, warning))
+def _as_tray(node: NodeFacts, *warnings: str) -> NodeFacts:
+    domain = replace(node.domain, kind=DomainKind.NODE, name=node.name, joins_pods=False)
+    return replace(node, domain=domain, warnings=(*node.warnings, *warnings))
 
 
 def _pool(nodes: Sequence[NodeFacts], taken: Mapping[str, int], rdma: RdmaRequest) -> Pool:
@@ -188,6 +193,7 @@ def _pool(nodes: Sequence[NodeFacts], taken: Mapping[str, int], rdma: RdmaReques
         warnings=_warnings(nodes),
         gpu_hour_price=first.gpu_hour_price,
         reach=_common_reach([_reach(node, rdma)[1] for node in nodes]),
+        joins_pods=first.domain.joins_pods,
     )
 
 

@@ -25,11 +25,15 @@ Source: gpu-operator, GKE, AKS and GB200 node pools as recorded in tests/data/no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodTerms:
-    """What the pods of one model ask of nodes beside GPUs: labels, what they tolerate, RDMA devices."""
+    """What the pods of one model ask of nodes beside GPUs: labels, what they tolerate, RDMA devices.
+
+    Without ``compute_domains`` pods of several nodes share no NVLink: every domain ends at its node.
+    """
 
     selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: Sequence[Mapping[str, Any]] = ()
     rdma: RdmaRequest = field(default_factory=RdmaRequest)
+    compute_domains: bool = True
 
 
 _UNHEALTHY_TAINT: Final = "amd-gpu-unhealthy"

@@ -97,4 +97,5 @@ def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: E
         million_tokens_price=million_tokens_price(best),
         load=estimate.load,
         rdma=rdma_devices(candidate),
+        compute_domain=candidate.needs_compute_domain,
     )

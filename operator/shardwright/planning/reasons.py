@@ -67,7 +67,9 @@ def reasons(ranked: Sequence[Standing], verdicts: Sequence[Verdict], scale: Scal
 
 
 def _network(best: Standing) -> Iterator[str]:
-    """Yield the RDMA devices that pods request."""
+    """Yield by what pods of several nodes reach each other: a ComputeDomain, RDMA devices."""
+    if best.candidate.needs_compute_domain:
+        yield "Pods share the NVLink domain of their nodes by a ComputeDomain."
     if devices := rdma_devices(best.candidate):
         named = ", ".join(f"{count} {name}" for name, count in devices)
         yield f"Pods request {named} each, to reach the {best.candidate.pool.network.name} between nodes."

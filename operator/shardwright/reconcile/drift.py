@@ -18,6 +18,8 @@ LIST_KEYS: Final = {
     "volumeMounts": "mountPath",
     "imagePullSecrets": "name",
     "ownerReferences": "uid",
+    "resourceClaims": "name",
+    "claims": "name",
 }
 """Keyed lists by field name, and their key; source: listMapKey and patchMergeKey of the Kubernetes API.
 ``ports`` are keyed, too, but we own all of them, so they are compared in order."""

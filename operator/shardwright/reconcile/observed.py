@@ -43,10 +43,14 @@ def controller_uid(content: Mapping[str, Any]) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """The objects that carry our label or a wanted name, ours or not, and all pods of our groups."""
+    """The objects that carry our label or a wanted name, ours or not, and all pods of our groups.
+
+    ``absent_kinds`` are kinds of object that this cluster does not have.
+    """
 
     objects: Mapping[ObjectKey, Mapping[str, Any]]
     members: Sequence[Member] = ()
+    absent_kinds: frozenset[str] = frozenset()
 
     def without(self, key: ObjectKey) -> "Observed":
         """Return the rest, after an object has been written: what was read of it is out of date."""

@@ -11,6 +11,9 @@ NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
 
 ROOT: Final = 0
 
+CHANNEL: Final = "compute-domain-channel"
+"""Name of a pod's claim on the IMEX channel of its ComputeDomain."""
+
 
 def annotations(plan: Plan, deployment: Deployment) -> dict[str, str]:
     """Return the annotations that attach further networks."""

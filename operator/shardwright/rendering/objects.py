@@ -107,6 +107,18 @@ def disruption_budget(subject: Subject, ready_groups: int) -> dict[str, Any]:
     }
 
 
+def compute_domain(subject: Subject, group: int) -> dict[str, Any]:
+    """Return what opens the NVLink domain of a group's nodes to its pods; it has as many nodes as pods claim a channel."""
+    name = subject.deployment.group_name(group)
+    channel = {"allocationMode": "Single", "resourceClaimTemplate": {"name": names.channel_template(name)}}
+    return {
+        "apiVersion": "resource.nvidia.com/v1beta1",
+        "kind": "ComputeDomain",
+        "metadata": subject.metadata(name, group=group),
+        "spec": {"numNodes": 0, "channel": channel},
+    }
+
+
 def statefulset(subject: Subject, group: int) -> dict[str, Any]:
     """Return the StatefulSet of one group: one pod per planned node, replaced by nobody but the operator."""
     plan, deployment = subject.plan, subject.deployment

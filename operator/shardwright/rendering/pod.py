@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from shardwright.engines.arguments import Serving, Start
+from shardwright.engines.arguments import Serving, Start, attention_replicas_per_pod
 from shardwright.engines.engine import ENGINES
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.planning.report import Plan
-from shardwright.rendering import budgets, cache, network, ssh
+from shardwright.rendering import budgets, cache, names, network, ssh
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import TEMPLATE_HASH, digest, template_hash
 from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels, group_selector
@@ -51,6 +51,7 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
         idle_seconds=deployment.idle_seconds,
         rdma=bool(plan.rdma),
         tcp_only=not deployment.network.rdma,
+        attention_replicas=attention_replicas_per_pod(plan),
     )
 
 
@@ -91,6 +92,9 @@ def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
         "containers": [_container(plan, deployment, group)],
         "volumes": _volumes(plan, deployment),
     }
+    if plan.compute_domain:
+        template = names.channel_template(deployment.group_name(group))
+        spec["resourceClaims"] = [{"name": network.CHANNEL, "resourceClaimTemplateName": template}]
     if deployment.cache is not None:
         spec["initContainers"] = [_download(deployment)]
     if deployment.node_selector:
@@ -285,7 +289,8 @@ def _resources(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     memory = deployment.memory or budgets.quantity(budgets.host_memory_bytes(workers))
     devices = {plan.resource: str(workers), **network.devices(plan)}
     requests = {"cpu": deployment.cpu or str(budgets.cpus(workers)), "memory": memory, **devices}
-    return {"requests": requests, "limits": devices | ({"memory": memory} if deployment.memory else {})}
+    claims = {"claims": [{"name": network.CHANNEL}]} if plan.compute_domain else {}
+    return {"requests": requests, "limits": devices | ({"memory": memory} if deployment.memory else {}), **claims}
 
 
 def _startup_probe(plan: Plan, deployment: Deployment) -> dict[str, Any]:

@@ -32,6 +32,7 @@ def render(plan: Plan, deployment: Deployment, *, ready_groups: int | None = Non
         objects.client_service(subject),
         *(objects.peers_service(subject, group) for group in groups),
         objects.disruption_budget(subject, ready),
+        *(objects.compute_domain(subject, group) for group in groups if plan.compute_domain),
         *(objects.statefulset(subject, group) for group in groups),
     ]
     keys = (objects.ssh_key(subject),) if ssh.joins(plan, deployment) else ()

@@ -50,7 +50,8 @@ class ScriptSettings:
     ``engine`` is the folder of its own parts of the scripts, ``address_variable`` holds the pod's address. Where ranks are
     started ``over_ssh``, ``shared_variables`` are what the leader tells all of them.
 
-    With ``rdma`` the pod has RDMA devices, with ``tcp_only`` it shall use none.
+    With ``rdma`` the pod has RDMA devices, with ``tcp_only`` it shall use none. Of a group that has
+    attention replicas on several pods, ``attention_replicas`` are those of one.
     A leader that brings no token for ``silence_seconds`` is not ready; 0: nobody watches its tokens.
     """
 
@@ -67,6 +68,7 @@ class ScriptSettings:
     fills_cache: bool = False
     rdma: bool = False
     tcp_only: bool = False
+    attention_replicas: int = 0
     run_dir: str = "/run/shardwright"
     infiniband_dir: str = "/sys/class/infiniband"
     shm_dir: str = "/dev/shm"  # noqa: S108  # the engine's shared memory, a volume of the pod

@@ -21,7 +21,7 @@ from shardwright.reconcile.rules import life_rules
 from shardwright.reconcile.standing import Choice, Replan, judge
 from shardwright.reconcile.standing import Question as PlanQuestion
 from tests.support.builders_deployment import a_plan
-from tests.support.builders_nodes import a_node
+from tests.support.builders_nodes import a_gb200_rack, a_node
 from tests.support.builders_resource import A_CONFIG, Manifest, a_sharded_model
 from tests.support.schema_cases import Steps, fields
 
@@ -34,6 +34,7 @@ NODES: Final = (
     a_node("plain", allocatable={"rdma/a": "1"}),
     a_node("blue", labels={"example.com/pool": "blue"}),
     a_node("tainted", taints=[TAINTED]),
+    *a_gb200_rack(trays=2),
 )
 TOLERATION: Final = {"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoExecute", "tolerationSeconds": 9}
 
@@ -148,6 +149,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "pod.network.resources[0].name": _explicit({"name": "rdma/a"}, {"name": "rdma/b"}),
     "pod.network.resources[0].count": _explicit({"name": "rdma/a"}, {"name": "rdma/a", "count": 2}),
     "pod.network.attachments[0]": _network({"attachments": ["a"]}, {"attachments": ["b"]}),
+    "pod.network.computeDomain": _network({}, {"computeDomain": "None"}),
     "pod.network.lockMemory": _network({}, {"lockMemory": True}),
     "restart.delaySeconds": _under("restart", {}, {"delaySeconds": 31}),
     "restart.maxDelaySeconds": _under("restart", {}, {"maxDelaySeconds": 601}),

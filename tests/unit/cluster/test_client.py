@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shardwright.cluster.client import MERGE_PATCH, ApiError, Client
-from shardwright.cluster.resources import CONFIG_MAPS, NODES, SHARDED_MODELS
+from shardwright.cluster.resources import COMPUTE_DOMAINS, CONFIG_MAPS, NODES, SHARDED_MODELS
 from shardwright.cluster.status import write_status
 from shardwright.cluster.writer import FieldDroppedError, carry_out
 from shardwright.reconcile.decision import Apply, Create, CreateKey
@@ -49,6 +49,14 @@ def test_a_passing_fault_is_tried_again(fault: Answer) -> None:
     with serving(fault, fault, Answer(body={"kind": "ConfigMap"})) as (api, client):
         assert run(lambda: client.get(CONFIG_MAPS, "models", "a")) == {"kind": "ConfigMap"}
         assert len(api.requests) == 3
+
+
+def test_a_kind_that_the_server_does_not_have_is_not_there_and_asked_for_once() -> None:
+    with serving(Answer(404, b"404 page not found\n")) as (api, client):
+        assert run(lambda: client.get(COMPUTE_DOMAINS, "models", "a")) is None
+        with pytest.raises(ApiError) as error:
+            run(lambda: client.list(COMPUTE_DOMAINS, "models"))
+        assert (error.value.code, error.value.passes, len(api.requests)) == (404, False, 2)
 
 
 def test_a_fault_that_stays_is_an_error_after_the_last_retry() -> None:

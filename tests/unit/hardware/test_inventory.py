@@ -301,3 +301,19 @@ def test_nodes_of_another_price_are_another_pool() -> None:
         "free": None,
     }
     assert len({pool.name for pool in pools}) == 3
+
+
+class TestComputeDomains:
+    def test_trays_with_a_clique_label_join_pods_and_others_do_not(self) -> None:
+        stated = {"shardwright.io/nvlink-domain": "rack-1"}
+        named = [a_node(f"named-{tray}", product="NVIDIA-GB200", gpus=4, labels=stated) for tray in range(2)]
+        joined = {
+            pool.nodes[0].name: pool.joins_pods for pool in inventory_of(*a_gb200_rack(trays=2), *named, a_node("h100")).pools
+        }
+        assert joined == {"gb200-00": True, "named-0": False, "h100": False}
+
+    def test_without_compute_domains_every_domain_ends_at_its_node(self) -> None:
+        (pool,) = inventory_of(*a_gb200_rack(trays=2), compute_domains=False).pools
+        assert (pool.domain_gpus, pool.crosses_nodes, pool.joins_pods) == (4, False, False)
+        assert [node.domain for node in pool.nodes] == ["gb200-00", "gb200-01"]
+        assert pool.warnings == ()

@@ -100,12 +100,12 @@ def test_a_load_that_nothing_carries_is_said() -> None:
 def test_what_surely_starts_goes_before_what_is_tight() -> None:
     gpu = load_gpus()["H100-SXM-80GB"]
     pool = a_pool(replace(gpu, memory_bytes=round(gpu.memory_bytes * 1.19)), nodes=2)
-    request = replace(a_request(concurrency=4), deploy=True)
+    request = replace(a_request(concurrency=4, tensor=8, attention_data=1), deploy=True)
     report = _report("deepseek-v3", an_inventory(pool), request)
     assert isinstance(report.outcome, Plan)
 
     assert (report.outcome.layout.gpus, report.outcome.tight) == (16, False)
-    (other,) = [item for item in report.alternatives if item.loses.startswith("tight, may not start; ")]
+    other, *_ = [item for item in report.alternatives if item.loses.startswith("tight, may not start; ")]
     assert other.layout.gpus == 8
     assert _plan("deepseek-v3", an_inventory(replace(pool, nodes=pool.nodes[:1])), request).tight
 
@@ -142,32 +142,67 @@ def test_the_full_length_is_worth_more_gpus() -> None:
     assert plan.layout.gpus > 1
 
 
-def test_tensor_over_trays_is_planned_but_not_deployed_yet() -> None:
+def test_tensor_over_trays_of_one_clique_is_deployed_with_a_compute_domain() -> None:
+    plan = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), replace(a_request(tensor=8, pipeline=1), deploy=True))
+
+    assert plan.deployable is None
+    assert plan.compute_domain
+    assert (plan.nodes_per_replica, plan.tensor_link) == (2, "NVLink5 NVL72")
+    assert "Pods share the NVLink domain of their nodes by a ComputeDomain." in plan.reasons
+
+
+@pytest.mark.parametrize("pipeline", [1, 2])
+def test_groups_on_one_tray_or_without_cliques_have_no_compute_domain(pipeline: int) -> None:
+    pool = an_nvl72_pool() if pipeline == 1 else replace(an_nvl72_pool(), joins_pods=False)
+
+    assert not _plan("deepseek-v3", an_inventory(pool), a_request(tensor=4, pipeline=pipeline)).compute_domain
+
+
+def test_tensor_over_trays_that_no_clique_joins_is_planned_but_not_deployed() -> None:
     shown = a_request(tensor=8, pipeline=1)
-    plan = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), replace(shown, deploy=True))
+    inventory = an_inventory(replace(an_nvl72_pool(), joins_pods=False))
 
     problem = Problem(
         code="NotYetDeployable",
-        what="tensor 8 x expert 8 puts one tensor group on 2 nodes of one NVLink5 NVL72 domain",
+        what="tensor 8 x expert 8 puts one tensor group on 2 nodes, which have no label nvidia.com/gpu.clique",
         gap="which is planned and shown but not deployed yet",
         remedy="set mode: PlanOnly, or pin parallelism.tensor to 4 or less",
         path="spec.parallelism.tensor",
     )
-    assert plan.deployable == problem
-    only_shown = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), shown).deployable
+    assert _plan("deepseek-v3", inventory, replace(shown, deploy=True)).deployable == problem
+    only_shown = _plan("deepseek-v3", inventory, shown).deployable
     assert only_shown == replace(problem, remedy="mode: Deploy takes the best layout that can be run")
 
 
 def test_what_is_better_but_cannot_be_deployed_yet_is_named() -> None:
-    deployed = _report("deepseek-v3", an_inventory(a_pool(nodes=2)), replace(a_request(), deploy=True))
-    wider = [other for other in deployed.alternatives if other.layout.attention_data == 16]
+    inventory = an_inventory(replace(an_nvl72_pool(), joins_pods=False))
+    shown = a_request(OptimizeFor.LATENCY, concurrency=1)
+    better = _plan("llama-405b", inventory, shown)
+    deployed = _report("llama-405b", inventory, replace(shown, deploy=True))
     assert isinstance(deployed.outcome, Plan)
 
+    assert better.deployable is not None
     assert deployed.outcome.reasons[1] == (
-        "attention data 16 x expert 16 would be better, but cannot be deployed yet: mode PlanOnly shows it."
+        f"tensor {better.layout.tensor} would be better, but cannot be deployed yet: mode PlanOnly shows it."
     )
-    assert wider[0].loses.startswith("not deployable yet; ")
-    assert _plan("deepseek-v3", an_inventory(a_pool(nodes=2))).layout == wider[0].layout
+    (other,) = [other for other in deployed.alternatives if other.layout == better.layout]
+    assert other.loses.startswith("not deployable yet; ")
+
+
+def test_attention_replicas_on_several_nodes_are_deployed_where_each_is_on_one() -> None:
+    pins = replace(a_request(tensor=4, attention_data=4), deploy=True)
+    plan = _plan("deepseek-v3", an_inventory(a_pool("H200-SXM-141GB", nodes=2)), pins)
+
+    assert (plan.layout.attention_data, plan.nodes_per_replica, plan.deployable) == (4, 2, None)
+
+
+def test_attention_replicas_that_nodes_cut_are_planned_but_not_deployed() -> None:
+    pins = replace(a_request(tensor=8, attention_data=2), deploy=True)
+    problem = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), pins).deployable
+
+    assert problem is not None
+    assert (problem.code, problem.path) == ("NotYetDeployable", "spec.parallelism.attentionData")
+    assert "attention replicas of 8 GPUs each on nodes with 4" in problem.what
 
 
 def test_tokens_are_counted_over_all_attention_ranks_of_a_replica() -> None:
@@ -258,7 +293,7 @@ def test_without_usable_nodes_the_reason_of_most_and_its_remedy_are_said() -> No
 
 
 def test_what_is_to_run_gets_the_best_layout_that_can_be_run() -> None:
-    inventory = an_inventory(an_nvl72_pool())
+    inventory = an_inventory(replace(an_nvl72_pool(), joins_pods=False))
     shown = a_request(OptimizeFor.LATENCY, concurrency=1)
 
     assert _plan("llama-405b", inventory, shown).deployable is not None

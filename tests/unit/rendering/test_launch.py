@@ -80,6 +80,22 @@ def a_fabric(root: Path, **nics: tuple[str, dict[int, tuple[str, str]]]) -> str:
     return str(root / "infiniband")
 
 
+def test_pods_with_attention_replicas_are_worlds_of_their_own_and_the_leader_answers_for_all(tmp_path: Path, dns: Names) -> None:
+    dns(LEADER)
+    plan = a_plan_of(Layout(tensor=4, attention_data=6, expert=24), nodes=3)
+    with ranks_of(plan, a_deployment(), tmp_path) as ranks:
+        for rank in ranks:
+            rank.start()
+        port = str(ranks[0].settings.http_port)
+        address = ["--data-parallel-address", "127.0.0.1"]
+        roles = [
+            [*address, "--host", "0.0.0.0", "--port", port],  # noqa: S104
+            ["--data-parallel-start-rank", "2", *address, "--headless"],
+            ["--data-parallel-start-rank", "4", *address, "--headless"],
+        ]
+        assert [rank.engine()["argv"][1 + len(rank.arguments) :] for rank in ranks] == roles
+
+
 IPV4, IPV6 = "0000:0000:0000:0000:0000:ffff:0a00:0001", "fe80:0000:0000:0000:0000:0000:0000:0001"
 ROCE = {0: ("IB/RoCE v1", IPV6), 1: ("RoCE v2", IPV6), 2: ("IB/RoCE v1", IPV4), 3: ("RoCE v2", IPV4)}
 OTHER_ROCE = {5: ("RoCE v2", IPV4)}
