@@ -20,7 +20,7 @@ from shardwright.api.spec import PlacementRules, Spec
 from shardwright.deploying import COMPUTED_AS, image_of, to_deployment, tolerations_of
 from shardwright.engines import policy
 from shardwright.engines.options import check_arguments, check_features
-from shardwright.engines.pins import Pins, read_pins
+from shardwright.engines.pins import read_pins
 from shardwright.engines.versions import DEFAULT_IMAGE_RUNS_ON, engine_version
 from shardwright.engines.vllm import traits
 from shardwright.errors import InputError, Problem
@@ -94,7 +94,8 @@ def resolve(question: Question) -> Subject:
     version = _engine_version(spec, question)
     stored = read_model_of(question)
     pins = read_pins(spec.engine.args)
-    model = interned(_computed(_quantized(stored, spec), spec, pins))
+    dtype = None if spec.model.quantization in COMPUTED_AS else pins.dtype  # the field goes before the argument
+    model = interned(computed_in(_quantized(stored, spec), dtype))
     return Subject(
         resource=question.resource.model_copy(update={"spec": spec}),
         defaulted=defaulted,
@@ -289,16 +290,6 @@ def _quantized(model: ModelSpec, spec: Spec) -> ModelSpec:
         return apply_quantization(model, spec.model.quantization)
     except InputError as error:
         raise InputError(problem.under("spec.model") for problem in error.problems) from None
-
-
-def _computed(model: ModelSpec, spec: Spec, pins: Pins) -> ModelSpec:
-    """Return the model in the type that the engine is told to compute in; the field of the model goes before the argument."""
-    if pins.dtype is None or spec.model.quantization in COMPUTED_AS:
-        return model
-    try:
-        return computed_in(model, pins.dtype)
-    except InputError as error:
-        raise InputError(problem.under("spec.engine.args") for problem in error.problems) from None
 
 
 def _engine_version(spec: Spec, question: Question) -> str:
