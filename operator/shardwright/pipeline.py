@@ -92,7 +92,8 @@ def resolve(question: Question) -> Subject:
     version = _engine_version(spec, question, engine)
     stored = read_model_of(question)
     pins = read_pins(spec.engine.args) if engine.rules.policy.counted else Pins()
-    model = interned(_computed(_quantized(stored, spec), spec, pins))
+    dtype = None if spec.model.quantization in COMPUTED_AS else pins.dtype  # the field goes before the argument
+    model = interned(computed_in(_quantized(stored, spec), dtype))
     return Subject(
         resource=question.resource.model_copy(update={"spec": spec}),
         defaulted=defaulted,
@@ -258,16 +259,6 @@ def _quantized(model: ModelSpec, spec: Spec) -> ModelSpec:
         return apply_quantization(model, spec.model.quantization)
     except InputError as error:
         raise InputError(problem.under("spec.model") for problem in error.problems) from None
-
-
-def _computed(model: ModelSpec, spec: Spec, pins: Pins) -> ModelSpec:
-    """Return the model in the type that the engine is told to compute in; the field of the model goes before the argument."""
-    if pins.dtype is None or spec.model.quantization in COMPUTED_AS:
-        return model
-    try:
-        return computed_in(model, pins.dtype)
-    except InputError as error:
-        raise InputError(problem.under("spec.engine.args") for problem in error.problems) from None
 
 
 def _traits(spec: Spec, engine: Engine, version: str) -> EngineTraits:

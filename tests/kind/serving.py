@@ -102,6 +102,7 @@ class Facts:
     layout: Mapping[str, Any]
     stages: list[Mapping[str, Any]]
     kv_tokens_planned: int
+    max_model_len: int
     nodes: list[str]
     restarts: int
     answers: list[list[str]]
@@ -181,6 +182,7 @@ class Served:
             layout=plan["layout"],
             stages=plan["memory"]["stages"],
             kv_tokens_planned=plan["memory"]["kvCacheTokens"],
+            max_model_len=plan["limits"]["maxModelLen"],
             nodes=[pod["spec"]["nodeName"] for pod in pods],
             restarts=sum(status["restartCount"] for pod in pods for status in pod["status"]["containerStatuses"]),
             answers=[self.ask(prompt) for prompt in PROMPTS],

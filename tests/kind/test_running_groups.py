@@ -1,5 +1,6 @@
 """Groups of a real engine, cut by our plan, started from our StatefulSet, asked through our client Service."""
 
+import math
 from collections.abc import Mapping
 
 import pytest
@@ -66,8 +67,10 @@ def test_every_rank_holds_the_weights_of_its_stage_to_the_byte(group: tuple[str,
 def test_every_rank_keeps_the_blocks_that_the_plans_bytes_make(group: tuple[str, Facts]) -> None:
     """The plan counts in blocks of 16 tokens and leaves out the one that the engine holds back; this build has larger ones."""
     _, facts = group
-    tokens = facts.kv_tokens_planned + 16
+    blocks = (facts.kv_tokens_planned + 16) // KV_BLOCK_TOKENS
+    longest = facts.max_model_len
 
     assert {stage["kvCacheBytes"] for stage in facts.stages} == {KV_BYTES}
-    assert facts.blocks == dict.fromkeys(range(facts.layout["gpusPerReplica"]), tokens // KV_BLOCK_TOKENS)
-    assert facts.kv_tokens_logged == {tokens}
+    assert facts.blocks == dict.fromkeys(range(facts.layout["gpusPerReplica"]), blocks)
+    # The engine's own line: how many of the longest requests fit, in whole blocks, times their tokens.
+    assert facts.kv_tokens_logged == {int(blocks / math.ceil(longest / KV_BLOCK_TOKENS) * longest)}

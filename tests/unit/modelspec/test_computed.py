@@ -45,4 +45,4 @@ def test_quantized_weights_are_not_computed_in_fp32() -> None:
         computed_in(a_model("deepseek-ai/DeepSeek-V3"), "fp32")
 
     (problem,) = caught.value.problems
-    assert (problem.code, problem.path) == ("QuantizationNotApplicable", "dtype")
+    assert (problem.code, problem.path) == ("QuantizationNotApplicable", "spec.engine.args.dtype")
