@@ -36,12 +36,11 @@ def to_deployment(
     is stored quantized is not quantized again. ``scheduling_api`` is the version of the scheduler's API that the cluster
     has (None: the newest that is known).
     """
-    spec = resource.spec
-    placement = spec.placement or PlacementRules()
-    pod = spec.pod or Pod()
+    spec, metadata = resource.spec, resource.metadata
+    placement, pod = spec.placement or PlacementRules(), spec.pod or Pod()
     resources = pod.resources or Resources()
     return Deployment(
-        owner=Owner(name=resource.metadata.name, namespace=resource.metadata.namespace, uid=resource.metadata.uid),
+        owner=Owner(name=metadata.name, namespace=metadata.namespace, uid=metadata.uid),
         engine=spec.engine.name,
         engine_version=engine_version,
         image=image_of(spec.engine),

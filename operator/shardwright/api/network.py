@@ -1,6 +1,7 @@
 """``spec.pod.network``: how the pods of a group over several nodes reach the network between them."""
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -50,3 +51,23 @@ class Network(Part):
         description="True: pods with RDMA devices run as root with the capability IPC_LOCK, for nodes whose container runtime "
         "limits locked memory. Needs a namespace with the Pod Security level privileged.",
     )
+
+
+_GPU_DOMAINS: Final = ("nvidia.com", "amd.com")
+_GPU_NAME: Final = re.compile(r"gpu|mig-")
+
+
+def resources_come_with_explicit(network: Network) -> bool:
+    """Return whether resources are named just where they are to be requested."""
+    return (network.rdma == "Explicit") == bool(network.resources)
+
+
+def is_no_gpu(resource: NetworkResource) -> bool:
+    """Return whether a resource is neither a GPU nor one of Kubernetes' own."""
+    domain, _, name = resource.name.partition("/")
+    return domain.split(".")[-2:] != ["kubernetes", "io"] and not (domain in _GPU_DOMAINS and _GPU_NAME.match(name))
+
+
+def memory_is_locked_for_rdma(network: Network) -> bool:
+    """Return whether memory is locked only where RDMA may need it."""
+    return not network.lock_memory or network.rdma != "None"

@@ -12,15 +12,13 @@ from typing import Any, Final
 
 from shardwright.api.life import Restart
 from shardwright.api.model import Model, WeightCache, Weights
-from shardwright.api.network import Network, NetworkResource
+from shardwright.api.network import is_no_gpu, memory_is_locked_for_rdma, resources_come_with_explicit
 from shardwright.api.parts import LABEL_KEY
 from shardwright.api.spec import Budget, EnvironmentVariable, Parallelism, PlacementRules, Spec, Toleration, Workload
 from shardwright.engines.environment import ALLOWED, REFUSED, check_environment
 from shardwright.errors import Problem
 
 _LABEL_KEY: Final = re.compile(LABEL_KEY, re.ASCII)
-_GPU_DOMAINS: Final = ("nvidia.com", "amd.com")
-_GPU_NAME: Final = re.compile(r"gpu|mig-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,19 +151,6 @@ def _scheduler_is_not_kai(placement: PlacementRules) -> bool:
 
 def _delays_grow(restart: Restart) -> bool:
     return restart.max_delay_seconds >= restart.delay_seconds
-
-
-def _resources_come_with_explicit(network: Network) -> bool:
-    return (network.rdma == "Explicit") == bool(network.resources)
-
-
-def _is_no_gpu(resource: NetworkResource) -> bool:
-    domain, _, name = resource.name.partition("/")
-    return domain.split(".")[-2:] != ["kubernetes", "io"] and not (domain in _GPU_DOMAINS and _GPU_NAME.match(name))
-
-
-def _memory_is_locked_for_rdma(network: Network) -> bool:
-    return not network.lock_memory or network.rdma != "None"
 
 
 def _exists_has_no_value(toleration: Toleration) -> bool:
@@ -384,7 +369,7 @@ RULES: Final = (
         field=".resources",
         cel="(self.rdma == 'Explicit') == (has(self.resources) && size(self.resources) > 0)",
         message="resources must come with rdma Explicit, and Explicit with resources; set both or neither",
-        holds=_resources_come_with_explicit,
+        holds=resources_come_with_explicit,
     ),
     Rule(
         code="RdmaResourceName",
@@ -393,7 +378,7 @@ RULES: Final = (
         cel="!self.name.matches('^([^/]*[.])?kubernetes[.]io/|^(nvidia|amd)[.]com/(gpu|mig-)')",
         message="resources must name what a device plugin of the network offers (rdma/..., vpc.amazonaws.com/efa); remove GPUs, "
         "which come from the plan, and names of Kubernetes",
-        holds=_is_no_gpu,
+        holds=is_no_gpu,
     ),
     Rule(
         code="LockMemoryWithoutRdma",
@@ -401,7 +386,7 @@ RULES: Final = (
         field=".lockMemory",
         cel="!self.lockMemory || self.rdma != 'None'",
         message="lockMemory must not be set with rdma None: TCP locks no memory; remove one of the two",
-        holds=_memory_is_locked_for_rdma,
+        holds=memory_is_locked_for_rdma,
     ),
     Rule(
         code="RestartDelays",
