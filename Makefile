@@ -7,7 +7,7 @@ DEMO   ?=
 INSTALL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: score fit help setup test test-unit test-controlplane test-engine lock-engine lint fmt generate verify lock tools demo demo-down image wheel kind-up kind-test kind-demo kind-down clean
+.PHONY: score fit help setup test test-unit test-controlplane test-engine test-versions test-mpi lock-engine lint fmt generate verify lock tools demo demo-down image wheel kind-up kind-test kind-demo kind-down clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,13 @@ test-controlplane: setup tools ## The tests on the real control plane only
 test-engine: setup ## Every argument list before vLLM's own parser, configuration and model classes (installs 7 GB once)
 	$(BIN)/python -m tests.engine install
 	$(BIN)/python -m pytest tests/engine --engine
+
+test-versions: setup tools ## What an API server of Kubernetes 1.34 makes of every object (builds it once, 5 minutes)
+	$(BIN)/python -m pytest tests/versions --versions
+
+test-mpi: setup ## Groups of TensorRT-LLM over real ssh and Open MPI, in namespaces of their own (Linux, as root)
+	$(BIN)/python -m tests.mpi
+	$(BIN)/python -m pytest tests/mpi --mpi
 
 lint: setup ## Formatting, lint, types and the layer contracts
 	$(BIN)/ruff format --check .

@@ -19,17 +19,22 @@ hypothesis.settings.load_profile("same")
 
 _OF_THE_HARNESS = Path(__file__).parent / "tests" / "harness_selftest"
 _OF_THE_ENGINE = Path(__file__).parent / "tests" / "engine"
+_OF_OTHER_VERSIONS = Path(__file__).parent / "tests" / "versions"
+_OF_MPI = Path(__file__).parent / "tests" / "mpi"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the switches: rewrite golden files instead of comparing with them; collect what needs the real engine."""
     parser.addoption("--engine", action="store_true", help="collect the tests on the real engine too (make test-engine)")
+    parser.addoption("--versions", action="store_true", help="collect the tests on older API servers too (make test-versions)")
+    parser.addoption("--mpi", action="store_true", help="collect the tests with ssh and Open MPI too (make test-mpi)")
     parser.addoption("--update-goldens", action="store_true", help="rewrite golden files; read the diff before you commit")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave the tests on the real engine alone unless they are asked for: it takes 7 GB."""
-    return True if collection_path == _OF_THE_ENGINE and not config.getoption("--engine") else None
+    """Leave alone what is not asked for: the real engine takes 7 GB, an API server minutes to build, Open MPI root."""
+    asked = {_OF_THE_ENGINE: "--engine", _OF_OTHER_VERSIONS: "--versions", _OF_MPI: "--mpi"}.get(collection_path)
+    return True if asked and not config.getoption(asked) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from shardwright.api.model import Model
+from shardwright.api.network import Network
 from shardwright.api.resource import ShardedModel
 from shardwright.api.spec import Engine, PlacementRules, Pod, Resources
-from shardwright.engines.versions import DEFAULT_IMAGE
-from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, Owner, SecretKey
+from shardwright.engines.engine import ENGINES
+from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, Owner, PodNetwork, Scheduling, SecretKey
+from shardwright.rendering.scheduling import ADAPTERS
 
 _KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
 _LOADED_AS: Final = {"FP8": "fp8"}
@@ -21,12 +23,18 @@ _READ_BY: Final = {
 
 
 def to_deployment(
-    resource: ShardedModel, *, engine_version: str, stored_quantization: str | None, cluster_domain: str = "cluster.local"
+    resource: ShardedModel,
+    *,
+    engine_version: str,
+    stored_quantization: str | None,
+    cluster_domain: str = "cluster.local",
+    scheduling_api: str | None = None,
 ) -> Deployment:
     """Return how to run the model, beside the plan.
 
     ``stored_quantization`` is how the config says that the weights are stored (None: not quantized): what
-    is stored quantized is not quantized again.
+    is stored quantized is not quantized again. ``scheduling_api`` is the version of the scheduler's API that the cluster
+    has (None: the newest that is known).
     """
     spec = resource.spec
     placement = spec.placement or PlacementRules()
@@ -55,23 +63,43 @@ def to_deployment(
         memory=resources.memory,
         runtime_class=pod.runtime_class_name,
         image_pull_secrets=tuple(secret.name for secret in pod.image_pull_secrets),
+        network=_network(pod),
         cluster_domain=cluster_domain,
         silence_seconds=spec.readiness.silence_seconds if spec.readiness.tokens else 0,
         idle_seconds=spec.readiness.idle_seconds,
+        scheduling=_scheduling(placement, scheduling_api),
     )
 
 
+def _network(pod: Pod) -> PodNetwork:
+    network = pod.network or Network()
+    return PodNetwork(rdma=network.rdma != "None", attachments=tuple(network.attachments), lock_memory=network.lock_memory)
+
+
 def image_of(engine: Engine) -> str:
-    """Return the image: the one that is named, else the engine's own of the stated or the newest known version."""
-    if engine.image is not None:
-        return engine.image
-    repository = DEFAULT_IMAGE.partition(":")[0]
-    return DEFAULT_IMAGE if engine.version is None else f"{repository}:v{engine.version}"
+    """Return the image: the one that is named, else the engine's own of the stated or the newest known version, else none."""
+    default = ENGINES[engine.name].releases.default_image
+    if engine.image is not None or not default:
+        return engine.image or ""
+    repository = default.partition(":")[0]
+    return default if engine.version is None else f"{repository}:v{engine.version}"
 
 
 def tolerations_of(placement: PlacementRules) -> tuple[Mapping[str, Any], ...]:
     """Return the tolerations as Kubernetes writes them."""
     return tuple(item.model_dump(by_alias=True, exclude_none=True) for item in placement.tolerations)
+
+
+def _scheduling(placement: PlacementRules, api: str | None) -> Scheduling | None:
+    adapter = ADAPTERS.get(placement.scheduler)
+    if adapter is None:
+        return None
+    return Scheduling(
+        adapter=placement.scheduler,
+        api_version=api or adapter.apis[0],
+        queue=placement.queue or "",
+        scheduler_name=placement.scheduler_name or "",
+    )
 
 
 def _dtype(model: Model) -> dict[str, str]:

@@ -1,33 +1,32 @@
 """Resource, model, inventory to a report and a bundle: what the CLI and the operator both call.
 
-Nothing is decided here, the parts are connected: ``resolve`` → ``take_stock`` → ``plan_serving`` or
-``rescale`` or ``rehouse`` → ``record_of`` → ``bundle_for``.
+Nothing is decided here, the parts are connected: ``resolve`` → ``take_stock`` → ``plan_serving`` (or what
+``replanning`` does) → ``record_of`` → ``bundle_for``.
 """
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from shardwright.api.published import DEFAULTS_MAX_ITEMS, ShownEngine
 from shardwright.api.record import PlanRecord
-from shardwright.api.request import to_request
+from shardwright.api.request import network_of, rdma_request, to_request
 from shardwright.api.resource import ShardedModel
 from shardwright.api.settings import DEFAULTS, Settings, with_defaults
 from shardwright.api.spec import PlacementRules, Spec
 from shardwright.deploying import COMPUTED_AS, image_of, to_deployment, tolerations_of
-from shardwright.engines import policy
+from shardwright.engines.engine import ENGINES, Engine
 from shardwright.engines.options import check_arguments, check_features
-from shardwright.engines.pins import read_pins
-from shardwright.engines.versions import DEFAULT_IMAGE_RUNS_ON, engine_version
-from shardwright.engines.vllm import traits
+from shardwright.engines.pins import Pins, read_pins
+from shardwright.engines.versions import engine_version
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.facts import NodeFacts
-from shardwright.hardware.inventory import Inventory, Node, NodeExclusion, Pool
+from shardwright.hardware.inventory import Inventory, NodeExclusion
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.pools import Reservation, build_inventory
+from shardwright.hardware.scheduling import PodTerms
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.catalogue import find_model, model_unknown
 from shardwright.modelspec.computed import computed_in
@@ -44,8 +43,6 @@ from shardwright.rendering.render import render
 
 NOT_PLANNED_WITH: Final = ("paused", "mode", "replan", "restart", "rollout", "readiness")
 """Fields of the spec that say what to do with a plan, not what to plan."""
-
-KEPT: Final = "The replicas keep the cut that they have: a new number of them cuts nothing anew."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +88,10 @@ def resolve(question: Question) -> Subject:
             is not supported, or the workload exceeds the model's context.
     """
     spec, defaulted = with_defaults(question.resource.spec, question.settings)
-    version = _engine_version(spec, question)
+    engine = ENGINES[spec.engine.name]
+    version = _engine_version(spec, question, engine)
     stored = read_model_of(question)
-    pins = read_pins(spec.engine.args)
+    pins = read_pins(spec.engine.args) if engine.rules.policy.counted else Pins()
     dtype = None if spec.model.quantization in COMPUTED_AS else pins.dtype  # the field goes before the argument
     model = interned(computed_in(_quantized(stored, spec), dtype))
     return Subject(
@@ -102,11 +100,7 @@ def resolve(question: Question) -> Subject:
         model=model,
         stored_quantization=stored.quantization,
         request=to_request(spec, model),
-        traits=replace(
-            traits(version),
-            runs_on=DEFAULT_IMAGE_RUNS_ON if spec.engine.image is None else None,
-            kv_cache_bytes=pins.kv_cache_bytes,
-        ),
+        traits=replace(_traits(spec, engine, version), kv_cache_bytes=pins.kv_cache_bytes),
         input_hash=_hash(spec, model, version, NOT_PLANNED_WITH),
         cut_hash=_hash(spec, model, version, (*NOT_PLANNED_WITH, "replicas")),
     )
@@ -117,16 +111,28 @@ def take_stock(
     facts: Iterable[NodeFacts | NodeExclusion],
     usage: Iterable[GpuUsage] | None,
     reservations: Iterable[Reservation] = (),
+    *,
+    beside: int | None = None,
 ) -> Inventory:
-    """Return what there is for a resource: nodes that it selects and tolerates, without what others hold."""
+    """Return what there is for a resource: nodes that it selects and tolerates, without what others hold.
+
+    With ``beside`` it is what there is for a second of this group of its plan: all its pods hold their GPUs, too.
+    """
     placement = resource.spec.placement or PlacementRules()
+    own = (resource.metadata.namespace, base_name(resource.metadata.name))  # what pods are labelled with
+    if beside is not None:
+        reservations = [item for item in reservations if (item.owner, item.group) != (own, str(beside))]
     return build_inventory(
         facts,
         usage,
         reservations=reservations,
-        own=(resource.metadata.namespace, base_name(resource.metadata.name)),  # what pods are labelled with
-        selector=placement.node_selector,
-        tolerations=tolerations_of(placement),
+        own=own if beside is None else None,
+        terms=PodTerms(
+            selector=placement.node_selector,
+            tolerations=tolerations_of(placement),
+            rdma=rdma_request(resource.spec),
+            compute_domains=network_of(resource.spec).compute_domain == "Auto",
+        ),
     )
 
 
@@ -137,46 +143,6 @@ def plan_serving(subject: Subject, inventory: Inventory) -> Report:
     """
     report = make_plan(subject.model, inventory, subject.request, subject.traits)
     return _first_groups(report, 0) if subject.resource.spec.replicas == 0 else report
-
-
-def rescale(subject: Subject, plan: Plan, inventory: Inventory) -> Report:
-    """Return ``plan`` with the number of replicas that is wanted now: groups are added or dropped, none moves.
-
-    A replica stays as it is, its engine's limits included: groups that run are not started anew for a new
-    number. Only the predictions and reasons are those of the new number; where a part of the nodes is away and
-    nothing can be predicted, groups are dropped all the same.
-    """
-    if not plan.groups:
-        return plan_serving(subject, inventory)
-    own, pinned = _pools_of(inventory, plan), _pinned(subject.request, plan)
-    whole = make_plan(subject.model, own, pinned, subject.traits)
-    missing = subject.resource.spec.replicas - len(plan.groups)
-    if missing <= 0:
-        predicted = plan if isinstance(whole.outcome, NoPlan) else whole.outcome
-        return _kept(whole, predicted, plan, plan.groups[: subject.resource.spec.replicas])
-    if isinstance(whole.outcome, NoPlan):
-        return whole
-    added = make_plan(subject.model, _without(own, plan), _more(pinned, missing), subject.traits)
-    if isinstance(added.outcome, NoPlan):
-        return added
-    if not _alike(added.outcome, plan):
-        return plan_serving(subject, inventory)
-    return _kept(whole, whole.outcome, plan, (*plan.groups, *added.outcome.groups))
-
-
-def rehouse(subject: Subject, plan: Plan, inventory: Inventory, lost: frozenset[str]) -> Report:
-    """Return ``plan`` with the groups that held ``lost`` nodes on others of the same kind; the rest stays where it is.
-
-    Where none stays and there is no room of this kind, the model is planned anew.
-    """
-    kept = replace(plan, groups=tuple(group for group in plan.groups if lost.isdisjoint(group)))
-    pinned, own = _pinned(subject.request, plan), _pools_of(inventory, plan)
-    moved = make_plan(subject.model, _without(own, kept), _more(pinned, len(plan.groups) - len(kept.groups)), subject.traits)
-    if isinstance(moved.outcome, NoPlan) or not _alike(moved.outcome, plan):
-        return moved if kept.groups and isinstance(moved.outcome, NoPlan) else plan_serving(subject, inventory)
-    others = iter(moved.outcome.groups)
-    groups = tuple(group if lost.isdisjoint(group) else next(others) for group in plan.groups)
-    return replace(moved, outcome=replace(plan, groups=groups))
 
 
 def engine_status(subject: Subject) -> dict[str, Any]:
@@ -213,6 +179,7 @@ def bundle_for(
     ready_groups: int | None = None,
     cluster_domain: str = "cluster.local",
     generations: tuple[int, ...] = (),
+    scheduling_api: str | None = None,
 ) -> Bundle:
     """Return the objects that a plan turns into.
 
@@ -222,6 +189,7 @@ def bundle_for(
         ready_groups: Groups that have been ready at some time, for the disruption budget (None: all).
         cluster_domain: DNS domain of the cluster.
         generations: Under which generation each group exists (empty: the first).
+        scheduling_api: Version of the scheduler's API that the cluster has (None: the newest that is known).
 
     Raises:
         InputError: The plan can be shown but not run.
@@ -231,6 +199,7 @@ def bundle_for(
         engine_version=subject.traits.version,
         stored_quantization=subject.stored_quantization,
         cluster_domain=cluster_domain,
+        scheduling_api=scheduling_api,
     )
     return render(plan, replace(deployment, generations=generations), ready_groups=ready_groups)
 
@@ -292,27 +261,38 @@ def _quantized(model: ModelSpec, spec: Spec) -> ModelSpec:
         raise InputError(problem.under("spec.model") for problem in error.problems) from None
 
 
-def _engine_version(spec: Spec, question: Question) -> str:
+def _traits(spec: Spec, engine: Engine, version: str) -> EngineTraits:
+    """Return what planning must know of the engine; an image that the user names may be built for other GPUs."""
+    named = spec.engine.image is not None and engine.releases.default_image
+    return replace(engine.traits(version), runs_on=None if named else engine.releases.runs_on)
+
+
+def _engine_version(spec: Spec, question: Question, engine: Engine) -> str:
     """Return the version, once it is known to take what the resource and the administrator's defaults ask of it."""
-    version = engine_version(image_of(spec.engine), spec.engine.version)
+    version = engine_version(image_of(spec.engine), spec.engine.version, engine.releases)
     if isinstance(version, Problem):
         raise InputError([version])
     own, settings = question.resource.spec.engine.args, question.settings
     preset = {name: value for name, value in spec.engine.args.items() if name not in own}
+    rules = engine.rules
+    trusted = frozenset(rules.policy.dangerous)
     problems = (
-        *(problem.under("spec.engine.args") for problem in check_arguments(own, version, settings.admitted)),
-        *(problem.under(f"{DEFAULTS}.engine.args") for problem in check_arguments(preset, version, policy.DANGEROUS)),
-        *check_features(_features(spec), version),
+        *(problem.under("spec.engine.args") for problem in check_arguments(own, version, settings.admitted, rules)),
+        *(problem.under(f"{DEFAULTS}.engine.args") for problem in check_arguments(preset, version, trusted, rules)),
+        *check_features(_features(spec, engine), version, rules),
     )
     if problems:
         raise InputError(problems)
     return version
 
 
-def _features(spec: Spec) -> dict[str, str]:
+def _features(spec: Spec, engine: Engine) -> dict[str, str]:
     """Return the options that fields of the spec turn into beside the words of a plan, each with its field."""
+    nameless = "served-model-name" in engine.rules.policy.missing  # elsewhere it is among the words of a plan
     asked = {
-        "quantization": (spec.model.quantization != "Auto", "spec.model.quantization"),
+        "quantization": (spec.model.quantization == "FP8", "spec.model.quantization"),
+        "dtype": (spec.model.quantization in ("BF16", "FP16"), "spec.model.quantization"),
+        "served-model-name": (nameless and spec.model.served_name is not None, "spec.model.servedName"),
         "kv-cache-dtype": (spec.workload.kv_cache_quantization != "Auto", "spec.workload.kvCacheQuantization"),
         "load-format": (spec.model.load_format != "Auto", "spec.model.loadFormat"),
         "speculative-config": (spec.workload.prompt_lookup is not None, "spec.workload.promptLookup"),
@@ -333,64 +313,3 @@ def _first_groups(report: Report, replicas: int) -> Report:
     plan = report.outcome
     fewer = replace(plan, groups=plan.groups[:replicas], layout=replace(plan.layout, replicas=replicas))
     return replace(report, outcome=fewer)
-
-
-def _pinned(request: Request, plan: Plan) -> Request:
-    layout = plan.layout
-    pins = replace(
-        request.space,
-        tensor=layout.tensor,
-        pipeline=layout.pipeline,
-        expert=layout.expert,
-        attention_data=layout.attention_data,
-        context=layout.context,
-        partition=layout.partition,
-    )
-    return replace(request, space=pins)
-
-
-def _more(pinned: Request, replicas: int) -> Request:
-    """Return the request for further replicas alone; limits on latency hold for all of them, not for a part."""
-    objective = replace(pinned.objective, ttft_seconds=None, tpot_seconds=None)
-    return replace(pinned, objective=objective, space=replace(pinned.space, replicas=replicas))
-
-
-def _alike(one: Plan, other: Plan) -> bool:
-    return (one.nodes_per_replica, one.gpus_per_node) == (other.nodes_per_replica, other.gpus_per_node)
-
-
-def _kept(report: Report, predicted: Plan, plan: Plan, groups: tuple[tuple[str, ...], ...]) -> Report:
-    outcome = replace(
-        plan,
-        groups=groups,
-        layout=replace(plan.layout, replicas=len(groups)),
-        performance=predicted.performance,
-        carries_load=predicted.carries_load,
-        reasons=(KEPT, *predicted.reasons[1:]),
-        warnings=predicted.warnings,
-    )
-    return replace(report, outcome=outcome)
-
-
-def _pools_of(inventory: Inventory, plan: Plan) -> Inventory:
-    """Return the pool of the plan; where none has its name now, those of the same product that hold its nodes."""
-    planned = {node for group in plan.groups for node in group}
-    named = [pool for pool in inventory.pools if pool.name == plan.pool]
-    holding = [
-        pool for pool in inventory.pools if pool.product == plan.product and any(node.name in planned for node in pool.nodes)
-    ]
-    excluded = tuple(item for item in inventory.excluded if item.product == plan.product)
-    return replace(inventory, pools=tuple(named or holding), excluded=excluded)
-
-
-def _without(inventory: Inventory, plan: Plan) -> Inventory:
-    held = Counter(node for group in plan.groups for node in group)
-    return replace(inventory, pools=tuple(_pool_without(pool, held, plan.gpus_per_node) for pool in inventory.pools))
-
-
-def _pool_without(pool: Pool, held: Mapping[str, int], gpus: int) -> Pool:
-    return replace(pool, nodes=tuple(_node_without(node, held.get(node.name, 0) * gpus) for node in pool.nodes))
-
-
-def _node_without(node: Node, gpus: int) -> Node:
-    return replace(node, free=max(0, node.free - gpus))

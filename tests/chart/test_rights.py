@@ -23,10 +23,21 @@ def test_the_operator_has_exactly_these_rights(objects: list[Manifest]) -> None:
         "pods": {"list", "watch", "delete"},
         "services": OWNED,
         "configmaps": OWNED,
+        "secrets": {"create"},
         "apps/statefulsets": OWNED,
         "policy/poddisruptionbudgets": OWNED,
+        "resource.nvidia.com/computedomains": OWNED - {"watch"},
         "events.k8s.io/events": {"create"},
     }
+
+
+def test_each_scheduler_adds_the_right_to_its_groups_and_no_other(control_plane: ControlPlane) -> None:
+    plain = _rights(named(render(control_plane), "ClusterRole", "shardwright"))
+    groups = {"Native": "scheduling.k8s.io", "Volcano": "scheduling.volcano.sh", "Coscheduling": "scheduling.x-k8s.io"}
+
+    for name, group in groups.items():
+        role = named(render(control_plane, f"--set=schedulers={{{name}}}"), "ClusterRole", "shardwright")
+        assert _rights(role) == plain | {f"{group}/podgroups": OWNED - {"watch"}}
 
 
 def test_the_lease_is_the_only_one_that_it_may_renew(objects: list[Manifest]) -> None:
@@ -59,7 +70,8 @@ def test_no_role_reaches_for_more(objects: list[Manifest]) -> None:
 
     assert {part for rule in rules for key in ("apiGroups", "resources", "verbs") for part in rule[key] if "*" in part} == set()
     assert {verb for rule in rules for verb in rule["verbs"]} & {"escalate", "bind", "impersonate"} == set()
-    assert {name for rule in rules for name in rule["resources"]} & {"secrets", "pods/exec", "serviceaccounts/token"} == set()
+    assert {name for rule in rules for name in rule["resources"]} & {"pods/exec", "serviceaccounts/token"} == set()
+    assert {verb for rule in rules if "secrets" in rule["resources"] for verb in rule["verbs"]} == {"create"}
     assert [rule for rule in rules if "nonResourceURLs" in rule] == []
 
 

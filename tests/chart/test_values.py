@@ -49,6 +49,18 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {f"{SETTINGS}": _settings({"engine": {"image": "mirror.example/vllm-openai:v0.33.0"}}, [])},
     ),
     "admittedArguments": (["trust-remote-code"], {f"{SETTINGS}": _settings({}, ["trust-remote-code"])}),
+    "schedulers": (
+        ["Native", "Coscheduling"],
+        {
+            "ClusterRole/shardwright rules.9.apiGroups.0": "scheduling.k8s.io",
+            "ClusterRole/shardwright rules.9.apiGroups.1": "scheduling.x-k8s.io",
+            "ClusterRole/shardwright rules.9.resources.0": "podgroups",
+            **{
+                f"ClusterRole/shardwright rules.9.verbs.{index}": verb
+                for index, verb in enumerate(("get", "list", "create", "patch", "delete"))
+            },
+        },
+    ),
     "crds.enabled": (False, {"CustomResourceDefinition/shardedmodels.shardwright.io": GONE}),
     "crds.keep": (
         False,
@@ -85,6 +97,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "catalogue": ({"acme/llama": "./config.json"}, "'/catalogue/acme~1llama': './config.json' does not match pattern"),
     "engineDefaults": ({"engine": {"image": "-"}}, "'/engineDefaults/engine/image': '-' does not match pattern"),
     "admittedArguments": (["--config"], "'/admittedArguments/0': '--config' does not match pattern"),
+    "schedulers": (["Kueue"], "'/schedulers/0': value must be one of 'Native', 'Volcano', 'Coscheduling'"),
     "crds.enabled": ("yes", "'/crds/enabled': got string, want boolean"),
     "crds.keep": (1, "'/crds/keep': got number, want boolean"),
     "serviceAccount.annotations": (

@@ -1,18 +1,24 @@
-"""The page on engine arguments lists what the policy says."""
+"""The pages on engine arguments list what the policies say."""
 
 import re
 from pathlib import Path
 
-from shardwright.engines.policy import ALLOWED, COUNTED, DANGEROUS, INCOMPATIBLE, OWNED
+import pytest
 
-PAGE = (Path(__file__).parent.parent.parent / "docs" / "engines.md").read_text()
+from shardwright.engines import policy, trtllm_policy
+from shardwright.engines.policy import Policy
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+PAGES = [("engines.md", policy.VLLM), ("tensorrt-llm.md", trtllm_policy.TENSORRT_LLM)]
 
 
-def test_the_page_lists_the_allowed_options_and_no_others() -> None:
-    assert re.findall(r"^- `([a-z0-9-]+)`$", PAGE, re.MULTILINE) == sorted(ALLOWED)
+@pytest.mark.parametrize(("page", "listed"), PAGES, ids=[page for page, _ in PAGES])
+def test_a_page_lists_the_allowed_options_and_no_others(page: str, listed: Policy) -> None:
+    assert re.findall(r"^- `([a-z0-9-]+)`$", (DOCS / page).read_text(), re.MULTILINE) == sorted(listed.allowed)
 
 
-def test_the_page_says_what_to_set_instead_and_why_an_option_is_refused() -> None:
-    rows = dict(re.findall(r"^\| `([a-z0-9-]+)` \| (.+) \|$", PAGE, re.MULTILINE))
+@pytest.mark.parametrize(("page", "listed"), PAGES, ids=[page for page, _ in PAGES])
+def test_a_page_says_what_to_set_instead_and_why_an_option_is_refused(page: str, listed: Policy) -> None:
+    rows = dict(re.findall(r"^\| `([a-z0-9-]+)` \| (.+) \|$", (DOCS / page).read_text(), re.MULTILINE))
 
-    assert rows == {**COUNTED, **OWNED, **DANGEROUS, **INCOMPATIBLE}
+    assert rows == {**listed.counted, **listed.owned, **listed.dangerous, **listed.incompatible}

@@ -58,7 +58,13 @@ def test_no_module_is_a_drawer_for_everything() -> None:
 
 
 def test_lock_files_hold_hashes_and_no_addresses() -> None:
-    for name in ("requirements.lock", "requirements-dev.lock", "tests/engine/requirements.lock", "tests/engine/engines.lock"):
+    for name in (
+        "requirements.lock",
+        "requirements-dev.lock",
+        "tests/engine/requirements.lock",
+        "tests/engine/engines.lock",
+        "tests/mpi/requirements.lock",
+    ):
         text = (ROOT / name).read_text()
         assert "--hash=sha256:" in text
         assert "://" not in text

@@ -9,6 +9,7 @@ import pytest
 
 from tests.harness.api import ApiError
 from tests.harness.controlplane import ControlPlane
+from tests.harness.plugin import Fleet
 from tests.support.models import Models
 from tests.support.operator import SYSTEM, OperatorProcess
 
@@ -37,3 +38,36 @@ def models(operator: OperatorProcess, control_plane: ControlPlane, namespace: st
     """The ShardedModels of the test's namespace, with an operator running."""
     del operator
     return Models(control_plane, namespace)
+
+
+@pytest.fixture(scope="session")
+def gated() -> Iterator[ControlPlane]:
+    """A control plane of its own that serves PodGroups, with the chart as it is installed for schedulers that want them."""
+    with ControlPlane.start(features=["gang-scheduling"]) as running:
+        values = "schedulers={Native,Volcano,Coscheduling}"
+        running.helm("install", "shardwright", str(CHART), "--namespace", SYSTEM, "--create-namespace", "--set", values)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def gated_operator(gated: ControlPlane) -> Iterator[OperatorProcess]:
+    """One operator there for all tests of a module."""
+    with OperatorProcess(gated) as running:
+        yield running
+
+
+@pytest.fixture
+def nodes(gated: ControlPlane) -> Iterator[Fleet]:
+    """Nodes there for one test; they and their pods are gone afterwards."""
+    fleet = Fleet(gated)
+    yield fleet
+    fleet.delete()
+
+
+@pytest.fixture
+def gangs(gated: ControlPlane, gated_operator: OperatorProcess, request: pytest.FixtureRequest) -> Iterator[Models]:
+    """The ShardedModels of a namespace there, of the test's own."""
+    del gated_operator
+    name = gated.create_namespace(request.node.name.removeprefix("test_").replace("_", "-")[:40].strip("-"))
+    yield Models(gated, name)
+    gated.api.delete(f"/api/v1/namespaces/{name}")

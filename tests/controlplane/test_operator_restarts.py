@@ -113,3 +113,25 @@ def test_a_group_whose_node_dies_goes_on_elsewhere_beside_the_pod_that_nobody_ca
     control_plane.nodes.set_ready(dead)
     wait_for(lambda: models.find("Pod", "large-0-1") is None, 60, "the node to end the pod that it still had")
     assert models.wait_ready("large")["status"]["groups"] == [group]
+
+
+def test_with_free_nodes_a_single_group_changes_without_an_outage(models: Models, fleet: Fleet) -> None:
+    fleet(H100, 4)
+    models.create("large", LARGE)
+    models.wait_ready("large")
+    before, least = models.uids(), 2
+
+    def rolled() -> bool:
+        nonlocal least
+        least = min(least, ready_pods(models))
+        return before.isdisjoint(models.uids())
+
+    models.change("large", engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
+    wait_for(rolled, 90, "two new pods")
+
+    (group,) = models.wait_ready("large")["status"]["groups"]
+    assert least == 2
+    assert (group["name"], group["lastOutageSeconds"]) == ("large-0-g1", 0)
+    wait_for(lambda: models.find("Service", "large-0-peers") is None, 30, "nothing of the former generation to be left")
+    assert [item["metadata"]["name"] for item in models.all("StatefulSet")] == ["large-0-g1"]
+    models.wait_events("Surging")

@@ -157,6 +157,8 @@ def launched(config: Any) -> Answer:
             "tensor": parallel.tensor_parallel_size,
             "pipeline": parallel.pipeline_parallel_size,
             "attentionData": parallel.data_parallel_size,
+            "attentionDataOfPod": parallel.data_parallel_size_local,
+            "attentionDataPort": parallel.data_parallel_rpc_port,
             "context": parallel.decode_context_parallel_size,
             "expert": parallel.enable_expert_parallel,
             "nodes": parallel.nnodes,

@@ -12,6 +12,7 @@ import yaml
 
 from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.deploying import to_deployment
+from shardwright.engines.arguments import attention_replicas_per_pod
 from shardwright.hardware.gpus import Gpu, find_gpu, load_gpus
 from shardwright.hardware.nodes import read_node
 from shardwright.layouts.layout import Layout
@@ -25,6 +26,7 @@ from tests.engine import environment
 from tests.golden.planner import test_explanations, test_ladder
 from tests.support.builders_cli import a_node
 from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of
+from tests.support.builders_nodes import a_gb200_rack
 from tests.support.builders_plan import CONFIGS, a_model, an_inventory, vllm_traits
 from tests.support.ranks import expanded, ranks_of
 
@@ -57,7 +59,8 @@ class Launch:
     def arguments(self, rank: int) -> list[str]:
         """Return what follows `vllm serve` on a rank: what all share, and what the launch script adds."""
         container = pod_template(self.plan, self.deployment, 0)["spec"]["containers"][0]
-        return [*(expanded(word) for word in container["args"]), *roles(self.plan.nodes_per_replica)[rank]]
+        added = roles(self.plan.nodes_per_replica, attention_replicas_per_pod(self.plan))[rank]
+        return [*(expanded(word) for word in container["args"]), *added]
 
     def environment(self, cache_folder: str) -> dict[str, str]:
         """Return the variables of the engine that have a value of their own, with the pod's cache in a folder that exists."""
@@ -86,15 +89,17 @@ class Launch:
 
 
 @cache
-def roles(nodes: int) -> tuple[tuple[str, ...], ...]:
+def roles(nodes: int, attention_replicas: int) -> tuple[tuple[str, ...], ...]:
     """Return what the launch script adds on every rank of a group of so many nodes, by running it against a stub engine."""
-    plan, deployment = a_plan_of(Layout(tensor=8, pipeline=nodes), nodes=nodes), a_deployment()
-    with TemporaryDirectory() as folder, ranks_of(plan, deployment, Path(folder)) as ranks:
-        leader = ranks[0].environment.get("SHARDWRIGHT_LEADER", _LEADER_NAME)
+    ranks = nodes * max(1, attention_replicas)
+    layout = Layout(attention_data=ranks, expert=ranks) if attention_replicas else Layout(tensor=8, pipeline=nodes)
+    plan, deployment = a_plan_of(layout, nodes=nodes), a_deployment()
+    with TemporaryDirectory() as folder, ranks_of(plan, deployment, Path(folder)) as started:
+        leader = started[0].environment.get("SHARDWRIGHT_LEADER", _LEADER_NAME)
         (Path(folder) / "hosts").write_text(f"{leader} 127.0.0.1\n")
-        for rank in ranks:
+        for rank in started:
             rank.start()
-        return tuple(tuple(rank.engine()["argv"][1 + len(rank.arguments) :]) for rank in ranks)
+        return tuple(tuple(rank.engine()["argv"][1 + len(rank.arguments) :]) for rank in started)
 
 
 @cache
@@ -133,8 +138,14 @@ REVISION = "0123456789abcdef0123456789abcdef01234567"
 FEATURES: dict[str, dict[str, Any]] = {
     "tensor in the node and pipeline across": {"parallelism": {"tensor": 8, "pipeline": 2}},
     "uneven layers": {"parallelism": {"tensor": 2, "partition": [17, 15]}},
+    "tensor over the trays of a rack": {"parallelism": {"tensor": 8, "pipeline": 1}},
     "experts whole": {"model": {"id": QWEN_MOE}, "parallelism": {"tensor": 4, "expert": 4}},
     "attention replicas": {"model": {"id": QWEN_MOE}, "parallelism": {"attentionData": 4, "expert": 4}},
+    "attention replicas on two nodes": {"model": {"id": QWEN_MOE}, "parallelism": {"attentionData": 16, "expert": 16}},
+    "attention replicas of four GPUs on two nodes": {
+        "model": {"id": QWEN_MOE},
+        "parallelism": {"tensor": 4, "attentionData": 4, "expert": 16},
+    },
     "weights quantized while loading": {"model": {"id": LLAMA, "quantization": "FP8"}},
     "computed in FP16": {"model": {"id": LLAMA, "quantization": "FP16"}},
     "K/V in FP8": {"workload": {"kvCacheQuantization": "FP8"}},
@@ -163,9 +174,14 @@ FEATURES: dict[str, dict[str, Any]] = {
 """What a resource can say to the engine, one at a time, on two nodes of eight H100."""
 
 
+IN_A_RACK = {"tensor over the trays of a rack"}
+"""Those of them on trays of GB200 instead."""
+
+
 def _features() -> Iterator[Launch]:
-    nodes = [a_node("h100-a"), a_node("h100-b")]
+    hosts = [a_node("h100-a"), a_node("h100-b")]
     for name, spec in FEATURES.items():
+        nodes = a_gb200_rack(trays=4) if name in IN_A_RACK else hosts
         manifest = {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", "metadata": {"name": "m"}}
         launch = _planned(f"feature {name}", parse_manifest(manifest | {"spec": {"model": {"id": LLAMA}} | spec}), nodes)
         assert launch is not None, name

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from shardwright.engines.arguments import DATA_PARALLEL_PORT, attention_replicas_per_pod
 from shardwright.layouts.layout import Layout
 from tests.engine.launches import VERSIONS, Launch, launches
 from tests.engine.questions import Engine
@@ -44,9 +45,7 @@ def meant(launch: Launch, rank: int) -> dict[str, Any]:
         "attentionData": layout.attention_data,
         "context": layout.context,
         "expert": layout.expert > 1,
-        "nodes": plan.nodes_per_replica,
-        "nodeRank": rank,
-        "ranksPerNode": layout.gpus_per_replica // layout.attention_data // plan.nodes_per_replica,
+        **of_the_pod(launch, rank),
         "stages": [list(stage.layers) for stage in plan.stages],
         "maxModelLen": plan.max_model_len,
         "maxSequences": plan.max_sequences,
@@ -56,6 +55,16 @@ def meant(launch: Launch, rank: int) -> dict[str, Any]:
         "loadFormat": launch.deployment.load_format or "auto",
         "servedName": launch.deployment.served_name or launch.deployment.model,
     }
+
+
+def of_the_pod(launch: Launch, rank: int) -> dict[str, Any]:
+    """Return what the engine of one pod is: of replicas of its own, or a part of a world over all pods."""
+    plan, layout = launch.plan, launch.plan.layout
+    replica = layout.tensor * layout.pipeline
+    if own := attention_replicas_per_pod(plan):
+        worlds = {"attentionDataOfPod": own, "attentionDataPort": DATA_PARALLEL_PORT}
+        return worlds | {"nodes": 1, "nodeRank": 0, "ranksPerNode": replica}
+    return {"nodes": plan.nodes_per_replica, "nodeRank": rank, "ranksPerNode": replica // plan.nodes_per_replica}
 
 
 def a_refused_launch(layout: Layout, nodes: int = 1, **deployment: Any) -> Launch:

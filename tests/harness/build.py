@@ -54,27 +54,33 @@ TOOLS = (
 )
 
 
-def _pinned(module: str) -> str:
-    """The version of a module in tools/go.mod, the one place where it stands."""
-    for line in (_TOOLS / "go.mod").read_text().splitlines():
-        words = line.split()
+def _pinned(module: str, folder: Path = _TOOLS) -> str:
+    """The version of a module in a go.mod, the one place where it stands."""
+    for line in (folder / "go.mod").read_text().splitlines():
+        words = [word for word in line.split() if word != "require"]
         if words[:1] == [module]:
             return words[1]
-    raise HarnessError(f"{_TOOLS / 'go.mod'} requires no {module}")
+    raise HarnessError(f"{folder / 'go.mod'} requires no {module}")
 
 
 KUBERNETES_VERSION = _pinned("k8s.io/kubernetes")
 
 
-def _linker_flags() -> str:
+def _linker_flags(version: str = KUBERNETES_VERSION) -> str:
     """Stamp the version: without it the API server calls itself v0.0.0-master and clients refuse features."""
-    major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
-    stamps = {"gitVersion": KUBERNETES_VERSION, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean", "gitCommit": ""}
+    major, minor, _ = version.removeprefix("v").split(".")
+    stamps = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean", "gitCommit": ""}
     variables = [f"-X k8s.io/component-base/version.{name}={value}" for name, value in stamps.items()]
-    return " ".join(["-s -w", *variables, f"-X k8s.io/client-go/pkg/version.gitVersion={KUBERNETES_VERSION}"])
+    return " ".join(["-s -w", *variables, f"-X k8s.io/client-go/pkg/version.gitVersion={version}"])
 
 
-_FLAGS = ("-trimpath", "-buildvcs=false", "-ldflags", _linker_flags())
+def _flags(version: str = KUBERNETES_VERSION) -> tuple[str, ...]:
+    return ("-trimpath", "-buildvcs=false", "-ldflags", _linker_flags(version))
+
+
+# Beside that of TOOLS, which is the newest on the module proxy.
+OTHER_VERSIONS = ("1.34",)
+
 # Go's own module and build cache are used as they are; the pinned sums must hold.
 _ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
 
@@ -100,8 +106,27 @@ def installed_folder() -> Path:
     for module in (_TOOLS, _TOOLS / "helm"):
         for name in ("go.mod", "go.sum"):
             digest.update((module / name).read_bytes())
-    digest.update(repr((_FLAGS, sorted(_ENVIRONMENT.items()), _go_version(), platform.machine(), sys.platform)).encode())
+    digest.update(repr((_flags(), sorted(_ENVIRONMENT.items()), _go_version(), platform.machine(), sys.platform)).encode())
     return cache_folder() / digest.hexdigest()[:16] / "bin"
+
+
+def api_server(release: str) -> Path:
+    """The kube-apiserver of another release, built once per set of pinned versions; see OTHER_VERSIONS."""
+    module = _TOOLS / f"kubernetes-{release}"
+    version = _pinned("k8s.io/kubernetes", module)
+    digest = hashlib.sha256(b"".join((module / name).read_bytes() for name in ("go.mod", "go.sum")))
+    digest.update(repr((_flags(version), sorted(_ENVIRONMENT.items()), _go_version(), platform.machine())).encode())
+    program = cache_folder() / f"kube-apiserver-{release}-{digest.hexdigest()[:16]}"
+    console = Console(stderr=True, soft_wrap=True)
+    program.parent.mkdir(parents=True, exist_ok=True)
+    with locked(program.with_suffix(".lock"), console, f"building kube-apiserver {version}"):
+        if not program.is_file():
+            building = program.with_suffix(f".building-{os.getpid()}")
+            console.print(f"Building kube-apiserver {version} into {program}: cold about 5 minutes on 2 cores.")
+            command = [_go(console), "build", *_flags(version), "-o", str(building), "k8s.io/kubernetes/cmd/kube-apiserver"]
+            _run(command, module, _ENVIRONMENT, f"building kube-apiserver {version}")
+            building.rename(program)
+    return program
 
 
 def _given_binaries(folder: Path) -> Path:
@@ -174,7 +199,7 @@ def _build_all(target: Path, go: str, console: Console) -> None:
     with _progress(console) as step:
         for number, tool in enumerate(TOOLS, 1):
             with step(f"{tool.name} ({number} of {len(TOOLS)})", tool.cold_seconds):
-                command = [go, "build", *_FLAGS, "-o", str(target / tool.name), tool.package]
+                command = [go, "build", *_flags(), "-o", str(target / tool.name), tool.package]
                 _run(command, tool.module, _ENVIRONMENT, f"building {tool.name}")
 
 

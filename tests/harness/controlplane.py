@@ -76,9 +76,11 @@ class ControlPlane:
         feature_gates: Mapping[str, bool] | None = None,
         lease_duration_seconds: int = 40,
         unmanaged_namespaces: Iterable[str] = ("shardwright-system",),
+        api_server: Path | None = None,
     ) -> None:
         """Nothing runs yet; see `start`."""
         self.bin = build.binaries()
+        self._api_server = api_server
         self._features = tuple(features)
         unknown = set(self._features) - _FEATURES.keys()
         if unknown:
@@ -100,6 +102,7 @@ class ControlPlane:
         feature_gates: Mapping[str, bool] | None = None,
         lease_duration_seconds: int = 40,
         unmanaged_namespaces: Iterable[str] = ("shardwright-system",),
+        api_server: Path | None = None,
     ) -> ControlPlane:
         """Start a control plane and return when it works; the programs are built first where they are not cached.
 
@@ -108,8 +111,9 @@ class ControlPlane:
         lease_duration_seconds: of the nodes' leases. Thousands of nodes renew so many that the idle cluster eats a core:
             lengthen it there.
         unmanaged_namespaces: pods there are bound to nodes, but nobody starts them: they never look ready.
+        api_server: of another version, with etcd alone: the other components are those of their own API server.
         """
-        control_plane = cls(features, feature_gates, lease_duration_seconds, unmanaged_namespaces)
+        control_plane = cls(features, feature_gates, lease_duration_seconds, unmanaged_namespaces, api_server)
         try:
             control_plane._start()
         except BaseException:
@@ -210,10 +214,14 @@ class ControlPlane:
         self.nodes = Nodes(self.api, self._lease_duration_seconds)
         self.pods = Pods(self.api)
         self._wait_until("the API server is ready", self._is_serving)
+        if self._api_server is None:
+            self._start_controllers()
+        self.start_seconds = time.monotonic() - began
+
+    def _start_controllers(self) -> None:
         for name in ("kube-controller-manager", "kube-scheduler", "kwok"):
             self._processes.start(name, self._arguments(name))
         self._wait_until("the controller manager works", lambda: self._has_service_account("default"))
-        self.start_seconds = time.monotonic() - began
 
     def _wait_until(self, what: str, reached: Any) -> None:
         deadline = time.monotonic() + _START_SECONDS
@@ -249,7 +257,8 @@ class ControlPlane:
         gates = self._gates(name)
         if gates:
             flags["feature-gates"] = gates
-        return [str(self.bin / name), *(f"--{flag}={value}" for flag, value in flags.items())]
+        program = self._api_server if name == "kube-apiserver" and self._api_server else self.bin / name
+        return [str(program), *(f"--{flag}={value}" for flag, value in flags.items())]
 
     def _gates(self, name: str) -> str:
         if name not in _GATED:

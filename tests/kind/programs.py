@@ -54,7 +54,7 @@ def programs() -> Path:
         *(cache.HERE / name for name in ("tools", "dns", "runtime")),
         cache.HERE / "node" / "pause.c",
         repr(_MODULES),
-        repr(build._FLAGS),
+        repr(build._flags()),
     )
     return cache.made(f"programs-{key}", lambda target: _build(target, control_plane))
 
@@ -63,7 +63,7 @@ def _build(target: Path, control_plane: Path) -> None:
     go = build._go(Console(stderr=True))
     for name, seconds in _KUBERNETES.items():
         with step(f"building {name} {build.KUBERNETES_VERSION}", seconds):
-            command = [go, "build", "-mod=readonly", *build._FLAGS, "-o", str(target / name), f"k8s.io/kubernetes/cmd/{name}"]
+            command = [go, "build", "-mod=readonly", *build._flags(), "-o", str(target / name), f"k8s.io/kubernetes/cmd/{name}"]
             run(command, environment={**os.environ, **_STATIC}, folder=cache.HERE / "tools")
     for module in _MODULES:
         with step(f"building {module.path} {module.version}", module.cold_seconds):
@@ -71,7 +71,7 @@ def _build(target: Path, control_plane: Path) -> None:
             run(command, environment={**os.environ, **_STATIC, "GOBIN": str(target)})
     for name, seconds in _OURS.items():
         with step(f"building {name}", seconds):
-            command = [go, "build", "-mod=readonly", *build._FLAGS, "-o", str(target / name), "."]
+            command = [go, "build", "-mod=readonly", *build._flags(), "-o", str(target / name), "."]
             run(command, environment={**os.environ, **_STATIC}, folder=cache.HERE / _FOLDERS[name])
     _compile_pause(target)
     for tool in build.TOOLS:

@@ -1,14 +1,18 @@
 """Laws of the reconciler: it comes to rest, wherever it was killed; it never mixes revisions; it touches nothing foreign."""
 
 import copy
+from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardwright.reconcile.decide import Desired, decide
+from shardwright.reconcile.decide import Decision, Desired, decide
 from shardwright.reconcile.decision import Apply, Create, Delete
 from shardwright.reconcile.drift import drifted_fields
-from tests.support.builders_reconcile import NOON, World, crashed, desired, rendered, service, stateful_set
+from shardwright.reconcile.generations import generations
+from shardwright.reconcile.groups import LifeRules
+from shardwright.rendering.names import generation_of, group_name
+from tests.support.builders_reconcile import NOON, OWNER_UID, World, crashed, desired, rendered, service, stateful_set
 
 LIMIT = 12
 
@@ -72,6 +76,64 @@ def test_it_comes_to_rest_wherever_it_was_killed_and_never_mixes_revisions(
     decision = decide(wanted(), world.observed(), later)
     assert decision.writes == ()
     assert all(group.ready for group in decision.groups)
+    assert len(world.pods) == pods * groups
+    assert not world.mixed
+
+
+class Surging:
+    """An operator that finds free GPUs for a group that is to stop, or finds none, as it is told."""
+
+    def __init__(self, world: World, pods: int, groups: int) -> None:
+        self.world, self.pods, self.least, self.revision = world, pods, [0] * groups, 1
+
+    def decide(self, *, room: bool) -> Decision:
+        decision = self._decide()
+        if decision.stopping and room:
+            group = decision.stopping[0]
+            self.least[group] = generation_of(decision.groups[group].name)[1] + 1
+            decision = self._decide()
+        return decision
+
+    def _decide(self) -> Decision:
+        nodes = [(f"free-{group}",) for group in range(len(self.least))]
+        found = generations("llama", nodes, self.world.observed(), OWNER_UID, (), self.least)
+        names = (group_name("llama", group, number) for group, number in enumerate(found))
+        sets = [stateful_set(name, pods=self.pods, revision=f"r{self.revision}") for name in names]
+        return decide(desired(service(), *sets, rules=LifeRules(max_surge=1)), self.world.observed(), NOON)
+
+
+def _serving(world: World) -> int:
+    """Return how many StatefulSets have all their pods, ready."""
+    wanted = {name: item["spec"]["replicas"] for (kind, name), item in world.objects.items() if kind == "StatefulSet"}
+    there = Counter(name.rpartition("-")[0] for name in world.pods)
+    return sum(replicas > 0 and there[name] == replicas for name, replicas in wanted.items())
+
+
+@given(
+    st.integers(1, 2),
+    st.integers(1, 3),
+    st.lists(st.tuples(st.sampled_from(["roll", "go on"]), st.integers(0, 4), st.booleans())),
+)
+def test_with_free_gpus_a_roll_ends_no_service_and_comes_to_rest_wherever_it_was_killed(
+    pods: int, groups: int, happened: list[tuple[str, int, bool]]
+) -> None:
+    world = World()
+    operator = Surging(world, pods, groups)
+    for _ in range(3):
+        world.write(operator.decide(room=True).writes)
+        world.settle()
+    for event, writes, moves_on in happened:
+        operator.revision += event == "roll"
+        world.write(operator.decide(room=True).writes, first=writes)
+        if moves_on:
+            world.settle()
+        assert _serving(world) >= groups
+    for _ in range(LIMIT):
+        world.write(operator.decide(room=True).writes)
+        world.settle()
+
+    assert operator.decide(room=True).writes == ()
+    assert all(group.ready for group in operator.decide(room=True).groups)
     assert len(world.pods) == pods * groups
     assert not world.mixed
 

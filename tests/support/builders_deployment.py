@@ -106,3 +106,9 @@ def a_deployment(**changes: Any) -> Deployment:
         model="meta-llama/Llama-3.1-405B-Instruct",
     )
     return replace(deployment, **changes)
+
+
+def a_trtllm_deployment(**changes: Any) -> Deployment:
+    """Return the same with TensorRT-LLM from an image that tells its version."""
+    engine = {"engine": "TensorRTLLM", "engine_version": "1.2.1", "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1"}
+    return a_deployment(**(engine | changes))

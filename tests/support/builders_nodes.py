@@ -9,6 +9,7 @@ import yaml
 
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.nodes import build_inventory, read_node, read_pod
+from shardwright.hardware.scheduling import PodTerms
 
 DUMPS = Path(__file__).parents[1] / "data" / "nodes"
 RACK_UUID = "6a130f54-faaa-4b8f-847f-be44ab70f917"
@@ -180,10 +181,11 @@ def a_pod_holding(
 
 
 def inventory_of(*nodes: object, pods: Iterable[object] = (), **options: Any) -> Inventory:
-    """Return the inventory of Node objects; ``options`` go to ``build_inventory``."""
+    """Return the inventory of Node objects; ``options`` go to ``build_inventory``, what pods ask of nodes by itself."""
+    asked = {name: options.pop(name) for name in ("selector", "tolerations", "rdma", "compute_domains") if name in options}
     facts = [found for node in nodes if (found := read_node(node)) is not None]
     usage = [held for pod in pods if (held := read_pod(pod)) is not None]
-    return build_inventory(facts, usage, **options)
+    return build_inventory(facts, usage, terms=PodTerms(**asked), **options)
 
 
 def _network(gbps: float | None) -> dict[str, str]:

@@ -169,6 +169,7 @@ def a_pool(
             )
             for index in range(nodes)
         ),
+        joins_pods=domain_nodes > 1,
     )
 
 

@@ -99,7 +99,7 @@ class World:
         for name, item in sets.items():
             for rank in range(item["spec"]["replicas"]):
                 self.pods.setdefault(f"{name}-{rank}", self._pod(item, rank))
-            revisions = {p["metadata"]["labels"][TEMPLATE_HASH] for n, p in self.pods.items() if n.startswith(f"{name}-")}
+            revisions = {p["metadata"]["labels"][TEMPLATE_HASH] for n, p in self.pods.items() if n.rpartition("-")[0] == name}
             self.mixed = self.mixed or len(revisions) > 1
 
     def _pod(self, item: Mapping[str, Any], rank: int) -> dict[str, Any]:

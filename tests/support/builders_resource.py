@@ -61,15 +61,24 @@ _COMPLETE: Manifest = {
         "tolerations": [
             {"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoExecute", "tolerationSeconds": 60}
         ],
+        "scheduler": "Kueue",
+        "queue": "serving",
     },
     "pod": {
         "resources": {"cpu": "16", "memory": "64Gi"},
         "runtimeClassName": "nvidia",
         "imagePullSecrets": [{"name": "registry"}],
+        "network": {
+            "rdma": "Explicit",
+            "resources": [{"name": "rdma/hca", "count": 8}],
+            "attachments": ["fabric/rail-0"],
+            "computeDomain": "None",
+            "lockMemory": True,
+        },
     },
     "restart": {"delaySeconds": 10, "maxDelaySeconds": 60, "stableSeconds": 300, "budget": 3, "onBudgetSpent": "Stop"},
     "readiness": {"tokens": True, "silenceSeconds": 90, "idleSeconds": 15},
-    "rollout": {"maxUnavailable": 2},
+    "rollout": {"maxUnavailable": 2, "maxSurge": 0},
     "replan": "Always",
     "mode": "PlanOnly",
     "paused": True,
@@ -98,6 +107,8 @@ def complete_specs() -> tuple[Manifest, Manifest, Manifest]:
     }
     del second["workload"]["concurrency"]
     second["workload"]["requestsPerSecond"] = 2.5
+    del second["placement"]["queue"]
+    second["placement"] |= {"scheduler": "Coscheduling", "schedulerName": "scheduler-plugins-scheduler"}
     third = copy.deepcopy(_COMPLETE)
     third["model"]["weights"]["huggingFace"]["cache"] = {"claimName": "downloads"}
     return first, second, third

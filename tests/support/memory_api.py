@@ -7,7 +7,7 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
-from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.client import ApiError, Call, Client
 from shardwright.cluster.resources import CONFIG_MAPS, NODES, SERVICES, SHARDED_MODELS, STATEFUL_SETS, Resource
 from tests.harness.api import Manifest
 
@@ -56,14 +56,22 @@ class MemoryApi(Client):
         await self.before("list", resource.plural)  # what happens now is not in this list
         yield copy.deepcopy(page)
 
-    async def create(self, resource: Resource, namespace: str | None, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def create(
+        self, resource: Resource, namespace: str | None, body: Mapping[str, Any], *, dry_run: bool = False
+    ) -> dict[str, Any]:
+        if dry_run:
+            return copy.deepcopy(dict(body))
         await self._write("create", resource, body["metadata"]["name"])
         if self.find(resource, namespace, body["metadata"]["name"]):
             raise ApiError(409, "AlreadyExists", "there is one")
         return self.put(resource, body)
 
-    async def patch(self, resource: Resource, path: str, body: Any, content_type: str, *, force: bool = False) -> dict[str, Any]:
+    async def patch(
+        self, resource: Resource, path: str, body: Any, content_type: str, *, force: bool = False, dry_run: bool = False
+    ) -> dict[str, Any]:
         del content_type, force
+        if dry_run:
+            return copy.deepcopy(dict(body))
         _, _, below = path.partition("/namespaces/")
         namespace, _, name, *subresource = below.split("/")
         await self._write("patch", resource, "/".join([name, *subresource]))
@@ -78,6 +86,11 @@ class MemoryApi(Client):
         del uid, grace_seconds
         await self._write("delete", resource, name)
         self.remove(resource, namespace, name)
+
+    async def send(self, call: Call) -> dict[str, Any]:
+        """Answer discovery: nothing but what every cluster has is served."""
+        assert call.path == "/apis", call.path
+        return {"groups": [{"versions": [{"groupVersion": "apps/v1"}]}]}
 
     async def _write(self, verb: str, resource: Resource, name: str) -> None:
         await self.before(verb, resource.plural)

@@ -15,6 +15,7 @@ PATHS = {
     "ShardedModel": "/apis/shardwright.io/v1alpha1",
     "StatefulSet": "/apis/apps/v1",
     "PodDisruptionBudget": "/apis/policy/v1",
+    "ComputeDomain": "/apis/resource.nvidia.com/v1beta1",
 }
 WRITES = frozenset({"create", "update", "patch", "delete"})
 
@@ -115,11 +116,11 @@ class Models:
 
 
 def writes_of_operator(control_plane: ControlPlane) -> list[str]:
-    """Return what the operator has written so far, leases and events left out, as "verb resource/name"."""
+    """Return what the operator has written so far, leases, events and dry runs left out, as "verb resource/name"."""
     found = []
     for event in control_plane.audit_events():
         reference = event.get("objectRef", {})
-        ours = event["user"]["username"] == OPERATOR_USER and event["verb"] in WRITES
+        ours = event["user"]["username"] == OPERATOR_USER and event["verb"] in WRITES and "dryRun=" not in event["requestURI"]
         if ours and reference.get("resource") not in ("leases", "events", "selfsubjectaccessreviews"):
             name = "/".join(str(reference[key]) for key in ("namespace", "resource", "name") if key in reference)
             found.append(f"{event['verb']} {name}")

@@ -36,6 +36,7 @@ class Rank:
     environment: dict[str, str]
     process: "subprocess.Popen[bytes] | None" = None
     sessions: list[int] = field(default_factory=list)
+    prefix: list[str] = field(default_factory=list)
 
     @property
     def log(self) -> str:
@@ -54,7 +55,7 @@ class Rank:
             old.unlink()
         with (self.root / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                ["/bin/bash", str(self.root / "scripts/launch.sh"), *self.arguments],
+                [*self.prefix, "/bin/bash", str(self.root / "scripts/launch.sh"), *self.arguments],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -28,8 +28,20 @@ def _cached(**fields: Any) -> Manifest:
     return _model(weights={"huggingFace": {"cache": fields}})
 
 
+def _placed(**fields: Any) -> Manifest:
+    return {"placement": fields}
+
+
 def _toleration(**fields: Any) -> Manifest:
     return {"placement": {"tolerations": [fields]}}
+
+
+def _network(**fields: Any) -> Manifest:
+    return {"pod": {"network": fields}}
+
+
+def _explicit(name: str) -> Manifest:
+    return _network(rdma="Explicit", resources=[{"name": name}])
 
 
 RULE_CASES = (
@@ -105,6 +117,19 @@ RULE_CASES = (
         {"placement": {"nodeSelector": {"nvidia.com/gpu.product": "x"}}},
     ),
     RuleCase("BadLabelKey", {"placement": {"nodeSelector": {"a" * 64: "x"}}}, {"placement": {"nodeSelector": {"a" * 63: "x"}}}),
+    RuleCase("KueueWithoutQueue", _placed(scheduler="Kueue"), _placed(scheduler="Kueue", queue="serving")),
+    RuleCase("QueueWithoutScheduler", _placed(queue="serving"), _placed(scheduler="Volcano", queue="serving")),
+    RuleCase("QueueWithoutScheduler", _placed(scheduler="Native", queue="serving"), _placed(scheduler="Native")),
+    RuleCase(
+        "SchedulerNameNotUsed",
+        _placed(scheduler="Volcano", schedulerName="volcano"),
+        _placed(scheduler="Coscheduling", schedulerName="default-scheduler"),
+    ),
+    RuleCase(
+        "KaiGroupsOnePod",
+        _placed(scheduler="Coscheduling", schedulerName="kai-scheduler"),
+        _placed(scheduler="Coscheduling", schedulerName="gangs"),
+    ),
     RuleCase(
         "TolerationValue",
         _toleration(key="a", operator="Exists", value="x"),
@@ -116,6 +141,14 @@ RULE_CASES = (
         _toleration(key="a", effect="NoSchedule", tolerationSeconds=1),
         _toleration(key="a", effect="NoExecute", tolerationSeconds=1),
     ),
+    RuleCase("RdmaResources", _network(rdma="Explicit"), _network(rdma="Explicit", resources=[{"name": "rdma/hca"}])),
+    RuleCase("RdmaResources", _network(resources=[{"name": "rdma/hca"}]), _network(resources=[])),
+    RuleCase("RdmaResourceName", _explicit("nvidia.com/gpu"), _explicit("nvidia.com/hostdev")),
+    RuleCase("RdmaResourceName", _explicit("amd.com/gpu"), _explicit("amd.com/nic")),
+    RuleCase("RdmaResourceName", _explicit("nvidia.com/mig-1g.10gb"), _explicit("nvidia.com/sriov_rdma_vf")),
+    RuleCase("RdmaResourceName", _explicit("requests.kubernetes.io/x"), _explicit("mykubernetes.io/x")),
+    RuleCase("RdmaResourceName", _explicit("kubernetes.io/batch-cpu"), _explicit("vpc.amazonaws.com/efa")),
+    RuleCase("LockMemoryWithoutRdma", _network(rdma="None", lockMemory=True), _network(rdma="Auto", lockMemory=True)),
     RuleCase(
         "RestartDelays",
         {"restart": {"delaySeconds": 61, "maxDelaySeconds": 60}},

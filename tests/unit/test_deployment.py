@@ -7,7 +7,7 @@ import pytest
 from shardwright.api.resource import parse_manifest
 from shardwright.deploying import to_deployment
 from shardwright.engines.versions import DEFAULT_IMAGE
-from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, Owner, SecretKey
+from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, Owner, PodNetwork, Scheduling, SecretKey
 from tests.support.builders_resource import a_sharded_model, complete_specs
 
 
@@ -45,6 +45,8 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
         memory="64Gi",
         runtime_class="nvidia",
         image_pull_secrets=("registry",),
+        network=PodNetwork(rdma=True, attachments=("fabric/rail-0",), lock_memory=True),
+        scheduling=Scheduling(adapter="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving"),
     )
 
 

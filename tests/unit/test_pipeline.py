@@ -10,22 +10,20 @@ from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.settings import Settings, read_settings
 from shardwright.errors import InputError
 from shardwright.hardware.inventory import Inventory
-from shardwright.hardware.nodes import read_node
+from shardwright.hardware.nodes import GpuUsage, Reservation, read_node
 from shardwright.layouts.layout import Layout
 from shardwright.pipeline import (
-    KEPT,
     Question,
     Subject,
     bundle_for,
     engine_status,
     plan_serving,
     record_of,
-    rehouse,
-    rescale,
     resolve,
     take_stock,
 )
 from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.replanning import KEPT, place_beside, rehouse, rescale
 from tests.support.builders_nodes import a_node, an_l40s_node, h100_nodes
 from tests.support.builders_resource import A_CONFIG, a_sharded_model, complete_specs
 from tests.support.rendered import pod_of
@@ -449,6 +447,56 @@ def test_a_model_that_lost_all_its_groups_is_planned_anew_on_other_hardware() ->
     assert (moved.pool != plan.pool, moved.groups) == (True, (("l40s-0",),))
 
 
+def beside(subject: Subject, plan: Plan, nodes: int, group: int = 0) -> tuple[str, ...] | None:
+    """Return a second place for a group whose plan is kept and whose pods are all bound."""
+    own = ("default", subject.resource.metadata.name)
+    held = [(name, index) for index, names in enumerate(plan.groups) for name in names]
+    usage = [GpuUsage(node=name, resource="nvidia.com/gpu", gpus=plan.gpus_per_node, owner=own) for name, _ in held]
+    kept = [Reservation(owner=own, node=name, gpus=plan.gpus_per_node, group=str(index)) for name, index in held]
+    facts = [fact for node in h100_nodes(nodes) if (fact := read_node(node))]
+    return place_beside(subject, plan, take_stock(subject.resource, facts, usage, kept, beside=group))
+
+
+def test_a_second_place_for_a_group_is_on_gpus_that_no_pod_and_no_plan_holds() -> None:
+    subject = a_subject(**LARGE)
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(2))))
+
+    assert beside(subject, plan, nodes=4) == ("h100-02", "h100-03")
+    assert beside(subject, plan, nodes=3) is None
+
+
+def test_a_group_that_shares_a_node_may_have_its_second_place_there() -> None:
+    subject = a_subject(parallelism={"tensor": 2, "pipeline": 1}, replicas=3)
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
+
+    assert beside(subject, plan, nodes=1, group=1) == ("h100-00",)
+
+
+def test_nodes_of_a_plan_that_are_not_bound_yet_are_a_second_place_of_that_group_only() -> None:
+    subject = a_subject(**LARGE, replicas=2)
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(4))))
+    own = ("default", subject.resource.metadata.name)
+    kept = [
+        Reservation(owner=own, node=node, gpus=8, group=str(index)) for index, group in enumerate(plan.groups) for node in group
+    ]
+    facts = [fact for node in h100_nodes(4) if (fact := read_node(node))]
+
+    for group in (0, 1):
+        found = place_beside(subject, plan, take_stock(subject.resource, facts, (), kept, beside=group))
+        assert found == plan.groups[group]
+
+
+@pytest.mark.parametrize(
+    ("budget", "allowed"),
+    [({"gpus": 31}, False), ({"gpus": 32}, True), ({"nodes": 3}, False), ({"nodes": 4}, True)],
+)
+def test_a_second_place_stays_within_the_budget(budget: dict[str, int], *, allowed: bool) -> None:
+    subject = a_subject(**LARGE, budget=budget)
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(2))))
+
+    assert (beside(subject, plan, nodes=4) is not None) is allowed
+
+
 def test_growing_from_none_plans_anew() -> None:
     none, one = a_subject(**LARGE, replicas=0), a_subject(**LARGE)
     nodes = h100_nodes(2)
@@ -472,3 +520,60 @@ def test_nothing_that_fits_leaves_no_record() -> None:
     subject = a_subject(**LARGE)
 
     assert record_of(subject, plan_serving(subject, stock(subject, h100_nodes(1)))) is None
+
+
+TRTLLM = {"name": "TensorRTLLM", "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1"}
+
+
+def test_a_model_on_tensorrt_llm_is_planned_by_its_rules_and_rendered_with_a_key() -> None:
+    subject = a_subject(**LARGE, engine=TRTLLM)
+
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(3))))
+    bundle = bundle_for(subject, plan)
+
+    assert (subject.traits.name, subject.traits.version, plan.memory_utilization) == ("TensorRT-LLM", "1.2.1", 0.95)
+    assert plan.layout == Layout(tensor=8, pipeline=2)
+    assert [warning.partition(":")[0] for warning in plan.warnings] == ["TensorRT-LLM"]
+    assert len(bundle.keys) == 1
+    assert "trtllm.yaml" in bundle.of_kind("ConfigMap")[0]["data"]
+
+
+def test_tensorrt_llm_needs_an_image_and_nvidia_gpus_whoever_names_the_image() -> None:
+    assert problems_of(Question(resource=a_resource(engine={"name": "TensorRTLLM"}))) == [
+        ("EngineImageUnnamed", "spec.engine.image")
+    ]
+    assert a_subject(engine=TRTLLM).traits.runs_on == frozenset({"nvidia.com/gpu"})
+    assert a_subject(engine={"image": "vllm/vllm-openai:v0.33.0"}).traits.runs_on is None
+
+
+def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
+    model = {"id": "meta-llama/Llama-3.1-8B-Instruct", "servedName": "llama", "loadFormat": "Safetensors", "quantization": "FP8"}
+    lookup = {"promptLookup": {"draftTokens": 3, "acceptancePercent": 50}}
+
+    assert problems_of(Question(resource=a_resource(engine=TRTLLM, model=model, workload=lookup))) == [
+        ("EngineFeatureMissing", "spec.model.quantization"),
+        ("EngineFeatureMissing", "spec.model.servedName"),
+        ("EngineFeatureMissing", "spec.model.loadFormat"),
+        ("EngineFeatureMissing", "spec.workload.promptLookup"),
+    ]
+
+
+def test_computing_in_another_type_and_a_smaller_cache_reach_tensorrt_llm() -> None:
+    model = {"id": "meta-llama/Llama-3.1-8B-Instruct", "quantization": "FP16"}
+    subject = a_subject(engine=TRTLLM, model=model, workload={"kvCacheQuantization": "FP8"})
+
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
+    said = json.loads(bundle_for(subject, plan).of_kind("ConfigMap")[0]["data"]["trtllm.yaml"])
+
+    assert (said["dtype"], said["kv_cache_config"]["dtype"]) == ("float16", "fp8")
+
+
+def test_defaults_for_one_engine_are_not_those_of_another() -> None:
+    settings = read_settings(json.dumps({"engineDefaults": {"engine": TRTLLM | {"args": {"log_level": "debug"}}}}))
+    mine, other = (
+        resolve(Question(resource=a_resource(engine={"name": name}), settings=settings)) for name in ("TensorRTLLM", "vLLM")
+    )
+
+    assert mine.defaulted == ("engine.args.log_level", "engine.image")
+    assert mine.traits.version == "1.2.1"
+    assert other.defaulted == ()

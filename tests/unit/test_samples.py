@@ -51,6 +51,12 @@ def test_a_sample_gets_the_layout_that_it_states(sample: Path, capsys: pytest.Ca
     assert document["plan"].get("carriesLoad", True)
 
 
+def test_the_example_of_tensorrt_llm_gets_two_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    [document] = _plan(capsys, ROOT / "examples" / "tensorrt-llm" / "llama-405b.yaml")
+
+    assert _shown(document) == {"tensor": "8", "pipeline": "2", "nodes": "2", "outcome": "Planned"}
+
+
 def test_all_samples_fit_the_fleet_together(capsys: pytest.CaptureFixture[str]) -> None:
     """What one keeps is not there for the next, as in the demo."""
     documents = _plan(capsys, *SAMPLES)

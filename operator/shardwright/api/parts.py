@@ -14,6 +14,8 @@ QUANTITY_MAX = 2**53
 ARGUMENT_MAX_LENGTH = 4096
 
 ObjectName = Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)]
+QueueName = Annotated[str, StringConstraints(max_length=63, pattern=DNS_SUBDOMAIN)]
+"""Name of a queue: also the value of a label."""
 DataKey = Annotated[str, StringConstraints(max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
 LabelValue = Annotated[str, StringConstraints(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")]
 Tokens = Annotated[int, Field(ge=1, le=10_485_760)]

@@ -4,7 +4,7 @@ It is the reservation of its nodes and what is shown; it is never input to scori
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
@@ -23,7 +23,8 @@ class PlanRecord:
     """A plan and the question that it answers.
 
     ``input_hash`` covers everything that makes a new plan necessary when it changes, ``cut_hash`` the same
-    without the number of replicas: while it stays, scaling adds or drops groups and moves none.
+    without the number of replicas: while it stays, scaling adds or drops groups and moves none. ``generations`` say of which
+    generation each group is at least: a later one starts beside the one that serves.
     """
 
     version: int = RECORD_VERSION
@@ -34,6 +35,15 @@ class PlanRecord:
     alternatives: tuple[Alternative, ...] = ()
     excluded: tuple[Exclusion, ...] = ()
     considered: int = 0
+    generations: tuple[int, ...] = ()
+
+    def moved(self, group: int, nodes: tuple[str, ...], generation: int) -> "PlanRecord":
+        """Return the record with a group on other nodes, as this generation."""
+        groups = list(self.plan.groups)
+        groups[group] = nodes
+        least = [*self.generations, *(0 for _ in groups)][: len(groups)]
+        least[group] = generation
+        return replace(self, plan=replace(self.plan, groups=tuple(groups)), generations=tuple(least))
 
     def report(self) -> Report:
         """Return the report that this record was made from."""

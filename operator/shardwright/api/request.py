@@ -2,10 +2,12 @@
 
 from typing import Final
 
-from shardwright.api.spec import Budget, Parallelism, Spec
+from shardwright.api.network import Network
+from shardwright.api.spec import Budget, Parallelism, Pod, Spec
 from shardwright.costs.loading import Storage
 from shardwright.costs.workload import Workload
 from shardwright.errors import InputError, Problem
+from shardwright.hardware.rdma import RdmaMode, RdmaRequest
 from shardwright.layouts.layout import SearchSpace
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.request import Objective, OptimizeFor, Request, Statistic
@@ -37,6 +39,18 @@ def to_request(spec: Spec, model: ModelSpec) -> Request:
         storage=_storage(spec),
         deploy=spec.mode == "Deploy",
     )
+
+
+def network_of(spec: Spec) -> Network:
+    """Return how the pods of groups over several nodes reach each other."""
+    return (spec.pod or Pod()).network or Network()
+
+
+def rdma_request(spec: Spec) -> RdmaRequest:
+    """Return what pods of groups over several nodes request of the network."""
+    network = network_of(spec)
+    devices = sorted((resource.name, resource.count) for resource in network.resources)
+    return RdmaRequest(mode=RdmaMode(network.rdma), devices=tuple(devices))
 
 
 def _workload(spec: Spec, model: ModelSpec) -> Workload:

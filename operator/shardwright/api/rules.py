@@ -12,12 +12,15 @@ from typing import Any, Final
 
 from shardwright.api.life import Restart
 from shardwright.api.model import Model, WeightCache, Weights
+from shardwright.api.network import Network, NetworkResource
 from shardwright.api.parts import LABEL_KEY
-from shardwright.api.spec import Budget, EnvironmentVariable, Parallelism, Spec, Toleration, Workload
+from shardwright.api.spec import Budget, EnvironmentVariable, Parallelism, PlacementRules, Spec, Toleration, Workload
 from shardwright.engines.environment import ALLOWED, REFUSED, check_environment
 from shardwright.errors import Problem
 
 _LABEL_KEY: Final = re.compile(LABEL_KEY, re.ASCII)
+_GPU_DOMAINS: Final = ("nvidia.com", "amd.com")
+_GPU_NAME: Final = re.compile(r"gpu|mig-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +135,37 @@ def _keys_are_label_keys(selector: Mapping[str, str]) -> bool:
     return all(_LABEL_KEY.fullmatch(key) is not None for key in selector)
 
 
+def _kueue_has_a_queue(placement: PlacementRules) -> bool:
+    return placement.scheduler != "Kueue" or placement.queue is not None
+
+
+def _queue_has_a_scheduler(placement: PlacementRules) -> bool:
+    return placement.queue is None or placement.scheduler in {"Kueue", "Volcano"}
+
+
+def _scheduler_is_a_plugin(placement: PlacementRules) -> bool:
+    return placement.scheduler_name is None or placement.scheduler == "Coscheduling"
+
+
+def _scheduler_is_not_kai(placement: PlacementRules) -> bool:
+    return placement.scheduler_name != "kai-scheduler"
+
+
 def _delays_grow(restart: Restart) -> bool:
     return restart.max_delay_seconds >= restart.delay_seconds
+
+
+def _resources_come_with_explicit(network: Network) -> bool:
+    return (network.rdma == "Explicit") == bool(network.resources)
+
+
+def _is_no_gpu(resource: NetworkResource) -> bool:
+    domain, _, name = resource.name.partition("/")
+    return domain.split(".")[-2:] != ["kubernetes", "io"] and not (domain in _GPU_DOMAINS and _GPU_NAME.match(name))
+
+
+def _memory_is_locked_for_rdma(network: Network) -> bool:
+    return not network.lock_memory or network.rdma != "None"
 
 
 def _exists_has_no_value(toleration: Toleration) -> bool:
@@ -203,8 +235,8 @@ RULES: Final = (
         path="spec.engine.env[]",
         field=".name",
         cel=f"self.name.matches('^(?:{ALLOWED.pattern})$') && !(self.name in [{', '.join(map(repr, sorted(REFUSED)))}])",
-        message="env must name a setting of the engine, the GPU libraries or the hub (VLLM_..., NCCL_..., HF_HUB_...) that "
-        "neither the operator sets nor opens the server; remove it, a token goes to "
+        message="env must name a setting of the engine, the GPU libraries or the hub (VLLM_..., TLLM_..., NCCL_..., HF_HUB_...) "
+        "that neither the operator sets nor opens the server; remove it, a token goes to "
         "spec.model.weights.huggingFace.tokenSecretRef",
         holds=_may_be_set,
     ),
@@ -289,6 +321,40 @@ RULES: Final = (
         holds=_keys_are_label_keys,
     ),
     Rule(
+        code="KueueWithoutQueue",
+        path="spec.placement",
+        field=".queue",
+        cel="!has(self.scheduler) || self.scheduler != 'Kueue' || has(self.queue)",
+        message="queue must be set with scheduler Kueue: it admits what is in a queue and nothing else; set queue to a "
+        "LocalQueue of this namespace",
+        holds=_kueue_has_a_queue,
+    ),
+    Rule(
+        code="QueueWithoutScheduler",
+        path="spec.placement",
+        field=".queue",
+        cel="!has(self.queue) || (has(self.scheduler) && self.scheduler in ['Kueue', 'Volcano'])",
+        message="queue must come with scheduler Kueue or Volcano; set one of them or remove queue",
+        holds=_queue_has_a_scheduler,
+    ),
+    Rule(
+        code="SchedulerNameNotUsed",
+        path="spec.placement",
+        field=".schedulerName",
+        cel="!has(self.schedulerName) || (has(self.scheduler) && self.scheduler == 'Coscheduling')",
+        message="schedulerName must come with scheduler Coscheduling: the others have a name of their own; remove schedulerName",
+        holds=_scheduler_is_a_plugin,
+    ),
+    Rule(
+        code="KaiGroupsOnePod",
+        path="spec.placement",
+        field=".schedulerName",
+        cel="!has(self.schedulerName) || self.schedulerName != 'kai-scheduler'",
+        message="schedulerName must not be kai-scheduler: KAI makes groups of StatefulSets itself, and counts one pod as enough; "
+        "use another scheduler",
+        holds=_scheduler_is_not_kai,
+    ),
+    Rule(
         code="TolerationValue",
         path="spec.placement.tolerations[]",
         field=".value",
@@ -311,6 +377,31 @@ RULES: Final = (
         cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
         message="tolerationSeconds must come with effect NoExecute; set that effect or remove tolerationSeconds",
         holds=_seconds_need_no_execute,
+    ),
+    Rule(
+        code="RdmaResources",
+        path="spec.pod.network",
+        field=".resources",
+        cel="(self.rdma == 'Explicit') == (has(self.resources) && size(self.resources) > 0)",
+        message="resources must come with rdma Explicit, and Explicit with resources; set both or neither",
+        holds=_resources_come_with_explicit,
+    ),
+    Rule(
+        code="RdmaResourceName",
+        path="spec.pod.network.resources[]",
+        field=".name",
+        cel="!self.name.matches('^([^/]*[.])?kubernetes[.]io/|^(nvidia|amd)[.]com/(gpu|mig-)')",
+        message="resources must name what a device plugin of the network offers (rdma/..., vpc.amazonaws.com/efa); remove GPUs, "
+        "which come from the plan, and names of Kubernetes",
+        holds=_is_no_gpu,
+    ),
+    Rule(
+        code="LockMemoryWithoutRdma",
+        path="spec.pod.network",
+        field=".lockMemory",
+        cel="!self.lockMemory || self.rdma != 'None'",
+        message="lockMemory must not be set with rdma None: TCP locks no memory; remove one of the two",
+        holds=_memory_is_locked_for_rdma,
     ),
     Rule(
         code="RestartDelays",

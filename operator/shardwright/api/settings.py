@@ -58,7 +58,8 @@ def read_settings(text: str) -> Settings:
 def with_defaults(spec: Spec, settings: Settings) -> tuple[Spec, tuple[str, ...]]:
     """Return the spec with what it leaves open filled in, and the paths of what was filled in, sorted."""
     applied: list[str] = []
-    engine = _merged_engine(spec.engine, settings.engine, applied) if settings.engine else spec.engine
+    same = settings.engine is not None and settings.engine.name == spec.engine.name  # options are an engine's own
+    engine = _merged_engine(spec.engine, settings.engine, applied) if settings.engine and same else spec.engine
     pod = _merged_pod(spec.pod or Pod(), settings.pod, applied) if settings.pod else spec.pod
     if not applied:
         return spec, ()
@@ -94,6 +95,9 @@ def _merged_pod(own: Pod, default: Pod, applied: list[str]) -> Pod:
     if own.runtime_class_name is None and default.runtime_class_name is not None:
         update["runtime_class_name"] = default.runtime_class_name
         applied.append("pod.runtimeClassName")
+    if own.network is None and default.network is not None:
+        update["network"] = default.network
+        applied.append("pod.network")
     return own.model_copy(update=update)
 
 

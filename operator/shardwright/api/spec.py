@@ -10,6 +10,7 @@ from pydantic import Field, StringConstraints
 
 from shardwright.api.life import Readiness, Restart, Rollout
 from shardwright.api.model import Model
+from shardwright.api.network import Network
 from shardwright.api.parts import (
     DNS_SUBDOMAIN,
     IMAGE,
@@ -20,6 +21,7 @@ from shardwright.api.parts import (
     ObjectName,
     Part,
     Quantity,
+    QueueName,
     Tokens,
 )
 
@@ -38,9 +40,13 @@ class EnvironmentVariable(Part):
 class Engine(Part):
     """The inference engine."""
 
-    name: Literal["vLLM"] = Field(default="vLLM", description="Engine that serves the model.")
+    name: Literal["vLLM", "TensorRTLLM"] = Field(
+        default="vLLM", description="Engine that serves the model. TensorRTLLM needs an image, and NVIDIA GPUs."
+    )
     image: Annotated[str, StringConstraints(max_length=512, pattern=IMAGE)] | None = Field(
-        default=None, description="Container image. Default: the engine's own release image of the version."
+        default=None,
+        description="Container image. Default: vLLM's own release image of the version. One of TensorRT-LLM must hold sshd for "
+        "a model on several nodes.",
     )
     version: Annotated[str, StringConstraints(max_length=32, pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None = Field(
         default=None,
@@ -188,7 +194,7 @@ class Toleration(Part):
 
 
 class PlacementRules(Part):
-    """Which nodes may be used."""
+    """Which nodes may be used, and who makes the pods of a group start together."""
 
     node_selector: dict[str, LabelValue] = Field(
         default_factory=dict, max_length=32, description="Labels that a node must carry to be planned on."
@@ -198,6 +204,22 @@ class PlacementRules(Part):
         max_length=32,
         description="Taints that do not keep a node out of the plan. The taint of the GPU vendor is always tolerated.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    scheduler: Literal["None", "Native", "Kueue", "Volcano", "Coscheduling"] = Field(
+        default="None",
+        description="Who is told that the pods of a group belong together, so that they are placed all or none. Native: "
+        "kube-scheduler (scheduling.k8s.io). Kueue: admits groups by quota. Volcano and Coscheduling: these schedulers. The "
+        "nodes are those of the plan with each of them.",
+    )
+    queue: QueueName | None = Field(
+        default=None,
+        description="Queue of the groups: with Kueue a LocalQueue of this namespace, with Volcano a Queue (default there: "
+        "default).",
+    )
+    scheduler_name: ObjectName | None = Field(
+        default=None,
+        description="With Coscheduling: the scheduler that the pods ask for. Default: scheduler-plugins-scheduler, the name in "
+        "that project's chart.",
     )
 
 
@@ -227,6 +249,9 @@ class Pod(Part):
         description="Secrets for pulling the image.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
+    network: Network | None = Field(
+        default=None, description="How the pods of a group over several nodes reach the network between them."
+    )
 
 
 class Spec(Part):
@@ -244,7 +269,9 @@ class Spec(Part):
     parallelism: Parallelism | None = Field(
         default=None, description="Pinned degrees of one replica; what is not pinned is planned."
     )
-    placement: PlacementRules | None = Field(default=None, description="Which nodes may be used.")
+    placement: PlacementRules | None = Field(
+        default=None, description="Which nodes may be used, and who makes the pods of a group start together."
+    )
     pod: Pod | None = Field(default=None, description="Typed overrides of the engine's pods.")
     restart: Restart = Field(default_factory=Restart, description="How a group that failed starts again.")
     readiness: Readiness = Field(default_factory=Readiness, description="When a group counts as serving.")

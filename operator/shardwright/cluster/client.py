@@ -29,6 +29,8 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
+DRY_RUN: Final = (("dryRun", "All"),)
+
 OnCall = Callable[[str, str, int], None]
 """Told of every finished request: verb, resource, status code (0: no answer)."""
 
@@ -112,15 +114,20 @@ class Client:
         """Return a whole LIST; not for nodes and pods of the cluster, whose pages are projected one by one."""
         return [item async for page in self.pages(resource, namespace, **selectors) for item in page]
 
-    async def create(self, resource: Resource, namespace: str | None, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Create an object; 409 where one of the name exists, ours or not."""
-        query = (("fieldManager", FIELD_MANAGER),)
+    async def create(
+        self, resource: Resource, namespace: str | None, body: Mapping[str, Any], *, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Create an object, or only ask what would come of it; 409 where one of the name exists, ours or not."""
+        query = (("fieldManager", FIELD_MANAGER), *(DRY_RUN if dry_run else ()))
         path = resource.path(namespace)
         return await self.send(Call(verb="create", resource=resource, path=path, method="POST", query=query, body=dict(body)))
 
-    async def patch(self, resource: Resource, path: str, body: Any, content_type: str, *, force: bool = False) -> dict[str, Any]:
-        """Patch an object or its subresource at ``path``."""
-        query = (("fieldManager", FIELD_MANAGER), *((("force", "true"),) if force else ()))
+    async def patch(
+        self, resource: Resource, path: str, body: Any, content_type: str, *, force: bool = False, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Patch an object or its subresource at ``path``, or only ask what would come of it."""
+        forced = (("force", "true"),) if force else ()
+        query = (("fieldManager", FIELD_MANAGER), *forced, *(DRY_RUN if dry_run else ()))
         return await self.send(
             Call(
                 verb="patch",
@@ -185,7 +192,7 @@ class Client:
         response = self.open(call, READ_TIMEOUT_SECONDS)
         try:
             text = response.read()
-            body = json.loads(text) if text else {}
+            body = json.loads(text) if text and not _is_unknown_path(response.status, text) else {}
         except (ValueError, OSError, urllib3.exceptions.HTTPError) as error:
             raise ApiError(0, "NotJson", f"{call.method} {call.path}: unreadable answer: {error}") from error
         if not isinstance(body, dict):
@@ -211,6 +218,11 @@ class Client:
         """Stop taking requests; those on their way are not waited for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._api.close()
+
+
+def _is_unknown_path(code: int, text: bytes) -> bool:
+    """Return whether the API server does not have this kind of object at all: it says so in plain text."""
+    return code == 404 and not text.startswith(b"{")  # noqa: PLR2004
 
 
 def _refuse(code: int, body: Mapping[str, Any]) -> dict[str, Any]:

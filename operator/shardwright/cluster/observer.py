@@ -1,25 +1,30 @@
 """Reads what exists of one ShardedModel, fresh from the API server: what is not there is really not there."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from shardwright.cluster.client import Client
-from shardwright.cluster.resources import BY_KIND, CHILDREN, PODS, Resource
+from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.resources import BY_KIND, CHILDREN, OPTIONAL_CHILDREN, PODS, Resource
 from shardwright.reconcile.members import read_member
-from shardwright.reconcile.observed import ObjectKey, Observed
+from shardwright.reconcile.observed import ObjectKey, Observed, object_key
+
+_ABSENT: Final = frozenset({403, 404})
 
 
-async def observe(client: Client, namespace: str, selector: str) -> Observed:
-    """Return the objects and the pods that carry the model's label."""
-    *listed, pods = await asyncio.gather(
-        *(_children(client, resource, namespace, selector) for resource in CHILDREN),
+async def observe(client: Client, namespace: str, selector: str, more: Sequence[Resource] = ()) -> Observed:
+    """Return the objects and the pods that carry the model's label; ``more`` are kinds beside those of every cluster."""
+    optional = (*OPTIONAL_CHILDREN, *more)
+    pods, *listed = await asyncio.gather(
         client.list(PODS, namespace, labelSelector=selector),
+        *(_children(client, resource, namespace, selector) for resource in CHILDREN),
+        *(_if_there(client, resource, namespace, selector) for resource in optional),
     )
-    objects = {(item["kind"], item["metadata"]["name"]): item for items in listed for item in items}
+    absent = (kind.kind for kind, items in zip((*CHILDREN, *optional), listed, strict=True) if items is None)
+    objects = {object_key(item): item for items in listed for item in items or ()}
     members = tuple(member for pod in pods if (member := read_member(pod)) is not None)
-    return Observed(objects=objects, members=members)
+    return Observed(objects=objects, members=members, absent_kinds=frozenset(absent))
 
 
 async def complete(client: Client, namespace: str, observed: Observed, wanted: Collection[ObjectKey]) -> Observed:
@@ -28,6 +33,16 @@ async def complete(client: Client, namespace: str, observed: Observed, wanted: C
     found = await asyncio.gather(*(client.get(BY_KIND[kind], namespace, name) for kind, name in missing))
     named = {key: item for key, item in zip(missing, found, strict=True) if item is not None}
     return replace(observed, objects={**observed.objects, **named})
+
+
+async def _if_there(client: Client, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]] | None:
+    """Return the objects of a kind, None where the cluster does not have it (any more), or does not let us see it."""
+    try:
+        return await _children(client, resource, namespace, selector)
+    except ApiError as error:
+        if error.code not in _ABSENT:
+            raise
+        return None
 
 
 async def _children(client: Client, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:

@@ -8,7 +8,9 @@ from shardwright.cluster.resources import (
     ACCESS_REVIEWS,
     CHILDREN,
     NODES,
+    OPTIONAL_CHILDREN,
     PODS,
+    SECRETS,
     SHARDED_MODELS,
     Resource,
 )
@@ -17,7 +19,9 @@ NEEDED: Final[Sequence[tuple[Resource, str, str]]] = (
     *((NODES, "", verb) for verb in ("list", "watch")),
     *((SHARDED_MODELS, "", verb) for verb in ("get", "list", "watch")),
     (SHARDED_MODELS, "status", "patch"),
+    (SECRETS, "", "create"),
     *((child, "", verb) for child in CHILDREN for verb in ("get", "list", "watch", "create", "patch", "delete")),
+    *((child, "", verb) for child in OPTIONAL_CHILDREN for verb in ("get", "list", "create", "patch", "delete")),
 )
 """Resource, subresource and verb without which nothing works."""
 

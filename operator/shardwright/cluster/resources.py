@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
+from shardwright.reconcile.observed import kind_of
+from shardwright.rendering.scheduling import ADAPTERS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
@@ -34,15 +37,38 @@ NODES: Final = Resource(prefix="/api/v1", plural="nodes", kind="Node")
 PODS: Final = Resource(prefix="/api/v1", plural="pods", kind="Pod")
 SERVICES: Final = Resource(prefix="/api/v1", plural="services", kind="Service")
 CONFIG_MAPS: Final = Resource(prefix="/api/v1", plural="configmaps", kind="ConfigMap")
+SECRETS: Final = Resource(prefix="/api/v1", plural="secrets", kind="Secret")
 STATEFUL_SETS: Final = Resource(prefix="/apis/apps/v1", plural="statefulsets", kind="StatefulSet")
 DISRUPTION_BUDGETS: Final = Resource(prefix="/apis/policy/v1", plural="poddisruptionbudgets", kind="PodDisruptionBudget")
+COMPUTE_DOMAINS: Final = Resource(prefix="/apis/resource.nvidia.com/v1beta1", plural="computedomains", kind="ComputeDomain")
 EVENTS: Final = Resource(prefix="/apis/events.k8s.io/v1", plural="events", kind="Event")
 LEASES: Final = Resource(prefix="/apis/coordination.k8s.io/v1", plural="leases", kind="Lease")
 ACCESS_REVIEWS: Final = Resource(
     prefix="/apis/authorization.k8s.io/v1", plural="selfsubjectaccessreviews", kind="SelfSubjectAccessReview"
 )
 
+DISCOVERY: Final = Resource(prefix="", plural="apis", kind="APIGroupList")
+"""What the API server serves; everybody may ask."""
+
 CHILDREN: Final = (STATEFUL_SETS, SERVICES, CONFIG_MAPS, DISRUPTION_BUDGETS)
 """The kinds of object that a ShardedModel owns."""
 
-BY_KIND: Final = {resource.kind: resource for resource in (*CHILDREN, PODS)}
+OPTIONAL_CHILDREN: Final = (COMPUTE_DOMAINS,)
+"""Those of them that not every cluster has."""
+
+POD_GROUPS: Final = tuple(
+    Resource(prefix=f"/apis/{api}", plural=adapter.plural, kind="PodGroup")
+    for adapter in ADAPTERS.values()
+    if adapter.creates
+    for api in adapter.apis
+)
+"""What tells a scheduler of a group: each where its API is there and the operator may write it."""
+
+BY_API: Final = {resource.api_version: resource for resource in POD_GROUPS}
+"""The same by version of the API; none has two of them."""
+
+BY_KIND: Final = {
+    kind_of({"apiVersion": resource.api_version, "kind": resource.kind}): resource
+    for resource in (*CHILDREN, *OPTIONAL_CHILDREN, PODS, *POD_GROUPS)
+}
+"""By what ``kind_of`` says."""

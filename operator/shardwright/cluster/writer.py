@@ -1,26 +1,52 @@
 """Carries out decisions: creates, applies by force what is ours, deletes by uid."""
 
-from collections.abc import Mapping, Sequence
+import secrets
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from shardwright.cluster.client import APPLY_PATCH, FIELD_MANAGER, JSON_PATCH, ApiError, Client
-from shardwright.cluster.resources import BY_KIND, Resource
-from shardwright.reconcile.decision import Apply, Create, Delete, Write
+from shardwright.cluster.resources import BY_KIND, SECRETS, Resource
+from shardwright.cluster.ssh_key import SEED_BYTES, key_pair
+from shardwright.errors import Problem
+from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, Write
+from shardwright.reconcile.drift import dropped_fields
+from shardwright.reconcile.groups import template_hash
+from shardwright.reconcile.observed import STATEFUL_SET, kind_of
+from shardwright.reconcile.refusals import field_dropped
+from shardwright.rendering.ssh import PRIVATE_KEY, PUBLIC_KEY
 
 CONFLICT: Final = 409
 OWNING_ATTEMPTS: Final = 5  # an object's controller writes its status at the same time
 
 
+NO_DRY_RUN: Final = "does not support dry run"  # says the API server of a webhook
+UNPROCESSABLE: Final = 422
+
+
+class FieldDroppedError(ApiError):
+    """The API server takes an object and drops fields of it; ``problem`` says which."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        super().__init__(UNPROCESSABLE, problem.code, problem.sentence())
+
+
 async def carry_out(client: Client, writes: Sequence[Write]) -> None:
     """Write in order and stop at the first refusal.
 
+    What starts pods is tried first: a group without a field that the API server drops would start all the same.
+
     Raises:
         ApiError: a write was refused; what was written before it stays, and the next decision goes on from there.
+        FieldDroppedError: what was sent is not what is, or would be, stored.
     """
     for write in writes:
         match write:
             case Create():
                 await _create(client, write)
+            case CreateKey():
+                await _create_key(client, write)
             case Apply():
                 await _apply(client, write)
             case Delete():
@@ -29,24 +55,73 @@ async def carry_out(client: Client, writes: Sequence[Write]) -> None:
 
 
 async def _create(client: Client, write: Create) -> None:
-    resource = BY_KIND[write.content["kind"]]
-    await client.create(resource, write.content["metadata"]["namespace"], write.content)
+    resource, content = BY_KIND[kind_of(write.content)], write.content
+
+    async def send(*, dry_run: bool) -> Mapping[str, Any]:
+        return await client.create(resource, content["metadata"]["namespace"], content, dry_run=dry_run)
+
+    await _keeping_all(send, content, try_first=content["kind"] == STATEFUL_SET)
+
+
+async def _create_key(client: Client, write: CreateKey) -> None:
+    """Make a key and create its Secret; 409 says that there is one, which is the key."""
+    private, public = key_pair(secrets.token_bytes(SEED_BYTES))
+    data = {PRIVATE_KEY: private, PUBLIC_KEY: public}
+    encoded = {name: b64encode(text.encode()).decode() for name, text in data.items()}
+    try:
+        await client.create(SECRETS, write.content["metadata"]["namespace"], {**write.content, "data": encoded})
+    except ApiError as error:
+        if error.code != CONFLICT:
+            raise
 
 
 async def _apply(client: Client, write: Apply) -> None:
     """Apply with the uid as a precondition: an object that replaced ours meanwhile answers 409."""
     metadata = {**write.content["metadata"], "uid": write.uid}
-    resource = BY_KIND[write.content["kind"]]
+    resource = BY_KIND[kind_of(write.content)]
     path = resource.path(metadata["namespace"], metadata["name"])
+    live = await _owned_by_apply(client, resource, path, metadata)
+    content = {**write.content, "metadata": metadata}
+
+    async def send(*, dry_run: bool) -> Mapping[str, Any]:
+        return await client.patch(resource, path, content, APPLY_PATCH, force=True, dry_run=dry_run)
+
+    await _keeping_all(send, content, try_first=template_hash(live) != template_hash(content))
+
+
+async def _keeping_all(send: Callable[..., Awaitable[Mapping[str, Any]]], content: Mapping[str, Any], *, try_first: bool) -> None:
+    """Send an object and see that all of it was kept; where it is tried first, nothing has changed if it would not be."""
+    if try_first:
+        _check(content, await _tried(send, content))
+    _check(content, await send(dry_run=False))
+
+
+async def _tried(send: Callable[..., Awaitable[Mapping[str, Any]]], content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what would be stored; a webhook that cannot be asked without consequences is not asked."""
+    try:
+        return await send(dry_run=True)
+    except ApiError as error:
+        if NO_DRY_RUN not in str(error):
+            raise
+        return content
+
+
+def _check(sent: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
+    if dropped := dropped_fields(sent, stored):
+        raise FieldDroppedError(field_dropped(sent, dropped))
+
+
+async def _owned_by_apply(client: Client, resource: Resource, path: str, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the live object, whose fields are owned by an apply of ours now."""
     for attempts_left in reversed(range(OWNING_ATTEMPTS)):
-        live = await client.get(resource, metadata["namespace"], metadata["name"])
+        live = await client.get(resource, metadata["namespace"], metadata["name"]) or {"metadata": {}}
         try:
-            await _own_by_apply(client, resource, path, live or {"metadata": {}})
+            await _own_by_apply(client, resource, path, live)
             break
         except ApiError as error:
             if error.code != CONFLICT or not attempts_left:
                 raise
-    await client.patch(resource, path, {**write.content, "metadata": metadata}, APPLY_PATCH, force=True)
+    return live
 
 
 async def _own_by_apply(client: Client, resource: Resource, path: str, live: Mapping[str, Any]) -> None:

@@ -16,12 +16,13 @@ from shardwright.controller.view import View
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.modelspec.catalogue import read_catalogue_extension
-from shardwright.pipeline import Question, Subject, plan_serving, record_of, rehouse, rescale, resolve, take_stock
+from shardwright.pipeline import Question, Subject, plan_serving, record_of, resolve, take_stock
 from shardwright.planning.report import NoPlan, Report
 from shardwright.planning.validity import plan_problem
 from shardwright.reconcile import standing
 from shardwright.reconcile.generations import lost_problem
 from shardwright.reconcile.standing import Choice, Replan, Standing, Trouble
+from shardwright.replanning import place_beside, rehouse, rescale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,19 @@ class Planner:
         if record and record.input_hash == subject.input_hash and record.plan == report.outcome:
             return _kept(record, choice)
         return Planned(record=record_of(subject, report), report=report)
+
+    async def beside(self, subject: Subject, record: PlanRecord, group: int, generation: int) -> PlanRecord | None:
+        """Return the record with a group as a later generation on free GPUs, None where there are none.
+
+        Call with :attr:`lock` held, until the record is written.
+        """
+        view = self._view
+        if not view.pods_visible:
+            return None
+        reserved = tuple(view.reserved())
+        inventory = take_stock(subject.resource, view.nodes.values(), view.usage_now(), reserved, beside=group)
+        nodes = await asyncio.to_thread(place_beside, subject, record.plan, inventory)
+        return record.moved(group, nodes, generation) if nodes else None
 
     def forget(self, key: Key) -> None:
         """Forget since when the plan of a model that is gone has been invalid."""

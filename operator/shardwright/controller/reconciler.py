@@ -8,35 +8,39 @@ from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.api.resource import ShardedModel, read_stored
+from shardwright.api.spec import PlacementRules
 from shardwright.api.status import plan_status
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.observer import complete, observe
 from shardwright.cluster.resources import CONFIG_MAPS, SHARDED_MODELS
+from shardwright.cluster.schedulers import Finding, Schedulers
 from shardwright.cluster.status import write_status
-from shardwright.cluster.writer import carry_out
+from shardwright.cluster.writer import FieldDroppedError, carry_out
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.planner import Planned, Planner
 from shardwright.controller.queue import Key
 from shardwright.controller.view import Interests, View
-from shardwright.errors import InputError, Problem
+from shardwright.errors import InputError
 from shardwright.pipeline import Subject, bundle_for, engine_status
-from shardwright.planning.report import Plan, Report
+from shardwright.planning.report import Report
+from shardwright.reconcile.availability import unavailable
 from shardwright.reconcile.decide import Decision, Desired, decide, placed, standing_groups
 from shardwright.reconcile.decision import Write
 from shardwright.reconcile.findings import Findings
 from shardwright.reconcile.generations import generations, lost_nodes
 from shardwright.reconcile.groups import LifeRules
 from shardwright.reconcile.memory import read_memory
-from shardwright.reconcile.news import Event, news, plan_event
+from shardwright.reconcile.news import Event, news, plan_event, surge_event
 from shardwright.reconcile.observed import Observed, object_key
 from shardwright.reconcile.record_object import read_record, record_key, record_object
+from shardwright.reconcile.refusals import object_refused
 from shardwright.reconcile.rules import life_rules
 from shardwright.reconcile.status import build_status, service_status
-from shardwright.rendering.bundle import KubernetesObject
+from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
-from shardwright.rendering.names import base_name
+from shardwright.rendering.names import base_name, generation_of
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +64,7 @@ class Look:
     deployed: bool = False
     again_seconds: float | None = None
     refusal: ApiError | None = None
+    scheduler: str = "None"
     rules: LifeRules = field(default_factory=LifeRules)
     lost: frozenset[str] = frozenset()
 
@@ -77,6 +82,7 @@ class Reconciler:
         cluster_domain: str,
     ) -> None:
         self._client = client
+        self._schedulers = Schedulers(client)
         self._view = view
         self._planner = planner
         self._recorder = recorder
@@ -105,7 +111,8 @@ class Reconciler:
     async def _advance(self, key: Key, look: Look) -> None:
         """Go as far as the input allows; what the user must correct ends it, and touches nothing that runs."""
         owner = _owner(look.live)
-        observed = await observe(self._client, owner.namespace, f"{MODEL}={base_name(owner.name)}")
+        more = await self._schedulers.resources()
+        observed = await observe(self._client, owner.namespace, f"{MODEL}={base_name(owner.name)}", more)
         observed = await complete(self._client, owner.namespace, observed, [record_key(owner)])
         record = read_record(owner, observed)
         look.report = record.report() if record else None
@@ -153,6 +160,7 @@ class Reconciler:
             stale=planned.stale,
             plan_only=spec.mode == "PlanOnly",
             paused=spec.paused,
+            lost=look.lost,
             scaled_to_zero=spec.replicas == 0,
         )
         if record and not look.refusal and _is_for(subject, planned, record):
@@ -192,35 +200,65 @@ class Reconciler:
 
     async def _deploy(self, look: Look, subject: Subject, record: PlanRecord, observed: Observed) -> None:
         owner = _owner(look.live)
+        look.scheduler = (subject.resource.spec.placement or PlacementRules()).scheduler
+        scheduler = (await self._schedulers.find()).get(look.scheduler, Finding())
+        if scheduler.problem and record.plan.groups and not look.found.plan_only:
+            look.found = replace(look.found, refused=scheduler.problem)
+            look.again_seconds = UNREADY_SECONDS
+            return
         try:
-            bundle = self._objects(look, subject, record.plan, observed)
+            bundle = self._objects(look, subject, record, observed, scheduler.api)
         except InputError as error:
             look.found = replace(look.found, problems=error.problems)
             return
-        objects = (record_object(owner, record), *bundle)
+        objects = (record_object(owner, record), *bundle.objects)
         observed = await complete(self._client, owner.namespace, observed, [object_key(content) for content in objects])
         now = datetime.now(UTC)
-        decision = decide(Desired(owner_uid=owner.uid, objects=objects, rules=look.rules), observed, now)
+        desired = Desired(owner_uid=owner.uid, objects=objects, keys=bundle.keys, rules=look.rules)
+        decision = decide(desired, observed, now)
+        if decision.stopping and not subject.resource.spec.paused:
+            moved = await self._move_beside(look, subject, record, decision, observed)
+            if moved:
+                await self._deploy(look, subject, moved, observed.without(record_key(owner)))
+                return
         look.found = replace(look.found, decision=decision)
-        look.deployed = bool(bundle)
+        look.deployed = bool(bundle.objects)
         if not subject.resource.spec.paused and await self._write(look, decision.writes):
             look.written = decision.writes
         look.again_seconds = _soonest(look.again_seconds, decision, now)
 
-    def _objects(self, look: Look, subject: Subject, plan: Plan, observed: Observed) -> tuple[KubernetesObject, ...]:
+    async def _move_beside(
+        self, look: Look, subject: Subject, record: PlanRecord, decision: Decision, observed: Observed
+    ) -> PlanRecord | None:
+        """Plan the first group that is to stop on free GPUs as well; return the record that was written, None without any."""
+        owner, group = _owner(look.live), decision.stopping[0]
+        generation = generation_of(decision.groups[group].name)[1] + 1
+        async with self._planner.lock:
+            moved = await self._planner.beside(subject, record, group, generation)
+            if moved is None or not await self._write_record(look, owner, moved, observed):
+                return None
+            self._view.reserve((owner.namespace, owner.name), moved.plan)
+        look.events = (surge_event(decision.groups[group].name, moved.plan.groups[group]),)
+        return moved
+
+    def _objects(self, look: Look, subject: Subject, record: PlanRecord, observed: Observed, scheduling_api: str) -> Bundle:
+        plan, owner = record.plan, _owner(look.live)
         if look.found.plan_only or plan.deployable:
-            return ()
+            return Bundle(objects=())
         sets = [live for (kind, _), live in observed.objects.items() if kind == "StatefulSet"]
         ready_once = sum(read_memory(live).ready_once for live in sets)
         ready_groups = min(ready_once, len(plan.groups))
-        owner = _owner(look.live)
-        return bundle_for(
+        bundle = bundle_for(
             subject,
             plan,
             ready_groups=ready_groups,
             cluster_domain=self._cluster_domain,
-            generations=generations(base_name(owner.name), plan.groups, observed, owner.uid, look.lost),
-        ).objects
+            generations=generations(base_name(owner.name), plan.groups, observed, owner.uid, look.lost, record.generations),
+            scheduling_api=scheduling_api or None,
+        )
+        if problem := unavailable(bundle.objects, observed):
+            raise InputError([problem])
+        return bundle
 
     async def _write(self, look: Look, writes: Sequence[Write]) -> bool:
         """Write and return whether all of it was taken; a refusal is shown to the user and then tried again."""
@@ -230,8 +268,9 @@ class Reconciler:
             if error.code not in REFUSALS or error.reason == "NotLeading":
                 raise
             look.refusal = error
-            problem = Problem(code="ObjectRefused", what="the API server refuses an object", limit=str(error))
-            look.found = replace(look.found, refused=problem)
+            dropped = error.problem if isinstance(error, FieldDroppedError) else None
+            refused = dropped or object_refused(str(error), writes, queued=look.scheduler == "Kueue")
+            look.found = replace(look.found, refused=refused)
             return False
         return True
 

@@ -12,6 +12,19 @@ MASTER_PORT: Final = 29501
 """TCP port of the leader's rendezvous store; vLLM's own default."""
 
 
+DATA_PARALLEL_PORT: Final = 13345
+"""TCP port by which the leader reaches the attention replicas of other pods; as in engines.md 1, away from vLLM's own 29550."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What the environment of an engine says of its start: a folder of the pod's own, and limits in seconds."""
+
+    own_dir: str
+    load_seconds: int
+    execute_seconds: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
     """What to serve and how, beside the plan.
@@ -20,7 +33,7 @@ class Serving:
     engine sees fit). ``quantization`` is what the
     engine makes of the weights while loading (None: as stored). ``rendezvous_seconds`` bounds the
     start-up of the ranks among each other, ``drain_seconds`` what SIGTERM leaves to running requests.
-    ``arguments`` are the user's, already checked.
+    ``arguments`` are the user's, already checked. ``files_dir`` is where the files are mounted that an engine reads.
     """
 
     model: str
@@ -34,6 +47,7 @@ class Serving:
     kv_cache_dtype: str = "auto"
     draft_tokens: int = 0
     arguments: Mapping[str, object] = field(default_factory=dict)
+    files_dir: str = ""
 
 
 def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
@@ -64,8 +78,18 @@ def _parallelism(plan: Plan) -> tuple[str, ...]:
     experts = ("--enable-expert-parallel",) if layout.expert > 1 else ()
     if plan.nodes_per_replica == 1:
         return degrees + experts
+    if local := attention_replicas_per_pod(plan):
+        return degrees + experts + _pairs({"data-parallel-size-local": local, "data-parallel-rpc-port": DATA_PARALLEL_PORT})
     nodes = {"distributed-executor-backend": "mp", "nnodes": plan.nodes_per_replica, "master-port": MASTER_PORT}
     return degrees + experts + _pairs(nodes | {"device-ids": _devices(plan)})
+
+
+def attention_replicas_per_pod(plan: Plan) -> int:
+    """Return the attention replicas of one pod where a group has them on several; 0: all ranks of a group are one world.
+
+    Each is a world of its own, so that the engine must not be told of other nodes.
+    """
+    return plan.layout.attention_data // plan.nodes_per_replica if plan.nodes_per_replica > 1 else 0
 
 
 def _devices(plan: Plan) -> str:
@@ -77,10 +101,16 @@ def _devices(plan: Plan) -> str:
     return ",".join(map(str, range(plan.layout.gpus_per_replica // plan.nodes_per_replica)))
 
 
-def serve_environment(plan: Plan) -> Mapping[str, str]:
-    """Return what only the environment tells vLLM: the layers of every stage where they are not the engine's own cut."""
+def serve_environment(plan: Plan, start: Start) -> Mapping[str, str]:
+    """Return what only the environment tells vLLM: its caches, limits, and the layers of stages that it would not cut so."""
     partition = plan.layout.partition
-    return {"VLLM_PP_LAYER_PARTITION": ",".join(map(str, partition))} if partition else {}
+    return {
+        "USER": "vllm",
+        "VLLM_CACHE_ROOT": f"{start.own_dir}/vllm",
+        "VLLM_ENGINE_READY_TIMEOUT_S": str(start.load_seconds),
+        "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": str(start.execute_seconds),
+        **({"VLLM_PP_LAYER_PARTITION": ",".join(map(str, partition))} if partition else {}),
+    }
 
 
 def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Final
 from shardwright.errors import Problem
 
 ALLOWED: Final = re.compile(
-    r"(NCCL|GLOO|TORCH|PYTORCH|TORCH_NCCL|CUDA|VLLM|FLASHINFER|TRITON|OMP|MKL|UCX|FI|RCCL|HSA|HIP|HF_HUB|HF_XET)_[A-Z0-9_]+"
+    r"(NCCL|GLOO|TORCH|PYTORCH|TORCH_NCCL|CUDA|VLLM|FLASHINFER|TRITON|OMP|MKL|TLLM|TRTLLM|UCX|FI|RCCL|HSA|HIP|HF_HUB|HF_XET)_[A-Z0-9_]+"
     r"|HF_ENDPOINT|TZ|TOKENIZERS_PARALLELISM|(HTTP|HTTPS|NO)_PROXY|(http|https|no)_proxy"
 )
 """Names that may be set at all: settings of the engine, the GPU libraries, the hub client, the proxy."""
@@ -19,6 +19,9 @@ REFUSED: Final[Mapping[str, str]] = {
     "NCCL_NET_PLUGIN": "loads code",
     "NCCL_TUNER_PLUGIN": "loads code",
     "NCCL_PROFILER_PLUGIN": "loads code",
+    "TLLM_SPAWN_PROXY_PROCESS": "is set by the engine's own launcher",
+    "TLLM_SPAWN_PROXY_PROCESS_IPC_ADDR": "is set by the engine's own launcher",
+    "TLLM_SPAWN_PROXY_PROCESS_IPC_HMAC_KEY": "is set by the engine's own launcher, and is a secret",
     "TORCHINDUCTOR_CACHE_DIR": "is set by shardwright",
     "VLLM_ALLOW_INSECURE_SERIALIZATION": "lets peers run code",
     "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "lifts a limit that the plan was checked against",

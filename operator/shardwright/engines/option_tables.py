@@ -1,4 +1,4 @@
-"""The options of ``vllm serve`` as its own parser lists them, one table per version."""
+"""The options of an engine as its own parser lists them, one table per version."""
 
 import json
 from collections.abc import Mapping
@@ -8,8 +8,20 @@ from importlib import resources
 from typing import Final, NotRequired, TypedDict
 
 VERSIONS: Final = ("0.32.0", "0.33.0")
-"""Versions with a table; a table also holds for the patch releases of its minor version."""
+"""Versions of vLLM with a table; a table also holds for the patch releases of its minor version."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """The tables of one engine: what people call it, how its data files begin, the versions that have one."""
+
+    engine: str
+    prefix: str
+    versions: tuple[str, ...]
+
+
+VLLM: Final = Tables(engine="vLLM", prefix="vllm", versions=VERSIONS)
+TENSORRT_LLM: Final = Tables(engine="TensorRT-LLM", prefix="trtllm", versions=("1.2.0",))
 
 _INNER_TYPES: Final[Mapping[str, str]] = {
     "cpu-distributed-timeout-seconds": "int",
@@ -25,12 +37,15 @@ _INNER_TYPES: Final[Mapping[str, str]] = {
 class Option:
     """One option: its ``--`` name without dashes, its parser's type name, its choices as argv spells them.
 
-    ``type`` is the name of the parser's conversion (``int``, ``loads``, ``_optional_type``, ...);
-    ``switch`` is True where the option takes no value, ``off`` is then the flag that turns it off
-    (empty: there is none).
+    ``flag`` is the name as the parser spells it (vLLM takes ``_`` for ``-``, TensorRT-LLM has only ``_``), ``key`` the key
+    of the engine's configuration file that says the same (empty: only the command line does). ``type`` is the name of the
+    parser's conversion (``int``, ``loads``, ``_optional_type``, ...); ``switch`` is True where the option takes no value,
+    ``off`` is then the flag that turns it off (empty: there is none).
     """
 
     name: str
+    flag: str
+    key: str
     aliases: tuple[str, ...]
     type: str
     switch: bool
@@ -38,15 +53,15 @@ class Option:
     choices: tuple[str, ...]
 
 
-def option_table(version: str) -> Mapping[str, Option] | None:
-    """Return the options of vLLM ``version`` by name, or None where no table holds for it."""
+def option_table(version: str, tables: Tables = VLLM) -> Mapping[str, Option] | None:
+    """Return the options of an engine's ``version`` by name, or None where no table holds for it."""
     minor = version.rpartition(".")[0]
-    listed = next((known for known in VERSIONS if known.rpartition(".")[0] == minor), None)
-    return _read(listed) if listed else None
+    listed = next((known for known in tables.versions if known.rpartition(".")[0] == minor), None)
+    return _read(tables.prefix, listed) if listed else None
 
 
 def canonical(name: str) -> str:
-    """Return an option name as the tables spell it; vLLM takes ``_`` and ``-`` alike.
+    """Return an option name as the tables go by it: ``_`` and ``-`` are alike.
 
     >>> canonical("tensor_parallel_size")
     'tensor-parallel-size'
@@ -57,23 +72,27 @@ def canonical(name: str) -> str:
 class _Row(TypedDict):
     flags: list[str]
     type: str | None
+    key: NotRequired[str]
     nargs: NotRequired[int | str]
     choices: NotRequired[list[object]]
 
 
 @cache
-def _read(version: str) -> Mapping[str, Option]:
-    file = resources.files("shardwright.engines").joinpath(f"data/vllm-options-{version}.json")
+def _read(prefix: str, version: str) -> Mapping[str, Option]:
+    file = resources.files("shardwright.engines").joinpath(f"data/{prefix}-options-{version}.json")
     rows = json.loads(file.read_text(encoding="utf-8"))["options"]
     return {option.name: option for option in map(_option, rows)}
 
 
 def _option(row: _Row) -> Option:
-    name, *others = [flag.removeprefix("--") for flag in row["flags"] if flag.startswith("--")]
+    spelled = [flag for flag in row["flags"] if flag.startswith("--")]
+    name, *others = [canonical(flag.removeprefix("--")) for flag in spelled]
     switch = row.get("nargs") == 0
     turned = [flag for flag in others if switch and _is_opposite(flag, name)]
     return Option(
         name=name,
+        flag=spelled[0],
+        key=row.get("key", ""),
         aliases=tuple(flag for flag in others if flag not in turned),
         type=_INNER_TYPES.get(name) or row["type"] or "str",
         switch=switch,

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import Final
 
-from shardwright.engines import policy
-from shardwright.engines.option_tables import VERSIONS, Option, canonical, option_table
+from shardwright.engines import option_tables, policy, trtllm_policy
+from shardwright.engines.option_tables import Option, Tables, canonical, option_table
 from shardwright.engines.pins import check_pins
+from shardwright.engines.policy import Policy
 from shardwright.errors import Problem
 
 _WORDS = {"int": "a whole number", "float": "a number", "human_readable_int": "a whole number, also as 8k or 1M"}
@@ -15,45 +17,77 @@ _SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2
 _JSON_TYPES = frozenset({"loads", "parse_dataclass", "union_dict_and_str", "_parse_type"})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What an engine's parser takes, and what of it a user may say."""
+
+    tables: Tables
+    policy: Policy
+
+
+VLLM: Final = Rules(tables=option_tables.VLLM, policy=policy.VLLM)
+TENSORRT_LLM: Final = Rules(tables=option_tables.TENSORRT_LLM, policy=trtllm_policy.TENSORRT_LLM)
+
+
 def check_arguments(
-    arguments: Mapping[str, object], version: str, admitted: Collection[str] = frozenset()
+    arguments: Mapping[str, object], version: str, admitted: Collection[str] = frozenset(), rules: Rules = VLLM
 ) -> tuple[Problem, ...]:
     """Return what is wrong with a user's engine arguments, each problem's path being the argument's name.
 
     Args:
         arguments: option name without dashes to value; ``true`` and ``false`` for switches.
-        version: vLLM version; one that no option list holds for takes no arguments of a user.
+        version: the engine's version; one that no option list holds for takes no arguments of a user.
         admitted: dangerous options that the administrator lets users set, by the parser's own names.
+        rules: the engine's.
     """
     if not arguments:
         return ()
-    table = option_table(version)
+    table = option_table(version, rules.tables)
     if table is None:
-        return tuple(_no_table(name, version) for name in arguments)
-    problems = [_check(name, value, table, admitted) for name, value in arguments.items()]
+        return tuple(_no_table(name, version, rules.tables) for name in arguments)
+    known = _Known(table=table, rules=rules, admitted=frozenset(map(canonical, admitted)))
+    problems = [_check(name, value, known) for name, value in arguments.items()]
     return tuple(problem for problem in (*problems, *check_pins(arguments), *_duplicates(arguments)) if problem)
 
 
-def check_features(features: Mapping[str, str], version: str) -> tuple[Problem, ...]:
+def check_features(features: Mapping[str, str], version: str, rules: Rules = VLLM) -> tuple[Problem, ...]:
     """Return why a version cannot be asked for more than a plan's own words.
 
     Args:
         features: option that a field of the spec turns into, to the path of that field.
-        version: vLLM version; for one that no option list holds for, nothing beside the plan is said.
+        version: the engine's version; to one that no option list holds for, nothing beside the plan is said.
+        rules: the engine's.
     """
-    if option_table(version) is not None:
-        return ()
-    return tuple(replace(_no_table(option, version), path=path) for option, path in features.items())
+    missing = rules.policy.missing
+    unsaid = tuple(_missing(path, missing[option], rules.tables) for option, path in features.items() if option in missing)
+    if unsaid or option_table(version, rules.tables) is not None:
+        return unsaid
+    return tuple(replace(_no_table(option, version, rules.tables), path=path) for option, path in features.items())
+
+
+def _missing(path: str, reason: str, tables: Tables) -> Problem:
+    return Problem(
+        code="EngineFeatureMissing",
+        path=path,
+        what=path,
+        limit=f"cannot be said to {tables.engine}",
+        gap=reason,
+        remedy="leave it out, or use engine.name: vLLM",
+    )
 
 
 def check_admission(names: Collection[str]) -> tuple[Problem, ...]:
-    """Return which options an administrator cannot admit, each problem's path being the option's name."""
-    return tuple(_not_admissible(name) for name in sorted(names) if name not in policy.DANGEROUS)
+    """Return which options an administrator cannot admit for any engine, each problem's path being the option's name."""
+    admissible = policy.DANGEROUS.keys() | trtllm_policy.DANGEROUS.keys()
+    return tuple(_not_admissible(name) for name in sorted(names) if name not in admissible)
 
 
 def _not_admissible(name: str) -> Problem:
-    reason = policy.OWNED.get(name) or policy.INCOMPATIBLE.get(name)
-    why = "it is allowed anyway" if name in policy.ALLOWED or name in policy.COUNTED else reason or policy.UNLISTED
+    """Return why nobody can admit an option: what vLLM's policy says, else TensorRT-LLM's."""
+    policies = (policy.VLLM, trtllm_policy.TENSORRT_LLM)
+    reason = next((why for one in policies if (why := one.owned.get(name) or one.incompatible.get(name))), None)
+    allowed = any(name in one.allowed or name in one.counted for one in policies)
+    why = "it is allowed anyway" if allowed else reason or policy.UNLISTED
     return Problem(
         code="EngineArgumentNotAdmissible",
         path=name,
@@ -64,40 +98,66 @@ def _not_admissible(name: str) -> Problem:
     )
 
 
-def check_value(name: str, value: object, version: str) -> Problem | None:
-    """Return why vLLM's own parser would refuse ``--name value`` in ``version``, or None; asks no policy.
+def check_value(name: str, value: object, version: str, rules: Rules = VLLM) -> Problem | None:
+    """Return why the engine's own parser would refuse ``--name value`` in ``version``, or None; asks no policy.
 
     ``value`` is a bool for switches, a string as argv holds it, or what YAML makes of it.
     """
-    table = option_table(version)
+    table = option_table(version, rules.tables)
     if table is None:
-        return _no_table(name, version)
+        return _no_table(name, version, rules.tables)
     option = _find(name, table)
-    return _unknown(name, table) if option is None else _check_option(name, option, value)
+    return _unknown(name, table, rules.tables) if option is None else _check_option(name, option, value)
 
 
-def argument_list(arguments: Mapping[str, object], version: str) -> tuple[str, ...]:
+def argument_list(arguments: Mapping[str, object], version: str, rules: Rules = VLLM) -> tuple[str, ...]:
     """Return checked arguments as argv, sorted by name, one word per option and value.
 
     >>> argument_list({"seed": 7, "enable_prefix_caching": False, "enforce-eager": True}, "0.33.0")
     ('--no-enable-prefix-caching', '--enforce-eager', '--seed=7')
     """
-    table = option_table(version) or {}
+    table = option_table(version, rules.tables) or {}
     named = sorted((canonical(name), value) for name, value in arguments.items())
-    return tuple(word for name, value in named if (word := _word(name, value, table.get(name))))
+    told = [(name, value, table.get(name)) for name, value in named]
+    words = (_word(name, value, option) for name, value, option in told if option is None or not option.key)
+    return tuple(word for word in words if word)
+
+
+def configuration(arguments: Mapping[str, object], version: str, rules: Rules) -> Mapping[str, object]:
+    """Return checked arguments that the engine's configuration file says, by its keys."""
+    table = option_table(version, rules.tables) or {}
+    found = {canonical(name): value for name, value in arguments.items()}
+    return {
+        table[name].key: _typed(table[name].type, value) for name, value in found.items() if name in table and table[name].key
+    }
+
+
+def _typed(kind: str, value: object) -> object:
+    """Return a value as the file holds it: a number that a user wrote as text is a number all the same."""
+    return _convert(kind, value) if isinstance(value, str) else value
 
 
 def _word(name: str, value: object, option: Option | None) -> str:
+    flag = option.flag if option else f"--{name}"
     if isinstance(value, bool):
-        return f"--{name}" if value else option.off if option else f"--no-{name}"
-    return f"--{name}={_spelled(value)}"
+        return flag if value else option.off if option else f"--no-{name}"
+    return f"{flag}={_spelled(value)}"
 
 
-def _check(name: str, value: object, table: Mapping[str, Option], admitted: Collection[str]) -> Problem | None:
-    option = _find(name, table)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What arguments are held against."""
+
+    table: Mapping[str, Option]
+    rules: Rules
+    admitted: frozenset[str]
+
+
+def _check(name: str, value: object, known: _Known) -> Problem | None:
+    option = _find(name, known.table)
     if option is None:
-        return _unknown(name, table)
-    return _forbidden(name, option.name, admitted) or _check_option(name, option, value)
+        return _unknown(name, known.table, known.rules.tables)
+    return _forbidden(name, option, known) or _check_option(name, option, value)
 
 
 def _find(name: str, table: Mapping[str, Option]) -> Option | None:
@@ -107,20 +167,20 @@ def _find(name: str, table: Mapping[str, Option]) -> Option | None:
     return next((option for option in table.values() if wanted in option.aliases), None)
 
 
-def _forbidden(name: str, option: str, admitted: Collection[str]) -> Problem | None:
-    may_be_set = option in policy.ALLOWED or option in policy.COUNTED or (option in policy.DANGEROUS and option in admitted)
-    if may_be_set and canonical(name) == option:
+def _forbidden(name: str, option: Option, known: _Known) -> Problem | None:
+    own, listed = option.name, known.rules.policy
+    may_be_set = own in listed.allowed or own in listed.counted or (own in listed.dangerous and own in known.admitted)
+    if may_be_set and canonical(name) == own:
         return None
-    if option in policy.OWNED:
-        return Problem(
-            code="EngineArgumentOwned", path=name, what=f"--{option}", limit="is set by shardwright", remedy=policy.OWNED[option]
-        )
-    reason = policy.DANGEROUS.get(option) or policy.INCOMPATIBLE.get(option, policy.UNLISTED)
-    ask = ", or ask the operator's administrator to admit it" if option in policy.DANGEROUS else ""
+    if own in listed.owned:
+        remedy = listed.owned[own]
+        return Problem(code="EngineArgumentOwned", path=name, what=option.flag, limit="is set by shardwright", remedy=remedy)
+    reason = listed.dangerous.get(own) or listed.incompatible.get(own, policy.UNLISTED)
+    ask = ", or ask the operator's administrator to admit it" if own in listed.dangerous else ""
     return Problem(
         code="EngineArgumentForbidden",
         path=name,
-        what=f"--{option}",
+        what=option.flag,
         limit="is not allowed",
         gap=f"because it {reason}",
         remedy=f"leave it out{ask}; docs/engines.md lists the arguments that are allowed",
@@ -134,7 +194,7 @@ def _check_option(name: str, option: Option, value: object) -> Problem | None:
     return Problem(
         code="EngineArgumentInvalid",
         path=name,
-        what=f"--{option.name} {_spelled(value)!r}",
+        what=f"{option.flag} {_spelled(value)!r}",
         limit=f"must be {wanted}",
         remedy="correct the value",
     )
@@ -196,18 +256,20 @@ def _duplicates(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
     )
 
 
-def _unknown(name: str, table: Mapping[str, Option]) -> Problem:
+def _unknown(name: str, table: Mapping[str, Option], tables: Tables) -> Problem:
     close = get_close_matches(canonical(name).removeprefix("no-"), table, n=1)
     hint = f"did you mean {close[0]}?" if close else "write the option's full name without leading dashes"
-    return Problem(code="EngineArgumentUnknown", path=name, what=f"{name!r}", limit="is no option of this vLLM", remedy=hint)
+    return Problem(
+        code="EngineArgumentUnknown", path=name, what=f"{name!r}", limit=f"is no option of this {tables.engine}", remedy=hint
+    )
 
 
-def _no_table(name: str, version: str) -> Problem:
+def _no_table(name: str, version: str, tables: Tables) -> Problem:
     return Problem(
         code="EngineArgumentUnchecked",
         path=name,
-        what=f"the options of vLLM {version}",
+        what=f"the options of {tables.engine} {version}",
         limit="are not known to this release",
         gap="so that only what a plan needs can be said to it",
-        remedy=f"leave it out or use vLLM {' or '.join(VERSIONS)}",
+        remedy=f"leave it out or use {tables.engine} {' or '.join(tables.versions)}",
     )

@@ -5,7 +5,25 @@ operator can admit what is dangerous, never what would contradict the plan or re
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What a user may say to an engine, by the options' names with dashes.
+
+    ``missing`` are options that fields of the spec turn into elsewhere and that this engine cannot be told, each with why.
+    ``counted`` are options that a user may set because the planner counts with them, and what the plan takes from them.
+    """
+
+    allowed: frozenset[str]
+    owned: Mapping[str, str]
+    dangerous: Mapping[str, str]
+    incompatible: Mapping[str, str]
+    missing: Mapping[str, str] = field(default_factory=dict)
+    counted: Mapping[str, str] = field(default_factory=dict)
+
 
 ALLOWED: Final = frozenset(
     {
@@ -67,7 +85,11 @@ COUNTED: Final[Mapping[str, str]] = {
 """Options that a user may set because the planner counts with them, and what the plan takes from them."""
 
 OWNED: Final[Mapping[str, str]] = {
+    "data-parallel-address": "leave it out; it is the first pod of the group",
+    "data-parallel-rpc-port": "leave it out; it is the first pod of the group",
     "data-parallel-size": "set it through spec.replicas, or spec.parallelism.attentionData beside experts",
+    "data-parallel-size-local": "leave it out; it follows from the plan",
+    "data-parallel-start-rank": "leave it out; it follows from the index of the pod",
     "decode-context-parallel-size": "set it through spec.parallelism.context",
     "distributed-executor-backend": "leave it out; groups of pods run on mp",
     "distributed-timeout-seconds": "leave it out; it follows from the bytes to load",
@@ -157,3 +179,6 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
 
 UNLISTED: Final = "could change the memory or the limits that the plan was computed with"
 """Why an option that is on no list is refused."""
+
+VLLM: Final = Policy(allowed=ALLOWED, owned=OWNED, dangerous=DANGEROUS, incompatible=INCOMPATIBLE, counted=COUNTED)
+"""The policy for ``vllm serve``."""

@@ -1,6 +1,7 @@
 """Which engine version an image holds; read from the tag where the tag tells it, else the user says it."""
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
 from shardwright.errors import Problem
@@ -15,35 +16,74 @@ are published elsewhere and with tags of their own."""
 OLDEST_SUPPORTED: Final = (0, 32, 0)
 """First version that the launch form (native multi-node, both timeouts, drain) was run with; measured on 0.32.0."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Releases:
+    """The releases of an engine and their images.
+
+    ``repository`` matches names of images whose tags are its versions, ``oldest`` is the first version that is supported,
+    ``example`` one to name in messages. ``default_image`` is taken where a resource names none (empty: it must),
+    ``runs_on`` are the resources that the engine's images are built for.
+    """
+
+    engine: str
+    repository: re.Pattern[str]
+    oldest: tuple[int, int, int]
+    example: str
+    default_image: str
+    runs_on: frozenset[str]
+
+
+VLLM: Final = Releases(
+    engine="vLLM",
+    repository=re.compile(r"(.*/)?vllm[^/]*"),
+    oldest=OLDEST_SUPPORTED,
+    example="0.33.0",
+    default_image=DEFAULT_IMAGE,
+    runs_on=DEFAULT_IMAGE_RUNS_ON,
+)
+TENSORRT_LLM: Final = Releases(
+    engine="TensorRT-LLM",
+    repository=re.compile(r"(.*/)?tensorrt-llm(/release|[^/]*)"),
+    oldest=(1, 2, 0),  # the release whose options and keys are listed; engines.md section 10
+    example="1.2.1",
+    default_image="",  # NVIDIA's registry has it under terms of its own, and it must hold sshd for groups of pods
+    runs_on=frozenset({"nvidia.com/gpu"}),
+)
+
 _VERSION: Final = re.compile(r"v?(\d{1,4}\.\d{1,4}\.\d{1,4})((?:rc|\.post)\d{1,3})?(?:[-+][\w.-]+)?")
 
 
-def engine_version(image: str, version: str | None) -> str | Problem:
-    """Return the vLLM version that ``image`` holds, as ``major.minor.patch``, or what to do about it.
+def engine_version(image: str, version: str | None, releases: Releases = VLLM) -> str | Problem:
+    """Return the version of an engine that ``image`` holds, as ``major.minor.patch``, or what to do about it.
 
-    A tag is believed only where the image's own name starts with ``vllm``; ``version`` (what the user
+    A tag is believed only where the image's own name is the engine's; ``version`` (what the user
     states) decides everywhere else and must not contradict such a tag.
 
     >>> engine_version("vllm/vllm-openai:v0.33.0-cu130", None)
     '0.33.0'
     >>> engine_version("registry.internal:5000/team/server@sha256:0f0f", "0.32.0")
     '0.32.0'
+    >>> engine_version("registry.internal/nvidia/tensorrt-llm/release:1.2.1", None, TENSORRT_LLM)
+    '1.2.1'
     """
-    tagged = _tagged_version(image)
+    if not image:
+        return _no_image(releases)
+    tagged = _tagged_version(image, releases)
     stated = _parse(version) if version is not None else None
     if version is not None and stated is None:
-        return _unreadable(version)
+        return _unreadable(version, releases)
     if tagged and stated and tagged != stated:
         return _contradiction(tagged, stated)
     found = stated or tagged
     if found is None:
-        return _unknown(image)
-    return _too_old(found) or found
+        return _unknown(image, releases)
+    return _too_old(found, releases) or found
 
 
-def _tagged_version(image: str) -> str | None:
-    name, _, tag = image.partition("@")[0].rpartition("/")[2].partition(":")
-    return _parse(tag) if name.startswith("vllm") else None
+def _tagged_version(image: str, releases: Releases) -> str | None:
+    repository, colon, tag = image.partition("@")[0].rpartition(":")
+    return _parse(tag) if colon and "/" not in tag and releases.repository.fullmatch(repository) else None
 
 
 def _parse(text: str) -> str | None:
@@ -51,36 +91,48 @@ def _parse(text: str) -> str | None:
     return match.group(1) if match else None
 
 
-def _too_old(version: str) -> Problem | None:
-    if tuple(int(part) for part in version.split(".")) >= OLDEST_SUPPORTED:
+def _too_old(version: str, releases: Releases) -> Problem | None:
+    if tuple(int(part) for part in version.split(".")) >= releases.oldest:
         return None
-    oldest = ".".join(map(str, OLDEST_SUPPORTED))
+    oldest = ".".join(map(str, releases.oldest))
+    example = f", for example {releases.default_image}" if releases.default_image else ""
     return Problem(
         code="EngineVersionUnsupported",
         path="spec.engine.version",
-        what=f"vLLM {version}",
+        what=f"{releases.engine} {version}",
         limit=f"is older than {oldest}",
-        remedy=f"use an image with vLLM {oldest} or newer, for example {DEFAULT_IMAGE}",
+        remedy=f"use an image with {releases.engine} {oldest} or newer{example}",
     )
 
 
-def _unknown(image: str) -> Problem:
+def _no_image(releases: Releases) -> Problem:
+    return Problem(
+        code="EngineImageUnnamed",
+        path="spec.engine.image",
+        what=f"the image of {releases.engine}",
+        limit="must be named",
+        gap="there is no default for it",
+        remedy=f'name one that your cluster may pull, and its version, for example version: "{releases.example}"',
+    )
+
+
+def _unknown(image: str, releases: Releases) -> Problem:
     return Problem(
         code="EngineVersionUnknown",
         path="spec.engine.version",
         what=f"the image {image}",
-        limit="does not tell its vLLM version",
-        remedy='state it, for example version: "0.33.0"',
+        limit=f"does not tell its {releases.engine} version",
+        remedy=f'state it, for example version: "{releases.example}"',
     )
 
 
-def _unreadable(version: str) -> Problem:
+def _unreadable(version: str, releases: Releases) -> Problem:
     return Problem(
         code="EngineVersionInvalid",
         path="spec.engine.version",
         what=f"{version!r}",
         limit="must be major.minor.patch",
-        remedy='write for example "0.33.0"',
+        remedy=f'write for example "{releases.example}"',
     )
 
 

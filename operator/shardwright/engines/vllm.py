@@ -134,6 +134,10 @@ _SOURCES: Final[Mapping[str, str]] = {
     "pads_shared_experts": "vLLM 0.32.0 source, models/deepseek_v4/nvidia/model.py:DeepseekV4MLP",
     "experts_on_every_stage": "vLLM 0.32.0 source, models/qwen3_moe.py, glm4_moe.py and others: RuntimeError without one",
     "quantizations": "vLLM 0.32.0, quantization/__init__.py, of those that are read: bitsandbytes is gone, fbgemm_fp8 refused",
+    "shares_context": "vLLM 0.32.0 option --decode-context-parallel-size",
+    "data_beside_tensor": "vLLM 0.32.0 source, config/parallel.py: world is tensor x pipeline x data",
+    "deals_experts_evenly": "vLLM 0.32.0 source, fused_moe/layer.py:determine_expert_map: the first ranks get one more",
+    "warnings": "none: what is not known of vLLM has a figure or a rule of its own",
     "width_divides_replica": "vLLM 0.32.0 source, models/gpt_oss.py:MLPBlock: expert width over all ranks",
 }
 

@@ -65,12 +65,16 @@ class DomainKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """The scale-up domain of a node: ``gpus`` is how many GPUs of this node one domain joins (1: none)."""
+    """The scale-up domain of a node: ``gpus`` is how many GPUs of this node one domain joins (1: none).
+
+    ``joins_pods`` says that the node carries a clique label: without it no ComputeDomain joins pods of several nodes.
+    """
 
     kind: DomainKind
     name: str
     gpus: int
     warning: str = ""
+    joins_pods: bool = False
 
 
 def read_domain(node: RawNode, gpu: Gpu, gpus: int, physical: int, instance: Instance | None) -> Domain:
@@ -124,7 +128,7 @@ def _rack(node: RawNode, gpus: int) -> Domain:
     match = _CLIQUE.fullmatch(node.labels.get(CLIQUE_LABEL, ""))
     clique = match[0] if match and set(match[1]) - set("0-") else None
     if name := stated or clique:
-        return Domain(kind=DomainKind.CLIQUE, name=name, gpus=gpus)
+        return Domain(kind=DomainKind.CLIQUE, name=name, gpus=gpus, joins_pods=clique is not None)
     if rack := _known(node.labels, _RACK_KEYS):
         key, name = rack[0]
         warning = f"no {CLIQUE_LABEL} label: the NVLink domain is taken from {key}, which may hold several partitions"

@@ -13,7 +13,8 @@ class NodeFacts:
     """One node with whole, known GPUs; a heartbeat does not change it, so equality tells a relevant change.
 
     ``gpus`` are the healthy ones (allocatable), whoever holds them. ``gpu`` is the catalogue row with the memory of
-    this node's labels, ``gpu_hour_price`` what one GPU costs for an hour. ``taints`` leave out what ``schedulable``,
+    this node's labels, ``gpu_hour_price`` what one GPU costs for an hour, ``rdma`` the RDMA devices that pods may
+    request. ``taints`` leave out what ``schedulable``,
     ``ready`` and ``deleting`` say already.
     """
 
@@ -33,3 +34,4 @@ class NodeFacts:
     deleting: bool = False
     warnings: tuple[str, ...] = ()
     gpu_hour_price: float | None = None
+    rdma: tuple[tuple[str, int], ...] = ()

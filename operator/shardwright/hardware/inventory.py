@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import Gpu, Link
+from shardwright.hardware.rdma import Reach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +42,11 @@ class Pool:
     ``gpu`` is the catalogue row with ``memory_bytes`` replaced by what the nodes' labels say.
     ``domain_gpus`` is how many GPUs of one node (or, across nodes, of one clique) the scale-up link
     joins: 1 for PCIe only, 2 for bridged pairs, 8 for HGX, 72 for a full NVL72 rack. ``network`` is the
-    link between nodes per GPU. ``resource`` is what pods request, ``architecture`` amd64 or arm64.
-    ``nodes`` are sorted by name. ``gpu_hour_price`` is what one GPU costs for an hour, as the nodes' owner states it in a
-    currency of their choice (None: not stated).
+    link between nodes per GPU as pods reach it, ``reach`` how they do. ``resource`` is what pods request for GPUs,
+    ``architecture`` amd64 or arm64.
+    ``nodes`` are sorted by name, ``joins_pods`` says that a ComputeDomain can join pods on several of them.
+    ``gpu_hour_price`` is what one GPU costs for an hour, as the nodes' owner states it in a currency of their choice
+    (None: not stated).
     """
 
     name: str
@@ -57,6 +60,8 @@ class Pool:
     nodes: tuple[Node, ...]
     warnings: tuple[str, ...] = ()
     gpu_hour_price: float | None = None
+    reach: Reach = field(default_factory=Reach)
+    joins_pods: bool = False
 
     @property
     def crosses_nodes(self) -> bool:

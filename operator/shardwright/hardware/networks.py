@@ -66,5 +66,22 @@ def _link(gbps: float, rdma: bool, basis: str, source: str) -> Link:  # noqa: FB
     )
 
 
+def offered_rdma(node: RawNode) -> tuple[tuple[str, int], ...]:
+    """Return the RDMA devices that pods may request on a node: resource and how many, sorted by name."""
+    named = ((key, quantity(value) or 0) for key, value in node.allocatable.items() if key.startswith(_RDMA_RESOURCES))
+    return tuple(sorted((key, count) for key, count in named if count))
+
+
+def is_rdma(network: Link) -> bool:
+    """Return whether a link between nodes is one that pods reach with RDMA devices only."""
+    return network.latency_seconds == RDMA_LATENCY_SECONDS
+
+
+def over_tcp(network: Link, gpus: int) -> Link:
+    """Return what is left of an RDMA network per GPU where pods have none of its devices: their node's own interface."""
+    gbps = min(network.bytes_per_second * 8 / GIGA, NODE_GBPS_WITHOUT_EVIDENCE / gpus)
+    return _link(gbps, False, "assumed", "NODE_GBPS_WITHOUT_EVIDENCE")
+
+
 def _offers_rdma(node: RawNode) -> bool:
-    return any(key.startswith(_RDMA_RESOURCES) and quantity(value) for key, value in node.allocatable.items())
+    return bool(offered_rdma(node))

@@ -14,7 +14,7 @@ from shardwright.hardware.gpus import Gpu
 from shardwright.hardware.identity import identify
 from shardwright.hardware.instances import Instance, find_instance
 from shardwright.hardware.inventory import NodeExclusion, Taint
-from shardwright.hardware.networks import read_network
+from shardwright.hardware.networks import offered_rdma, read_network
 from shardwright.hardware.pods import GpuUsage, read_pod
 from shardwright.hardware.pools import Reservation, build_inventory
 from shardwright.hardware.suitability import gpu_resource, has_accelerator, shown, unsuitable
@@ -69,6 +69,7 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
         deleting=raw.deleting or any(text(taint.get("key")) in _DELETION_TAINTS for taint in taints),
         warnings=tuple(filter(None, (unhealthy, domain.warning, *_no_numbers(raw)))),
         gpu_hour_price=positive_number(raw.stated("gpu-hour-price")),
+        rdma=offered_rdma(raw),
     )
 
 

@@ -4,20 +4,26 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 
 from shardwright.hardware.domains import DomainKind
 from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.gpus import Link
 from shardwright.hardware.inventory import Inventory, Node, NodeExclusion, Pool
 from shardwright.hardware.pods import GpuUsage
-from shardwright.hardware.scheduling import Admission
+from shardwright.hardware.rdma import RdmaRequest, Reach, reach
+from shardwright.hardware.scheduling import Admission, PodTerms
 from shardwright.units import GIGA
 
 MEMORY_SPREAD: Final = 1.02
 """Nodes whose GPU memory differs by less than this factor are alike; the pool has the smallest. Basis: assumed,
 driver versions move the label by less than 1 %, product variants by 20 % or more."""
 
-_PoolKey = tuple[str, str, int, DomainKind, int, str, str, str, float | None]
+_PoolKey = tuple[str, str, int, DomainKind, int, str, str, str, float | None, tuple[str, ...], bool]
+
+
+ANYTHING: Final = PodTerms()
+"""Any node that takes GPU pods, and whatever RDMA devices it offers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,19 +42,19 @@ def build_inventory(
     *,
     reservations: Iterable[Reservation] = (),
     own: tuple[str, str] | None = None,
-    selector: Mapping[str, str] | None = None,
-    tolerations: Sequence[Mapping[str, Any]] = (),
+    terms: PodTerms = ANYTHING,
 ) -> Inventory:
     """Return what there is for one model, the same for any order of the input.
 
     Free is allocatable minus what pods of others hold minus what plans of others keep and have not bound yet, never
     below zero. ``own`` names the model that is planned: its own pods and plan do not count against it. ``usage`` is
     None where pods cannot be listed: then everything allocatable is called free and ``free_capacity_known`` is False.
+    ``terms`` say which nodes its pods may use and which RDMA devices they request: links are those that they then reach.
     """
     known = usage is not None
     taken = _taken(tuple(usage or ()), tuple(reservations), own)
-    usable, excluded = _divide(facts, selector or {}, tolerations)
-    pools = sorted(_pools(usable, taken), key=lambda pool: pool.name)
+    usable, excluded = _divide(facts, terms)
+    pools = sorted(_pools(usable, taken, terms), key=lambda pool: pool.name)
     excluded.sort(key=lambda exclusion: (exclusion.node, exclusion.problem.code))
     return Inventory(pools=tuple(pools), excluded=tuple(excluded), free_capacity_known=known)
 
@@ -72,12 +78,10 @@ def _taken(usage: Sequence[GpuUsage], reservations: Sequence[Reservation], own: 
     return taken
 
 
-def _divide(
-    facts: Iterable[NodeFacts | NodeExclusion], selector: Mapping[str, str], tolerations: Sequence[Mapping[str, Any]]
-) -> tuple[list[NodeFacts], list[NodeExclusion]]:
+def _divide(facts: Iterable[NodeFacts | NodeExclusion], terms: PodTerms) -> tuple[list[NodeFacts], list[NodeExclusion]]:
     usable: list[NodeFacts] = []
     excluded: list[NodeExclusion] = []
-    admission = Admission(selector, tolerations)
+    admission = Admission(terms)
     for node in facts:
         if isinstance(node, NodeExclusion):
             excluded.append(node)
@@ -88,22 +92,28 @@ def _divide(
     return usable, excluded
 
 
-def _pools(usable: Sequence[NodeFacts], taken: Mapping[str, int]) -> list[Pool]:
+def _pools(usable: Sequence[NodeFacts], taken: Mapping[str, int], terms: PodTerms) -> list[Pool]:
+    rdma = terms.rdma
     alike: defaultdict[_PoolKey, list[NodeFacts]] = defaultdict(list)
-    for node in _believable_racks(usable):
-        alike[_key(node)].append(node)
+    for node in _believable_racks(usable, joined=terms.compute_domains):
+        alike[_key(node, rdma)].append(node)
     groups = [(key, group) for key, nodes in alike.items() for group in _by_memory(nodes)]
-    names = Counter(_name(group[0]) for _, group in groups)
+    names = Counter(_name(group[0], rdma) for _, group in groups)
     pools = []
     for key, group in groups:
-        pool = _pool(sorted(group, key=lambda node: node.name), taken)
+        pool = _pool(sorted(group, key=lambda node: node.name), taken, rdma)
         pools.append(pool if names[pool.name] == 1 else replace(pool, name=_distinct(pool, key)))
     return pools
 
 
-def _name(node: NodeFacts) -> str:
+def _reach(node: NodeFacts, rdma: RdmaRequest) -> tuple[Link, Reach]:
+    return reach(node.network, node.rdma, node.gpus, rdma)
+
+
+def _name(node: NodeFacts, rdma: RdmaRequest) -> str:
     """Return a name that a person understands, from properties of the nodes alone: other pools do not change it."""
-    return f"{node.gpu.id.lower()}-{node.gpus}x-{node.network.bytes_per_second * 8 / GIGA:.4g}g"
+    network, _ = _reach(node, rdma)
+    return f"{node.gpu.id.lower()}-{node.gpus}x-{network.bytes_per_second * 8 / GIGA:.4g}g"
 
 
 def _distinct(pool: Pool, key: _PoolKey) -> str:
@@ -112,18 +122,24 @@ def _distinct(pool: Pool, key: _PoolKey) -> str:
     return f"{pool.name}-{sha256(own.encode()).hexdigest()[:6]}"
 
 
-def _key(node: NodeFacts) -> _PoolKey:
-    """Return everything that the planner looks at, except memory, which is compared with a tolerance."""
+def _key(node: NodeFacts, rdma: RdmaRequest) -> _PoolKey:
+    """Return everything that the planner looks at, except memory, which is compared with a tolerance.
+
+    Of RDMA devices only the names count: all pods of a group request the same ones.
+    """
+    network, how = _reach(node, rdma)
     return (
         node.gpu.id,
         node.product,
         node.gpus,
         node.domain.kind,
         node.domain.gpus,
-        node.network.name,
+        network.name,
         node.resource,
         node.architecture,
         node.gpu_hour_price,
+        how.names,
+        node.domain.joins_pods,
     )
 
 
@@ -142,38 +158,49 @@ def _by_memory(nodes: Sequence[NodeFacts]) -> list[list[NodeFacts]]:
     return runs
 
 
-def _believable_racks(usable: Sequence[NodeFacts]) -> Iterable[NodeFacts]:
-    """Yield the nodes, cliques that are larger than the hardware allows taken apart into trays."""
+def _believable_racks(usable: Sequence[NodeFacts], *, joined: bool) -> Iterable[NodeFacts]:
+    """Yield the nodes, cliques that are larger than the hardware allows, or that no pods shall share, taken apart into trays."""
     sizes: Counter[str] = Counter()
     for node in usable:
         if node.domain.kind is DomainKind.CLIQUE:
             sizes[node.domain.name] += node.gpus
     for node in usable:
         size = sizes[node.domain.name] if node.domain.kind is DomainKind.CLIQUE else 0
-        yield node if size <= node.gpu.scale_up_gpus else _as_tray(node, size)
+        if size > node.gpu.scale_up_gpus:
+            claim = f"NVLink domain {node.domain.name} claims {size} GPUs, {node.gpu.scale_up_gpus} at most are possible: ignored"
+            yield _as_tray(node, claim)
+        else:
+            yield node if joined or not size else _as_tray(node)
 
 
-def _as_tray(node: NodeFacts, size: int) -> NodeFacts:
-    warning = f"NVLink domain {node.domain.name} claims {size} GPUs, {node.gpu.scale_up_gpus} at most are possible: ignored"
-    domain = replace(node.domain, kind=DomainKind.NODE, name=node.name)
-    return replace(node, domain=domain, warnings=(*node.warnings, warning))
+def _as_tray(node: NodeFacts, *warnings: str) -> NodeFacts:
+    domain = replace(node.domain, kind=DomainKind.NODE, name=node.name, joins_pods=False)
+    return replace(node, domain=domain, warnings=(*node.warnings, *warnings))
 
 
-def _pool(nodes: Sequence[NodeFacts], taken: Mapping[str, int]) -> Pool:
+def _pool(nodes: Sequence[NodeFacts], taken: Mapping[str, int], rdma: RdmaRequest) -> Pool:
     first = nodes[0]
     return Pool(
-        name=_name(first),
+        name=_name(first, rdma),
         gpu=min((node.gpu for node in nodes), key=lambda gpu: gpu.memory_bytes),
         product=first.product,
         gpus_per_node=first.gpus,
         domain_gpus=_domain_gpus(nodes),
-        network=first.network,
+        network=_reach(first, rdma)[0],
         resource=first.resource,
         architecture=first.architecture,
         nodes=tuple(_node(node, taken) for node in nodes),
         warnings=_warnings(nodes),
         gpu_hour_price=first.gpu_hour_price,
+        reach=_common_reach([_reach(node, rdma)[1] for node in nodes]),
+        joins_pods=first.domain.joins_pods,
     )
+
+
+def _common_reach(found: Sequence[Reach]) -> Reach:
+    """Return how pods reach the network on every one of these nodes: with the fewest devices that any offers."""
+    fewest = tuple(min(same) for same in zip(*(how.devices for how in found), strict=True))
+    return replace(next((how for how in found if how.missed), found[0]), devices=fewest)
 
 
 def _domain_gpus(nodes: Sequence[NodeFacts]) -> int:

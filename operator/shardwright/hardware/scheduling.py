@@ -1,12 +1,14 @@
 """Would the scheduler put a pod of the model on this node? State, node selector, taints and tolerations."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import Taint
+from shardwright.hardware.rdma import RdmaRequest
 
 DEFAULT_TOLERATIONS: Final[tuple[Mapping[str, str], ...]] = tuple(
     MappingProxyType(toleration)
@@ -20,6 +22,20 @@ DEFAULT_TOLERATIONS: Final[tuple[Mapping[str, str], ...]] = tuple(
 """Taints that say no more than "only pods that need a GPU": every rendered pod tolerates them.
 Source: gpu-operator, GKE, AKS and GB200 node pools as recorded in tests/data/nodes."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodTerms:
+    """What the pods of one model ask of nodes beside GPUs: labels, what they tolerate, RDMA devices.
+
+    Without ``compute_domains`` pods of several nodes share no NVLink: every domain ends at its node.
+    """
+
+    selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: Sequence[Mapping[str, Any]] = ()
+    rdma: RdmaRequest = field(default_factory=RdmaRequest)
+    compute_domains: bool = True
+
+
 _UNHEALTHY_TAINT: Final = "amd-gpu-unhealthy"
 _HARD_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 
@@ -27,9 +43,9 @@ _HARD_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 class Admission:
     """What keeps new pods of one model off a node; nodes with the same taints are looked at once."""
 
-    def __init__(self, selector: Mapping[str, str], tolerations: Sequence[Mapping[str, Any]]) -> None:
-        self._selector = sorted(selector.items())
-        self._tolerations = (*DEFAULT_TOLERATIONS, *tolerations)
+    def __init__(self, terms: PodTerms) -> None:
+        self._selector = sorted(terms.selector.items())
+        self._tolerations = (*DEFAULT_TOLERATIONS, *terms.tolerations)
         self._tainted: dict[tuple[Taint, ...], Problem | None] = {(): None}
 
     def keeps_out(self, node: NodeFacts) -> Problem | None:

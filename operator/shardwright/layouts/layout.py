@@ -42,7 +42,7 @@ class Placement:
     ``groups`` may hold fewer replicas than the layout asks for when not enough is free: ``missing_nodes``
     says how many nodes are short. ``leftover_gpus`` stay free on the nodes used. ``tensor_link`` and
     ``pipeline_link`` are the slowest links that the two kinds of traffic really cross (None where the
-    degree is 1).
+    degree is 1). ``one_domain`` says that the nodes of every replica share one scale-up domain.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -52,6 +52,7 @@ class Placement:
     leftover_gpus: int = 0
     tensor_link: Link | None = None
     pipeline_link: Link | None = None
+    one_domain: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,20 @@ class Candidate:
     layout: Layout
     pool: Pool
     placement: Placement
+
+    @property
+    def uses_network(self) -> bool:
+        """Return whether traffic among the ranks of a replica crosses the network between nodes."""
+        placement = self.placement
+        if placement.nodes_per_replica == 1:
+            return False
+        attention = self.layout.attention_data > 1 and not placement.one_domain
+        return attention or self.pool.network in (placement.tensor_link, placement.pipeline_link)
+
+    @property
+    def needs_compute_domain(self) -> bool:
+        """Return whether pods of one replica on several nodes share a scale-up domain that a ComputeDomain can open to them."""
+        return self.placement.nodes_per_replica > 1 and self.placement.one_domain and self.pool.joins_pods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

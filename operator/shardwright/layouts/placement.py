@@ -89,6 +89,7 @@ class Shelf:
             leftover_gpus=seats.leftover_gpus,
             tensor_link=_tensor_link(self._pool, layout, spread, seats.groups),
             pipeline_link=_pipeline_link(self._pool, layout, spread, seats.groups),
+            one_domain=_inside(self._pool, seats.groups, spread.nodes, spread.gpus),
         )
 
     def _leftover(self, spread: Spread, groups: Groups) -> int:

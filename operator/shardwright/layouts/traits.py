@@ -49,6 +49,9 @@ class EngineTraits:
     than the model states, ``mixes_prompts`` that one step computes prompts and decodes,
     ``mixes_expert_cuts`` that experts may be dealt to some of the ranks and sliced over the rest.
     ``kv_cache_bytes`` is what every rank is told to keep for K/V, whatever is free (None: what the budget leaves).
+    ``shares_context`` says that tensor ranks can share the tokens of a request, ``data_beside_tensor`` that replicas of the
+    attention may each have several tensor ranks, ``deals_experts_evenly`` that every rank must get as many whole
+    experts as the others. ``warnings`` are what every plan for the engine says of what is not known of it.
     ``sources`` names where each figure comes from.
     """
 
@@ -89,3 +92,7 @@ class EngineTraits:
     counts_graphs: bool = True
     chunks_prompts: bool = True
     kv_cache_bytes: int | None = None
+    shares_context: bool = True
+    data_beside_tensor: bool = True
+    deals_experts_evenly: bool = False
+    warnings: tuple[str, ...] = ()

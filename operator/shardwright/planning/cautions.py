@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.rdma import RdmaMode
 from shardwright.layouts.layout import Candidate
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
@@ -35,7 +36,9 @@ def warnings(
         *_unpriced(inventory),
         *(() if inventory.free_capacity_known else (unknown,)),
         *model.warnings,
+        *traits.warnings,
         *best.candidate.pool.warnings,
+        *_missed_network(best.candidate),
         *_unknown_network(shown),
     )
 
@@ -99,21 +102,31 @@ def _unpriced(inventory: Inventory) -> Iterator[str]:
         yield f"every GPU counts the same, large or small: {who} no price (shardwright.io/gpu-hour-price)"
 
 
+def rdma_devices(candidate: Candidate) -> tuple[tuple[str, int], ...]:
+    """Return the RDMA devices that every pod requests: those of the pool where traffic crosses the network between nodes."""
+    if not candidate.uses_network:
+        return ()
+    return candidate.pool.reach.requested(candidate.placement.gpus_per_node, candidate.pool.gpus_per_node)
+
+
+def _missed_network(candidate: Candidate) -> Iterator[str]:
+    """Yield that pods do not reach the RDMA network that is there, and what they use."""
+    pool, missed = candidate.pool, candidate.pool.reach.missed
+    if missed is None or not candidate.uses_network:
+        return
+    asked_for_none = pool.reach.mode is RdmaMode.NONE
+    why = "spec.pod.network.rdma is None" if asked_for_none else "the nodes offer no RDMA resource (docs/howto/network.md)"
+    yield f"pods do not reach the nodes' {missed.name}: {why}; TCP is planned with, {pool.network.name} per GPU assumed"
+
+
 def _unknown_network(shown: Sequence[Standing]) -> Iterator[str]:
     """Yield what the network was taken for, where nothing tells and a layout that is shown depends on it."""
-    crossing = [item.candidate.pool.network for item in shown if _uses_network(item.candidate)]
+    pools = (item.candidate.pool for item in shown if item.candidate.uses_network)
+    crossing = [pool.network for pool in pools if pool.reach.missed is None]
     assumed = next((network for network in crossing if network.basis == "assumed"), None)
     if assumed is not None:
         how = "set the node label shardwright.io/network-gbps-per-gpu to state it"
         yield f"the network between nodes is unknown: {assumed.name} per GPU assumed; {how}"
-
-
-def _uses_network(candidate: Candidate) -> bool:
-    placement, pool = candidate.placement, candidate.pool
-    if placement.nodes_per_replica == 1:
-        return False
-    attention = candidate.layout.attention_data > 1 and not pool.crosses_nodes
-    return attention or pool.network in (placement.tensor_link, placement.pipeline_link)
 
 
 def _slow_links(candidate: Candidate) -> Iterator[str]:

@@ -75,6 +75,8 @@ class Judge:
         if prices is not None:
             found += memory_violations(candidate, prices.memory(candidate))
             found += self._limits(candidate, prices)
+        if candidate.uses_network:
+            found += network_violations(candidate.pool)
         if candidate.placement.missing_nodes:
             found.append(self._capacity(candidate))
         return Verdict(candidate=candidate, violations=tuple(found), prices=prices)
@@ -151,6 +153,20 @@ def image_violations(pool: Pool, traits: EngineTraits) -> Iterator[Violation]:
             gap=f"{pool.product} is {pool.resource}",
             remedy=f"name an image of {traits.name} {traits.version} for these GPUs",
             path="spec.engine.image",
+        )
+        yield Violation(problem=problem)
+
+
+def network_violations(pool: Pool) -> Iterator[Violation]:
+    """Yield that pods of a group over several nodes would request RDMA devices that no node of the pool has."""
+    if pool.reach.lacking:
+        problem = Problem(
+            code="NetworkResourceMissing",
+            what=f"the network resource {pool.reach.lacking}",
+            limit="is requested by every pod of a group over several nodes",
+            gap=f"but not offered in that number by the nodes of {pool.name}",
+            remedy="correct the name or the count, set rdma to Auto, or install the device plugin",
+            path="spec.pod.network.resources",
         )
         yield Violation(problem=problem)
 

@@ -24,6 +24,7 @@ def degree_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> I
     yield from _pipeline_problems(model, layout, traits)
     yield from _expert_problems(model, layout, traits)
     yield from _context_problems(model, layout)
+    yield from _unsayable_problems(model, layout, traits)
 
 
 def _pipeline_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
@@ -171,4 +172,27 @@ def _needs_experts(layout: Layout) -> Iterator[Problem]:
             what="a model without experts",
             limit=f"gains nothing from attention data {layout.attention_data}",
             remedy="use attention data 1 and more replicas",
+        )
+
+
+def _unsayable_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
+    """Source: TensorRT-LLM ``mapping.py`` (engines.md section 10)."""
+    if layout.context > 1 and not traits.shares_context:
+        yield _context(f"context {layout.context}", f"is nothing that {traits.name} can be told", "use context 1")
+    if layout.attention_data > 1 and layout.tensor > 1 and not traits.data_beside_tensor:
+        yield Problem(
+            code="AttentionDataExcludesTensor",
+            path=_ATTENTION_DATA,
+            what=f"attention data {layout.attention_data} beside tensor {layout.tensor}",
+            limit=f"is nothing that {traits.name} can be told: it keeps the attention whole on every rank, or on none",
+            remedy="use tensor 1 or attention data 1",
+        )
+    if traits.deals_experts_evenly and model.experts and model.experts % layout.expert:
+        yield Problem(
+            code="ExpertsNotDivisible",
+            path=_EXPERT,
+            what=f"{model.experts} experts",
+            limit=f"must divide by {layout.expert} ranks for {traits.name}",
+            gap=f"{model.experts % layout.expert} are left over",
+            remedy="use a number of ranks that divides them",
         )

@@ -7,7 +7,7 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.layouts.enumerate import enumerate_candidates
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
-from shardwright.planning.cautions import warnings
+from shardwright.planning.cautions import rdma_devices, warnings
 from shardwright.planning.checks import Judge, Verdict
 from shardwright.planning.exclusions import count_exclusions
 from shardwright.planning.outcome import no_plan
@@ -96,4 +96,6 @@ def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: E
         tight=best.tight,
         million_tokens_price=million_tokens_price(best),
         load=estimate.load,
+        rdma=rdma_devices(candidate),
+        compute_domain=candidate.needs_compute_domain,
     )

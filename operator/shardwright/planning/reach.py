@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from shardwright.errors import Problem
+from shardwright.hardware.domains import CLIQUE_LABEL
 from shardwright.layouts.layout import Candidate
 from shardwright.planning.phrases import degrees
 from shardwright.planning.select import Standing
@@ -16,20 +17,23 @@ def in_reach(ranked: Sequence[Standing], *, deploy: bool) -> tuple[Standing, ...
 
 
 def not_yet(candidate: Candidate, *, deploy: bool = True) -> Problem | None:
-    """Return why a plan can be shown but not run yet: tensor ranks or attention replicas on several nodes.
+    """Return why a plan can be shown but not run yet: attention replicas cut by nodes, NVLink that pods cannot share.
 
     Args:
         candidate: What is planned.
         deploy: Whether it is to be run; where it is not, the remedy is another one.
     """
     layout, placement, link = candidate.layout, candidate.placement, candidate.placement.tensor_link
-    if layout.attention_data > 1 and placement.nodes_per_replica > 1:
-        what = f"{degrees(layout)} puts attention replicas of one group on {placement.nodes_per_replica} nodes"
+    replica = layout.tensor * layout.pipeline
+    if layout.attention_data > 1 and placement.gpus_per_node % replica:
+        what = f"{degrees(layout)} puts attention replicas of {replica} GPUs each on nodes with {placement.gpus_per_node}"
         return _problem(what, "attentionData", "1", deploy=deploy)
-    if layout.tensor <= placement.gpus_per_node or link is None or link != candidate.pool.gpu.scale_up:
+    over_trays = layout.tensor > placement.gpus_per_node and link is not None and link == candidate.pool.gpu.scale_up
+    if not over_trays or candidate.needs_compute_domain:
         return None
     nodes = layout.tensor // placement.gpus_per_node
-    what = f"{degrees(layout)} puts one tensor group on {nodes} nodes of one {link.name} domain"
+    where = "not all of one clique" if candidate.pool.joins_pods else f"which have no label {CLIQUE_LABEL}"
+    what = f"{degrees(layout)} puts one tensor group on {nodes} nodes, {where}"
     return _problem(what, "tensor", f"{placement.gpus_per_node} or less", deploy=deploy)
 
 

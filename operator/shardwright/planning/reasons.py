@@ -8,7 +8,7 @@ from typing import Final
 from shardwright.costs.estimates import Performance, TimeShare
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
-from shardwright.planning.cautions import falls_behind
+from shardwright.planning.cautions import falls_behind, rdma_devices
 from shardwright.planning.checks import Verdict
 from shardwright.planning.phrases import copies, degrees, duration, per_second, price, requests_of
 from shardwright.planning.reach import not_yet
@@ -60,9 +60,19 @@ def reasons(ranked: Sequence[Standing], verdicts: Sequence[Verdict], scale: Scal
         _time(best, request),
         *_price(best),
         *_uneven(best, ranked),
+        *_network(best),
         *_smaller(ranked, verdicts, request),
     )
     return tuple(part for part in parts if part)
+
+
+def _network(best: Standing) -> Iterator[str]:
+    """Yield by what pods of several nodes reach each other: a ComputeDomain, RDMA devices."""
+    if best.candidate.needs_compute_domain:
+        yield "Pods share the NVLink domain of their nodes by a ComputeDomain."
+    if devices := rdma_devices(best.candidate):
+        named = ", ".join(f"{count} {name}" for name, count in devices)
+        yield f"Pods request {named} each, to reach the {best.candidate.pool.network.name} between nodes."
 
 
 def alternative(*, best: Standing, other: Standing, request: Request) -> Alternative:

@@ -37,7 +37,8 @@ class Plan:
     traffic crosses. ``deployable`` is empty, or the reason why this plan can be shown but not yet run. ``tight`` says that
     one longest request fits by less than the uncertainty of the memory. ``million_tokens_price`` is what a million output
     tokens cost at the planned load, in the currency of the nodes' price (None: they state none). ``load`` is how long a
-    node reads weights at start.
+    node reads weights at start. ``rdma`` are the devices that every pod of a group over several nodes requests;
+    ``compute_domain`` says that these pods share an NVLink domain.
     """
 
     layout: Layout
@@ -65,6 +66,8 @@ class Plan:
     tight: bool = False
     million_tokens_price: float | None = None
     load: LoadTime | None = None
+    rdma: tuple[tuple[str, int], ...] = ()
+    compute_domain: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,8 @@ SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "ExpertsFewerThanRanks": "There are fewer experts than ranks that must each hold one.",
         "ExpertParallelNeedsExperts": "Expert parallelism was asked of a model without experts.",
         "ExpertDegreeImpossible": "The expert degree is neither 1 nor tensor x attention data.",
+        "ExpertsNotDivisible": "The engine wants as many whole experts on every rank, and the experts do not divide.",
+        "AttentionDataExcludesTensor": "The engine cannot cut the attention into tensor ranks and replicas at once.",
         "AttentionDataNeedsExperts": "Attention data parallelism was asked of a model without experts.",
         "PipelineNotSupported": "The engine cannot cut this architecture into pipeline stages.",
         "MoreStagesThanLayers": "A pipeline stage would hold no layer.",

@@ -4,17 +4,19 @@ Applied again and again it comes to rest: once the observed objects say what was
 written. It never touches an object that another controller, or nobody, owns.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
 from shardwright.errors import Problem
-from shardwright.reconcile.decision import Apply, Create, Delete, Write
+from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, Write
 from shardwright.reconcile.drift import drifted_fields
+from shardwright.reconcile.generations import former_generations
 from shardwright.reconcile.groups import Group, GroupState, LifeRules, next_step
-from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller, controller_uid, object_key
+from shardwright.reconcile.observed import STATEFUL_SET, ObjectKey, Observed, controller, controller_uid, object_key
 from shardwright.reconcile.rollout import one_after_another
+from shardwright.rendering.labels import GROUP
 from shardwright.rendering.names import generation_name, generation_of
 
 _ANY_RULES: Final = LifeRules()
@@ -22,10 +24,14 @@ _ANY_RULES: Final = LifeRules()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
-    """Everything that shall exist, in order of creation, how groups live, and the uid of the ShardedModel that owns it all."""
+    """Everything that shall exist, in order of creation, how groups live, and the uid of the ShardedModel that owns it all.
+
+    ``keys`` are Secrets that pods need and nobody but the kubelet reads.
+    """
 
     owner_uid: str
     objects: Sequence[Mapping[str, Any]]
+    keys: Sequence[Mapping[str, Any]] = ()
     rules: LifeRules = field(default_factory=LifeRules)
 
 
@@ -34,7 +40,8 @@ class Decision:
     """What to write now, in order, and what the reader of the status must know.
 
     ``conflicts`` are foreign objects in our places, ``leftovers`` what an earlier ShardedModel of the same name has
-    left to the garbage collector (kind and name): then nothing is written at all. ``wake_at`` is when to look
+    left to the garbage collector (kind and name): then nothing is written at all. ``stopping`` are the groups, by index, whose
+    service these writes end on purpose, and that could be made anew beside it first. ``wake_at`` is when to look
     again although nothing may have happened.
     """
 
@@ -42,6 +49,7 @@ class Decision:
     groups: tuple[GroupState, ...]
     conflicts: tuple[Problem, ...] = ()
     leftovers: tuple[str, ...] = ()
+    stopping: tuple[int, ...] = ()
 
     @property
     def wake_at(self) -> datetime | None:
@@ -58,11 +66,43 @@ def decide(desired: Desired, observed: Observed, now: datetime) -> Decision:
         standing = standing_groups(observed, desired.owner_uid, now, desired.rules)
         return Decision(writes=(), groups=standing, conflicts=conflicts, leftovers=leftovers)
     groups = [_group(content, observed, desired.rules) for content in desired.objects if content["kind"] == STATEFUL_SET]
-    steps = one_after_another(groups, [next_step(group, now) for group in groups], desired.rules.max_unavailable)
+    former = _former_generations(groups, desired, observed, now)
+    most = 0 if any(former.values()) else desired.rules.max_unavailable
+    steps = one_after_another(groups, [next_step(group, now) for group in groups], most)
     plain = [content for content in desired.objects if content["kind"] != STATEFUL_SET]
     repairs = [write for content in plain for write in placed(content, desired.owner_uid, observed)]
     lives = [write for step in steps for write in step.writes]
-    return Decision(writes=(*repairs, *lives, *_prune(desired, observed)), groups=tuple(step.state for step in steps))
+    kept = {name for group in groups for name in _kept(group, former[group.name], observed)}
+    return Decision(
+        writes=(*repairs, *_keys(desired, lives), *lives, *_prune(desired, observed, kept)),
+        groups=tuple(step.state for step in steps),
+        stopping=tuple(index for index, step in enumerate(steps) if step.planned) if desired.rules.max_surge else (),
+    )
+
+
+def _former_generations(
+    groups: Sequence[Group], desired: Desired, observed: Observed, now: datetime
+) -> dict[str, frozenset[str]]:
+    """Return by name of group what there still is of its earlier generations."""
+    return {group.name: former_generations(*generation_of(group.name), observed, desired.owner_uid, now) for group in groups}
+
+
+def _kept(group: Group, former: Collection[str], observed: Observed) -> Iterator[ObjectKey]:
+    """Yield what stays of former generations: all while it serves in place of the new one, then what is beside the pods."""
+    for key, live in observed.objects.items():
+        if key[0] == STATEFUL_SET:
+            serves = bool(live["spec"].get("replicas")) and not group.complete
+            stays = serves and key[1] in former
+        else:
+            stays = (live["metadata"].get("labels") or {}).get(GROUP) in former
+        if stays:
+            yield key
+
+
+def _keys(desired: Desired, lives: Sequence[Write]) -> Iterator[Write]:
+    """Yield the creation of every key before pods that need it: whether it exists is not ours to read."""
+    if any(isinstance(write, Create | Apply) for write in lives):
+        yield from (CreateKey(content=content) for content in desired.keys)
 
 
 def standing_groups(observed: Observed, owner_uid: str, now: datetime, rules: LifeRules = _ANY_RULES) -> tuple[GroupState, ...]:
@@ -81,7 +121,7 @@ def _group(content: Mapping[str, Any], observed: Observed, rules: LifeRules) -> 
         live=live,
         members=observed.members_of(name),
         rules=rules,
-        former=None if live else _former(name, observed),
+        former=_former(name, observed),
     )
 
 
@@ -127,9 +167,9 @@ def placed(content: Mapping[str, Any], owner_uid: str, observed: Observed) -> tu
     return (Apply(content=content, uid=live["metadata"]["uid"], because=drift),) if drift else ()
 
 
-def _prune(desired: Desired, observed: Observed) -> tuple[Write, ...]:
+def _prune(desired: Desired, observed: Observed, kept: Collection[ObjectKey]) -> tuple[Write, ...]:
     """Delete what is ours and no longer wanted; an object without our owner reference is never deleted."""
-    wanted = {object_key(content) for content in desired.objects}
+    wanted = {object_key(content) for content in desired.objects}.union(kept)
     return tuple(
         Delete(kind=key[0], namespace=live["metadata"]["namespace"], name=key[1], uid=live["metadata"]["uid"])
         for key, live in sorted(observed.objects.items())

@@ -13,6 +13,13 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateKey:
+    """Create a Secret with a key that is made for it; where there is one of its name, that is the key."""
+
+    content: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Apply:
     """Apply an object's full intent by force, to exactly the object with this uid, which is ours."""
 
@@ -32,4 +39,4 @@ class Delete:
     grace_seconds: int | None = None
 
 
-Write = Create | Apply | Delete
+Write = Create | CreateKey | Apply | Delete

@@ -5,7 +5,8 @@ except in lists without keys, which belong to one writer as a whole.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ LIST_KEYS: Final = {
     "volumeMounts": "mountPath",
     "imagePullSecrets": "name",
     "ownerReferences": "uid",
+    "resourceClaims": "name",
+    "claims": "name",
 }
 """Keyed lists by field name, and their key; source: listMapKey and patchMergeKey of the Kubernetes API.
 ``ports`` are keyed, too, but we own all of them, so they are compared in order."""
@@ -33,43 +36,67 @@ SUFFIXES: Final = {"": Decimal(1), "m": Decimal("1e-3"), "u": Decimal("1e-6"), "
 NO_VALUE: Final[tuple[Any, ...]] = (None, False, 0, "", {}, [], ())
 
 
-def drifted_fields(rendered: Any, live: Any, path: str = "") -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A rendered field that an object does not hold: its path, and what the object has there (None: nothing)."""
+
+    path: str
+    live: Any
+
+
+def drifted_fields(rendered: Any, live: Any) -> tuple[str, ...]:
     """Return the paths of rendered fields that the live object does not hold, in order.
 
     >>> drifted_fields({"spec": {"replicas": 2, "paused": False}}, {"spec": {"replicas": 1, "extra": 9}})
     ('spec.replicas',)
     """
+    return tuple(difference.path for difference in _differences(rendered, live, ""))
+
+
+def dropped_fields(sent: Any, stored: Any) -> tuple[str, ...]:
+    """Return the paths of fields that were sent and are not there in what the API server has made of it, in order.
+
+    >>> dropped_fields({"spec": {"schedulingGroup": {"podGroupName": "a"}, "replicas": 2}}, {"spec": {"replicas": 1}})
+    ('spec.schedulingGroup',)
+    """
+    return tuple(difference.path for difference in _differences(sent, stored, "") if difference.live in (None, ()))
+
+
+def _differences(rendered: Any, live: Any, path: str) -> Iterator[Difference]:
     if isinstance(rendered, Mapping):
-        return _drifted_mapping(rendered, live, path)
-    if isinstance(rendered, Sequence) and not isinstance(rendered, str):
-        return _drifted_list(rendered, live, path)
-    return () if _same_scalar(rendered, live, path) else (path,)
+        yield from _of_mapping(rendered, live, path)
+    elif isinstance(rendered, Sequence) and not isinstance(rendered, str):
+        yield from _of_list(rendered, live, path)
+    elif not _same_scalar(rendered, live, path):
+        yield Difference(path, live)
 
 
-def _drifted_mapping(rendered: Mapping[str, Any], live: Any, path: str) -> tuple[str, ...]:
+def _of_mapping(rendered: Mapping[str, Any], live: Any, path: str) -> Iterator[Difference]:
     if not isinstance(live, Mapping):
-        return () if not rendered and live is None else (path,)
-    return tuple(
-        drifted
-        for field, value in rendered.items()
-        for drifted in drifted_fields(value, live.get(field), f"{path}.{field}" if path else str(field))
-    )
+        if rendered or live is not None:
+            yield Difference(path, live)
+        return
+    for field, value in rendered.items():
+        yield from _differences(value, live.get(field), f"{path}.{field}" if path else str(field))
 
 
-def _drifted_list(rendered: Sequence[Any], live: Any, path: str) -> tuple[str, ...]:
+def _of_list(rendered: Sequence[Any], live: Any, path: str) -> Iterator[Difference]:
     live = live or ()
     key = LIST_KEYS.get(path.rsplit(".", 1)[-1])
     if key is None:
-        return _drifted_atomic_list(rendered, live, path)
+        yield from _of_atomic_list(rendered, live, path)
+        return
     by_key = {item.get(key): item for item in live}
-    return tuple(drifted for item in rendered for drifted in drifted_fields(item, by_key.get(item[key]), f"{path}[{item[key]}]"))
+    for item in rendered:
+        yield from _differences(item, by_key.get(item[key]), f"{path}[{item[key]}]")
 
 
-def _drifted_atomic_list(rendered: Sequence[Any], live: Sequence[Any], path: str) -> tuple[str, ...]:
+def _of_atomic_list(rendered: Sequence[Any], live: Sequence[Any], path: str) -> Iterator[Difference]:
     if len(rendered) != len(live):
-        return (path,)
-    pairs = enumerate(zip(rendered, live, strict=True))
-    return tuple(drifted for index, (one, other) in pairs for drifted in drifted_fields(one, other, f"{path}[{index}]"))
+        yield Difference(path, live)
+        return
+    for index, (one, other) in enumerate(zip(rendered, live, strict=True)):
+        yield from _differences(one, other, f"{path}[{index}]")
 
 
 def _same_scalar(rendered: Any, live: Any, path: str) -> bool:

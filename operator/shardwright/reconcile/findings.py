@@ -18,8 +18,9 @@ class Findings:
     """Everything that the conditions are made from.
 
     ``plan`` is the plan that stands, ``no_plan`` why there is none for the current spec. ``problems`` are what
-    the user must correct, ``refused`` what the API server did not take. ``stale`` is what is wrong with the plan
-    that stands. ``standing`` are the groups that exist. ``decision`` is None where nothing may be deployed.
+    the user must correct, ``refused`` what the API server did not take or keep, or why nothing was sent to it.
+    ``stale`` is what is wrong with the plan that stands. ``standing`` are the groups that exist. ``decision`` is None
+    where nothing may be deployed. ``lost`` are nodes that died with pods of the model on them.
     """
 
     generation: int
@@ -35,6 +36,7 @@ class Findings:
     standing: tuple[GroupState, ...] = ()
     decision: Decision | None = None
     refused: Problem | None = None
+    lost: frozenset[str] = frozenset()
 
     @property
     def groups(self) -> tuple[GroupState, ...]:
@@ -70,7 +72,8 @@ def _blocked_by_user(found: Findings) -> Summary | None:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         return Summary(reason=_reason(problems[0]), message=problems[0].sentence() + more, stalled=True)
     if found.refused:
-        return Summary(reason=Reason.OBJECT_REFUSED, message=found.refused.sentence(), stalled=True)
+        reason = _reason(found.refused)
+        return Summary(reason=reason, message=found.refused.sentence(), stalled=reason != Reason.WAITING_FOR_QUOTA)
     return None
 
 
@@ -121,6 +124,8 @@ def _why_not_ready(waiting: list[GroupState]) -> Reason:
         return Reason.RESTART_BUDGET_SPENT
     if any("Unschedulable" in group.waiting for group in waiting):
         return Reason.UNSCHEDULABLE
+    if any(group.situation == Reason.WAITING_FOR_QUOTA for group in waiting):
+        return Reason.WAITING_FOR_QUOTA
     if any(group.situation == "BackingOff" for group in waiting):
         return Reason.GROUPS_NOT_READY
     if any(group.situation in {"Stopping", "Outdated"} for group in waiting):

@@ -37,14 +37,30 @@ def lost_problem(groups: Iterable[Sequence[str]], lost: Collection[str]) -> Prob
 
 
 def generations(
-    base: str, groups: Sequence[Sequence[str]], observed: Observed, owner_uid: str, lost: Collection[str]
+    base: str,
+    groups: Sequence[Sequence[str]],
+    observed: Observed,
+    owner_uid: str,
+    lost: Collection[str],
+    least: Sequence[int] = (),
 ) -> tuple[int, ...]:
     """Return the generation under which each planned group is to exist.
 
     It is the one that exists, or the next where that one is at zero, only pods on lost nodes are left of it, and the group is
-    planned elsewhere by now.
+    planned elsewhere by now; never less than what the plan of record says (``least``).
     """
-    return tuple(_generation(group_name(base, index), nodes, observed, owner_uid, lost) for index, nodes in enumerate(groups))
+    roots = [group_name(base, index) for index in range(len(groups))]
+    floors = (*least, *(0 for _ in roots))
+    found = (_generation(root, nodes, observed, owner_uid, lost) for root, nodes in zip(roots, groups, strict=True))
+    return tuple(max(number, floor) for number, floor in zip(found, floors, strict=False))
+
+
+def former_generations(root: str, generation: int, observed: Observed, owner_uid: str, now: datetime) -> frozenset[str]:
+    """Return the names of the earlier generations of a group that are still there: a StatefulSet, or pods that can end."""
+    ending = (member.group for member in observed.members if not _overdue(member, now))
+    sets = (name for (kind, name), live in observed.objects.items() if kind == STATEFUL_SET and controller_uid(live) == owner_uid)
+    found = {name: generation_of(name) for name in (*ending, *sets)}
+    return frozenset(name for name, (own, number) in found.items() if own == root and number < generation)
 
 
 def _generation(root: str, nodes: Sequence[str], observed: Observed, owner_uid: str, lost: Collection[str]) -> int:

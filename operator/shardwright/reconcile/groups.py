@@ -21,6 +21,7 @@ ROLLOUT: Final = "Rollout"
 FAILURE: Final = "Failure"
 REQUESTED: Final = "Requested"
 START: Final = "Start"
+QUEUE_GATES: Final = "kueue.x-k8s.io/"
 SCALED_UP: Final = "spec.replicas"
 BROKEN_GRACE_SECONDS: Final = 5  # nobody is served by a broken group
 
@@ -31,6 +32,7 @@ class LifeRules:
 
     restart: RestartPolicy = field(default_factory=RestartPolicy)
     max_unavailable: int = 1
+    max_surge: int = 0
     restart_asked: str = ""
 
 
@@ -44,7 +46,7 @@ class GroupState:
 
     name: str
     ready: bool
-    situation: str  # Ready | Starting | Stopping | BackingOff | Stopped | Outdated
+    situation: str  # Ready | Starting | WaitingForQuota | Stopping | BackingOff | Stopped | Outdated
     waiting: str = ""
     restarts: int = 0
     last_failure: Failure | None = None
@@ -97,6 +99,11 @@ class Group:
         return len(self.members) == self.size and all(m.ready and not m.deleting for m in self.members)
 
     @property
+    def served_by(self) -> str | None:
+        """Return the former generation that serves in place of this one, None where there is none."""
+        return str(self.former["metadata"]["name"]) if self.former and self.former["spec"].get("replicas") else None
+
+    @property
     def asked(self) -> bool:
         """Return whether somebody asks for a restart that it has not had."""
         return self.rules.restart_asked not in ("", self.memory.restarted_for)
@@ -136,7 +143,7 @@ def _find_failure(group: Group, now: datetime) -> Failure | None:
 def _create(group: Group) -> Step:
     if group.members:
         return Step(state=_state(group, "Stopping", "pods of an earlier StatefulSet are still there"))
-    memory = group.memory.with_(stopped_for="", restarted_for=group.rules.restart_asked)
+    memory = group.memory.begun_anew(beside=group.served_by is not None).with_(restarted_for=group.rules.restart_asked)
     intent = _intent(group, memory)
     return Step(state=_state(group, "Starting"), writes=(Create(content=intent),))
 
@@ -208,7 +215,7 @@ def _keep(group: Group, now: datetime) -> Step:
     unplaced = find_unschedulable(group.members) if group.size > 1 else None
     state = _state(
         group,
-        "Ready" if group.complete else "Starting",
+        "Ready" if group.complete else "WaitingForQuota" if _queued(group) else "Starting",
         "" if group.complete else _what_for(group),
         memory=memory,
         look_at=unplaced[1] if unplaced else None,
@@ -216,12 +223,18 @@ def _keep(group: Group, now: datetime) -> Step:
     return Step(state=state, writes=_apply(group, intent, drift) if drift else ())
 
 
+def _queued(group: Group) -> bool:
+    """Return whether a queue holds pods of the group back; they wait for it without limit, and hold nothing."""
+    return any(gate.startswith(QUEUE_GATES) for member in group.members for gate in member.gates)
+
+
 def _what_for(group: Group) -> str:
     missing = group.size - len(group.members)
+    serves = [f"{group.served_by} serves meanwhile"] if group.served_by else []
     if missing > 0:
-        return f"{missing} of {group.size} pods not created yet"
+        return "; ".join((*serves, f"{missing} of {group.size} pods not created yet"))
     waits = [f"rank {m.rank}: {m.waiting or 'starting'}" for m in group.members if not m.ready]
-    return "; ".join(waits[:3])
+    return "; ".join((*serves, *waits[:3]))
 
 
 def _intent(group: Group, memory: Memory) -> dict[str, Any]:

@@ -42,7 +42,8 @@ class Member:
 
     ``unschedulable_since`` is when the scheduler first found no place for it, ``taken_by`` who takes the pod away
     (eviction, preemption, a taint), as its condition DisruptionTarget says. ``gone_by`` is when the grace of a pod that is
-    being deleted ends.
+    being deleted ends. ``gates`` keep it from being
+    scheduled at all: somebody else will lift them.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Member:
     unschedulable_since: datetime | None = None
     taken_by: str = ""
     gone_by: datetime | None = None
+    gates: tuple[str, ...] = ()
 
 
 def read_member(pod: Mapping[str, Any]) -> Member | None:
@@ -88,6 +90,7 @@ def read_member(pod: Mapping[str, Any]) -> Member | None:
         unschedulable_since=_unschedulable_since(pod),
         taken_by=_taken_by(pod),
         gone_by=_time(metadata.get("deletionTimestamp")),
+        gates=_gates(pod),
     )
 
 
@@ -96,7 +99,13 @@ def _condition(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     return next((condition for condition in conditions if condition["type"] == kind), {})
 
 
+def _gates(pod: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(gate["name"]) for gate in pod.get("spec", {}).get("schedulingGates") or ())
+
+
 def _waiting(pod: Mapping[str, Any]) -> str:
+    if gates := _gates(pod):
+        return f"held back by {', '.join(gates)}"
     scheduled = _condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
         return f"{scheduled.get('reason', 'Unschedulable')}: {scheduled.get('message', '')}".rstrip(": ")

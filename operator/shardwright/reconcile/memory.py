@@ -54,6 +54,11 @@ class Memory:
         began = self.stopped_at or _whole(now)
         return replace(self, members="", ready_since=None, stopped_for=why, stopped_at=began)
 
+    def begun_anew(self, *, beside: bool) -> "Memory":
+        """Return the memory of a next generation, which starts ``beside`` one that serves or in place of one that has stopped."""
+        anew = replace(self, members="", ready_since=None, stopped_for="")
+        return replace(anew.forgiven(), stopped_at=None, outage_seconds=0) if beside else anew
+
     def ready(self, members: Sequence[Member], now: datetime) -> "Memory":
         """Return the memory of a group whose pods are all ready."""
         uids = members_value(members)

@@ -1,6 +1,6 @@
 """What is worth an event: a new plan, a changed outcome, a group that restarts, a repair."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,13 @@ def plan_event(plan: Plan) -> Event:
     return Event(reason="Planned", action="Plan", note="; ".join((degrees, *plan.reasons[:1])))
 
 
+def surge_event(group: str, nodes: Sequence[str]) -> Event:
+    """Return the event of a group that is started anew beside the one that serves."""
+    return Event(
+        reason="Surging", action="Restart", note=f"{group} serves until its next generation on {', '.join(nodes)} is ready"
+    )
+
+
 def _of_write(write: Write, found: Findings) -> Iterator[Event]:
     match write:
         case Apply(because=("Failure",)):
@@ -53,8 +60,8 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
         case Apply(because=("Rollout",)):
             note = f"{_name(write)} stops as a whole and starts with the new template"
             yield Event(reason="RollingOut", action="Restart", note=note)
-        case Create(content={"kind": "StatefulSet", "metadata": {"name": name}}) if generation_of(name)[1]:
-            note = f"{name} starts on other nodes: a node that does not answer holds pods of the group that should be gone"
+        case Create(content={"kind": "StatefulSet", "metadata": {"name": name}}) if found.lost and generation_of(name)[1]:
+            note = f"{name} starts on other nodes: pods on {', '.join(sorted(found.lost))} should be gone, and it does not answer"
             yield Event(reason="Rebuilt", action="Restart", note=note, warning=True)
         case Apply(because=("Requested",)):
             yield Event(reason="Restarting", action="Restart", note=f"{_name(write)} restarts as a whole, as asked")

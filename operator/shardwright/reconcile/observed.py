@@ -7,7 +7,19 @@ from typing import Any, Final
 from shardwright.reconcile.members import Member
 
 ObjectKey = tuple[str, str]
-"""Kind and name; the namespace is always that of the resource."""
+"""Kind and name, see :func:`kind_of`; the namespace is always that of the resource."""
+
+
+def kind_of(content: Mapping[str, Any]) -> str:
+    """Return what tells the kind of an object from all others: with version and group where several groups have it.
+
+    >>> kind_of({"apiVersion": "apps/v1", "kind": "StatefulSet"})
+    'StatefulSet'
+    >>> kind_of({"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"})
+    'PodGroup.v1alpha1.scheduling.x-k8s.io'
+    """
+    group, _, version = str(content.get("apiVersion", "")).rpartition("/")
+    return f"{content['kind']}.{version}.{group}" if "." in group else str(content["kind"])
 
 
 STATEFUL_SET: Final = "StatefulSet"
@@ -15,7 +27,7 @@ STATEFUL_SET: Final = "StatefulSet"
 
 def object_key(content: Mapping[str, Any]) -> ObjectKey:
     """Return the key of an object."""
-    return content["kind"], content["metadata"]["name"]
+    return kind_of(content), content["metadata"]["name"]
 
 
 def controller(content: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -31,10 +43,14 @@ def controller_uid(content: Mapping[str, Any]) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """The objects that carry our label or a wanted name, ours or not, and all pods of our groups."""
+    """The objects that carry our label or a wanted name, ours or not, and all pods of our groups.
+
+    ``absent_kinds`` are kinds of object that this cluster does not have.
+    """
 
     objects: Mapping[ObjectKey, Mapping[str, Any]]
     members: Sequence[Member] = ()
+    absent_kinds: frozenset[str] = frozenset()
 
     def without(self, key: ObjectKey) -> "Observed":
         """Return the rest, after an object has been written: what was read of it is out of date."""

@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from typing import Final
 
-from shardwright.api.spec import Spec
+from shardwright.api.spec import PlacementRules, Spec
 from shardwright.reconcile.groups import LifeRules
 from shardwright.reconcile.incidents import RestartPolicy
 
 RESTART: Final = "shardwright.io/restart"
 """Annotation of a ShardedModel: a new value restarts its groups, one after another."""
+
+HAVE_QUOTA: Final = frozenset({"Kueue", "Volcano"})
+"""Schedulers with queues: a group would wait beside its former self for the quota that this one holds."""
 
 _TOKEN_LENGTH: Final = 64
 
@@ -25,5 +28,6 @@ def life_rules(spec: Spec, annotations: Mapping[str, str]) -> LifeRules:
             stop_when_spent=restart.on_budget_spent == "Stop",
         ),
         max_unavailable=spec.rollout.max_unavailable,
+        max_surge=0 if (spec.placement or PlacementRules()).scheduler in HAVE_QUOTA else spec.rollout.max_surge,
         restart_asked=annotations.get(RESTART, "")[:_TOKEN_LENGTH],
     )

@@ -1,7 +1,7 @@
 """What the user said about running the model, beside the plan: the second input of rendering."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shardwright.rendering import names
 
@@ -32,6 +32,32 @@ class CacheClaim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PodNetwork:
+    """How the pods of a group over several nodes reach the network, beside the RDMA devices of the plan.
+
+    Without ``rdma`` the engine is told to use TCP. ``attachments`` are further networks (NetworkAttachmentDefinitions);
+    with ``lock_memory`` pods that have RDMA devices may lock memory whatever the container runtime's limit is.
+    """
+
+    rdma: bool = True
+    attachments: tuple[str, ...] = ()
+    lock_memory: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduling:
+    """Which adapter tells a scheduler of the groups, and in which version of its API (``group/version``).
+
+    ``queue`` is the queue that the groups wait in, ``scheduler_name`` the scheduler that their pods ask for.
+    """
+
+    adapter: str  # Native | Kueue | Volcano | Coscheduling
+    api_version: str
+    queue: str = ""
+    scheduler_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
     """The ShardedModel that owns every rendered object."""
 
@@ -51,6 +77,7 @@ class Deployment:
     ``draft_tokens`` are looked up in the prompt in every step (0: no speculation). A leader that brings no token for
     ``silence_seconds`` is not ready (0: its tokens are not watched); after ``idle_seconds`` it is asked for one.
     ``generations`` say which groups were made anew beside their former selves, by index; the rest are of generation 0.
+    ``scheduling`` is None where no scheduler is told that the pods of a group belong together.
     """
 
     owner: Owner
@@ -75,9 +102,11 @@ class Deployment:
     memory: str | None = None
     runtime_class: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
+    network: PodNetwork = field(default_factory=PodNetwork)
     cluster_domain: str = "cluster.local"
     silence_seconds: int = 0
     idle_seconds: int = 0
+    scheduling: Scheduling | None = None
     generations: tuple[int, ...] = ()
 
     @property

@@ -32,13 +32,13 @@ def group_selector(base: str, group: str) -> dict[str, str]:
     return {MODEL: base, GROUP: group}
 
 
-def common_labels(base: str, version: str) -> dict[str, str]:
+def common_labels(base: str, engine: str, version: str) -> dict[str, str]:
     """Return the labels of every object and pod; the recommended Kubernetes ones beside our own."""
     return {
         "app.kubernetes.io/component": "engine",
         "app.kubernetes.io/instance": base,
         "app.kubernetes.io/managed-by": "shardwright",
-        "app.kubernetes.io/name": "vllm",
+        "app.kubernetes.io/name": engine,
         "app.kubernetes.io/version": version,
         **model_selector(base),
     }

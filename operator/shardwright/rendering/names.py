@@ -76,6 +76,11 @@ def peers_service(group: str) -> str:
     return f"{group}-peers"
 
 
+def channel_template(group: str) -> str:
+    """Return the name of the ResourceClaimTemplate that NVIDIA's controller makes for a group's ComputeDomain."""
+    return f"{group}-channel"
+
+
 def client_service(base: str) -> str:
     """Return the name of the Service that clients use; also the name of the disruption budget."""
     return base

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shardwright.engines.arguments import MASTER_PORT
+from shardwright.engines.engine import ENGINES
 from shardwright.planning.report import Plan
-from shardwright.rendering import cache, names
+from shardwright.rendering import cache, names, ssh
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import PLAN_HASH, TEMPLATE_HASH, plan_hash
 from shardwright.rendering.labels import (
@@ -37,7 +37,7 @@ class Subject:
 
     def metadata(self, name: str, *, group: int | None = None, **annotations: str) -> dict[str, Any]:
         """Return an object's metadata; ``group`` adds the label of the group that it belongs to."""
-        labels = common_labels(self.base, self.deployment.engine_version)
+        labels = common_labels(self.base, ENGINES[self.deployment.engine].label, self.deployment.engine_version)
         if group is not None:
             labels |= {GROUP: self.deployment.group_name(group)}
         return metadata(name, self.deployment.owner, labels, annotations)
@@ -53,6 +53,17 @@ def scripts_configmap(subject: Subject) -> dict[str, Any]:
     }
 
 
+def ssh_key(subject: Subject) -> dict[str, Any]:
+    """Return the Secret of a resource's ssh key without the key: whoever creates it makes one, and nobody reads it again."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": subject.metadata(ssh.secret_name(subject.deployment)),
+        "type": "Opaque",
+        "immutable": True,
+    }
+
+
 def client_service(subject: Subject) -> dict[str, Any]:
     """Return the Service that clients use; only leaders serve HTTP."""
     name = names.client_service(subject.base)
@@ -63,7 +74,7 @@ def peers_service(subject: Subject, group: int) -> dict[str, Any]:
     """Return the headless Service of a group; ranks must find each other long before any is ready."""
     name = subject.deployment.group_name(group)
     meta = subject.metadata(names.peers_service(name), group=group)
-    item = _service(meta, group_selector(subject.base, name), {"master": MASTER_PORT})
+    item = _service(meta, group_selector(subject.base, name), dict([ENGINES[subject.deployment.engine].peer_port]))
     item["spec"] |= {"clusterIP": "None", "publishNotReadyAddresses": True}
     return item
 
@@ -93,6 +104,18 @@ def disruption_budget(subject: Subject, ready_groups: int) -> dict[str, Any]:
             "selector": {"matchLabels": model_selector(subject.base)},
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },
+    }
+
+
+def compute_domain(subject: Subject, group: int) -> dict[str, Any]:
+    """Return what opens the NVLink domain of a group's nodes to its pods; it has as many nodes as pods claim a channel."""
+    name = subject.deployment.group_name(group)
+    channel = {"allocationMode": "Single", "resourceClaimTemplate": {"name": names.channel_template(name)}}
+    return {
+        "apiVersion": "resource.nvidia.com/v1beta1",
+        "kind": "ComputeDomain",
+        "metadata": subject.metadata(name, group=group),
+        "spec": {"numNodes": 0, "channel": channel},
     }
 
 

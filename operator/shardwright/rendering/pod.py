@@ -3,18 +3,17 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from shardwright.engines.arguments import MASTER_PORT, Serving, serve_arguments, serve_environment
+from shardwright.engines.arguments import Serving, Start, attention_replicas_per_pod
+from shardwright.engines.engine import ENGINES
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.planning.report import Plan
-from shardwright.rendering import budgets, cache
+from shardwright.rendering import budgets, cache, names, network, ssh
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import TEMPLATE_HASH, digest, template_hash
 from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels, group_selector
 from shardwright.rendering.names import peers_service, scripts_configmap
-from shardwright.rendering.scripts import HTTP_PORT, RENDEZVOUS_PORT, ScriptSettings, scripts
-
-USER_ID: Final = 10001
-"""User and group of the engine's process: any number but 0 satisfies Pod Security *restricted*."""
+from shardwright.rendering.scripts import HTTP_PORT, RENDEZVOUS_PORT, SCRIPTS_DIR, ScriptSettings, scripts
+from shardwright.rendering.ssh import USER_ID
 
 MODELS_DIR: Final = "/models"
 SCRIPTS_HASH: Final = "shardwright.io/scripts-hash"
@@ -39,17 +38,27 @@ def workers_per_pod(plan: Plan) -> int:
 
 def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
     """Return what the scripts of a plan know."""
+    engine = ENGINES[deployment.engine]
     return ScriptSettings(
+        engine=engine.label,
+        address_variable=engine.address_variable,
         ranks=plan.nodes_per_replica,
+        workers=workers_per_pod(plan),
+        over_ssh=ssh.joins(plan, deployment),
+        shared_variables=_shared_variables(plan, deployment) if ssh.joins(plan, deployment) else (),
         fills_cache=deployment.cache is not None,
         silence_seconds=deployment.silence_seconds,
         idle_seconds=deployment.idle_seconds,
+        rdma=bool(plan.rdma),
+        tcp_only=not deployment.network.rdma,
+        attention_replicas=attention_replicas_per_pod(plan),
     )
 
 
 def scripts_of(plan: Plan, deployment: Deployment) -> Mapping[str, str]:
-    """Return the scripts that the pods of a resource mount."""
-    return scripts(script_settings(plan, deployment))
+    """Return the scripts that the pods of a resource mount, and the files that its engine reads."""
+    files = ENGINES[deployment.engine].files(plan, _serving(plan, deployment))
+    return {**scripts(script_settings(plan, deployment)), **files}
 
 
 def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
@@ -59,11 +68,13 @@ def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
 
 def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
     """Return the template of one group, labelled with the hash of its own content."""
+    engine = ENGINES[deployment.engine]
     selector = group_selector(deployment.base, deployment.group_name(group))
-    labels = {**common_labels(deployment.base, deployment.engine_version), **selector}
+    labels = {**common_labels(deployment.base, engine.label, deployment.engine_version), **selector}
     annotations = {
         MODEL_ANNOTATION: deployment.owner.name,
         SCRIPTS_HASH: digest(scripts_of(plan, deployment))[:16],
+        **network.annotations(plan, deployment),
     }
     template = {"metadata": {"labels": labels, "annotations": annotations}, "spec": _spec(plan, deployment, group)}
     template["metadata"]["labels"] = {**labels, TEMPLATE_HASH: template_hash(template)}
@@ -75,12 +86,15 @@ def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
         "affinity": _affinity(plan, deployment, group),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": _pod_security(),
+        "securityContext": _pod_security(plan, deployment),
         "terminationGracePeriodSeconds": budgets.GRACE_SECONDS,
         "tolerations": _tolerations(deployment),
         "containers": [_container(plan, deployment, group)],
         "volumes": _volumes(plan, deployment),
     }
+    if plan.compute_domain:
+        template = names.channel_template(deployment.group_name(group))
+        spec["resourceClaims"] = [{"name": network.CHANNEL, "resourceClaimTemplateName": template}]
     if deployment.cache is not None:
         spec["initContainers"] = [_download(deployment)]
     if deployment.node_selector:
@@ -92,8 +106,8 @@ def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
     return spec
 
 
-def _pod_security() -> dict[str, Any]:
-    return {
+def _pod_security(plan: Plan, deployment: Deployment) -> dict[str, Any]:
+    restricted = {
         "runAsNonRoot": True,
         "runAsUser": USER_ID,
         "runAsGroup": USER_ID,
@@ -101,6 +115,7 @@ def _pod_security() -> dict[str, Any]:
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }
+    return network.with_locked_memory(restricted) if network.locks_memory(plan, deployment) else restricted
 
 
 def _affinity(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
@@ -133,17 +148,17 @@ def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]
         "image": deployment.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["/bin/bash", "/etc/shardwright/launch.sh"],
-        "args": [literal(word) for word in serve_arguments(plan, _serving(plan, deployment))],
+        "args": [literal(word) for word in ENGINES[deployment.engine].arguments(plan, _serving(plan, deployment))],
         "env": _environment(plan, deployment, group),
-        "ports": _ports(plan),
+        "ports": _ports(plan, deployment),
         "resources": _resources(plan, deployment),
-        "securityContext": _container_security(),
+        "securityContext": _container_security(("IPC_LOCK",) if network.locks_memory(plan, deployment) else ()),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "startupProbe": _startup_probe(plan, deployment),
         "readinessProbe": _probe("readiness", period_seconds=5, failures=3),
         "livenessProbe": _probe("liveness", period_seconds=10, failures=6),
         "lifecycle": {"preStop": {"exec": {"command": ["/bin/bash", "/etc/shardwright/drain.sh"]}}},
-        "volumeMounts": _mounts(deployment),
+        "volumeMounts": [*_mounts(deployment), *ssh.mounts(plan, deployment)],
     }
 
 
@@ -160,6 +175,7 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         kv_cache_dtype=deployment.kv_cache_dtype,
         draft_tokens=deployment.draft_tokens,
         arguments=deployment.arguments or {},
+        files_dir=SCRIPTS_DIR,
     )
 
 
@@ -170,28 +186,35 @@ def _model_source(deployment: Deployment) -> str:
 
 
 def _environment(plan: Plan, deployment: Deployment, group: int) -> list[dict[str, Any]]:
-    own = cache.own_dir(deployment)
+    ours = [
+        *_pod_name(deployment),
+        _field("POD_INDEX", f"metadata.labels['{POD_INDEX}']"),
+        _field(ENGINES[deployment.engine].address_variable, "status.podIP"),
+        *_group_environment(plan, deployment, group),
+        *({"name": name, "value": value} for name, value in _fixed_environment(plan, deployment).items()),
+        *(_hub_token(deployment) if deployment.cache is None else []),
+    ]
+    return [*ours, *_users_environment(deployment, ours)]
+
+
+def _fixed_environment(plan: Plan, deployment: Deployment) -> dict[str, str]:
+    """Return the variables that the plan and the deployment alone decide."""
+    own, load_seconds = cache.own_dir(deployment), start_budget(plan, deployment).load_seconds
+    start = Start(own_dir=own, load_seconds=load_seconds, execute_seconds=budgets.EXECUTE_SECONDS)
     fixed = {
         "HF_HOME": cache.HUB_DIR,
         "HOME": f"{own}/home",
         "TORCHINDUCTOR_CACHE_DIR": f"{own}/inductor",
-        "USER": "vllm",
-        "VLLM_CACHE_ROOT": f"{own}/vllm",
-        "VLLM_ENGINE_READY_TIMEOUT_S": str(start_budget(plan, deployment).load_seconds),
-        "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": str(budgets.EXECUTE_SECONDS),
-        **serve_environment(plan),
+        **ENGINES[deployment.engine].environment(plan, start),
     }
-    if not cache.downloads(deployment):
-        fixed["HF_HUB_OFFLINE"] = "1"
-    ours = [
-        *_pod_name(deployment),
-        _field("POD_INDEX", f"metadata.labels['{POD_INDEX}']"),
-        _field("VLLM_HOST_IP", "status.podIP"),
-        *_group_environment(plan, deployment, group),
-        *({"name": name, "value": value} for name, value in fixed.items()),
-        *(_hub_token(deployment) if deployment.cache is None else []),
-    ]
-    return [*ours, *_users_environment(deployment, ours)]
+    return fixed if cache.downloads(deployment) else {**fixed, "HF_HUB_OFFLINE": "1"}
+
+
+def _shared_variables(plan: Plan, deployment: Deployment) -> tuple[str, ...]:
+    """Return the variables that are the same on every rank: no secret, no folder of one pod."""
+    own = cache.own_dir(deployment)
+    fixed = (name for name, value in _fixed_environment(plan, deployment).items() if not value.startswith(own))
+    return tuple(sorted({*fixed, *(name for name, _ in deployment.environment)}))
 
 
 def _users_environment(deployment: Deployment, ours: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -222,8 +245,9 @@ def _download(deployment: Deployment) -> dict[str, Any]:
     }
 
 
-def _container_security() -> dict[str, Any]:
-    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+def _container_security(added: tuple[str, ...] = ()) -> dict[str, Any]:
+    capabilities = {"drop": ["ALL"]} | ({"add": list(added)} if added else {})
+    return {"allowPrivilegeEscalation": False, "capabilities": capabilities}
 
 
 def _pod_name(deployment: Deployment) -> list[dict[str, Any]]:
@@ -253,19 +277,20 @@ def _field(name: str, path: str) -> dict[str, Any]:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def _ports(plan: Plan) -> list[dict[str, Any]]:
+def _ports(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
     named = {"http": HTTP_PORT}
     if plan.nodes_per_replica > 1:
-        named |= {"master": MASTER_PORT, "rendezvous": RENDEZVOUS_PORT}
+        named |= dict([ENGINES[deployment.engine].peer_port]) | {"rendezvous": RENDEZVOUS_PORT}
     return [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in named.items()]
 
 
 def _resources(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     workers = workers_per_pod(plan)
     memory = deployment.memory or budgets.quantity(budgets.host_memory_bytes(workers))
-    gpus = {plan.resource: str(workers)}
-    requests = {"cpu": deployment.cpu or str(budgets.cpus(workers)), "memory": memory, **gpus}
-    return {"requests": requests, "limits": gpus | ({"memory": memory} if deployment.memory else {})}
+    devices = {plan.resource: str(workers), **network.devices(plan)}
+    requests = {"cpu": deployment.cpu or str(budgets.cpus(workers)), "memory": memory, **devices}
+    claims = {"claims": [{"name": network.CHANNEL}]} if plan.compute_domain else {}
+    return {"requests": requests, "limits": devices | ({"memory": memory} if deployment.memory else {}), **claims}
 
 
 def _startup_probe(plan: Plan, deployment: Deployment) -> dict[str, Any]:
@@ -290,6 +315,7 @@ def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory}},
         *cache.volume(deployment),
         *({"name": name, "emptyDir": {}} for name in ("run", "tmp")),
+        *ssh.volumes(plan, deployment),
     ]
     if deployment.claim is not None:
         claim = {"claimName": deployment.claim.claim, "readOnly": True}
@@ -299,7 +325,7 @@ def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
 
 def _mounts(deployment: Deployment) -> list[dict[str, Any]]:
     paths = {"cache": cache.CACHE_DIR, "run": "/run/shardwright", "shm": "/dev/shm", "tmp": "/tmp"}  # noqa: S108
-    mounts: list[dict[str, Any]] = [{"name": "scripts", "mountPath": "/etc/shardwright", "readOnly": True}]
+    mounts: list[dict[str, Any]] = [{"name": "scripts", "mountPath": SCRIPTS_DIR, "readOnly": True}]
     mounts += [{"name": name, "mountPath": path} for name, path in paths.items()]
     if deployment.claim is not None:
         mounts.append({"name": "models", "mountPath": MODELS_DIR, "readOnly": True})

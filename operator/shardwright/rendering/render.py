@@ -4,10 +4,11 @@ from typing import Any
 
 from shardwright.errors import InputError, Problem
 from shardwright.planning.report import Plan
-from shardwright.rendering import objects
+from shardwright.rendering import objects, ssh
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import with_content_hash
+from shardwright.rendering.scheduling import adapt
 
 
 def render(plan: Plan, deployment: Deployment, *, ready_groups: int | None = None) -> Bundle:
@@ -31,9 +32,11 @@ def render(plan: Plan, deployment: Deployment, *, ready_groups: int | None = Non
         objects.client_service(subject),
         *(objects.peers_service(subject, group) for group in groups),
         objects.disruption_budget(subject, ready),
+        *(objects.compute_domain(subject, group) for group in groups if plan.compute_domain),
         *(objects.statefulset(subject, group) for group in groups),
     ]
-    return Bundle(objects=tuple(with_content_hash(item) for item in items))
+    keys = (objects.ssh_key(subject),) if ssh.joins(plan, deployment) else ()
+    return adapt(Bundle(objects=tuple(with_content_hash(item) for item in items), keys=keys), deployment.scheduling)
 
 
 def not_deployable(plan: Plan) -> Problem | None:

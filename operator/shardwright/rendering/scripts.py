@@ -10,7 +10,8 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Final
 
-from shardwright.rendering import budgets
+from shardwright.engines.trtllm import SSH_PORT
+from shardwright.rendering import budgets, ssh
 
 if TYPE_CHECKING:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -33,21 +34,45 @@ UNMET_EXIT_CODE: Final = 76
 GROUP_ENDED_EXIT_CODE: Final = 77
 """The launch script's, where a rank ends because another one has."""
 
+SCRIPTS_DIR: Final = "/etc/shardwright"
+"""Where the scripts and the engine's own files are mounted."""
+
+SSH_SECONDS: Final = 60
+"""How long the leader goes on trying a follower that has met it but does not take its ssh connection yet; assumed."""
+
 _SHELL: Final = ("drain.sh", "launch.sh", "probe.sh")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptSettings:
-    """What the scripts of one resource know: ranks of a group (nodes), folders, ports, seconds.
+    """What the scripts of one resource know: ranks of a group (nodes) and their workers, folders, ports, seconds.
 
+    ``engine`` is the folder of its own parts of the scripts, ``address_variable`` holds the pod's address. Where ranks are
+    started ``over_ssh``, ``shared_variables`` are what the leader tells all of them.
+
+    With ``rdma`` the pod has RDMA devices, with ``tcp_only`` it shall use none. Of a group that has
+    attention replicas on several pods, ``attention_replicas`` are those of one.
     A leader that brings no token for ``silence_seconds`` is not ready; 0: nobody watches its tokens.
     """
 
     ranks: int
+    engine: str = "vllm"
+    address_variable: str = "VLLM_HOST_IP"
+    workers: int = 1
+    over_ssh: bool = False
+    shared_variables: tuple[str, ...] = ()
+    ssh_port: int = SSH_PORT
+    ssh_seconds: int = SSH_SECONDS
+    key_dir: str = ssh.KEY_DIR
+    user_id: int = ssh.USER_ID
     fills_cache: bool = False
+    rdma: bool = False
+    tcp_only: bool = False
+    attention_replicas: int = 0
     run_dir: str = "/run/shardwright"
+    infiniband_dir: str = "/sys/class/infiniband"
     shm_dir: str = "/dev/shm"  # noqa: S108  # the engine's shared memory, a volume of the pod
-    scripts_dir: str = "/etc/shardwright"
+    scripts_dir: str = SCRIPTS_DIR
     termination_log: str = "/dev/termination-log"
     http_port: int = HTTP_PORT
     rendezvous_port: int = RENDEZVOUS_PORT
@@ -70,6 +95,7 @@ def scripts(settings: ScriptSettings) -> Mapping[str, str]:
     names += ["rendezvous.py"] if settings.ranks > 1 else []
     names += ["serving.py"] if settings.silence_seconds else []
     names += ["weights.py"] if settings.fills_cache else []
+    names += [*ssh.FILES] if settings.over_ssh else []
     return {name: _environment().get_template(name).render(asdict(settings)) for name in names}
 
 

@@ -11,6 +11,7 @@ from shardwright.reporting.figures import format_plural
 PHRASES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "ArchitectureUnknownToEngine": "need an architecture that the engine does not have",
+        "AttentionDataExcludesTensor": "use attention data parallelism beside tensor ranks",
         "AttentionDataNeedsExperts": "use attention data parallelism without experts",
         "BudgetExceeded": "exceed the budget",
         "ContextDegreeImpossible": "cannot share the K/V cache among the ranks",
@@ -19,6 +20,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "ExpertDegreeImpossible": "have an impossible expert degree",
         "ExpertParallelNeedsExperts": "use expert parallelism without experts",
         "ExpertsFewerThanRanks": "have more ranks than experts",
+        "ExpertsNotDivisible": "do not divide the experts",
         "HeadsNotDivisible": "do not divide the attention heads",
         "InsufficientCapacity": "need more GPUs than are free now",
         "IntermediateNotDivisible": "do not divide the feed-forward width",
@@ -26,6 +28,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "KvHeadsNotDivisible": "do not divide the K/V heads",
         "MaxModelLenTooLong": "exceed the model's context",
         "MoreStagesThanLayers": "have more stages than layers",
+        "NetworkResourceMissing": "need network devices that the nodes do not offer",
         "PartitionImpossible": "split other layers than the model's over the stages",
         "PipelineNotSupported": "need pipeline stages that the engine does not have for this model",
         "PoolTooSmall": "need more nodes than the pool has",

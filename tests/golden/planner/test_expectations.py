@@ -169,12 +169,11 @@ class TestDeepSeekV3InFp8:
         assert layout.expert == layout.tensor * layout.attention_data
         assert max(one.tensor for one in (layout, *(other.layout for other in report.alternatives))) <= 16
 
-    def test_attention_replicas_over_trays_are_shown_and_not_deployed(self) -> None:
+    def test_attention_replicas_over_trays_are_deployed_with_a_compute_domain(self) -> None:
         request = a_request(THROUGHPUT, concurrency=1024, tensor=1, attention_data=32)
 
-        problem = _plan(_report("deepseek-v3", an_nvl72_pool(8), request)).deployable
-        assert problem is not None
-        assert (problem.code, problem.path) == ("NotYetDeployable", "spec.parallelism.attentionData")
+        plan = _plan(_report("deepseek-v3", an_nvl72_pool(8), request))
+        assert (plan.deployable, plan.compute_domain) == (None, True)
 
 
 class TestLlama8BOnOneL4:

@@ -1,14 +1,25 @@
-"""One bundle as YAML, to be read by a person: Llama-3.1-405B on two nodes of eight H100."""
+"""Bundles as YAML, to be read by a person: Llama-3.1-405B on two nodes of eight H100, and what differs for TensorRT-LLM."""
 
 from pathlib import Path
 
+import pytest
 import yaml
 
+from shardwright.layouts.layout import Layout
+from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import SecretKey
 from shardwright.rendering.render import render
-from tests.support.builders_deployment import a_deployment, a_plan
+from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan, a_trtllm_deployment
 
-GOLDEN = Path(__file__).parent / "llama-405b.yaml"
+GOLDENS = Path(__file__).parent
+GOLDEN = GOLDENS / "llama-405b.yaml"
+TRTLLM = {
+    "trtllm-one-pod": a_small_plan(memory_utilization=0.95),
+    "trtllm-two-pods": a_plan(memory_utilization=0.95),
+    "trtllm-experts": a_plan_of(Layout(attention_data=8, expert=8), memory_utilization=0.95),
+}
+SAME_AS_VLLM = ("rendezvous.py", "probe.sh")
+"""Scripts that the golden of vLLM shows."""
 
 
 class _Readable(yaml.SafeDumper):
@@ -32,3 +43,22 @@ def test_the_bundle_of_a_model_on_two_nodes_is_the_one_that_was_read(update_gold
     if update_goldens:
         GOLDEN.write_text(text, encoding="utf-8")
     assert text == GOLDEN.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", TRTLLM)
+def test_the_bundle_for_tensorrt_llm_is_the_one_that_was_read(name: str, update_goldens: bool) -> None:  # noqa: FBT001  a fixture
+    text = _readable(TRTLLM[name])
+    golden = GOLDENS / f"{name}.yaml"
+    if update_goldens:
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
+
+
+def _readable(plan: Plan) -> str:
+    """Return the scripts that differ, the Secret, and the StatefulSet; the other objects are those of vLLM."""
+    deployment = a_trtllm_deployment(hub_token=SecretKey(name="hub", key="token"), environment=(("NCCL_DEBUG", "INFO"),))
+    bundle = render(plan, deployment)
+    (scripts,), (group,) = bundle.of_kind("ConfigMap"), bundle.of_kind("StatefulSet")
+    own = {name: text for name, text in scripts["data"].items() if name not in SAME_AS_VLLM}
+    shown = [own, *(dict(key) for key in bundle.keys), dict(group["spec"])]
+    return yaml.dump_all(shown, Dumper=_Readable, sort_keys=False, width=160)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from shardwright.cluster.client import MERGE_PATCH, ApiError, Client
-from shardwright.cluster.resources import CONFIG_MAPS, NODES, SHARDED_MODELS
+from shardwright.cluster.resources import COMPUTE_DOMAINS, CONFIG_MAPS, NODES, SHARDED_MODELS
 from shardwright.cluster.status import write_status
-from shardwright.cluster.writer import carry_out
-from shardwright.reconcile.decision import Apply, Create
-from tests.support.builders_reconcile import service
+from shardwright.cluster.writer import FieldDroppedError, carry_out
+from shardwright.reconcile.decision import Apply, Create, CreateKey
+from tests.support.builders_reconcile import rendered, service, stateful_set
 from tests.support.scripted_api import Answer, ScriptedApi
 
 BUSY = Answer(429, {"message": "slow down"}, (("Retry-After", "0"),))
@@ -49,6 +49,14 @@ def test_a_passing_fault_is_tried_again(fault: Answer) -> None:
     with serving(fault, fault, Answer(body={"kind": "ConfigMap"})) as (api, client):
         assert run(lambda: client.get(CONFIG_MAPS, "models", "a")) == {"kind": "ConfigMap"}
         assert len(api.requests) == 3
+
+
+def test_a_kind_that_the_server_does_not_have_is_not_there_and_asked_for_once() -> None:
+    with serving(Answer(404, b"404 page not found\n")) as (api, client):
+        assert run(lambda: client.get(COMPUTE_DOMAINS, "models", "a")) is None
+        with pytest.raises(ApiError) as error:
+            run(lambda: client.list(COMPUTE_DOMAINS, "models"))
+        assert (error.value.code, error.value.passes, len(api.requests)) == (404, False, 2)
 
 
 def test_a_fault_that_stays_is_an_error_after_the_last_retry() -> None:
@@ -120,8 +128,56 @@ def test_a_deletion_names_the_uid_and_is_content_when_it_is_gone() -> None:
         }
 
 
+STORED = {**service(), "metadata": {**service()["metadata"], "uid": "u"}}
+
+
+def without_the_scheduling_group() -> dict[str, Any]:
+    """Return what an API server makes of :func:`gang` that does not know the field."""
+    return stateful_set()
+
+
+def gang() -> dict[str, Any]:
+    item = stateful_set()
+    item["spec"]["template"]["spec"]["schedulingGroup"] = {"podGroupName": "llama-0-2"}
+    return item
+
+
+def test_a_group_that_would_lose_a_field_is_not_created() -> None:
+    with serving(Answer(201, without_the_scheduling_group())) as (api, client):
+        with pytest.raises(FieldDroppedError) as error:
+            run(lambda: carry_out(client, [Create(content=gang())]))
+        assert [path.partition("?")[2] for _, path, _ in api.requests] == ["fieldManager=shardwright&dryRun=All"]
+    assert error.value.problem.sentence() == (
+        "StatefulSet llama-0 must be stored as it is sent, but the API server drops spec.template.spec.schedulingGroup; "
+        "turn on the feature gates GenericWorkload and GangScheduling, or choose another spec.placement.scheduler"
+    )
+
+
+def test_a_group_whose_template_is_new_is_tried_before_it_is_stopped_for_it() -> None:
+    live = Answer(body=stateful_set(revision="r0"))
+    content = {**gang(), "spec": {**gang()["spec"], "replicas": 0}}
+    with serving(live, Answer(body=without_the_scheduling_group())) as (api, client):
+        with pytest.raises(FieldDroppedError):
+            run(lambda: carry_out(client, [Apply(content=content, uid="u", because=("Rollout",))]))
+        assert ["dryRun=All" in path for _, path, _ in api.requests] == [False, True]
+
+
+def test_a_group_whose_template_is_known_is_written_at_once() -> None:
+    stored = {**stateful_set(), "metadata": {**stateful_set()["metadata"], "uid": "u"}}
+    with serving(Answer(body=stored)) as (api, client):
+        run(lambda: carry_out(client, [Apply(content=stateful_set(), uid="u", because=())]))
+        assert [method for method, _, _ in api.requests] == ["GET", "PATCH"]
+
+
+def test_a_webhook_that_cannot_be_tried_does_not_keep_a_group_from_starting() -> None:
+    untried = Answer(400, {"reason": "BadRequest", "message": 'admission webhook "x.y" does not support dry run'})
+    with serving(untried, Answer(201, stateful_set())) as (api, client):
+        run(lambda: carry_out(client, [Create(content=stateful_set())]))
+        assert ["dryRun=All" in path for _, path, _ in api.requests] == [True, False]
+
+
 def test_a_creation_is_a_post() -> None:
-    with serving(Answer(201, {})) as (api, client):
+    with serving(Answer(201, service())) as (api, client):
         run(lambda: carry_out(client, [Create(content=service())]))
         assert [(method, path) for method, path, _ in api.requests] == [
             ("POST", "/api/v1/namespaces/models/services?fieldManager=shardwright")
@@ -131,7 +187,7 @@ def test_a_creation_is_a_post() -> None:
 def test_the_first_apply_takes_over_the_fields_of_our_post_and_carries_the_uid() -> None:
     managers = [{"manager": "kubectl", "operation": "Update"}, {"manager": "shardwright", "operation": "Update"}]
     live = Answer(body={"metadata": {"resourceVersion": "7", "managedFields": managers}})
-    with serving(live, Answer()) as (api, client):
+    with serving(live, Answer(body=STORED)) as (api, client):
         run(lambda: carry_out(client, [Apply(content=service(), uid="u", because=())]))
     (_, took_over, applied) = api.requests
     assert took_over[2] == [
@@ -168,7 +224,7 @@ def test_an_object_that_changes_between_our_read_and_our_apply_is_read_again_and
     managers = [{"manager": "shardwright", "operation": "Update"}]
     old, new = (Answer(body={"metadata": {"resourceVersion": v, "managedFields": managers}}) for v in ("7", "8"))
     changed = Answer(409, {"reason": "Conflict", "message": "the object has been modified"})
-    with serving(old, changed, new, Answer()) as (api, client):
+    with serving(old, changed, new, Answer(body=STORED)) as (api, client):
         run(lambda: carry_out(client, [Apply(content=service(), uid="u", because=())]))
     assert [method for method, _, _ in api.requests] == ["GET", "PATCH", "GET", "PATCH", "PATCH"]
     assert api.requests[3][2][0] == {"op": "replace", "path": "/metadata/resourceVersion", "value": "8"}
@@ -182,3 +238,26 @@ def test_fields_that_are_not_taken_over_are_not_applied() -> None:
         with pytest.raises(ApiError, match="has been modified"):
             run(lambda: carry_out(client, [Apply(content=service(), uid="u", because=())]))
         assert len(api.requests) == 10
+
+
+def test_a_key_is_made_when_its_secret_is_created_and_is_another_one_every_time() -> None:
+    secret = rendered("Secret", "llama-ssh", type="Opaque")
+    with serving(Answer(201)) as (api, client):
+        for _ in range(2):
+            run(lambda: carry_out(client, [CreateKey(content=secret)]))
+        assert [(method, path.partition("?")[0]) for method, path, _ in api.requests] == [
+            ("POST", "/api/v1/namespaces/models/secrets")
+        ] * 2
+        first, second = (body["data"] for _, _, body in api.requests)
+    assert set(first) == {"id_ed25519", "id_ed25519.pub"}
+    assert first != second
+    assert "data" not in secret
+
+
+def test_a_secret_that_exists_is_the_key_and_any_other_refusal_is_one() -> None:
+    exists = Answer(409, {"reason": "AlreadyExists", "message": "there is one"})
+    with serving(exists) as (api, client):
+        run(lambda: carry_out(client, [CreateKey(content=rendered("Secret", "llama-ssh"))]))
+        assert [method for method, _, _ in api.requests] == ["POST"]
+    with serving(Answer(403, {"reason": "Forbidden", "message": "no"})) as (_, client), pytest.raises(ApiError, match="no"):
+        run(lambda: carry_out(client, [CreateKey(content=rendered("Secret", "llama-ssh"))]))

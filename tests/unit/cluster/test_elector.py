@@ -21,7 +21,8 @@ class LeaseServer(Client):
         self._answer()
         return copy.deepcopy(self.lease)
 
-    async def create(self, _resource: Any, _namespace: Any, body: Any) -> dict[str, Any]:
+    async def create(self, _resource: Any, _namespace: Any, body: Any, *, dry_run: bool = False) -> dict[str, Any]:
+        assert not dry_run
         self._answer()
         if self.lease:
             raise ApiError(409, "AlreadyExists", "there is one")

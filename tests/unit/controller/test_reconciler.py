@@ -36,6 +36,39 @@ def test_a_model_is_planned_recorded_and_deployed_in_one_look() -> None:
     run(scenario())
 
 
+def test_nothing_is_written_for_a_scheduler_that_is_not_there_and_what_serves_goes_on() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("large", model=LARGE)
+        await parts.look(key)
+        parts.run_pods("large")
+        await parts.look(key)
+        before = len([line for line in parts.api.written if "statefulsets" in line])
+
+        parts.change(key, placement={"scheduler": "Native"})
+        assert await parts.look(key) == 30
+        assert parts.status(key)["groups"][0]["ready"]
+        assert parts.condition(key)["reason"] == "SchedulerUnavailable"
+        assert "choose another scheduler" in parts.condition(key, "Stalled")["message"]
+        assert len([line for line in parts.api.written if "statefulsets" in line]) == before
+
+    run(scenario())
+
+
+def test_a_model_without_its_scheduler_can_be_scaled_to_zero() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("large", model=LARGE)
+        await parts.look(key)
+        parts.change(key, placement={"scheduler": "Native"}, replicas=0)
+        await parts.look(key)
+        await parts.look(key)
+        assert parts.groups("large") == []
+        assert parts.condition(key)["reason"] == "ScaledToZero"
+
+    run(scenario())
+
+
 def test_status_says_which_engine_runs() -> None:
     async def scenario() -> None:
         parts = await synced()

@@ -87,7 +87,7 @@ class TestPartOfABoard:
 class TestRacks:
     def test_trays_with_the_same_full_clique_are_one_domain(self) -> None:
         assert {domain(tray) for tray in a_gb200_rack(trays=3)} == {
-            Domain(kind=DomainKind.CLIQUE, name=f"{RACK_UUID}.32766", gpus=4)
+            Domain(kind=DomainKind.CLIQUE, name=f"{RACK_UUID}.32766", gpus=4, joins_pods=True)
         }
 
     def test_two_cliques_of_one_rack_are_two_domains(self) -> None:
@@ -113,7 +113,7 @@ class TestRacks:
     def test_a_tray_with_one_gpu_left_is_still_in_its_clique(self) -> None:
         (tray,) = a_gb200_rack(trays=1)
         tray["status"]["allocatable"]["nvidia.com/gpu"] = "1"
-        assert domain(tray) == Domain(kind=DomainKind.CLIQUE, name=f"{RACK_UUID}.32766", gpus=1)
+        assert domain(tray) == Domain(kind=DomainKind.CLIQUE, name=f"{RACK_UUID}.32766", gpus=1, joins_pods=True)
 
     def test_a_clique_on_a_board_that_ends_at_the_node_means_nothing(self) -> None:
         node = a_node("x", labels={"nvidia.com/gpu.clique": f"{RACK_UUID}.0"})
@@ -121,7 +121,7 @@ class TestRacks:
 
     def test_the_users_word_wins_over_the_clique(self) -> None:
         labels = {"nvidia.com__gpu.clique": f"{RACK_UUID}.1", "shardwright.io__nvlink-domain": "rack-7"}
-        assert domain(a_tray(**labels)) == Domain(kind=DomainKind.CLIQUE, name="rack-7", gpus=4)
+        assert domain(a_tray(**labels)) == Domain(kind=DomainKind.CLIQUE, name="rack-7", gpus=4, joins_pods=True)
 
     @pytest.mark.parametrize(
         "key",

@@ -192,7 +192,7 @@ class TestPools:
     def test_what_the_planner_looks_at_divides_pools(self) -> None:
         nodes = (
             a_node("a"),
-            a_node("b", network_gbps=200),
+            a_node("b", network_gbps=12.5),
             a_node("c", allocatable={"nvidia.com/gpu": "7"}),
             a_node("d", product="NVIDIA-H200"),
             a_gke_node("e"),
@@ -201,8 +201,8 @@ class TestPools:
         )
         names = {node.name: pool.name for pool in inventory_of(*nodes).pools for node in pool.nodes}
         assert len(set(names.values())) == 7
-        assert names["b"].startswith("h100-sxm-80gb-8x-200g-")  # shares its name with e: same GPU, another product label
-        assert names["e"].startswith("h100-sxm-80gb-8x-200g-")
+        assert names["b"].startswith("h100-sxm-80gb-8x-12.5g-")  # shares its name with e: same GPU, another product label
+        assert names["e"].startswith("h100-sxm-80gb-8x-12.5g-")
         assert {key: names[key] for key in "acdfg"} == {
             "a": "h100-sxm-80gb-8x-400g",
             "c": "h100-sxm-80gb-7x-400g",
@@ -217,8 +217,11 @@ class TestPools:
         assert len(inventory_of(*nodes).pools) == 1
 
     def test_the_same_network_known_from_elsewhere_divides_nothing(self) -> None:
-        labels = {"node.kubernetes.io/instance-type": "p5.48xlarge"}
-        nodes = (a_node("stated", network_gbps=400), a_node("listed", network_gbps=None, labels=labels))
+        labels, efa = {"node.kubernetes.io/instance-type": "p5.48xlarge"}, {"vpc.amazonaws.com/efa": "32"}
+        nodes = (
+            a_node("stated", network_gbps=400, allocatable=efa),
+            a_node("listed", network_gbps=None, labels=labels, allocatable=efa),
+        )
         assert len(inventory_of(*nodes).pools) == 1
 
     def test_another_pool_does_not_rename_the_first(self) -> None:
@@ -298,3 +301,19 @@ def test_nodes_of_another_price_are_another_pool() -> None:
         "free": None,
     }
     assert len({pool.name for pool in pools}) == 3
+
+
+class TestComputeDomains:
+    def test_trays_with_a_clique_label_join_pods_and_others_do_not(self) -> None:
+        stated = {"shardwright.io/nvlink-domain": "rack-1"}
+        named = [a_node(f"named-{tray}", product="NVIDIA-GB200", gpus=4, labels=stated) for tray in range(2)]
+        joined = {
+            pool.nodes[0].name: pool.joins_pods for pool in inventory_of(*a_gb200_rack(trays=2), *named, a_node("h100")).pools
+        }
+        assert joined == {"gb200-00": True, "named-0": False, "h100": False}
+
+    def test_without_compute_domains_every_domain_ends_at_its_node(self) -> None:
+        (pool,) = inventory_of(*a_gb200_rack(trays=2), compute_domains=False).pools
+        assert (pool.domain_gpus, pool.crosses_nodes, pool.joins_pods) == (4, False, False)
+        assert [node.domain for node in pool.nodes] == ["gb200-00", "gb200-01"]
+        assert pool.warnings == ()

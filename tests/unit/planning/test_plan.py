@@ -9,10 +9,12 @@ import pytest
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.networks import TCP_LATENCY_SECONDS
+from shardwright.hardware.rdma import RdmaMode, Reach
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import OptimizeFor, Request
-from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, an_nvl72_pool, vllm_traits
+from tests.support.builders_plan import a_model, a_network, a_pool, a_request, an_inventory, an_nvl72_pool, vllm_traits
 
 
 def _report(model: str, inventory: Inventory, request: Request | None = None) -> Report:
@@ -98,12 +100,12 @@ def test_a_load_that_nothing_carries_is_said() -> None:
 def test_what_surely_starts_goes_before_what_is_tight() -> None:
     gpu = load_gpus()["H100-SXM-80GB"]
     pool = a_pool(replace(gpu, memory_bytes=round(gpu.memory_bytes * 1.19)), nodes=2)
-    request = replace(a_request(concurrency=4), deploy=True)
+    request = replace(a_request(concurrency=4, tensor=8, attention_data=1), deploy=True)
     report = _report("deepseek-v3", an_inventory(pool), request)
     assert isinstance(report.outcome, Plan)
 
     assert (report.outcome.layout.gpus, report.outcome.tight) == (16, False)
-    (other,) = [item for item in report.alternatives if item.loses.startswith("tight, may not start; ")]
+    other, *_ = [item for item in report.alternatives if item.loses.startswith("tight, may not start; ")]
     assert other.layout.gpus == 8
     assert _plan("deepseek-v3", an_inventory(replace(pool, nodes=pool.nodes[:1])), request).tight
 
@@ -140,32 +142,67 @@ def test_the_full_length_is_worth_more_gpus() -> None:
     assert plan.layout.gpus > 1
 
 
-def test_tensor_over_trays_is_planned_but_not_deployed_yet() -> None:
+def test_tensor_over_trays_of_one_clique_is_deployed_with_a_compute_domain() -> None:
+    plan = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), replace(a_request(tensor=8, pipeline=1), deploy=True))
+
+    assert plan.deployable is None
+    assert plan.compute_domain
+    assert (plan.nodes_per_replica, plan.tensor_link) == (2, "NVLink5 NVL72")
+    assert "Pods share the NVLink domain of their nodes by a ComputeDomain." in plan.reasons
+
+
+@pytest.mark.parametrize("pipeline", [1, 2])
+def test_groups_on_one_tray_or_without_cliques_have_no_compute_domain(pipeline: int) -> None:
+    pool = an_nvl72_pool() if pipeline == 1 else replace(an_nvl72_pool(), joins_pods=False)
+
+    assert not _plan("deepseek-v3", an_inventory(pool), a_request(tensor=4, pipeline=pipeline)).compute_domain
+
+
+def test_tensor_over_trays_that_no_clique_joins_is_planned_but_not_deployed() -> None:
     shown = a_request(tensor=8, pipeline=1)
-    plan = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), replace(shown, deploy=True))
+    inventory = an_inventory(replace(an_nvl72_pool(), joins_pods=False))
 
     problem = Problem(
         code="NotYetDeployable",
-        what="tensor 8 x expert 8 puts one tensor group on 2 nodes of one NVLink5 NVL72 domain",
+        what="tensor 8 x expert 8 puts one tensor group on 2 nodes, which have no label nvidia.com/gpu.clique",
         gap="which is planned and shown but not deployed yet",
         remedy="set mode: PlanOnly, or pin parallelism.tensor to 4 or less",
         path="spec.parallelism.tensor",
     )
-    assert plan.deployable == problem
-    only_shown = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), shown).deployable
+    assert _plan("deepseek-v3", inventory, replace(shown, deploy=True)).deployable == problem
+    only_shown = _plan("deepseek-v3", inventory, shown).deployable
     assert only_shown == replace(problem, remedy="mode: Deploy takes the best layout that can be run")
 
 
 def test_what_is_better_but_cannot_be_deployed_yet_is_named() -> None:
-    deployed = _report("deepseek-v3", an_inventory(a_pool(nodes=2)), replace(a_request(), deploy=True))
-    wider = [other for other in deployed.alternatives if other.layout.attention_data == 16]
+    inventory = an_inventory(replace(an_nvl72_pool(), joins_pods=False))
+    shown = a_request(OptimizeFor.LATENCY, concurrency=1)
+    better = _plan("llama-405b", inventory, shown)
+    deployed = _report("llama-405b", inventory, replace(shown, deploy=True))
     assert isinstance(deployed.outcome, Plan)
 
+    assert better.deployable is not None
     assert deployed.outcome.reasons[1] == (
-        "attention data 16 x expert 16 would be better, but cannot be deployed yet: mode PlanOnly shows it."
+        f"tensor {better.layout.tensor} would be better, but cannot be deployed yet: mode PlanOnly shows it."
     )
-    assert wider[0].loses.startswith("not deployable yet; ")
-    assert _plan("deepseek-v3", an_inventory(a_pool(nodes=2))).layout == wider[0].layout
+    (other,) = [other for other in deployed.alternatives if other.layout == better.layout]
+    assert other.loses.startswith("not deployable yet; ")
+
+
+def test_attention_replicas_on_several_nodes_are_deployed_where_each_is_on_one() -> None:
+    pins = replace(a_request(tensor=4, attention_data=4), deploy=True)
+    plan = _plan("deepseek-v3", an_inventory(a_pool("H200-SXM-141GB", nodes=2)), pins)
+
+    assert (plan.layout.attention_data, plan.nodes_per_replica, plan.deployable) == (4, 2, None)
+
+
+def test_attention_replicas_that_nodes_cut_are_planned_but_not_deployed() -> None:
+    pins = replace(a_request(tensor=8, attention_data=2), deploy=True)
+    problem = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), pins).deployable
+
+    assert problem is not None
+    assert (problem.code, problem.path) == ("NotYetDeployable", "spec.parallelism.attentionData")
+    assert "attention replicas of 8 GPUs each on nodes with 4" in problem.what
 
 
 def test_tokens_are_counted_over_all_attention_ranks_of_a_replica() -> None:
@@ -256,7 +293,7 @@ def test_without_usable_nodes_the_reason_of_most_and_its_remedy_are_said() -> No
 
 
 def test_what_is_to_run_gets_the_best_layout_that_can_be_run() -> None:
-    inventory = an_inventory(an_nvl72_pool())
+    inventory = an_inventory(replace(an_nvl72_pool(), joins_pods=False))
     shown = a_request(OptimizeFor.LATENCY, concurrency=1)
 
     assert _plan("llama-405b", inventory, shown).deployable is not None
@@ -451,3 +488,52 @@ def test_warnings_of_model_and_pool_are_passed_on() -> None:
 
     assert isinstance(outcome, Plan)
     assert outcome.warnings == ("something new in the config", "the network is unknown")
+
+
+def _reached(**how: Any) -> Inventory:
+    return an_inventory(replace(a_pool(nodes=2), reach=Reach(**how)))
+
+
+def test_pods_of_a_group_over_several_nodes_request_what_reaches_the_network() -> None:
+    plan = _plan("llama-405b", _reached(devices=(("vpc.amazonaws.com/efa", 32),)))
+
+    assert plan.rdma == (("vpc.amazonaws.com/efa", 32),)
+    assert "Pods request 32 vpc.amazonaws.com/efa each, to reach the 400 Gb/s RDMA between nodes." in plan.reasons
+
+
+def test_pods_of_a_group_on_one_node_request_nothing_of_the_network() -> None:
+    plan = _plan("llama-70b", _reached(devices=(("rdma/hca", 8),), lacking="rdma/other"))
+
+    assert plan.nodes_per_replica == 1
+    assert plan.rdma == ()
+
+
+def test_groups_inside_one_rack_request_no_network_devices() -> None:
+    rack = replace(an_nvl72_pool(trays=8), reach=Reach(devices=(("rdma/hca", 8),)))
+    pins = a_request(tensor=8, pipeline=1)
+
+    assert _plan("llama-405b", an_inventory(rack), pins).rdma == ()
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [
+        (RdmaMode.NONE, "spec.pod.network.rdma is None"),
+        (RdmaMode.AUTO, "the nodes offer no RDMA resource (docs/howto/network.md)"),
+    ],
+)
+def test_a_network_that_pods_do_not_reach_is_said_where_it_would_be_used(mode: RdmaMode, why: str) -> None:
+    slow = a_network(12.5, latency_seconds=TCP_LATENCY_SECONDS)
+    pool = replace(a_pool(nodes=2, network=slow), reach=Reach(mode=mode, missed=a_network(400)))
+    said = f"pods do not reach the nodes' 400 Gb/s RDMA: {why}; TCP is planned with, {slow.name} per GPU assumed"
+
+    assert said in _plan("llama-405b", an_inventory(pool)).warnings
+    assert said not in _plan("llama-70b", an_inventory(pool)).warnings
+
+
+def test_nodes_without_the_devices_that_the_user_names_carry_no_group_over_several_of_them() -> None:
+    report = _report("llama-405b", _reached(mode=RdmaMode.EXPLICIT, lacking="rdma/hca"))
+
+    assert isinstance(report.outcome, NoPlan)
+    (found,) = [item for item in report.excluded if item.code == "NetworkResourceMissing"]
+    assert "the network resource rdma/hca" in found.example

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from shardwright.engines import trtllm
 from shardwright.layouts.layout import Layout
 from shardwright.modelspec.read import read_model
 from shardwright.planning.shapes import (
@@ -250,3 +251,20 @@ def test_command_lines_that_vllm_accepts_or_refuses_for_their_degrees_are_judged
     model = read_model(_CONFIGS[name.split("/")[-1]], source=name)
     accepted = not shape_problems(model, layout, oracle_traits(), int(length))
     assert accepted == (case["accepted"] and case["name"] not in _REFUSED_ALL_THE_SAME)
+
+
+@pytest.mark.parametrize(
+    ("layout", "code"),
+    [
+        (Layout(tensor=8), ""),
+        (Layout(tensor=8, pipeline=2), ""),
+        (Layout(attention_data=8, expert=8), ""),
+        (Layout(tensor=2, attention_data=4, expert=8), "AttentionDataExcludesTensor"),
+        (Layout(tensor=8, context=2), "ContextDegreeImpossible"),
+        (Layout(attention_data=12, expert=12), "ExpertsNotDivisible"),
+    ],
+)
+def test_tensorrt_llm_is_asked_for_what_it_can_be_told_only(layout: Layout, code: str) -> None:
+    model = catalogued("Qwen/Qwen3-235B-A22B")
+    problems = shape_problems(model, layout, trtllm.traits("1.2.1"))
+    assert {problem.code for problem in problems} == ({code} if code else set())

@@ -1,10 +1,11 @@
 """Create what is missing, repair what is ours, prune what is over, leave the rest alone."""
 
+from dataclasses import replace
 from typing import Any
 
 from shardwright.errors import Problem
 from shardwright.reconcile.decide import decide, placed
-from shardwright.reconcile.decision import Apply, Create, Delete
+from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete
 from shardwright.reconcile.observed import Observed
 from tests.support.builders_reconcile import NOON, OWNER_UID, World, desired, rendered, service, stateful_set
 
@@ -90,3 +91,21 @@ def test_a_conflict_beside_leftovers_is_still_a_conflict() -> None:
     observed = Observed(objects={("Service", "llama"): left, ("ConfigMap", "c"): with_owner(rendered("ConfigMap", "c"), None)})
     decision = decide(desired(service(), rendered("ConfigMap", "c")), observed, NOON)
     assert [conflict.what for conflict in decision.conflicts] == ["ConfigMap c"]
+
+
+def test_a_key_is_created_before_the_pods_that_need_it_and_never_again_while_they_stand() -> None:
+    wanted = replace(desired(service(), stateful_set()), keys=(rendered("Secret", "llama-ssh"),))
+    world = World()
+    first = decide(wanted, world.observed(), NOON).writes
+    assert first == (
+        Create(content=service()),
+        CreateKey(content=rendered("Secret", "llama-ssh")),
+        Create(content=stateful_set()),
+    )
+
+    world.run(wanted)
+    assert decide(wanted, world.observed(), NOON).writes == ()
+
+    changed = replace(wanted, objects=(service(), stateful_set(revision="r2")))
+    writes = decide(changed, world.observed(), NOON).writes
+    assert [type(write) for write in writes] == [CreateKey, Apply]

@@ -20,11 +20,16 @@ from tests.support.builders_reconcile import NOON
 
 READY = GroupState(name="llama-0", ready=True, situation="Ready", nodes=("a", "b"))
 STARTING = GroupState(name="llama-1", ready=False, situation="Starting", waiting="rank 0: pulling", nodes=("c", None))
+QUEUED = replace(STARTING, situation="WaitingForQuota", waiting="rank 0: held back by kueue.x-k8s.io/admission")
 PROBLEM = Problem(code="ModelUnknown", what="model x", remedy="name another")
 
 
 def decided(*groups: GroupState) -> Decision:
     return Decision(writes=(), groups=groups)
+
+
+def refused(code: str) -> Problem:
+    return Problem(code=code, what="an object")
 
 
 def found(**facts: Any) -> Findings:
@@ -60,7 +65,11 @@ CASES = {
         "NameConflict",
         "stalled",
     ),
-    "refused": (found(decision=decided(), refused=PROBLEM), "ObjectRefused", "stalled"),
+    "refused": (found(decision=decided(), refused=refused("ObjectRefused")), "ObjectRefused", "stalled"),
+    "field dropped": (found(decision=decided(), refused=refused("FieldDropped")), "FieldDropped", "stalled"),
+    "start refused by a queue": (found(decision=decided(), refused=refused("WaitingForQuota")), "WaitingForQuota", "reconciling"),
+    "held back by a queue": (found(decision=decided(QUEUED)), "WaitingForQuota", "reconciling"),
+    "no such scheduler": (found(refused=refused("SchedulerUnavailable")), "SchedulerUnavailable", "stalled"),
     "not free": (found(plan=None, no_plan=NoPlan(problem=PROBLEM, heals_by_itself=True)), "InsufficientCapacity", "reconciling"),
     "not there": (found(plan=None, no_plan=NoPlan(problem=PROBLEM, heals_by_itself=False)), "NothingFits", "stalled"),
     "cluster unread": (found(plan=None, cluster_known=False), "ClusterReading", "reconciling"),

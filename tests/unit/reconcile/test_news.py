@@ -1,5 +1,7 @@
 """What is worth an event."""
 
+from dataclasses import replace
+
 from shardwright.errors import Problem
 from shardwright.reconcile.decide import decide
 from shardwright.reconcile.decision import Apply, Create, Delete
@@ -57,9 +59,11 @@ def test_a_restart_that_was_asked_for_is_news_and_no_repair() -> None:
 def test_a_group_that_is_made_anew_beside_a_dead_node_is_news_and_a_first_one_is_not() -> None:
     ready = [{"type": "Ready", "reason": "ModelUnknown"}]
 
-    (event,) = news(ready, STALLED, (Create(content=stateful_set()), Create(content=stateful_set("llama-0-g1"))))
-    note = "llama-0-g1 starts on other nodes: a node that does not answer holds pods of the group that should be gone"
+    made = (Create(content=stateful_set()), Create(content=stateful_set("llama-0-g1")))
+    (event,) = news(ready, replace(STALLED, lost=frozenset({"node-1"})), made)
+    note = "llama-0-g1 starts on other nodes: pods on node-1 should be gone, and it does not answer"
     assert event == Event(reason="Rebuilt", action="Restart", note=note, warning=True)
+    assert list(news(ready, STALLED, made)) == []
 
 
 def test_a_new_plan_is_told_with_its_first_reason() -> None:

@@ -223,6 +223,36 @@ def test_a_group_that_holds_nothing_waits_for_a_place_without_limit() -> None:
     assert (decision.writes, decision.wake_at) == ((), None)
 
 
+def gated(name: str, *gates: str) -> dict[str, Any]:
+    """Return a pod that has been created and is held back from the scheduler."""
+    item = pod(name, ready=False, phase="Pending")
+    item["spec"] = {"schedulingGates": [{"name": gate} for gate in gates]}
+    waiting = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "Scheduling is blocked"}
+    item["status"]["conditions"].append(waiting)
+    return item
+
+
+def held_back_by(*gates: str) -> World:
+    world = World()
+    world.write(decide(WANTED, world.observed(), NOON).writes)
+    world.pods = {name: gated(name, *gates) for name in ("llama-0-0", "llama-0-1")}
+    return world
+
+
+def test_pods_that_a_queue_holds_back_have_not_failed_however_long_it_takes() -> None:
+    world = held_back_by("kueue.x-k8s.io/admission", "example.com/other")
+    state_after_a_day = state(world, seconds(86_400))
+    assert (state_after_a_day.situation, state_after_a_day.last_failure) == ("WaitingForQuota", None)
+    assert state_after_a_day.waiting.startswith("rank 0: held back by kueue.x-k8s.io/admission, example.com/other; rank 1: held")
+    assert look(world, seconds(86_400)).wake_at is None
+
+
+def test_pods_with_gates_of_somebody_else_just_wait() -> None:
+    world = held_back_by("example.com/quarantine")
+    assert state(world).situation == "Starting"
+    assert state(world).waiting == "rank 0: held back by example.com/quarantine; rank 1: held back by example.com/quarantine"
+
+
 def test_an_outage_lasts_from_the_first_stop_until_all_ranks_are_ready() -> None:
     world = running()
     assert state(world).outage_seconds is None

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shardwright.layouts.layout import Layout
+from shardwright.rendering.deployment import PodNetwork
 from shardwright.rendering.pod import pod_template
 from tests.harness.waiting import wait_for
 from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan
@@ -64,6 +65,91 @@ def test_all_ranks_start_with_the_same_arguments_but_for_rank_and_role(tmp_path:
         assert [rank.engine()["argv"] for rank in ranks] == [["serve", *shared, *role] for role in roles]
         sockets = {"GLOO_SOCKET_IFNAME": "net7", "NCCL_SOCKET_IFNAME": "=net7"}
         assert [environment_of(rank.engine()) for rank in ranks] == [rank.environment | sockets for rank in ranks]
+
+
+def a_fabric(root: Path, **nics: tuple[str, dict[int, tuple[str, str]]]) -> str:
+    """Write what the kernel shows of RDMA devices: state of the port, then type and address of each GID."""
+    for nic, (state, gids) in nics.items():
+        port = root / "infiniband" / nic / "ports" / "1"
+        (port / "gid_attrs" / "types").mkdir(parents=True)
+        (port / "gids").mkdir()
+        (port / "state").write_text(f"{state}\n")
+        for index, (kind, address) in gids.items():
+            (port / "gid_attrs" / "types" / str(index)).write_text(f"{kind}\n")
+            (port / "gids" / str(index)).write_text(f"{address}\n")
+    return str(root / "infiniband")
+
+
+def test_pods_with_attention_replicas_are_worlds_of_their_own_and_the_leader_answers_for_all(tmp_path: Path, dns: Names) -> None:
+    dns(LEADER)
+    plan = a_plan_of(Layout(tensor=4, attention_data=6, expert=24), nodes=3)
+    with ranks_of(plan, a_deployment(), tmp_path) as ranks:
+        for rank in ranks:
+            rank.start()
+        port = str(ranks[0].settings.http_port)
+        address = ["--data-parallel-address", "127.0.0.1"]
+        roles = [
+            [*address, "--host", "0.0.0.0", "--port", port],  # noqa: S104
+            ["--data-parallel-start-rank", "2", *address, "--headless"],
+            ["--data-parallel-start-rank", "4", *address, "--headless"],
+        ]
+        assert [rank.engine()["argv"][1 + len(rank.arguments) :] for rank in ranks] == roles
+
+
+IPV4, IPV6 = "0000:0000:0000:0000:0000:ffff:0a00:0001", "fe80:0000:0000:0000:0000:0000:0000:0001"
+ROCE = {0: ("IB/RoCE v1", IPV6), 1: ("RoCE v2", IPV6), 2: ("IB/RoCE v1", IPV4), 3: ("RoCE v2", IPV4)}
+OTHER_ROCE = {5: ("RoCE v2", IPV4)}
+WITH_RDMA = a_plan(rdma=(("rdma/hca", 1),))
+
+
+@pytest.mark.parametrize(
+    ("nics", "told"),
+    [
+        pytest.param(
+            {
+                "mlx5_0": ("4: ACTIVE", ROCE),
+                "mlx5_1": ("1: DOWN", {}),
+                "mlx5_2": ("4: ACTIVE", ROCE),
+                "x": ("4: ACTIVE", OTHER_ROCE),
+            },
+            {"NCCL_IB_HCA": "=mlx5_0,mlx5_2,x", "NCCL_IB_GID_INDEX": "3"},
+            id="RoCE",
+        ),
+        pytest.param({"mlx5_0": ("4: ACTIVE", {0: ("IB/RoCE v1", IPV6)})}, {"NCCL_IB_HCA": "=mlx5_0"}, id="InfiniBand"),
+        pytest.param({"mlx5_0": ("2: INIT", ROCE)}, {}, id="none active"),
+        pytest.param({}, {}, id="none at all"),
+    ],
+)
+def test_ranks_with_rdma_devices_tell_the_active_ones_and_their_usual_gid(
+    nics: dict[str, Any], told: dict[str, str], tmp_path: Path, dns: Names
+) -> None:
+    dns(LEADER)
+    fabric = a_fabric(tmp_path, **nics)
+    with ranks_of(WITH_RDMA, a_deployment(), tmp_path, infiniband_dir=fabric) as ranks:
+        for rank in ranks:
+            rank.start()
+        for rank in ranks:
+            environment = environment_of(rank.engine())
+            assert {key: value for key, value in environment.items() if key.startswith("NCCL_IB")} == told
+            assert ("no RDMA device is active" in rank.log) is not bool(told)
+
+
+def test_what_the_user_says_of_the_fabric_is_kept(tmp_path: Path, dns: Names) -> None:
+    dns(LEADER)
+    chosen = (("NCCL_IB_GID_INDEX", "7"), ("NCCL_IB_HCA", "mlx5"))
+    fabric = a_fabric(tmp_path, mlx5_0=("4: ACTIVE", ROCE))
+    with ranks_of(WITH_RDMA, a_deployment(environment=chosen), tmp_path, infiniband_dir=fabric) as ranks:
+        for rank in ranks:
+            rank.start()
+        assert [environment_of(rank.engine()).items() >= dict(chosen).items() for rank in ranks] == [True, True]
+
+
+def test_ranks_that_shall_use_tcp_are_told_to(tmp_path: Path, dns: Names) -> None:
+    dns(LEADER)
+    with ranks_of(a_plan(), a_deployment(network=PodNetwork(rdma=False)), tmp_path) as ranks:
+        for rank in ranks:
+            rank.start()
+        assert [environment_of(rank.engine())["NCCL_IB_DISABLE"] for rank in ranks] == ["1", "1"]
 
 
 def test_interfaces_that_the_user_names_are_kept(tmp_path: Path, dns: Names) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import kubernetes_validate  # type: ignore[import-untyped]
@@ -11,10 +12,10 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
-from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, SecretKey
+from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, PodNetwork, SecretKey
 from shardwright.rendering.hashing import content_hash, template_hash
 from shardwright.rendering.render import render
-from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan, an_owner
+from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan, a_trtllm_deployment, an_owner
 from tests.support.rendered import by_name, engine_of, environment_of, pod_of
 
 FULL = a_deployment(
@@ -41,7 +42,11 @@ CASES = {
     "from a claim": (a_plan(), ON_CLAIM),
     "kept on a shared claim": (a_plan(), a_deployment(cache=CacheClaim(claim="hub"), served_name="llama")),
     "kept on claims of the pods": (a_plan(), a_deployment(cache=CacheClaim(storage="1Ti"), load_format="safetensors")),
+    "with RDMA": (a_plan(rdma=(("rdma/hca", 1),)), a_deployment(network=PodNetwork(attachments=("a",), lock_memory=True))),
+    "over trays of a rack": (a_plan(compute_domain=True), a_deployment()),
     "scaled to zero": (a_plan(groups=()), a_deployment()),
+    "TensorRT-LLM in one pod": (a_small_plan(), a_trtllm_deployment()),
+    "TensorRT-LLM on two nodes": (a_plan(), a_trtllm_deployment(cache=CacheClaim(storage="1Ti"))),
     "another version": (a_plan(), a_deployment(engine_version="0.40.0", image="vllm/vllm-openai:v0.40.0")),
 }
 
@@ -50,6 +55,10 @@ CASES = {
 @pytest.mark.parametrize("kubernetes", ["1.31", "1.37"])
 def test_every_object_has_the_shape_that_kubernetes_publishes(case: str, kubernetes: str) -> None:
     for item in render(*CASES[case]).objects:
+        if item["kind"] == "ComputeDomain" or (
+            kubernetes == "1.31" and item["kind"] == "StatefulSet" and CASES[case][0].compute_domain
+        ):
+            continue
         kubernetes_validate.validate(dict(item), kubernetes, strict=True)
 
 
@@ -117,6 +126,85 @@ def test_pods_go_to_exactly_the_planned_nodes_and_never_two_to_one() -> None:
         }
     ]
     assert "podAntiAffinity" not in pod_of(render(a_small_plan(), a_deployment()))["affinity"]
+
+
+def test_pods_over_trays_claim_a_channel_of_the_compute_domain_of_their_group() -> None:
+    layout = Layout(tensor=8, replicas=2)
+    bundle = render(a_plan_of(layout, nodes=2, compute_domain=True), a_deployment())
+    domains = bundle.of_kind("ComputeDomain")
+    assert [item["metadata"]["name"] for item in domains] == ["llama-405b-0", "llama-405b-1"]
+    for group, (domain, item) in enumerate(zip(domains, bundle.of_kind("StatefulSet"), strict=True)):
+        template = {"name": f"llama-405b-{group}-channel"}
+        assert domain["apiVersion"] == "resource.nvidia.com/v1beta1"
+        assert domain["spec"] == {"numNodes": 0, "channel": {"allocationMode": "Single", "resourceClaimTemplate": template}}
+        spec = item["spec"]["template"]["spec"]
+        claim = {"name": "compute-domain-channel", "resourceClaimTemplateName": template["name"]}
+        assert spec["resourceClaims"] == [claim]
+        assert spec["containers"][0]["resources"]["claims"] == [{"name": "compute-domain-channel"}]
+    kinds = [item["kind"] for item in bundle.objects]
+    assert kinds.index("ComputeDomain") < kinds.index("StatefulSet")
+
+
+def test_attention_replicas_on_several_nodes_are_told_how_many_are_in_each_pod_and_nothing_of_nodes() -> None:
+    args = engine_of(render(a_plan_of(Layout(tensor=4, attention_data=4, expert=16), nodes=2), a_deployment()))["args"]
+    told = {name: value for name, value in pairwise(args) if name.startswith("--data-parallel")}
+    assert told == {"--data-parallel-size": "4", "--data-parallel-size-local": "2", "--data-parallel-rpc-port": "13345"}
+    assert {"--nnodes", "--device-ids", "--master-port", "--distributed-executor-backend"}.isdisjoint(args)
+    assert "--enable-expert-parallel" in args
+
+
+def test_without_a_compute_domain_pods_claim_nothing() -> None:
+    bundle = render(a_plan(), a_deployment())
+    assert bundle.of_kind("ComputeDomain") == ()
+    assert "resourceClaims" not in pod_of(bundle)
+    assert "claims" not in engine_of(bundle)["resources"]
+
+
+RDMA = (("rdma/hca", 1), ("vpc.amazonaws.com/efa", 32))
+
+
+def test_a_pod_requests_the_rdma_devices_of_the_plan_beside_its_gpus() -> None:
+    resources = engine_of(render(a_plan(rdma=RDMA), a_deployment()))["resources"]
+    devices = {"nvidia.com/gpu": "8", "rdma/hca": "1", "vpc.amazonaws.com/efa": "32"}
+    assert resources["limits"] == devices
+    assert resources["requests"] == {"cpu": "9", "memory": "41Gi"} | devices
+
+
+def test_networks_are_attached_to_pods_of_groups_over_several_nodes_only() -> None:
+    deployment = a_deployment(network=PodNetwork(attachments=("fabric/rail-0", "rail-1", "rail-1")))
+    wanted = {"k8s.v1.cni.cncf.io/networks": "fabric/rail-0,rail-1,rail-1"}
+    for plan, attached in ((a_plan(), wanted), (a_small_plan(), {}), (a_plan_of(Layout(tensor=8)), {})):
+        (item,) = render(plan, deployment).of_kind("StatefulSet")
+        annotations = item["spec"]["template"]["metadata"]["annotations"]
+        assert {key: value for key, value in annotations.items() if "cni" in key} == attached
+
+
+@pytest.mark.parametrize(
+    ("plan", "deployment", "user", "capabilities"),
+    [
+        pytest.param(a_plan(rdma=RDMA), a_deployment(), 10001, {"drop": ["ALL"]}, id="not asked for"),
+        pytest.param(
+            a_plan(rdma=RDMA),
+            a_deployment(network=PodNetwork(lock_memory=True)),
+            0,
+            {"drop": ["ALL"], "add": ["IPC_LOCK"]},
+            id="asked for",
+        ),
+        pytest.param(
+            a_plan(), a_deployment(network=PodNetwork(lock_memory=True)), 10001, {"drop": ["ALL"]}, id="without RDMA devices"
+        ),
+        pytest.param(
+            a_small_plan(), a_deployment(network=PodNetwork(lock_memory=True)), 10001, {"drop": ["ALL"]}, id="on one node"
+        ),
+    ],
+)
+def test_pods_lock_memory_as_root_only_where_that_is_asked_for_and_of_use(
+    plan: Plan, deployment: Deployment, user: int, capabilities: dict[str, Any]
+) -> None:
+    bundle = render(plan, deployment)
+    context = pod_of(bundle)["securityContext"]
+    assert (context["runAsUser"], context["runAsNonRoot"], context["fsGroup"]) == (user, user != 0, 10001)
+    assert engine_of(bundle)["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": capabilities}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,105 @@
+"""TensorRT-LLM: what the planner must know of it, and a plan in its words.
+
+What ``trtllm-serve`` is told is version 1.2's: degrees and limits on the command line, everything else in a configuration
+file, whose keys override the command line. Sources: engines.md section 10; the lists in ``tests/data/engines``.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from shardwright.engines import known
+from shardwright.engines.arguments import Serving, Start
+from shardwright.engines.options import TENSORRT_LLM, argument_list, configuration
+from shardwright.layouts.traits import EngineTraits
+from shardwright.planning.report import Plan
+
+CONFIGURATION: Final = "trtllm.yaml"
+"""Name of the configuration file; JSON, which every YAML parser reads."""
+
+SSH_PORT: Final = 2222
+"""TCP port of the followers' sshd: above 1023, so that nobody must be root."""
+
+_UNPROVEN: Final = (
+    "TensorRT-LLM: whether it has this model's architecture and fits its weights as counted shows only when it starts; its "
+    "option lists are checked, its model classes and its memory are not"
+)
+
+
+def traits(version: str) -> EngineTraits:
+    """Return what planning must know of TensorRT-LLM ``version`` (``major.minor.patch``).
+
+    Its prices are those that speed is predicted with; degrees that it cannot be told are refused. Sources: engines.md section
+    10 (``mapping.py``: attention data parallelism replaces the tensor ranks of the attention, context parallelism adds
+    GPUs and is Helix only; every class is cut into stages by the same base class).
+    """
+    return replace(
+        known.traits_of(known.TENSORRT_LLM, version),
+        without_pipeline=frozenset(),
+        experts_at_least_tensor=frozenset(),
+        experts_on_every_stage=frozenset(),
+        width_divides_replica=frozenset(),
+        shares_context=False,
+        data_beside_tensor=False,
+        deals_experts_evenly=True,
+        warnings=(_UNPROVEN,),
+    )
+
+
+def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
+    """Return argv after ``trtllm-serve``, without host and port, the same on every rank.
+
+    No word may hold a space: ``trtllm-llmapi-launch`` splits its command line again.
+    """
+    layout = plan.layout
+    options = {
+        "tp_size": layout.tensor * layout.attention_data,
+        "pp_size": layout.pipeline,
+        "ep_size": layout.expert if layout.expert > 1 else None,
+        "max_batch_size": plan.max_sequences,
+        "max_num_tokens": plan.max_batched_tokens,
+        "max_seq_len": plan.max_model_len,
+    }
+    words = (word for name, value in options.items() if value is not None for word in (f"--{name}", str(value)))
+    file = ("--extra_llm_api_options", f"{serving.files_dir}/{CONFIGURATION}")
+    return (serving.model, *words, *file, *argument_list(serving.arguments, serving.version, TENSORRT_LLM))
+
+
+def files(plan: Plan, serving: Serving) -> Mapping[str, str]:
+    """Return the configuration file: everything that is no plain degree or limit."""
+    layout = plan.layout
+    ours: dict[str, object] = {
+        "enable_attention_dp": layout.attention_data > 1,
+        "enable_chunked_prefill": True,
+        "enable_iter_perf_stats": True,
+        "gpus_per_node": layout.gpus_per_replica // plan.nodes_per_replica,
+        "kv_cache_config": {
+            "dtype": serving.kv_cache_dtype,
+            "enable_block_reuse": True,
+            "free_gpu_memory_fraction": cache_fraction(plan),
+        },
+    }
+    if layout.partition:
+        ours["pp_partition"] = list(layout.partition)
+    if serving.revision is not None:
+        ours["revision"] = serving.revision
+    said = configuration(serving.arguments, serving.version, TENSORRT_LLM)
+    return {CONFIGURATION: json.dumps({**said, **ours}, indent=2, sort_keys=True) + "\n"}
+
+
+def environment(plan: Plan, start: Start) -> Mapping[str, str]:
+    """Return what only the environment tells TensorRT-LLM: nothing of the plan."""
+    del plan, start
+    return {"USER": "trtllm"}
+
+
+def cache_fraction(plan: Plan) -> float:
+    """Return the share of what weights and buffers leave free that K/V takes, in thousandths rounded down.
+
+    The plan's cache is a share of the whole GPU, the engine's of what is free after loading; the stage that holds the
+    fewest tokens decides, as the smallest rank does in the engine.
+    """
+    stage = min(plan.stages, key=lambda stage: stage.kv_cache_bytes / max(1, stage.kv_bytes_per_token))
+    free = stage.budget_bytes / plan.memory_utilization - (stage.budget_bytes - stage.kv_cache_bytes)
+    return int(1000 * stage.kv_cache_bytes / free) / 1000

@@ -1,0 +1,58 @@
+"""What the API server did not take, or did not keep, said as problems."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from shardwright.errors import Problem
+from shardwright.reconcile.decision import Apply, Write
+from shardwright.reconcile.groups import START
+
+SHOWN_FIELDS: Final = 3
+"""How many dropped fields a message names; assumed: the first ones tell which feature it is."""
+
+WEBHOOK: Final = "admission webhook"
+POLICY: Final = "ValidatingAdmissionPolicy"
+
+_REMEDIES: Final[Mapping[str, str]] = {
+    "schedulingGroup": "turn on the feature gates GenericWorkload and GangScheduling, or choose another spec.placement.scheduler"
+}
+"""Field to what brings it back."""
+
+_REMEDY: Final = (
+    "turn on the feature gate behind it or upgrade the CustomResourceDefinition of that kind, or remove what asks for it"
+)
+
+
+def field_dropped(content: Mapping[str, Any], fields: Sequence[str]) -> Problem:
+    """Return the problem of an object that would be stored without some of its fields: it would not do what was planned."""
+    more = f" and {len(fields) - SHOWN_FIELDS} more" if len(fields) > SHOWN_FIELDS else ""
+    last = fields[0].rsplit(".", 1)[-1]
+    return Problem(
+        code="FieldDropped",
+        what=f"{content['kind']} {content['metadata']['name']}",
+        limit="must be stored as it is sent",
+        gap=f"but the API server drops {', '.join(fields[:SHOWN_FIELDS])}{more}",
+        remedy=_REMEDIES.get(last, _REMEDY),
+    )
+
+
+def object_refused(message: str, writes: Sequence[Write], *, queued: bool) -> Problem:
+    """Return the problem of a write that was refused.
+
+    Where groups are ``queued``, their start may be refused as long as what they held before is being given back.
+    """
+    starts = any(isinstance(write, Apply) and write.because == (START,) for write in writes)
+    if queued and starts and (WEBHOOK in message or POLICY in message):
+        return Problem(code="WaitingForQuota", what="the queue does not let the group start yet", limit=message)
+    return Problem(code="ObjectRefused", what="the API server refuses an object", limit=message)
+
+
+def scheduler_unavailable(scheduler: str, what: str, remedy: str) -> Problem:
+    """Return the problem of a scheduler that cannot be told of groups here."""
+    return Problem(
+        code="SchedulerUnavailable",
+        path="spec.placement.scheduler",
+        what=scheduler,
+        limit=what,
+        remedy=f"{remedy}, or choose another scheduler",
+    )

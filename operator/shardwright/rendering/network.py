@@ -1,0 +1,37 @@
+"""What a pod of a group over several nodes has for the network between them: devices, further interfaces, rights."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from shardwright.planning.report import Plan
+from shardwright.rendering.deployment import Deployment
+
+NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
+"""Annotation by which Multus attaches further networks; source: Kubernetes Network Plumbing Working Group, version 1.3."""
+
+ROOT: Final = 0
+
+CHANNEL: Final = "compute-domain-channel"
+"""Name of a pod's claim on the IMEX channel of its ComputeDomain."""
+
+
+def annotations(plan: Plan, deployment: Deployment) -> dict[str, str]:
+    """Return the annotations that attach further networks."""
+    if plan.nodes_per_replica == 1 or not deployment.network.attachments:
+        return {}
+    return {NETWORKS: ",".join(deployment.network.attachments)}
+
+
+def devices(plan: Plan) -> dict[str, str]:
+    """Return the RDMA devices of a pod, as a part of its limits and requests."""
+    return {name: str(count) for name, count in plan.rdma}
+
+
+def locks_memory(plan: Plan, deployment: Deployment) -> bool:
+    """Return whether pods must be able to lock memory beyond the runtime's limit."""
+    return bool(plan.rdma) and deployment.network.lock_memory
+
+
+def with_locked_memory(pod_security: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a pod's security context under which IPC_LOCK has an effect: Linux takes added capabilities from other users."""
+    return {**pod_security, "runAsNonRoot": False, "runAsUser": ROOT}

@@ -1,0 +1,143 @@
+"""Telling a scheduler that the pods of a group belong together; pure functions beside rendering.
+
+An adapter takes one StatefulSet of a bundle and returns what stands in its place: the group object that its scheduler
+wants, and the StatefulSet whose pods name it. Nodes stay those of the plan with every adapter: the plan says where, the
+scheduler makes it all or nothing, a queue says when.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shardwright.rendering.bundle import Bundle
+from shardwright.rendering.deployment import Scheduling
+from shardwright.rendering.hashing import CONTENT_HASH, TEMPLATE_HASH, template_hash, with_content_hash
+
+STATEFUL_SET: Final = "StatefulSet"
+
+COSCHEDULER: Final = "scheduler-plugins-scheduler"
+"""Name of the scheduler in the Helm chart of scheduler-plugins."""
+
+COSCHEDULING_SECONDS: Final = 60
+"""How long placed pods wait for the rest of their group; assumed, as in the examples of scheduler-plugins."""
+
+KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
+QUEUE: Final = "shardwright.io/queue"
+
+Stateful = Mapping[str, Any]
+Objects = tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """What one scheduler is told.
+
+    ``apis`` are the versions of its API that will do, the best first; ``plural`` is their resource. ``creates``: the operator
+    makes objects of that resource, so it needs the rights to. ``install`` is how that API comes there.
+    """
+
+    apis: tuple[str, ...]
+    plural: str
+    creates: bool
+    install: str
+    adapt: Callable[[Stateful, Scheduling], Objects]
+
+
+def adapt(bundle: Bundle, scheduling: Scheduling | None) -> Bundle:
+    """Return the bundle with its groups told to their scheduler; as it is where none was asked for."""
+    if scheduling is None:
+        return bundle
+    one = ADAPTERS[scheduling.adapter].adapt
+    groups = (one(item, scheduling) if item["kind"] == STATEFUL_SET else (item,) for item in bundle.objects)
+    return Bundle(objects=tuple(with_content_hash(item) for group in groups for item in group))
+
+
+def _native(group: Stateful, scheduling: Scheduling) -> Objects:
+    """kube-scheduler itself. The size stands in the name: ``v1alpha2`` allows no change of a PodGroup."""
+    name = f"{group['metadata']['name']}-{group['spec']['replicas']}"
+    spec = {"schedulingPolicy": {"gang": {"minCount": group["spec"]["replicas"]}}}
+    return _pod_group(group, scheduling, name, spec), _with_pods(group, spec={"schedulingGroup": {"podGroupName": name}})
+
+
+def _volcano(group: Stateful, scheduling: Scheduling) -> Objects:
+    """The PodGroup is ours: Volcano's own for a StatefulSet would count one pod as enough."""
+    name = group["metadata"]["name"]
+    spec = {"minMember": group["spec"]["replicas"], "queue": scheduling.queue or "default"}
+    annotations = {"scheduling.k8s.io/group-name": name}
+    pods = _with_pods(group, annotations=annotations, spec={"schedulerName": "volcano"})
+    return _pod_group(group, scheduling, name, spec), pods
+
+
+def _coscheduling(group: Stateful, scheduling: Scheduling) -> Objects:
+    name = group["metadata"]["name"]
+    spec = {"minMember": group["spec"]["replicas"], "scheduleTimeoutSeconds": COSCHEDULING_SECONDS}
+    labels = {"scheduling.x-k8s.io/pod-group": name}
+    pods = _with_pods(group, labels=labels, spec={"schedulerName": scheduling.scheduler_name or COSCHEDULER})
+    return _pod_group(group, scheduling, name, spec), pods
+
+
+def _kueue(group: Stateful, scheduling: Scheduling) -> Objects:
+    """Kueue makes a group of a labelled StatefulSet by itself; our annotation sees to it that another queue restarts the pods."""
+    pods = _with_pods(group, annotations={QUEUE: scheduling.queue}, spec={})
+    metadata = {**pods["metadata"], "labels": {**pods["metadata"]["labels"], KUEUE_QUEUE: scheduling.queue}}
+    return ({**pods, "metadata": metadata},)
+
+
+def _pod_group(group: Stateful, scheduling: Scheduling, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a PodGroup that is labelled and owned as the StatefulSet is: what creates, repairs and prunes it is the same."""
+    own = {key: value for key, value in group["metadata"].items() if key in ("namespace", "labels", "ownerReferences")}
+    return {
+        "apiVersion": scheduling.api_version,
+        "kind": "PodGroup",
+        "metadata": {"name": name, **own, "annotations": {}},
+        "spec": dict(spec),
+    }
+
+
+def _with_pods(
+    group: Stateful,
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    spec: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the StatefulSet with more in its pods, and the hash of its template anew: the pods restart for a change of it."""
+    template = group["spec"]["template"]
+    old = template["metadata"]
+    bare = {key: value for key, value in old["labels"].items() if key != TEMPLATE_HASH}
+    metadata = {**old, "labels": {**bare, **(labels or {})}, "annotations": {**old["annotations"], **(annotations or {})}}
+    changed = {**template, "metadata": metadata, "spec": {**template["spec"], **spec}}
+    digest = template_hash(changed)
+    changed["metadata"] = {**metadata, "labels": {**metadata["labels"], TEMPLATE_HASH: digest}}
+    kept = {key: value for key, value in group["metadata"]["annotations"].items() if key != CONTENT_HASH}
+    own = {**group["metadata"], "annotations": {**kept, TEMPLATE_HASH: digest}}
+    return {**group, "metadata": own, "spec": {**group["spec"], "template": changed}}
+
+
+ADAPTERS: Final[Mapping[str, Adapter]] = {
+    "Native": Adapter(
+        apis=("scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha2"),
+        plural="podgroups",
+        creates=True,
+        install="serve it: --runtime-config, feature gates GenericWorkload and GangScheduling, Kubernetes 1.36 or newer",
+        adapt=_native,
+    ),
+    "Kueue": Adapter(
+        apis=("kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"),
+        plural="localqueues",
+        creates=False,
+        install="install Kueue",
+        adapt=_kueue,
+    ),
+    "Volcano": Adapter(
+        apis=("scheduling.volcano.sh/v1beta1",), plural="podgroups", creates=True, install="install Volcano", adapt=_volcano
+    ),
+    "Coscheduling": Adapter(
+        apis=("scheduling.x-k8s.io/v1alpha1",),
+        plural="podgroups",
+        creates=True,
+        install="install scheduler-plugins",
+        adapt=_coscheduling,
+    ),
+}
+"""By the word of ``spec.placement.scheduler``; ``None`` has none."""

@@ -1,0 +1,61 @@
+"""What a group needs whose leader starts the ranks of its followers over ssh: a key of the resource's own, and a user.
+
+The key is made when its Secret is created and never read here. It is the users' and the hosts' key at once: a leader knows
+its followers by it, and they it.
+"""
+
+import hashlib
+from typing import Any, Final
+
+from shardwright.engines.engine import ENGINES
+from shardwright.planning.report import Plan
+from shardwright.rendering.deployment import Deployment
+from shardwright.rendering.names import base_name, scripts_configmap
+
+USER_ID: Final = 10001
+"""User and group of the engine's process: any number but 0 satisfies Pod Security *restricted*."""
+
+KEY_DIR: Final = "/etc/shardwright-ssh"
+PRIVATE_KEY: Final = "id_ed25519"
+PUBLIC_KEY: Final = "id_ed25519.pub"
+
+FILES: Final = ("passwd", "remote.sh", "ssh_config", "sshd_config")
+"""What is mounted beside the scripts: ssh and sshd want an entry for their user, and their settings."""
+
+_KEY_MODE: Final = 0o440
+"""The kubelet's owner is root: the pod reads the key by its group and keeps a copy of its own."""
+
+
+def joins(plan: Plan, deployment: Deployment) -> bool:
+    """Return whether the leader of a group reaches its followers over ssh."""
+    return ENGINES[deployment.engine].over_ssh and plan.nodes_per_replica > 1
+
+
+def secret_name(deployment: Deployment) -> str:
+    """Return the name of the Secret with the key; another resource of the same name has another one.
+
+    A Secret of ours that is still being deleted cannot be told from a new one: nobody reads Secrets.
+    """
+    owner = deployment.owner
+    return f"{base_name(owner.name)}-ssh-{hashlib.sha256(owner.uid.encode()).hexdigest()[:10]}"
+
+
+def volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
+    """Return the key as a volume of the pod, and the entry of its user."""
+    if not joins(plan, deployment):
+        return []
+    passwd = {"name": scripts_configmap(base_name(deployment.owner.name)), "items": [{"key": "passwd", "path": "passwd"}]}
+    return [
+        {"name": "ssh", "secret": {"secretName": secret_name(deployment), "defaultMode": _KEY_MODE}},
+        {"name": "passwd", "configMap": passwd},
+    ]
+
+
+def mounts(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
+    """Return where the engine's container has the key and the entry of its user."""
+    if not joins(plan, deployment):
+        return []
+    return [
+        {"name": "ssh", "mountPath": KEY_DIR, "readOnly": True},
+        {"name": "passwd", "mountPath": "/etc/passwd", "subPath": "passwd", "readOnly": True},
+    ]

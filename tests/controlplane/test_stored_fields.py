@@ -1,0 +1,75 @@
+"""What the API server stores of what is sent, field by field, and whether it lets the pods into a restricted namespace."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from shardwright.cluster import writer
+from shardwright.cluster.access import open_access
+from shardwright.cluster.client import Client
+from shardwright.reconcile.decision import Create
+from shardwright.rendering.render import render
+from tests.engine.launches import Launch
+from tests.harness.api import ApiError
+from tests.harness.controlplane import ControlPlane
+from tests.support.builders_deployment import a_plan, an_owner
+from tests.support.stored import NATIVE, differences, objects_of, pods, runnable, stored
+
+pytestmark = pytest.mark.controlplane
+
+NATIVE_LAUNCH = Launch(id="Native", plan=a_plan(), deployment=NATIVE, config={})
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+def test_every_field_of_every_object_is_stored_as_it_is_sent(control_plane: ControlPlane, namespace: str) -> None:
+    assert len(runnable()) > 20
+    assert differences(control_plane.api, namespace) == {}
+
+
+def test_the_fields_of_native_groups_are_stored_where_their_gates_are_on_and_dropped_where_they_are_off(
+    control_plane: ControlPlane, gated: ControlPlane, namespace: str
+) -> None:
+    assert differences(gated.api, "default", (NATIVE_LAUNCH,)) == {}
+    (group,) = (item for item in objects_of(NATIVE_LAUNCH, namespace) if item["kind"] == "StatefulSet")
+    assert "schedulingGroup" not in stored(control_plane.api, group, namespace)["spec"]["template"]["spec"]
+
+
+def test_the_operator_finds_a_field_that_is_dropped_and_creates_nothing(control_plane: ControlPlane, namespace: str) -> None:
+    bundle = render(a_plan(), replace(NATIVE, owner=an_owner(namespace=namespace)))
+    (group,) = bundle.of_kind("StatefulSet")
+    client = Client(open_access(control_plane.kubeconfig), threads=2)
+    try:
+        with pytest.raises(writer.FieldDroppedError) as error:
+            asyncio.run(writer.carry_out(client, [Create(content=group)]))
+    finally:
+        client.close()
+    assert error.value.problem.code == "FieldDropped"
+    assert error.value.problem.gap == "but the API server drops spec.template.spec.schedulingGroup"
+    assert control_plane.api.get(f"/apis/apps/v1/namespaces/{namespace}/statefulsets")["items"] == []
+
+
+def test_the_pod_of_every_template_is_let_into_a_restricted_namespace(control_plane: ControlPlane) -> None:
+    """Enforcement happens on pods: a StatefulSet is only warned of. Nothing that is rendered needs more."""
+    namespace = control_plane.create_namespace("restricted", RESTRICTED)
+    refused = {}
+    for name, pod in pods(namespace):
+        try:
+            stored(control_plane.api, pod, namespace)
+        except ApiError as error:
+            refused[name] = error.message
+    control_plane.api.delete(f"/api/v1/namespaces/{namespace}")
+    assert refused == {}
+
+
+def test_a_pod_that_needs_more_is_not_let_into_a_restricted_namespace(control_plane: ControlPlane) -> None:
+    """What the test before relies on: the namespace enforces."""
+    namespace = control_plane.create_namespace("restricted-too", RESTRICTED)
+    name, pod = next(pods(namespace))
+    pod["spec"]["containers"][0]["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]
+    with pytest.raises(ApiError, match='violates PodSecurity "restricted:latest"'):
+        stored(control_plane.api, pod, namespace)
+    control_plane.api.delete(f"/api/v1/namespaces/{namespace}")
+    assert name

@@ -1,0 +1,87 @@
+"""Everything that any sample or golden renders, and what an API server makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from shardwright.reconcile.drift import drifted_fields
+from shardwright.rendering.deployment import CacheClaim, ClaimPath, Scheduling
+from shardwright.rendering.render import not_deployable, render
+from tests.engine.launches import Launch, launches
+from tests.harness.api import Api, ApiError, Manifest
+from tests.support.builders_deployment import a_deployment, a_plan
+
+PATHS = {
+    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+    "Service": "/api/v1/namespaces/{}/services",
+    "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+    "PodGroup": "/apis/{api}/namespaces/{}/podgroups",
+    "Pod": "/api/v1/namespaces/{}/pods",
+}
+MORE = {
+    "downloads kept on a claim": a_deployment(cache=CacheClaim(claim="hub"), silence_seconds=60, idle_seconds=30),
+    "downloads kept on claims of the pods": a_deployment(cache=CacheClaim(storage="1Ti", storage_class="fast")),
+    "weights on a claim": a_deployment(claim=ClaimPath(claim="weights", path="/llama")),
+    "Kueue": a_deployment(scheduling=Scheduling(adapter="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving")),
+}
+"""Ways to run a model that neither a sample nor a golden has."""
+
+NATIVE = a_deployment(scheduling=Scheduling(adapter="Native", api_version="scheduling.k8s.io/v1alpha2"))
+
+
+@cache
+def runnable() -> tuple[Launch, ...]:
+    """Return what can be deployed of all samples and goldens, and the other ways to run a model."""
+    more = (Launch(id=name, plan=a_plan(), deployment=deployment, config={}) for name, deployment in MORE.items())
+    return tuple(launch for launch in (*launches(), *more) if not_deployable(launch.plan) is None)
+
+
+def objects_of(launch: Launch, namespace: str) -> Iterator[Manifest]:
+    """Yield what a launch renders, as the operator would send it for a resource of this namespace."""
+    owner = replace(launch.deployment.owner, namespace=namespace, uid="6f9d1f6e-0c5b-4b3e-9b1f-2a7c1d0e4f55")
+    for item in render(launch.plan, replace(launch.deployment, owner=owner)).objects:
+        yield dict(item)
+
+
+def stored(api: Api, item: Mapping[str, Any], namespace: str) -> Manifest:
+    """Return what the API server would store."""
+    path = PATHS[item["kind"]].format(namespace, api=item["apiVersion"])
+    answer: Manifest = api.request("POST", path, dict(item), query={"dryRun": "All", "fieldManager": "shardwright"})
+    return answer
+
+
+def differences(api: Api, namespace: str, launches: tuple[Launch, ...] | None = None) -> dict[str, tuple[str, ...]]:
+    """Return, of every object, which fields come back otherwise than they were sent, or what the API server says against it."""
+    found = {}
+    for launch in runnable() if launches is None else launches:
+        for item in objects_of(launch, namespace):
+            try:
+                different = drifted_fields(item, stored(api, item, namespace))
+            except ApiError as error:
+                different = (error.message,)
+            if different:
+                found[f"{launch.id}: {item['kind']} {item['metadata']['name']}"] = different
+    return found
+
+
+def pods(namespace: str) -> Iterator[tuple[str, Manifest]]:
+    """Yield the Pod of every template, as the StatefulSet controller would make it."""
+    for launch in runnable():
+        for item in objects_of(launch, namespace):
+            if item["kind"] == "StatefulSet":
+                template = item["spec"]["template"]
+                name = f"{item['metadata']['name']}-0"
+                metadata = {**template["metadata"], "name": name, "namespace": namespace}
+                volumes = [*template["spec"]["volumes"], *_claims(item, name)]
+                spec = {**template["spec"], "volumes": volumes}
+                yield launch.id, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _claims(item: Manifest, pod: str) -> Iterator[Manifest]:
+    for claim in item["spec"].get("volumeClaimTemplates", ()):
+        name = claim["metadata"]["name"]
+        yield {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{pod}"}}

@@ -1,0 +1,113 @@
+"""Which devices pods request to reach the network between nodes, and which link that gives them."""
+
+from typing import Any
+
+import pytest
+
+from shardwright.hardware.inventory import Pool
+from shardwright.hardware.networks import RDMA_LATENCY_SECONDS, TCP_LATENCY_SECONDS
+from shardwright.hardware.rdma import RdmaMode, RdmaRequest, Reach
+from tests.support.builders_nodes import a_node, inventory_of
+
+NONE = RdmaRequest(mode=RdmaMode.NONE)
+P5 = {"node.kubernetes.io/instance-type": "p5.48xlarge"}
+EFA = {"vpc.amazonaws.com/efa": "32"}
+
+AUTO = RdmaRequest()
+
+
+def explicit(**devices: int) -> RdmaRequest:
+    named = tuple((f"rdma/{name}", count) for name, count in sorted(devices.items()))
+    return RdmaRequest(mode=RdmaMode.EXPLICIT, devices=named)
+
+
+def a_p5(name: str = "x", **allocatable: str) -> dict[str, Any]:
+    return a_node(
+        name, network_gbps=None, labels=P5, allocatable={key.replace("_", "/"): value for key, value in allocatable.items()}
+    )
+
+
+def pool_of(*nodes: object, rdma: RdmaRequest = AUTO) -> Pool:
+    (pool,) = inventory_of(*nodes, rdma=rdma).pools
+    return pool
+
+
+def test_a_node_that_offers_devices_is_reached_by_them() -> None:
+    pool = pool_of(a_node("x", network_gbps=None, labels=P5, allocatable=EFA))
+    assert (pool.network.name, pool.network.latency_seconds) == ("400 Gb/s RDMA", RDMA_LATENCY_SECONDS)
+    assert pool.reach == Reach(devices=(("vpc.amazonaws.com/efa", 32),))
+
+
+def test_a_node_without_a_device_plugin_is_reached_over_tcp_whatever_its_network() -> None:
+    pool = pool_of(a_p5())
+    assert (pool.network.name, pool.network.basis) == ("12.5 Gb/s Ethernet", "assumed")
+    assert pool.network.latency_seconds == TCP_LATENCY_SECONDS
+    assert pool.reach.missed is not None
+    assert (pool.reach.missed.name, pool.reach.devices) == ("400 Gb/s RDMA", ())
+
+
+def test_tcp_brings_no_more_than_the_network_that_is_missed() -> None:
+    assert pool_of(a_node("x", network_gbps=5, allocatable=EFA), rdma=NONE).network.name == "5 Gb/s Ethernet"
+
+
+def test_a_rate_that_the_owner_states_is_what_pods_get_by_themselves_but_not_without_rdma() -> None:
+    node = a_node("x", network_gbps=400)
+    assert pool_of(node).network.name == "400 Gb/s RDMA"
+    assert pool_of(node, rdma=NONE).network.name == "12.5 Gb/s Ethernet"
+
+
+def test_who_wants_no_rdma_gets_tcp_although_devices_are_there() -> None:
+    pool = pool_of(a_node("x", allocatable=EFA), rdma=NONE)
+    assert (pool.network.name, pool.reach.devices) == ("12.5 Gb/s Ethernet", ())
+    assert pool.reach.requested(8, 8) == ()
+
+
+def test_ethernet_is_what_it_is_in_every_mode() -> None:
+    node = a_node("x", network_gbps=25)
+    for wanted in (RdmaRequest(), NONE, explicit(hca=1)):
+        pool = pool_of(node, rdma=wanted)
+        assert (pool.network.name, pool.network.basis, pool.reach.missed) == ("25 Gb/s Ethernet", "stated", None)
+
+
+@pytest.mark.parametrize(
+    ("offered", "gpus", "requested"),
+    [
+        ({"rdma/ib": "1k"}, 8, (("rdma/ib", 1),)),
+        (EFA, 8, (("vpc.amazonaws.com/efa", 32),)),
+        (EFA, 4, (("vpc.amazonaws.com/efa", 16),)),
+        ({"nvidia.com/mlnxnics": "8"}, 8, (("nvidia.com/mlnxnics", 8),)),
+        ({"nvidia.com/hostdev": "1"}, 4, (("nvidia.com/hostdev", 1),)),
+        ({"intel.com/mlnx_sriov_rdma1": "1", "intel.com/mlnx_sriov_rdma2": "1"}, 8, None),
+        ({"rdma/ib": "0", "example.com/fpga": "3"}, 8, ()),
+    ],
+)
+def test_a_pod_requests_its_share_of_the_nics_and_one_of_what_is_shared(
+    offered: dict[str, str], gpus: int, requested: tuple[tuple[str, int], ...] | None
+) -> None:
+    pool = pool_of(a_node("x", allocatable=offered))
+    wanted = tuple((name, 1) for name in sorted(offered)) if requested is None else requested
+    assert pool.reach.requested(gpus, 8) == wanted
+
+
+def test_what_the_user_names_is_requested_as_it_stands_whatever_share_of_the_node() -> None:
+    pool = pool_of(a_p5(rdma_hca="16"), rdma=explicit(hca=3))
+    assert pool.network.name == "400 Gb/s RDMA"
+    assert (pool.reach.requested(8, 8), pool.reach.requested(1, 8)) == ((("rdma/hca", 3),), (("rdma/hca", 3),))
+
+
+@pytest.mark.parametrize("offered", [{}, {"rdma/hca": "2"}, {"rdma/other": "9"}])
+def test_nodes_that_lack_what_the_user_names_are_not_reached(offered: dict[str, str]) -> None:
+    pool = pool_of(a_node("x", allocatable=offered), rdma=explicit(hca=3))
+    assert (pool.reach.lacking, pool.reach.devices, pool.network.name) == ("rdma/hca", (), "12.5 Gb/s Ethernet")
+
+
+def test_a_sick_nic_divides_no_pool_and_lowers_what_is_requested() -> None:
+    nodes = (a_node("a", allocatable=EFA), a_node("b", allocatable={"vpc.amazonaws.com/efa": "31"}))
+    assert pool_of(*nodes).reach.requested(8, 8) == (("vpc.amazonaws.com/efa", 31),)
+
+
+def test_devices_of_other_names_divide_pools_only_where_they_would_be_requested() -> None:
+    nodes = (a_node("a", allocatable={"rdma/a": "1k"}), a_node("b", allocatable={"rdma/b": "1k"}))
+    assert len(inventory_of(*nodes).pools) == 2
+    assert len(inventory_of(*nodes, rdma=NONE).pools) == 1
+    assert len(inventory_of(a_node("a", allocatable={"rdma/a": "1k"}), a_node("b"), rdma=explicit(a=1)).pools) == 2

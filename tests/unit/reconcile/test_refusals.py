@@ -1,0 +1,43 @@
+"""What the API server does not take or keep, as sentences."""
+
+from shardwright.reconcile.decision import Apply
+from shardwright.reconcile.drift import dropped_fields
+from shardwright.reconcile.refusals import field_dropped, object_refused, scheduler_unavailable
+from tests.support.builders_reconcile import stateful_set
+
+DENIED = 'admission webhook "vstatefulset.kb.io" denied the request: spec.replicas: Forbidden: scaling down is still in progress'
+START = Apply(content=stateful_set(), uid="u", because=("Start",))
+ROLL = Apply(content=stateful_set(), uid="u", because=("Rollout",))
+
+
+def test_a_start_that_the_queue_refuses_is_waited_for() -> None:
+    assert object_refused(DENIED, [START], queued=True).code == "WaitingForQuota"
+
+
+def test_any_other_refusal_is_the_users_business() -> None:
+    assert object_refused(DENIED, [START], queued=False).code == "ObjectRefused"
+    assert object_refused(DENIED, [ROLL], queued=True).code == "ObjectRefused"
+    assert object_refused("exceeded quota: pods", [START], queued=True).code == "ObjectRefused"
+
+
+def test_many_dropped_fields_are_counted() -> None:
+    problem = field_dropped({"kind": "PodGroup", "metadata": {"name": "a"}}, ["spec.a", "spec.b", "spec.c", "spec.d", "spec.e"])
+    assert problem.sentence() == (
+        "PodGroup a must be stored as it is sent, but the API server drops spec.a, spec.b, spec.c and 2 more; turn on the "
+        "feature gate behind it or upgrade the CustomResourceDefinition of that kind, or remove what asks for it"
+    )
+
+
+def test_a_scheduler_that_is_not_there_names_the_field_and_the_way_out() -> None:
+    problem = scheduler_unavailable("Volcano", "needs podgroups of x/v1, which this API server does not serve", "install Volcano")
+    assert problem.sentence() == (
+        "spec.placement.scheduler: Volcano needs podgroups of x/v1, which this API server does not serve; install Volcano, "
+        "or choose another scheduler"
+    )
+
+
+def test_only_what_is_missing_is_dropped_not_what_somebody_changed() -> None:
+    sent = {"image": "a", "replicas": 2, "list": [1], "map": {"x": {"y": 1}}, "containers": [{"name": "a", "tty": True}]}
+    stored = {"image": "mirror/a", "replicas": 0, "map": {}, "containers": [{"name": "a"}]}
+    assert dropped_fields(sent, stored) == ("list", "map.x", "containers[a].tty")
+    assert dropped_fields(sent, sent | {"defaulted": True}) == ()

@@ -1,0 +1,139 @@
+"""A group that must change starts anew beside the one that serves, where there is room, and takes over when it is ready."""
+
+from typing import Any
+
+import pytest
+
+from shardwright.reconcile.decide import Decision, decide
+from shardwright.reconcile.decision import Apply, Create, Delete
+from shardwright.reconcile.generations import generations
+from shardwright.reconcile.groups import LifeRules
+from shardwright.reconcile.memory import read_memory
+from shardwright.rendering.labels import GROUP
+from tests.support.builders_reconcile import NOON, OWNER_UID, World, desired, rendered, stateful_set
+
+SURGE = LifeRules(max_surge=1)
+
+
+def peers(name: str) -> dict[str, Any]:
+    service = rendered("Service", f"{name}-peers")
+    service["metadata"]["labels"][GROUP] = name
+    return service
+
+
+def wanted(*names: str, revision: str = "r2", rules: LifeRules = SURGE) -> Any:
+    sets = [item for name in names for item in (peers(name), stateful_set(name, revision=revision))]
+    return desired(*sets, rules=rules)
+
+
+def serving(*names: str) -> World:
+    world = World()
+    world.run(wanted(*names, revision="r1"))
+    return world
+
+
+def look(world: World, *names: str, **options: Any) -> Decision:
+    return decide(wanted(*names, **options), world.observed(), NOON)
+
+
+def written(decision: Decision) -> list[tuple[str, str]]:
+    return [
+        (type(write).__name__, write.name if isinstance(write, Delete) else write.content["metadata"]["name"])
+        for write in decision.writes
+    ]
+
+
+def test_a_group_that_is_to_stop_on_purpose_is_named_so_that_a_place_can_be_looked_for() -> None:
+    assert look(serving("llama-0"), "llama-0").stopping == (0,)
+    assert look(
+        serving("llama-0", "llama-1"), "llama-0", "llama-1", rules=LifeRules(max_surge=1, max_unavailable=2)
+    ).stopping == (0, 1)
+
+
+def test_without_surge_or_without_a_change_none_is_named() -> None:
+    assert look(serving("llama-0"), "llama-0", rules=LifeRules()).stopping == ()
+    assert look(serving("llama-0"), "llama-0", revision="r1").stopping == ()
+
+
+def test_a_group_that_does_not_serve_anyway_restarts_in_its_place() -> None:
+    world = serving("llama-0")
+    world.pods["llama-0-1"]["status"]["conditions"][0]["status"] = "False"
+    assert look(world, "llama-0").stopping == ()
+
+
+def test_the_next_generation_starts_and_the_former_stays_until_it_is_ready() -> None:
+    world = serving("llama-0")
+    first = look(world, "llama-0-g1")
+    assert written(first) == [("Create", "llama-0-g1-peers"), ("Create", "llama-0-g1")]
+    world.write(first.writes)
+
+    second = look(world, "llama-0-g1")
+    assert second.writes == ()
+    assert second.groups[0].waiting == "llama-0 serves meanwhile; 2 of 2 pods not created yet"
+
+
+def test_when_the_next_generation_is_ready_the_former_is_deleted_and_its_service_with_its_last_pod() -> None:
+    world = serving("llama-0")
+    world.write(look(world, "llama-0-g1").writes)
+    world.settle()
+
+    ready = look(world, "llama-0-g1")
+    assert written(ready) == [("Apply", "llama-0-g1"), ("Delete", "llama-0")]
+    assert ready.groups[0].ready
+    world.write(ready.writes)
+    assert look(world, "llama-0-g1").writes == ()
+
+    world.settle()
+    assert written(look(world, "llama-0-g1")) == [("Delete", "llama-0-peers")]
+
+
+def test_the_next_generation_knows_nothing_of_the_pods_of_the_former_and_counts_failures_anew() -> None:
+    world = serving("llama-0")
+    _, create = look(world, "llama-0-g1").writes
+    assert isinstance(create, Create)
+    memory = read_memory(create.content)
+    assert (memory.members, memory.ready_since, memory.ready_once, memory.outage_seconds) == ("", None, True, 0)
+
+
+def test_other_groups_wait_until_the_former_generation_is_gone_to_its_last_pod() -> None:
+    world = serving("llama-0", "llama-1")
+    names = ("llama-0-g1", "llama-1")
+    world.write(look(world, *names).writes)
+    assert look(world, *names).stopping == ()
+
+    world.settle()
+    world.write(look(world, *names).writes)
+    assert [name for name in world.pods if name.startswith("llama-0-")] == [
+        "llama-0-0",
+        "llama-0-1",
+        "llama-0-g1-0",
+        "llama-0-g1-1",
+    ]
+    assert (look(world, *names).stopping, look(world, *names).groups[1].situation) == ((), "Outdated")
+
+    world.settle()
+    assert look(world, *names).stopping == (1,)
+
+
+def test_the_plan_of_record_says_of_which_generation_a_group_is_at_least() -> None:
+    world = serving("llama-0", "llama-1")
+    nodes = (("node-0", "node-1"), ("node-2", "node-3"))
+    assert generations("llama", nodes, world.observed(), OWNER_UID, (), (0, 3)) == (0, 3)
+    assert generations("llama", nodes, world.observed(), OWNER_UID, (), (2,)) == (2, 0)
+    assert generations("llama", nodes[:1], world.observed(), OWNER_UID, (), (1, 1)) == (1,)
+
+
+def test_a_generation_that_exists_stands_although_a_new_plan_does_not_name_it() -> None:
+    world = serving("llama-0-g2")
+    assert generations("llama", (("node-0", "node-1"),), world.observed(), OWNER_UID, ()) == (2,)
+
+
+@pytest.mark.parametrize("revision", ["r1", "r3"])
+def test_a_change_of_mind_while_the_next_generation_starts_rolls_that_one_and_the_former_serves_on(revision: str) -> None:
+    world = serving("llama-0")
+    world.write(look(world, "llama-0-g1", revision="r2").writes)
+    world.settle()
+    world.pods["llama-0-g1-1"]["status"]["conditions"][0]["status"] = "False"
+    (write,) = look(world, "llama-0-g1", revision=revision).writes
+    assert isinstance(write, Apply)
+    assert (write.content["metadata"]["name"], write.content["spec"]["replicas"]) == ("llama-0-g1", 0)

@@ -1,0 +1,48 @@
+"""What API servers of older Kubernetes releases store of what is sent, field by field; the newest has it in `controlplane`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.engine.launches import Launch
+from tests.harness import build
+from tests.harness.api import ApiError
+from tests.harness.controlplane import ControlPlane
+from tests.support.builders_deployment import a_plan
+from tests.support.stored import NATIVE, differences, objects_of, pods, runnable, stored
+
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+NATIVE_LAUNCH = Launch(id="Native", plan=a_plan(), deployment=NATIVE, config={})
+
+
+@pytest.fixture(scope="module", params=build.OTHER_VERSIONS)
+def older(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+    """An API server of another release, and no controllers."""
+    with ControlPlane.start(api_server=build.api_server(request.param)) as running:
+        assert running.api.get("/version")["gitVersion"].startswith(f"v{request.param}.")
+        yield running
+
+
+def test_every_field_of_every_object_is_stored_as_it_is_sent(older: ControlPlane) -> None:
+    assert len(runnable()) > 20
+    assert differences(older.api, "default") == {}
+
+
+def test_a_native_group_would_lose_the_field_that_binds_its_pods(older: ControlPlane) -> None:
+    (group,) = (item for item in objects_of(NATIVE_LAUNCH, "default") if item["kind"] == "StatefulSet")
+    assert "schedulingGroup" not in stored(older.api, group, "default")["spec"]["template"]["spec"]
+
+
+def test_the_pod_of_every_template_is_let_into_a_restricted_namespace(older: ControlPlane) -> None:
+    namespaces = "/api/v1/namespaces"
+    older.api.create(namespaces, {"metadata": {"name": "restricted", "labels": RESTRICTED}})
+    older.api.create(f"{namespaces}/restricted/serviceaccounts", {"metadata": {"name": "default"}})
+    refused = {}
+    for name, pod in pods("restricted"):
+        try:
+            stored(older.api, pod, "restricted")
+        except ApiError as error:
+            refused[name] = error.message
+    assert refused == {}
