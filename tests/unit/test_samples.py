@@ -77,6 +77,9 @@ def _tolerates(toleration: dict[str, str], taint: dict[str, str]) -> bool:
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)
 def test_rendered_pods_tolerate_the_taints_of_their_nodes(sample: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if _expected(sample)["outcome"] not in {"Ready", "PlanOnly"}:
+        assert main(["render", "-f", str(sample), "--nodes", str(FLEET)]) == 1
+        return
     [document] = _plan(capsys, sample)
     assert main(["render", "-f", str(sample), "--nodes", str(FLEET)]) == 0
 
