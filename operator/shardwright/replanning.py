@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from shardwright.api.model import Weights
 from shardwright.hardware.inventory import Inventory, Node, Pool
 from shardwright.pipeline import Subject, plan_serving
 from shardwright.planning.plan import make_plan
@@ -55,7 +56,10 @@ def rehouse(subject: Subject, plan: Plan, inventory: Inventory, lost: frozenset[
 
 
 def place_beside(subject: Subject, plan: Plan, inventory: Inventory) -> tuple[str, ...] | None:
-    """Return nodes for a second of one of the plan's groups in what ``take_stock(beside=…)`` found, None where there are none."""
+    """Return nodes for a second of one of the plan's groups in what ``take_stock(beside=…)`` found, None where there are none.
+
+    A claim that only one node has mounted so far may be one that no second node can mount.
+    """
     space, per_group = subject.request.space, plan.gpus_per_node * plan.nodes_per_replica
     groups = len(plan.groups) + 1
     if groups * per_group > (space.max_gpus or groups * per_group):
@@ -65,7 +69,17 @@ def place_beside(subject: Subject, plan: Plan, inventory: Inventory) -> tuple[st
     outcome = make_plan(
         subject.model, _pools_of(inventory, plan), _more(_pinned(subject.request, plan), 1), subject.traits
     ).outcome
-    return outcome.groups[0] if isinstance(outcome, Plan) and _alike(outcome, plan) else None
+    if not isinstance(outcome, Plan) or not _alike(outcome, plan):
+        return None
+    (place,) = outcome.groups
+    mounted_on = {node for group in plan.groups for node in group}
+    return place if len(mounted_on) > 1 or not _shares_claim(subject) or mounted_on.issuperset(place) else None
+
+
+def _shares_claim(subject: Subject) -> bool:
+    weights = subject.resource.spec.model.weights or Weights()
+    cache = weights.hugging_face.cache if weights.hugging_face else None
+    return weights.pvc is not None or (cache is not None and cache.claim_name is not None)
 
 
 def _pinned(request: Request, plan: Plan) -> Request:

@@ -486,6 +486,32 @@ def test_nodes_of_a_plan_that_are_not_bound_yet_are_a_second_place_of_that_group
         assert found == plan.groups[group]
 
 
+SMALL = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [{"pvc": {"claimName": "weights"}}, {"huggingFace": {"cache": {"claimName": "downloads"}}}],
+    ids=["weights", "cache"],
+)
+def test_a_claim_that_one_node_has_mounted_is_not_asked_of_another(weights: dict[str, Any]) -> None:
+    one_gpu = {"model": {"id": SMALL, "weights": weights}, "parallelism": {"tensor": 8, "pipeline": 1}}
+    alone, on_two = a_subject(**one_gpu), a_subject(**one_gpu, replicas=2)
+    plans = [plan_of(plan_serving(subject, stock(subject, h100_nodes(2)))) for subject in (alone, on_two)]
+
+    assert beside(alone, plans[0], nodes=3) is None
+    assert beside(on_two, plans[1], nodes=3) == ("h100-02",)
+
+
+def test_a_second_pod_on_the_node_that_has_mounted_the_claim_may_start_there() -> None:
+    subject = a_subject(
+        model={"id": SMALL, "weights": {"pvc": {"claimName": "weights"}}}, parallelism={"tensor": 1, "pipeline": 1}
+    )
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
+
+    assert beside(subject, plan, nodes=1) == ("h100-00",)
+
+
 @pytest.mark.parametrize(
     ("budget", "allowed"),
     [({"gpus": 31}, False), ({"gpus": 32}, True), ({"nodes": 3}, False), ({"nodes": 4}, True)],
