@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,7 +43,7 @@ def two_pods(plan: Plan, deployment: Deployment, root: Path) -> Iterator[list[Ra
 def make_key(folder: Path) -> Path:
     """Make a key as the operator does, and leave it where and how the kubelet would."""
     folder.mkdir()
-    private, public = key_pair(secrets.token_bytes(32))
+    private, public = key_pair()
     for name, text in ((PRIVATE_KEY, private), (PUBLIC_KEY, public)):
         (folder / name).write_text(text)
         (folder / name).chmod(0o440)

@@ -1,13 +1,12 @@
 """Carries out decisions: creates, applies by force what is ours, deletes by uid."""
 
-import secrets
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from shardwright.cluster.client import APPLY_PATCH, FIELD_MANAGER, JSON_PATCH, ApiError, Client
 from shardwright.cluster.resources import BY_KIND, SECRETS, Resource
-from shardwright.cluster.ssh_key import SEED_BYTES, key_pair
+from shardwright.cluster.ssh_key import key_pair
 from shardwright.errors import Problem
 from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, Write
 from shardwright.reconcile.drift import dropped_fields
@@ -65,7 +64,7 @@ async def _create(client: Client, write: Create) -> None:
 
 async def _create_key(client: Client, write: CreateKey) -> None:
     """Make a key and create its Secret; 409 says that there is one, which is the key."""
-    private, public = key_pair(secrets.token_bytes(SEED_BYTES))
+    private, public = key_pair()
     data = {PRIVATE_KEY: private, PUBLIC_KEY: public}
     encoded = {name: b64encode(text.encode()).decode() for name, text in data.items()}
     try:
