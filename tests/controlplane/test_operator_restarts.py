@@ -24,7 +24,7 @@ def _is_ready(pod: Manifest) -> bool:
 
 def test_a_changed_template_never_takes_down_two_of_three_groups(models: Models, fleet: Fleet) -> None:
     fleet(H100, 1)
-    models.create("llama", replicas=3)
+    models.create("llama", replicas=3, rollout={"maxSurge": 0})
     models.wait_ready("llama")
     before, least = models.uids(), 3
 
@@ -93,7 +93,7 @@ def test_an_evicted_rank_costs_nothing_of_the_budget(models: Models, fleet: Flee
 def test_a_group_whose_node_dies_goes_on_elsewhere_beside_the_pod_that_nobody_can_end(
     models: Models, fleet: Fleet, control_plane: ControlPlane
 ) -> None:
-    fleet(H100, 3)
+    fleet(H100, 3, "mortal")  # where models of other tests hold nothing
     models.create("large", LARGE)
     models.wait_ready("large")
     dead = models.get("Pod", "large-0-1")["spec"]["nodeName"]
@@ -116,7 +116,7 @@ def test_a_group_whose_node_dies_goes_on_elsewhere_beside_the_pod_that_nobody_ca
 
 
 def test_with_free_nodes_a_single_group_changes_without_an_outage(models: Models, fleet: Fleet) -> None:
-    fleet(H100, 4)
+    fleet(H100, 4, "spare")  # where models of other tests hold nothing
     models.create("large", LARGE)
     models.wait_ready("large")
     before, least = models.uids(), 2
@@ -130,8 +130,8 @@ def test_with_free_nodes_a_single_group_changes_without_an_outage(models: Models
     wait_for(rolled, 90, "two new pods")
 
     (group,) = models.wait_ready("large")["status"]["groups"]
-    assert least == 2
     assert (group["name"], group["lastOutageSeconds"]) == ("large-0-g1", 0)
+    assert least == 2
     wait_for(lambda: models.find("Service", "large-0-peers") is None, 30, "nothing of the former generation to be left")
     assert [item["metadata"]["name"] for item in models.all("StatefulSet")] == ["large-0-g1"]
     models.wait_events("Surging")

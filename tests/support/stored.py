@@ -20,6 +20,7 @@ PATHS = {
     "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
     "PodGroup": "/apis/{api}/namespaces/{}/podgroups",
+    "ComputeDomain": "/apis/{api}/namespaces/{}/computedomains",
     "Pod": "/api/v1/namespaces/{}/pods",
 }
 MORE = {
