@@ -295,9 +295,14 @@ def _features(spec: Spec, engine: Engine) -> dict[str, str]:
         "served-model-name": (nameless and spec.model.served_name is not None, "spec.model.servedName"),
         "kv-cache-dtype": (spec.workload.kv_cache_quantization != "Auto", "spec.workload.kvCacheQuantization"),
         "load-format": (spec.model.load_format != "Auto", "spec.model.loadFormat"),
+        "lock-memory": ("lock-memory" in engine.rules.policy.missing and _locks_memory(spec), "spec.pod.network.lockMemory"),
         "speculative-config": (spec.workload.prompt_lookup is not None, "spec.workload.promptLookup"),
     }
     return {option: path for option, (is_asked, path) in asked.items() if is_asked}
+
+
+def _locks_memory(spec: Spec) -> bool:
+    return bool(spec.pod and spec.pod.network and spec.pod.network.lock_memory)
 
 
 def _hash(spec: Spec, model: ModelSpec, version: str, without: Iterable[str]) -> str:

@@ -24,7 +24,7 @@ def _is_ready(pod: Manifest) -> bool:
 
 def test_a_changed_template_never_takes_down_two_of_three_groups(models: Models, fleet: Fleet) -> None:
     fleet(H100, 1)
-    models.create("llama", replicas=3, rollout={"maxSurge": 0})
+    models.create("llama", replicas=3)
     models.wait_ready("llama")
     before, least = models.uids(), 3
 
@@ -117,7 +117,7 @@ def test_a_group_whose_node_dies_goes_on_elsewhere_beside_the_pod_that_nobody_ca
 
 def test_with_free_nodes_a_single_group_changes_without_an_outage(models: Models, fleet: Fleet) -> None:
     fleet(H100, 4, "spare")  # where models of other tests hold nothing
-    models.create("large", LARGE)
+    models.create("large", LARGE, rollout={"maxSurge": 1})
     models.wait_ready("large")
     before, least = models.uids(), 2
 

@@ -78,7 +78,7 @@ _COMPLETE: Manifest = {
     },
     "restart": {"delaySeconds": 10, "maxDelaySeconds": 60, "stableSeconds": 300, "budget": 3, "onBudgetSpent": "Stop"},
     "readiness": {"tokens": True, "silenceSeconds": 90, "idleSeconds": 15},
-    "rollout": {"maxUnavailable": 2, "maxSurge": 0},
+    "rollout": {"maxUnavailable": 2, "maxSurge": 1},
     "replan": "Always",
     "mode": "PlanOnly",
     "paused": True,

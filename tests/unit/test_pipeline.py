@@ -576,12 +576,16 @@ def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
     model = {"id": "meta-llama/Llama-3.1-8B-Instruct", "servedName": "llama", "loadFormat": "Safetensors", "quantization": "FP8"}
     lookup = {"promptLookup": {"draftTokens": 3, "acceptancePercent": 50}}
 
-    assert problems_of(Question(resource=a_resource(engine=TRTLLM, model=model, workload=lookup))) == [
+    root = {"network": {"lockMemory": True}}
+
+    assert problems_of(Question(resource=a_resource(engine=TRTLLM, model=model, workload=lookup, pod=root))) == [
         ("EngineFeatureMissing", "spec.model.quantization"),
         ("EngineFeatureMissing", "spec.model.servedName"),
         ("EngineFeatureMissing", "spec.model.loadFormat"),
+        ("EngineFeatureMissing", "spec.pod.network.lockMemory"),
         ("EngineFeatureMissing", "spec.workload.promptLookup"),
     ]
+    a_subject(pod=root)  # vLLM can
 
 
 def test_computing_in_another_type_and_a_smaller_cache_reach_tensorrt_llm() -> None:

@@ -56,7 +56,7 @@ class Rollout(Part):
         default=1, description="Groups that may be down at once because of a changed template or a restart that was asked for."
     )
     max_surge: Annotated[int, Field(ge=0, le=1)] = Field(
-        default=1,
-        description="Groups that may exist beside the wanted ones while pods change. 1: where GPUs of the same kind are free and "
-        "the budget allows it, a group starts anew on them and takes over when it is ready. 0: it stops first.",
+        default=0,
+        description="Groups that may exist beside the wanted ones while pods change. 0: a group stops before it starts anew. 1: "
+        "where GPUs of the same kind are free and the budget allows it, it starts anew on them and takes over when it is ready.",
     )

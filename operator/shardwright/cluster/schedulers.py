@@ -4,6 +4,7 @@ Asked of the API server by discovery, and again after a while: what is installed
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
@@ -52,8 +53,10 @@ class Schedulers:
         return self._found
 
     async def resources(self) -> tuple[Resource, ...]:
-        """Return the kinds of group objects that may be there."""
-        apis = [found.api for name, found in (await self.find()).items() if found.api and ADAPTERS[name].creates]
+        """Return the kinds of group objects that may be there, as last known where the API server does not say."""
+        with suppress(ApiError):
+            await self.find()
+        apis = [found.api for name, found in self._found.items() if found.api and ADAPTERS[name].creates]
         return tuple(BY_API[api] for api in apis)
 
     async def _served(self) -> frozenset[str]:

@@ -40,7 +40,7 @@ from shardwright.reconcile.status import build_status, service_status
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
-from shardwright.rendering.names import base_name, generation_of
+from shardwright.rendering.names import GENERATION_MAX, base_name, generation_of
 
 log = logging.getLogger(__name__)
 
@@ -201,7 +201,7 @@ class Reconciler:
     async def _deploy(self, look: Look, subject: Subject, record: PlanRecord, observed: Observed) -> None:
         owner = _owner(look.live)
         look.scheduler = (subject.resource.spec.placement or PlacementRules()).scheduler
-        scheduler = (await self._schedulers.find()).get(look.scheduler, Finding())
+        scheduler = Finding() if look.scheduler == "None" else (await self._schedulers.find())[look.scheduler]
         if scheduler.problem and record.plan.groups and not look.found.plan_only:
             look.found = replace(look.found, refused=scheduler.problem)
             look.again_seconds = UNREADY_SECONDS
@@ -233,6 +233,8 @@ class Reconciler:
         """Plan the first group that is to stop on free GPUs as well; return the record that was written, None without any."""
         owner, group = _owner(look.live), decision.stopping[0]
         generation = generation_of(decision.groups[group].name)[1] + 1
+        if generation > GENERATION_MAX:
+            return None
         async with self._planner.lock:
             moved = await self._planner.beside(subject, record, group, generation)
             if moved is None or not await self._write_record(look, owner, moved, observed):

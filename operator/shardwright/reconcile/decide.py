@@ -12,7 +12,7 @@ from typing import Any, Final
 from shardwright.errors import Problem
 from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, Write
 from shardwright.reconcile.drift import drifted_fields
-from shardwright.reconcile.generations import former_generations
+from shardwright.reconcile.generations import finds_no_place, former_generations, overdue
 from shardwright.reconcile.groups import Group, GroupState, LifeRules, next_step
 from shardwright.reconcile.observed import STATEFUL_SET, ObjectKey, Observed, controller, controller_uid, object_key
 from shardwright.reconcile.rollout import one_after_another
@@ -72,7 +72,7 @@ def decide(desired: Desired, observed: Observed, now: datetime) -> Decision:
     plain = [content for content in desired.objects if content["kind"] != STATEFUL_SET]
     repairs = [write for content in plain for write in placed(content, desired.owner_uid, observed)]
     lives = [write for step in steps for write in step.writes]
-    kept = {name for group in groups for name in _kept(group, former[group.name], observed)}
+    kept = {*_kept_sets(groups, former, now), *_kept_beside_pods(observed, now)}
     return Decision(
         writes=(*repairs, *_keys(desired, lives), *lives, *_prune(desired, observed, kept)),
         groups=tuple(step.state for step in steps),
@@ -87,15 +87,18 @@ def _former_generations(
     return {group.name: former_generations(*generation_of(group.name), observed, desired.owner_uid, now) for group in groups}
 
 
-def _kept(group: Group, former: Collection[str], observed: Observed) -> Iterator[ObjectKey]:
-    """Yield what stays of former generations: all while it serves in place of the new one, then what is beside the pods."""
+def _kept_sets(groups: Sequence[Group], former: Mapping[str, Collection[str]], now: datetime) -> Iterator[ObjectKey]:
+    """Yield the former generations that serve until the next one does, unless that one finds no place beside them."""
+    for group in groups:
+        if group.served_by and not group.complete and not finds_no_place(group, now):
+            yield from ((STATEFUL_SET, name) for name in former[group.name])
+
+
+def _kept_beside_pods(observed: Observed, now: datetime) -> Iterator[ObjectKey]:
+    """Yield what pods of a group still need, whatever is wanted: Services, ComputeDomains, what schedulers were told."""
+    there = {member.group for member in observed.members if not overdue(member, now)}
     for key, live in observed.objects.items():
-        if key[0] == STATEFUL_SET:
-            serves = bool(live["spec"].get("replicas")) and not group.complete
-            stays = serves and key[1] in former
-        else:
-            stays = (live["metadata"].get("labels") or {}).get(GROUP) in former
-        if stays:
+        if key[0] != STATEFUL_SET and (live["metadata"].get("labels") or {}).get(GROUP) in there:
             yield key
 
 

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from shardwright.errors import Problem
+from shardwright.reconcile.groups import Group
+from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
 from shardwright.rendering.names import GENERATION_MAX, generation_name, generation_of, group_name
@@ -20,7 +22,7 @@ comes back ends its pods within seconds."""
 
 def lost_nodes(members: Iterable[Member], not_ready: Collection[str], now: datetime) -> frozenset[str]:
     """Return the nodes that are not ready and hold pods that should have been gone for a while."""
-    return frozenset(member.node for member in members if member.node and _overdue(member, now)).intersection(not_ready)
+    return frozenset(member.node for member in members if member.node and overdue(member, now)).intersection(not_ready)
 
 
 def lost_problem(groups: Iterable[Sequence[str]], lost: Collection[str]) -> Problem | None:
@@ -57,7 +59,7 @@ def generations(
 
 def former_generations(root: str, generation: int, observed: Observed, owner_uid: str, now: datetime) -> frozenset[str]:
     """Return the names of the earlier generations of a group that are still there: a StatefulSet, or pods that can end."""
-    ending = (member.group for member in observed.members if not _overdue(member, now))
+    ending = (member.group for member in observed.members if not overdue(member, now))
     sets = (name for (kind, name), live in observed.objects.items() if kind == STATEFUL_SET and controller_uid(live) == owner_uid)
     found = {name: generation_of(name) for name in (*ending, *sets)}
     return frozenset(name for name, (own, number) in found.items() if own == root and number < generation)
@@ -83,5 +85,17 @@ def _existing(observed: Observed, owner_uid: str) -> Iterator[tuple[str, int]]:
         yield generation_of(member.group)
 
 
-def _overdue(member: Member, now: datetime) -> bool:
+def overdue(member: Member, now: datetime) -> bool:
+    """Return whether a pod should have been gone for so long that nobody waits for it any more."""
     return member.gone_by is not None and now >= member.gone_by + timedelta(seconds=LOST_SECONDS)
+
+
+def finds_no_place(group: Group, now: datetime) -> bool:
+    """Return whether a group that was made beside its former self has waited long enough for all its pods to be placed.
+
+    The planner knows GPUs only: a quota, CPU, memory or a volume may say no.
+    """
+    created = (group.live or {}).get("metadata", {}).get("creationTimestamp")
+    if created is None or now < datetime.fromisoformat(created) + timedelta(seconds=UNSCHEDULABLE_SECONDS):
+        return False
+    return len(group.members) < group.size or not all(member.node for member in group.members)

@@ -6,7 +6,7 @@ scheduler makes it all or nothing, a queue says when.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from shardwright.rendering.bundle import Bundle
@@ -49,7 +49,7 @@ def adapt(bundle: Bundle, scheduling: Scheduling | None) -> Bundle:
         return bundle
     one = ADAPTERS[scheduling.adapter].adapt
     groups = (one(item, scheduling) if item["kind"] == STATEFUL_SET else (item,) for item in bundle.objects)
-    return Bundle(objects=tuple(with_content_hash(item) for group in groups for item in group))
+    return replace(bundle, objects=tuple(with_content_hash(item) for group in groups for item in group))
 
 
 def _native(group: Stateful, scheduling: Scheduling) -> Objects:

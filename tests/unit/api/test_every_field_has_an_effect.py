@@ -159,7 +159,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "readiness.tokens": _under("readiness", {}, {"tokens": False}),
     "readiness.silenceSeconds": _under("readiness", {}, {"silenceSeconds": 61}),
     "readiness.idleSeconds": _under("readiness", {}, {"idleSeconds": 31}),
-    "rollout.maxSurge": _under("rollout", {}, {"maxSurge": 0}),
+    "rollout.maxSurge": _under("rollout", {}, {"maxSurge": 1}),
     "rollout.maxUnavailable": _under("rollout", {}, {"maxUnavailable": 2}),
     "replan": ({"replan": "WhenInvalid"}, {"replan": "Always"}),
 }

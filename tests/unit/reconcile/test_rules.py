@@ -15,21 +15,21 @@ def rules(annotations: dict[str, str] | None = None, **spec: Any) -> LifeRules:
     return life_rules(parse_manifest(a_sharded_model(**spec)).spec, annotations or {})
 
 
-def test_without_a_word_groups_take_turns_and_start_anew_beside_themselves() -> None:
-    assert rules() == LifeRules(restart=RestartPolicy(), max_unavailable=1, max_surge=1, restart_asked="")
+def test_without_a_word_groups_take_turns_and_stop_before_they_start_anew() -> None:
+    assert rules() == LifeRules(restart=RestartPolicy(), max_unavailable=1, max_surge=0, restart_asked="")
 
 
 def test_what_is_said_is_what_holds() -> None:
     said = rules(
         {RESTART: "now"},
         restart={"budget": 2, "delaySeconds": 3, "maxDelaySeconds": 4, "stableSeconds": 5, "onBudgetSpent": "Stop"},
-        rollout={"maxUnavailable": 6, "maxSurge": 0},
+        rollout={"maxUnavailable": 6, "maxSurge": 1},
     )
     policy = RestartPolicy(delay_seconds=3, max_delay_seconds=4, stable_seconds=5, budget=2, stop_when_spent=True)
-    assert said == LifeRules(restart=policy, max_unavailable=6, max_surge=0, restart_asked="now")
+    assert said == LifeRules(restart=policy, max_unavailable=6, max_surge=1, restart_asked="now")
 
 
 @pytest.mark.parametrize(("scheduler", "surge"), [("None", 1), ("Native", 1), ("Coscheduling", 1), ("Volcano", 0), ("Kueue", 0)])
 def test_no_group_waits_beside_itself_for_the_quota_that_it_holds(scheduler: str, surge: int) -> None:
     queue = {"queue": "serving"} if scheduler == "Kueue" else {}
-    assert rules(placement={"scheduler": scheduler, **queue}).max_surge == surge
+    assert rules(placement={"scheduler": scheduler, **queue}, rollout={"maxSurge": 1}).max_surge == surge

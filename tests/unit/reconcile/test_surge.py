@@ -1,5 +1,6 @@
 """A group that must change starts anew beside the one that serves, where there is room, and takes over when it is ready."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from shardwright.reconcile.decide import Decision, decide
 from shardwright.reconcile.decision import Apply, Create, Delete
 from shardwright.reconcile.generations import generations
 from shardwright.reconcile.groups import LifeRules
+from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.memory import read_memory
 from shardwright.rendering.labels import GROUP
 from tests.support.builders_reconcile import NOON, OWNER_UID, World, desired, rendered, stateful_set
@@ -137,3 +139,34 @@ def test_a_change_of_mind_while_the_next_generation_starts_rolls_that_one_and_th
     (write,) = look(world, "llama-0-g1", revision=revision).writes
     assert isinstance(write, Apply)
     assert (write.content["metadata"]["name"], write.content["spec"]["replicas"]) == ("llama-0-g1", 0)
+
+
+def test_a_next_generation_that_finds_no_place_ends_the_former_after_five_minutes() -> None:
+    world = serving("llama-0")
+    world.write(look(world, "llama-0-g1").writes)
+    world.objects["StatefulSet", "llama-0-g1"]["metadata"]["creationTimestamp"] = NOON.isoformat()
+    wait = timedelta(seconds=UNSCHEDULABLE_SECONDS)
+
+    assert decide(wanted("llama-0-g1"), world.observed(), NOON + wait - timedelta(seconds=1)).writes == ()
+    assert written(decide(wanted("llama-0-g1"), world.observed(), NOON + wait)) == [("Delete", "llama-0")]
+
+
+def test_a_next_generation_that_has_its_place_may_take_its_time() -> None:
+    world = serving("llama-0")
+    world.write(look(world, "llama-0-g1").writes)
+    world.objects["StatefulSet", "llama-0-g1"]["metadata"]["creationTimestamp"] = NOON.isoformat()
+    world.settle()
+    world.pods["llama-0-g1-1"]["status"]["conditions"][0]["status"] = "False"
+
+    assert decide(wanted("llama-0-g1"), world.observed(), NOON + timedelta(hours=1)).writes == ()
+
+
+def test_what_the_pods_of_a_group_need_is_not_pruned_under_them() -> None:
+    world = serving("llama-0", "llama-1")
+    fewer = wanted("llama-0", revision="r1")
+    first = decide(fewer, world.observed(), NOON)
+    assert written(first) == [("Delete", "llama-1")]
+
+    world.write(first.writes)
+    world.settle()
+    assert written(decide(fewer, world.observed(), NOON)) == [("Delete", "llama-1-peers")]

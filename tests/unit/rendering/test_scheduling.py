@@ -9,7 +9,7 @@ from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Scheduling
 from shardwright.rendering.hashing import CONTENT_HASH, TEMPLATE_HASH, content_hash, template_hash
 from shardwright.rendering.render import render
-from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, an_owner
+from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_trtllm_deployment, an_owner
 
 NATIVE = Scheduling(adapter="Native", api_version="scheduling.k8s.io/v1alpha2")
 KUEUE = Scheduling(adapter="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving")
@@ -131,3 +131,10 @@ def test_nothing_but_the_groups_changes(name: str) -> None:
         return [item for item in bundle.objects if item["kind"] not in ("StatefulSet", "PodGroup")]
 
     assert others(rendered(ALL[name])) == others(rendered(None))
+
+
+@pytest.mark.parametrize("scheduling", ALL.values(), ids=ALL)
+def test_a_key_of_the_ranks_is_made_whatever_scheduler_is_told(scheduling: Scheduling) -> None:
+    plain, told = (render(a_plan(), a_trtllm_deployment(scheduling=one)) for one in (None, scheduling))
+    assert len(plain.keys) == 1
+    assert told.keys == plain.keys
