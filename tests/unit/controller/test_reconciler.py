@@ -9,6 +9,7 @@ import pytest
 from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import CONFIG_MAPS, SERVICES, SHARDED_MODELS
 from shardwright.controller import planner as planner_module
+from shardwright.controller.queue import Key
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts
 
 
@@ -23,11 +24,17 @@ async def synced(nodes: int = 2) -> Parts:
     return parts
 
 
+async def deployed() -> tuple[Parts, Key]:
+    """Return an operator that has looked at a model for two nodes once."""
+    parts = await synced()
+    key = parts.add_model("large", model=LARGE)
+    await parts.look(key)
+    return parts, key
+
+
 def test_a_model_is_planned_recorded_and_deployed_in_one_look() -> None:
     async def scenario() -> None:
-        parts = await synced()
-        key = parts.add_model("large", model=LARGE)
-        await parts.look(key)
+        parts, key = await deployed()
         assert parts.api.written[0] == "create configmaps/large-plan"
         assert parts.api.written[-1].startswith("create events/")
         assert [group["metadata"]["name"] for group in parts.groups("large")] == ["large-0"]
@@ -38,9 +45,7 @@ def test_a_model_is_planned_recorded_and_deployed_in_one_look() -> None:
 
 def test_nothing_is_written_for_a_scheduler_that_is_not_there_and_what_serves_goes_on() -> None:
     async def scenario() -> None:
-        parts = await synced()
-        key = parts.add_model("large", model=LARGE)
-        await parts.look(key)
+        parts, key = await deployed()
         parts.run_pods("large")
         await parts.look(key)
         before = len([line for line in parts.api.written if "statefulsets" in line])
@@ -57,9 +62,7 @@ def test_nothing_is_written_for_a_scheduler_that_is_not_there_and_what_serves_go
 
 def test_a_model_without_its_scheduler_can_be_scaled_to_zero() -> None:
     async def scenario() -> None:
-        parts = await synced()
-        key = parts.add_model("large", model=LARGE)
-        await parts.look(key)
+        parts, key = await deployed()
         parts.change(key, placement={"scheduler": "Native"}, replicas=0)
         await parts.look(key)
         await parts.look(key)
@@ -71,9 +74,7 @@ def test_a_model_without_its_scheduler_can_be_scaled_to_zero() -> None:
 
 def test_status_says_which_engine_runs() -> None:
     async def scenario() -> None:
-        parts = await synced()
-        key = parts.add_model("large", model=LARGE)
-        await parts.look(key)
+        parts, key = await deployed()
         assert parts.status(key)["engine"] == {"name": "vLLM", "version": "0.33.0", "image": "vllm/vllm-openai:v0.33.0"}
 
     run(scenario())
@@ -81,9 +82,7 @@ def test_status_says_which_engine_runs() -> None:
 
 def test_a_model_that_serves_keeps_its_address_when_there_is_no_room_for_more_of_it() -> None:
     async def scenario() -> None:
-        parts = await synced()
-        key = parts.add_model("large", model=LARGE)
-        await parts.look(key)
+        parts, key = await deployed()
         parts.run_pods("large")
         await parts.look(key)
         before = parts.status(key)
@@ -102,9 +101,7 @@ def test_a_model_that_serves_keeps_its_address_when_there_is_no_room_for_more_of
 
 def test_a_model_that_serves_keeps_its_address_when_its_spec_becomes_wrong() -> None:
     async def scenario() -> None:
-        parts = await synced()
-        key = parts.add_model("large", model=LARGE)
-        await parts.look(key)
+        parts, key = await deployed()
         parts.run_pods("large")
         parts.change(key, model={"id": "nobody/nothing"})
         await parts.look(key)
@@ -116,9 +113,7 @@ def test_a_model_that_serves_keeps_its_address_when_its_spec_becomes_wrong() -> 
 
 def test_a_group_is_looked_after_while_there_is_no_room_for_another() -> None:
     async def scenario() -> None:
-        parts = await synced()
-        key = parts.add_model("large", model=LARGE)
-        await parts.look(key)
+        parts, key = await deployed()
         parts.run_pods("large")
         await parts.look(key)
         parts.change(key, replicas=2)
@@ -212,9 +207,7 @@ def test_a_foreign_object_in_the_place_of_the_record_lets_nothing_be_reserved() 
 
 def test_what_an_earlier_resource_of_the_name_left_is_waited_for_and_stalls_nobody() -> None:
     async def scenario() -> None:
-        parts = await synced()
-        key = parts.add_model("large", model=LARGE)
-        await parts.look(key)
+        parts, key = await deployed()
         parts.api.remove(SHARDED_MODELS, *key)
         parts.add_model("large", model=LARGE)
 
@@ -235,9 +228,7 @@ def test_what_an_earlier_resource_of_the_name_left_is_waited_for_and_stalls_nobo
 
 def test_a_model_that_is_gone_is_forgotten_with_everything_about_it() -> None:
     async def scenario() -> None:
-        parts = await synced()
-        key = parts.add_model("large", model=LARGE)
-        await parts.look(key)
+        parts, key = await deployed()
         assert b'shardwright_plan_gpus{name="large"' in parts.metrics.text()
         parts.api.remove(SHARDED_MODELS, *key)
         assert await parts.look(key) is None
