@@ -34,7 +34,7 @@ async def deployed() -> tuple[Parts, Key]:
 
 def test_a_model_is_planned_recorded_and_deployed_in_one_look() -> None:
     async def scenario() -> None:
-        parts, key = await deployed()
+        parts, _ = await deployed()
         assert parts.api.written[0] == "create configmaps/large-plan"
         assert parts.api.written[-1].startswith("create events/")
         assert [group["metadata"]["name"] for group in parts.groups("large")] == ["large-0"]
