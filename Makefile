@@ -7,7 +7,7 @@ DEMO   ?=
 INSTALL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: score fit help setup test test-unit test-controlplane test-engine test-versions test-mpi lock-engine lint fmt generate verify lock tools demo demo-down image wheel kind-up kind-test kind-demo kind-down clean
+.PHONY: score fit help setup test test-unit test-controlplane test-engine test-versions test-mpi lock-engine lint fmt generate verify lock tools demo demo-down image wheel kind-up kind-test kind-test-full kind-demo kind-down clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ kind-up: setup ## A real kind cluster with the operator as its image (needs root
 
 kind-test: setup ## The tests on the kind cluster, with groups of a real engine on the CPU (KUBECONFIG_FILE: on another cluster)
 	$(BIN)/python -m tests.kind test $(KIND_OPTIONS)
+
+kind-test-full: setup ## The long tests on the kind cluster: lost and drained nodes, load, saturation, experts (up to 80 minutes)
+	$(BIN)/python -m tests.kind test-full $(KIND_OPTIONS)
 
 kind-demo: setup ## Six lines become a group of a real engine over two nodes of the kind cluster; it is left running
 	$(BIN)/python -m tests.kind demo $(KIND_OPTIONS)

@@ -1,4 +1,4 @@
-"""`python -m tests.kind {up,test,demo,down}`: a kind cluster with the operator in it, from the command line."""
+"""`python -m tests.kind {up,test,test-full,demo,down}`: a kind cluster with the operator in it, from the command line."""
 
 # ruff: noqa: T201 - a command prints
 from __future__ import annotations
@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.harness.errors import HarnessError
@@ -17,6 +18,7 @@ from tests.kind.shell import say
 
 _UNAVAILABLE = 2
 _IMAGE_VARIABLE = "SHARDWRIGHT_ENGINE_IMAGE"
+_TESTS = {"test": ("test_parts.py", "test_running_*.py"), "test-full": ("test_full_*.py",)}
 _DEMO = "workload: {concurrency: 1, maxModelLen: 100000}"
 
 
@@ -40,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     helps = {
         "up": "start Docker and a cluster, install the operator, and leave them running",
         "test": "run the tests with a real engine; end whatever was not up before",
+        "test-full": "run the long tests, up to 80 minutes; end whatever was not up before",
         "demo": "serve a model that the planner cuts over two nodes, and leave it running",
     }
     for name, text in helps.items():
@@ -55,8 +58,8 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> int:
     if options.command == "down":
         return _down()
-    if options.command == "test":
-        return _test(options)
+    if options.command in _TESTS:
+        return _test(options, _TESTS[options.command])
     running = _up(options, with_engine=options.command == "demo" or options.engine)
     if options.command == "demo":
         _demo(running)
@@ -94,14 +97,16 @@ def _install(running: cluster.Cluster, image: str | None) -> cluster.Cluster:
     return running
 
 
-def _test(options: argparse.Namespace) -> int:
+def _test(options: argparse.Namespace, patterns: Iterable[str]) -> int:
     """Run the tests on a cluster that is up then; what was not up before ends with them, however they end."""
     ours = not options.kubeconfig and not docker.Docker().answers()
     try:
         running = _up(options, with_engine=True)
         environment = {**os.environ, "SHARDWRIGHT_KIND_KUBECONFIG": str(running.kubeconfig)}
-        tests = [sys.executable, "-m", "pytest", "-v", "tests/kind"]
-        return subprocess.run(tests, cwd=cache.ROOT, env=environment, check=False).returncode
+        files = [file for pattern in patterns for file in sorted(cache.HERE.glob(pattern))]
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", "-v", *files], cwd=cache.ROOT, env=environment, check=False
+        ).returncode
     finally:
         if ours:
             _down()

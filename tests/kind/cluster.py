@@ -123,6 +123,14 @@ def create(docker: Docker, image: str, folders: Mapping[str, Path]) -> Cluster:
     return cluster
 
 
+def revive(docker: Docker, cluster: Cluster, node: str, gpus: int) -> None:
+    """Start a worker that was killed, with all that only its network and its kubelet's first start had."""
+    docker("start", node)
+    _connect_pods(docker, cluster)
+    wait_for(lambda: all(map(_is_ready, cluster.nodes())), _NODE_SECONDS, "the nodes to be Ready", 1)
+    pretend_gpus(cluster, gpus)
+
+
 def delete(docker: Docker) -> None:
     """Delete the cluster, if there is one."""
     (RUN / _MADE_OF).unlink(missing_ok=True)

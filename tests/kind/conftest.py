@@ -18,7 +18,7 @@ from tests.kind.shell import step
 KUBECONFIG_VARIABLE = "SHARDWRIGHT_KIND_KUBECONFIG"
 """The cluster to test on; `make kind-test` names ours, and any other can be named."""
 
-collect_ignore_glob = [] if KUBECONFIG_VARIABLE in os.environ else ["test_running_*.py"]
+collect_ignore_glob = [] if KUBECONFIG_VARIABLE in os.environ else ["test_running_*.py", "test_full_*.py"]
 
 _NOTICED_SECONDS = 300
 _ABSENT = "shardwright-kind/engine:absent"

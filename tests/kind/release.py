@@ -11,10 +11,10 @@ import yaml
 from tests.kind import cache, engine
 from tests.kind.cluster import RUNTIME_CLASS, Cluster
 from tests.kind.shell import step
-from tests.kind.tiny_model import CONFIG
+from tests.kind.tiny_model import CONFIG, CONFIG_OF_EXPERTS
 
 NAMESPACE = "shardwright-system"
-MODEL_ID = "tests/tiny"
+MODEL_ID, EXPERTS_ID = "tests/tiny", "tests/experts"
 KV_BYTES = 128 * 2**20
 """What every rank keeps for K/V: 32,768 tokens of the whole model, which is what makes the planner cut it."""
 
@@ -41,7 +41,7 @@ def _settings(engine_image: str) -> dict[str, Any]:
     arguments = {"dtype": "float32", "kv-cache-memory-bytes": KV_BYTES}
     variables = [{"name": "VLLM_CPU_OMP_THREADS_BIND", "value": "nobind"}]
     return {
-        "catalogue": {MODEL_ID: json.dumps(CONFIG)},
+        "catalogue": {MODEL_ID: json.dumps(CONFIG), EXPERTS_ID: json.dumps(CONFIG_OF_EXPERTS)},
         "engineDefaults": {
             "engine": {"image": engine_image, "version": engine.VERSION, "args": arguments, "env": variables},
             "pod": {"runtimeClassName": RUNTIME_CLASS, "resources": {"cpu": "200m", "memory": "8Gi"}},

@@ -39,7 +39,7 @@ print(urllib.request.urlopen(request, timeout=120).read().decode())
 """
 
 
-def manifest(name: str, line: str, *, path: str = "tiny", further: tuple[str, ...] = ()) -> str:
+def manifest(name: str, line: str, *, path: str = "tiny", further: tuple[str, ...] = (), model: str = release.MODEL_ID) -> str:
     """What a user types: six lines, of which the last says what is wanted; `further` ones only to break or change it."""
     return "\n".join(
         (
@@ -47,7 +47,7 @@ def manifest(name: str, line: str, *, path: str = "tiny", further: tuple[str, ..
             "kind: ShardedModel",
             f"metadata: {{name: {name}, namespace: {NAMESPACE}}}",
             "spec:",
-            f"  model: {{id: {release.MODEL_ID}, weights: {{pvc: {{claimName: models, path: {path}}}}}}}",
+            f"  model: {{id: {model}, weights: {{pvc: {{claimName: models, path: {path}}}}}}}",
             f"  {line}",
             *(f"  {more}" for more in further),
         )
@@ -114,12 +114,13 @@ class Facts:
 class Served:
     """One ShardedModel on the cluster."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
-        self.cluster, self.name = cluster, name
+    def __init__(self, cluster: Cluster, name: str, model: str = release.MODEL_ID) -> None:
+        self.cluster, self.name, self.model = cluster, name, model
 
     def write(self, line: str, *, path: str = "tiny", further: tuple[str, ...] = ()) -> None:
         """Create it, or change it to this, as `kubectl apply` does."""
-        self.cluster.kubectl("apply", "-f", "-", text=manifest(self.name, line, path=path, further=further))
+        text = manifest(self.name, line, path=path, further=further, model=self.model)
+        self.cluster.kubectl("apply", "-f", "-", text=text)
 
     def status(self) -> Mapping[str, Any]:
         """Its status as it is now; nothing while it has none."""
@@ -163,12 +164,19 @@ class Served:
         """Run a command in the pod with this index."""
         return self.cluster.kubectl("-n", NAMESPACE, "exec", f"{self.name}-0-{rank}", "--", "bash", "-c", command)
 
-    def ask(self, prompt: list[int]) -> list[str]:
-        """Complete a prompt through the client Service, from the client's pod; greedy. The words of the answer."""
-        body = {"model": release.MODEL_ID, "prompt": prompt, "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True}
-        body |= {"skip_special_tokens": False}
-        url = f"http://{self.name}.{NAMESPACE}.svc:8000/v1/completions"
-        words = ["-n", NAMESPACE, "exec", CLIENT, "--", "python3", "-c", _ASK, url, json.dumps(body)]
+    @property
+    def url(self) -> str:
+        """Where its client Service takes completions."""
+        return f"http://{self.name}.{NAMESPACE}.svc:8000/v1/completions"
+
+    def question(self, prompt: list[int], tokens: int = TOKENS) -> str:
+        """The body of a request: greedy, exactly so many tokens."""
+        body = {"model": self.model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
+        return json.dumps(body | {"skip_special_tokens": False})
+
+    def ask(self, prompt: list[int], tokens: int = TOKENS) -> list[str]:
+        """Complete a prompt through the client Service, from the client's pod. The words of the answer."""
+        words = ["-n", NAMESPACE, "exec", CLIENT, "--", "python3", "-c", _ASK, self.url, self.question(prompt, tokens)]
         answer = json.loads(self.cluster.kubectl(*words))
         said: str = answer["choices"][0]["text"]
         return said.split()
@@ -197,10 +205,10 @@ class Served:
         wait_for(lambda: not self.pods(), 180, f"the pods of {self.name} to be gone", 1)
 
 
-def serve(cluster: Cluster, name: str, line: str) -> Served:
+def serve(cluster: Cluster, name: str, line: str, *, further: tuple[str, ...] = ()) -> Served:
     """Create a ShardedModel and return it when it is Ready by its rendered probes."""
     served = Served(cluster, name)
-    served.write(line)
+    served.write(line, further=further)
     with step(f"starting {name}: {line}", 80):
         served.wait_ready()
     return served

@@ -1,26 +1,17 @@
 """A group of two pods that is broken on real kubelets: a clear condition with the cause, and service again by itself."""
 
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.harness.waiting import wait_for
 from tests.kind import faults, release, serving
+from tests.kind.breaking import ENGINE, FOLLOWER, NOTICED_SECONDS, PROMPT, QUICK, broken, kill
 from tests.kind.faults import Fault
 from tests.kind.serving import NAMESPACE, PIPELINE, Facts, Served
 
 pytestmark = pytest.mark.timeout(1800)
-
-FOLLOWER = 1
-NOTICED_SECONDS = 300
-PROMPT = [1, 2, 3]
-
-QUICK = ("readiness: {silenceSeconds: 20, idleSeconds: 10}", "restart: {delaySeconds: 1}")
-"""A stopped engine is noticed sooner, and a second failure in a row waits less, than by default: the tests take less time."""
-
-_ENGINE = "$(cat /run/shardwright/engine)"
 
 
 @pytest.fixture
@@ -32,7 +23,7 @@ def group(pipeline: tuple[Served, Facts]) -> Served:
 
 
 def test_a_killed_follower_takes_the_group_through_zero_and_it_serves_again(group: Served) -> None:
-    _broken(group, "a killed follower", lambda: group.inside(FOLLOWER, f"kill -KILL {_ENGINE}"))
+    broken(group, "a killed follower", lambda: kill(group, FOLLOWER))
 
     assert group.failure()["rank"] == FOLLOWER
 
@@ -40,7 +31,7 @@ def test_a_killed_follower_takes_the_group_through_zero_and_it_serves_again(grou
 def test_a_change_of_the_pods_rolls_the_group_and_no_revisions_mix(group: Served) -> None:
     before = group.uids()
 
-    _broken(group, "a roll", lambda: group.write(PIPELINE, further=(*QUICK, "engine: {args: {max-logprobs: 5}}")))
+    broken(group, "a roll", lambda: group.write(PIPELINE, further=(*QUICK, "engine: {args: {max-logprobs: 5}}")))
 
     assert all("--max-logprobs=5" in pod["spec"]["containers"][0]["args"] for pod in group.pods())
     assert not before & group.uids()
@@ -48,19 +39,19 @@ def test_a_change_of_the_pods_rolls_the_group_and_no_revisions_mix(group: Served
 
 def test_a_stopped_follower_ends_the_group_once_it_brings_no_tokens(group: Served) -> None:
     with ThreadPoolExecutor() as asking:
-        _broken(group, "a SIGSTOPped follower", lambda: _stop(group, asking))
+        broken(group, "a SIGSTOPped follower", lambda: _stop(group, asking))
 
     assert group.failure()["exitCode"] != 0
 
 
 def test_a_restart_goes_on_when_the_operator_is_killed_in_the_middle(group: Served) -> None:
     def kill_both() -> None:
-        group.inside(FOLLOWER, f"kill -KILL {_ENGINE}")
+        kill(group, FOLLOWER)
         wait_for(lambda: _replicas(group) == 0, NOTICED_SECONDS, "the group to go to zero", 0.2)
         words = ["delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false"]
         group.cluster.kubectl("-n", release.NAMESPACE, *words)
 
-    _broken(group, "a killed follower, and the operator killed in the middle of the restart", kill_both)
+    broken(group, "a killed follower, and the operator killed in the middle of the restart", kill_both)
 
     assert group.failure()["rank"] == FOLLOWER
 
@@ -77,26 +68,8 @@ def test_nothing_of_a_deleted_group_is_left(group: Served) -> None:
     assert set(listed.split()) == {"configmap/kube-root-ca.crt", f"pod/{serving.CLIENT}"}
 
 
-def _broken(group: Served, what: str, break_it: Callable[[], object]) -> None:
-    """Break a group, wait for its condition, for new pods and for service; write the row of the table."""
-    before, began = group.uids(), time.monotonic()
-    break_it()
-    ready = wait_for(lambda: _not_ready(group), NOTICED_SECONDS, f"{what}: Ready to be False", 0.5)
-    shown_seconds = time.monotonic() - began
-    wait_for(lambda: not before & group.uids(), NOTICED_SECONDS, f"{what}: the old pods to be gone", 0.5)
-    group.wait_ready()
-    assert len(group.ask(PROMPT)) == serving.TOKENS
-    faults.seen.append(Fault(what, ready, shown_seconds, f"serves again after {time.monotonic() - began:.0f} s"))
-
-
-def _not_ready(group: Served) -> str:
-    ready = group.condition()
-    assert ready.get("status") == "False", ready
-    return f"{ready['reason']}: {ready['message']}"
-
-
 def _stop(group: Served, asking: ThreadPoolExecutor) -> None:
-    group.inside(FOLLOWER, f"kill -STOP -- -{_ENGINE}")
+    group.inside(FOLLOWER, f"kill -STOP -- -{ENGINE}")
     asking.submit(group.ask, PROMPT)
 
 

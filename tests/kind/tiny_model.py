@@ -1,7 +1,8 @@
-"""Writes a tiny random Llama that a real engine can serve, run by the engine's own Python: `tiny_model.py FOLDER`.
+"""Writes tiny random models that a real engine can serve, run by the engine's own Python: `tiny_model.py FOLDER`.
 
-Small enough for a CPU and large enough that its answers wander: the weights are drawn with a fixed seed, wide, so that
-the most likely token leads by far and rounding does not decide. `FOLDER/swapped` is the same with two layers exchanged.
+Small enough for a CPU and large enough that their answers wander: the weights are drawn with a fixed seed, wide, so that
+the most likely token leads by far and rounding does not decide. `FOLDER/tiny` is a Llama, `FOLDER/swapped` the same with
+two layers exchanged, `FOLDER/experts` a mixture of experts.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD, WIDE, WORDS, CONTEXT = 4, 256, 8, 4, 32, 512, 512, 131_072
+EXPERTS, CHOSEN, EXPERT_WIDE = 8, 2, 128
 SEED = 20261121
 
 CONFIG: dict[str, Any] = {
@@ -35,10 +37,22 @@ CONFIG: dict[str, Any] = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-"""The model's config.json, which the resource carries as `spec.model.config`."""
+"""The Llama's config.json, which the chart's catalogue has."""
+
+CONFIG_OF_EXPERTS: dict[str, Any] = CONFIG | {
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "model_type": "qwen3_moe",
+    "num_experts": EXPERTS,
+    "num_experts_per_tok": CHOSEN,
+    "moe_intermediate_size": EXPERT_WIDE,
+    "norm_topk_prob": True,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+}
+"""The same with Qwen3's experts in every layer."""
 
 
-def write(folder: Path, *, swapped: bool) -> None:
+def write(folder: Path, *, swapped: bool = False, experts: bool = False) -> None:
     """Write config, weights and a tokenizer of one word per token."""
     torch = importlib.import_module("torch")  # the engine's environment has it, the project's has not
     save_file = importlib.import_module("safetensors.torch").save_file
@@ -60,15 +74,20 @@ def write(folder: Path, *, swapped: bool) -> None:
             "o": (HIDDEN, HEADS * HEAD),
         }
         tensors |= {f"{prefix}.self_attn.{name}_proj.weight": matrix(*shape, 2.0) for name, shape in shapes.items()}
-        tensors |= {f"{prefix}.mlp.{name}_proj.weight": matrix(WIDE, HIDDEN, 2.0) for name in ("gate", "up")}
-        tensors[f"{prefix}.mlp.down_proj.weight"] = matrix(HIDDEN, WIDE, 2.0)
+        for mlp in (f"mlp.experts.{expert}" for expert in range(EXPERTS)) if experts else ("mlp",):
+            wide = EXPERT_WIDE if experts else WIDE
+            tensors |= {f"{prefix}.{mlp}.{name}_proj.weight": matrix(wide, HIDDEN, 2.0) for name in ("gate", "up")}
+            tensors[f"{prefix}.{mlp}.down_proj.weight"] = matrix(HIDDEN, wide, 2.0)
+        if experts:
+            tensors[f"{prefix}.mlp.gate.weight"] = matrix(EXPERTS, HIDDEN, 4.0)
+            tensors |= {f"{prefix}.self_attn.{name}_norm.weight": torch.ones(HEAD, dtype=torch.float16) for name in "qk"}
         for name in ("input_layernorm", "post_attention_layernorm"):
             tensors[f"{prefix}.{name}.weight"] = torch.ones(HIDDEN, dtype=torch.float16)
     if swapped:
         tensors = {_swapped(name): tensor for name, tensor in tensors.items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "model.safetensors").chmod(0o644)
-    _write_json(folder / "config.json", CONFIG)
+    _write_json(folder / "config.json", CONFIG_OF_EXPERTS if experts else CONFIG)
     _write_tokenizer(folder)
 
 
@@ -111,5 +130,7 @@ def _write_json(file: Path, content: Any) -> None:
 
 
 if __name__ == "__main__":
-    for name, exchanged in (("tiny", False), ("swapped", True)):
-        write(Path(sys.argv[1]) / name, swapped=exchanged)
+    root = Path(sys.argv[1])
+    write(root / "tiny")
+    write(root / "swapped", swapped=True)
+    write(root / "experts", experts=True)
