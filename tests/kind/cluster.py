@@ -150,6 +150,12 @@ def load(docker: Docker, *images: str) -> None:
             list(nodes.map(lambda node: _import(docker, node, folder / "images.tar"), filter(missing.get, missing)))
 
 
+def make_folder(docker: Docker, folder: str) -> None:
+    """Make a folder on every worker that pods of any user may write to: what a claim of a real cluster would be."""
+    for node in _names(docker):
+        docker("exec", node, "install", "-d", "-m", "0777", folder)
+
+
 def _import(docker: Docker, node: str, archive: Path) -> None:
     with archive.open("rb") as saved:
         words = ["ctr", "--namespace=k8s.io", "images", "import", "--all-platforms", "--digests", "-"]

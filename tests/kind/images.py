@@ -58,6 +58,7 @@ def _engine_files() -> _Files:
     described = f"{_PLUGIN_FOLDER}/rank_report-1.dist-info"
     return {
         "usr/local/bin/vllm": (wrapper.encode(), _EXECUTABLE),
+        "usr/lib/python3/dist-packages/engine.pth": (f"{ENGINE_FOLDER}/{engine.PACKAGES}\n".encode(), _PLAIN),
         f"{_PLUGIN_FOLDER}/rank_report.py": ((cache.HERE / "ranks" / "rank_report.py").read_bytes(), _PLAIN),
         f"{described}/METADATA": (b"Metadata-Version: 2.1\nName: rank-report\nVersion: 1\n", _PLAIN),
         f"{described}/entry_points.txt": (b"[vllm.general_plugins]\nrank_report = rank_report:register\n", _PLAIN),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,15 +40,24 @@ print(urllib.request.urlopen(request, timeout=120).read().decode())
 """
 
 
-def manifest(name: str, line: str, *, path: str = "tiny", further: tuple[str, ...] = (), model: str = release.MODEL_ID) -> str:
+def manifest(
+    name: str,
+    line: str,
+    *,
+    path: str = "tiny",
+    further: tuple[str, ...] = (),
+    model: str = release.MODEL_ID,
+    weights: str | None = None,
+) -> str:
     """What a user types: six lines, of which the last says what is wanted; `further` ones only to break or change it."""
+    source = weights or f"pvc: {{claimName: models, path: {path}}}"
     return "\n".join(
         (
             "apiVersion: shardwright.io/v1alpha1",
             "kind: ShardedModel",
             f"metadata: {{name: {name}, namespace: {NAMESPACE}}}",
             "spec:",
-            f"  model: {{id: {model}, weights: {{pvc: {{claimName: models, path: {path}}}}}}}",
+            f"  model: {{id: {model}, weights: {{{source}}}}}",
             f"  {line}",
             *(f"  {more}" for more in further),
         )
@@ -117,9 +127,9 @@ class Served:
     def __init__(self, cluster: Cluster, name: str, model: str = release.MODEL_ID) -> None:
         self.cluster, self.name, self.model = cluster, name, model
 
-    def write(self, line: str, *, path: str = "tiny", further: tuple[str, ...] = ()) -> None:
+    def write(self, line: str, *, path: str = "tiny", further: tuple[str, ...] = (), weights: str | None = None) -> None:
         """Create it, or change it to this, as `kubectl apply` does."""
-        text = manifest(self.name, line, path=path, further=further, model=self.model)
+        text = manifest(self.name, line, path=path, further=further, model=self.model, weights=weights)
         self.cluster.kubectl("apply", "-f", "-", text=text)
 
     def status(self) -> Mapping[str, Any]:
@@ -198,6 +208,11 @@ class Served:
             weights={int(rank): int(count) for rank, count, what in reported if what == "bytes"},
             blocks={int(rank): int(count) for rank, count, what in reported if what == "blocks"},
         )
+
+    def restart(self) -> None:
+        """Ask for a planned restart."""
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self.cluster.kubectl("-n", NAMESPACE, "annotate", "smodel", self.name, f"shardwright.io/restart={stamp}", "--overwrite")
 
     def delete(self) -> None:
         """Delete it and wait until its pods are gone."""

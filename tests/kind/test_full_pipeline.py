@@ -56,12 +56,7 @@ def test_a_killed_leader_takes_the_group_through_zero_and_it_serves_again(group:
 
 @pytest.mark.parametrize("times", range(5))
 def test_a_long_request_outlives_a_planned_restart(group: Served, long_tokens: int, times: int) -> None:
-    def restart() -> None:
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        words = ["annotate", "smodel", group.name, f"shardwright.io/restart={stamp}", "--overwrite"]
-        group.cluster.kubectl("-n", NAMESPACE, *words)
-
-    _outlives(group, long_tokens, f"a planned restart with a request in flight ({times + 1} of 5)", restart)
+    _outlives(group, long_tokens, f"a planned restart with a request in flight ({times + 1} of 5)", group.restart)
 
 
 @pytest.mark.parametrize("times", range(3))

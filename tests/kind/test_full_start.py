@@ -1,0 +1,104 @@
+"""What a group needs to start: weights that are downloaded once, and enough shared memory."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.harness.waiting import wait_for
+from tests.kind import cluster, docker, faults, hub, serving
+from tests.kind.breaking import PROMPT, broken
+from tests.kind.cluster import Cluster
+from tests.kind.faults import Fault
+from tests.kind.serving import NAMESPACE, PIPELINE, READY_SECONDS, Served
+
+pytestmark = pytest.mark.timeout(3600)
+
+CACHE = "/var/local/hub-cache"
+POLICIES = "mutatingadmissionpolicy,mutatingadmissionpolicybinding"
+
+
+def test_a_restart_reads_no_byte_of_weights_from_the_hub_again(models: Cluster) -> None:
+    cluster.make_folder(docker.Docker(), CACHE)
+    models.apply(*_cache_objects())
+    hub.start(models)
+    served = Served(models, "cached")
+    try:
+        with serving.single_gpu_nodes(models):
+            further = (f"engine: {{env: [{{name: HF_ENDPOINT, value: '{hub.URL}'}}]}}",)
+            served.write(PIPELINE, further=further, weights="huggingFace: {cache: {claimName: hub-cache}}")
+            served.wait_ready()
+            first = hub.given_bytes(models)
+            broken(served, "a planned restart with a cache", served.restart)
+            again = hub.given_bytes(models)
+            served.delete()
+    finally:
+        hub.stop(models)
+
+    assert first > 0
+    assert again == first
+    faults.seen.append(Fault("weights of a cached model", f"{first} bytes from the hub", 0, f"{again - first} after a restart"))
+
+
+def test_too_little_shared_memory_is_named_and_the_group_serves_once_there_is_enough(models: Cluster) -> None:
+    served = Served(models, "cramped")
+    with _small_shared_memory(models):
+        served.write("parallelism: {tensor: 2, pipeline: 1}")
+        failure = wait_for(lambda: _failed(served), READY_SECONDS, "the failure to be shown", 1)
+    served.restart()
+    served.wait_ready()
+    assert len(served.ask(PROMPT)) == serving.TOKENS
+    served.delete()
+
+    assert "shm" in failure["message"].lower() or "bus error" in failure["message"].lower(), failure
+    faults.seen.append(Fault("8 MiB of /dev/shm", f"exit code {failure['exitCode']}: {failure['message'][-200:]}", 0, "serves"))
+
+
+def _failed(served: Served) -> Any:
+    assert served.condition().get("status") == "False"
+    return served.failure()
+
+
+def _cache_objects() -> list[dict[str, Any]]:
+    """A claim that many pods may write to; on every node it is a folder of its own."""
+    spec: dict[str, Any] = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    volume = {**spec, "capacity": {"storage": "1Gi"}, "hostPath": {"path": CACHE}}
+    claim = {**spec, "volumeName": "hub-cache", "resources": {"requests": {"storage": "1Gi"}}}
+    return [
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "hub-cache"}, "spec": volume},
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "hub-cache", "namespace": NAMESPACE},
+            "spec": claim,
+        },
+    ]
+
+
+@contextmanager
+def _small_shared_memory(models: Cluster) -> Iterator[None]:
+    """A policy of the cluster that allows pods 8 MiB of shared memory, as one against waste might."""
+    index = "object.spec.volumes.map(volume, volume.name).indexOf('shm')"
+    way = f"'/spec/volumes/' + string({index}) + '/emptyDir/sizeLimit'"
+    patch = f"{index} < 0 ? [] : [JSONPatch{{op: 'replace', path: {way}, value: '8Mi'}}]"
+    named = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": "small-shm"}}
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
+    policy = {
+        "matchConstraints": {"resourceRules": rules},
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}],
+    }
+    binding = {
+        "policyName": "small-shm",
+        "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}},
+    }
+    models.apply(
+        {**named, "kind": "MutatingAdmissionPolicy", "spec": policy},
+        {**named, "kind": "MutatingAdmissionPolicyBinding", "spec": binding},
+    )
+    try:
+        yield
+    finally:
+        models.kubectl("delete", POLICIES, "small-shm")
