@@ -18,7 +18,12 @@ from tests.kind.shell import say
 
 _UNAVAILABLE = 2
 _IMAGE_VARIABLE = "SHARDWRIGHT_ENGINE_IMAGE"
-_TESTS = {"test": ("test_parts.py", "test_running_*.py"), "test-full": ("test_full_*.py",)}
+_TESTS = {
+    "test": ("test_parts.py", *(f"test_running_{part}.py" for part in ("chart", "mpi", "groups", "life"))),
+    "test-full": tuple(f"test_full_{part}.py" for part in ("experts", "start", "replicas", "pipeline")),
+}
+"""In this order: what lets nodes have fewer GPUs comes last."""
+
 _DEMO = "workload: {concurrency: 1, maxModelLen: 100000}"
 
 
@@ -76,8 +81,9 @@ def _up(options: argparse.Namespace, *, with_engine: bool) -> cluster.Cluster:
     client = docker.start(programs.programs() / programs.RUNTIME)
     node, operator_image = images.node_image(client), images.operator_image(client)
     engine_image = images.engine_image(client) if with_engine else None
+    mpi_image = images.mpi_image(client) if with_engine else None
     running = cluster.running(node, folders) or cluster.create(client, node, folders)
-    cluster.load(client, *filter(None, (operator_image, engine_image)))
+    cluster.load(client, *filter(None, (operator_image, engine_image, mpi_image)))
     running.apply(release.runtime_class())
     release.install(running, operator_image, "Never", engine_image)
     say(f"The cluster is up after {time.monotonic() - began:.0f} s. `make kind-down` ends it.")
@@ -97,15 +103,19 @@ def _install(running: cluster.Cluster, image: str | None) -> cluster.Cluster:
     return running
 
 
-def _test(options: argparse.Namespace, patterns: Iterable[str]) -> int:
+def _test(options: argparse.Namespace, files: Iterable[str]) -> int:
     """Run the tests on a cluster that is up then; what was not up before ends with them, however they end."""
     ours = not options.kubeconfig and not docker.Docker().answers()
     try:
         running = _up(options, with_engine=True)
         environment = {**os.environ, "SHARDWRIGHT_KIND_KUBECONFIG": str(running.kubeconfig)}
-        files = [file for pattern in patterns for file in sorted(cache.HERE.glob(pattern))]
+        if not options.kubeconfig:
+            environment["SHARDWRIGHT_KIND_MPI_IMAGE"] = images.mpi_image(docker.Docker())
         return subprocess.run(
-            [sys.executable, "-m", "pytest", "-v", *files], cwd=cache.ROOT, env=environment, check=False
+            [sys.executable, "-m", "pytest", "-v", *(cache.HERE / file for file in files)],
+            cwd=cache.ROOT,
+            env=environment,
+            check=False,
         ).returncode
     finally:
         if ours:

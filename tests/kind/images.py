@@ -65,6 +65,21 @@ def _engine_files() -> _Files:
     }
 
 
+def mpi_image(docker: Docker) -> str:
+    """The name of an image with real Open MPI, ssh and sshd, in which `trtllm-serve` is the stand-in of `make test-mpi`.
+
+    Its launcher prints its rank: TensorRT-LLM itself needs GPUs.
+    """
+    root = roots.root(docker, "mpi", roots.MPI)
+    bin_folder = cache.ROOT / "tests" / "mpi" / "bin"
+    programs = ("trtllm-llmapi-launch", "trtllm-serve")
+    files = {f"usr/local/bin/{name}": ((bin_folder / name).read_bytes(), _EXECUTABLE) for name in programs}
+    image = f"shardwright-kind/mpi:{cache.digest(root, *(content for content, _ in files.values()))}"
+    if not docker.has(image):
+        _add(docker, image, root, files, [])
+    return image
+
+
 def operator_image(docker: Docker) -> str:
     """The name of the operator's image, built by operator/Dockerfile from wheels of this checkout, without a network."""
     base = roots.root(docker, "python", roots.PYTHON)

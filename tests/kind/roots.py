@@ -27,6 +27,9 @@ PYTHON = ("ca-certificates", "python3", "python3-pip", "python3-venv")
 ENGINE = ("ca-certificates", "gcc", "g++", "libc6-dev", "libgomp1", "libnuma1", "libpython3.11-dev", "procps", "python3")
 """What an engine in a folder needs at run time: Python, and a compiler with Python's headers, or requests hang."""
 
+MPI = ("iproute2", "openmpi-bin", "openssh-client", "openssh-server", "procps", "python3")
+"""What an image of TensorRT-LLM has beside the engine: Open MPI, ssh and its server."""
+
 
 def root(docker: Docker, name: str, packages: tuple[str, ...]) -> str:
     """The name of an image with the minimal Debian and these packages; made where Docker has none."""
