@@ -18,7 +18,7 @@ from tests.kind.shell import say
 
 _UNAVAILABLE = 2
 _IMAGE_VARIABLE = "SHARDWRIGHT_ENGINE_IMAGE"
-_TESTS = {
+TESTS = {
     "test": ("test_parts.py", *(f"test_running_{part}.py" for part in ("chart", "mpi", "groups", "life"))),
     "test-full": tuple(f"test_full_{part}.py" for part in ("experts", "start", "replicas", "pipeline")),
 }
@@ -63,8 +63,8 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> int:
     if options.command == "down":
         return _down()
-    if options.command in _TESTS:
-        return _test(options, _TESTS[options.command])
+    if options.command in TESTS:
+        return _test(options, TESTS[options.command])
     running = _up(options, with_engine=options.command == "demo" or options.engine)
     if options.command == "demo":
         _demo(running)

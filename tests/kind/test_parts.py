@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kind import cache
-from tests.kind.__main__ import main
+from tests.kind.__main__ import TESTS, main
 from tests.kind.cluster import without_upstream
 from tests.kind.docker import RUN
 
@@ -51,6 +51,12 @@ def test_without_docker_and_without_leave_to_install_it_says_what_is_missing(
     assert main() == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: kind needs dockerd, debootstrap, which this machine has not")
+
+
+def test_every_test_on_the_cluster_is_run_by_one_of_the_commands() -> None:
+    there = {file.name for pattern in ("test_running_*.py", "test_full_*.py") for file in cache.HERE.glob(pattern)}
+
+    assert {file for files in TESTS.values() for file in files} - {"test_parts.py"} == there
 
 
 def test_nothing_outside_is_asked_for_names() -> None:
