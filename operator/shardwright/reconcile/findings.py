@@ -109,10 +109,16 @@ def _running(found: Findings) -> Summary:
     if not waiting:
         return Summary(reason=Reason.PROGRESSING, message="objects are being written")
     message = f"{len(found.groups) - len(waiting)} of {len(found.groups)} groups ready; " + "; ".join(
-        f"{group.name}: {group.waiting or group.situation}" for group in waiting[:3]
+        _not_ready_because(group) for group in waiting[:3]
     )
     stopped = any(group.situation == "Stopped" for group in waiting)
     return Summary(reason=_why_not_ready(waiting), message=message, stalled=stopped)
+
+
+def _not_ready_because(group: GroupState) -> str:
+    """Return what a group waits for and, where it failed before, why: what somebody reads first must have the cause."""
+    waits = f"{group.name}: {group.waiting or group.situation}"
+    return f"{waits}; it failed: {failure_sentence(group)}" if group.failing else waits
 
 
 def _all_ready(found: Findings) -> bool:
@@ -126,7 +132,7 @@ def _why_not_ready(waiting: list[GroupState]) -> Reason:
         return Reason.UNSCHEDULABLE
     if any(group.situation == Reason.WAITING_FOR_QUOTA for group in waiting):
         return Reason.WAITING_FOR_QUOTA
-    if any(group.situation == "BackingOff" for group in waiting):
+    if any(group.situation == "BackingOff" or (group.situation == "Stopping" and group.failing) for group in waiting):
         return Reason.GROUPS_NOT_READY
     if any(group.situation in {"Stopping", "Outdated"} for group in waiting):
         return Reason.ROLLING_OUT
@@ -169,7 +175,7 @@ def _planned(found: Findings) -> Condition:
 
 
 def _degraded(found: Findings) -> Condition:
-    failed = [group for group in found.groups if group.last_failure and not group.ready]
+    failed = [group for group in found.groups if group.failing]
     if not failed:
         return _condition(found, ConditionType.DEGRADED, False, Reason.IDLE)
     message = "; ".join(f"{group.name}: {failure_sentence(group)}" for group in failed[:3])

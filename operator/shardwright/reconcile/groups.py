@@ -40,6 +40,7 @@ class LifeRules:
 class GroupState:
     """How a group stands. ``situation`` is one word, ``waiting`` says what for in words, ``look_at`` when to look again.
 
+    ``last_failure`` is remembered; ``failing``: it is why the group does not serve, and no change has come since.
     ``budget_spent``: the engine has failed too often in a row. ``outage_seconds`` is how long the last planned or
     unplanned restart took from its stop until all ranks were ready.
     """
@@ -50,6 +51,7 @@ class GroupState:
     waiting: str = ""
     restarts: int = 0
     last_failure: Failure | None = None
+    failing: bool = False
     look_at: datetime | None = None
     nodes: tuple[str | None, ...] = ()
     budget_spent: bool = False
@@ -272,6 +274,7 @@ def _state(
         waiting=waiting,
         restarts=sum(m.restarts for m in group.members) if alone else incident.restarts if incident else 0,
         last_failure=next(iter(failures), None) if alone else incident.failure if incident else None,
+        failing=situation != "Ready" and (bool(failures) if alone else incident is not None and incident.attempt > 0),
         look_at=look_at,
         nodes=_nodes(group.members),
         budget_spent=bool(incident and incident.spent(group.rules.restart)),

@@ -106,11 +106,27 @@ def test_every_condition_is_there_every_time_and_for_this_generation(case: str) 
     assert all(condition.reason for condition in shown)
 
 
-def test_a_group_that_failed_and_is_not_back_is_degraded() -> None:
-    failed = replace(STARTING, last_failure=Failure(rank=1, reason="OOMKilled", container="engine", exit_code=137), restarts=2)
-    degraded = next(c for c in conditions(found(decision=decided(READY, failed))) if c.type == "Degraded")
-    assert degraded.status
-    assert degraded.message == "llama-1: rank 1, container engine: OOMKilled with exit code 137, restart 2"
+KILLED = Failure(rank=1, reason="OOMKilled", container="engine", exit_code=137)
+FAILED = replace(STARTING, situation="Stopping", waiting="", last_failure=KILLED, failing=True, restarts=2)
+
+
+def test_a_group_that_failed_and_is_not_back_is_degraded_and_what_is_not_ready_names_the_cause() -> None:
+    shown = {c.type: c for c in conditions(found(decision=decided(READY, FAILED)))}
+    cause = "rank 1, container engine: OOMKilled with exit code 137, restart 2"
+    ready, degraded = shown[ConditionType.READY], shown[ConditionType.DEGRADED]
+    assert (degraded.status, degraded.message) == (True, f"llama-1: {cause}")
+    assert (ready.status, ready.reason) == (False, "GroupsNotReady")
+    assert ready.message == f"1 of 2 groups ready; llama-1: Stopping; it failed: {cause}"
+
+
+def test_a_change_after_a_failure_is_no_failure() -> None:
+    changed = replace(FAILED, failing=False)
+    shown = {c.type: c for c in conditions(found(decision=decided(READY, changed)))}
+    assert not shown[ConditionType.DEGRADED].status
+    assert (shown[ConditionType.READY].reason, shown[ConditionType.READY].message) == (
+        "RollingOut",
+        "1 of 2 groups ready; llama-1: Stopping",
+    )
 
 
 def test_a_plan_that_no_longer_fits_the_cluster_is_stale_while_it_serves() -> None:

@@ -67,6 +67,18 @@ def test_pauses_double_up_to_the_longest_one() -> None:
     assert pauses == [0, 30, 60, 120, 200, 200]
 
 
+def test_a_failing_group_is_one_that_does_not_serve_because_it_failed_not_because_it_is_changed() -> None:
+    world = running()
+    assert not state(world).failing
+    world.crash("llama-0-1")
+    assert state(world).failing
+    world.run(WANTED)
+    assert (state(world).ready, state(world).failing, state(world).last_failure is not None) == (True, False, True)
+    changed = desired(stateful_set(revision="r2"))
+    (group,) = decide(changed, world.observed(), NOON).groups
+    assert (group.ready, group.failing) == (False, False)
+
+
 def test_service_for_the_stable_time_ends_a_row_and_less_does_not() -> None:
     for served, in_a_row in ((599, 2), (600, 1)):
         world = running()
