@@ -20,7 +20,7 @@ def test_the_operator_has_exactly_these_rights(objects: list[Manifest]) -> None:
         "shardwright.io/shardedmodels/status": {"patch"},
         "shardwright.io/shardedmodels/finalizers": {"update"},
         "nodes": {"list", "watch"},
-        "pods": {"list", "watch", "delete"},
+        "pods": {"list", "watch", "create", "delete"},
         "services": OWNED,
         "configmaps": OWNED,
         "secrets": {"create"},

@@ -52,11 +52,11 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "schedulers": (
         ["Native", "Coscheduling"],
         {
-            "ClusterRole/shardwright rules.11.apiGroups.0": "scheduling.k8s.io",
-            "ClusterRole/shardwright rules.11.apiGroups.1": "scheduling.x-k8s.io",
-            "ClusterRole/shardwright rules.11.resources.0": "podgroups",
+            "ClusterRole/shardwright rules.12.apiGroups.0": "scheduling.k8s.io",
+            "ClusterRole/shardwright rules.12.apiGroups.1": "scheduling.x-k8s.io",
+            "ClusterRole/shardwright rules.12.resources.0": "podgroups",
             **{
-                f"ClusterRole/shardwright rules.11.verbs.{index}": verb
+                f"ClusterRole/shardwright rules.12.verbs.{index}": verb
                 for index, verb in enumerate(("get", "list", "create", "patch", "delete"))
             },
         },

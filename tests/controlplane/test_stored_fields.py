@@ -44,7 +44,7 @@ def test_the_operator_finds_a_field_that_is_dropped_and_creates_nothing(control_
     (group,) = bundle.of_kind("StatefulSet")
     client = Client(open_access(control_plane.kubeconfig), threads=2)
     try:
-        with pytest.raises(writer.FieldDroppedError) as error:
+        with pytest.raises(writer.RefusedError) as error:
             asyncio.run(writer.carry_out(client, [Create(content=group)]))
     finally:
         client.close()

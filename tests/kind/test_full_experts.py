@@ -12,9 +12,10 @@ from tests.kind.shell import step
 pytestmark = pytest.mark.timeout(3600)
 
 PINS = {
-    "experts-one": "parallelism: {tensor: 1, pipeline: 1}",
-    "experts-tensor": "parallelism: {tensor: 2, pipeline: 1, expert: 1}",
+    "experts-one": "parallelism: {tensor: 1, pipeline: 1, attentionData: 1, expert: 1}",
+    "experts-tensor": "parallelism: {tensor: 2, pipeline: 1, attentionData: 1, expert: 1}",
 }
+PIPELINED = "parallelism: {tensor: 1, pipeline: 2, attentionData: 1, expert: 1}"
 LAYOUTS = {"experts-tensor": (2, 1, 1), "experts-pipeline": (1, 2, 2)}
 """Tensor, pipeline, pods. Experts are cut as other layers are: with whole experts per rank this build dies in a request."""
 
@@ -37,7 +38,7 @@ def found(models: Cluster) -> Mapping[str, Facts]:
 def _pipelined(models: Cluster) -> Facts:
     with serving.single_gpu_nodes(models):
         served = Served(models, "experts-pipeline", release.EXPERTS_ID)
-        served.write(serving.PIPELINE, path="experts")
+        served.write(PIPELINED, path="experts")
         served.wait_ready()
         facts = served.facts()
         served.delete()

@@ -67,6 +67,7 @@ class Reason(Word):
     CONFIG_INVALID = ("ConfigInvalid", "the model's config cannot be used")
     NAME_CONFLICT = ("NameConflict", "an object of our name belongs to somebody else")
     OBJECT_REFUSED = ("ObjectRefused", "the API server refused a rendered object")
+    POD_SECURITY_FORBIDS = ("PodSecurityForbids", "the namespace's Pod Security level keeps the pods out")
     FIELD_DROPPED = ("FieldDropped", "the API server would not keep a field of a rendered object")
     PLAN_VALID = ("PlanValid", "the plan still fits the cluster")
     NODES_CHANGED = ("NodesChanged", "a planned node is gone or can no longer hold its part")

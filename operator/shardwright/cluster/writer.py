@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from shardwright.cluster.client import APPLY_PATCH, FIELD_MANAGER, JSON_PATCH, ApiError, Client
-from shardwright.cluster.resources import BY_KIND, SECRETS, Resource
+from shardwright.cluster.resources import BY_KIND, PODS, SECRETS, Resource
 from shardwright.cluster.ssh_key import key_pair
 from shardwright.errors import Problem
 from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, Write
 from shardwright.reconcile.drift import dropped_fields
 from shardwright.reconcile.groups import template_hash
 from shardwright.reconcile.observed import STATEFUL_SET, kind_of
-from shardwright.reconcile.refusals import field_dropped
+from shardwright.reconcile.refusals import field_dropped, forbids_pods, pod_of, pod_security_forbids
 from shardwright.rendering.ssh import PRIVATE_KEY, PUBLIC_KEY
 
 CONFLICT: Final = 409
@@ -23,8 +23,8 @@ NO_DRY_RUN: Final = "does not support dry run"  # says the API server of a webho
 UNPROCESSABLE: Final = 422
 
 
-class FieldDroppedError(ApiError):
-    """The API server takes an object and drops fields of it; ``problem`` says which."""
+class RefusedError(ApiError):
+    """The API server takes an object, and what was sent would not come to run; ``problem`` says why."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -38,7 +38,7 @@ async def carry_out(client: Client, writes: Sequence[Write]) -> None:
 
     Raises:
         ApiError: a write was refused; what was written before it stays, and the next decision goes on from there.
-        FieldDroppedError: what was sent is not what is, or would be, stored.
+        RefusedError: what was sent is not what is, or would be, stored, or its pods would not be let in.
     """
     for write in writes:
         match write:
@@ -59,7 +59,7 @@ async def _create(client: Client, write: Create) -> None:
     async def send(*, dry_run: bool) -> Mapping[str, Any]:
         return await client.create(resource, content["metadata"]["namespace"], content, dry_run=dry_run)
 
-    await _keeping_all(send, content, try_first=content["kind"] == STATEFUL_SET)
+    await _keeping_all(client, send, content, try_first=content["kind"] == STATEFUL_SET)
 
 
 async def _create_key(client: Client, write: CreateKey) -> None:
@@ -85,14 +85,29 @@ async def _apply(client: Client, write: Apply) -> None:
     async def send(*, dry_run: bool) -> Mapping[str, Any]:
         return await client.patch(resource, path, content, APPLY_PATCH, force=True, dry_run=dry_run)
 
-    await _keeping_all(send, content, try_first=template_hash(live) != template_hash(content))
+    await _keeping_all(client, send, content, try_first=template_hash(live) != template_hash(content))
 
 
-async def _keeping_all(send: Callable[..., Awaitable[Mapping[str, Any]]], content: Mapping[str, Any], *, try_first: bool) -> None:
+async def _keeping_all(
+    client: Client, send: Callable[..., Awaitable[Mapping[str, Any]]], content: Mapping[str, Any], *, try_first: bool
+) -> None:
     """Send an object and see that all of it was kept; where it is tried first, nothing has changed if it would not be."""
     if try_first:
         _check(content, await _tried(send, content))
+        await _try_pod(client, content)
     _check(content, await send(dry_run=False))
+
+
+async def _try_pod(client: Client, content: Mapping[str, Any]) -> None:
+    """Ask whether Pod Security would let the pods of a StatefulSet in: it keeps pods out, not what makes them.
+
+    Whatever else speaks against the pod today (a quota, a webhook) may be gone tomorrow and is the StatefulSet's to wait for.
+    """
+    try:
+        await client.create(PODS, content["metadata"]["namespace"], pod_of(content), dry_run=True)
+    except ApiError as error:
+        if forbids_pods(str(error)):
+            raise RefusedError(pod_security_forbids(content, str(error))) from error
 
 
 async def _tried(send: Callable[..., Awaitable[Mapping[str, Any]]], content: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -107,7 +122,7 @@ async def _tried(send: Callable[..., Awaitable[Mapping[str, Any]]], content: Map
 
 def _check(sent: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
     if dropped := dropped_fields(sent, stored):
-        raise FieldDroppedError(field_dropped(sent, dropped))
+        raise RefusedError(field_dropped(sent, dropped))
 
 
 async def _owned_by_apply(client: Client, resource: Resource, path: str, metadata: Mapping[str, Any]) -> Mapping[str, Any]:

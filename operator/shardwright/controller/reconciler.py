@@ -16,7 +16,7 @@ from shardwright.cluster.observer import complete, observe
 from shardwright.cluster.resources import CONFIG_MAPS, SHARDED_MODELS
 from shardwright.cluster.schedulers import Finding, Schedulers
 from shardwright.cluster.status import write_status
-from shardwright.cluster.writer import FieldDroppedError, carry_out
+from shardwright.cluster.writer import RefusedError, carry_out
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.planner import Planned, Planner
 from shardwright.controller.queue import Key
@@ -270,8 +270,8 @@ class Reconciler:
             if error.code not in REFUSALS or error.reason == "NotLeading":
                 raise
             look.refusal = error
-            dropped = error.problem if isinstance(error, FieldDroppedError) else None
-            refused = dropped or object_refused(str(error), writes, queued=look.scheduler == "Kueue")
+            known = error.problem if isinstance(error, RefusedError) else None
+            refused = known or object_refused(str(error), writes, queued=look.scheduler == "Kueue")
             look.found = replace(look.found, refused=refused)
             return False
         return True

@@ -10,6 +10,10 @@ from shardwright.reconcile.groups import START
 SHOWN_FIELDS: Final = 3
 """How many dropped fields a message names; assumed: the first ones tell which feature it is."""
 
+POD_SECURITY: Final = "violates PodSecurity"
+"""What the API server says of a pod that the namespace's Pod Security level keeps out. Source: Kubernetes 1.36
+``plugin/pkg/admission/security/podsecurity``."""
+
 WEBHOOK: Final = "admission webhook"
 POLICY: Final = "ValidatingAdmissionPolicy"
 
@@ -33,6 +37,37 @@ def field_dropped(content: Mapping[str, Any], fields: Sequence[str]) -> Problem:
         limit="must be stored as it is sent",
         gap=f"but the API server drops {', '.join(fields[:SHOWN_FIELDS])}{more}",
         remedy=_REMEDIES.get(last, _REMEDY),
+    )
+
+
+def pod_of(stateful_set: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a pod as the controller would make it, to be tried; its claims are folders."""
+    template, claims = stateful_set["spec"]["template"], stateful_set["spec"].get("volumeClaimTemplates") or ()
+    folders = [{"name": claim["metadata"]["name"], "emptyDir": {}} for claim in claims]
+    metadata = stateful_set["metadata"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**template["metadata"], "generateName": f"{metadata['name']}-", "namespace": metadata["namespace"]},
+        "spec": {**template["spec"], "volumes": [*template["spec"].get("volumes", ()), *folders]},
+    }
+
+
+def forbids_pods(message: str) -> bool:
+    """Return whether Pod Security has kept a pod out."""
+    return POD_SECURITY in message
+
+
+def pod_security_forbids(stateful_set: Mapping[str, Any], message: str) -> Problem:
+    """Return the problem of pods that the namespace does not let in, in the API server's words."""
+    said = message[message.index(POD_SECURITY) :]
+    namespace = stateful_set["metadata"]["namespace"]
+    return Problem(
+        code="PodSecurityForbids",
+        what=f"a pod of StatefulSet {stateful_set['metadata']['name']}",
+        limit=said,
+        gap=f"which namespace {namespace} enforces",
+        remedy="use a namespace with the level privileged, or leave out what needs it (spec.pod.network.lockMemory)",
     )
 
 

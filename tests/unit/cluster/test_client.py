@@ -10,7 +10,7 @@ import pytest
 from shardwright.cluster.client import MERGE_PATCH, ApiError, Client
 from shardwright.cluster.resources import COMPUTE_DOMAINS, CONFIG_MAPS, NODES, SHARDED_MODELS
 from shardwright.cluster.status import write_status
-from shardwright.cluster.writer import FieldDroppedError, carry_out
+from shardwright.cluster.writer import RefusedError, carry_out
 from shardwright.reconcile.decision import Apply, Create, CreateKey
 from tests.support.builders_reconcile import rendered, service, stateful_set
 from tests.support.scripted_api import Answer, ScriptedApi
@@ -144,7 +144,7 @@ def gang() -> dict[str, Any]:
 
 def test_a_group_that_would_lose_a_field_is_not_created() -> None:
     with serving(Answer(201, without_the_scheduling_group())) as (api, client):
-        with pytest.raises(FieldDroppedError) as error:
+        with pytest.raises(RefusedError) as error:
             run(lambda: carry_out(client, [Create(content=gang())]))
         assert [path.partition("?")[2] for _, path, _ in api.requests] == ["fieldManager=shardwright&dryRun=All"]
     assert error.value.problem.sentence() == (
@@ -157,9 +157,37 @@ def test_a_group_whose_template_is_new_is_tried_before_it_is_stopped_for_it() ->
     live = Answer(body=stateful_set(revision="r0"))
     content = {**gang(), "spec": {**gang()["spec"], "replicas": 0}}
     with serving(live, Answer(body=without_the_scheduling_group())) as (api, client):
-        with pytest.raises(FieldDroppedError):
+        with pytest.raises(RefusedError):
             run(lambda: carry_out(client, [Apply(content=content, uid="u", because=("Rollout",))]))
         assert ["dryRun=All" in path for _, path, _ in api.requests] == [False, True]
+
+
+FORBIDDEN = 'pods "llama-0-x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'
+
+
+def test_a_group_whose_pods_the_namespace_keeps_out_is_not_created() -> None:
+    refused = Answer(403, {"reason": "Forbidden", "message": FORBIDDEN})
+    with serving(Answer(201, stateful_set()), refused) as (api, client):
+        with pytest.raises(RefusedError) as error:
+            run(lambda: carry_out(client, [Create(content=stateful_set())]))
+        assert ["dryRun=All" in path for _, path, _ in api.requests] == [True, True]
+        assert api.requests[1][1].startswith("/api/v1/namespaces/models/pods?")
+    assert error.value.problem.code == "PodSecurityForbids"
+    assert error.value.problem.sentence() == (
+        'a pod of StatefulSet llama-0 violates PodSecurity "restricted:latest": runAsNonRoot != true, which namespace models '
+        "enforces; use a namespace with the level privileged, or leave out what needs it (spec.pod.network.lockMemory)"
+    )
+
+
+def test_whatever_else_speaks_against_a_pod_now_does_not_keep_its_group_from_being_made() -> None:
+    full = Answer(403, {"reason": "Forbidden", "message": "exceeded quota: pods"})
+    with serving(Answer(201, stateful_set()), full, Answer(201, stateful_set())) as (api, client):
+        run(lambda: carry_out(client, [Create(content=stateful_set())]))
+        assert [path.partition("?")[0].rpartition("/")[2] for _, path, _ in api.requests] == [
+            "statefulsets",
+            "pods",
+            "statefulsets",
+        ]
 
 
 def test_a_group_whose_template_is_known_is_written_at_once() -> None:
@@ -171,9 +199,9 @@ def test_a_group_whose_template_is_known_is_written_at_once() -> None:
 
 def test_a_webhook_that_cannot_be_tried_does_not_keep_a_group_from_starting() -> None:
     untried = Answer(400, {"reason": "BadRequest", "message": 'admission webhook "x.y" does not support dry run'})
-    with serving(untried, Answer(201, stateful_set())) as (api, client):
+    with serving(untried, untried, Answer(201, stateful_set())) as (api, client):
         run(lambda: carry_out(client, [Create(content=stateful_set())]))
-        assert ["dryRun=All" in path for _, path, _ in api.requests] == [True, False]
+        assert ["dryRun=All" in path for _, path, _ in api.requests] == [True, True, False]
 
 
 def test_a_creation_is_a_post() -> None:
