@@ -8,7 +8,8 @@ with it. Claims are then made by the real controller manager and allocated by th
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -46,21 +47,45 @@ _SPEC = {
 _STATUS = {"type": "object", "properties": {"status": {"type": "string", "enum": ["Ready", "NotReady"]}}}
 
 
+@contextmanager
+def compute_domains(control_plane: ControlPlane) -> Iterator[None]:
+    """With it the cluster has the kind, and nothing that acts on it."""
+    api = Api(control_plane.url, control_plane.ca_file, control_plane.admin_token)
+    api.create(_CRDS, _crd())
+    wait_for(lambda: _domains(api) is not None, 30, "ComputeDomains to be served")
+    try:
+        yield
+    finally:
+        api.delete(f"{_CRDS}/{_NAME}", missing_ok=True)
+        wait_for(lambda: _domains(api) is None, 30, "ComputeDomains to be gone")
+        api.close()
+
+
+def _domains(api: Api) -> list[Manifest] | None:
+    try:
+        items: list[Manifest] = api.get(f"{_DOMAINS}/computedomains")["items"]
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return None
+    return items
+
+
 class NvidiaDriver:
     """A context manager: with it the cluster has ComputeDomains, and the named nodes offer an IMEX channel each."""
 
     def __init__(self, control_plane: ControlPlane, nodes: Iterable[str]) -> None:
         self._api = Api(control_plane.url, control_plane.ca_file, control_plane.admin_token)
         self._nodes = tuple(nodes)
+        self._kind = compute_domains(control_plane)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._control, name="compute-domains", daemon=True)
 
     def __enter__(self) -> Self:
-        self._api.create(_CRDS, _crd())
+        self._kind.__enter__()
         self._api.create(f"{_DRA}/deviceclasses", _device_class())
         for node in self._nodes:
             self._api.create(f"{_DRA}/resourceslices", _slice(node))
-        wait_for(lambda: self._domains() is not None, 30, "ComputeDomains to be served")
         self._thread.start()
         return self
 
@@ -70,22 +95,12 @@ class NvidiaDriver:
         for node in self._nodes:
             self._api.delete(f"{_DRA}/resourceslices/{node}", missing_ok=True)
         self._api.delete(f"{_DRA}/deviceclasses/{CHANNELS}", missing_ok=True)
-        self._api.delete(f"{_CRDS}/{_NAME}", missing_ok=True)
-        wait_for(lambda: self._domains() is None, 30, "ComputeDomains to be gone")
+        self._kind.__exit__(kind, error, trace)
         self._api.close()
-
-    def _domains(self) -> list[Manifest] | None:
-        try:
-            items: list[Manifest] = self._api.get(f"{_DOMAINS}/computedomains")["items"]
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return None
-        return items
 
     def _control(self) -> None:
         while not self._stop.wait(_LOOK_SECONDS):
-            wanted = {(d["metadata"]["namespace"], _template_name(d)): d for d in self._domains() or ()}
+            wanted = {(d["metadata"]["namespace"], _template_name(d)): d for d in _domains(self._api) or ()}
             there = self._api.get(f"{_DRA}/resourceclaimtemplates")["items"]
             ours = {(t["metadata"]["namespace"], t["metadata"]["name"]) for t in there if DOMAIN_LABEL in _labels(t)}
             for namespace, name in wanted.keys() - ours:
