@@ -92,5 +92,13 @@ class Parts:
             item["metadata"] |= {"namespace": NAMESPACE, "labels": {**labels, **item["metadata"]["labels"]}}
             self.api.put(PODS, item)
 
+    def lose_node(self, name: str, pod_name: str) -> None:
+        """Let a node stop answering, with a pod on it that should have been gone long ago."""
+        node = self.api.objects["nodes", None, name]
+        node["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+        lost = self.api.objects["pods", NAMESPACE, pod_name]
+        lost["metadata"]["deletionTimestamp"] = "2026-01-02T12:00:00Z"
+        lost["spec"]["nodeName"] = name
+
     def reserved_nodes(self) -> set[str]:
         return {reservation.node for reservation in self.view.reserved()}

@@ -150,7 +150,7 @@ class Reconciler:
             observed = observed.without(record_key(_owner(look.live)))
         record, spec = planned.record, subject.resource.spec
         self._note_interests(key, planned)
-        look.report = planned.report if planned.no_plan is None or record is None else look.report
+        look.report = planned.report
         look.again_seconds = planned.recheck_seconds
         look.found = replace(
             look.found,

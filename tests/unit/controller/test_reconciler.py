@@ -148,6 +148,26 @@ def test_a_model_is_scaled_down_while_its_nodes_are_away() -> None:
     run(scenario())
 
 
+def test_a_group_whose_node_died_moves_although_more_groups_wait_for_room() -> None:
+    async def scenario() -> None:
+        parts, key = await deployed()
+        parts.run_pods("large")
+        parts.change(key, replicas=2)
+        parts.add_nodes(1, first=2)
+        parts.lose_node("h100-1", "large-0-1")
+        await parts.resync.run()
+
+        await parts.look(key)
+
+        assert parts.reserved_nodes() == {"h100-0", "h100-2"}
+        assert parts.condition(key, "PlanStale")["status"] == "False"
+        assert parts.condition(key)["reason"] == "NothingFits"  # of two groups
+        assert parts.status(key)["plan"]["placement"]["nodes"] == ["h100-0", "h100-2"]
+        assert [group["spec"]["replicas"] for group in parts.groups("large")] == [0]
+
+    run(scenario())
+
+
 def test_a_node_that_comes_while_a_model_is_planned_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         parts = await synced(nodes=1)
