@@ -11,7 +11,7 @@ from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.settings import Settings, read_settings
 from shardwright.errors import InputError
 from shardwright.hardware.inventory import Inventory
-from shardwright.hardware.nodes import GpuUsage, Reservation, read_node
+from shardwright.hardware.nodes import GpuUsage, read_node
 from shardwright.layouts.layout import Layout
 from shardwright.pipeline import (
     Question,
@@ -20,6 +20,7 @@ from shardwright.pipeline import (
     engine_status,
     plan_serving,
     record_of,
+    reservations_of,
     resolve,
     take_stock,
 )
@@ -531,14 +532,27 @@ def test_a_new_plan_leaves_the_generation_that_a_group_is_to_have() -> None:
     assert (found.record.input_hash, found.record.generations) == (after.input_hash, (1,))
 
 
+OWN = ("default", "llama")
+
+
+def pods_of(plan: Plan, *generations: int, owner: tuple[str, str] = OWN) -> list[GpuUsage]:
+    """Return the bound pods of all groups of a plan."""
+    kept = reservations_of(owner, plan, generations)
+    return [GpuUsage(node=item.node, resource="nvidia.com/gpu", gpus=item.gpus, owner=owner, group=item.group) for item in kept]
+
+
+def free_of(inventory: Inventory) -> dict[str, int]:
+    return {node.name: node.free for pool in inventory.pools for node in pool.nodes}
+
+
+def h100_facts(count: int) -> list[Any]:
+    return [fact for node in h100_nodes(count) if (fact := read_node(node))]
+
+
 def beside(subject: Subject, plan: Plan, nodes: int, group: int = 0) -> tuple[str, ...] | None:
     """Return a second place for a group whose plan is kept and whose pods are all bound."""
-    own = ("default", subject.resource.metadata.name)
-    held = [(name, index) for index, names in enumerate(plan.groups) for name in names]
-    usage = [GpuUsage(node=name, resource="nvidia.com/gpu", gpus=plan.gpus_per_node, owner=own) for name, _ in held]
-    kept = [Reservation(owner=own, node=name, gpus=plan.gpus_per_node, group=str(index)) for name, index in held]
-    facts = [fact for node in h100_nodes(nodes) if (fact := read_node(node))]
-    return place_beside(subject, plan, take_stock(subject.resource, facts, usage, kept, beside=group))
+    kept = reservations_of(OWN, plan)
+    return place_beside(subject, plan, take_stock(subject.resource, h100_facts(nodes), pods_of(plan), kept, beside=group))
 
 
 def test_a_second_place_for_a_group_is_on_gpus_that_no_pod_and_no_plan_holds() -> None:
@@ -559,15 +573,66 @@ def test_a_group_that_shares_a_node_may_have_its_second_place_there() -> None:
 def test_nodes_of_a_plan_that_are_not_bound_yet_are_a_second_place_of_that_group_only() -> None:
     subject = a_subject(**LARGE, replicas=2)
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(4))))
-    own = ("default", subject.resource.metadata.name)
-    kept = [
-        Reservation(owner=own, node=node, gpus=8, group=str(index)) for index, group in enumerate(plan.groups) for node in group
-    ]
-    facts = [fact for node in h100_nodes(4) if (fact := read_node(node))]
-
     for group in (0, 1):
-        found = place_beside(subject, plan, take_stock(subject.resource, facts, (), kept, beside=group))
-        assert found == plan.groups[group]
+        inventory = take_stock(subject.resource, h100_facts(4), (), reservations_of(OWN, plan), beside=group)
+        assert place_beside(subject, plan, inventory) == plan.groups[group]
+
+
+def two_quarters() -> Plan:
+    """Return a plan of two groups, each with a quarter of the one node."""
+    subject = a_subject(parallelism={"tensor": 2, "pipeline": 1}, replicas=2)
+    return plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
+
+
+@pytest.mark.parametrize(
+    ("bound", "generations", "free"),
+    [
+        ((0, 0), (), 4),
+        ((0, 0), (0, 1), 2),  # the second one is to start beside its former self, there
+        ((0, 1), (0, 1), 4),
+        ((0, 1), (), 4),  # was made anew because of a lost node: only its pods tell
+    ],
+)
+def test_what_a_plan_keeps_is_counted_once_and_whoever_holds_it_is_of_the_generation_that_stands(
+    bound: tuple[int, ...], generations: tuple[int, ...], free: int
+) -> None:
+    plan, other = two_quarters(), ("default", "qwen")
+
+    inventory = take_stock(
+        a_resource(), h100_facts(1), pods_of(plan, *bound, owner=other), reservations_of(other, plan, generations)
+    )
+
+    assert free_of(inventory) == {"h100-00": free}
+
+
+def test_a_pod_of_one_group_does_not_hide_what_is_kept_for_another() -> None:
+    """The first group still holds what it had under an earlier plan; the second has no pod yet."""
+    plan, other = two_quarters(), ("default", "qwen")
+    first = replace(pods_of(plan, owner=other)[0], gpus=4)
+
+    inventory = take_stock(a_resource(), h100_facts(1), [first], reservations_of(other, plan))
+
+    assert free_of(inventory) == {"h100-00": 2}
+
+
+def surging(*former: str) -> tuple[Plan, list[GpuUsage]]:
+    """Return a plan whose group starts on h100-02 and -03 as the next generation, and the pods of the former one."""
+    subject = a_subject(**LARGE)
+    plan = replace(plan_of(plan_serving(subject, stock(subject, h100_nodes(2)))), groups=(("h100-02", "h100-03"),))
+    return plan, pods_of(replace(plan, groups=(former,)), 0)
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_what_a_former_generation_holds_is_free_for_its_model_only_when_it_is_gone(*, started: bool) -> None:
+    plan, pods = surging("h100-00", "h100-01")
+    pods += pods_of(plan, 1) if started else []
+    kept = list(reservations_of(OWN, plan, (1,)))
+
+    free = free_of(take_stock(a_resource(), h100_facts(4), pods, kept))
+    vacated = free_of(take_stock(a_resource(), h100_facts(4), pods, kept, vacated=True))
+
+    assert free == {"h100-00": 0, "h100-01": 0, "h100-02": 8, "h100-03": 8}
+    assert set(vacated.values()) == {8}
 
 
 SMALL = "meta-llama/Llama-3.1-8B-Instruct"

@@ -92,6 +92,8 @@ class Planner:
         if choice.choice is Choice.KEEP and record:
             return _kept(record, choice)
         made = await asyncio.to_thread(_make, choice.choice, subject, record, inventory, lost)
+        if made.short and choice.choice is Choice.REPLAN and (vacated := self._stock(subject, vacated=True)) != inventory:
+            made = await asyncio.to_thread(plan_anew, subject, record, vacated)  # where its former generations are in the way
         if made.short:
             moved = made.record if made.record != record else None
             stale = lost_problem(moved.plan.groups, lost) if moved else choice.stale
@@ -117,8 +119,9 @@ class Planner:
         """Forget since when the plan of a model that is gone has been invalid."""
         self._invalid_since.pop(key, None)
 
-    def _stock(self, subject: Subject) -> Inventory:
-        return take_stock(subject.resource, self._view.nodes.values(), self._view.usage_now(), tuple(self._view.reserved()))
+    def _stock(self, subject: Subject, *, vacated: bool = False) -> Inventory:
+        nodes, usage, reserved = self._view.nodes.values(), self._view.usage_now(), tuple(self._view.reserved())
+        return take_stock(subject.resource, nodes, usage, reserved, vacated=vacated)
 
     def _trouble(self, key: Key, record: PlanRecord | None, inventory: Inventory, lost: frozenset[str]) -> Trouble | None:
         died = lost_problem(record.plan.groups, lost) if record else None
