@@ -213,6 +213,36 @@ def test_a_record_that_is_refused_is_shown_deploys_nothing_and_reserves_nothing(
     run(scenario())
 
 
+def test_a_change_that_the_api_server_refuses_leaves_the_scripts_of_running_pods_alone() -> None:
+    """What pods mount is created before the StatefulSet is tried, under another name."""
+
+    async def refuse(verb: str, plural: str) -> None:
+        if (verb, plural) == ("patch", "statefulsets"):
+            raise ApiError(422, "Invalid", "field is immutable")
+
+    async def scenario() -> None:
+        parts, key = await deployed()
+        parts.run_pods("large")
+        await parts.look(key)
+        before = parts.scripts()
+        parts.change(key, readiness={"silenceSeconds": 90})
+        parts.api.before = refuse
+
+        with pytest.raises(ApiError):
+            await parts.look(key)
+
+        assert parts.condition(key)["reason"] == "ObjectRefused"
+        assert len(before) == 1
+        assert {name: parts.scripts().get(name) for name in before} == before
+        assert len(parts.scripts()) == 2
+
+        parts.change(key, readiness={})
+        await parts.look(key)
+        assert parts.scripts() == before
+
+    run(scenario())
+
+
 def test_a_foreign_object_in_the_place_of_the_record_lets_nothing_be_reserved() -> None:
     async def scenario() -> None:
         parts = await synced()
