@@ -177,11 +177,7 @@ def _differences(found: Plan, plan: Plan) -> Iterator[str]:
     if (found.resource, found.architecture) != (plan.resource, plan.architecture):
         yield f"{found.resource} on {found.architecture}, not {plan.resource} on {plan.architecture}"
     if found.compute_domain != plan.compute_domain:
-        yield (
-            "nodes that share an NVLink domain, which they do not"
-            if found.compute_domain
-            else "no nodes that share an NVLink domain"
-        )
+        yield f"{'' if found.compute_domain else 'no '}nodes that share an NVLink domain, unlike the plan"
     offered, wanted = dict(found.rdma), dict(plan.rdma)
     if offered.keys() != wanted.keys() or any(offered[name] < count for name, count in wanted.items()):
         yield f"{_devices(offered)}, not {_devices(wanted)}"
@@ -197,7 +193,7 @@ def _unlike(found: Plan, differences: str) -> NoPlan:
         what=f"{copies(found.layout)} on {found.pool}",
         limit="must run in the same pods as the groups that there are",
         gap=f"what is free has {differences}",
-        remedy="free or add nodes as those of the plan",
+        remedy="free or add nodes as those of the plan; spec.replan: Always plans all groups anew",
     )
     return NoPlan(problem=problem, heals_by_itself=True)
 

@@ -434,7 +434,8 @@ def test_growing_where_pods_would_not_be_as_those_that_there_are_adds_nothing_an
     assert outcome.heals_by_itself
     assert outcome.problem.sentence() == (
         "tensor 4 x pipeline 3 on gb200-nvl-186gb-4x-400g must run in the same pods as the groups that there are, "
-        "what is free has no nodes that share an NVLink domain; free or add nodes as those of the plan"
+        "what is free has no nodes that share an NVLink domain, unlike the plan; free or add nodes as those of the plan; "
+        "spec.replan: Always plans all groups anew"
     )
 
 
