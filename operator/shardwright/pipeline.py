@@ -6,7 +6,7 @@ Nothing is decided here, the parts are connected: ``resolve`` → ``take_stock``
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -38,7 +38,7 @@ from shardwright.planning.plan import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.rendering.bundle import Bundle
-from shardwright.rendering.names import base_name
+from shardwright.rendering.names import base_name, generation_name, generation_of, group_name
 from shardwright.rendering.render import render
 
 NOT_PLANNED_WITH: Final = ("paused", "mode", "replan", "restart", "rollout", "readiness")
@@ -113,19 +113,23 @@ def take_stock(
     reservations: Iterable[Reservation] = (),
     *,
     beside: int | None = None,
+    vacated: bool = False,
 ) -> Inventory:
     """Return what there is for a resource: nodes that it selects and tolerates, without what others hold.
 
+    Former generations of its own groups hold what they hold until they are gone; with ``vacated`` it is as if they were.
     With ``beside`` it is what there is for a second of this group of its plan: all its pods hold their GPUs, too.
     """
     placement = resource.spec.placement or PlacementRules()
     own = (resource.metadata.namespace, base_name(resource.metadata.name))  # what pods are labelled with
     if beside is not None:
-        reservations = [item for item in reservations if (item.owner, item.group) != (own, str(beside))]
+        group = group_name(own[1], beside)
+        reservations = [item for item in reservations if (item.owner, generation_of(item.group)[0]) != (own, group)]
+    pods, kept = _by_generation(tuple(usage or ()), tuple(reservations), None if vacated else own)
     return build_inventory(
         facts,
-        usage,
-        reservations=reservations,
+        None if usage is None else pods,
+        reservations=kept,
         own=own if beside is None else None,
         terms=PodTerms(
             selector=placement.node_selector,
@@ -134,6 +138,37 @@ def take_stock(
             compute_domains=network_of(resource.spec).compute_domain == "Auto",
         ),
     )
+
+
+def reservations_of(owner: tuple[str, str], plan: Plan, generations: Sequence[int] = ()) -> Iterator[Reservation]:
+    """Yield what a plan keeps for ``owner`` (namespace, base name): its GPUs on every node of every group.
+
+    ``generations`` are those that its groups are of at least (empty: the first).
+    """
+    for group, nodes in enumerate(plan.groups):
+        name = group_name(owner[1], group, generations[group] if group < len(generations) else 0)
+        for node in nodes:
+            yield Reservation(owner=owner, node=node, gpus=plan.gpus_per_node, group=name)
+
+
+def _by_generation(
+    usage: Sequence[GpuUsage], reservations: Sequence[Reservation], own: tuple[str, str] | None
+) -> tuple[list[GpuUsage], list[Reservation]]:
+    """Return both with generations told apart: a plan keeps GPUs for the latest of a group, earlier ones have their own.
+
+    Earlier ones of ``own`` are in its way as pods of anybody else are.
+    """
+    latest: dict[tuple[tuple[str, str] | None, str], int] = {}
+    for owner, group in ((item.owner, item.group) for items in (usage, reservations) for item in items):
+        root, number = generation_of(group)
+        latest[owner, root] = max(number, latest.get((owner, root), 0))
+
+    def standing(item: GpuUsage | Reservation) -> str:
+        root, _ = generation_of(item.group)
+        return generation_name(root, latest[item.owner, root])
+
+    pods = [replace(pod, owner=None) if pod.owner == own and pod.group != standing(pod) else pod for pod in usage]
+    return pods, [replace(item, group=standing(item)) for item in reservations]
 
 
 def plan_serving(subject: Subject, inventory: Inventory) -> Report:

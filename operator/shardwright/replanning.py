@@ -1,18 +1,68 @@
 """What becomes of a plan when the number of replicas or the cluster changes: groups come, go or move, the cut stays."""
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from shardwright.api.model import Weights
+from shardwright.api.record import PlanRecord
+from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory, Node, Pool
-from shardwright.pipeline import Subject, plan_serving
+from shardwright.pipeline import Subject, plan_serving, record_of
+from shardwright.planning.phrases import copies
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import Request
 
 KEPT: Final = "The replicas keep the cut that they have: a new number of them cuts nothing anew."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replanned:
+    """The record that stands now and what to show; ``short`` is why not all that is asked for has a place (None: all has)."""
+
+    record: PlanRecord | None
+    report: Report
+    short: NoPlan | None = None
+
+
+def plan_anew(subject: Subject, record: PlanRecord | None, inventory: Inventory) -> Replanned:
+    """Return a new plan; where there is none, the one that there is stands."""
+    return _recorded(subject, record, plan_serving(subject, inventory))
+
+
+def scale(subject: Subject, record: PlanRecord, inventory: Inventory) -> Replanned:
+    """Return the plan with the number of replicas that is wanted now; where they have no room, as it is."""
+    return _recorded(subject, record, rescale(subject, record.plan, inventory))
+
+
+def mend(subject: Subject, record: PlanRecord, inventory: Inventory, lost: frozenset[str]) -> Replanned:
+    """Return the plan with groups that held ``lost`` nodes elsewhere, and then with the number of replicas that is wanted now.
+
+    Groups that there are come before groups that are to come: as long as some wait for a place, and where there is none for
+    more, the record goes on answering the question that it answered. Where no group stays and not all have room of
+    this kind, the model is planned anew.
+    """
+    plan, short = rehouse(subject, record.plan, inventory, lost)
+    if short and not any(lost.isdisjoint(group) for group in record.plan.groups):
+        anew = plan_anew(subject, record, inventory)
+        if anew.short is None:
+            return anew
+    moved = replace(record, plan=plan)
+    if short or record.input_hash == subject.input_hash:
+        return Replanned(record=moved, report=moved.report(), short=short)
+    return scale(subject, moved, inventory)
+
+
+def _recorded(subject: Subject, record: PlanRecord | None, report: Report) -> Replanned:
+    if isinstance(report.outcome, NoPlan):
+        return Replanned(record=record, report=record.report() if record else report, short=report.outcome)
+    made = record_of(subject, report)
+    if made and record:
+        made = replace(made, generations=record.generations)  # one that is to start beside its former self goes on with that
+    return Replanned(record=made, report=report)
 
 
 def rescale(subject: Subject, plan: Plan, inventory: Inventory) -> Report:
@@ -32,27 +82,29 @@ def rescale(subject: Subject, plan: Plan, inventory: Inventory) -> Report:
         return _kept(whole, predicted, plan, plan.groups[: subject.resource.spec.replicas])
     if isinstance(whole.outcome, NoPlan):
         return whole
-    added = make_plan(subject.model, _without(own, plan), _more(pinned, missing), subject.traits)
+    added = _further(subject, plan, _without(own, plan), missing)
     if isinstance(added.outcome, NoPlan):
         return added
-    if not _alike(added.outcome, plan):
-        return plan_serving(subject, inventory)
     return _kept(whole, whole.outcome, plan, (*plan.groups, *added.outcome.groups))
 
 
-def rehouse(subject: Subject, plan: Plan, inventory: Inventory, lost: frozenset[str]) -> Report:
-    """Return ``plan`` with the groups that held ``lost`` nodes on others of the same kind; the rest stays where it is.
+def rehouse(subject: Subject, plan: Plan, inventory: Inventory, lost: frozenset[str]) -> tuple[Plan, NoPlan | None]:
+    """Return ``plan`` with as many as possible of the groups that held ``lost`` nodes on others of their kind, and why not all.
 
-    Where none stays and there is no room of this kind, the model is planned anew.
+    Every group keeps its index, and those that held no lost node stay where they are.
     """
-    kept = replace(plan, groups=tuple(group for group in plan.groups if lost.isdisjoint(group)))
-    pinned, own = _pinned(subject.request, plan), _pools_of(inventory, plan)
-    moved = make_plan(subject.model, _without(own, kept), _more(pinned, len(plan.groups) - len(kept.groups)), subject.traits)
-    if isinstance(moved.outcome, NoPlan) or not _alike(moved.outcome, plan):
-        return moved if kept.groups and isinstance(moved.outcome, NoPlan) else plan_serving(subject, inventory)
-    others = iter(moved.outcome.groups)
-    groups = tuple(group if lost.isdisjoint(group) else next(others) for group in plan.groups)
-    return replace(moved, outcome=replace(plan, groups=groups))
+    kept = tuple(group for group in plan.groups if lost.isdisjoint(group))
+    pools, missing = _pools_of(inventory, plan), len(plan.groups) - len(kept)
+    places: tuple[tuple[str, ...], ...] = ()
+    short: NoPlan | None = None
+    while len(places) < missing and short is None:
+        room = _without(pools, replace(plan, groups=(*kept, *places)))
+        outcome = _most_further(subject, plan, room, missing - len(places)).outcome
+        short = outcome if isinstance(outcome, NoPlan) else None
+        places += () if isinstance(outcome, NoPlan) else outcome.groups
+    others = iter(places)
+    groups = tuple(group if lost.isdisjoint(group) else next(others, group) for group in plan.groups)
+    return replace(plan, groups=groups), short
 
 
 def place_beside(subject: Subject, plan: Plan, inventory: Inventory) -> tuple[str, ...] | None:
@@ -66,10 +118,8 @@ def place_beside(subject: Subject, plan: Plan, inventory: Inventory) -> tuple[st
         return None
     if groups * plan.nodes_per_replica > (space.max_nodes or groups * plan.nodes_per_replica):
         return None
-    outcome = make_plan(
-        subject.model, _pools_of(inventory, plan), _more(_pinned(subject.request, plan), 1), subject.traits
-    ).outcome
-    if not isinstance(outcome, Plan) or not _alike(outcome, plan):
+    outcome = _further(subject, plan, _pools_of(inventory, plan), 1).outcome
+    if isinstance(outcome, NoPlan):
         return None
     (place,) = outcome.groups
     mounted_on = {node for group in plan.groups for node in group}
@@ -99,11 +149,53 @@ def _pinned(request: Request, plan: Plan) -> Request:
 def _more(pinned: Request, replicas: int) -> Request:
     """Return the request for further replicas alone; limits on latency hold for all of them, not for a part."""
     objective = replace(pinned.objective, ttft_seconds=None, tpot_seconds=None)
-    return replace(pinned, objective=objective, space=replace(pinned.space, replicas=replicas))
+    return replace(pinned, objective=objective, space=replace(pinned.space, replicas=replicas, fill=False))
 
 
-def _alike(one: Plan, other: Plan) -> bool:
-    return (one.nodes_per_replica, one.gpus_per_node) == (other.nodes_per_replica, other.gpus_per_node)
+def _most_further(subject: Subject, plan: Plan, room: Inventory, most: int) -> Report:
+    """Return where as many as possible of ``most`` further groups of a plan would be, or why not one has a place."""
+    whole = _further(subject, plan, room, most)
+    if not isinstance(whole.outcome, NoPlan):
+        return whole
+    fewer = bisect_left(range(1, most), True, key=lambda count: isinstance(_further(subject, plan, room, count).outcome, NoPlan))
+    return _further(subject, plan, room, fewer) if fewer else whole
+
+
+def _further(subject: Subject, plan: Plan, room: Inventory, count: int) -> Report:
+    """Return where further groups of a plan would be in a room, or why not: one template is for all of its groups."""
+    report = make_plan(subject.model, room, _more(_pinned(subject.request, plan), count), subject.traits)
+    if isinstance(report.outcome, NoPlan):
+        return report
+    differences = "; ".join(_differences(report.outcome, plan))
+    return replace(report, outcome=_unlike(report.outcome, differences)) if differences else report
+
+
+def _differences(found: Plan, plan: Plan) -> Iterator[str]:
+    """Yield why pods as they are rendered for a plan do not run where another was found."""
+    if (found.nodes_per_replica, found.gpus_per_node) != (plan.nodes_per_replica, plan.gpus_per_node):
+        yield f"{found.nodes_per_replica} x {found.gpus_per_node} GPUs, not {plan.nodes_per_replica} x {plan.gpus_per_node}"
+    if (found.resource, found.architecture) != (plan.resource, plan.architecture):
+        yield f"{found.resource} on {found.architecture}, not {plan.resource} on {plan.architecture}"
+    if found.compute_domain != plan.compute_domain:
+        yield f"{'' if found.compute_domain else 'no '}nodes that share an NVLink domain, unlike the plan"
+    offered, wanted = dict(found.rdma), dict(plan.rdma)
+    if offered.keys() != wanted.keys() or any(offered[name] < count for name, count in wanted.items()):
+        yield f"{_devices(offered)}, not {_devices(wanted)}"
+
+
+def _devices(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items()) or "no RDMA devices"
+
+
+def _unlike(found: Plan, differences: str) -> NoPlan:
+    problem = Problem(
+        code="InsufficientCapacity",
+        what=f"{copies(found.layout)} on {found.pool}",
+        limit="must run in the same pods as the groups that there are",
+        gap=f"what is free has {differences}",
+        remedy="free or add nodes as those of the plan; spec.replan: Always plans all groups anew",
+    )
+    return NoPlan(problem=problem, heals_by_itself=True)
 
 
 def _kept(report: Report, predicted: Plan, plan: Plan, groups: tuple[tuple[str, ...], ...]) -> Report:

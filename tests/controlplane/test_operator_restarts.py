@@ -119,14 +119,14 @@ def test_with_free_nodes_a_single_group_changes_without_an_outage(models: Models
     fleet(H100, 4, "spare")  # where models of other tests hold nothing
     models.create("large", LARGE, rollout={"maxSurge": 1})
     models.wait_ready("large")
-    before, least = models.uids(), 2
+    before, scripts, least = models.uids(), scripts_of(models), 2
 
     def rolled() -> bool:
         nonlocal least
         least = min(least, ready_pods(models))
         return before.isdisjoint(models.uids())
 
-    models.change("large", engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
+    models.change("large", readiness={"silenceSeconds": 90})
     wait_for(rolled, 90, "two new pods")
 
     (group,) = models.wait_ready("large")["status"]["groups"]
@@ -135,3 +135,11 @@ def test_with_free_nodes_a_single_group_changes_without_an_outage(models: Models
     wait_for(lambda: models.find("Service", "large-0-peers") is None, 30, "nothing of the former generation to be left")
     assert [item["metadata"]["name"] for item in models.all("StatefulSet")] == ["large-0-g1"]
     models.wait_events("Surging")
+    wait_for(lambda: len(scripts_of(models)) == 1, 30, "the scripts of the former generation to be gone")
+    (mounted,) = {pod["spec"]["volumes"][0]["configMap"]["name"] for pod in models.pods()}
+    assert scripts_of(models) == {mounted} != scripts
+
+
+def scripts_of(models: Models) -> set[str]:
+    names = (item["metadata"]["name"] for item in models.all("ConfigMap"))
+    return {name for name in names if name.startswith("large-scripts-")}

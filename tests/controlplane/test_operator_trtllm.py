@@ -40,7 +40,7 @@ def test_a_model_on_two_nodes_has_a_key_of_its_own_lives_as_one_and_leaves_nothi
     assert isinstance(private, Ed25519PrivateKey)
     line = private.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
     assert b64decode(secret["data"]["id_ed25519.pub"]).decode() == f"{line} shardwright\n"
-    scripts = models.get("ConfigMap", "large-scripts")["data"]
+    scripts = models.get("ConfigMap", mounted["scripts"]["configMap"]["name"])["data"]
     assert {"trtllm.yaml", "ssh_config", "sshd_config", "passwd", "remote.sh"} < set(scripts)
     ports = models.get("Service", "large-0-peers")["spec"]["ports"]
     assert [(port["name"], port["port"]) for port in ports] == [("ssh", 2222)]

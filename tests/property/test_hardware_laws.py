@@ -37,6 +37,7 @@ usages = st.builds(
     resource=st.just("nvidia.com/gpu"),
     gpus=st.integers(0, 20),
     owner=st.none() | st.sampled_from(OWNERS),
+    group=st.sampled_from("01"),
 )
 reservations = st.builds(
     Reservation, owner=st.sampled_from(OWNERS), node=st.sampled_from(NAMES), gpus=st.integers(-4, 20), group=st.sampled_from("01")
@@ -113,6 +114,14 @@ def test_free_is_never_negative_nor_more_than_there_is(
 ) -> None:
     inventory = build_inventory(FACTS, usage, reservations=plans, own=own)
     assert all(0 <= node.free <= node.gpus for pool in inventory.pools for node in pool.nodes)
+
+
+@given(usage=st.lists(usages, max_size=12), gpus=st.integers(0, 8))
+def test_what_is_kept_for_a_group_is_free_to_nobody_whatever_pods_of_other_groups_hold(usage: list[GpuUsage], gpus: int) -> None:
+    plan = Reservation(owner=OWNERS[0], node=NAMES[0], gpus=gpus, group="2")
+    before, after = (build_inventory(FACTS, usage, reservations=plans) for plans in ((), (plan,)))
+    (was,), (now,) = ([n.free for pool in one.pools for n in pool.nodes if n.name == plan.node] for one in (before, after))
+    assert now == max(0, was - gpus)
 
 
 @given(usage=st.lists(usages, max_size=12), plans=st.lists(reservations, max_size=8), more=usages)

@@ -3,7 +3,7 @@
 import copy
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shardwright.reconcile.decide import Decision, Desired, decide
@@ -12,7 +12,7 @@ from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.generations import generations
 from shardwright.reconcile.groups import LifeRules
 from shardwright.rendering.names import generation_of, group_name
-from tests.support.builders_reconcile import NOON, OWNER_UID, World, crashed, desired, rendered, service, stateful_set
+from tests.support.builders_reconcile import NOON, OWNER_UID, World, desired, rendered, service, stateful_set
 
 LIMIT = 12
 
@@ -52,14 +52,16 @@ events = st.lists(
 
 @settings(max_examples=300)
 @given(st.integers(1, 3), st.integers(1, 2), events)
+@example(1, 1, [("nothing", 3, True), ("roll", 3, False), ("nothing", 3, False)])  # its pods have not ended yet
 def test_it_comes_to_rest_wherever_it_was_killed_and_never_mixes_revisions(
     pods: int, groups: int, happened: list[tuple[str, int, bool]]
 ) -> None:
     world, revision = World(), 1
 
     def wanted() -> Desired:
-        sets = [stateful_set(f"llama-{group}", pods=pods, revision=f"r{revision}") for group in range(groups)]
-        return desired(service(), *sets)
+        scripts = f"llama-scripts-{revision}"
+        sets = [stateful_set(f"llama-{group}", pods=pods, revision=f"r{revision}", scripts=scripts) for group in range(groups)]
+        return desired(rendered("ConfigMap", scripts), service(), *sets)
 
     for event, writes, moves_on in happened:
         if event == "roll":
@@ -68,6 +70,7 @@ def test_it_comes_to_rest_wherever_it_was_killed_and_never_mixes_revisions(
         world.write(decide(wanted(), world.observed(), NOON).writes, first=writes)
         if moves_on:
             world.settle()
+        assert _mounted(world) <= _config_maps(world)
     world.settle()
     for year in (2027, 2028):  # a crash that is found only now may have to wait for the end of its back-off
         later = NOON.replace(year=year)
@@ -78,6 +81,23 @@ def test_it_comes_to_rest_wherever_it_was_killed_and_never_mixes_revisions(
     assert all(group.ready for group in decision.groups)
     assert len(world.pods) == pods * groups
     assert not world.mixed
+    assert _mounted(world) == _config_maps(world)
+
+
+def _mounted(world: World) -> set[str]:
+    """Return the ConfigMaps that pods mount, or would mount if they were made again now."""
+    return {
+        volume["configMap"]["name"]
+        for spec in (
+            *(item["spec"] for item in world.pods.values()),
+            *(item["spec"]["template"]["spec"] for (kind, _), item in world.objects.items() if kind == "StatefulSet"),
+        )
+        for volume in spec["volumes"]
+    }
+
+
+def _config_maps(world: World) -> set[str]:
+    return {name for kind, name in world.objects if kind == "ConfigMap"}
 
 
 class Surging:
@@ -142,9 +162,7 @@ def _happen(world: World, event: str) -> None:
     sets = [item for (kind, _), item in world.objects.items() if kind == "StatefulSet"]
     name = next(iter(world.pods), None)
     if event == "crash" and name:
-        labels = world.pods[name]["metadata"]["labels"]
-        broken = crashed(name, uid=world.pods[name]["metadata"]["uid"], revision=labels["controller-revision-hash"])
-        world.pods[name] = broken
+        world.crash(name)
     elif event == "delete pod" and name:
         del world.pods[name]
     elif event == "edit" and sets:

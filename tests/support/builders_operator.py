@@ -80,6 +80,12 @@ class Parts:
             if plural == STATEFUL_SETS.plural and own.startswith(f"{name}-")
         ]
 
+    def scripts(self) -> dict[str, Manifest]:
+        """Return the ConfigMaps of the scripts, as they are stored."""
+        return {
+            name: item for (plural, _, name), item in self.api.objects.items() if plural == "configmaps" and "-scripts-" in name
+        }
+
     def run_pods(self, name: str, **status: Any) -> None:
         """Let every pod of a model run and be ready, as the StatefulSet controller and the kubelets would."""
         for group in self.groups(name):
@@ -90,7 +96,16 @@ class Parts:
         for rank in range(group["spec"]["replicas"]):
             item = pod(f"{group['metadata']['name']}-{rank}", revision=labels["shardwright.io/template-hash"], **status)
             item["metadata"] |= {"namespace": NAMESPACE, "labels": {**labels, **item["metadata"]["labels"]}}
+            item["spec"] |= {"volumes": group["spec"]["template"]["spec"]["volumes"]}
             self.api.put(PODS, item)
+
+    def lose_node(self, name: str, pod_name: str) -> None:
+        """Let a node stop answering, with a pod on it that should have been gone long ago."""
+        node = self.api.objects["nodes", None, name]
+        node["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+        lost = self.api.objects["pods", NAMESPACE, pod_name]
+        lost["metadata"]["deletionTimestamp"] = "2026-01-02T12:00:00Z"
+        lost["spec"]["nodeName"] = name
 
     def reserved_nodes(self) -> set[str]:
         return {reservation.node for reservation in self.view.reserved()}

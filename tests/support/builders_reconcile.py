@@ -34,8 +34,10 @@ def rendered(kind: str, name: str, **fields: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": kind, "metadata": metadata, **fields}
 
 
-def stateful_set(name: str = "llama-0", *, pods: int = 2, revision: str = "r1", nodes: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a group's StatefulSet whose pods are of ``revision`` and bound to ``nodes``."""
+def stateful_set(
+    name: str = "llama-0", *, pods: int = 2, revision: str = "r1", nodes: Sequence[str] = (), scripts: str = ""
+) -> dict[str, Any]:
+    """Return a group's StatefulSet whose pods are of ``revision``, bound to ``nodes``, and mount the ConfigMap ``scripts``."""
     template: dict[str, Any] = {
         "metadata": {"labels": {TEMPLATE_HASH: revision}},
         "spec": {"containers": [{"name": "engine", "env": [{"name": "REVISION", "value": revision}]}]},
@@ -43,6 +45,7 @@ def stateful_set(name: str = "llama-0", *, pods: int = 2, revision: str = "r1", 
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes]
     wanted = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     template["spec"] |= {"affinity": {"nodeAffinity": wanted}} if nodes else {}
+    template["spec"] |= {"volumes": [{"name": "scripts", "configMap": {"name": scripts}}]} if scripts else {}
     return rendered("StatefulSet", name, spec={"replicas": pods, "serviceName": f"{name}-peers", "template": template})
 
 
@@ -105,11 +108,13 @@ class World:
     def _pod(self, item: Mapping[str, Any], rank: int) -> dict[str, Any]:
         revision = item["spec"]["template"]["metadata"]["labels"][TEMPLATE_HASH]
         name = f"{item['metadata']['name']}-{rank}"
-        return pod(name, uid=f"pod-{next(self.uids)}", revision=revision)
+        made = pod(name, uid=f"pod-{next(self.uids)}", revision=revision)
+        made["spec"] |= {"volumes": item["spec"]["template"]["spec"].get("volumes", [])}
+        return made
 
     def crash(self, name: str, exit_code: int = 1) -> None:
         """Let the kubelet restart the engine of a pod in place."""
-        self.pods[name] = crashed(name, exit_code, uid=self.pods[name]["metadata"]["uid"])
+        self.pods[name] = self.pods[name] | {"status": crashed(name, exit_code)["status"]}
 
     def observed(self) -> Observed:
         members = tuple(member for item in self.pods.values() if (member := read_member(item)))

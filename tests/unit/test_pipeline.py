@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from shardwright.api.record import PlanRecord
 from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.settings import Settings, read_settings
 from shardwright.errors import InputError
 from shardwright.hardware.inventory import Inventory
-from shardwright.hardware.nodes import GpuUsage, Reservation, read_node
+from shardwright.hardware.nodes import GpuUsage, read_node
 from shardwright.layouts.layout import Layout
 from shardwright.pipeline import (
     Question,
@@ -19,12 +20,13 @@ from shardwright.pipeline import (
     engine_status,
     plan_serving,
     record_of,
+    reservations_of,
     resolve,
     take_stock,
 )
 from shardwright.planning.report import NoPlan, Plan, Report
-from shardwright.replanning import KEPT, place_beside, rehouse, rescale
-from tests.support.builders_nodes import a_node, an_l40s_node, h100_nodes
+from shardwright.replanning import KEPT, mend, place_beside, plan_anew, rehouse, rescale
+from tests.support.builders_nodes import a_gb200_rack, a_node, an_l40s_node, h100_nodes
 from tests.support.builders_resource import A_CONFIG, a_sharded_model, complete_specs
 from tests.support.rendered import pod_of
 
@@ -418,43 +420,140 @@ def test_another_number_of_replicas_starts_no_running_group_anew() -> None:
     assert grown.performance.output_tokens_per_second > kept.performance.output_tokens_per_second
 
 
-def test_a_group_that_lost_a_node_moves_as_a_whole_and_the_others_stay() -> None:
-    subject = a_subject(**LARGE, replicas=2)
-    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(4))))
-    plan = replace(plan, groups=(("h100-00", "h100-01"), ("h100-02", "h100-03")))
-    left = [node for node in h100_nodes(6) if node["metadata"]["name"] != "h100-01"]
+def test_growing_where_pods_would_not_be_as_those_that_there_are_adds_nothing_and_says_why() -> None:
+    """The group has the trays of one rack and a ComputeDomain; those of two racks can have none."""
+    spec = {**LARGE, "parallelism": {"tensor": 4, "pipeline": 3}}
+    before, after = a_subject(**spec), a_subject(**spec, replicas=2)
+    kept = plan_of(plan_serving(before, stock(before, a_gb200_rack(trays=3))))
+    assert kept.compute_domain
 
-    moved = plan_of(rehouse(subject, plan, stock(subject, left), frozenset({"h100-01"})))
-
-    assert moved == replace(plan, groups=(("h100-00", "h100-04"), ("h100-02", "h100-03")))
-
-
-def test_a_group_that_lost_a_node_and_finds_no_other_leaves_those_that_serve_alone() -> None:
-    subject = a_subject(**LARGE, replicas=2)
-    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(4))))
-
-    outcome = rehouse(subject, plan, stock(subject, h100_nodes(3)), frozenset({"h100-03"})).outcome
+    apart = [*a_gb200_rack(trays=5), *a_gb200_rack(trays=1, clique=2, prefix="other")]
+    outcome = rescale(after, kept, stock(after, apart)).outcome
 
     assert isinstance(outcome, NoPlan)
+    assert outcome.heals_by_itself
+    assert outcome.problem.sentence() == (
+        "tensor 4 x pipeline 3 on gb200-nvl-186gb-4x-400g must run in the same pods as the groups that there are, "
+        "what is free has no nodes that share an NVLink domain, unlike the plan; free or add nodes as those of the plan; "
+        "spec.replan: Always plans all groups anew"
+    )
+
+
+@pytest.mark.parametrize(("offered", "more"), [("8", True), ("16", True), ("4", False)])
+def test_growing_asks_new_nodes_for_the_rdma_devices_that_the_pods_request(offered: str, *, more: bool) -> None:
+    before, after = a_subject(**LARGE), a_subject(**LARGE, replicas=2)
+    nodes = [a_node(f"h100-{index}", allocatable={"rdma/ib": "8" if index < 2 else offered}) for index in range(4)]
+    kept = plan_of(plan_serving(before, stock(before, nodes[:2])))
+
+    grown = rescale(after, kept, stock(after, nodes)).outcome
+
+    assert kept.rdma == (("rdma/ib", 8),)
+    assert isinstance(grown, Plan) is more
+
+
+def lose(nodes: int, *lost: str, of: int = 2) -> tuple[Plan, Plan, NoPlan | None]:
+    """Return the plan of groups on two nodes each, and what becomes of it without some of its nodes, but ``nodes`` in all."""
+    subject = a_subject(**LARGE, replicas=of)
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(2 * of))))
+    plan = replace(plan, groups=tuple((f"h100-{first:02}", f"h100-{first + 1:02}") for first in range(0, 2 * of, 2)))
+    left = [node for node in h100_nodes(nodes) if node["metadata"]["name"] not in lost]
+    return plan, *rehouse(subject, plan, stock(subject, left), frozenset(lost))
+
+
+def test_a_group_that_lost_a_node_moves_as_a_whole_and_the_others_stay() -> None:
+    plan, moved, short = lose(6, "h100-01")
+
+    assert (moved, short) == (replace(plan, groups=(("h100-00", "h100-04"), ("h100-02", "h100-03"))), None)
+
+
+def test_a_group_that_lost_a_node_and_finds_no_other_stays_where_it_is_and_says_why() -> None:
+    plan, moved, short = lose(4, "h100-03")
+
+    assert moved == plan
+    assert short is not None
+    assert short.problem.code == "InsufficientCapacity"
+
+
+def test_of_the_groups_that_lost_nodes_as_many_move_as_have_room_and_each_keeps_its_index() -> None:
+    plan, moved, short = lose(10, "h100-01", "h100-05", "h100-07", of=4)  # h100-00, -04, -06, -08 and -09 are free
+
+    assert moved.groups == (("h100-00", "h100-04"), ("h100-02", "h100-03"), ("h100-06", "h100-08"), plan.groups[3])
+    assert short is not None
+    assert short.problem.sentence().startswith(
+        "tensor 16 needs 2 nodes of h100-sxm-80gb-8x-400g with 8 free GPUs each, 1 free of 7"
+    )
+
+
+def a_record_of(subject: Subject, nodes: list[dict[str, Any]]) -> PlanRecord:
+    record = record_of(subject, plan_serving(subject, stock(subject, nodes)))
+    assert record is not None
+    return replace(record, generations=(1,))
 
 
 def test_a_model_that_lost_all_its_groups_is_planned_anew_on_other_hardware() -> None:
     subject = a_subject()
-    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
+    record = a_record_of(subject, h100_nodes(1))
 
-    moved = plan_of(rehouse(subject, plan, stock(subject, [an_l40s_node("l40s-0")]), frozenset({"h100-00"})))
+    found = mend(subject, record, stock(subject, [an_l40s_node("l40s-0")]), frozenset({"h100-00"}))
 
-    assert (moved.pool != plan.pool, moved.groups) == (True, (("l40s-0",),))
+    assert found.record is not None
+    assert (found.record.plan.pool != record.plan.pool, found.record.plan.groups) == (True, (("l40s-0",),))
+
+
+def test_a_lost_group_moves_while_there_is_no_room_for_more_and_more_are_still_wanted_afterwards() -> None:
+    before, after = a_subject(**LARGE), a_subject(**LARGE, replicas=3)
+    record, left = a_record_of(before, h100_nodes(2)), h100_nodes(4)[1:]
+
+    found = mend(after, record, stock(after, left), frozenset({"h100-00"}))
+
+    assert found.record == replace(record, plan=replace(record.plan, groups=(("h100-01", "h100-02"),)))
+    assert found.short is not None
+    assert found.report == found.record.report()
+
+
+def test_a_lost_group_moves_and_more_are_added_where_there_is_room_for_both() -> None:
+    before, after = a_subject(**LARGE), a_subject(**LARGE, replicas=2)
+    record, left = a_record_of(before, h100_nodes(2)), h100_nodes(5)[1:]
+
+    found = mend(after, record, stock(after, left), frozenset({"h100-00"}))
+
+    assert found.record is not None
+    assert found.short is None
+    assert found.record.plan.groups == (("h100-01", "h100-02"), ("h100-03", "h100-04"))
+    assert (found.record.input_hash, found.record.generations) == (after.input_hash, (1,))
+
+
+def test_a_new_plan_leaves_the_generation_that_a_group_is_to_have() -> None:
+    before, after = a_subject(**LARGE), a_subject(**LARGE, workload={"concurrency": 7})
+    record = a_record_of(before, h100_nodes(2))
+
+    found = plan_anew(after, record, stock(after, h100_nodes(2)))
+
+    assert found.record is not None
+    assert (found.record.input_hash, found.record.generations) == (after.input_hash, (1,))
+
+
+OWN = ("default", "llama")
+
+
+def pods_of(plan: Plan, *generations: int, owner: tuple[str, str] = OWN) -> list[GpuUsage]:
+    """Return the bound pods of all groups of a plan."""
+    kept = reservations_of(owner, plan, generations)
+    return [GpuUsage(node=item.node, resource="nvidia.com/gpu", gpus=item.gpus, owner=owner, group=item.group) for item in kept]
+
+
+def free_of(inventory: Inventory) -> dict[str, int]:
+    return {node.name: node.free for pool in inventory.pools for node in pool.nodes}
+
+
+def h100_facts(count: int) -> list[Any]:
+    return [fact for node in h100_nodes(count) if (fact := read_node(node))]
 
 
 def beside(subject: Subject, plan: Plan, nodes: int, group: int = 0) -> tuple[str, ...] | None:
     """Return a second place for a group whose plan is kept and whose pods are all bound."""
-    own = ("default", subject.resource.metadata.name)
-    held = [(name, index) for index, names in enumerate(plan.groups) for name in names]
-    usage = [GpuUsage(node=name, resource="nvidia.com/gpu", gpus=plan.gpus_per_node, owner=own) for name, _ in held]
-    kept = [Reservation(owner=own, node=name, gpus=plan.gpus_per_node, group=str(index)) for name, index in held]
-    facts = [fact for node in h100_nodes(nodes) if (fact := read_node(node))]
-    return place_beside(subject, plan, take_stock(subject.resource, facts, usage, kept, beside=group))
+    kept = reservations_of(OWN, plan)
+    return place_beside(subject, plan, take_stock(subject.resource, h100_facts(nodes), pods_of(plan), kept, beside=group))
 
 
 def test_a_second_place_for_a_group_is_on_gpus_that_no_pod_and_no_plan_holds() -> None:
@@ -475,15 +574,66 @@ def test_a_group_that_shares_a_node_may_have_its_second_place_there() -> None:
 def test_nodes_of_a_plan_that_are_not_bound_yet_are_a_second_place_of_that_group_only() -> None:
     subject = a_subject(**LARGE, replicas=2)
     plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(4))))
-    own = ("default", subject.resource.metadata.name)
-    kept = [
-        Reservation(owner=own, node=node, gpus=8, group=str(index)) for index, group in enumerate(plan.groups) for node in group
-    ]
-    facts = [fact for node in h100_nodes(4) if (fact := read_node(node))]
-
     for group in (0, 1):
-        found = place_beside(subject, plan, take_stock(subject.resource, facts, (), kept, beside=group))
-        assert found == plan.groups[group]
+        inventory = take_stock(subject.resource, h100_facts(4), (), reservations_of(OWN, plan), beside=group)
+        assert place_beside(subject, plan, inventory) == plan.groups[group]
+
+
+def two_quarters() -> Plan:
+    """Return a plan of two groups, each with a quarter of the one node."""
+    subject = a_subject(parallelism={"tensor": 2, "pipeline": 1}, replicas=2)
+    return plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
+
+
+@pytest.mark.parametrize(
+    ("bound", "generations", "free"),
+    [
+        ((0, 0), (), 4),
+        ((0, 0), (0, 1), 2),  # the second one is to start beside its former self, there
+        ((0, 1), (0, 1), 4),
+        ((0, 1), (), 4),  # was made anew because of a lost node: only its pods tell
+    ],
+)
+def test_what_a_plan_keeps_is_counted_once_and_whoever_holds_it_is_of_the_generation_that_stands(
+    bound: tuple[int, ...], generations: tuple[int, ...], free: int
+) -> None:
+    plan, other = two_quarters(), ("default", "qwen")
+
+    inventory = take_stock(
+        a_resource(), h100_facts(1), pods_of(plan, *bound, owner=other), reservations_of(other, plan, generations)
+    )
+
+    assert free_of(inventory) == {"h100-00": free}
+
+
+def test_a_pod_of_one_group_does_not_hide_what_is_kept_for_another() -> None:
+    """The first group still holds what it had under an earlier plan; the second has no pod yet."""
+    plan, other = two_quarters(), ("default", "qwen")
+    first = replace(pods_of(plan, owner=other)[0], gpus=4)
+
+    inventory = take_stock(a_resource(), h100_facts(1), [first], reservations_of(other, plan))
+
+    assert free_of(inventory) == {"h100-00": 2}
+
+
+def surging(*former: str) -> tuple[Plan, list[GpuUsage]]:
+    """Return a plan whose group starts on h100-02 and -03 as the next generation, and the pods of the former one."""
+    subject = a_subject(**LARGE)
+    plan = replace(plan_of(plan_serving(subject, stock(subject, h100_nodes(2)))), groups=(("h100-02", "h100-03"),))
+    return plan, pods_of(replace(plan, groups=(former,)), 0)
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_what_a_former_generation_holds_is_free_for_its_model_only_when_it_is_gone(*, started: bool) -> None:
+    plan, pods = surging("h100-00", "h100-01")
+    pods += pods_of(plan, 1) if started else []
+    kept = list(reservations_of(OWN, plan, (1,)))
+
+    free = free_of(take_stock(a_resource(), h100_facts(4), pods, kept))
+    vacated = free_of(take_stock(a_resource(), h100_facts(4), pods, kept, vacated=True))
+
+    assert free == {"h100-00": 0, "h100-01": 0, "h100-02": 8, "h100-03": 8}
+    assert set(vacated.values()) == {8}
 
 
 SMALL = "meta-llama/Llama-3.1-8B-Instruct"

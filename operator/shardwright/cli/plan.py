@@ -12,13 +12,13 @@ from shardwright.cli.document import explanation_document, plan_document
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN, Source, in_file, name_the_file, read_sources, read_text
 from shardwright.cli.output import print_error, print_json, print_lines, print_text, print_yaml, width_of_output
-from shardwright.cli.surroundings import Surroundings, read_surroundings, reservations_of
+from shardwright.cli.surroundings import Surroundings, read_surroundings
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.untrusted import mapping, text
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import parse_config
-from shardwright.pipeline import Question, Subject, bundle_for, plan_serving, resolve, take_stock
+from shardwright.pipeline import Question, Subject, bundle_for, plan_serving, reservations_of, resolve, take_stock
 from shardwright.planning.report import Plan, Report
 from shardwright.rendering.hashing import with_content_hash
 from shardwright.rendering.names import base_name

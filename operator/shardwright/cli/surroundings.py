@@ -14,7 +14,7 @@ from shardwright.hardware.nodes import read_node, read_pod
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.pools import Reservation
 from shardwright.hardware.untrusted import mapping, text
-from shardwright.planning.report import Plan
+from shardwright.pipeline import reservations_of
 from shardwright.rendering.labels import MODEL
 
 Object = Mapping[str, Any]
@@ -67,19 +67,13 @@ def read_reservations(config_maps: Iterable[Object]) -> tuple[Reservation, ...]:
     return tuple(reservation for item in config_maps for reservation in _reservations_of(item))
 
 
-def reservations_of(owner: tuple[str, str], plan: Plan) -> Iterator[Reservation]:
-    """Yield what a plan keeps: its GPUs on every node of every group."""
-    for group, nodes in enumerate(plan.groups):
-        for node in nodes:
-            yield Reservation(owner=owner, node=node, gpus=plan.gpus_per_node, group=str(group))
-
-
 def _reservations_of(config_map: Object) -> Iterator[Reservation]:
     metadata = mapping(config_map.get("metadata"))
     model, kept = mapping(metadata.get("labels")).get(MODEL), mapping(config_map.get("data")).get(RECORD_KEY)
     record = decode(kept) if isinstance(model, str) and isinstance(kept, str) else None
     if isinstance(record, PlanRecord):
-        yield from reservations_of((text(metadata.get("namespace")) or "default", text(model)), record.plan)
+        owner = text(metadata.get("namespace")) or "default", text(model)
+        yield from reservations_of(owner, record.plan, record.generations)
 
 
 def _mistyped(source: Source) -> Iterator[Problem]:

@@ -16,13 +16,13 @@ from shardwright.controller.view import View
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.modelspec.catalogue import read_catalogue_extension
-from shardwright.pipeline import Question, Subject, plan_serving, record_of, resolve, take_stock
+from shardwright.pipeline import Question, Subject, resolve, take_stock
 from shardwright.planning.report import NoPlan, Report
 from shardwright.planning.validity import plan_problem
 from shardwright.reconcile import standing
 from shardwright.reconcile.generations import lost_problem
 from shardwright.reconcile.standing import Choice, Replan, Standing, Trouble
-from shardwright.replanning import place_beside, rehouse, rescale
+from shardwright.replanning import Replanned, mend, place_beside, plan_anew, scale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +91,16 @@ class Planner:
         choice = _judge(subject, record, trouble, serving=serving)
         if choice.choice is Choice.KEEP and record:
             return _kept(record, choice)
-        report = await asyncio.to_thread(_make, choice.choice, subject, record, inventory, lost)
-        if isinstance(report.outcome, NoPlan):
-            return Planned(record=record, report=report, no_plan=report.outcome, stale=choice.stale)
-        if record and record.input_hash == subject.input_hash and record.plan == report.outcome:
+        made = await asyncio.to_thread(_make, choice.choice, subject, record, inventory, lost)
+        if made.short and choice.choice is Choice.REPLAN and (vacated := self._stock(subject, vacated=True)) != inventory:
+            made = await asyncio.to_thread(plan_anew, subject, record, vacated)  # where its former generations are in the way
+        if made.short:
+            moved = made.record if made.record != record else None
+            stale = lost_problem(moved.plan.groups, lost) if moved else choice.stale
+            return Planned(record=made.record, report=made.report, no_plan=made.short, stale=stale)
+        if record and record.input_hash == subject.input_hash and record.plan == made.report.outcome:
             return _kept(record, choice)
-        return Planned(record=record_of(subject, report), report=report)
+        return Planned(record=made.record, report=made.report)
 
     async def beside(self, subject: Subject, record: PlanRecord, group: int, generation: int) -> PlanRecord | None:
         """Return the record with a group as a later generation on free GPUs, None where there are none.
@@ -115,8 +119,9 @@ class Planner:
         """Forget since when the plan of a model that is gone has been invalid."""
         self._invalid_since.pop(key, None)
 
-    def _stock(self, subject: Subject) -> Inventory:
-        return take_stock(subject.resource, self._view.nodes.values(), self._view.usage_now(), tuple(self._view.reserved()))
+    def _stock(self, subject: Subject, *, vacated: bool = False) -> Inventory:
+        nodes, usage, reserved = self._view.nodes.values(), self._view.usage_now(), tuple(self._view.reserved())
+        return take_stock(subject.resource, nodes, usage, reserved, vacated=vacated)
 
     def _trouble(self, key: Key, record: PlanRecord | None, inventory: Inventory, lost: frozenset[str]) -> Trouble | None:
         died = lost_problem(record.plan.groups, lost) if record else None
@@ -133,6 +138,7 @@ def _judge(subject: Subject, record: PlanRecord | None, trouble: Trouble | None,
         input_hash=subject.input_hash,
         cut_hash=subject.cut_hash,
         replan=Replan(subject.resource.spec.replan),
+        replicas=subject.resource.spec.replicas,
         deploy=subject.request.deploy,
     )
     return standing.judge(record, question, trouble, serving=serving)
@@ -153,9 +159,9 @@ def _kept(record: PlanRecord, choice: Standing) -> Planned:
     return Planned(record=record, report=record.report(), stale=choice.stale, recheck_seconds=choice.recheck_seconds)
 
 
-def _make(choice: Choice, subject: Subject, record: PlanRecord | None, inventory: Inventory, lost: frozenset[str]) -> Report:
+def _make(choice: Choice, subject: Subject, record: PlanRecord | None, inventory: Inventory, lost: frozenset[str]) -> Replanned:
     if choice is Choice.RESCALE and record:
-        return rescale(subject, record.plan, inventory)
+        return scale(subject, record, inventory)
     if choice is Choice.REHOUSE and record:
-        return rehouse(subject, record.plan, inventory, lost)
-    return plan_serving(subject, inventory)
+        return mend(subject, record, inventory, lost)
+    return plan_anew(subject, record, inventory)

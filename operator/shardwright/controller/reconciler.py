@@ -150,7 +150,7 @@ class Reconciler:
             observed = observed.without(record_key(_owner(look.live)))
         record, spec = planned.record, subject.resource.spec
         self._note_interests(key, planned)
-        look.report = planned.report if planned.no_plan is None or record is None else look.report
+        look.report = planned.report
         look.again_seconds = planned.recheck_seconds
         look.found = replace(
             look.found,
@@ -187,8 +187,7 @@ class Reconciler:
             if planned.record and planned.record != record and not spec.paused:
                 written = await self._write_record(look, owner, planned.record, observed)
                 record = planned.record if written else record
-            holds = record if spec.mode == "Deploy" else None
-            self._view.reserve(key, holds.plan if holds else None)
+            self._view.reserve(key, record if spec.mode == "Deploy" else None)
         return planned
 
     async def _write_record(self, look: Look, owner: Owner, record: PlanRecord, observed: Observed) -> bool:
@@ -239,7 +238,7 @@ class Reconciler:
             moved = await self._planner.beside(subject, record, group, generation)
             if moved is None or not await self._write_record(look, owner, moved, observed):
                 return None
-            self._view.reserve((owner.namespace, owner.name), moved.plan)
+            self._view.reserve((owner.namespace, owner.name), moved)
         look.events = (surge_event(decision.groups[group].name, moved.plan.groups[group]),)
         return moved
 

@@ -17,7 +17,6 @@ from shardwright.controller.queue import Key
 from shardwright.controller.view import View, base_key
 from shardwright.controller.watches import MANAGED, UNFINISHED
 from shardwright.hardware.nodes import read_node, read_pod
-from shardwright.planning.report import Plan
 from shardwright.reconcile.observed import controller_uid
 
 K = TypeVar("K")
@@ -85,14 +84,14 @@ class Resync:
     async def _read_records(self, models: Mapping[Key, Mapping[str, Any]]) -> None:
         """Reserve what the plans of record of deployed models keep; a record that is not found takes nothing away."""
         deployed = {item["metadata"]["uid"]: key for key, item in models.items() if holds_gpus(item)}
-        plans: dict[Key, Plan | None] = {key: None for key, item in models.items() if not holds_gpus(item)}
+        records: dict[Key, PlanRecord | None] = {key: None for key, item in models.items() if not holds_gpus(item)}
         async for item in self._items(CONFIG_MAPS, labelSelector=MANAGED):
             key = deployed.get(controller_uid(item) or "")
             record = decode(item.get("data", {}).get(RECORD_KEY, "")) if key else None
             if key and isinstance(record, PlanRecord):
-                plans[key] = record.plan
-        for key, plan in plans.items():
-            self._view.reserve(key, plan)
+                records[key] = record
+        for key, kept in records.items():
+            self._view.reserve(key, kept)
         self._view.records_read = True
 
 

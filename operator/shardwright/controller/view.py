@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from shardwright.api.record import PlanRecord
 from shardwright.cluster.projection import Projection
 from shardwright.controller.queue import Key
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, NodeFacts, Reservation, read_node, read_pod
-from shardwright.planning.report import Plan
+from shardwright.pipeline import reservations_of
 from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name
 
@@ -59,9 +60,10 @@ class View:
         for reservations in self.reservations.values():
             yield from reservations
 
-    def reserve(self, key: Key, plan: Plan | None) -> None:
+    def reserve(self, key: Key, record: PlanRecord | None) -> None:
         """Note what a plan of record keeps: nothing where there is none (None), or none that can be deployed."""
-        kept = tuple(reservations_of(base_key(key), plan)) if plan and plan.deployable is None else ()
+        deployable = record is not None and record.plan.deployable is None
+        kept = tuple(reservations_of(base_key(key), record.plan, record.generations)) if record and deployable else ()
         given_up = set(self.reservations.get(key, ())) - set(kept)
         self.reservations[key] = kept
         if given_up:
@@ -113,10 +115,3 @@ class View:
 def base_key(key: Key) -> Key:
     """Return namespace and base name of a model: what its pods and its reservations go by."""
     return key[0], base_name(key[1])
-
-
-def reservations_of(owner: Key, plan: Plan) -> Iterator[Reservation]:
-    """Yield what a plan keeps: its GPUs on every node of every group."""
-    for group, nodes in enumerate(plan.groups):
-        for node in nodes:
-            yield Reservation(owner=owner, node=node, gpus=plan.gpus_per_node, group=str(group))

@@ -19,6 +19,9 @@ MEMORY_SPREAD: Final = 1.02
 """Nodes whose GPU memory differs by less than this factor are alike; the pool has the smallest. Basis: assumed,
 driver versions move the label by less than 1 %, product variants by 20 % or more."""
 
+_Place = tuple[tuple[str, str], str, str]
+"""Owner, group and node."""
+
 _PoolKey = tuple[str, str, int, DomainKind, int, str, str, str, float | None, tuple[str, ...], bool]
 
 
@@ -28,7 +31,7 @@ ANYTHING: Final = PodTerms()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """GPUs that the plan of record of ``owner`` (namespace, ShardedModel) keeps on a node for a group."""
+    """GPUs that the plan of record of ``owner`` (namespace, ShardedModel) keeps on a node for a group, by the group's name."""
 
     owner: tuple[str, str]
     node: str
@@ -60,20 +63,19 @@ def build_inventory(
 
 
 def _taken(usage: Sequence[GpuUsage], reservations: Sequence[Reservation], own: tuple[str, str] | None) -> Counter[str]:
-    """Return the GPUs per node that are not free for ``own``."""
+    """Return the GPUs per node that are not free for ``own``; a pod binds what is kept for its own group alone."""
     taken: Counter[str] = Counter()
-    bound: Counter[tuple[tuple[str, str], str]] = Counter()
+    bound: Counter[_Place] = Counter()
     for pod in usage:
         if pod.owner is None or pod.owner != own:
             taken[pod.node] += pod.gpus
         if pod.owner is not None:
-            bound[pod.owner, pod.node] += pod.gpus
-    planned: Counter[tuple[tuple[str, str], str]] = Counter()
+            bound[pod.owner, pod.group, pod.node] += pod.gpus
+    planned: Counter[_Place] = Counter()
     for reservation in reservations:
         if reservation.owner != own:
-            planned[reservation.owner, reservation.node] += max(0, reservation.gpus)
-    for (owner, node), gpus in (planned - bound).items():
-        del owner
+            planned[reservation.owner, reservation.group, reservation.node] += max(0, reservation.gpus)
+    for (_, _, node), gpus in (planned - bound).items():
         taken[node] += gpus
     return taken
 

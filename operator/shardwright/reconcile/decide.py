@@ -14,7 +14,8 @@ from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, Wri
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.generations import finds_no_place, former_generations, overdue
 from shardwright.reconcile.groups import Group, GroupState, LifeRules, next_step
-from shardwright.reconcile.observed import STATEFUL_SET, ObjectKey, Observed, controller, controller_uid, object_key
+from shardwright.reconcile.members import mounted_config_maps
+from shardwright.reconcile.observed import CONFIG_MAP, STATEFUL_SET, ObjectKey, Observed, controller, controller_uid, object_key
 from shardwright.reconcile.rollout import one_after_another
 from shardwright.rendering.labels import GROUP
 from shardwright.rendering.names import generation_name, generation_of
@@ -95,11 +96,15 @@ def _kept_sets(groups: Sequence[Group], former: Mapping[str, Collection[str]], n
 
 
 def _kept_beside_pods(observed: Observed, now: datetime) -> Iterator[ObjectKey]:
-    """Yield what pods of a group still need, whatever is wanted: Services, ComputeDomains, what schedulers were told."""
-    there = {member.group for member in observed.members if not overdue(member, now)}
+    """Yield what pods still need, whatever is wanted: their scripts, Services, ComputeDomains, what schedulers were told."""
+    members = [member for member in observed.members if not overdue(member, now)]
+    there = {member.group for member in members}
     for key, live in observed.objects.items():
-        if key[0] != STATEFUL_SET and (live["metadata"].get("labels") or {}).get(GROUP) in there:
+        if key[0] == STATEFUL_SET:
+            yield from ((CONFIG_MAP, name) for name in mounted_config_maps(live["spec"].get("template", {}).get("spec", {})))
+        elif (live["metadata"].get("labels") or {}).get(GROUP) in there:
             yield key
+    yield from ((CONFIG_MAP, name) for member in members for name in member.config_maps)
 
 
 def _keys(desired: Desired, lives: Sequence[Write]) -> Iterator[Write]:

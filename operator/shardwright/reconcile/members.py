@@ -43,7 +43,7 @@ class Member:
     ``unschedulable_since`` is when the scheduler first found no place for it, ``taken_by`` who takes the pod away
     (eviction, preemption, a taint), as its condition DisruptionTarget says. ``gone_by`` is when the grace of a pod that is
     being deleted ends. ``gates`` keep it from being
-    scheduled at all: somebody else will lift them.
+    scheduled at all: somebody else will lift them. ``config_maps`` are those that it mounts.
     """
 
     name: str
@@ -63,6 +63,7 @@ class Member:
     taken_by: str = ""
     gone_by: datetime | None = None
     gates: tuple[str, ...] = ()
+    config_maps: tuple[str, ...] = ()
 
 
 def read_member(pod: Mapping[str, Any]) -> Member | None:
@@ -91,7 +92,14 @@ def read_member(pod: Mapping[str, Any]) -> Member | None:
         taken_by=_taken_by(pod),
         gone_by=_time(metadata.get("deletionTimestamp")),
         gates=_gates(pod),
+        config_maps=mounted_config_maps(pod.get("spec", {})),
     )
+
+
+def mounted_config_maps(pod_spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the ConfigMaps that a pod, or the pods of a template, mount as volumes."""
+    mounted = {(volume.get("configMap") or {}).get("name", "") for volume in pod_spec.get("volumes") or ()}
+    return tuple(sorted(mounted - {""}))
 
 
 def _condition(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:

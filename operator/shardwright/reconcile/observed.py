@@ -23,6 +23,7 @@ def kind_of(content: Mapping[str, Any]) -> str:
 
 
 STATEFUL_SET: Final = "StatefulSet"
+CONFIG_MAP: Final = "ConfigMap"
 
 
 def object_key(content: Mapping[str, Any]) -> ObjectKey:

@@ -17,7 +17,7 @@ class Choice(StrEnum):
 
     KEEP = "Keep"
     RESCALE = "Rescale"  #: only the number of groups has changed: add or drop groups, move none
-    REHOUSE = "Rehouse"  #: nodes have died with pods on them: their groups move, the others stay
+    REHOUSE = "Rehouse"  #: nodes have died with pods on them: their groups move, the others stay; then as RESCALE
     REPLAN = "Replan"
 
 
@@ -36,6 +36,7 @@ class Question:
     input_hash: str
     cut_hash: str
     replan: Replan
+    replicas: int
     deploy: bool = False  # not only planned
 
 
@@ -77,11 +78,14 @@ def judge(record: PlanRecord | None, question: Question, trouble: Trouble | None
         return Standing(choice=same, stale=trouble.problem)
     if trouble.seconds < GRACE_SECONDS and not trouble.lost:
         return Standing(choice=same, stale=trouble.problem, recheck_seconds=GRACE_SECONDS - trouble.seconds)
-    return Standing(choice=_after(trouble, same), stale=trouble.problem)
+    return Standing(choice=_after(trouble, fewer=question.replicas < len(record.plan.groups)), stale=trouble.problem)
 
 
-def _after(trouble: Trouble, same: Choice) -> Choice:
-    """Return what becomes of a plan that is invalid for good: a node that died concerns its own groups only."""
+def _after(trouble: Trouble, *, fewer: bool) -> Choice:
+    """Return what becomes of a plan that is invalid for good: a node that died concerns its own groups only.
+
+    Groups that are not wanted any more go before others move, those that are to come wait until the others have moved.
+    """
     if not trouble.lost:
         return Choice.REPLAN
-    return Choice.REHOUSE if same is Choice.KEEP else same
+    return Choice.RESCALE if fewer else Choice.REHOUSE

@@ -16,6 +16,8 @@ BASE_MAX: Final = STATEFULSET_MAX - 8
 
 _HASH_DIGITS: Final = 10
 
+_SCRIPTS_DIGITS: Final = 8
+
 _NATURAL: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 
 GENERATION_MAX: Final = 99
@@ -91,6 +93,12 @@ def plan_configmap(base: str) -> str:
     return f"{base}-plan"
 
 
-def scripts_configmap(base: str) -> str:
-    """Return the name of the ConfigMap with the launch, probe and drain scripts."""
-    return f"{base}-scripts"
+def scripts_configmap(base: str, digest: str) -> str:
+    """Return the name of the ConfigMap with the launch, probe and drain scripts whose hash this is.
+
+    Pods keep the scripts that they were made with: a mounted ConfigMap changes under them when it is changed.
+
+    >>> scripts_configmap("llama", "924a7dbda14bed03")
+    'llama-scripts-924a7dbd'
+    """
+    return f"{base}-scripts-{digest[:_SCRIPTS_DIGITS]}"

@@ -17,7 +17,7 @@ from shardwright.rendering.labels import (
     metadata,
     model_selector,
 )
-from shardwright.rendering.pod import pod_template, scripts_of, start_budget
+from shardwright.rendering.pod import pod_template, scripts_name, scripts_of, start_budget
 from shardwright.rendering.scripts import HTTP_PORT
 
 START_BUDGET: Final = "shardwright.io/start-up-budget"
@@ -44,11 +44,12 @@ class Subject:
 
 
 def scripts_configmap(subject: Subject) -> dict[str, Any]:
-    """Return the ConfigMap with the launch, probe and drain scripts of every rank."""
+    """Return the ConfigMap with the launch, probe and drain scripts of every rank; others have another name."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": subject.metadata(names.scripts_configmap(subject.base)),
+        "metadata": subject.metadata(scripts_name(subject.plan, subject.deployment)),
+        "immutable": True,
         "data": dict(scripts_of(subject.plan, subject.deployment)),
     }
 

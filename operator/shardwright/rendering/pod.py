@@ -11,12 +11,11 @@ from shardwright.rendering import budgets, cache, names, network, ssh
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import TEMPLATE_HASH, digest, template_hash
 from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels, group_selector
-from shardwright.rendering.names import peers_service, scripts_configmap
+from shardwright.rendering.names import peers_service
 from shardwright.rendering.scripts import HTTP_PORT, RENDEZVOUS_PORT, SCRIPTS_DIR, ScriptSettings, scripts
 from shardwright.rendering.ssh import USER_ID
 
 MODELS_DIR: Final = "/models"
-SCRIPTS_HASH: Final = "shardwright.io/scripts-hash"
 
 STARTUP_PERIOD_SECONDS: Final = 10
 PROBE_TIMEOUT_SECONDS: Final = 5
@@ -61,6 +60,11 @@ def scripts_of(plan: Plan, deployment: Deployment) -> Mapping[str, str]:
     return {**scripts(script_settings(plan, deployment)), **files}
 
 
+def scripts_name(plan: Plan, deployment: Deployment) -> str:
+    """Return the name of the ConfigMap that keeps these scripts."""
+    return names.scripts_configmap(deployment.base, digest(scripts_of(plan, deployment)))
+
+
 def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
     """Return how long the pods of a resource may take to serve."""
     return budgets.start_budget(plan, downloads=cache.downloads(deployment), fills=deployment.cache is not None)
@@ -73,7 +77,6 @@ def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, An
     labels = {**common_labels(deployment.base, engine.label, deployment.engine_version), **selector}
     annotations = {
         MODEL_ANNOTATION: deployment.owner.name,
-        SCRIPTS_HASH: digest(scripts_of(plan, deployment))[:16],
         **network.annotations(plan, deployment),
     }
     template = {"metadata": {"labels": labels, "annotations": annotations}, "spec": _spec(plan, deployment, group)}
@@ -310,12 +313,13 @@ def _probe(name: str, *, period_seconds: int, failures: int) -> dict[str, Any]:
 
 def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
     shared_memory = budgets.quantity(budgets.shared_memory_bytes(workers_per_pod(plan)))
+    scripts_map = scripts_name(plan, deployment)
     volumes: list[dict[str, Any]] = [
-        {"name": "scripts", "configMap": {"name": scripts_configmap(deployment.base)}},
+        {"name": "scripts", "configMap": {"name": scripts_map}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory}},
         *cache.volume(deployment),
         *({"name": name, "emptyDir": {}} for name in ("run", "tmp")),
-        *ssh.volumes(plan, deployment),
+        *ssh.volumes(plan, deployment, scripts_map),
     ]
     if deployment.claim is not None:
         claim = {"claimName": deployment.claim.claim, "readOnly": True}

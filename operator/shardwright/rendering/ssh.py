@@ -10,7 +10,7 @@ from typing import Any, Final
 from shardwright.engines.engine import ENGINES
 from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import Deployment
-from shardwright.rendering.names import base_name, scripts_configmap
+from shardwright.rendering.names import base_name
 
 USER_ID: Final = 10001
 """User and group of the engine's process: any number but 0 satisfies Pod Security *restricted*."""
@@ -40,11 +40,11 @@ def secret_name(deployment: Deployment) -> str:
     return f"{base_name(owner.name)}-ssh-{hashlib.sha256(owner.uid.encode()).hexdigest()[:10]}"
 
 
-def volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
-    """Return the key as a volume of the pod, and the entry of its user."""
+def volumes(plan: Plan, deployment: Deployment, scripts: str) -> list[dict[str, Any]]:
+    """Return the key as a volume of the pod, and the entry of its user; ``scripts`` is the ConfigMap that has it."""
     if not joins(plan, deployment):
         return []
-    passwd = {"name": scripts_configmap(base_name(deployment.owner.name)), "items": [{"key": "passwd", "path": "passwd"}]}
+    passwd = {"name": scripts, "items": [{"key": "passwd", "path": "passwd"}]}
     return [
         {"name": "ssh", "secret": {"secretName": secret_name(deployment), "defaultMode": _KEY_MODE}},
         {"name": "passwd", "configMap": passwd},

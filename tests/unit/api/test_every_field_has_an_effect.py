@@ -217,7 +217,10 @@ def what_one_sees(resource: ShardedModel, plan: Plan) -> tuple[Any, ...]:
 
 def fate_of_a_valid_plan(subject: Subject, plan: Plan) -> Choice:
     """Return what becomes of a plan that was made for this spec and still fits the cluster."""
-    question = PlanQuestion(input_hash=subject.input_hash, cut_hash=subject.cut_hash, replan=Replan(subject.resource.spec.replan))
+    spec = subject.resource.spec
+    question = PlanQuestion(
+        input_hash=subject.input_hash, cut_hash=subject.cut_hash, replan=Replan(spec.replan), replicas=spec.replicas
+    )
     record = PlanRecord(input_hash=subject.input_hash, cut_hash=subject.cut_hash, generation=1, plan=plan)
     return judge(record, question, None, serving=False).choice
 

@@ -148,6 +148,26 @@ def test_a_model_is_scaled_down_while_its_nodes_are_away() -> None:
     run(scenario())
 
 
+def test_a_group_whose_node_died_moves_although_more_groups_wait_for_room() -> None:
+    async def scenario() -> None:
+        parts, key = await deployed()
+        parts.run_pods("large")
+        parts.change(key, replicas=2)
+        parts.add_nodes(1, first=2)
+        parts.lose_node("h100-1", "large-0-1")
+        await parts.resync.run()
+
+        await parts.look(key)
+
+        assert parts.reserved_nodes() == {"h100-0", "h100-2"}
+        assert parts.condition(key, "PlanStale")["status"] == "False"
+        assert parts.condition(key)["reason"] == "NothingFits"  # of two groups
+        assert parts.status(key)["plan"]["placement"]["nodes"] == ["h100-0", "h100-2"]
+        assert [group["spec"]["replicas"] for group in parts.groups("large")] == [0]
+
+    run(scenario())
+
+
 def test_a_node_that_comes_while_a_model_is_planned_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         parts = await synced(nodes=1)
@@ -189,6 +209,36 @@ def test_a_record_that_is_refused_is_shown_deploys_nothing_and_reserves_nothing(
         assert parts.condition(key)["reason"] == "ObjectRefused"
         assert "exceeded quota" in parts.condition(key)["message"]
         assert (parts.groups("large"), parts.reserved_nodes()) == ([], set())
+
+    run(scenario())
+
+
+def test_a_change_that_the_api_server_refuses_leaves_the_scripts_of_running_pods_alone() -> None:
+    """What pods mount is created before the StatefulSet is tried, under another name."""
+
+    async def refuse(verb: str, plural: str) -> None:
+        if (verb, plural) == ("patch", "statefulsets"):
+            raise ApiError(422, "Invalid", "field is immutable")
+
+    async def scenario() -> None:
+        parts, key = await deployed()
+        parts.run_pods("large")
+        await parts.look(key)
+        before = parts.scripts()
+        parts.change(key, readiness={"silenceSeconds": 90})
+        parts.api.before = refuse
+
+        with pytest.raises(ApiError):
+            await parts.look(key)
+
+        assert parts.condition(key)["reason"] == "ObjectRefused"
+        assert len(before) == 1
+        assert {name: parts.scripts().get(name) for name in before} == before
+        assert len(parts.scripts()) == 2
+
+        parts.change(key, readiness={})
+        await parts.look(key)
+        assert parts.scripts() == before
 
     run(scenario())
 

@@ -12,6 +12,7 @@ from shardwright.errors import Problem
 from shardwright.rendering.names import base_name
 from tests.harness import fleet
 from tests.support.builders_deployment import a_plan
+from tests.support.builders_reconcile import a_record
 
 WAITING, PLANNED, OTHER = ("models", "waiting"), ("models", "planned"), ("models", "other")
 NODE = fleet.make("h100-8x-dell-xe9680", 1, "node")[0]
@@ -92,15 +93,15 @@ def test_a_config_map_concerns_who_reads_it_and_after_a_gap_all_readers(intake: 
 
 
 def test_a_reservation_that_is_given_up_wakes_who_waits(view: View, added: list[Key]) -> None:
-    view.reserve(PLANNED, a_plan())
+    view.reserve(PLANNED, a_record(generations=(1,)))
     assert added == []
-    assert {(r.owner, r.node, r.gpus) for r in view.reserved()} == {
-        (PLANNED, "h100-a-01", 8),
-        (PLANNED, "h100-a-02", 8),
+    assert {(r.owner, r.group, r.node, r.gpus) for r in view.reserved()} == {
+        (PLANNED, "planned-0-g1", "h100-a-01", 8),
+        (PLANNED, "planned-0-g1", "h100-a-02", 8),
     }
     view.reserve(PLANNED, None)
     assert added == [WAITING]
-    view.reserve(PLANNED, a_plan())
+    view.reserve(PLANNED, a_record(generations=(1,)))
     view.forget(PLANNED)
     assert added == [WAITING, WAITING]
 
@@ -116,5 +117,6 @@ def test_nothing_is_planned_before_every_cache_was_listed_once(view: View) -> No
 
 
 def test_a_plan_that_can_only_be_shown_keeps_no_gpus_from_others(view: View) -> None:
-    view.reserve(PLANNED, a_plan(deployable=Problem(code="NotDeployable", what="tensor 32 over trays")))
+    shown_only = a_plan(deployable=Problem(code="NotDeployable", what="tensor 32 over trays"))
+    view.reserve(PLANNED, a_record(plan=shown_only))
     assert list(view.reserved()) == []

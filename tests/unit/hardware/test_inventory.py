@@ -75,6 +75,14 @@ class TestLedger:
         pods = [a_pod_holding("h100-00", 2, model="qwen", group="0")]
         assert free(inventory_of(*h100_nodes(1), pods=pods, reservations=plan)) == {"h100-00": 4}
 
+    def test_a_pod_of_one_group_does_not_bind_what_is_kept_for_another(self) -> None:
+        plan = [
+            Reservation(owner=QWEN, node="h100-00", gpus=2, group="qwen-0"),
+            Reservation(owner=QWEN, node="h100-00", gpus=2, group="qwen-1"),
+        ]
+        pods = [a_pod_holding("h100-00", 4, model="qwen", group="qwen-0")]
+        assert free(inventory_of(*h100_nodes(1), pods=pods, reservations=plan)) == {"h100-00": 2}
+
     def test_pods_of_others_do_not_bind_a_plan(self) -> None:
         plan = [Reservation(owner=QWEN, node="h100-00", gpus=4)]
         pods = [a_pod_holding("h100-00", 4, model="llama")]

@@ -1,13 +1,15 @@
 """Create what is missing, repair what is ours, prune what is over, leave the rest alone."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from shardwright.errors import Problem
-from shardwright.reconcile.decide import decide, placed
+from shardwright.reconcile.decide import Desired, decide, placed
 from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete
+from shardwright.reconcile.generations import LOST_SECONDS
 from shardwright.reconcile.observed import Observed
-from tests.support.builders_reconcile import NOON, OWNER_UID, World, desired, rendered, service, stateful_set
+from tests.support.builders_reconcile import NOON, OWNER_UID, World, desired, pod, rendered, service, stateful_set
 
 
 def with_owner(content: dict[str, Any], uid: str | None) -> dict[str, Any]:
@@ -109,3 +111,54 @@ def test_a_key_is_created_before_the_pods_that_need_it_and_never_again_while_the
     changed = replace(wanted, objects=(service(), stateful_set(revision="r2")))
     writes = decide(changed, world.observed(), NOON).writes
     assert [type(write) for write in writes] == [CreateKey, Apply]
+
+
+def with_scripts(revision: str, group: str = "llama-0") -> Desired:
+    """Return a group whose pods of this revision mount scripts of this revision."""
+    scripts = f"llama-scripts-{revision}"
+    group_set = stateful_set(group, revision=revision, scripts=scripts)
+    return desired(rendered("ConfigMap", scripts, data={"launch.sh": revision}), group_set)
+
+
+def test_scripts_stay_while_a_stateful_set_or_a_pod_mounts_them_and_go_then() -> None:
+    world = World()
+    world.run(with_scripts("r1"))
+    kept = []
+    while writes := decide(with_scripts("r2"), world.observed(), NOON).writes:
+        world.write(writes)
+        world.write(decide(with_scripts("r2"), world.observed(), NOON).writes)  # before any pod has ended or begun
+        kept.append(sorted(name for kind, name in world.objects if kind == "ConfigMap"))
+        world.settle()
+
+    both, new = ["llama-scripts-r1", "llama-scripts-r2"], ["llama-scripts-r2"]
+    assert kept == [both, new, new]  # to zero, started, noted as ready
+
+
+def test_scripts_stay_for_the_pods_that_a_former_generation_makes_again() -> None:
+    world = World()
+    world.run(with_scripts("r1"))
+    world.write(decide(with_scripts("r2", "llama-0-g1"), world.observed(), NOON).writes)
+    world.pods.clear()  # evicted: their StatefulSet replaces them
+
+    assert decide(with_scripts("r2", "llama-0-g1"), world.observed(), NOON).writes == ()
+
+
+def test_a_pod_that_nobody_can_end_keeps_no_scripts_for_ever() -> None:
+    world = World()
+    world.run(with_scripts("r1"))
+    world.run(with_scripts("r2"))
+    left = pod("llama-0-7", revision="r1")
+    left["spec"]["volumes"] = [{"name": "scripts", "configMap": {"name": "llama-scripts-r1"}}]
+    left["metadata"]["deletionTimestamp"] = NOON.isoformat()
+    world.pods["llama-0-7"] = left
+    world.objects["ConfigMap", "llama-scripts-r1"] = {**world.objects["ConfigMap", "llama-scripts-r2"]}
+    world.objects["ConfigMap", "llama-scripts-r1"]["metadata"] = rendered("ConfigMap", "llama-scripts-r1")["metadata"] | {
+        "uid": "u"
+    }
+
+    pruned = [
+        [write for write in decide(with_scripts("r2"), world.observed(), now).writes if isinstance(write, Delete)]
+        for now in (NOON, NOON + timedelta(seconds=LOST_SECONDS))
+    ]
+
+    assert pruned == [[], [Delete(kind="ConfigMap", namespace="models", name="llama-scripts-r1", uid="u")]]

@@ -11,9 +11,14 @@ GONE = Problem(code="PlanInvalid", what="planned node a: is gone")
 
 
 def asked(
-    replan: Replan = Replan.WHEN_INVALID, *, input_hash: str = "input", cut_hash: str = "cut", deploy: bool = True
+    replan: Replan = Replan.WHEN_INVALID,
+    *,
+    input_hash: str = "input",
+    cut_hash: str = "cut",
+    replicas: int = 1,
+    deploy: bool = True,
 ) -> Question:
-    return Question(input_hash=input_hash, cut_hash=cut_hash, replan=replan, deploy=deploy)
+    return Question(input_hash=input_hash, cut_hash=cut_hash, replan=replan, replicas=replicas, deploy=deploy)
 
 
 def trouble(seconds: float) -> Trouble:
@@ -64,8 +69,9 @@ def test_a_node_that_died_is_not_replaced_where_the_plan_stands_whatever_happens
     assert judge(a_record(), asked(Replan.NEVER), LOST, serving=False) == Standing(choice=Choice.KEEP, stale=GONE)
 
 
-def test_a_node_that_died_while_replicas_change_leaves_the_groups_where_they_are_until_then() -> None:
-    assert judge(a_record(), asked(input_hash="other"), LOST, serving=False).choice is Choice.RESCALE
+@pytest.mark.parametrize(("replicas", "choice"), [(2, Choice.REHOUSE), (0, Choice.RESCALE)])
+def test_groups_that_lost_a_node_move_before_others_are_added_and_after_others_are_dropped(replicas: int, choice: Choice) -> None:
+    assert judge(a_record(), asked(input_hash="other", replicas=replicas), LOST, serving=False).choice is choice
 
 
 def test_what_serves_is_never_moved_by_the_cluster() -> None:

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from shardwright.rendering.names import BASE_MAX, base_name
+from shardwright.rendering.names import BASE_MAX, base_name, scripts_configmap
 
 
 @pytest.mark.parametrize("name", ["llama-405b", "a", "x" * BASE_MAX, "m-405b", "qwen2-5-7b"])
@@ -42,3 +42,9 @@ def test_names_that_read_alike_stay_apart() -> None:
         "x" * 61,
     ]
     assert len({base_name(name) for name in names}) == len(names)
+
+
+def test_scripts_of_another_content_or_model_have_another_name_that_any_api_server_takes() -> None:
+    names = [scripts_configmap("x" * BASE_MAX, digest * 8) for digest in ("0123abcd", "0123abce")]
+    assert [len(name) for name in names] == [BASE_MAX + 17] * 2
+    assert len({*names, scripts_configmap("y" * BASE_MAX, "0123abcd")}) == 3

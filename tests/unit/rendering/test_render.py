@@ -65,7 +65,7 @@ def test_every_object_has_the_shape_that_kubernetes_publishes(case: str, kuberne
 def test_the_objects_come_in_the_order_in_which_they_are_needed() -> None:
     bundle = render(a_plan_of(Layout(tensor=8, pipeline=2, replicas=2), nodes=2), a_deployment())
     assert [(item["kind"], item["metadata"]["name"]) for item in bundle.objects] == [
-        ("ConfigMap", "llama-405b-scripts"),
+        ("ConfigMap", "llama-405b-scripts-924a7dbd"),
         ("Service", "llama-405b"),
         ("Service", "llama-405b-0-peers"),
         ("Service", "llama-405b-1-peers"),
@@ -73,6 +73,20 @@ def test_the_objects_come_in_the_order_in_which_they_are_needed() -> None:
         ("StatefulSet", "llama-405b-0"),
         ("StatefulSet", "llama-405b-1"),
     ]
+
+
+@pytest.mark.parametrize("case", ["two nodes", "TensorRT-LLM on two nodes"])
+def test_other_scripts_have_another_name_so_that_those_of_running_pods_never_change(case: str) -> None:
+    plan, deployment = CASES[case]
+    found = []
+    for one in (deployment, replace(deployment, silence_seconds=60), replace(deployment, cpu="3")):
+        bundle = render(plan, one)
+        (scripts,) = bundle.of_kind("ConfigMap")
+        mounted = {v["configMap"]["name"] for v in pod_of(bundle)["volumes"] if "configMap" in v}
+        assert (mounted, scripts["immutable"]) == ({scripts["metadata"]["name"]}, True)
+        found.append(scripts["metadata"]["name"])
+
+    assert found[0] == found[2] != found[1]
 
 
 def test_every_object_is_controlled_by_its_resource_and_knows_its_own_content() -> None:

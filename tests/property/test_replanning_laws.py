@@ -1,0 +1,55 @@
+"""Laws of groups that lose their nodes: they move where there is room, the others stay, and no GPU is planned twice."""
+
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shardwright.api.resource import parse_manifest
+from shardwright.hardware.nodes import read_node
+from shardwright.pipeline import Question, Subject, plan_serving, resolve, take_stock
+from shardwright.planning.report import Plan
+from shardwright.replanning import rehouse
+from tests.support.builders_nodes import h100_nodes
+from tests.support.builders_resource import a_sharded_model
+
+NODES = tuple(f"h100-{index:02}" for index in range(5))
+GPUS = 8
+
+
+def subject_of(tensor: int) -> Subject:
+    manifest = a_sharded_model(parallelism={"tensor": tensor, "pipeline": 1})
+    return resolve(Question(resource=parse_manifest(manifest)))
+
+
+SUBJECTS = {tensor: subject_of(tensor) for tensor in (4, 8)}
+FACTS = {node["metadata"]["name"]: fact for node in h100_nodes(len(NODES)) if (fact := read_node(node))}
+
+
+def plan_on(subject: Subject, nodes: list[str]) -> Plan:
+    """Return a plan of one group on each of these nodes."""
+    outcome = plan_serving(subject, take_stock(subject.resource, FACTS.values(), ())).outcome
+    assert isinstance(outcome, Plan)
+    return replace(outcome, groups=tuple((node,) for node in nodes), layout=replace(outcome.layout, replicas=len(nodes)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(sorted(SUBJECTS)), st.permutations(NODES), st.integers(1, 5), st.sets(st.sampled_from(NODES)))
+def test_as_many_groups_as_have_room_leave_lost_nodes_and_nobody_else_moves(
+    tensor: int, order: list[str], groups: int, lost: set[str]
+) -> None:
+    subject = SUBJECTS[tensor]
+    plan = plan_on(subject, order[:groups])
+    left = take_stock(subject.resource, [fact for name, fact in FACTS.items() if name not in lost], ())
+
+    moved, short = rehouse(subject, plan, left, frozenset(lost))
+
+    assert len(moved.groups) == groups
+    assert all(now == was for was, now in zip(plan.groups, moved.groups, strict=True) if lost.isdisjoint(was))
+    homed = [node for (node,) in moved.groups if node not in lost]
+    held = Counter(homed)
+    assert all(count * tensor <= GPUS for count in held.values())
+    room = sum((GPUS - held[node] * tensor) // tensor for node in NODES if node not in lost)
+    assert (short is None) is (len(homed) == groups)
+    assert short is None or room == 0
