@@ -24,7 +24,7 @@ DROPPED: dict[str, set[str]] = {
     },
     "1.34": set(),
 }
-"""By release: fields that are refused there with their reason, because the API server would drop them (claims: 1.32 and newer)."""
+"""By release: fields that are refused there with their reason, because it would drop them (claims came with 1.34)."""
 
 
 @pytest.fixture(scope="module", params=build.OTHER_VERSIONS)
