@@ -34,6 +34,8 @@ _COMPLETE: Manifest = {
         },
         "loadFormat": "Safetensors",
         "quantization": "BF16",
+        "adapters": [{"name": "support", "huggingFace": {"id": "acme/support", "revision": "f" * 40}}],
+        "maxAdapterRank": 64,
     },
     "engine": {
         "name": "vLLM",
@@ -104,6 +106,7 @@ def complete_specs() -> tuple[Manifest, Manifest, Manifest]:
         "configMapRef": {"name": "llama-config", "key": "config.json"},
         "weights": {"pvc": {"claimName": "weights", "path": "llama/8b"}},
         "quantization": "Auto",
+        "adapters": [{"name": "support", "pvc": {"claimName": "adapters", "path": "support/v3"}}],
     }
     del second["workload"]["concurrency"]
     second["workload"]["requestsPerSecond"] = 2.5

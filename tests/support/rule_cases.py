@@ -6,6 +6,8 @@ from typing import Any
 from tests.support.builders_resource import A_CONFIG, Manifest
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
+CLAIM = {"claimName": "x"}
+COMMIT = {"id": "a/adapter", "revision": REVISION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,10 @@ class RuleCase:
 
 def _model(**fields: Any) -> Manifest:
     return {"model": {"id": "a/b"} | fields}
+
+
+def _adapted(*adapters: Manifest, **fields: Any) -> Manifest:
+    return _model(adapters=list(adapters), **fields)
 
 
 def _cached(**fields: Any) -> Manifest:
@@ -66,6 +72,22 @@ RULE_CASES = (
         _model(loadFormat="ShardedState", weights={"huggingFace": {}}),
         _model(loadFormat="ShardedState", weights={"pvc": {"claimName": "x"}}),
     ),
+    RuleCase("AdapterSource", _adapted({"name": "x"}), _adapted({"name": "x", "pvc": CLAIM})),
+    RuleCase(
+        "AdapterSource",
+        _adapted({"name": "x", "pvc": CLAIM, "huggingFace": COMMIT}),
+        _adapted({"name": "x", "huggingFace": COMMIT}),
+    ),
+    RuleCase(
+        "AdapterNameTaken", _adapted({"name": "a/b", "pvc": CLAIM}), _adapted({"name": "a/b", "pvc": CLAIM}, servedName="c")
+    ),
+    RuleCase(
+        "AdapterNameTaken",
+        _adapted({"name": "c", "pvc": CLAIM}, servedName="c"),
+        _adapted({"name": "a/b:c", "pvc": CLAIM}, servedName="c"),
+    ),
+    RuleCase("RankWithoutAdapters", _model(maxAdapterRank=8), _adapted({"name": "x", "pvc": CLAIM}, maxAdapterRank=8)),
+    RuleCase("RankWithoutAdapters", _adapted(maxAdapterRank=8), _adapted()),
     RuleCase(
         "EnvironmentForbidden",
         {"engine": {"env": [{"name": "VLLM_HOST_IP", "value": "x"}]}},

@@ -573,7 +573,8 @@ def test_tensorrt_llm_needs_an_image_and_nvidia_gpus_whoever_names_the_image() -
 
 
 def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
-    model = {"id": "meta-llama/Llama-3.1-8B-Instruct", "servedName": "llama", "loadFormat": "Safetensors", "quantization": "FP8"}
+    said = {"servedName": "llama", "loadFormat": "Safetensors", "quantization": "FP8"}
+    model = {"id": "meta-llama/Llama-3.1-8B-Instruct", "adapters": [{"name": "a", "pvc": {"claimName": "a"}}]} | said
     lookup = {"promptLookup": {"draftTokens": 3, "acceptancePercent": 50}}
 
     root = {"network": {"lockMemory": True}}
@@ -583,6 +584,7 @@ def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
         ("EngineFeatureMissing", "spec.model.servedName"),
         ("EngineFeatureMissing", "spec.model.loadFormat"),
         ("EngineFeatureMissing", "spec.pod.network.lockMemory"),
+        ("EngineFeatureMissing", "spec.model.adapters"),
         ("EngineFeatureMissing", "spec.workload.promptLookup"),
     ]
     a_subject(pod=root)  # vLLM can

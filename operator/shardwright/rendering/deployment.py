@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 from shardwright.rendering import names
 
 
@@ -20,6 +21,30 @@ class ClaimPath:
 
     claim: str
     path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubCommit:
+    """A repository of the hub at one commit."""
+
+    id: str
+    revision: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """An adapter that is served under ``name``, and where it comes from."""
+
+    name: str
+    source: ClaimPath | HubCommit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapters:
+    """What is served beside the model: adapters (LoRA) of ``rank`` at most."""
+
+    served: tuple[Adapter, ...] = ()
+    rank: int = DEFAULT_ADAPTER_RANK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +119,7 @@ class Deployment:
     quantization: str | None = None
     kv_cache_dtype: str = "auto"
     draft_tokens: int = 0
+    adapters: Adapters = field(default_factory=Adapters)
     arguments: Mapping[str, object] | None = None
     environment: tuple[tuple[str, str], ...] = ()
     node_selector: tuple[tuple[str, str], ...] = ()

@@ -1,0 +1,82 @@
+"""Adapters beside the model: where they are mounted or downloaded to, and what the engine is told."""
+
+from typing import Any
+
+from shardwright.rendering.deployment import Adapter, Adapters, CacheClaim, ClaimPath, Deployment, HubCommit, SecretKey
+from shardwright.rendering.render import render
+from tests.support.builders_deployment import a_deployment, a_plan
+from tests.support.rendered import engine_of, environment_of, pod_of
+
+ON_CLAIM = Adapter(name="support", source=ClaimPath(claim="adapters", path="support/v3"))
+ON_THE_SAME = Adapter(name="sql", source=ClaimPath(claim="adapters", path=""))
+ON_THE_HUB = Adapter(name="team/poems:v2", source=HubCommit(id="acme/poems", revision="a" * 40))
+
+
+def deployment_with(*adapters: Adapter, rank: int = 16, **changes: Any) -> Deployment:
+    return a_deployment(adapters=Adapters(served=adapters, rank=rank), **changes)
+
+
+def said_of_adapters(deployment: Deployment) -> list[str]:
+    """Return the words that the engine is told from the switch on."""
+    words = engine_of(render(a_plan(), deployment))["args"]
+    return [str(word) for word in words[words.index("--enable-lora") :]]
+
+
+def test_every_adapter_has_a_slot_and_the_name_that_clients_ask_for() -> None:
+    assert said_of_adapters(deployment_with(ON_CLAIM, ON_THE_SAME, ON_THE_HUB, rank=64)) == [
+        "--enable-lora",
+        *("--max-loras", "3", "--max-lora-rank", "64", "--lora-modules"),
+        "support=/adapters/0/support/v3",
+        "sql=/adapters/0",
+        f"team/poems:v2=/cache/adapters/acme/poems/{'a' * 40}",
+    ]
+
+
+def test_a_claim_of_several_adapters_is_mounted_once_and_cannot_be_written() -> None:
+    pod = pod_of(render(a_plan(), deployment_with(ON_CLAIM, ON_THE_SAME)))
+
+    claimed = [volume for volume in pod["volumes"] if "persistentVolumeClaim" in volume]
+    assert claimed == [{"name": "adapters-0", "persistentVolumeClaim": {"claimName": "adapters", "readOnly": True}}]
+    (engine,) = pod["containers"]
+    assert {"name": "adapters-0", "mountPath": "/adapters/0", "readOnly": True} in engine["volumeMounts"]
+
+
+def test_adapters_on_the_claim_of_the_weights_are_read_from_where_it_is_mounted_already() -> None:
+    deployment = deployment_with(ON_CLAIM, claim=ClaimPath(claim="adapters", path="llama"))
+
+    assert said_of_adapters(deployment)[-1] == "support=/models/support/v3"
+    assert [volume["name"] for volume in pod_of(render(a_plan(), deployment))["volumes"]].count("models") == 1
+
+
+def test_an_adapter_of_the_hub_is_downloaded_at_its_commit_before_the_engine_starts() -> None:
+    deployment = deployment_with(ON_THE_HUB, ON_CLAIM, hub_token=SecretKey(name="hub", key="token"))
+
+    (container,) = pod_of(render(a_plan(), deployment))["initContainers"]
+
+    assert container["args"] == ["acme/poems", "a" * 40, f"/cache/adapters/acme/poems/{'a' * 40}"]
+    assert {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}} in container["env"]
+    assert "weights.py" in render(a_plan(), deployment).of_kind("ConfigMap")[0]["data"]
+
+
+def test_model_and_adapters_share_one_download_and_one_cache() -> None:
+    bundle = render(a_plan(), deployment_with(ON_THE_HUB, cache=CacheClaim(claim="hub")))
+
+    (container,) = pod_of(bundle)["initContainers"]
+
+    folder = f"/cache/adapters/acme/poems/{'a' * 40}"
+    assert container["args"] == ["meta-llama/Llama-3.1-405B-Instruct", "", "", "acme/poems", "a" * 40, folder]
+    assert environment_of(bundle)["HF_HUB_OFFLINE"] == "1"
+
+
+def test_names_reach_the_engine_as_they_stand() -> None:
+    """The API takes no such names; no layer below relies on it."""
+    odd = Adapter(name="$(HF_TOKEN) `id`; $x", source=ClaimPath(claim="c", path="$(POD_IP)"))
+
+    assert said_of_adapters(deployment_with(odd))[-1] == "$$(HF_TOKEN) `id`; $$x=/adapters/0/$$(POD_IP)"
+
+
+def test_without_adapters_nothing_is_said_of_them() -> None:
+    bundle = render(a_plan(), a_deployment())
+
+    assert not [word for word in engine_of(bundle)["args"] if "lora" in word]
+    assert "initContainers" not in pod_of(bundle)
