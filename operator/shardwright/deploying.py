@@ -1,6 +1,7 @@
 """What a resource says about running its model, as rendering wants it: the wire's words become the engine's."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from shardwright.api.model import Adapter as ServedAdapter
@@ -17,6 +18,7 @@ from shardwright.rendering.deployment import (
     ClaimPath,
     Deployment,
     HubCommit,
+    ImagePath,
     Owner,
     PodNetwork,
     Scheduling,
@@ -51,21 +53,16 @@ def to_deployment(
     """
     spec, metadata = resource.spec, resource.metadata
     placement, pod = spec.placement or PlacementRules(), spec.pod or Pod()
-    return Deployment(
+    deployment = Deployment(
         owner=Owner(name=metadata.name, namespace=metadata.namespace, uid=metadata.uid),
         engine=spec.engine.name,
         engine_version=engine_version,
         image=image_of(spec.engine),
         model=spec.model.id,
-        revision=spec.model.revision,
-        hub_token=_hub_token(spec.model),
-        claim=_claim(spec.model),
-        cache=_cache(spec.model),
         served_name=spec.model.served_name,
         load_format=_READ_BY.get(spec.model.load_format),
         quantization=None if stored_quantization else _LOADED_AS.get(spec.model.quantization),
         kv_cache_dtype=_KV_CACHE_DTYPES[spec.workload.kv_cache_quantization],
-        adapters=_adapters(spec.model),
         draft_tokens=spec.workload.prompt_lookup.draft_tokens if spec.workload.prompt_lookup else 0,
         arguments=dict(sorted((spec.engine.args | _dtype(spec.model)).items())),
         environment=tuple((variable.name, variable.value) for variable in spec.engine.env),
@@ -80,6 +77,20 @@ def to_deployment(
         silence_seconds=spec.readiness.silence_seconds if spec.readiness.tokens else 0,
         idle_seconds=spec.readiness.idle_seconds,
         scheduling=_scheduling(placement, scheduling_api),
+    )
+    return _with_sources(deployment, spec.model)
+
+
+def _with_sources(deployment: Deployment, model: Model) -> Deployment:
+    """Return the deployment with where weights and adapters come from."""
+    return replace(
+        deployment,
+        revision=model.revision,
+        hub_token=_hub_token(model),
+        claim=_claim(model),
+        weights_image=_weights_image(model),
+        cache=_cache(model),
+        adapters=_adapters(model),
     )
 
 
@@ -129,6 +140,13 @@ def _hub_token(model: Model) -> SecretKey | None:
 def _claim(model: Model) -> ClaimPath | None:
     claim = model.weights.pvc if model.weights else None
     return None if claim is None else _folder_of(claim)
+
+
+def _weights_image(model: Model) -> ImagePath | None:
+    image = model.weights.image if model.weights else None
+    if image is None:
+        return None
+    return ImagePath(reference=image.reference, path=image.path or "", pull_policy=image.pull_policy)
 
 
 def _folder_of(claim: ClaimWeights) -> ClaimPath:

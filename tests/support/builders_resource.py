@@ -97,7 +97,7 @@ def a_sharded_model(name: str = "llama", namespace: str = "default", **spec: Any
     }
 
 
-def complete_specs() -> tuple[Manifest, Manifest, Manifest]:
+def complete_specs() -> tuple[Manifest, ...]:
     """Return valid specs that together have every field: those that exclude each other stand apart."""
     first = copy.deepcopy(_COMPLETE)
     second = copy.deepcopy(_COMPLETE)
@@ -114,4 +114,8 @@ def complete_specs() -> tuple[Manifest, Manifest, Manifest]:
     second["placement"] |= {"scheduler": "Coscheduling", "schedulerName": "scheduler-plugins-scheduler"}
     third = copy.deepcopy(_COMPLETE)
     third["model"]["weights"]["huggingFace"]["cache"] = {"claimName": "downloads"}
-    return first, second, third
+    fourth = copy.deepcopy(second)
+    fourth["model"]["weights"] = {
+        "image": {"reference": "registry.internal/models/llama:8b", "pullPolicy": "IfNotPresent", "path": "llama/8b"}
+    }
+    return first, second, third, fourth

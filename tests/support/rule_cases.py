@@ -7,6 +7,7 @@ from tests.support.builders_resource import A_CONFIG, Manifest
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 CLAIM = {"claimName": "x"}
+IMAGE = {"reference": "x"}
 COMMIT = {"id": "a/adapter", "revision": REVISION}
 
 
@@ -62,6 +63,13 @@ RULE_CASES = (
         _model(weights={"huggingFace": {}, "pvc": {"claimName": "x"}}),
         _model(weights={"pvc": {"claimName": "x"}}),
     ),
+    RuleCase(
+        "RevisionWithoutHub",
+        _model(revision=REVISION, weights={"image": IMAGE}),
+        _model(weights={"image": IMAGE}),
+    ),
+    RuleCase("WeightsSource", _model(weights={"pvc": CLAIM, "image": IMAGE}), _model(weights={"image": IMAGE})),
+    RuleCase("WeightsSource", _model(weights={"huggingFace": {}, "pvc": CLAIM, "image": IMAGE}), _model(weights={"pvc": CLAIM})),
     RuleCase("WeightsSource", _model(weights={}), _model(weights={"huggingFace": {}})),
     RuleCase("CacheKind", _cached(claimName="a", storage="1Gi"), _cached(storage="1Gi")),
     RuleCase("CacheKind", _cached(), _cached(claimName="a")),
@@ -71,6 +79,9 @@ RULE_CASES = (
         "ShardsWithoutClaim",
         _model(loadFormat="ShardedState", weights={"huggingFace": {}}),
         _model(loadFormat="ShardedState", weights={"pvc": {"claimName": "x"}}),
+    ),
+    RuleCase(
+        "ShardsWithoutClaim", _model(loadFormat="ShardedState"), _model(loadFormat="ShardedState", weights={"image": IMAGE})
     ),
     RuleCase("AdapterSource", _adapted({"name": "x"}), _adapted({"name": "x", "pvc": CLAIM})),
     RuleCase(

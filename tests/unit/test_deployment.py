@@ -14,6 +14,7 @@ from shardwright.rendering.deployment import (
     ClaimPath,
     Deployment,
     HubCommit,
+    ImagePath,
     Owner,
     PodNetwork,
     Scheduling,
@@ -74,6 +75,16 @@ def test_weights_at_the_root_of_a_claim_have_no_folder() -> None:
     deployment = deployment_of(model={"id": "a/b", "weights": {"pvc": {"claimName": "weights"}}})
 
     assert deployment.claim == ClaimPath(claim="weights", path="")
+
+
+def test_weights_may_come_from_an_image_that_the_kubelet_mounts() -> None:
+    image = {"reference": "registry.internal/llama@sha256:" + "a" * 64, "pullPolicy": "Never", "path": "llama/8b"}
+
+    deployment = deployment_of(model={"id": "a/b", "weights": {"image": image}})
+
+    source = ImagePath(reference=image["reference"], path="llama/8b", pull_policy="Never")
+    assert (deployment.weights_image, deployment.claim, deployment.hub_token) == (source, None, None)
+    assert not deployment.from_hub
 
 
 def test_an_adapter_comes_from_a_claim_and_the_largest_has_rank_16_where_nobody_says_more() -> None:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from shardwright.api.parts import DataKey, ObjectName, Part
+from shardwright.api.parts import IMAGE, DataKey, ObjectName, Part
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 
 MODEL_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?$"
@@ -77,6 +77,22 @@ class ClaimWeights(Part):
     )
 
 
+class ImageWeights(Part):
+    """Weights in an OCI image or artifact that the kubelet pulls and mounts: an image volume."""
+
+    reference: Annotated[str, StringConstraints(max_length=512, pattern=IMAGE)] = Field(
+        description="The image or artifact; a digest (@sha256:...) pins it. It is pulled with pod.imagePullSecrets."
+    )
+    pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
+        default=None,
+        description="When a node pulls it. Default: Kubernetes' own, IfNotPresent, but Always of the tag latest.",
+    )
+    path: Annotated[str, StringConstraints(max_length=1024, pattern=FOLDER)] | None = Field(
+        default=None,
+        description="Folder in the image that holds the weights and tokenizer, relative to its root. Default: the root.",
+    )
+
+
 class Weights(Part):
     """Where the weights come from: exactly one of the fields."""
 
@@ -84,6 +100,11 @@ class Weights(Part):
         default=None, description="Download from the Hugging Face hub by spec.model.id (the default)."
     )
     pvc: ClaimWeights | None = Field(default=None, description="Read from a PersistentVolumeClaim; the engine then runs offline.")
+    image: ImageWeights | None = Field(
+        default=None,
+        description="Read from an image volume; the engine then runs offline. Needs the feature gate ImageVolume (on by default "
+        "from Kubernetes 1.35) and a container runtime that has it.",
+    )
 
 
 class HubAdapter(Part):
@@ -132,7 +153,7 @@ class Model(Part):
     load_format: Literal["Auto", "Safetensors", "FastSafetensors", "RunAIStreamer", "ShardedState"] = Field(
         default="Auto",
         description="How the engine reads the weights. Auto: as it sees fit. FastSafetensors, RunAIStreamer: by these packages, "
-        "which the image must have. ShardedState: files that were written by the same tensor degree, on a claim.",
+        "which the image must have. ShardedState: files that were written by the same tensor degree, on a claim or in an image.",
     )
     quantization: Literal["Auto", "BF16", "FP16", "FP8"] = Field(
         default="Auto",
@@ -159,12 +180,12 @@ def has_one_source_of_config(model: Model) -> bool:
 
 def revision_is_of_the_hub(model: Model) -> bool:
     """Return whether a commit is named of weights from the hub alone."""
-    return model.revision is None or model.weights is None or model.weights.pvc is None
+    return model.revision is None or model.weights is None or _is_on_the_hub(model.weights)
 
 
 def has_one_source_of_weights(weights: Weights) -> bool:
     """Return whether exactly one source is given."""
-    return (weights.hugging_face is None) != (weights.pvc is None)
+    return [weights.hugging_face, weights.pvc, weights.image].count(None) == 2  # noqa: PLR2004 - of three
 
 
 def has_one_kind_of_cache(cache: WeightCache) -> bool:
@@ -177,9 +198,13 @@ def class_is_of_own_claims(cache: WeightCache) -> bool:
     return cache.storage_class_name is None or cache.storage is not None
 
 
-def shards_lie_on_a_claim(model: Model) -> bool:
+def shards_lie_where_they_can(model: Model) -> bool:
     """Return whether files of single ranks are read from where they can be."""
-    return model.load_format != "ShardedState" or (model.weights is not None and model.weights.pvc is not None)
+    return model.load_format != "ShardedState" or (model.weights is not None and not _is_on_the_hub(model.weights))
+
+
+def _is_on_the_hub(weights: Weights) -> bool:
+    return weights.pvc is None and weights.image is None
 
 
 def has_one_source_of_adapter(adapter: Adapter) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from shardwright.api.model import Model
+from shardwright.api.model import Model, Weights
 from shardwright.api.network import Network
 from shardwright.api.spec import Budget, Parallelism, Pod, Spec
 from shardwright.costs.loading import Storage
@@ -111,7 +111,8 @@ def _objective(spec: Spec) -> Objective:
 
 
 def _storage(spec: Spec) -> Storage:
-    return Storage.CLAIM if spec.model.weights and spec.model.weights.pvc else Storage.HUB
+    weights = spec.model.weights or Weights()
+    return Storage.CLAIM if weights.pvc else Storage.IMAGE if weights.image else Storage.HUB
 
 
 def _seconds(milliseconds: int | None) -> float | None:

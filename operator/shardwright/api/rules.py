@@ -154,16 +154,16 @@ RULES: Final = (
         code="RevisionWithoutHub",
         path="spec.model",
         field=".revision",
-        cel="!(has(self.revision) && has(self.weights) && has(self.weights.pvc))",
-        message="revision must not be set with weights.pvc: it names a commit on the hub; remove revision",
+        cel="!(has(self.revision) && has(self.weights) && (has(self.weights.pvc) || has(self.weights.image)))",
+        message="revision must not be set with weights.pvc or weights.image: it names a commit on the hub; remove revision",
         holds=model.revision_is_of_the_hub,
     ),
     Rule(
         code="WeightsSource",
         path="spec.model.weights",
         field="",
-        cel="has(self.huggingFace) != has(self.pvc)",
-        message="weights must have exactly one of huggingFace and pvc; set one, or remove weights to use the hub",
+        cel="[has(self.huggingFace), has(self.pvc), has(self.image)].filter(given, given).size() == 1",
+        message="weights must have exactly one of huggingFace, pvc and image; set one, or remove weights to use the hub",
         holds=model.has_one_source_of_weights,
     ),
     Rule(
@@ -186,10 +186,10 @@ RULES: Final = (
         code="ShardsWithoutClaim",
         path="spec.model",
         field=".loadFormat",
-        cel="!has(self.loadFormat) || self.loadFormat != 'ShardedState' || (has(self.weights) && has(self.weights.pvc))",
-        message="loadFormat ShardedState must come with weights.pvc: the hub has no files of single ranks; set weights.pvc or "
-        "another loadFormat",
-        holds=model.shards_lie_on_a_claim,
+        cel="!has(self.loadFormat) || self.loadFormat != 'ShardedState' || "
+        "(has(self.weights) && (has(self.weights.pvc) || has(self.weights.image)))",
+        message="loadFormat ShardedState must come with weights.pvc or weights.image: the hub has no such files; set one of them",
+        holds=model.shards_lie_where_they_can,
     ),
     Rule(
         code="AdapterSource",

@@ -62,7 +62,8 @@ def scripts_of(plan: Plan, deployment: Deployment) -> Mapping[str, str]:
 
 def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
     """Return how long the pods of a resource may take to serve."""
-    return budgets.start_budget(plan, downloads=cache.downloads(deployment), fills=deployment.cache is not None)
+    fills = deployment.cache is not None or deployment.weights_image is not None
+    return budgets.start_budget(plan, downloads=cache.downloads(deployment), fills=fills)
 
 
 def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
@@ -168,7 +169,7 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         version=deployment.engine_version,
         rendezvous_seconds=start_budget(plan, deployment).load_seconds,
         drain_seconds=budgets.SHUTDOWN_SECONDS,
-        revision=None if deployment.claim else deployment.revision,
+        revision=deployment.revision if deployment.from_hub else None,
         load_format=deployment.load_format,
         quantization=deployment.quantization,
         kv_cache_dtype=deployment.kv_cache_dtype,

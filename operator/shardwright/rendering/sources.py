@@ -14,6 +14,8 @@ _MODELS: Final = "models"
 
 def model_source(deployment: Deployment) -> str:
     """Return what the engine is told to serve: a folder, or an id of the hub."""
+    if deployment.weights_image is not None:
+        return _below(MODELS_DIR, deployment.weights_image.path)
     return deployment.model if deployment.claim is None else _folder(deployment, deployment.claim)
 
 
@@ -23,16 +25,22 @@ def adapter_folders(deployment: Deployment) -> tuple[tuple[str, str], ...]:
 
 
 def volumes(deployment: Deployment) -> list[dict[str, Any]]:
-    """Return one volume for every claim that is read."""
-    return [
+    """Return one volume for every claim that is read, and one for the image of the weights."""
+    claims = [
         {"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
         for claim, name in _claims(deployment).items()
     ]
+    image = deployment.weights_image
+    if image is None:
+        return claims
+    policy = {} if image.pull_policy is None else {"pullPolicy": image.pull_policy}
+    return [{"name": _MODELS, "image": {"reference": image.reference, **policy}}, *claims]
 
 
 def mounts(deployment: Deployment) -> list[dict[str, Any]]:
     """Return where they are mounted."""
-    return [{"name": name, "mountPath": _mount_path(name), "readOnly": True} for name in _claims(deployment).values()]
+    names = [*(() if deployment.weights_image is None else (_MODELS,)), *_claims(deployment).values()]
+    return [{"name": name, "mountPath": _mount_path(name), "readOnly": True} for name in names]
 
 
 def downloads(deployment: Deployment) -> tuple[tuple[str, str, str], ...]:
@@ -57,7 +65,11 @@ def _mount_path(volume: str) -> str:
 
 
 def _folder(deployment: Deployment, source: ClaimPath) -> str:
-    return f"{_mount_path(_claims(deployment)[source.claim])}/{source.path.strip('/')}".rstrip("/")
+    return _below(_mount_path(_claims(deployment)[source.claim]), source.path)
+
+
+def _below(mount_path: str, folder: str) -> str:
+    return f"{mount_path}/{folder.strip('/')}".rstrip("/")
 
 
 def _adapter_folder(deployment: Deployment, adapter: Adapter) -> str:

@@ -61,6 +61,11 @@ def _claim(before: Manifest, after: Manifest) -> Pair:
     return _model({"weights": {"pvc": before}}, {"weights": {"pvc": after}})
 
 
+def _image(before: Manifest, after: Manifest) -> Pair:
+    image = {"reference": "registry.internal/llama"}
+    return _model(*({"weights": {"image": image | changed}} for changed in (before, after)))
+
+
 def _adapter(before: Manifest, after: Manifest) -> Pair:
     adapter = {"name": "a", "pvc": {"claimName": "a"}}
     return _model(*({"adapters": [adapter | changed]} for changed in (before, after)))
@@ -111,6 +116,9 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "model.weights.huggingFace.tokenSecretRef.key": _token({"name": "a"}, {"name": "a", "key": "b"}),
     "model.weights.pvc.claimName": _claim({"claimName": "a"}, {"claimName": "b"}),
     "model.weights.pvc.path": _claim({"claimName": "a"}, {"claimName": "a", "path": "b"}),
+    "model.weights.image.reference": _image({}, {"reference": "registry.internal/other"}),
+    "model.weights.image.pullPolicy": _image({}, {"pullPolicy": "Always"}),
+    "model.weights.image.path": _image({}, {"path": "llama"}),
     "model.adapters[0].name": _adapter({}, {"name": "b"}),
     "model.adapters[0].pvc.claimName": _adapter({}, {"pvc": {"claimName": "b"}}),
     "model.adapters[0].pvc.path": _adapter({}, {"pvc": {"claimName": "a", "path": "b"}}),

@@ -1,8 +1,9 @@
 """Adapters beside the model: where they are mounted or downloaded to, and what the engine is told."""
 
+from dataclasses import replace
 from typing import Any
 
-from shardwright.rendering.deployment import Adapter, Adapters, CacheClaim, ClaimPath, Deployment, HubCommit, SecretKey
+from shardwright.rendering.deployment import Adapter, Adapters, CacheClaim, ClaimPath, Deployment, HubCommit, ImagePath, SecretKey
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan
 from tests.support.rendered import engine_of, environment_of, pod_of
@@ -73,6 +74,43 @@ def test_names_reach_the_engine_as_they_stand() -> None:
     odd = Adapter(name="$(HF_TOKEN) `id`; $x", source=ClaimPath(claim="c", path="$(POD_IP)"))
 
     assert said_of_adapters(deployment_with(odd))[-1] == "$$(HF_TOKEN) `id`; $$x=/adapters/0/$$(POD_IP)"
+
+
+IMAGE = ImagePath(reference="registry.internal/llama:405b", path="/llama/405b/")
+
+
+def test_an_image_is_mounted_where_a_claim_would_be_and_the_engine_runs_offline() -> None:
+    bundle = render(a_plan(), a_deployment(weights_image=IMAGE, revision="abc"))
+
+    assert {"name": "models", "image": {"reference": "registry.internal/llama:405b"}} in pod_of(bundle)["volumes"]
+    assert {"name": "models", "mountPath": "/models", "readOnly": True} in engine_of(bundle)["volumeMounts"]
+    words = engine_of(bundle)["args"]
+    assert (words[0], "--revision" in words, environment_of(bundle)["HF_HUB_OFFLINE"]) == ("/models/llama/405b", False, "1")
+
+
+def test_the_image_at_its_root_is_pulled_as_the_user_says() -> None:
+    bundle = render(a_plan(), a_deployment(weights_image=replace(IMAGE, path="", pull_policy="Always")))
+
+    (volume,) = (volume for volume in pod_of(bundle)["volumes"] if volume["name"] == "models")
+    assert volume["image"] == {"reference": "registry.internal/llama:405b", "pullPolicy": "Always"}
+    assert engine_of(bundle)["args"][0] == "/models"
+
+
+def test_peers_wait_for_a_node_that_pulls_the_image_and_the_engine_reads_what_is_there() -> None:
+    def budget_of(**source: Any) -> str:
+        (group,) = render(a_plan(), a_deployment(**source)).of_kind("StatefulSet")
+        return str(group["metadata"]["annotations"]["shardwright.io/start-up-budget"])
+
+    pulled, claimed = budget_of(weights_image=IMAGE), budget_of(claim=ClaimPath(claim="c", path=""))
+    assert pulled.replace("9900 s more", "1800 s more") == claimed
+
+
+def test_adapters_on_claims_stand_beside_an_image() -> None:
+    deployment = deployment_with(ON_CLAIM, weights_image=IMAGE)
+
+    assert said_of_adapters(deployment)[-1] == "support=/adapters/0/support/v3"
+    names = [volume["name"] for volume in pod_of(render(a_plan(), deployment))["volumes"]]
+    assert names[-2:] == ["models", "adapters-0"]
 
 
 def test_without_adapters_nothing_is_said_of_them() -> None:
