@@ -1,14 +1,29 @@
 """What a resource says about running its model, as rendering wants it: the wire's words become the engine's."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
-from shardwright.api.model import Model
+from shardwright.api.model import Adapter as ServedAdapter
+from shardwright.api.model import ClaimWeights, Model
 from shardwright.api.network import Network
 from shardwright.api.resource import ShardedModel
-from shardwright.api.spec import Engine, PlacementRules, Pod, Resources
+from shardwright.api.spec import Engine, PlacementRules, Pod
+from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 from shardwright.engines.engine import ENGINES
-from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, Owner, PodNetwork, Scheduling, SecretKey
+from shardwright.rendering.deployment import (
+    Adapter,
+    Adapters,
+    CacheClaim,
+    ClaimPath,
+    Deployment,
+    HubCommit,
+    ImagePath,
+    Owner,
+    PodNetwork,
+    Scheduling,
+    SecretKey,
+)
 from shardwright.rendering.scheduling import ADAPTERS
 
 _KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
@@ -38,17 +53,12 @@ def to_deployment(
     """
     spec, metadata = resource.spec, resource.metadata
     placement, pod = spec.placement or PlacementRules(), spec.pod or Pod()
-    resources = pod.resources or Resources()
-    return Deployment(
+    deployment = Deployment(
         owner=Owner(name=metadata.name, namespace=metadata.namespace, uid=metadata.uid),
         engine=spec.engine.name,
         engine_version=engine_version,
         image=image_of(spec.engine),
         model=spec.model.id,
-        revision=spec.model.revision,
-        hub_token=_hub_token(spec.model),
-        claim=_claim(spec.model),
-        cache=_cache(spec.model),
         served_name=spec.model.served_name,
         load_format=_READ_BY.get(spec.model.load_format),
         quantization=None if stored_quantization else _LOADED_AS.get(spec.model.quantization),
@@ -58,8 +68,8 @@ def to_deployment(
         environment=tuple((variable.name, variable.value) for variable in spec.engine.env),
         node_selector=tuple(sorted(placement.node_selector.items())),
         tolerations=tolerations_of(placement),
-        cpu=resources.cpu,
-        memory=resources.memory,
+        cpu=pod.resources.cpu if pod.resources else None,
+        memory=pod.resources.memory if pod.resources else None,
         runtime_class=pod.runtime_class_name,
         image_pull_secrets=tuple(secret.name for secret in pod.image_pull_secrets),
         network=_network(pod),
@@ -67,6 +77,20 @@ def to_deployment(
         silence_seconds=spec.readiness.silence_seconds if spec.readiness.tokens else 0,
         idle_seconds=spec.readiness.idle_seconds,
         scheduling=_scheduling(placement, scheduling_api),
+    )
+    return _with_sources(deployment, spec.model)
+
+
+def _with_sources(deployment: Deployment, model: Model) -> Deployment:
+    """Return the deployment with where weights and adapters come from."""
+    return replace(
+        deployment,
+        revision=model.revision,
+        hub_token=_hub_token(model),
+        claim=_claim(model),
+        weights_image=_weights_image(model),
+        cache=_cache(model),
+        adapters=_adapters(model),
     )
 
 
@@ -115,7 +139,31 @@ def _hub_token(model: Model) -> SecretKey | None:
 
 def _claim(model: Model) -> ClaimPath | None:
     claim = model.weights.pvc if model.weights else None
-    return None if claim is None else ClaimPath(claim=claim.claim_name, path=claim.path or "")
+    return None if claim is None else _folder_of(claim)
+
+
+def _weights_image(model: Model) -> ImagePath | None:
+    image = model.weights.image if model.weights else None
+    if image is None:
+        return None
+    return ImagePath(reference=image.reference, path=image.path or "", pull_policy=image.pull_policy)
+
+
+def _folder_of(claim: ClaimWeights) -> ClaimPath:
+    return ClaimPath(claim=claim.claim_name, path=claim.path or "")
+
+
+def _adapters(model: Model) -> Adapters:
+    served = tuple(Adapter(name=adapter.name, source=_source_of(adapter)) for adapter in model.adapters)
+    return Adapters(served=served, rank=model.max_adapter_rank or DEFAULT_ADAPTER_RANK)
+
+
+def _source_of(adapter: ServedAdapter) -> ClaimPath | HubCommit:
+    """Return where an adapter comes from; a rule has seen to it that it comes from somewhere."""
+    if adapter.pvc is not None:
+        return _folder_of(adapter.pvc)
+    assert adapter.hugging_face is not None  # noqa: S101 - for the type checker
+    return HubCommit(id=adapter.hugging_face.id, revision=adapter.hugging_face.revision)
 
 
 def _cache(model: Model) -> CacheClaim | None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from shardwright.api.published import DEFAULTS_MAX_ITEMS, ShownEngine
 from shardwright.api.record import PlanRecord
-from shardwright.api.request import network_of, rdma_request, to_request
+from shardwright.api.request import adapter_slots, network_of, rdma_request, to_request
 from shardwright.api.resource import ShardedModel
 from shardwright.api.settings import DEFAULTS, Settings, with_defaults
 from shardwright.api.spec import PlacementRules, Spec
@@ -100,7 +100,7 @@ def resolve(question: Question) -> Subject:
         model=model,
         stored_quantization=stored.quantization,
         request=to_request(spec, model),
-        traits=replace(_traits(spec, engine, version), kv_cache_bytes=pins.kv_cache_bytes),
+        traits=replace(_traits(spec, engine, version), kv_cache_bytes=pins.kv_cache_bytes, adapters=adapter_slots(spec.model)),
         input_hash=_hash(spec, model, version, NOT_PLANNED_WITH),
         cut_hash=_hash(spec, model, version, (*NOT_PLANNED_WITH, "replicas")),
     )
@@ -331,6 +331,7 @@ def _features(spec: Spec, engine: Engine) -> dict[str, str]:
         "kv-cache-dtype": (spec.workload.kv_cache_quantization != "Auto", "spec.workload.kvCacheQuantization"),
         "load-format": (spec.model.load_format != "Auto", "spec.model.loadFormat"),
         "lock-memory": ("lock-memory" in engine.rules.policy.missing and _locks_memory(spec), "spec.pod.network.lockMemory"),
+        "enable-lora": (bool(spec.model.adapters), "spec.model.adapters"),
         "speculative-config": (spec.workload.prompt_lookup is not None, "spec.workload.promptLookup"),
     }
     return {option: path for option, (is_asked, path) in asked.items() if is_asked}

@@ -127,9 +127,11 @@ def place_beside(subject: Subject, plan: Plan, inventory: Inventory) -> tuple[st
 
 
 def _shares_claim(subject: Subject) -> bool:
-    weights = subject.resource.spec.model.weights or Weights()
+    model = subject.resource.spec.model
+    weights = model.weights or Weights()
     cache = weights.hugging_face.cache if weights.hugging_face else None
-    return weights.pvc is not None or (cache is not None and cache.claim_name is not None)
+    read = (weights.pvc, *(adapter.pvc for adapter in model.adapters))
+    return any(read) or (cache is not None and cache.claim_name is not None)
 
 
 def _pinned(request: Request, plan: Plan) -> Request:

@@ -106,7 +106,7 @@ def test_both_accept_what_keeps_a_rule_between_fields(cluster: ControlPlane, cas
     assert (server_verdict(cluster, manifest), our_verdict(manifest)) == (Verdict(accepted=True), Verdict(accepted=True))
 
 
-@pytest.mark.parametrize("spec", complete_specs(), ids=["first", "second", "third"])
+@pytest.mark.parametrize("spec", complete_specs(), ids=["first", "second", "third", "fourth"])
 def test_both_accept_a_spec_with_every_field(cluster: ControlPlane, spec: Manifest) -> None:
     manifest = a_sharded_model() | {"spec": spec}
 

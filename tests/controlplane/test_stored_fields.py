@@ -17,11 +17,12 @@ from tests.harness.api import ApiError
 from tests.harness.compute_domains import NvidiaDriver
 from tests.harness.controlplane import ControlPlane
 from tests.support.builders_deployment import a_plan, an_owner
-from tests.support.stored import NATIVE, differences, objects_of, pods, runnable, stored
+from tests.support.stored import IMAGE_VOLUME, NATIVE, differences, objects_of, pods, runnable, stored
 
 pytestmark = pytest.mark.controlplane
 
 NATIVE_LAUNCH = Launch(id="Native", plan=a_plan(), deployment=NATIVE, config={})
+IMAGE_LAUNCH = Launch(id="image volume", plan=a_plan(), deployment=IMAGE_VOLUME, config={})
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
@@ -37,6 +38,10 @@ def test_the_fields_of_native_groups_are_stored_where_their_gates_are_on_and_dro
     assert differences(gated.api, "default", (NATIVE_LAUNCH,)) == {}
     (group,) = (item for item in objects_of(NATIVE_LAUNCH, namespace) if item["kind"] == "StatefulSet")
     assert "schedulingGroup" not in stored(control_plane.api, group, namespace)["spec"]["template"]["spec"]
+
+
+def test_an_image_volume_is_stored_as_it_is_sent(control_plane: ControlPlane, namespace: str) -> None:
+    assert differences(control_plane.api, namespace, (IMAGE_LAUNCH,)) == {}
 
 
 def test_the_operator_finds_a_field_that_is_dropped_and_creates_nothing(control_plane: ControlPlane, namespace: str) -> None:

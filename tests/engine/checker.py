@@ -80,8 +80,8 @@ def checked(job: Mapping[str, Any]) -> Answer:
     PretendedGpu.count, PretendedGpu.memory_bytes = job["gpus"], job["gpuBytes"]
     PretendedGpu.capability = tuple(job["capability"])
     try:
-        config = configured(job["arguments"], job["model"])
-        resolved = launched(config)
+        options, config = configured(job["arguments"], job["model"])
+        resolved = launched(options, config)
         return {"accepted": True, "resolved": resolved} | (built(config, job["rank"]) if job["rank"] is not None else {})
     except Refused as refusal:
         return {"accepted": False, "stage": refusal.stage, "message": refusal.message}
@@ -128,8 +128,8 @@ def parsed(arguments: Sequence[str]) -> Any:
     return options
 
 
-def configured(arguments: Sequence[str], folder: str) -> Any:
-    """Return the engine's configuration; `folder` holds the model's config.json and stands for the model that is named."""
+def configured(arguments: Sequence[str], folder: str) -> tuple[Any, Any]:
+    """Return the options and the engine's configuration; `folder` holds the config.json of the model that is named."""
     with refusing("parse"):
         options = parsed(arguments)
     options.model, options.tokenizer, options.revision = folder, None, None
@@ -138,10 +138,15 @@ def configured(arguments: Sequence[str], folder: str) -> Any:
         from vllm.usage.usage_lib import UsageContext
 
         made = AsyncEngineArgs.from_cli_args(options)
-        return made.create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER, headless=options.headless)
+        return options, made.create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER, headless=options.headless)
 
 
-def launched(config: Any) -> Answer:
+def adapters_of(options: Any) -> list[list[str]]:
+    """Return the name and the folder of every adapter that the server would load before it answers."""
+    return [[module.name, module.path] for module in options.lora_modules or ()]
+
+
+def launched(options: Any, config: Any) -> Answer:
     """Return what was resolved, after the assertions of a starting process (vllm/v1/executor/multiproc_executor.py)."""
     parallel, model = config.parallel_config, config.model_config
     with refusing("launch"):
@@ -172,6 +177,9 @@ def launched(config: Any) -> Answer:
             "servedName": model.served_model_name[0] if isinstance(model.served_model_name, list) else model.served_model_name,
             "cacheDtype": config.cache_config.cache_dtype,
             "loadFormat": str(getattr(config.load_config.load_format, "value", config.load_config.load_format)),
+            "adapters": adapters_of(options),
+            "adapterSlots": config.lora_config.max_loras if config.lora_config else 0,
+            "adapterRank": config.lora_config.max_lora_rank if config.lora_config else 0,
             "draftTokens": config.speculative_config.num_speculative_tokens if config.speculative_config else 0,
         }
 
@@ -197,7 +205,8 @@ def built(config: Any, rank: int) -> Answer:
         with set_current_vllm_config(config, check_compile=False):
             pretend_peers(config, rank)
             model = empty_model(config)
-            return {"weightsBytes": weight_bytes(model), "kvBytesPerToken": cache_bytes(config)}
+            weights = weight_bytes(model)  # before adapters, which wrap what they find
+            return {"weightsBytes": weights, "kvBytesPerToken": cache_bytes(config), "adapterBytes": adapter_bytes(model, config)}
 
 
 def empty_model(config: Any) -> Any:
@@ -220,6 +229,51 @@ def weight_bytes(model: Any) -> int:
     """Return the bytes of all parameters but the scales of the K/V cache: placeholders that loading takes away."""
     named = model.named_parameters()
     return sum(weight.numel() * weight.element_size() for name, weight in named if not name.endswith(CACHE_SCALES))
+
+
+SLOTS = ("lora_a_stacked", "lora_b_stacked")
+SLOTS_OF_EXPERTS = ("w13_lora_a_stacked", "w13_lora_b_stacked", "w2_lora_a_stacked", "w2_lora_b_stacked")
+
+
+def adapter_bytes(model: Any, config: Any) -> int:
+    """Return the bytes of the slots that the engine's own manager makes beside the layers of this rank; 0 without adapters."""
+    if config.lora_config is None:
+        return 0
+    import torch
+    from vllm.lora import model_manager
+    from vllm.lora.layers import BaseLayerWithLoRA
+
+    model_manager.get_punica_wrapper = lambda *_, **__: object()  # tables of indices for kernels: none is run
+    limits, meta = config.scheduler_config, torch.device("meta")
+    sizes = (limits.max_num_seqs, limits.max_num_batched_tokens, config.model_config.get_vocab_size())
+    pretend_kernels(model)
+    with meta:
+        model_manager.LoRAModelManager(model, *sizes, config.lora_config, meta, config)
+    wrapped = [layer for layer in model.modules() if isinstance(layer, BaseLayerWithLoRA)]
+    return sum(tensor.numel() * tensor.element_size() for layer in wrapped for tensor in slots_of(layer))
+
+
+def pretend_kernels(model: Any) -> None:
+    """Give experts the kernel that is chosen for them after loading: adapters ask it only whether it takes them."""
+    from vllm.lora.layers import fused_moe
+    from vllm.model_executor.layers.fused_moe.experts.lora_experts_mixin import LoRAExpertsMixin
+    from vllm.model_executor.layers.fused_moe.modular_kernel import FusedMoEKernelModularImpl
+
+    impl, experts = object.__new__(FusedMoEKernelModularImpl), LoRAExpertsMixin()
+    kernel = types.SimpleNamespace(
+        impl=impl, is_monolithic=False, fused_experts=experts, prepare_finalize=None, supports_lora=lambda: True
+    )
+    fused_moe.FusedMoEModularMethod = lambda method, _: method
+    for layer in model.modules():
+        method = getattr(layer, "quant_method", None)
+        if method is not None and hasattr(method, "moe_kernel"):
+            method.moe_kernel, method.moe_quant_config = kernel, object()
+
+
+def slots_of(layer: Any) -> Iterator[Any]:
+    for name in SLOTS_OF_EXPERTS if hasattr(layer, SLOTS_OF_EXPERTS[0]) else SLOTS:
+        value = getattr(layer, name)
+        yield from value if isinstance(value, tuple | list) else (value,)
 
 
 def cache_bytes(config: Any) -> float:

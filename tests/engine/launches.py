@@ -135,6 +135,11 @@ def _goldens() -> Iterator[Launch]:
 LLAMA, QWEN_MOE = "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-30B-A3B"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 
+ADAPTERS = [
+    {"name": "support", "pvc": {"claimName": "adapters", "path": "support/v3"}},
+    {"name": "team/sql:v2", "huggingFace": {"id": "acme/sql", "revision": REVISION}},
+]
+
 FEATURES: dict[str, dict[str, Any]] = {
     "tensor in the node and pipeline across": {"parallelism": {"tensor": 8, "pipeline": 2}},
     "uneven layers": {"parallelism": {"tensor": 2, "partition": [17, 15]}},
@@ -157,6 +162,16 @@ FEATURES: dict[str, dict[str, Any]] = {
     "weights read by fastsafetensors": {"model": {"id": LLAMA, "loadFormat": "FastSafetensors"}},
     "weights of single ranks": {
         "model": {"id": LLAMA, "loadFormat": "ShardedState", "weights": {"pvc": {"claimName": "weights"}}}
+    },
+    "adapters of a claim and of the hub": {
+        "model": {"id": LLAMA, "adapters": ADAPTERS, "maxAdapterRank": 64},
+        "parallelism": {"tensor": 2, "pipeline": 2},
+    },
+    "adapters of experts": {"model": {"id": QWEN_MOE, "adapters": ADAPTERS}, "parallelism": {"tensor": 4, "expert": 4}},
+    "adapters of experts in slices": {
+        "model": {"id": QWEN_MOE, "adapters": ADAPTERS},
+        "parallelism": {"tensor": 4, "expert": 1},
+        "workload": {"promptLookup": {"draftTokens": 16, "acceptancePercent": 60}},
     },
     "a pinned revision": {"model": {"id": LLAMA, "revision": REVISION}},
     "arguments of a user": {

@@ -7,6 +7,7 @@ import pytest
 
 from shardwright.engines.arguments import DATA_PARALLEL_PORT, attention_replicas_per_pod
 from shardwright.layouts.layout import Layout
+from shardwright.rendering.sources import adapter_folders
 from tests.engine.launches import VERSIONS, Launch, launches
 from tests.engine.questions import Engine
 from tests.support.builders_deployment import a_deployment, a_plan_of
@@ -51,6 +52,9 @@ def meant(launch: Launch, rank: int) -> dict[str, Any]:
         "maxSequences": plan.max_sequences,
         "maxBatchedTokens": plan.max_batched_tokens,
         "memoryUtilization": plan.memory_utilization,
+        "adapters": [list(adapter) for adapter in adapter_folders(launch.deployment)],
+        "adapterSlots": len(launch.deployment.adapters.served),
+        "adapterRank": launch.deployment.adapters.rank if launch.deployment.adapters.served else 0,
         "draftTokens": launch.deployment.draft_tokens,
         "loadFormat": launch.deployment.load_format or "auto",
         "servedName": launch.deployment.served_name or launch.deployment.model,

@@ -34,6 +34,8 @@ _COMPLETE: Manifest = {
         },
         "loadFormat": "Safetensors",
         "quantization": "BF16",
+        "adapters": [{"name": "support", "huggingFace": {"id": "acme/support", "revision": "f" * 40}}],
+        "maxAdapterRank": 64,
     },
     "engine": {
         "name": "vLLM",
@@ -95,7 +97,7 @@ def a_sharded_model(name: str = "llama", namespace: str = "default", **spec: Any
     }
 
 
-def complete_specs() -> tuple[Manifest, Manifest, Manifest]:
+def complete_specs() -> tuple[Manifest, ...]:
     """Return valid specs that together have every field: those that exclude each other stand apart."""
     first = copy.deepcopy(_COMPLETE)
     second = copy.deepcopy(_COMPLETE)
@@ -104,6 +106,7 @@ def complete_specs() -> tuple[Manifest, Manifest, Manifest]:
         "configMapRef": {"name": "llama-config", "key": "config.json"},
         "weights": {"pvc": {"claimName": "weights", "path": "llama/8b"}},
         "quantization": "Auto",
+        "adapters": [{"name": "support", "pvc": {"claimName": "adapters", "path": "support/v3"}}],
     }
     del second["workload"]["concurrency"]
     second["workload"]["requestsPerSecond"] = 2.5
@@ -111,4 +114,8 @@ def complete_specs() -> tuple[Manifest, Manifest, Manifest]:
     second["placement"] |= {"scheduler": "Coscheduling", "schedulerName": "scheduler-plugins-scheduler"}
     third = copy.deepcopy(_COMPLETE)
     third["model"]["weights"]["huggingFace"]["cache"] = {"claimName": "downloads"}
-    return first, second, third
+    fourth = copy.deepcopy(second)
+    fourth["model"]["weights"] = {
+        "image": {"reference": "registry.internal/models/llama:8b", "pullPolicy": "IfNotPresent", "path": "llama/8b"}
+    }
+    return first, second, third, fourth

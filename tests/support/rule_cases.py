@@ -6,6 +6,9 @@ from typing import Any
 from tests.support.builders_resource import A_CONFIG, Manifest
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
+CLAIM = {"claimName": "x"}
+IMAGE = {"reference": "x"}
+COMMIT = {"id": "a/adapter", "revision": REVISION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,10 @@ class RuleCase:
 
 def _model(**fields: Any) -> Manifest:
     return {"model": {"id": "a/b"} | fields}
+
+
+def _adapted(*adapters: Manifest, **fields: Any) -> Manifest:
+    return _model(adapters=list(adapters), **fields)
 
 
 def _cached(**fields: Any) -> Manifest:
@@ -56,6 +63,13 @@ RULE_CASES = (
         _model(weights={"huggingFace": {}, "pvc": {"claimName": "x"}}),
         _model(weights={"pvc": {"claimName": "x"}}),
     ),
+    RuleCase(
+        "RevisionWithoutHub",
+        _model(revision=REVISION, weights={"image": IMAGE}),
+        _model(weights={"image": IMAGE}),
+    ),
+    RuleCase("WeightsSource", _model(weights={"pvc": CLAIM, "image": IMAGE}), _model(weights={"image": IMAGE})),
+    RuleCase("WeightsSource", _model(weights={"huggingFace": {}, "pvc": CLAIM, "image": IMAGE}), _model(weights={"pvc": CLAIM})),
     RuleCase("WeightsSource", _model(weights={}), _model(weights={"huggingFace": {}})),
     RuleCase("CacheKind", _cached(claimName="a", storage="1Gi"), _cached(storage="1Gi")),
     RuleCase("CacheKind", _cached(), _cached(claimName="a")),
@@ -66,6 +80,25 @@ RULE_CASES = (
         _model(loadFormat="ShardedState", weights={"huggingFace": {}}),
         _model(loadFormat="ShardedState", weights={"pvc": {"claimName": "x"}}),
     ),
+    RuleCase(
+        "ShardsWithoutClaim", _model(loadFormat="ShardedState"), _model(loadFormat="ShardedState", weights={"image": IMAGE})
+    ),
+    RuleCase("AdapterSource", _adapted({"name": "x"}), _adapted({"name": "x", "pvc": CLAIM})),
+    RuleCase(
+        "AdapterSource",
+        _adapted({"name": "x", "pvc": CLAIM, "huggingFace": COMMIT}),
+        _adapted({"name": "x", "huggingFace": COMMIT}),
+    ),
+    RuleCase(
+        "AdapterNameTaken", _adapted({"name": "a/b", "pvc": CLAIM}), _adapted({"name": "a/b", "pvc": CLAIM}, servedName="c")
+    ),
+    RuleCase(
+        "AdapterNameTaken",
+        _adapted({"name": "c", "pvc": CLAIM}, servedName="c"),
+        _adapted({"name": "a/b:c", "pvc": CLAIM}, servedName="c"),
+    ),
+    RuleCase("RankWithoutAdapters", _model(maxAdapterRank=8), _adapted({"name": "x", "pvc": CLAIM}, maxAdapterRank=8)),
+    RuleCase("RankWithoutAdapters", _adapted(maxAdapterRank=8), _adapted()),
     RuleCase(
         "EnvironmentForbidden",
         {"engine": {"env": [{"name": "VLLM_HOST_IP", "value": "x"}]}},

@@ -60,7 +60,7 @@ def unknown_fields() -> Iterator[Case]:
 def boundary_values() -> Iterator[Case]:
     """Yield the smallest and the largest value of every integer: both are allowed."""
     for steps, schema in fields():
-        if schema.get("type") == "integer":
+        if schema.get("type") == "integer" and "enum" not in schema:
             yield _case(f"{_dotted(steps)}:smallest", steps, schema["minimum"])
             yield _case(f"{_dotted(steps)}:largest", steps, schema["maximum"])
 
@@ -127,7 +127,7 @@ def _wrong_values(schema: Schema, good: Any) -> Iterator[tuple[str, Any]]:
     if "type" not in schema and schema.get("x-kubernetes-preserve-unknown-fields"):
         yield from (("list", [1]), ("empty-list", []), ("object", {"a": 1}), ("empty-object", {}))
     if "enum" in schema:
-        yield "enum", "Bogus"
+        yield "enum", max(schema["enum"]) + 1 if schema.get("type") == "integer" else "Bogus"
     if "minimum" in schema:
         yield "minimum", schema["minimum"] - 1
     if "maximum" in schema:

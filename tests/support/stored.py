@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from shardwright.reconcile.drift import drifted_fields
-from shardwright.rendering.deployment import CacheClaim, ClaimPath, Scheduling
+from shardwright.rendering.deployment import CacheClaim, ClaimPath, ImagePath, Scheduling
 from shardwright.rendering.render import not_deployable, render
 from tests.engine.launches import Launch, launches
 from tests.harness.api import Api, ApiError, Manifest
@@ -32,6 +32,10 @@ MORE = {
 """Ways to run a model that neither a sample nor a golden has."""
 
 NATIVE = a_deployment(scheduling=Scheduling(adapter="Native", api_version="scheduling.k8s.io/v1alpha2"))
+
+IMAGE_VOLUME = a_deployment(
+    weights_image=ImagePath(reference="registry.internal/llama:405b", path="llama", pull_policy="IfNotPresent")
+)
 
 
 @cache

@@ -7,7 +7,19 @@ import pytest
 from shardwright.api.resource import parse_manifest
 from shardwright.deploying import to_deployment
 from shardwright.engines.versions import DEFAULT_IMAGE
-from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, Owner, PodNetwork, Scheduling, SecretKey
+from shardwright.rendering.deployment import (
+    Adapter,
+    Adapters,
+    CacheClaim,
+    ClaimPath,
+    Deployment,
+    HubCommit,
+    ImagePath,
+    Owner,
+    PodNetwork,
+    Scheduling,
+    SecretKey,
+)
 from tests.support.builders_resource import a_sharded_model, complete_specs
 
 
@@ -34,6 +46,7 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
         served_name="llama",
         load_format="safetensors",
         kv_cache_dtype="fp8",
+        adapters=Adapters(served=(Adapter(name="support", source=HubCommit(id="acme/support", revision="f" * 40)),), rank=64),
         draft_tokens=3,
         silence_seconds=90,
         idle_seconds=15,
@@ -62,6 +75,25 @@ def test_weights_at_the_root_of_a_claim_have_no_folder() -> None:
     deployment = deployment_of(model={"id": "a/b", "weights": {"pvc": {"claimName": "weights"}}})
 
     assert deployment.claim == ClaimPath(claim="weights", path="")
+
+
+def test_weights_may_come_from_an_image_that_the_kubelet_mounts() -> None:
+    image = {"reference": "registry.internal/llama@sha256:" + "a" * 64, "pullPolicy": "Never", "path": "llama/8b"}
+
+    deployment = deployment_of(model={"id": "a/b", "weights": {"image": image}})
+
+    source = ImagePath(reference=image["reference"], path="llama/8b", pull_policy="Never")
+    assert (deployment.weights_image, deployment.claim, deployment.hub_token) == (source, None, None)
+    assert not deployment.from_hub
+
+
+def test_an_adapter_comes_from_a_claim_and_the_largest_has_rank_16_where_nobody_says_more() -> None:
+    adapter = {"name": "support", "pvc": {"claimName": "adapters", "path": "support/v3"}}
+
+    deployment = deployment_of(model={"id": "a/b", "adapters": [adapter]})
+
+    source = ClaimPath(claim="adapters", path="support/v3")
+    assert deployment.adapters == Adapters(served=(Adapter(name="support", source=source),), rank=16)
 
 
 def test_without_an_image_the_release_image_of_the_known_version_is_used() -> None:

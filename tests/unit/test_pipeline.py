@@ -640,17 +640,31 @@ SMALL = "meta-llama/Llama-3.1-8B-Instruct"
 
 
 @pytest.mark.parametrize(
-    "weights",
-    [{"pvc": {"claimName": "weights"}}, {"huggingFace": {"cache": {"claimName": "downloads"}}}],
-    ids=["weights", "cache"],
+    "model",
+    [
+        {"weights": {"pvc": {"claimName": "weights"}}},
+        {"weights": {"huggingFace": {"cache": {"claimName": "downloads"}}}},
+        {"adapters": [{"name": "support", "pvc": {"claimName": "adapters"}}]},
+    ],
+    ids=["weights", "cache", "adapters"],
 )
-def test_a_claim_that_one_node_has_mounted_is_not_asked_of_another(weights: dict[str, Any]) -> None:
-    one_gpu = {"model": {"id": SMALL, "weights": weights}, "parallelism": {"tensor": 8, "pipeline": 1}}
+def test_a_claim_that_one_node_has_mounted_is_not_asked_of_another(model: dict[str, Any]) -> None:
+    one_gpu = {"model": {"id": SMALL} | model, "parallelism": {"tensor": 8, "pipeline": 1}}
     alone, on_two = a_subject(**one_gpu), a_subject(**one_gpu, replicas=2)
     plans = [plan_of(plan_serving(subject, stock(subject, h100_nodes(2)))) for subject in (alone, on_two)]
 
     assert beside(alone, plans[0], nodes=3) is None
     assert beside(on_two, plans[1], nodes=3) == ("h100-02",)
+
+
+def test_an_image_is_no_claim_and_may_be_asked_of_another_node() -> None:
+    subject = a_subject(
+        model={"id": SMALL, "weights": {"image": {"reference": "registry.internal/llama"}}},
+        parallelism={"tensor": 8, "pipeline": 1},
+    )
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(2))))
+
+    assert beside(subject, plan, nodes=3) == ("h100-01",)
 
 
 def test_a_second_pod_on_the_node_that_has_mounted_the_claim_may_start_there() -> None:
@@ -723,7 +737,8 @@ def test_tensorrt_llm_needs_an_image_and_nvidia_gpus_whoever_names_the_image() -
 
 
 def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
-    model = {"id": "meta-llama/Llama-3.1-8B-Instruct", "servedName": "llama", "loadFormat": "Safetensors", "quantization": "FP8"}
+    said = {"servedName": "llama", "loadFormat": "Safetensors", "quantization": "FP8"}
+    model = {"id": "meta-llama/Llama-3.1-8B-Instruct", "adapters": [{"name": "a", "pvc": {"claimName": "a"}}]} | said
     lookup = {"promptLookup": {"draftTokens": 3, "acceptancePercent": 50}}
 
     root = {"network": {"lockMemory": True}}
@@ -733,6 +748,7 @@ def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
         ("EngineFeatureMissing", "spec.model.servedName"),
         ("EngineFeatureMissing", "spec.model.loadFormat"),
         ("EngineFeatureMissing", "spec.pod.network.lockMemory"),
+        ("EngineFeatureMissing", "spec.model.adapters"),
         ("EngineFeatureMissing", "spec.workload.promptLookup"),
     ]
     a_subject(pod=root)  # vLLM can

@@ -6,14 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from shardwright.reconcile.drift import dropped_fields
 from tests.engine.launches import Launch
 from tests.harness import build
 from tests.harness.api import ApiError
 from tests.harness.compute_domains import compute_domains
 from tests.harness.controlplane import ControlPlane
 from tests.support.builders_deployment import a_plan
-from tests.support.stored import NATIVE, differences, objects_of, pods, runnable, stored
+from tests.support.stored import IMAGE_VOLUME, NATIVE, differences, objects_of, pods, runnable, stored
 
+IMAGE_LAUNCH = Launch(id="image volume", plan=a_plan(), deployment=IMAGE_VOLUME, config={})
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 NATIVE_LAUNCH = Launch(id="Native", plan=a_plan(), deployment=NATIVE, config={})
 
@@ -47,6 +49,16 @@ def test_every_field_of_every_object_is_stored_as_it_is_sent_but_those_that_came
 def test_a_native_group_would_lose_the_field_that_binds_its_pods(older: ControlPlane) -> None:
     (group,) = (item for item in objects_of(NATIVE_LAUNCH, "default") if item["kind"] == "StatefulSet")
     assert "schedulingGroup" not in stored(older.api, group, "default")["spec"]["template"]["spec"]
+
+
+def test_an_image_volume_would_be_lost_and_the_operator_finds_it(older: ControlPlane) -> None:
+    """The feature gate ImageVolume is off by default before Kubernetes 1.35."""
+    (group,) = (item for item in objects_of(IMAGE_LAUNCH, "default") if item["kind"] == "StatefulSet")
+    pod = "spec.template.spec"
+    assert dropped_fields(group, stored(older.api, group, "default")) == (
+        f"{pod}.containers[engine].volumeMounts[/models]",
+        f"{pod}.volumes[models]",
+    )
 
 
 def test_the_pod_of_every_template_is_let_into_a_restricted_namespace(older: ControlPlane) -> None:

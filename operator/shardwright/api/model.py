@@ -4,12 +4,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from shardwright.api.parts import DataKey, ObjectName, Part
+from shardwright.api.parts import IMAGE, DataKey, ObjectName, Part
+from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 
 MODEL_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?$"
 SERVED_NAME = r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$"
+COMMIT = r"^[0-9a-f]{40}$"
 STORAGE = r"^[1-9][0-9]{0,14}(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
 FOLDER = r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$"
+
+
+ServedName = Annotated[str, StringConstraints(max_length=193, pattern=SERVED_NAME)]
 
 
 class ConfigMapReference(Part):
@@ -72,6 +77,22 @@ class ClaimWeights(Part):
     )
 
 
+class ImageWeights(Part):
+    """Weights in an OCI image or artifact that the kubelet pulls and mounts: an image volume."""
+
+    reference: Annotated[str, StringConstraints(max_length=512, pattern=IMAGE)] = Field(
+        description="The image or artifact; a digest (@sha256:...) pins it. It is pulled with pod.imagePullSecrets."
+    )
+    pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
+        default=None,
+        description="When a node pulls it. Default: Kubernetes' own, IfNotPresent, but Always of the tag latest.",
+    )
+    path: Annotated[str, StringConstraints(max_length=1024, pattern=FOLDER)] | None = Field(
+        default=None,
+        description="Folder in the image that holds the weights and tokenizer, relative to its root. Default: the root.",
+    )
+
+
 class Weights(Part):
     """Where the weights come from: exactly one of the fields."""
 
@@ -79,6 +100,31 @@ class Weights(Part):
         default=None, description="Download from the Hugging Face hub by spec.model.id (the default)."
     )
     pvc: ClaimWeights | None = Field(default=None, description="Read from a PersistentVolumeClaim; the engine then runs offline.")
+    image: ImageWeights | None = Field(
+        default=None,
+        description="Read from an image volume; the engine then runs offline. Needs the feature gate ImageVolume (on by default "
+        "from Kubernetes 1.35) and a container runtime that has it.",
+    )
+
+
+class HubAdapter(Part):
+    """An adapter in a repository of the Hugging Face hub."""
+
+    id: Annotated[str, StringConstraints(max_length=193, pattern=MODEL_ID)] = Field(description="Id of the adapter's repository.")
+    revision: Annotated[str, StringConstraints(max_length=40, pattern=COMMIT)] = Field(
+        description="Commit of the repository: 40 hexadecimal digits."
+    )
+
+
+class Adapter(Part):
+    """A LoRA adapter that is served under a name of its own: exactly one of pvc and huggingFace."""
+
+    name: ServedName = Field(description="Name that clients ask for; not that of the model.")
+    pvc: ClaimWeights | None = Field(default=None, description="Read from a PersistentVolumeClaim.")
+    hugging_face: HubAdapter | None = Field(
+        default=None,
+        description="Downloaded from the hub before the engine starts, with the token of weights.huggingFace where there is one.",
+    )
 
 
 class Model(Part):
@@ -88,9 +134,7 @@ class Model(Part):
         description="Hugging Face id of the model; also the name under which it is served. Its architecture comes from the "
         "built-in catalogue unless config or configMapRef gives it."
     )
-    served_name: Annotated[str, StringConstraints(max_length=193, pattern=SERVED_NAME)] | None = Field(
-        default=None, description="Name that clients ask for. Default: the id."
-    )
+    served_name: ServedName | None = Field(default=None, description="Name that clients ask for. Default: the id.")
     config: dict[str, Any] | None = Field(
         default=None,
         max_length=256,
@@ -100,7 +144,7 @@ class Model(Part):
     config_map_ref: ConfigMapReference | None = Field(
         default=None, description="ConfigMap that holds the model's config.json; watched. Excludes config."
     )
-    revision: Annotated[str, StringConstraints(max_length=40, pattern=r"^[0-9a-f]{40}$")] | None = Field(
+    revision: Annotated[str, StringConstraints(max_length=40, pattern=COMMIT)] | None = Field(
         default=None, description="Commit of the model repository to serve: 40 hexadecimal digits."
     )
     weights: Weights | None = Field(
@@ -109,10 +153,70 @@ class Model(Part):
     load_format: Literal["Auto", "Safetensors", "FastSafetensors", "RunAIStreamer", "ShardedState"] = Field(
         default="Auto",
         description="How the engine reads the weights. Auto: as it sees fit. FastSafetensors, RunAIStreamer: by these packages, "
-        "which the image must have. ShardedState: files that were written by the same tensor degree, on a claim.",
+        "which the image must have. ShardedState: files that were written by the same tensor degree, on a claim or in an image.",
     )
     quantization: Literal["Auto", "BF16", "FP16", "FP8"] = Field(
         default="Auto",
         description="How the engine holds the weights. Auto: as they are stored. BF16, FP16: computed and held in that "
         "type. FP8: quantized while loading.",
     )
+    adapters: list[Adapter] = Field(
+        default_factory=list,
+        max_length=32,
+        description="LoRA adapters that are served beside the model, each with a slot in GPU memory that the plan counts.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+    max_adapter_rank: Literal[1, 8, 16, 32, 64, 128, 256, 320, 512] | None = Field(
+        default=None,
+        description="Largest rank of an adapter: every slot is as large as one of this rank. "
+        f"Default with adapters: {DEFAULT_ADAPTER_RANK}.",
+    )
+
+
+def has_one_source_of_config(model: Model) -> bool:
+    """Return whether the config is said once."""
+    return model.config is None or model.config_map_ref is None
+
+
+def revision_is_of_the_hub(model: Model) -> bool:
+    """Return whether a commit is named of weights from the hub alone."""
+    return model.revision is None or model.weights is None or _is_on_the_hub(model.weights)
+
+
+def has_one_source_of_weights(weights: Weights) -> bool:
+    """Return whether exactly one source is given."""
+    return [weights.hugging_face, weights.pvc, weights.image].count(None) == 2  # noqa: PLR2004 - of three
+
+
+def has_one_kind_of_cache(cache: WeightCache) -> bool:
+    """Return whether the cache is either a claim or a size."""
+    return (cache.claim_name is None) != (cache.storage is None)
+
+
+def class_is_of_own_claims(cache: WeightCache) -> bool:
+    """Return whether a storage class is given to claims that are made alone."""
+    return cache.storage_class_name is None or cache.storage is not None
+
+
+def shards_lie_where_they_can(model: Model) -> bool:
+    """Return whether files of single ranks are read from where they can be."""
+    return model.load_format != "ShardedState" or (model.weights is not None and not _is_on_the_hub(model.weights))
+
+
+def _is_on_the_hub(weights: Weights) -> bool:
+    return weights.pvc is None and weights.image is None
+
+
+def has_one_source_of_adapter(adapter: Adapter) -> bool:
+    """Return whether exactly one source is given."""
+    return (adapter.pvc is None) != (adapter.hugging_face is None)
+
+
+def adapters_have_names_of_their_own(model: Model) -> bool:
+    """Return whether no adapter has the name of the model."""
+    return all(adapter.name != (model.served_name or model.id) for adapter in model.adapters)
+
+
+def rank_is_of_adapters(model: Model) -> bool:
+    """Return whether a rank is given where there are adapters alone."""
+    return model.max_adapter_rank is None or bool(model.adapters)

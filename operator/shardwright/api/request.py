@@ -2,13 +2,16 @@
 
 from typing import Final
 
+from shardwright.api.model import Model, Weights
 from shardwright.api.network import Network
 from shardwright.api.spec import Budget, Parallelism, Pod, Spec
 from shardwright.costs.loading import Storage
 from shardwright.costs.workload import Workload
+from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.rdma import RdmaMode, RdmaRequest
 from shardwright.layouts.layout import SearchSpace
+from shardwright.layouts.traits import AdapterSlots
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.request import Objective, OptimizeFor, Request, Statistic
 
@@ -44,6 +47,12 @@ def to_request(spec: Spec, model: ModelSpec) -> Request:
 def network_of(spec: Spec) -> Network:
     """Return how the pods of groups over several nodes reach each other."""
     return (spec.pod or Pod()).network or Network()
+
+
+def adapter_slots(model: Model) -> AdapterSlots | None:
+    """Return the room for adapters that the engine is told to make: a slot for each, None without any."""
+    rank = model.max_adapter_rank or DEFAULT_ADAPTER_RANK
+    return AdapterSlots(count=len(model.adapters), rank=rank) if model.adapters else None
 
 
 def rdma_request(spec: Spec) -> RdmaRequest:
@@ -102,7 +111,8 @@ def _objective(spec: Spec) -> Objective:
 
 
 def _storage(spec: Spec) -> Storage:
-    return Storage.CLAIM if spec.model.weights and spec.model.weights.pvc else Storage.HUB
+    weights = spec.model.weights or Weights()
+    return Storage.CLAIM if weights.pvc else Storage.IMAGE if weights.image else Storage.HUB
 
 
 def _seconds(milliseconds: int | None) -> float | None:

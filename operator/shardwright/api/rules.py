@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from shardwright.api import model
 from shardwright.api.life import Restart
-from shardwright.api.model import Model, WeightCache, Weights
 from shardwright.api.network import is_no_gpu, memory_is_locked_for_rdma, resources_come_with_explicit
 from shardwright.api.parts import LABEL_KEY
 from shardwright.api.spec import Budget, EnvironmentVariable, Parallelism, PlacementRules, Spec, Toleration, Workload
@@ -59,30 +59,6 @@ def _located(spec: Spec, path: str) -> Iterator[tuple[str, Any]]:
 
 def _attribute(alias: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in alias)
-
-
-def _one_source_of_config(model: Model) -> bool:
-    return model.config is None or model.config_map_ref is None
-
-
-def _revision_only_from_hub(model: Model) -> bool:
-    return model.revision is None or model.weights is None or model.weights.pvc is None
-
-
-def _one_source_of_weights(weights: Weights) -> bool:
-    return (weights.hugging_face is None) != (weights.pvc is None)
-
-
-def _one_kind_of_cache(cache: WeightCache) -> bool:
-    return (cache.claim_name is None) != (cache.storage is None)
-
-
-def _class_of_own_claims(cache: WeightCache) -> bool:
-    return cache.storage_class_name is None or cache.storage is not None
-
-
-def _shards_lie_on_a_claim(model: Model) -> bool:
-    return model.load_format != "ShardedState" or (model.weights is not None and model.weights.pvc is not None)
 
 
 def _may_be_set(variable: EnvironmentVariable) -> bool:
@@ -172,23 +148,23 @@ RULES: Final = (
         field=".configMapRef",
         cel="!(has(self.config) && has(self.configMapRef))",
         message="config and configMapRef must not both be set; remove one of them",
-        holds=_one_source_of_config,
+        holds=model.has_one_source_of_config,
     ),
     Rule(
         code="RevisionWithoutHub",
         path="spec.model",
         field=".revision",
-        cel="!(has(self.revision) && has(self.weights) && has(self.weights.pvc))",
-        message="revision must not be set with weights.pvc: it names a commit on the hub; remove revision",
-        holds=_revision_only_from_hub,
+        cel="!(has(self.revision) && has(self.weights) && (has(self.weights.pvc) || has(self.weights.image)))",
+        message="revision must not be set with weights.pvc or weights.image: it names a commit on the hub; remove revision",
+        holds=model.revision_is_of_the_hub,
     ),
     Rule(
         code="WeightsSource",
         path="spec.model.weights",
         field="",
-        cel="has(self.huggingFace) != has(self.pvc)",
-        message="weights must have exactly one of huggingFace and pvc; set one, or remove weights to use the hub",
-        holds=_one_source_of_weights,
+        cel="[has(self.huggingFace), has(self.pvc), has(self.image)].filter(given, given).size() == 1",
+        message="weights must have exactly one of huggingFace, pvc and image; set one, or remove weights to use the hub",
+        holds=model.has_one_source_of_weights,
     ),
     Rule(
         code="CacheKind",
@@ -196,7 +172,7 @@ RULES: Final = (
         field="",
         cel="has(self.claimName) != has(self.storage)",
         message="cache must have exactly one of claimName and storage; set one, or remove cache to download at every start",
-        holds=_one_kind_of_cache,
+        holds=model.has_one_kind_of_cache,
     ),
     Rule(
         code="CacheClass",
@@ -204,16 +180,40 @@ RULES: Final = (
         field=".storageClassName",
         cel="!has(self.storageClassName) || has(self.storage)",
         message="storageClassName must come with storage: a claim that exists has its class; remove it",
-        holds=_class_of_own_claims,
+        holds=model.class_is_of_own_claims,
     ),
     Rule(
         code="ShardsWithoutClaim",
         path="spec.model",
         field=".loadFormat",
-        cel="!has(self.loadFormat) || self.loadFormat != 'ShardedState' || (has(self.weights) && has(self.weights.pvc))",
-        message="loadFormat ShardedState must come with weights.pvc: the hub has no files of single ranks; set weights.pvc or "
-        "another loadFormat",
-        holds=_shards_lie_on_a_claim,
+        cel="!has(self.loadFormat) || self.loadFormat != 'ShardedState' || "
+        "(has(self.weights) && (has(self.weights.pvc) || has(self.weights.image)))",
+        message="loadFormat ShardedState must come with weights.pvc or weights.image: the hub has no such files; set one of them",
+        holds=model.shards_lie_where_they_can,
+    ),
+    Rule(
+        code="AdapterSource",
+        path="spec.model.adapters[]",
+        field="",
+        cel="has(self.pvc) != has(self.huggingFace)",
+        message="an adapter must have exactly one of pvc and huggingFace; set one of them",
+        holds=model.has_one_source_of_adapter,
+    ),
+    Rule(
+        code="AdapterNameTaken",
+        path="spec.model",
+        field=".adapters",
+        cel="!has(self.adapters) || self.adapters.all(item, item.name != (has(self.servedName) ? self.servedName : self.id))",
+        message="adapters must not have the name of the model (servedName, else id); give the adapter another name",
+        holds=model.adapters_have_names_of_their_own,
+    ),
+    Rule(
+        code="RankWithoutAdapters",
+        path="spec.model",
+        field=".maxAdapterRank",
+        cel="!has(self.maxAdapterRank) || (has(self.adapters) && size(self.adapters) > 0)",
+        message="maxAdapterRank must come with adapters, whose slots it sizes; set adapters or remove it",
+        holds=model.rank_is_of_adapters,
     ),
     Rule(
         code="EnvironmentForbidden",

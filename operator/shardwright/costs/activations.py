@@ -22,7 +22,8 @@ WIDE_COPIES: Final = 1.5
 LOGIT_BYTES: Final = 4
 """Bytes of one logit while sampling. Source: engines.md section 7 (FP32 copies)."""
 
-_BYTES: Final = {"bf16": 2, "fp16": 2, "fp32": 4}
+ELEMENT_BYTES: Final = {"bf16": 2, "fp16": 2, "fp32": 4}
+"""Bytes of one value in the type that a model computes in."""
 
 
 def activation_bytes(model: ModelSpec, layout: Layout, limits: Limits, logit_copies: float, *, last: bool) -> int:
@@ -35,7 +36,7 @@ def activation_bytes(model: ModelSpec, layout: Layout, limits: Limits, logit_cop
         logit_copies: FP32 rows of the vocabulary that the engine holds per sequence while it samples.
         last: Whether the rank is on the last stage, which samples.
     """
-    row = limits.batched_tokens * _BYTES[model.dtype]
+    row = limits.batched_tokens * ELEMENT_BYTES[model.dtype]
     kept = row * _expert_workspace_values(model, layout)
     hidden = model.residual_streams * model.hidden_size
     forward = row * (HIDDEN_COPIES * hidden + max(_wide_values(layer, layout) for layer in _kinds(model)))

@@ -39,13 +39,15 @@ def limits_to_try(workload: Workload, traits: EngineTraits, gpu: Gpu, share: int
     """Yield limits from those that the engine takes by itself on such a GPU to the least.
 
     More sequences than the engine's default are wished for only when the load (``share`` requests) has them, and
-    fewer than the load has are tried last.
+    fewer than the load has are tried last. With adapters a batch must hold the drafts of all sequences. Source: vLLM 0.32
+    ``engine/arg_utils.py:create_engine_config``.
     """
     tokens, sequences = default_batch(traits, gpu)
     needed, fewest = _power_of_two(share), _fewest_tokens(workload, traits)
+    each = workload.draft_tokens + 1 if traits.adapters else 1
     tokens, sequences = max(tokens, fewest), max(sequences, needed)
     while True:
-        yield Limits(batched_tokens=max(tokens, sequences), sequences=sequences, model_len=workload.max_model_len)
+        yield Limits(batched_tokens=max(tokens, sequences * each), sequences=sequences, model_len=workload.max_model_len)
         if tokens <= fewest and sequences <= FEWEST_SEQUENCES:
             return
         floor = FEWEST_SEQUENCES if sequences <= needed and tokens <= fewest else max(FEWEST_SEQUENCES, needed)

@@ -14,6 +14,7 @@ class Storage(StrEnum):
     """Where weights lie."""
 
     HUB = "Hub"  #: every node downloads the whole model
+    IMAGE = "Image"  #: an image that every node pulls whole, before its pod starts
     CLAIM = "Claim"  #: a PersistentVolumeClaim that every node of a group reads its own layers from
 
 
@@ -38,6 +39,10 @@ class LoadTime:
     source: str
 
 
+IMAGE_BYTES_PER_SECOND: Final = 200_000_000
+"""Pulled from a registry and unpacked per node, bytes/s. Basis: assumed, as a download from the hub; a node that has the
+image already pulls nothing."""
+
 HUB_BYTES_PER_SECOND: Final = 200_000_000
 """Download per node, bytes/s. Basis: assumed, a little below the 249 MB/s of a published 1,044 GiB in 75 minutes."""
 
@@ -48,11 +53,16 @@ used; node-local disks are ten times as fast, busy ones half."""
 SPEEDS: Final = MappingProxyType(
     {
         Storage.HUB: ReadSpeed(bytes_per_second=HUB_BYTES_PER_SECOND, spread=4.0, basis="assumed", source="HUB_BYTES_PER_SECOND"),
+        Storage.IMAGE: ReadSpeed(
+            bytes_per_second=IMAGE_BYTES_PER_SECOND, spread=4.0, basis="assumed", source="IMAGE_BYTES_PER_SECOND"
+        ),
         Storage.CLAIM: ReadSpeed(
             bytes_per_second=CLAIM_BYTES_PER_SECOND, spread=4.0, basis="assumed", source="CLAIM_BYTES_PER_SECOND"
         ),
     }
 )
+
+_WHOLE: Final = frozenset({Storage.HUB, Storage.IMAGE})
 
 UNKNOWN_STORAGE: Final = ReadSpeed(
     bytes_per_second=CLAIM_BYTES_PER_SECOND,
@@ -67,7 +77,7 @@ def load_time(bytes_per_node: int, nodes: int, storage: Storage | None) -> LoadT
 
     Args:
         bytes_per_node: What its ranks hold, each stage once.
-        nodes: Nodes of the replica; from the hub each of them downloads all layers.
+        nodes: Nodes of the replica; from the hub or an image each of them fetches all layers.
         storage: Where the weights lie, None where that is not known.
 
     >>> found = load_time(10**12, 1, Storage.CLAIM)
@@ -75,7 +85,7 @@ def load_time(bytes_per_node: int, nodes: int, storage: Storage | None) -> LoadT
     (2000.0, 500.0, 8000.0, 'assumed')
     """
     speed = UNKNOWN_STORAGE if storage is None else SPEEDS[storage]
-    size = bytes_per_node * (nodes if storage is Storage.HUB else 1)
+    size = bytes_per_node * (nodes if storage in _WHOLE else 1)
     seconds = size / speed.bytes_per_second
     return LoadTime(
         seconds=seconds, low=seconds / speed.spread, high=seconds * speed.spread, basis=speed.basis, source=speed.source

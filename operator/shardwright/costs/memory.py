@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from shardwright.costs.activations import activation_bytes
+from shardwright.costs.adapters import stage_adapter_bytes
 from shardwright.costs.estimates import StageMemory
 from shardwright.costs.kvcache import EXTRA_BATCHES, KvCache, kv_cache
 from shardwright.costs.limits import Limits, limits_to_try, requests_per_replica
@@ -24,10 +25,11 @@ from shardwright.modelspec.spec import ModelSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageHold:
-    """What a rank of one stage holds whatever the batch: its layers, weights and kind of K/V cache."""
+    """What a rank of one stage holds whatever the batch: its layers, weights, slots of adapters and kind of K/V cache."""
 
     layers: tuple[int, int]
     weights: WeightBytes
+    adapter_bytes: int
     kv: KvCache
     last: bool
 
@@ -58,12 +60,13 @@ class ReplicaMemory:
 
 def stage_holds(model: ModelSpec, layout: Layout, kv_cache_dtype: str, traits: EngineTraits) -> tuple[StageHold, ...]:
     """Return what every stage of a layout holds, on its fullest rank."""
-    weights = stage_weight_parts(model, layout, traits)
+    weights, adapters = stage_weight_parts(model, layout, traits), stage_adapter_bytes(model, layout, traits)
     spans = split_layers(len(model.layers), layout.pipeline, traits.remainder, layout.partition)
     return tuple(
         StageHold(
             layers=span,
             weights=weights[stage],
+            adapter_bytes=adapters[stage],
             kv=kv_cache(model, layout, stage, kv_cache_dtype, traits),
             last=stage == layout.pipeline - 1,
         )
@@ -137,13 +140,15 @@ def _stage(index: int, hold: StageHold, kv: KvCache, frame: Frame, limits: Limit
     weights = hold.weights.total_bytes
     layers = hold.layers[1] - hold.layers[0]
     overhead = overhead_bytes(frame.layout, frame.device, frame.traits, limits, layers, weights)
+    held = weights + hold.adapter_bytes
     stage = StageMemory(
         stage=index,
         layers=hold.layers,
-        weights_bytes=weights,
+        weights_bytes=held,
+        adapter_bytes=hold.adapter_bytes,
         activations_bytes=activations,
         overhead_bytes=overhead,
-        kv_cache_bytes=frame.budget_bytes - weights - activations - overhead,
+        kv_cache_bytes=frame.budget_bytes - held - activations - overhead,
         budget_bytes=frame.budget_bytes,
         kv_bytes_per_token=kv.bytes_per_token,
         request_bytes=kv.bytes_for_request(limits.model_len),

@@ -26,6 +26,10 @@ Source: ``config/vllm.py`` (``is_data_center_blackwell``)."""
 BRIDGED_GPUS: Final = 2
 """A scale-up link that joins no more is a bridge: no switch, hence no multicast buffers."""
 
+ADAPTER_CAPTURES: Final = 2
+"""Times that every batch size is captured where adapters are served: with and without them. Source: vLLM 0.32
+``v1/cudagraph_dispatcher.py:_get_lora_cases``."""
+
 LOADING_RESIDUE: Final = 0.007
 """What loading leaves behind, as a share of the weights: fragments of the allocator, copies that kernels repack. Basis:
 fitted, Llama 70B in INT8 and DeepSeek-V4-Flash (mem-010, mem-038: 0.4 to 0.8 GiB beside 70); DeepSeek-V3 keeps 0.24 GiB
@@ -65,7 +69,8 @@ def overhead_bytes(layout: Layout, device: Device, traits: EngineTraits, limits:
 
     Graphs of the layers are among them where the engine takes them from its budget.
     """
-    graphs = traits.graph_bytes * layers * captured_batches(limits, device, traits) if traits.counts_graphs else 0
+    captures = captured_batches(limits, device, traits) * (ADAPTER_CAPTURES if traits.adapters else 1)
+    graphs = traits.graph_bytes * layers * captures if traits.counts_graphs else 0
     residue = math.ceil(LOADING_RESIDUE * weights)
     return traits.fixed_overhead_bytes + _communication_bytes(layout, device, traits) + graphs + residue
 

@@ -4,7 +4,7 @@ Bytes as the engine creates them, before kernels repack; equal to the oracle in 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import accumulate
@@ -68,6 +68,10 @@ class _Bytes:
     head: int  # with the final norm, and the embedding when it is tied
 
 
+Measure = Callable[[ModelSpec, Weight, int, int, int], int]
+"""What is counted of one kind of weight: the model, the weight, and how many of which outputs and inputs a rank holds."""
+
+
 def stage_weight_bytes(model: ModelSpec, layout: Layout, traits: EngineTraits) -> tuple[int, ...]:
     """Return the bytes of weights on the fullest rank of every pipeline stage."""
     return tuple(stage.total_bytes for stage in stage_weight_parts(model, layout, traits))
@@ -75,8 +79,12 @@ def stage_weight_bytes(model: ModelSpec, layout: Layout, traits: EngineTraits) -
 
 def stage_weight_parts(model: ModelSpec, layout: Layout, traits: EngineTraits) -> tuple[WeightBytes, ...]:
     """Return the same by part of the model, for display."""
-    rank = _rank_bytes(model, _cut(model, layout, traits))
-    return _by_stage(model, layout, traits, rank)
+    return stage_sums(model, layout, traits, stored_bytes)
+
+
+def stage_sums(model: ModelSpec, layout: Layout, traits: EngineTraits, measure: Measure) -> tuple[WeightBytes, ...]:
+    """Return what a measure of every weight comes to on the fullest rank of every pipeline stage, by part of the model."""
+    return _by_stage(model, layout, traits, _rank_bytes(model, _cut(model, layout, traits), measure))
 
 
 def load_bytes_per_node(model: ModelSpec, layout: Layout, traits: EngineTraits, gpus_per_node: int) -> int:
@@ -84,7 +92,7 @@ def load_bytes_per_node(model: ModelSpec, layout: Layout, traits: EngineTraits, 
 
     The ranks of a node share the page cache, so slices of one stage are read once.
     """
-    whole = _rank_bytes(model, _cut(model, Layout(), traits))
+    whole = _rank_bytes(model, _cut(model, Layout(), traits), stored_bytes)
     stages = [part.total_bytes for part in _by_stage(model, layout, traits, whole)]
     ranks = layout.gpus_per_replica
     nodes = (range(first, min(first + gpus_per_node, ranks)) for first in range(0, ranks, gpus_per_node))
@@ -133,11 +141,11 @@ def _by_stage(model: ModelSpec, layout: Layout, traits: EngineTraits, rank: _Byt
 
 
 @lru_cache(maxsize=512)
-def _rank_bytes(model: ModelSpec, cut: _Cut) -> _Bytes:
+def _rank_bytes(model: ModelSpec, cut: _Cut, measure: Measure) -> _Bytes:
     attention, feed_forward, experts = ([0] * len(model.layers) for _ in range(3))
     ends = dict.fromkeys(Part, 0)
     for weight, held_by in _alike(model):
-        count = _on_rank(model, weight, cut)
+        count = measure(model, weight, *_on_rank(model, weight, cut))
         if weight.layer is None:
             ends[weight.part] += count
             continue
@@ -181,13 +189,18 @@ def _of_attention(model: ModelSpec, weight: Weight) -> bool:
     return weight.name.startswith(_ATTENTION)
 
 
-def _on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> int:
-    """Return the bytes of one kind of weight on the fullest rank."""
+def stored_bytes(model: ModelSpec, weight: Weight, copies: int, outputs: int, inputs: int) -> int:
+    """Return the bytes that a rank's part of one kind of weight is stored in."""
+    del model
+    return copies * _stored_bytes(_refined(weight, outputs, inputs), outputs, inputs)
+
+
+def _on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> tuple[int, int, int]:
+    """Return how many of one kind of weight the fullest rank holds, and their outputs and inputs."""
     outputs, inputs = _shape_on_rank(model, weight, cut)
     if weight.experts and _is_mxfp4(model, weight):
         outputs, inputs = _padded(weight, outputs, inputs)
-    copies = math.ceil(weight.copies / cut.expert) if weight.experts else weight.copies
-    return copies * _stored_bytes(_refined(weight, outputs, inputs), outputs, inputs)
+    return math.ceil(weight.copies / cut.expert) if weight.experts else weight.copies, outputs, inputs
 
 
 def _shape_on_rank(model: ModelSpec, weight: Weight, cut: _Cut) -> tuple[int, int]:

@@ -16,6 +16,10 @@ DATA_PARALLEL_PORT: Final = 13345
 """TCP port by which the leader reaches the attention replicas of other pods; as in engines.md 1, away from vLLM's own 29550."""
 
 
+DEFAULT_ADAPTER_RANK: Final = 16
+"""Largest rank of an adapter where nobody says one; vLLM's own default."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     """What the environment of an engine says of its start: a folder of the pod's own, and limits in seconds."""
@@ -33,6 +37,8 @@ class Serving:
     engine sees fit). ``quantization`` is what the
     engine makes of the weights while loading (None: as stored). ``rendezvous_seconds`` bounds the
     start-up of the ranks among each other, ``drain_seconds`` what SIGTERM leaves to running requests.
+    ``adapters`` are served beside the model: the name that clients ask for and the folder of each; ``adapter_rank`` is the
+    largest rank of one.
     ``arguments`` are the user's, already checked. ``files_dir`` is where the files are mounted that an engine reads.
     """
 
@@ -46,6 +52,8 @@ class Serving:
     quantization: str | None = None
     kv_cache_dtype: str = "auto"
     draft_tokens: int = 0
+    adapters: tuple[tuple[str, str], ...] = ()
+    adapter_rank: int = DEFAULT_ADAPTER_RANK
     arguments: Mapping[str, object] = field(default_factory=dict)
     files_dir: str = ""
 
@@ -61,6 +69,7 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
         *_pairs({"served-model-name": serving.served_name, "revision": serving.revision}),
         *_parallelism(plan),
         *_limits(plan, serving),
+        *_adapters(serving),
         *argument_list(serving.arguments, serving.version),
     )
 
@@ -129,6 +138,14 @@ def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:
             "shutdown-timeout": serving.drain_seconds,
         }
     )
+
+
+def _adapters(serving: Serving) -> tuple[str, ...]:
+    """Return what makes vLLM serve adapters: a slot for each, so that none waits for another to leave the batch."""
+    if not serving.adapters:
+        return ()
+    slots = _pairs({"max-loras": len(serving.adapters), "max-lora-rank": serving.adapter_rank})
+    return ("--enable-lora", *slots, "--lora-modules", *(f"{name}={folder}" for name, folder in serving.adapters))
 
 
 def _speculation(draft_tokens: int) -> str | None:

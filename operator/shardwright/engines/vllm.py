@@ -118,6 +118,10 @@ _SOURCES: Final[Mapping[str, str]] = {
     "counts_graphs": "vLLM 0.32.0 source, v1/worker/gpu_worker.py: taken from the K/V cache since 0.21",
     "chunks_prompts": "vLLM 0.32.0 source, engine/arg_utils.py: on for generation; the engine before 0.8 did so above 32768",
     "kv_cache_bytes": "vLLM 0.32.0 source, config/cache.py: --kv-cache-memory-bytes goes before the utilization, none by default",
+    "adapters": "vLLM 0.32.0 options --enable-lora, --max-loras and --max-lora-rank, off by default",
+    "takes_adapters": "vLLM 0.32.0 model registry, classes with SupportsLoRA: load_lora_model refuses the others",
+    "adapters_leave_vocabulary": "vLLM 0.32.0 model registry, classes without embedding_modules",
+    "adapter_vocabulary": "vLLM 0.32.0 source, lora/layers/logits_processor.py: a larger one is refused",
     "architectures": "vLLM 0.32.0 model registry, text generation",
     "without_pipeline": "vLLM 0.32.0 model registry, classes without SupportsPP",
     "experts_at_least_tensor": "vLLM 0.32.0 source, models/qwen3_moe.py and others: tensor size above experts is refused",
@@ -148,7 +152,7 @@ def traits(version: str) -> EngineTraits:
     The figures were read in 0.32.0; 0.33.0 has the same ones. Architectures newer than the list are
     known to a newer engine only, so a version without a list of its own refuses none.
     """
-    registry = _registry()
+    registry, adapters = _data("architectures"), _data("adapters")
     release, generation = release_of(version), generation_of(version)
     listed = release is not None and release <= _LISTED_UP_TO
     known = frozenset(registry["with_pipeline"] + registry["without_pipeline"] + registry["unverified"])
@@ -167,6 +171,8 @@ def traits(version: str) -> EngineTraits:
         graph_bytes=314 * KIB,
         architectures=known if listed else None,
         without_pipeline=frozenset(registry["without_pipeline"]),
+        takes_adapters=frozenset(adapters["takes"] + adapters["unverified"]) if listed else None,
+        adapters_leave_vocabulary=frozenset(adapters["leaves_vocabulary"]),
         experts_at_least_tensor=_EXPERTS_AT_LEAST_TENSOR,
         sources=_SOURCES,
         ends_on_every_stage=_ENDS_ON_EVERY_STAGE,
@@ -189,7 +195,7 @@ _LISTED_UP_TO: Final = (0, 33)
 
 
 @cache
-def _registry() -> Mapping[str, Any]:
-    file = resources.files("shardwright.engines").joinpath("data/vllm-architectures-0.32.0.json")
-    registry: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return registry
+def _data(name: str) -> Mapping[str, Any]:
+    file = resources.files("shardwright.engines").joinpath(f"data/vllm-{name}-0.32.0.json")
+    data: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return data

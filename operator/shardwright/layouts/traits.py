@@ -23,6 +23,14 @@ class BatchDefault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterSlots:
+    """Room for adapters (LoRA) beside the weights: ``count`` of them in one batch, each of ``rank`` at most."""
+
+    count: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineTraits:
     """An engine in one software version, as far as planning is concerned.
 
@@ -49,6 +57,9 @@ class EngineTraits:
     than the model states, ``mixes_prompts`` that one step computes prompts and decodes,
     ``mixes_expert_cuts`` that experts may be dealt to some of the ranks and sliced over the rest.
     ``kv_cache_bytes`` is what every rank is told to keep for K/V, whatever is free (None: what the budget leaves).
+    ``adapters`` is the room for adapters that it is told to make (None: none). ``takes_adapters`` are the architectures that
+    adapters can be applied to (None: not known, none is refused), ``adapters_leave_vocabulary`` those of them whose embedding
+    and head take none; the others' vocabulary may have ``adapter_vocabulary`` tokens at most.
     ``shares_context`` says that tensor ranks can share the tokens of a request, ``data_beside_tensor`` that replicas of the
     attention may each have several tensor ranks, ``deals_experts_evenly`` that every rank must get as many whole
     experts as the others. ``warnings`` are what every plan for the engine says of what is not known of it.
@@ -92,6 +103,10 @@ class EngineTraits:
     counts_graphs: bool = True
     chunks_prompts: bool = True
     kv_cache_bytes: int | None = None
+    adapters: AdapterSlots | None = None
+    takes_adapters: frozenset[str] | None = None
+    adapters_leave_vocabulary: frozenset[str] = frozenset()
+    adapter_vocabulary: int = 258_048
     shares_context: bool = True
     data_beside_tensor: bool = True
     deals_experts_evenly: bool = False

@@ -33,6 +33,7 @@ def warnings(
         *_lighter(best, request, model),
         *_more_replicas(best, request),
         *_slow_links(best.candidate),
+        *_adapters(best, traits),
         *_unpriced(inventory),
         *(() if inventory.free_capacity_known else (unknown,)),
         *model.warnings,
@@ -67,6 +68,16 @@ def _lowered(best: Standing, request: Request, traits: EngineTraits) -> Iterator
         yield (
             f"batch limits lowered to {estimate.max_sequences:,} sequences and {estimate.max_batched_tokens:,} tokens "
             "to leave room for K/V"
+        )
+
+
+def _adapters(best: Standing, traits: EngineTraits) -> Iterator[str]:
+    """Yield what the slots of adapters take, and that nothing is known of what applying them costs."""
+    if traits.adapters is not None:
+        slots, most = traits.adapters, format_bytes(max(stage.adapter_bytes for stage in best.estimate.stages))
+        yield (
+            f"adapters: {slots.count} up to rank {slots.rank} take {most} of the weights' memory per GPU; the predicted speed is "
+            "that of the model without them"
         )
 
 

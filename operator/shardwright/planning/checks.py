@@ -181,12 +181,14 @@ def memory_violations(candidate: Candidate, memory: ReplicaMemory) -> Iterator[V
 
 def _weights_violation(stage: StageMemory) -> Violation:
     held = stage.weights_bytes + stage.activations_bytes + stage.overhead_bytes
+    adapters = f" ({format_bytes(stage.adapter_bytes)} of them slots of adapters)" if stage.adapter_bytes else ""
     problem = Problem(
         code="WeightsExceedMemory",
-        what=f"{format_bytes(stage.weights_bytes)} of weights and {format_bytes(held - stage.weights_bytes)} of buffers per GPU",
+        what=f"{format_bytes(stage.weights_bytes)} of weights{adapters} and "
+        f"{format_bytes(held - stage.weights_bytes)} of buffers per GPU",
         limit=f"must be less than {format_bytes(stage.budget_bytes)}",
         gap=f"{format_bytes(held - stage.budget_bytes)} short",
-        remedy="use more GPUs per replica, GPUs with more memory, or quantized weights",
+        remedy=f"use more GPUs per replica, GPUs with more memory, {'fewer adapters, ' if adapters else ''}or quantized weights",
         path="spec.model",
     )
     return Violation(problem=problem, miss=(held - stage.budget_bytes) / stage.budget_bytes)

@@ -14,6 +14,7 @@ from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import GroupedAttention, Layer, ModelSpec, RecurrentAttention, Split, Weight
+from shardwright.planning.adapters import adapter_problems
 from shardwright.planning.degrees import degree_problems
 
 SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
@@ -37,6 +38,9 @@ SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "ContextDegreeImpossible": "The ranks cannot share K/V: none of them would hold a copy, or the attention forbids it.",
         "MaxModelLenTooLong": "The longest request is longer than the model's own limit.",
         "QuantizationUnknownToEngine": "The engine, in this version, cannot load weights that are stored this way.",
+        "AdaptersNotSupported": "The engine, in this version, applies no adapters to this architecture.",
+        "VocabularyTooLargeForAdapters": "The engine makes adapters for vocabularies up to a limit.",
+        "AdaptersExcludeExperts": "The engine applies no adapters to whole experts that share the tokens of tensor ranks.",
         "ArchitectureUnknownToEngine": "The engine, in this version, has no such architecture.",
     }
 )
@@ -75,7 +79,7 @@ def shape_problems(
         cut = tuple(replace(problem, remedy=remedy) for problem in cut)
     unknown = architecture_unknown_to_engine(model, traits) or _quantization_unknown(model, traits)
     length = None if max_model_len is None else max_model_len_problem(model, max_model_len)
-    rest = (*degree_problems(model, layout, traits), unknown, length)
+    rest = (*degree_problems(model, layout, traits), *adapter_problems(model, layout, traits), unknown, length)
     return (*cut, *(problem for problem in rest if problem is not None))
 
 
@@ -127,6 +131,7 @@ class _Rules:
     vocabulary_padding: int
     width_divides_replica: bool
     pads_shared_experts: bool
+    refines_blocks: bool
 
 
 def _rules(model: ModelSpec, traits: EngineTraits) -> _Rules:
@@ -134,6 +139,7 @@ def _rules(model: ModelSpec, traits: EngineTraits) -> _Rules:
         vocabulary_padding=traits.vocabulary_padding,
         width_divides_replica=model.architecture in traits.width_divides_replica,
         pads_shared_experts=model.architecture in traits.pads_shared_experts,
+        refines_blocks=traits.adapters is None,
     )
 
 
@@ -199,7 +205,10 @@ def _width_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator
 
 
 def _block_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator[Problem]:
-    """Source: ``quantization/utils/fp8_utils.py:validate_fp8_block_shape``, ``distributed/utils.py``."""
+    """Source: ``quantization/utils/fp8_utils.py:validate_fp8_block_shape``, ``distributed/utils.py``.
+
+    Slices of experts that are no whole blocks are refused with adapters (``fused_moe/oracle/fp8.py``).
+    """
     for weight in _blocked(model):
         ways = _ways(weight, layout)
         share = weight.cut_elements // ways
@@ -207,7 +216,7 @@ def _block_problems(model: ModelSpec, layout: Layout, rules: _Rules) -> Iterator
             continue
         if weight.forgiving or _is_padded(weight, rules):
             continue
-        if weight.refinable and math.gcd(share, weight.block) >= MIN_REFINED_BLOCK:
+        if weight.refinable and rules.refines_blocks and math.gcd(share, weight.block) >= MIN_REFINED_BLOCK:
             continue
         yield Problem(
             code="QuantizationBlockNotDivisible",

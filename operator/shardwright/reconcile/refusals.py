@@ -17,8 +17,13 @@ POD_SECURITY: Final = "violates PodSecurity"
 WEBHOOK: Final = "admission webhook"
 POLICY: Final = "ValidatingAdmissionPolicy"
 
+_IMAGE_VOLUMES: Final = (
+    "turn on the feature gate ImageVolume (Kubernetes 1.35 has it on), or choose another source in spec.model.weights"
+)
 _REMEDIES: Final[Mapping[str, str]] = {
-    "schedulingGroup": "turn on the feature gates GenericWorkload and GangScheduling, or choose another spec.placement.scheduler"
+    "schedulingGroup": "turn on the feature gates GenericWorkload and GangScheduling, or choose another spec.placement.scheduler",
+    "image": _IMAGE_VOLUMES,  # of a volume, before 1.31: no image of a container is ever dropped
+    "volumes[models]": _IMAGE_VOLUMES,  # from 1.31, with its mounts
 }
 """Field to what brings it back."""
 
@@ -30,13 +35,13 @@ _REMEDY: Final = (
 def field_dropped(content: Mapping[str, Any], fields: Sequence[str]) -> Problem:
     """Return the problem of an object that would be stored without some of its fields: it would not do what was planned."""
     more = f" and {len(fields) - SHOWN_FIELDS} more" if len(fields) > SHOWN_FIELDS else ""
-    last = fields[0].rsplit(".", 1)[-1]
+    remedies = (_REMEDIES.get(field.rsplit(".", 1)[-1]) for field in fields)
     return Problem(
         code="FieldDropped",
         what=f"{content['kind']} {content['metadata']['name']}",
         limit="must be stored as it is sent",
         gap=f"but the API server drops {', '.join(fields[:SHOWN_FIELDS])}{more}",
-        remedy=_REMEDIES.get(last, _REMEDY),
+        remedy=next((remedy for remedy in remedies if remedy), _REMEDY),
     )
 
 

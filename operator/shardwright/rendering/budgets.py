@@ -74,7 +74,7 @@ def start_budget(plan: Plan, *, downloads: bool, fills: bool = False) -> StartBu
     """Return the start-up budget: bytes to load over the assumed bandwidth, doubled, beside fixed times.
 
     Every node of a group downloads the whole model; from a claim it reads its own layers only. ``fills`` says that pods
-    download to a claim before: a peer whose claim is full waits for one whose claim is not.
+    download to a claim before, or their nodes pull an image: a peer that has all of it waits for one that has not.
     """
     size = plan.load_bytes_per_node * (plan.nodes_per_replica if downloads else 1)
     speed = HUB_BYTES_PER_SECOND if downloads else CLAIM_BYTES_PER_SECOND
@@ -82,7 +82,7 @@ def start_budget(plan: Plan, *, downloads: bool, fills: bool = False) -> StartBu
     whole = plan.load_bytes_per_node * plan.nodes_per_replica
     filling = ceil(LOAD_SAFETY * whole / HUB_BYTES_PER_SECOND) if fills else 0
     peers = PEER_WAIT_SECONDS + filling if plan.nodes_per_replica > 1 else 0
-    source = "downloaded" if downloads else "read from the claim"
+    source = "downloaded" if downloads else "read from its volume"
     basis = (
         f"{load} s: {BASE_SECONDS} s start, {format_bytes(size)} {source} at {speed // 10**6} MB/s (assumed) x {LOAD_SAFETY},"
         f" {COMPILE_SECONDS} s compilation; at least {LEAST_SECONDS} s; {peers} s more for peers to arrive"

@@ -44,4 +44,4 @@ def claims(deployment: Deployment) -> dict[str, Any]:
 
 def downloads(deployment: Deployment) -> bool:
     """Return whether the engine itself downloads: nothing is there before it starts."""
-    return deployment.claim is None and deployment.cache is None
+    return deployment.from_hub and deployment.cache is None

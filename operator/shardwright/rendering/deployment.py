@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 from shardwright.rendering import names
 
 
@@ -20,6 +21,39 @@ class ClaimPath:
 
     claim: str
     path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImagePath:
+    """A folder in an image that the kubelet mounts; ``pull_policy`` is Kubernetes' own where it is None."""
+
+    reference: str
+    path: str
+    pull_policy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubCommit:
+    """A repository of the hub at one commit."""
+
+    id: str
+    revision: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """An adapter that is served under ``name``, and where it comes from."""
+
+    name: str
+    source: ClaimPath | HubCommit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapters:
+    """What is served beside the model: adapters (LoRA) of ``rank`` at most."""
+
+    served: tuple[Adapter, ...] = ()
+    rank: int = DEFAULT_ADAPTER_RANK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +104,9 @@ class Owner:
 class Deployment:
     """How to run one model, in values that are already checked.
 
-    ``model`` is the hub id; with ``claim`` the weights are read from there, with ``cache`` they are downloaded to there before
-    the engine starts; in both cases it runs offline. ``served_name`` is what clients ask for (None: the id).
+    ``model`` is the hub id; with ``claim`` or ``weights_image`` the weights are read from there, with ``cache`` they are
+    downloaded to there before the engine starts; in all these cases it runs offline. ``served_name`` is what clients ask for
+    (None: the id).
     ``quantization`` is what the engine shall make of the weights while loading (None: as stored).
     ``arguments`` are the user's typed engine arguments (option name without dashes to value).
     ``draft_tokens`` are looked up in the prompt in every step (0: no speculation). A leader that brings no token for
@@ -88,12 +123,14 @@ class Deployment:
     revision: str | None = None
     hub_token: SecretKey | None = None
     claim: ClaimPath | None = None
+    weights_image: ImagePath | None = None
     cache: CacheClaim | None = None
     served_name: str | None = None
     load_format: str | None = None
     quantization: str | None = None
     kv_cache_dtype: str = "auto"
     draft_tokens: int = 0
+    adapters: Adapters = field(default_factory=Adapters)
     arguments: Mapping[str, object] | None = None
     environment: tuple[tuple[str, str], ...] = ()
     node_selector: tuple[tuple[str, str], ...] = ()
@@ -113,6 +150,11 @@ class Deployment:
     def base(self) -> str:
         """Return the base of all object names."""
         return names.base_name(self.owner.name)
+
+    @property
+    def from_hub(self) -> bool:
+        """Return whether the weights come from the hub, kept on a claim or not."""
+        return self.claim is None and self.weights_image is None
 
     def group_name(self, group: int) -> str:
         """Return the name of a group's StatefulSet, and the value of its group label."""

@@ -7,15 +7,13 @@ from shardwright.engines.arguments import Serving, Start, attention_replicas_per
 from shardwright.engines.engine import ENGINES
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.planning.report import Plan
-from shardwright.rendering import budgets, cache, names, network, ssh
+from shardwright.rendering import budgets, cache, names, network, sources, ssh
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import TEMPLATE_HASH, digest, template_hash
 from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels, group_selector
 from shardwright.rendering.names import peers_service
 from shardwright.rendering.scripts import HTTP_PORT, RENDEZVOUS_PORT, SCRIPTS_DIR, ScriptSettings, scripts
 from shardwright.rendering.ssh import USER_ID
-
-MODELS_DIR: Final = "/models"
 
 STARTUP_PERIOD_SECONDS: Final = 10
 PROBE_TIMEOUT_SECONDS: Final = 5
@@ -45,7 +43,7 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
         workers=workers_per_pod(plan),
         over_ssh=ssh.joins(plan, deployment),
         shared_variables=_shared_variables(plan, deployment) if ssh.joins(plan, deployment) else (),
-        fills_cache=deployment.cache is not None,
+        downloads=bool(sources.downloads(deployment)),
         silence_seconds=deployment.silence_seconds,
         idle_seconds=deployment.idle_seconds,
         rdma=bool(plan.rdma),
@@ -67,7 +65,8 @@ def scripts_name(plan: Plan, deployment: Deployment) -> str:
 
 def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
     """Return how long the pods of a resource may take to serve."""
-    return budgets.start_budget(plan, downloads=cache.downloads(deployment), fills=deployment.cache is not None)
+    fills = deployment.cache is not None or deployment.weights_image is not None
+    return budgets.start_budget(plan, downloads=cache.downloads(deployment), fills=fills)
 
 
 def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
@@ -98,7 +97,7 @@ def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
     if plan.compute_domain:
         template = names.channel_template(deployment.group_name(group))
         spec["resourceClaims"] = [{"name": network.CHANNEL, "resourceClaimTemplateName": template}]
-    if deployment.cache is not None:
+    if sources.downloads(deployment):
         spec["initContainers"] = [_download(deployment)]
     if deployment.node_selector:
         spec["nodeSelector"] = dict(deployment.node_selector)
@@ -167,25 +166,21 @@ def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]
 
 def _serving(plan: Plan, deployment: Deployment) -> Serving:
     return Serving(
-        model=_model_source(deployment),
+        model=sources.model_source(deployment),
         served_name=deployment.served_name or deployment.model,
         version=deployment.engine_version,
         rendezvous_seconds=start_budget(plan, deployment).load_seconds,
         drain_seconds=budgets.SHUTDOWN_SECONDS,
-        revision=None if deployment.claim else deployment.revision,
+        revision=deployment.revision if deployment.from_hub else None,
         load_format=deployment.load_format,
         quantization=deployment.quantization,
         kv_cache_dtype=deployment.kv_cache_dtype,
         draft_tokens=deployment.draft_tokens,
+        adapters=sources.adapter_folders(deployment),
+        adapter_rank=deployment.adapters.rank,
         arguments=deployment.arguments or {},
         files_dir=SCRIPTS_DIR,
     )
-
-
-def _model_source(deployment: Deployment) -> str:
-    if deployment.claim is None:
-        return deployment.model
-    return f"{MODELS_DIR}/{deployment.claim.path.strip('/')}".rstrip("/")
 
 
 def _environment(plan: Plan, deployment: Deployment, group: int) -> list[dict[str, Any]]:
@@ -226,7 +221,7 @@ def _users_environment(deployment: Deployment, ours: list[dict[str, Any]]) -> li
 
 
 def _download(deployment: Deployment) -> dict[str, Any]:
-    """Return the container that fills the cache; only it has the token."""
+    """Return the container that downloads what is to be there before the engine starts."""
     fixed = {"HF_HOME": cache.HUB_DIR, "HOME": f"{cache.own_dir(deployment)}/home"}
     ours = [
         *_pod_name(deployment),
@@ -239,7 +234,7 @@ def _download(deployment: Deployment) -> dict[str, Any]:
         "image": deployment.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python3", "/etc/shardwright/weights.py"],
-        "args": [literal(deployment.model), literal(deployment.revision or "")],
+        "args": [literal(word) for item in sources.downloads(deployment) for word in item],
         "env": [*ours, *_users_environment(deployment, ours)],
         "resources": {"requests": {"cpu": cache.INIT_CPU, "memory": cache.INIT_MEMORY}},
         "securityContext": _container_security(),
@@ -314,23 +309,18 @@ def _probe(name: str, *, period_seconds: int, failures: int) -> dict[str, Any]:
 def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
     shared_memory = budgets.quantity(budgets.shared_memory_bytes(workers_per_pod(plan)))
     scripts_map = scripts_name(plan, deployment)
-    volumes: list[dict[str, Any]] = [
+    return [
         {"name": "scripts", "configMap": {"name": scripts_map}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory}},
         *cache.volume(deployment),
         *({"name": name, "emptyDir": {}} for name in ("run", "tmp")),
         *ssh.volumes(plan, deployment, scripts_map),
+        *sources.volumes(deployment),
     ]
-    if deployment.claim is not None:
-        claim = {"claimName": deployment.claim.claim, "readOnly": True}
-        volumes.append({"name": "models", "persistentVolumeClaim": claim})
-    return volumes
 
 
 def _mounts(deployment: Deployment) -> list[dict[str, Any]]:
     paths = {"cache": cache.CACHE_DIR, "run": "/run/shardwright", "shm": "/dev/shm", "tmp": "/tmp"}  # noqa: S108
     mounts: list[dict[str, Any]] = [{"name": "scripts", "mountPath": SCRIPTS_DIR, "readOnly": True}]
     mounts += [{"name": name, "mountPath": path} for name, path in paths.items()]
-    if deployment.claim is not None:
-        mounts.append({"name": "models", "mountPath": MODELS_DIR, "readOnly": True})
-    return mounts
+    return mounts + sources.mounts(deployment)

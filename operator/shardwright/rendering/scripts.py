@@ -65,7 +65,7 @@ class ScriptSettings:
     ssh_seconds: int = SSH_SECONDS
     key_dir: str = ssh.KEY_DIR
     user_id: int = ssh.USER_ID
-    fills_cache: bool = False
+    downloads: bool = False
     rdma: bool = False
     tcp_only: bool = False
     attention_replicas: int = 0
@@ -94,7 +94,7 @@ def scripts(settings: ScriptSettings) -> Mapping[str, str]:
     names = [*_SHELL]
     names += ["rendezvous.py"] if settings.ranks > 1 else []
     names += ["serving.py"] if settings.silence_seconds else []
-    names += ["weights.py"] if settings.fills_cache else []
+    names += ["weights.py"] if settings.downloads else []
     names += [*ssh.FILES] if settings.over_ssh else []
     return {name: _environment().get_template(name).render(asdict(settings)) for name in names}
 

@@ -10,6 +10,8 @@ from shardwright.reporting.figures import format_plural
 
 PHRASES: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "AdaptersExcludeExperts": "deal whole experts in a way that takes no adapters",
+        "AdaptersNotSupported": "need adapters that the engine does not apply to this architecture",
         "ArchitectureUnknownToEngine": "need an architecture that the engine does not have",
         "AttentionDataExcludesTensor": "use attention data parallelism beside tensor ranks",
         "AttentionDataNeedsExperts": "use attention data parallelism without experts",
@@ -39,6 +41,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "TpotLimitExceeded": "exceed the limit on time per token",
         "TtftLimitExceeded": "exceed the limit on time to first token",
         "VocabularyNotDivisible": "do not divide the vocabulary",
+        "VocabularyTooLargeForAdapters": "have a vocabulary too large for adapters",
         "WeightsExceedMemory": "exceed GPU memory",
     }
 )

@@ -40,6 +40,8 @@ TOLERATION: Final = {"key": "dedicated", "operator": "Equal", "value": "llm", "e
 
 IN_ONE_IMAGE: Final = {"image": "registry.internal/server", "version": "1.2.1"}
 
+AN_ADAPTER: Final = [{"name": "a", "pvc": {"claimName": "a"}}]
+
 Pair = tuple[Manifest, Manifest]
 
 
@@ -57,6 +59,21 @@ def _cache(before: Manifest, after: Manifest) -> Pair:
 
 def _claim(before: Manifest, after: Manifest) -> Pair:
     return _model({"weights": {"pvc": before}}, {"weights": {"pvc": after}})
+
+
+def _image(before: Manifest, after: Manifest) -> Pair:
+    image = {"reference": "registry.internal/llama"}
+    return _model(*({"weights": {"image": image | changed}} for changed in (before, after)))
+
+
+def _adapter(before: Manifest, after: Manifest) -> Pair:
+    adapter = {"name": "a", "pvc": {"claimName": "a"}}
+    return _model(*({"adapters": [adapter | changed]} for changed in (before, after)))
+
+
+def _hub_adapter(before: Manifest, after: Manifest) -> Pair:
+    commit = {"id": "a/adapter", "revision": "f" * 40}
+    return _model(*({"adapters": [{"name": "a", "huggingFace": commit | changed}]} for changed in (before, after)))
 
 
 def _under(name: str, before: Manifest, after: Manifest) -> Pair:
@@ -99,6 +116,15 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "model.weights.huggingFace.tokenSecretRef.key": _token({"name": "a"}, {"name": "a", "key": "b"}),
     "model.weights.pvc.claimName": _claim({"claimName": "a"}, {"claimName": "b"}),
     "model.weights.pvc.path": _claim({"claimName": "a"}, {"claimName": "a", "path": "b"}),
+    "model.weights.image.reference": _image({}, {"reference": "registry.internal/other"}),
+    "model.weights.image.pullPolicy": _image({}, {"pullPolicy": "Always"}),
+    "model.weights.image.path": _image({}, {"path": "llama"}),
+    "model.adapters[0].name": _adapter({}, {"name": "b"}),
+    "model.adapters[0].pvc.claimName": _adapter({}, {"pvc": {"claimName": "b"}}),
+    "model.adapters[0].pvc.path": _adapter({}, {"pvc": {"claimName": "a", "path": "b"}}),
+    "model.adapters[0].huggingFace.id": _hub_adapter({}, {"id": "a/other"}),
+    "model.adapters[0].huggingFace.revision": _hub_adapter({}, {"revision": "0" * 40}),
+    "model.maxAdapterRank": _model({"adapters": AN_ADAPTER}, {"adapters": AN_ADAPTER, "maxAdapterRank": 32}),
     "model.quantization": _model({}, {"quantization": "FP8"}),
     "engine.name": _under("engine", IN_ONE_IMAGE, IN_ONE_IMAGE | {"name": "TensorRTLLM"}),
     "engine.image": _under("engine", {}, {"image": "registry.internal/vllm-openai:v0.33.0"}),

@@ -77,7 +77,7 @@ def test_another_kind_is_refused_by_name() -> None:
     assert [problem.path for problem in problems_of(a_sharded_model() | {"kind": "Deployment"})] == ["kind"]
 
 
-@pytest.mark.parametrize("spec", complete_specs(), ids=["first", "second", "third"])
+@pytest.mark.parametrize("spec", complete_specs(), ids=["first", "second", "third", "fourth"])
 def test_a_parsed_spec_says_what_the_manifest_said(spec: Manifest) -> None:
     parsed = parse_manifest(a_sharded_model() | {"spec": spec}).spec
 

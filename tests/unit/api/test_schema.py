@@ -120,7 +120,7 @@ def is_bounded(schema: dict[str, Any]) -> bool:
     if kind == "object":
         return "properties" in schema or "maxProperties" in schema
     if kind in ("integer", "number"):
-        return "minimum" in schema and "maximum" in schema
+        return "enum" in schema or ("minimum" in schema and "maximum" in schema)
     if kind == "string" or schema.get("x-kubernetes-int-or-string"):
         return "enum" in schema or "maxLength" in schema
     return kind == "boolean" or "maxItems" in schema

@@ -58,6 +58,17 @@ def test_memory_is_shown_per_stage_in_bytes() -> None:
     assert (shown["firstLayer"], shown["layers"]) == (stage.layers[0], stage.layers[1] - stage.layers[0])
 
 
+def test_slots_of_adapters_are_shown_where_there_are_some() -> None:
+    plan = a_plan()
+    adapted = replace(plan, stages=(replace(plan.stages[0], adapter_bytes=7), *plan.stages[1:]))
+
+    shown = plan_status(a_report(adapted))
+
+    assert ["adapterBytes" in stage for stage in shown["memory"]["stages"]] == [True] + [False] * (len(plan.stages) - 1)
+    assert shown["memory"]["stages"][0]["adapterBytes"] == 7
+    assert fits_the_schema(shown)
+
+
 def test_when_nothing_fits_only_what_was_ruled_out_is_shown() -> None:
     report = a_report(NOTHING, excluded=(an_exclusion("OutOfMemory", 3),), alternatives=(), considered=3)
 

@@ -15,6 +15,10 @@ def test_from_the_hub_every_node_downloads_what_all_nodes_hold() -> None:
     assert load_time(10**11, 4, Storage.HUB).seconds == 4 * load_time(10**11, 1, Storage.HUB).seconds == 2000.0
 
 
+def test_an_image_is_pulled_whole_by_every_node() -> None:
+    assert load_time(10**11, 4, Storage.IMAGE).seconds == 4 * load_time(10**11, 1, Storage.IMAGE).seconds == 2000.0
+
+
 def test_from_a_claim_every_node_reads_its_own_layers() -> None:
     assert load_time(10**11, 4, Storage.CLAIM).seconds == load_time(10**11, 1, Storage.CLAIM).seconds == 200.0
 

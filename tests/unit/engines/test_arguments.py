@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
+from shardwright.api.schema import spec_schema
 from shardwright.engines.arguments import Serving, serve_arguments
 from shardwright.engines.option_tables import VERSIONS
 from shardwright.engines.options import check_value
 from shardwright.layouts.layout import Layout
 from tests.support.builders_deployment import a_plan, a_plan_of, a_small_plan
 from tests.support.command_lines import read_arguments
+
+ADAPTER_RANKS = spec_schema()["properties"]["model"]["properties"]["maxAdapterRank"]["enum"]
 
 
 def serving(**changes: Any) -> Serving:
@@ -42,6 +45,26 @@ def test_experts_quantization_cache_and_user_arguments_are_said() -> None:
     )
     found = {name: options[name] for name in ("enable-expert-parallel", "quantization", "kv-cache-dtype", "enforce-eager")}
     assert found == {"enable-expert-parallel": True, "quantization": "fp8", "kv-cache-dtype": "fp8", "enforce-eager": True}
+
+
+def test_adapters_are_named_after_a_slot_for_each() -> None:
+    adapters = (("support", "/adapters/0/support"), ("team/sql:v2", "/adapters/1"))
+    words = serve_arguments(a_small_plan(), serving(adapters=adapters, adapter_rank=64, arguments={"seed": 3}))
+
+    told = words[words.index("--enable-lora") :]
+    assert told == (
+        "--enable-lora", "--max-loras", "2", "--max-lora-rank", "64",
+        "--lora-modules", "support=/adapters/0/support", "team/sql:v2=/adapters/1",
+        "--seed=3",
+    )  # fmt: skip
+    _, options = read_arguments(serve_arguments(a_small_plan(), serving(adapters=adapters[:1])))
+    assert [check_value(name, value, "0.33.0") for name, value in options.items()] == [None] * len(options)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("rank", ADAPTER_RANKS)
+def test_every_rank_that_a_resource_may_say_is_one_of_the_parsers_choices(rank: int, version: str) -> None:
+    assert check_value("max-lora-rank", str(rank), version) is None
 
 
 USERS: list[dict[str, object]] = [{}, {"enable-prefix-caching": False, "seed": 3, "override-generation-config": {"top_k": 5}}]

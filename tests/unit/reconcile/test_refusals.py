@@ -1,5 +1,9 @@
 """What the API server does not take or keep, as sentences."""
 
+from typing import Any
+
+import pytest
+
 from shardwright.reconcile.decision import Apply
 from shardwright.reconcile.drift import dropped_fields
 from shardwright.reconcile.refusals import field_dropped, object_refused, scheduler_unavailable
@@ -25,6 +29,32 @@ def test_many_dropped_fields_are_counted() -> None:
     assert problem.sentence() == (
         "PodGroup a must be stored as it is sent, but the API server drops spec.a, spec.b, spec.c and 2 more; turn on the "
         "feature gate behind it or upgrade the CustomResourceDefinition of that kind, or remove what asks for it"
+    )
+
+
+IMAGE_VOLUME = {
+    "spec": {
+        "volumes": [{"name": "models", "image": {"reference": "a"}}],
+        "volumeMounts": [{"name": "models", "mountPath": "/models"}],
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("stored", "dropped"),
+    [
+        ({"spec": {"volumes": [{"name": "tmp"}], "volumeMounts": []}}, "spec.volumes[models], spec.volumeMounts[/models]"),
+        ({"spec": IMAGE_VOLUME["spec"] | {"volumes": [{"name": "models", "emptyDir": {}}]}}, "spec.volumes[models].image"),
+    ],
+    ids=["its gate is off: volume and mount are gone", "it is not known: an empty folder is left"],
+)
+def test_an_image_volume_that_is_dropped_names_the_gate_and_the_field(stored: dict[str, Any], dropped: str) -> None:
+    fields = dropped_fields(IMAGE_VOLUME, stored)
+
+    problem = field_dropped({"kind": "StatefulSet", "metadata": {"name": "a"}}, fields)
+    assert (problem.code, problem.gap) == ("FieldDropped", f"but the API server drops {dropped}")
+    assert problem.remedy == (
+        "turn on the feature gate ImageVolume (Kubernetes 1.35 has it on), or choose another source in spec.model.weights"
     )
 
 

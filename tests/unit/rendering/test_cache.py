@@ -30,9 +30,9 @@ class HfApi:
     def list_repo_files(self, model, revision=None):
         return os.environ["FILES"].split()
 
-def snapshot_download(model, revision=None, ignore_patterns=None):
+def snapshot_download(model, revision=None, ignore_patterns=None, local_dir=None):
     with Path(os.environ["CALLS"]).open("a") as calls:
-        calls.write(f"{model} {revision} {ignore_patterns}\\n")
+        calls.write(f"{model} {revision} {local_dir} {ignore_patterns}\\n")
     hold = Path(os.environ["CALLS"] + ".hold")  # a pipe: reading it waits for who writes
     if hold.exists():
         hold.read_text()
@@ -47,7 +47,7 @@ def test_a_shared_claim_is_mounted_and_filled_before_the_engine_starts() -> None
     assert {"name": "cache", "persistentVolumeClaim": {"claimName": "downloads"}} in pod["volumes"]
     (container,) = pod["initContainers"]
     assert container["command"] == ["python3", "/etc/shardwright/weights.py"]
-    assert container["args"] == [SHARED.model, "a" * 40]
+    assert container["args"] == [SHARED.model, "a" * 40, ""]
     assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/etc/shardwright", "/cache", "/tmp"}
 
 
@@ -118,7 +118,7 @@ class Pods:
     def __init__(self, folder: Path, files: str) -> None:
         self.calls = folder / "calls"
         (folder / "huggingface_hub.py").write_text(HUB)
-        (folder / "weights.py").write_text(scripts(ScriptSettings(ranks=1, fills_cache=True))["weights.py"])
+        (folder / "weights.py").write_text(scripts(ScriptSettings(ranks=1, downloads=True))["weights.py"])
         self._folder = folder
         self._environment = {
             "PATH": os.environ["PATH"],
@@ -147,9 +147,9 @@ def test_one_pod_downloads_and_the_others_wait_for_it(tmp_path: Path) -> None:
     pods = Pods(tmp_path, "model.safetensors pytorch_model.bin config.json")
     hold = Path(f"{pods.calls}.hold")
     os.mkfifo(hold)
-    first = pods.start("org/model", "abc")
+    first = pods.start("org/model", "abc", "")
     wait_for(lambda: bool(pods.asked()), what="the first download")
-    second = pods.start("org/model", "abc")
+    second = pods.start("org/model", "abc", "")
     assert second.stdout
     assert "waiting for the lock" in second.stdout.readline()
     hold.write_text("")
@@ -158,27 +158,39 @@ def test_one_pod_downloads_and_the_others_wait_for_it(tmp_path: Path) -> None:
     assert second.communicate()[0] == "shardwright: org/model is in the cache\n"
     first.communicate()
     (call,) = pods.asked()
-    assert call.startswith("org/model abc ['*.bin',")
+    assert call.startswith("org/model abc None ['*.bin',")
 
 
 def test_a_restart_asks_the_hub_for_nothing(tmp_path: Path) -> None:
     pods = Pods(tmp_path, "model.safetensors")
-    assert pods.run("org/model", "")[0] == 0
+    assert pods.run("org/model", "", "")[0] == 0
 
-    assert pods.run("org/model", "", FAIL="1") == (0, "shardwright: org/model is in the cache\n")
+    assert pods.run("org/model", "", "", FAIL="1") == (0, "shardwright: org/model is in the cache\n")
     assert len(pods.asked()) == 1
-    assert pods.run("org/model", "def")[0] == 0
+    assert pods.run("org/model", "def", "")[0] == 0
     assert len(pods.asked()) == 2
 
 
 def test_a_download_that_fails_is_tried_again_by_the_next_start(tmp_path: Path) -> None:
     pods = Pods(tmp_path, "model.bin config.json")
 
-    code, said = pods.run("org/model", "", FAIL="1")
+    code, said = pods.run("org/model", "", "", FAIL="1")
 
     assert (code, "the hub hung up" in said) == (1, True)
-    assert pods.run("org/model", "")[0] == 0
-    assert pods.asked() == ["org/model None None"] * 2  # without safetensors the other formats are the weights
+    assert pods.run("org/model", "", "")[0] == 0
+    assert pods.asked() == ["org/model None None None"] * 2  # without safetensors the other formats are the weights
+
+
+def test_adapters_are_fetched_once_each_into_folders_of_their_own(tmp_path: Path) -> None:
+    pods = Pods(tmp_path, "adapter_model.safetensors")
+    adapters = ("org/a", "abc", "/cache/adapters/org/a/abc", "org/a", "def", "/cache/adapters/org/a/def")
+
+    assert [pods.run("org/model", "abc", "", *adapters)[0] for _ in range(2)] == [0, 0]
+    assert [call.split(" [")[0] for call in pods.asked()] == [
+        "org/model abc None",
+        "org/a abc /cache/adapters/org/a/abc",
+        "org/a def /cache/adapters/org/a/def",
+    ]
 
 
 def test_the_objects_are_plain_data() -> None:

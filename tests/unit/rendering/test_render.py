@@ -12,7 +12,17 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
-from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, PodNetwork, SecretKey
+from shardwright.rendering.deployment import (
+    Adapter,
+    Adapters,
+    CacheClaim,
+    ClaimPath,
+    Deployment,
+    HubCommit,
+    ImagePath,
+    PodNetwork,
+    SecretKey,
+)
 from shardwright.rendering.hashing import content_hash, template_hash
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan, a_trtllm_deployment, an_owner
@@ -34,12 +44,21 @@ FULL = a_deployment(
 )
 ON_CLAIM = a_deployment(claim=ClaimPath(claim="weights", path="/llama/405b/"), revision="abc")
 
+ADAPTERS = Adapters(
+    served=(
+        Adapter(name="a", source=ClaimPath(claim="adapters", path="a")),
+        Adapter(name="b", source=HubCommit(id="acme/b", revision="0" * 40)),
+    )
+)
+
 CASES = {
     "one GPU": (a_small_plan(), a_deployment()),
     "one node": (a_plan_of(Layout(tensor=8)), a_deployment()),
     "two nodes": (a_plan(), a_deployment()),
     "three groups": (a_plan_of(Layout(tensor=4, pipeline=2, replicas=3), nodes=2), FULL),
     "from a claim": (a_plan(), ON_CLAIM),
+    "from an image": (a_plan(), a_deployment(weights_image=ImagePath(reference="a/b", path="", pull_policy="Always"))),
+    "with adapters": (a_plan(), a_deployment(adapters=ADAPTERS)),
     "kept on a shared claim": (a_plan(), a_deployment(cache=CacheClaim(claim="hub"), served_name="llama")),
     "kept on claims of the pods": (a_plan(), a_deployment(cache=CacheClaim(storage="1Ti"), load_format="safetensors")),
     "with RDMA": (a_plan(rdma=(("rdma/hca", 1),)), a_deployment(network=PodNetwork(attachments=("a",), lock_memory=True))),

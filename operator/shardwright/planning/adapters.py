@@ -1,0 +1,43 @@
+"""What an engine refuses of adapters (LoRA): architectures, vocabularies and layouts that it does not apply them to."""
+
+from collections.abc import Iterator
+
+from shardwright.errors import Problem
+from shardwright.layouts.layout import Layout
+from shardwright.layouts.traits import EngineTraits
+from shardwright.modelspec.spec import ModelSpec
+
+
+def adapter_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
+    """Yield why the engine would not start with adapters; the codes are explained in ``shapes.SHAPE_REASONS``.
+
+    Sources: vLLM 0.32 ``v1/worker/lora_model_runner_mixin.py:load_lora_model``, ``lora/layers/logits_processor.py`` and
+    ``lora/layers/fused_moe.py:_ep_check`` with ``config/parallel.py:use_sequence_parallel_moe``.
+    """
+    if traits.adapters is None:
+        return
+    engine = f"{traits.name} {traits.version}"
+    if traits.takes_adapters is not None and model.architecture not in traits.takes_adapters:
+        yield Problem(
+            code="AdaptersNotSupported",
+            what=f"adapters of {model.architecture}",
+            limit=f"are not supported by {engine}",
+            remedy="remove spec.model.adapters, or merge each adapter into weights of its own",
+        )
+    too_many = model.vocabulary - traits.adapter_vocabulary
+    if too_many > 0 and model.architecture not in traits.adapters_leave_vocabulary:
+        yield Problem(
+            code="VocabularyTooLargeForAdapters",
+            what=f"a vocabulary of {model.vocabulary:,} tokens",
+            limit=f"must have at most {traits.adapter_vocabulary:,} for adapters in {engine}",
+            gap=f"{too_many:,} too many",
+            remedy="remove spec.model.adapters, or merge each adapter into weights of its own",
+        )
+    if layout.expert > 1 and layout.tensor > 1 and layout.attention_data > 1:
+        yield Problem(
+            code="AdaptersExcludeExperts",
+            path="expert",
+            what=f"whole experts over tensor {layout.tensor} x attention data {layout.attention_data}",
+            limit=f"take no adapters in {engine}",
+            remedy="use tensor 1 or attentionData 1 beside whole experts",
+        )

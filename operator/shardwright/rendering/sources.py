@@ -1,0 +1,81 @@
+"""Where the engine finds its weights and adapters: volumes, mounts, folders, and what is downloaded before it starts."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from shardwright.rendering import cache
+from shardwright.rendering.deployment import Adapter, ClaimPath, Deployment, HubCommit
+
+MODELS_DIR: Final = "/models"
+ADAPTERS_DIR: Final = "/adapters"
+
+_MODELS: Final = "models"
+
+
+def model_source(deployment: Deployment) -> str:
+    """Return what the engine is told to serve: a folder, or an id of the hub."""
+    if deployment.weights_image is not None:
+        return _below(MODELS_DIR, deployment.weights_image.path)
+    return deployment.model if deployment.claim is None else _folder(deployment, deployment.claim)
+
+
+def adapter_folders(deployment: Deployment) -> tuple[tuple[str, str], ...]:
+    """Return the name and the folder of every adapter."""
+    return tuple((adapter.name, _adapter_folder(deployment, adapter)) for adapter in deployment.adapters.served)
+
+
+def volumes(deployment: Deployment) -> list[dict[str, Any]]:
+    """Return one volume for every claim that is read, and one for the image of the weights."""
+    claims = [
+        {"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
+        for claim, name in _claims(deployment).items()
+    ]
+    image = deployment.weights_image
+    if image is None:
+        return claims
+    policy = {} if image.pull_policy is None else {"pullPolicy": image.pull_policy}
+    return [{"name": _MODELS, "image": {"reference": image.reference, **policy}}, *claims]
+
+
+def mounts(deployment: Deployment) -> list[dict[str, Any]]:
+    """Return where they are mounted."""
+    names = [*(() if deployment.weights_image is None else (_MODELS,)), *_claims(deployment).values()]
+    return [{"name": name, "mountPath": _mount_path(name), "readOnly": True} for name in names]
+
+
+def downloads(deployment: Deployment) -> tuple[tuple[str, str, str], ...]:
+    """Return what is fetched before the engine starts: id, commit (empty: the newest) and folder (empty: the hub's own cache)."""
+    model = (deployment.model, deployment.revision or "", "")
+    hub = [adapter.source for adapter in deployment.adapters.served if isinstance(adapter.source, HubCommit)]
+    adapters = dict.fromkeys((source.id, source.revision, _hub_folder(source)) for source in hub)
+    return (*(() if deployment.cache is None else (model,)), *adapters)
+
+
+def _claims(deployment: Deployment) -> Mapping[str, str]:
+    """Return every claim that is read, once, and the name of its volume."""
+    sources = [adapter.source for adapter in deployment.adapters.served]
+    beside = dict.fromkeys(source.claim for source in sources if isinstance(source, ClaimPath))
+    own = {} if deployment.claim is None else {deployment.claim.claim: _MODELS}
+    others = (claim for claim in beside if claim not in own)
+    return own | {claim: f"adapters-{index}" for index, claim in enumerate(others)}
+
+
+def _mount_path(volume: str) -> str:
+    return MODELS_DIR if volume == _MODELS else f"{ADAPTERS_DIR}/{volume.removeprefix('adapters-')}"
+
+
+def _folder(deployment: Deployment, source: ClaimPath) -> str:
+    return _below(_mount_path(_claims(deployment)[source.claim]), source.path)
+
+
+def _below(mount_path: str, folder: str) -> str:
+    return f"{mount_path}/{folder.strip('/')}".rstrip("/")
+
+
+def _adapter_folder(deployment: Deployment, adapter: Adapter) -> str:
+    source = adapter.source
+    return _hub_folder(source) if isinstance(source, HubCommit) else _folder(deployment, source)
+
+
+def _hub_folder(source: HubCommit) -> str:
+    return f"{cache.CACHE_DIR}/adapters/{source.id}/{source.revision}"
