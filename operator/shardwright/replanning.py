@@ -38,15 +38,15 @@ def scale(subject: Subject, record: PlanRecord, inventory: Inventory) -> Replann
     return _recorded(subject, record, rescale(subject, record.plan, inventory))
 
 
-def mend(subject: Subject, record: PlanRecord, inventory: Inventory, lost: frozenset[str]) -> Replanned:
-    """Return the plan with groups that held ``lost`` nodes elsewhere, and then with the number of replicas that is wanted now.
+def mend(subject: Subject, record: PlanRecord, inventory: Inventory, leaving: frozenset[int]) -> Replanned:
+    """Return the plan with the ``leaving`` groups elsewhere, and then with the number of replicas that is wanted now.
 
     Groups that there are come before groups that are to come: as long as some wait for a place, and where there is none for
     more, the record goes on answering the question that it answered. Where no group stays and not all have room of
     this kind, the model is planned anew.
     """
-    plan, short = rehouse(subject, record.plan, inventory, lost)
-    if short and not any(lost.isdisjoint(group) for group in record.plan.groups):
+    plan, short = rehouse(subject, record.plan, inventory, leaving)
+    if short and len(leaving) == len(record.plan.groups):
         anew = plan_anew(subject, record, inventory)
         if anew.short is None:
             return anew
@@ -88,12 +88,12 @@ def rescale(subject: Subject, plan: Plan, inventory: Inventory) -> Report:
     return _kept(whole, whole.outcome, plan, (*plan.groups, *added.outcome.groups))
 
 
-def rehouse(subject: Subject, plan: Plan, inventory: Inventory, lost: frozenset[str]) -> tuple[Plan, NoPlan | None]:
-    """Return ``plan`` with as many as possible of the groups that held ``lost`` nodes on others of their kind, and why not all.
+def rehouse(subject: Subject, plan: Plan, inventory: Inventory, leaving: frozenset[int]) -> tuple[Plan, NoPlan | None]:
+    """Return ``plan`` with as many as possible of the ``leaving`` groups on other nodes of their kind, and why not all.
 
-    Every group keeps its index, and those that held no lost node stay where they are.
+    Every group keeps its index, and the others stay where they are.
     """
-    kept = tuple(group for group in plan.groups if lost.isdisjoint(group))
+    kept = tuple(group for index, group in enumerate(plan.groups) if index not in leaving)
     pools, missing = _pools_of(inventory, plan), len(plan.groups) - len(kept)
     places: tuple[tuple[str, ...], ...] = ()
     short: NoPlan | None = None
@@ -103,7 +103,7 @@ def rehouse(subject: Subject, plan: Plan, inventory: Inventory, lost: frozenset[
         short = outcome if isinstance(outcome, NoPlan) else None
         places += () if isinstance(outcome, NoPlan) else outcome.groups
     others = iter(places)
-    groups = tuple(group if lost.isdisjoint(group) else next(others, group) for group in plan.groups)
+    groups = tuple(next(others, group) if index in leaving else group for index, group in enumerate(plan.groups))
     return replace(plan, groups=groups), short
 
 

@@ -48,3 +48,9 @@ def not_ready(group: Served) -> str:
 def kill(group: Served, rank: int) -> None:
     """End the engine of a rank at once."""
     group.inside(rank, f"kill -KILL {ENGINE}")
+
+
+def drain(group: Served, node: str, seconds: int) -> None:
+    """Drain a node as an administrator does, of these pods only: the client that sends the requests is on one, too."""
+    options = ["--delete-emptydir-data", f"--pod-selector=shardwright.io/model={group.name}", f"--timeout={seconds}s"]
+    group.cluster.kubectl("drain", node, *options)

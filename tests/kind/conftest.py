@@ -13,7 +13,7 @@ from tests.harness.waiting import wait_for
 from tests.kind import cluster, engine, faults, programs, serving
 from tests.kind.faults import Fault
 from tests.kind.serving import Facts, Served
-from tests.kind.shell import step
+from tests.kind.shell import say, step
 
 KUBECONFIG_VARIABLE = "SHARDWRIGHT_KIND_KUBECONFIG"
 """The cluster to test on; `make kind-test` names ours, and any other can be named."""
@@ -21,8 +21,15 @@ KUBECONFIG_VARIABLE = "SHARDWRIGHT_KIND_KUBECONFIG"
 collect_ignore_glob = [] if KUBECONFIG_VARIABLE in os.environ else ["test_running_*.py", "test_full_*.py"]
 
 _NOTICED_SECONDS = 300
+_TAIL = 3000  # characters of a failure
 _ABSENT = "shardwright-kind/engine:absent"
 _LINES = {"one": "workload: {concurrency: 1}", "tensor": "parallelism: {tensor: 2, pipeline: 1}"}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Say at once what failed: the summary may be an hour away."""
+    if report.failed:
+        say(f"\n{report.nodeid} ({report.when}):\n{report.longreprtext[-_TAIL:]}")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -22,6 +22,7 @@ ENDS_SECONDS = 120
 SATURATED_SECONDS = 300
 LONG_SECONDS = 10
 LOST_SECONDS = 600
+DRAIN_SECONDS = 300
 
 
 @pytest.fixture(scope="module")
@@ -114,11 +115,8 @@ def test_a_group_without_its_operator_ends_by_itself_when_a_follower_dies(group:
 def test_a_group_leaves_a_drained_node(group: Served) -> None:
     node = group.pods()[FOLLOWER]["spec"]["nodeName"]
 
-    def drain() -> None:
-        group.cluster.kubectl("drain", node, f"--pod-selector=shardwright.io/model={group.name}", "--timeout=300s")
-
     try:
-        broken(group, "a drained node", drain)
+        broken(group, "a drained node", lambda: breaking.drain(group, node, DRAIN_SECONDS))
         assert node not in {pod["spec"]["nodeName"] for pod in group.pods()}
     finally:
         group.cluster.kubectl("uncordon", node)

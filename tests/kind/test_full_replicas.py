@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.harness.waiting import wait_for
-from tests.kind import faults, serving
+from tests.kind import breaking, faults, serving
 from tests.kind.cluster import Cluster
 from tests.kind.faults import Fault
 from tests.kind.load import load
@@ -16,6 +16,7 @@ pytestmark = pytest.mark.timeout(3600)
 
 ONE = "parallelism: {tensor: 1, pipeline: 1}"
 LEAST_REQUESTS = 200
+DRAIN_SECONDS = 900
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def test_two_nodes_drained_at_once_take_one_group_at_a_time(groups: Served) -> N
 
     try:
         with load(groups, threads=2) as sending, ThreadPoolExecutor(2) as draining:
-            drains = [draining.submit(_drain, groups, node) for node in nodes]
+            drains = [draining.submit(breaking.drain, groups, node, DRAIN_SECONDS) for node in nodes]
             for drain in drains:
                 drain.result()
             tally = sending.end()
@@ -60,11 +61,6 @@ def test_two_nodes_drained_at_once_take_one_group_at_a_time(groups: Served) -> N
     assert tally.failed == []
     assert tally.answered >= LEAST_REQUESTS
     faults.seen.append(Fault("two nodes drained at once", "one group at a time", 0, f"0 of {tally.answered} failed"))
-
-
-def _drain(groups: Served, node: str) -> None:
-    """As an administrator does, only of these pods: the client that sends the requests is on a node, too."""
-    groups.cluster.kubectl("drain", node, f"--pod-selector=shardwright.io/model={groups.name}", "--timeout=900s")
 
 
 def _written(groups: Served, replicas: int) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -15,12 +15,13 @@ from shardwright.controller.queue import Key
 from shardwright.controller.view import View
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.scheduling import CORDONED
 from shardwright.modelspec.catalogue import read_catalogue_extension
 from shardwright.pipeline import Question, Subject, resolve, take_stock
 from shardwright.planning.report import NoPlan, Report
 from shardwright.planning.validity import plan_problem
 from shardwright.reconcile import standing
-from shardwright.reconcile.generations import lost_problem
+from shardwright.reconcile.generations import leaving_groups, leaving_problem
 from shardwright.reconcile.standing import Choice, Replan, Standing, Trouble
 from shardwright.replanning import Replanned, mend, place_beside, plan_anew, scale
 
@@ -37,6 +38,25 @@ class Planned:
     no_plan: NoPlan | None = None
     stale: Problem | None = None
     recheck_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Departure:
+    """Why groups cannot go on where they are planned: lost and cordoned nodes, and the groups that need a place now."""
+
+    lost: frozenset[str]
+    cordoned: frozenset[str]
+    unsettled: frozenset[int]
+
+    def groups(self, planned: Sequence[Sequence[str]]) -> frozenset[int]:
+        return leaving_groups(planned, self.lost, self.cordoned, self.unsettled)
+
+    def problem(self, planned: Sequence[Sequence[str]]) -> Problem | None:
+        return leaving_problem(planned, self.groups(planned), self.lost, self.cordoned)
+
+
+def _cordoned(inventory: Inventory) -> frozenset[str]:
+    return frozenset(item.node for item in inventory.excluded if item.problem.code == CORDONED)
 
 
 class Planner:
@@ -80,23 +100,31 @@ class Planner:
         )
 
     async def plan(
-        self, key: Key, subject: Subject, record: PlanRecord | None, *, serving: bool, lost: frozenset[str] = frozenset()
+        self,
+        key: Key,
+        subject: Subject,
+        record: PlanRecord | None,
+        *,
+        serving: bool,
+        lost: frozenset[str] = frozenset(),
+        unsettled: frozenset[int] = frozenset(),
     ) -> Planned:
         """Return the plan that stands or a new one; call with :attr:`lock` held, until the record is written.
 
-        ``lost`` are nodes that died with pods of this model on them.
+        ``lost`` are nodes that died with pods of this model on them, ``unsettled`` the groups that need a place now.
         """
         inventory = self._stock(subject)
-        trouble = self._trouble(key, record, inventory, lost)
+        departure = _Departure(lost=lost, cordoned=_cordoned(inventory), unsettled=unsettled)
+        trouble = self._trouble(key, record, inventory, departure)
         choice = _judge(subject, record, trouble, serving=serving)
         if choice.choice is Choice.KEEP and record:
             return _kept(record, choice)
-        made = await asyncio.to_thread(_make, choice.choice, subject, record, inventory, lost)
+        made = await asyncio.to_thread(_make, choice.choice, subject, record, inventory, departure)
         if made.short and choice.choice is Choice.REPLAN and (vacated := self._stock(subject, vacated=True)) != inventory:
             made = await asyncio.to_thread(plan_anew, subject, record, vacated)  # where its former generations are in the way
         if made.short:
             moved = made.record if made.record != record else None
-            stale = lost_problem(moved.plan.groups, lost) if moved else choice.stale
+            stale = departure.problem(moved.plan.groups) if moved else choice.stale
             return Planned(record=made.record, report=made.report, no_plan=made.short, stale=stale)
         if record and record.input_hash == subject.input_hash and record.plan == made.report.outcome:
             return _kept(record, choice)
@@ -123,14 +151,14 @@ class Planner:
         nodes, usage, reserved = self._view.nodes.values(), self._view.usage_now(), tuple(self._view.reserved())
         return take_stock(subject.resource, nodes, usage, reserved, vacated=vacated)
 
-    def _trouble(self, key: Key, record: PlanRecord | None, inventory: Inventory, lost: frozenset[str]) -> Trouble | None:
-        died = lost_problem(record.plan.groups, lost) if record else None
-        problem = died or (plan_problem(record.plan, inventory) if record else None)
+    def _trouble(self, key: Key, record: PlanRecord | None, inventory: Inventory, departure: "_Departure") -> Trouble | None:
+        leaves = departure.problem(record.plan.groups) if record else None
+        problem = leaves or (plan_problem(record.plan, inventory) if record else None)
         if problem is None:
             self._invalid_since.pop(key, None)
             return None
         now = self._clock()
-        return Trouble(problem=problem, seconds=now - self._invalid_since.setdefault(key, now), lost=died is not None)
+        return Trouble(problem=problem, seconds=now - self._invalid_since.setdefault(key, now), leaving=leaves is not None)
 
 
 def _judge(subject: Subject, record: PlanRecord | None, trouble: Trouble | None, *, serving: bool) -> Standing:
@@ -159,9 +187,9 @@ def _kept(record: PlanRecord, choice: Standing) -> Planned:
     return Planned(record=record, report=record.report(), stale=choice.stale, recheck_seconds=choice.recheck_seconds)
 
 
-def _make(choice: Choice, subject: Subject, record: PlanRecord | None, inventory: Inventory, lost: frozenset[str]) -> Replanned:
+def _make(choice: Choice, subject: Subject, record: PlanRecord | None, inventory: Inventory, departure: _Departure) -> Replanned:
     if choice is Choice.RESCALE and record:
         return scale(subject, record, inventory)
     if choice is Choice.REHOUSE and record:
-        return mend(subject, record, inventory, lost)
+        return mend(subject, record, inventory, departure.groups(record.plan.groups))
     return plan_anew(subject, record, inventory)

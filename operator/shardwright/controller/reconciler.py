@@ -28,7 +28,7 @@ from shardwright.reconcile.availability import unavailable
 from shardwright.reconcile.decide import Decision, Desired, decide, placed, standing_groups
 from shardwright.reconcile.decision import Write
 from shardwright.reconcile.findings import Findings
-from shardwright.reconcile.generations import generations, lost_nodes
+from shardwright.reconcile.generations import generations, lost_nodes, unsettled_groups
 from shardwright.reconcile.groups import LifeRules
 from shardwright.reconcile.memory import read_memory
 from shardwright.reconcile.news import Event, news, plan_event, surge_event
@@ -183,7 +183,10 @@ class Reconciler:
             if spec.paused and record:
                 planned = Planned(record=record, report=record.report())
             else:
-                planned = await self._planner.plan(key, subject, record, serving=serving, lost=look.lost)
+                unsettled = (
+                    unsettled_groups(record.plan.groups, base_name(owner.name), look.found.standing) if record else frozenset()
+                )
+                planned = await self._planner.plan(key, subject, record, serving=serving, lost=look.lost, unsettled=unsettled)
             if planned.record and planned.record != record and not spec.paused:
                 written = await self._write_record(look, owner, planned.record, observed)
                 record = planned.record if written else record

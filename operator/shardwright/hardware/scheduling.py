@@ -10,6 +10,8 @@ from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import Taint
 from shardwright.hardware.rdma import RdmaRequest
 
+CORDONED: Final = "Cordoned"
+
 DEFAULT_TOLERATIONS: Final[tuple[Mapping[str, str], ...]] = tuple(
     MappingProxyType(toleration)
     for toleration in (
@@ -75,7 +77,7 @@ def _state(node: NodeFacts) -> Problem | None:
         )
     if not node.schedulable:
         return Problem(
-            code="Cordoned",
+            code=CORDONED,
             what="a cordoned node",
             limit="takes no new pods",
             remedy="kubectl uncordon " + node.name,

@@ -57,6 +57,11 @@ class GroupState:
     budget_spent: bool = False
     outage_seconds: int | None = None
 
+    def settled(self, pods: int) -> bool:
+        """Return whether all its pods are bound to nodes and nothing takes it through zero: it needs no place."""
+        bound = len(self.nodes) == pods and None not in self.nodes
+        return bound and self.situation not in {"Stopping", "BackingOff", "Stopped"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:

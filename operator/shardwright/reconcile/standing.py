@@ -17,7 +17,7 @@ class Choice(StrEnum):
 
     KEEP = "Keep"
     RESCALE = "Rescale"  #: only the number of groups has changed: add or drop groups, move none
-    REHOUSE = "Rehouse"  #: nodes have died with pods on them: their groups move, the others stay; then as RESCALE
+    REHOUSE = "Rehouse"  #: some groups cannot go on where they are: they move, the others stay; then as RESCALE
     REPLAN = "Replan"
 
 
@@ -42,11 +42,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """What is wrong with a plan, and for how long without interruption; ``lost``: a node has died with pods on it."""
+    """What is wrong with a plan, and for how long without interruption; ``leaving``: some groups must go elsewhere."""
 
     problem: Problem
     seconds: float
-    lost: bool = False
+    leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,16 +76,16 @@ def judge(record: PlanRecord | None, question: Question, trouble: Trouble | None
         return Standing(choice=same)
     if serving or question.replan is Replan.NEVER:
         return Standing(choice=same, stale=trouble.problem)
-    if trouble.seconds < GRACE_SECONDS and not trouble.lost:
+    if trouble.seconds < GRACE_SECONDS and not trouble.leaving:
         return Standing(choice=same, stale=trouble.problem, recheck_seconds=GRACE_SECONDS - trouble.seconds)
     return Standing(choice=_after(trouble, fewer=question.replicas < len(record.plan.groups)), stale=trouble.problem)
 
 
 def _after(trouble: Trouble, *, fewer: bool) -> Choice:
-    """Return what becomes of a plan that is invalid for good: a node that died concerns its own groups only.
+    """Return what becomes of a plan that is invalid for good: what some groups must leave concerns them only.
 
     Groups that are not wanted any more go before others move, those that are to come wait until the others have moved.
     """
-    if not trouble.lost:
+    if not trouble.leaving:
         return Choice.REPLAN
     return Choice.RESCALE if fewer else Choice.REHOUSE

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shardwright.cluster.client import ApiError
-from shardwright.cluster.resources import CONFIG_MAPS, SERVICES, SHARDED_MODELS
+from shardwright.cluster.resources import CONFIG_MAPS, PODS, SERVICES, SHARDED_MODELS
 from shardwright.controller import planner as planner_module
 from shardwright.controller.queue import Key
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts
@@ -164,6 +164,26 @@ def test_a_group_whose_node_died_moves_although_more_groups_wait_for_room() -> N
         assert parts.condition(key)["reason"] == "NothingFits"  # of two groups
         assert parts.status(key)["plan"]["placement"]["nodes"] == ["h100-0", "h100-2"]
         assert [group["spec"]["replicas"] for group in parts.groups("large")] == [0]
+
+    run(scenario())
+
+
+def test_a_group_stays_on_a_cordoned_node_until_a_pod_is_evicted_and_then_goes_elsewhere() -> None:
+    async def scenario() -> None:
+        parts = await synced(nodes=3)
+        key = parts.add_model("large", model=LARGE)
+        await parts.look(key)
+        parts.run_pods("large")
+        parts.api.objects["nodes", None, "h100-1"]["spec"]["unschedulable"] = True
+        await parts.resync.run()
+        await parts.look(key)
+        assert (parts.reserved_nodes(), parts.condition(key)["status"]) == ({"h100-0", "h100-1"}, "True")
+
+        parts.api.remove(PODS, NAMESPACE, "large-0-1")
+        await parts.look(key)
+
+        assert parts.reserved_nodes() == {"h100-0", "h100-2"}
+        assert parts.status(key)["plan"]["placement"]["nodes"] == ["h100-0", "h100-2"]
 
     run(scenario())
 

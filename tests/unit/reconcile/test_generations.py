@@ -6,7 +6,15 @@ import pytest
 
 from shardwright.reconcile.decide import decide
 from shardwright.reconcile.decision import Create, Delete
-from shardwright.reconcile.generations import LOST_SECONDS, generations, lost_nodes, lost_problem
+from shardwright.reconcile.generations import (
+    LOST_SECONDS,
+    generations,
+    leaving_groups,
+    leaving_problem,
+    lost_nodes,
+    unsettled_groups,
+)
+from shardwright.reconcile.groups import GroupState
 from shardwright.reconcile.incidents import INCIDENT
 from shardwright.reconcile.memory import READY_ONCE, STOPPED_AT, STOPPED_FOR, read_memory
 from tests.support.builders_reconcile import NOON, OWNER_UID, World, desired, stateful_set
@@ -112,8 +120,48 @@ def test_another_group_is_not_concerned() -> None:
     assert generations("llama", (*ELSEWHERE, ("node-3", "node-4")), world.observed(), OWNER_UID, DEAD) == (1, 0)
 
 
-def test_a_plan_on_a_lost_node_says_so_and_what_to_do() -> None:
-    problem = lost_problem((("a", "b"), ("c",)), {"b", "c", "x"})
+def test_a_group_with_a_lost_node_goes_elsewhere_and_one_on_a_cordoned_node_only_when_it_needs_a_place() -> None:
+    groups = (("a", "b"), ("b", "c"), ("d", "e"))
+    assert leaving_groups(groups, {"a"}, set(), set()) == {0}
+    assert leaving_groups(groups, set(), {"b"}, {1, 2}) == {1}
+    assert leaving_groups(groups, set(), {"b"}, set()) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("lost", "cordoned", "said"),
+    [
+        ({"b", "x"}, set(), "planned node b does not answer and holds pods that should be gone"),
+        (set(), {"b", "c"}, "planned node b takes no pods, and a group waits for one there, as do 1 others"),
+    ],
+)
+def test_a_plan_that_a_group_must_leave_says_so_and_what_to_do(lost: set[str], cordoned: set[str], said: str) -> None:
+    problem = leaving_problem((("a", "b"), ("c",)), {0, 1}, lost, cordoned)
     assert problem is not None
-    assert problem.sentence().startswith("planned node b does not answer and holds pods that should be gone")
-    assert lost_problem((("a",),), {"x"}) is None
+    assert problem.sentence().startswith(said)
+
+
+def test_a_plan_that_no_group_must_leave_has_no_problem() -> None:
+    assert leaving_problem((("a",),), frozenset(), {"a"}, {"a"}) is None
+
+
+def a_state(situation: str, *nodes: str | None) -> GroupState:
+    return GroupState(name="llama-0-g1", ready=situation == "Ready", situation=situation, nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("state", "unsettled"),
+    [
+        (a_state("Ready", "a", "b"), set()),
+        (a_state("Starting", "a", "b"), set()),
+        (a_state("Starting", "a", None), {0}),
+        (a_state("Starting", "a"), {0}),
+        (a_state("Stopping", "a", "b"), {0}),
+        (a_state("BackingOff"), {0}),
+    ],
+)
+def test_a_group_needs_a_place_while_a_pod_is_not_bound_or_it_goes_through_zero(state: GroupState, unsettled: set[int]) -> None:
+    assert unsettled_groups((("a", "b"),), "llama", [state]) == unsettled
+
+
+def test_a_group_that_does_not_exist_needs_a_place() -> None:
+    assert unsettled_groups((("a",), ("b",)), "llama", [a_state("Ready", "a")]) == {1}

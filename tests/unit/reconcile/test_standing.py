@@ -58,7 +58,7 @@ def test_after_the_grace_an_invalid_plan_that_does_not_serve_is_replaced() -> No
     assert judge(a_record(), asked(), trouble(GRACE_SECONDS), serving=False) == Standing(choice=Choice.REPLAN, stale=GONE)
 
 
-LOST = Trouble(problem=GONE, seconds=0, lost=True)
+LOST = Trouble(problem=GONE, seconds=0, leaving=True)
 
 
 def test_a_plan_with_a_node_that_died_under_its_pods_is_mended_at_once() -> None:
