@@ -15,7 +15,6 @@ from shardwright.controller.queue import Key
 from shardwright.controller.view import View
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
-from shardwright.hardware.scheduling import CORDONED
 from shardwright.modelspec.catalogue import read_catalogue_extension
 from shardwright.pipeline import Question, Subject, resolve, take_stock
 from shardwright.planning.report import NoPlan, Report
@@ -56,7 +55,7 @@ class _Departure:
 
 
 def _cordoned(inventory: Inventory) -> frozenset[str]:
-    return frozenset(item.node for item in inventory.excluded if item.problem.code == CORDONED)
+    return frozenset(item.node for item in inventory.excluded if item.problem.code == "Cordoned")
 
 
 class Planner:

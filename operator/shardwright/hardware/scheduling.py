@@ -10,8 +10,6 @@ from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import Taint
 from shardwright.hardware.rdma import RdmaRequest
 
-CORDONED: Final = "Cordoned"
-
 DEFAULT_TOLERATIONS: Final[tuple[Mapping[str, str], ...]] = tuple(
     MappingProxyType(toleration)
     for toleration in (
@@ -77,7 +75,7 @@ def _state(node: NodeFacts) -> Problem | None:
         )
     if not node.schedulable:
         return Problem(
-            code=CORDONED,
+            code="Cordoned",
             what="a cordoned node",
             limit="takes no new pods",
             remedy="kubectl uncordon " + node.name,
