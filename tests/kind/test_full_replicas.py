@@ -45,6 +45,7 @@ def test_scaling_and_a_roll_lose_no_request(groups: Served) -> None:
 
 
 def test_two_nodes_drained_at_once_take_one_group_at_a_time(groups: Served) -> None:
+    _written(groups, 2)
     nodes = [pod["spec"]["nodeName"] for pod in groups.pods()]
     assert len(set(nodes)) == 2
 

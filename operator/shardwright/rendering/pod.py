@@ -49,6 +49,7 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
         rdma=bool(plan.rdma),
         tcp_only=not deployment.network.rdma,
         attention_replicas=attention_replicas_per_pod(plan),
+        shm_bytes=budgets.shared_memory_bytes(workers_per_pod(plan)),
     )
 
 

@@ -51,7 +51,8 @@ class ScriptSettings:
     started ``over_ssh``, ``shared_variables`` are what the leader tells all of them.
 
     With ``rdma`` the pod has RDMA devices, with ``tcp_only`` it shall use none. Of a group that has
-    attention replicas on several pods, ``attention_replicas`` are those of one.
+    attention replicas on several pods, ``attention_replicas`` are those of one. ``shm_bytes`` is the size of ``shm_dir`` as
+    it was planned.
     A leader that brings no token for ``silence_seconds`` is not ready; 0: nobody watches its tokens.
     """
 
@@ -72,6 +73,7 @@ class ScriptSettings:
     run_dir: str = "/run/shardwright"
     infiniband_dir: str = "/sys/class/infiniband"
     shm_dir: str = "/dev/shm"  # noqa: S108  # the engine's shared memory, a volume of the pod
+    shm_bytes: int = 0
     scripts_dir: str = SCRIPTS_DIR
     termination_log: str = "/dev/termination-log"
     http_port: int = HTTP_PORT

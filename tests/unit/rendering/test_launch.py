@@ -272,6 +272,16 @@ def test_an_engine_that_fails_passes_its_code_on(tmp_path: Path) -> None:
         assert rank.last_words.endswith("shardwright: rank 0: the engine failed with code 3\n")
 
 
+def test_an_engine_that_fails_with_less_shared_memory_than_planned_says_so(tmp_path: Path) -> None:
+    with ranks_of(a_small_plan(), a_deployment(), tmp_path, shm_bytes=2**60) as (rank,):
+        rank.tell("exit", "3")
+        rank.start()
+        assert rank.wait() == 3
+        last = rank.last_words.splitlines()[-1]
+        assert last.startswith(f"shardwright: rank 0: the engine failed with code 3; {rank.root / 'shm'} holds ")
+        assert last.endswith(f" MiB, {2**40} MiB were planned")
+
+
 def test_a_stop_that_was_asked_for_reaches_the_engine_and_ends_well(tmp_path: Path) -> None:
     with ranks_of(a_small_plan(), a_deployment(), tmp_path) as (rank,):
         rank.start()
