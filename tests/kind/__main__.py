@@ -83,6 +83,7 @@ def _up(options: argparse.Namespace, *, with_engine: bool) -> cluster.Cluster:
     engine_image = images.engine_image(client) if with_engine else None
     mpi_image = images.mpi_image(client) if with_engine else None
     running = cluster.running(node, folders) or cluster.create(client, node, folders)
+    cluster.restore(running)
     cluster.load(client, *filter(None, (operator_image, engine_image, mpi_image)))
     running.apply(release.runtime_class())
     release.install(running, operator_image, "Never", engine_image)

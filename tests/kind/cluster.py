@@ -123,6 +123,12 @@ def create(docker: Docker, image: str, folders: Mapping[str, Path]) -> Cluster:
     return cluster
 
 
+def restore(cluster: Cluster) -> None:
+    """Undo what a test that was killed has left on the nodes."""
+    pretend_gpus(cluster, GPUS_PER_NODE)
+    cluster.kubectl("uncordon", *(node["metadata"]["name"] for node in cluster.nodes()))
+
+
 def revive(docker: Docker, cluster: Cluster, node: str, gpus: int) -> None:
     """Start a worker that was killed, with all that only its network and its kubelet's first start had."""
     docker("start", node)

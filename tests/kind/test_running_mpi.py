@@ -25,7 +25,7 @@ def test_mpirun_starts_every_rank_of_two_restricted_pods_over_ssh(models: Cluste
     engine = f"engine: {{name: TensorRTLLM, image: '{os.environ[IMAGE_VARIABLE]}', version: 1.2.1}}"
     served.write("parallelism: {tensor: 2, pipeline: 2}", further=(engine,))
     try:
-        wait_for(lambda: all(map(_is_ready, served.pods())) and len(served.pods()) == 2, 300, "two pods to be ready", 1)
+        wait_for(lambda: [_is_ready(pod) for pod in served.pods()] == [True, True], 300, "two pods to be ready", 1)
         ranks = {int(rank): (int(of), host) for rank, of, host in _RANK.findall(served.log(LEADER))}
         nodes = {pod["spec"]["nodeName"] for pod in served.pods()}
 
