@@ -25,7 +25,7 @@ def send():
             answered.append(tokens)
         except Exception as error:
             failed.append(f"{type(error).__name__}: {error}")
-            time.sleep(0.2)
+            time.sleep(0.2)  # a client that is refused does not spin, or one outage would count as thousands of failures
         seconds.append(time.monotonic() - began)
 senders = [threading.Thread(target=send) for _ in range(threads)]
 for sender in senders: sender.start()
