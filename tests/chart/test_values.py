@@ -1,6 +1,7 @@
 """The values of the chart: each is described, checked with a message, and does something."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ BEGIN, END = "<!-- values: written by `pytest tests/chart --update-goldens` -->\
 CONFIG = '{\n  "hidden_act": "silu",\n  "eps": 1e-05, "limit": Infinity,\n  "note": "größer \\u2264 <1>"\n}\n'
 
 
-def _settings(defaults: dict[str, Any], admitted: list[str]) -> str:
-    return json.dumps({"admittedArguments": admitted, "engineDefaults": defaults}, indent=2) + "\n"
+def _settings(defaults: dict[str, Any], admitted: list[str], classes: Sequence[str] = ("nvidia",)) -> str:
+    content = {"admittedArguments": admitted, "admittedRuntimeClasses": classes, "engineDefaults": defaults}
+    return json.dumps(content, indent=2) + "\n"
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +51,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {f"{SETTINGS}": _settings({"engine": {"image": "mirror.example/vllm-openai:v0.33.0"}}, [])},
     ),
     "admittedArguments": (["trust-remote-code"], {f"{SETTINGS}": _settings({}, ["trust-remote-code"])}),
+    "admittedRuntimeClasses": (["gvisor"], {f"{SETTINGS}": _settings({}, [], ["gvisor"])}),
     "schedulers": (
         ["Native", "Coscheduling"],
         {
@@ -97,6 +100,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "catalogue": ({"acme/llama": "./config.json"}, "'/catalogue/acme~1llama': './config.json' does not match pattern"),
     "engineDefaults": ({"engine": {"image": "-"}}, "'/engineDefaults/engine/image': '-' does not match pattern"),
     "admittedArguments": (["--config"], "'/admittedArguments/0': '--config' does not match pattern"),
+    "admittedRuntimeClasses": (["Kata"], "'/admittedRuntimeClasses/0': 'Kata' does not match pattern"),
     "schedulers": (["Kueue"], "'/schedulers/0': value must be one of 'Native', 'Volcano', 'Coscheduling'"),
     "crds.enabled": ("yes", "'/crds/enabled': got string, want boolean"),
     "crds.keep": (1, "'/crds/keep': got number, want boolean"),

@@ -194,6 +194,27 @@ class TestTheAdministrator:
             ("EngineArgumentForbidden", "spec.engine.args.middleware")
         ]
 
+    @pytest.mark.parametrize(
+        ("settings", "refused"),
+        [
+            ({}, True),
+            ({"admittedRuntimeClasses": []}, True),
+            ({"admittedRuntimeClasses": ["gvisor"]}, False),
+            ({"engineDefaults": {"pod": {"runtimeClassName": "gvisor"}}}, False),
+        ],
+    )
+    def test_a_runtime_class_that_nobody_admits_is_refused(self, settings: dict[str, object], *, refused: bool) -> None:
+        said = read_settings(json.dumps(settings))
+        question = Question(resource=a_resource(pod={"runtimeClassName": "gvisor"}), settings=said)
+
+        if refused:
+            assert problems_of(question) == [("RuntimeClassNotAdmitted", "spec.pod.runtimeClassName")]
+        else:
+            resolve(question)
+
+    def test_the_runtime_class_of_nvidia_is_admitted_where_nobody_says_anything(self) -> None:
+        resolve(Question(resource=a_resource(pod={"runtimeClassName": "nvidia"})))
+
     def test_a_default_that_no_plan_can_live_with_is_refused_where_it_stands(self) -> None:
         settings = read_settings(json.dumps({"engineDefaults": {"engine": {"args": {"block-size": 32}}}}))
 

@@ -1,11 +1,11 @@
-"""What the administrator of the operator says for all resources: defaults for engine and pods, and options that are admitted.
+"""What the administrator of the operator says for all resources: defaults for engine and pods, and what users may ask for.
 
 A resource is never changed by it: its spec is merged with the defaults before anything is planned, what it says itself wins, and
 its status says what came from where.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -18,30 +18,36 @@ from shardwright.errors import InputError, Problem
 
 DEFAULTS: Final = "engineDefaults"
 ADMITTED: Final = "admittedArguments"
+RUNTIME_CLASSES: Final = "admittedRuntimeClasses"
+
+NVIDIA: Final = "nvidia"
+"""RuntimeClass that NVIDIA's GPU operator makes: it hands devices to a container, and opens nothing else."""
 
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Defaults for ``spec.engine`` and ``spec.pod``, and the dangerous engine options that users may set."""
+    """Defaults for ``spec.engine`` and ``spec.pod``; the dangerous engine options and the RuntimeClasses that users may set."""
 
     engine: Engine | None = None
     pod: Pod | None = None
     admitted: frozenset[str] = frozenset()
+    runtime_classes: frozenset[str] = frozenset({NVIDIA})
 
 
 def read_settings(text: str) -> Settings:
     """Return the settings that a text holds, as YAML or JSON; none where it is empty.
 
     Raises:
-        InputError: every violation; its path begins with ``engineDefaults`` or ``admittedArguments``.
+        InputError: every violation; its path begins with the name of a setting.
     """
     found = read_manifests(text)
     content = found[0] if found else {}
-    unknown = sorted(set(content) - {DEFAULTS, ADMITTED})
+    unknown = sorted(set(content) - {DEFAULTS, ADMITTED, RUNTIME_CLASSES})
     defaults, admitted = content.get(DEFAULTS) or {}, content.get(ADMITTED) or []
-    problems = [*(_unknown(name) for name in unknown), *_shapes(defaults, admitted)]
+    classes = content.get(RUNTIME_CLASSES, [NVIDIA])
+    problems = [*(_unknown(name) for name in unknown), *_shapes(defaults, admitted, classes)]
     if problems or len(found) > 1:
         raise InputError(problems or [_unknown("a second document")])
     problems = [problem.under(ADMITTED) for problem in check_admission(admitted)]
@@ -52,6 +58,23 @@ def read_settings(text: str) -> Settings:
         engine=spec.engine if "engine" in defaults else None,
         pod=spec.pod if "pod" in defaults else None,
         admitted=frozenset(admitted),
+        runtime_classes=frozenset(classes),
+    )
+
+
+def check_runtime_class(own: Spec, settings: Settings) -> Iterator[Problem]:
+    """Yield why a resource may not name its RuntimeClass: such a class decides what a container sees of its node."""
+    name = own.pod.runtime_class_name if own.pod else None
+    default = settings.pod.runtime_class_name if settings.pod else None
+    if name is None or name == default or name in settings.runtime_classes:
+        return
+    yield Problem(
+        code="RuntimeClassNotAdmitted",
+        path="spec.pod.runtimeClassName",
+        what=name,
+        limit=f"must be one of {', '.join(sorted(settings.runtime_classes)) or 'none'}",
+        gap="what a container sees of its node is for the administrator to say",
+        remedy=f"leave it out, or have {name} added to {RUNTIME_CLASSES} of the chart",
     )
 
 
@@ -122,17 +145,18 @@ def _of_defaults(problem: Problem) -> Problem:
     return replace(problem, path=f"{DEFAULTS}.{problem.path.removeprefix('spec.')}")
 
 
-def _shapes(defaults: object, admitted: object) -> Iterable[Problem]:
+def _shapes(defaults: object, admitted: object, classes: object) -> Iterable[Problem]:
     if not isinstance(defaults, Mapping):
         yield _wrong(DEFAULTS, defaults, "must be an object with engine, pod or both")
     else:
         yield from (_unknown(f"{DEFAULTS}.{name}") for name in sorted(set(defaults) - {"engine", "pod"}))
-    if not isinstance(admitted, list) or not all(isinstance(name, str) for name in admitted):
-        yield _wrong(ADMITTED, admitted, "must be a list of option names without dashes")
+    for path, names, of in ((ADMITTED, admitted, "option names without dashes"), (RUNTIME_CLASSES, classes, "names")):
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            yield _wrong(path, names, f"must be a list of {of}")
 
 
 def _unknown(path: str) -> Problem:
-    remedy = f"known here: {DEFAULTS}.engine, {DEFAULTS}.pod, {ADMITTED}"
+    remedy = f"known here: {DEFAULTS}.engine, {DEFAULTS}.pod, {ADMITTED}, {RUNTIME_CLASSES}"
     return Problem(code="UnknownField", path=path, what="is not a setting of the operator", remedy=remedy)
 
 

@@ -163,7 +163,7 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
     wanted.add_argument("-n", "--namespace", default="", help="namespace of ShardedModels that name none (default: default)")
     wanted.add_argument("--config", metavar="FILE", help="the model's config.json, for a model that is not built in")
     wanted.add_argument(
-        "--settings", metavar="FILE", help="the operator's engineDefaults and admittedArguments (its ConfigMap's text)"
+        "--settings", metavar="FILE", help="what the administrator says for all models (the text of the operator's ConfigMap)"
     )
     there = command.add_argument_group("what is there: the kubeconfig's current context, or")
     one_of = there.add_mutually_exclusive_group()

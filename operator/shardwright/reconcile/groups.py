@@ -209,9 +209,10 @@ def _must_roll(group: Group) -> bool:
 
 def _go_to_zero(group: Group, why: str, memory: Memory, now: datetime) -> Step:
     asked = group.rules.restart_asked if why == REQUESTED else memory.restarted_for
-    intent = _intent(group, memory.stopped(why, now).with_(restarted_for=asked))
-    state = _state(group, "Stopping", "stops as a whole before it starts again", memory=memory)
-    return Step(state=state, writes=_apply(group, _at_zero(intent), (why,)), planned=why != FAILURE and group.complete)
+    stopped = memory.stopped(why, now).with_(restarted_for=asked)
+    state = _state(group, "Stopping", "stops as a whole before it starts again", memory=stopped)
+    writes = _apply(group, _at_zero(_intent(group, stopped)), (why,))
+    return Step(state=state, writes=writes, planned=why != FAILURE and group.complete)
 
 
 def _keep(group: Group, now: datetime) -> Step:
@@ -279,12 +280,17 @@ def _state(
         waiting=waiting,
         restarts=sum(m.restarts for m in group.members) if alone else incident.restarts if incident else 0,
         last_failure=next(iter(failures), None) if alone else incident.failure if incident else None,
-        failing=situation != "Ready" and (bool(failures) if alone else incident is not None and incident.attempt > 0),
+        failing=situation != "Ready" and (bool(failures) if alone else _since_failure(memory)),
         look_at=look_at,
         nodes=_nodes(group.members),
         budget_spent=bool(incident and incident.spent(group.rules.restart)),
         outage_seconds=memory.outage_seconds,
     )
+
+
+def _since_failure(memory: Memory) -> bool:
+    """Return whether a failure ended the service that has not come back since, and nobody has changed anything."""
+    return memory.stopped_at is not None and memory.incident is not None and memory.incident.attempt > 0
 
 
 def _nodes(members: Sequence[Member]) -> tuple[str | None, ...]:

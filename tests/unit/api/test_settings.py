@@ -113,6 +113,8 @@ def test_without_defaults_a_spec_is_left_alone() -> None:
         ({"admittedArguments": "trust-remote-code"}, [("WrongType", "admittedArguments")]),
         ({"admittedArguments": ["trust-remote-code", "config"]}, [("EngineArgumentNotAdmissible", "admittedArguments.config")]),
         ({"admittedArguments": ["seed"]}, [("EngineArgumentNotAdmissible", "admittedArguments.seed")]),
+        ({"admittedRuntimeClasses": "nvidia"}, [("WrongType", "admittedRuntimeClasses")]),
+        ({"admittedRuntimeClasses": []}, []),
         ("a: [", [("ManifestUnreadable", "")]),
     ],
 )

@@ -79,6 +79,14 @@ def test_a_failing_group_is_one_that_does_not_serve_because_it_failed_not_becaus
     assert (group.ready, group.failing) == (False, False)
 
 
+def test_a_group_that_serves_again_and_misses_a_probe_is_not_shown_with_its_old_failure() -> None:
+    world = running()
+    world.crash("llama-0-1")
+    world.run(WANTED)
+    world.pods["llama-0-0"]["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    assert (state(world).ready, state(world).failing, state(world).restarts) == (False, False, 1)
+
+
 def test_service_for_the_stable_time_ends_a_row_and_less_does_not() -> None:
     for served, in_a_row in ((599, 2), (600, 1)):
         world = running()
