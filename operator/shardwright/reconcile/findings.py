@@ -132,7 +132,9 @@ def _why_not_ready(waiting: list[GroupState]) -> Reason:
         return Reason.UNSCHEDULABLE
     if any(group.situation == Reason.WAITING_FOR_QUOTA for group in waiting):
         return Reason.WAITING_FOR_QUOTA
-    if any(group.situation == "BackingOff" or (group.situation == "Stopping" and group.failing) for group in waiting):
+    if any(
+        group.situation in {"BackingOff", "Unready"} or (group.situation == "Stopping" and group.failing) for group in waiting
+    ):
         return Reason.GROUPS_NOT_READY
     if any(group.situation in {"Stopping", "Outdated"} for group in waiting):
         return Reason.ROLLING_OUT

@@ -23,6 +23,7 @@ REQUESTED: Final = "Requested"
 START: Final = "Start"
 QUEUE_GATES: Final = "kueue.x-k8s.io/"
 SCALED_UP: Final = "spec.replicas"
+PROBE_FAILS: Final = "runs, but its readiness probe fails"
 BROKEN_GRACE_SECONDS: Final = 5  # nobody is served by a broken group
 
 
@@ -47,7 +48,7 @@ class GroupState:
 
     name: str
     ready: bool
-    situation: str  # Ready | Starting | WaitingForQuota | Stopping | BackingOff | Stopped | Outdated
+    situation: str  # Ready | Starting | Unready | WaitingForQuota | Stopping | BackingOff | Stopped | Outdated
     waiting: str = ""
     restarts: int = 0
     last_failure: Failure | None = None
@@ -223,7 +224,7 @@ def _keep(group: Group, now: datetime) -> Step:
     unplaced = find_unschedulable(group.members) if group.size > 1 else None
     state = _state(
         group,
-        "Ready" if group.complete else "WaitingForQuota" if _queued(group) else "Starting",
+        "Ready" if group.complete else "WaitingForQuota" if _queued(group) else "Unready" if _unready(group) else "Starting",
         "" if group.complete else _what_for(group),
         memory=memory,
         look_at=unplaced[1] if unplaced else None,
@@ -241,8 +242,15 @@ def _what_for(group: Group) -> str:
     serves = [f"{group.served_by} serves meanwhile"] if group.served_by else []
     if missing > 0:
         return "; ".join((*serves, f"{missing} of {group.size} pods not created yet"))
-    waits = [f"rank {m.rank}: {m.waiting or 'starting'}" for m in group.members if not m.ready]
+    unready = _unready(group)
+    waits = [f"rank {m.rank}: {m.waiting or (PROBE_FAILS if m in unready else 'starting')}" for m in group.members if not m.ready]
     return "; ".join((*serves, *waits[:3]))
+
+
+def _unready(group: Group) -> list[Member]:
+    """Return the members of a group that has been ready whose engines run and are not ready any more."""
+    served = group.memory.ready_since is not None
+    return [m for m in group.members if served and m.started and not m.ready]
 
 
 def _intent(group: Group, memory: Memory) -> dict[str, Any]:

@@ -39,6 +39,7 @@ def found(**facts: Any) -> Findings:
 CASES = {
     "serving": (found(decision=decided(READY)), "Serving", "ready"),
     "starting": (found(decision=decided(READY, STARTING)), "Progressing", "reconciling"),
+    "unready": (found(decision=decided(READY, replace(STARTING, situation="Unready"))), "GroupsNotReady", "reconciling"),
     "first writes": (found(decision=decided()), "Progressing", "reconciling"),
     "rolling": (found(decision=decided(replace(STARTING, situation="Stopping"))), "RollingOut", "reconciling"),
     "backing off": (found(decision=decided(replace(STARTING, situation="BackingOff"))), "GroupsNotReady", "reconciling"),

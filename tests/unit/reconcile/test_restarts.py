@@ -39,6 +39,13 @@ def state(world: World, now: datetime = NOON, rules: LifeRules | None = None) ->
     return group
 
 
+def unready(world: World, name: str) -> None:
+    """Let the engine of a pod run on and fail its readiness probe."""
+    container = {"name": "engine", "restartCount": 0, "state": {"running": {}}, "started": True}
+    conditions = [{"type": "Ready", "status": "False"}]
+    world.pods[name]["status"] |= {"conditions": conditions, "containerStatuses": [container]}
+
+
 def fail_in_a_row(world: World, times: int, rules: LifeRules | None = None, now: datetime = NOON) -> datetime:
     """Let the engine fail again and again as soon as it runs; return when it failed last."""
     for count in range(times):
@@ -83,8 +90,22 @@ def test_a_group_that_serves_again_and_misses_a_probe_is_not_shown_with_its_old_
     world = running()
     world.crash("llama-0-1")
     world.run(WANTED)
-    world.pods["llama-0-0"]["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    unready(world, "llama-0-0")
     assert (state(world).ready, state(world).failing, state(world).restarts) == (False, False, 1)
+
+
+def test_a_group_that_served_and_misses_a_probe_is_not_said_to_start() -> None:
+    world = running()
+    unready(world, "llama-0-0")
+    assert (state(world).situation, state(world).waiting) == ("Unready", "rank 0: runs, but its readiness probe fails")
+
+
+def test_a_group_that_has_not_been_ready_since_its_start_is_said_to_start() -> None:
+    world = World()
+    world.write(decide(WANTED, world.observed(), NOON).writes)
+    world.settle()
+    unready(world, "llama-0-0")
+    assert (state(world).situation, state(world).waiting) == ("Starting", "rank 0: starting")
 
 
 def test_service_for_the_stable_time_ends_a_row_and_less_does_not() -> None:
