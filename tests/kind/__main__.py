@@ -7,17 +7,15 @@ import argparse
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from tests.harness.errors import HarnessError
-from tests.kind import cache, cluster, docker, engine, images, programs, release, serving
+from tests.kind import cache, cluster, programs, serving
 from tests.kind.errors import UnavailableError
-from tests.kind.shell import say
+from tests.kind.grounds import Ground, ground
 
 _UNAVAILABLE = 2
-_IMAGE_VARIABLE = "SHARDWRIGHT_ENGINE_IMAGE"
 TESTS = {
     "test": ("test_parts.py", *(f"test_running_{part}.py" for part in ("chart", "mpi", "groups", "life"))),
     "test-full": tuple(f"test_full_{part}.py" for part in ("experts", "start", "replicas", "pipeline")),
@@ -61,66 +59,35 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
+    chosen = ground(options)
     if options.command == "down":
-        return _down()
+        chosen.down()
+        return 0
     if options.command in TESTS:
-        return _test(options, TESTS[options.command])
-    running = _up(options, with_engine=options.command == "demo" or options.engine)
+        return _test(chosen, TESTS[options.command])
+    running = chosen.up(with_engine=options.command == "demo" or options.engine)
     if options.command == "demo":
         _demo(running)
     print(f"export KUBECONFIG={running.kubeconfig} PATH={programs.programs()}:$PATH")
     return 0
 
 
-def _up(options: argparse.Namespace, *, with_engine: bool) -> cluster.Cluster:
-    if options.kubeconfig:
-        return _install(cluster.Cluster(options.kubeconfig, programs.programs()), options.operator_image)
-    began = time.monotonic()
-    docker.require(install=options.install or os.environ.get("CI") == "true")
-    folders = _engine_folders() if with_engine else {}
-    client = docker.start(programs.programs() / programs.RUNTIME)
-    node, operator_image = images.node_image(client), images.operator_image(client)
-    engine_image = images.engine_image(client) if with_engine else None
-    mpi_image = images.mpi_image(client) if with_engine else None
-    running = cluster.running(node, folders) or cluster.create(client, node, folders)
-    cluster.restore(running)
-    cluster.load(client, *filter(None, (operator_image, engine_image, mpi_image)))
-    running.apply(release.runtime_class())
-    release.install(running, operator_image, "Never", engine_image)
-    say(f"The cluster is up after {time.monotonic() - began:.0f} s. `make kind-down` ends it.")
-    return running
-
-
-def _engine_folders() -> dict[str, Path]:
-    """What the workers see of this machine, by the path there: the engine, and models for it."""
-    home = engine.folder()
-    return {images.ENGINE_FOLDER: home, cluster.MODELS_FOLDER: engine.models(home)}
-
-
-def _install(running: cluster.Cluster, image: str | None) -> cluster.Cluster:
-    if image is None:
-        raise HarnessError("--kubeconfig needs --operator-image: what `make image` built, under a name that the cluster can pull")
-    release.install(running, image, "IfNotPresent", os.environ.get(_IMAGE_VARIABLE))
-    return running
-
-
-def _test(options: argparse.Namespace, files: Iterable[str]) -> int:
+def _test(chosen: Ground, files: Iterable[str]) -> int:
     """Run the tests on a cluster that is up then; what was not up before ends with them, however they end."""
-    ours = not options.kubeconfig and not docker.Docker().answers()
+    ours = not chosen.is_up()
     try:
-        running = _up(options, with_engine=True)
+        running = chosen.up(with_engine=True)
+        mpi_image = chosen.mpi_image()
         environment = {**os.environ, "SHARDWRIGHT_KIND_KUBECONFIG": str(running.kubeconfig)}
-        if not options.kubeconfig:
-            environment["SHARDWRIGHT_KIND_MPI_IMAGE"] = images.mpi_image(docker.Docker())
         return subprocess.run(
             [sys.executable, "-m", "pytest", "-v", *(cache.HERE / file for file in files)],
             cwd=cache.ROOT,
-            env=environment,
+            env=environment | ({"SHARDWRIGHT_KIND_MPI_IMAGE": mpi_image} if mpi_image else {}),
             check=False,
         ).returncode
     finally:
         if ours:
-            _down()
+            chosen.down()
 
 
 def _demo(running: cluster.Cluster) -> None:
@@ -132,15 +99,6 @@ def _demo(running: cluster.Cluster) -> None:
         print(f"  {reason}")
     print(running.kubectl("-n", serving.NAMESPACE, "get", "smodels,pods", "-o", "wide"))
     print(f"asked for {serving.PROMPTS[0]}, it answers: {' '.join(served.ask(serving.PROMPTS[0]))}")
-
-
-def _down() -> int:
-    client = docker.Docker()
-    if client.answers():
-        cluster.delete(client)
-    docker.stop()
-    say("Nothing is left but the cache.")
-    return 0
 
 
 if __name__ == "__main__":

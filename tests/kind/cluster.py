@@ -93,7 +93,7 @@ def running(image: str, folders: Mapping[str, Path]) -> Cluster | None:
         return None
     cluster = Cluster(kubeconfig(), programs.programs())
     with contextlib.suppress(HarnessError):
-        return cluster if all(map(_is_ready, cluster.nodes())) else None
+        return cluster if all(map(is_ready, cluster.nodes())) else None
     return None
 
 
@@ -117,7 +117,7 @@ def create(docker: Docker, image: str, folders: Mapping[str, Path]) -> Cluster:
         _connect_pods(docker, cluster)
         pretend_gpus(cluster, GPUS_PER_NODE)
         _mend_dns(cluster)
-        wait_for(lambda: all(map(_is_ready, cluster.nodes())), _NODE_SECONDS, "the nodes to be Ready", 1)
+        wait_for(lambda: all(map(is_ready, cluster.nodes())), _NODE_SECONDS, "the nodes to be Ready", 1)
         cluster.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", f"--timeout={_DNS_SECONDS}s")
     (RUN / _MADE_OF).write_text(_made_of(image, folders))
     return cluster
@@ -133,7 +133,7 @@ def revive(docker: Docker, cluster: Cluster, node: str, gpus: int) -> None:
     """Start a worker that was killed, with all that only its network and its kubelet's first start had."""
     docker("start", node)
     _connect_pods(docker, cluster)
-    wait_for(lambda: all(map(_is_ready, cluster.nodes())), _NODE_SECONDS, "the nodes to be Ready", 1)
+    wait_for(lambda: all(map(is_ready, cluster.nodes())), _NODE_SECONDS, "the nodes to be Ready", 1)
     pretend_gpus(cluster, gpus)
 
 
@@ -179,8 +179,6 @@ def _names(docker: Docker) -> list[str]:
 
 
 def _settings(folders: Mapping[str, Path]) -> dict[str, Any]:
-    mounts = [{"hostPath": str(outside), "containerPath": inside, "readOnly": True} for inside, outside in folders.items()]
-    worker = {"role": "worker", "labels": dict(GPU_LABELS), "extraMounts": mounts}
     return {
         "kind": "Cluster",
         "apiVersion": "kind.x-k8s.io/v1alpha4",
@@ -192,8 +190,14 @@ def _settings(folders: Mapping[str, Path]) -> dict[str, Any]:
             "serviceSubnet": SERVICES,
         },
         "kubeadmConfigPatches": [_KUBELET],
-        "nodes": [{"role": "control-plane"}, *(worker for _ in range(WORKERS))],
+        "nodes": [{"role": "control-plane"}, *(worker(folders) for _ in range(WORKERS))],
     }
+
+
+def worker(folders: Mapping[str, Path]) -> dict[str, Any]:
+    """What kind is told of a worker: labels of a node with GPUs, and folders of the machine by the path in the node."""
+    mounts = [{"hostPath": str(outside), "containerPath": inside, "readOnly": True} for inside, outside in folders.items()]
+    return {"role": "worker", "labels": dict(GPU_LABELS), "extraMounts": mounts}
 
 
 def _connect_pods(docker: Docker, cluster: Cluster) -> None:
@@ -251,5 +255,6 @@ def without_upstream(corefile: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _is_ready(node: Mapping[str, Any]) -> bool:
+def is_ready(node: Mapping[str, Any]) -> bool:
+    """Say whether a node is Ready."""
     return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in node["status"]["conditions"])

@@ -12,7 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -33,10 +33,11 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 class Docker:
-    """The client's end: runs `docker` against our daemon."""
+    """The client's end: runs `docker` against our daemon, or against the one that an environment names."""
 
-    def __init__(self) -> None:
-        self.environment = {**os.environ, "DOCKER_HOST": f"unix://{RUN}/docker.sock", "DOCKER_BUILDKIT": "0", "HOME": str(RUN)}
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        ours = {"DOCKER_HOST": f"unix://{RUN}/docker.sock", "DOCKER_BUILDKIT": "0", "HOME": str(RUN)}
+        self.environment = {**os.environ, **ours} if environment is None else dict(environment)
 
     def __call__(self, *words: str | Path, data: bytes | IO[bytes] | None = None) -> str:
         """Run one command and return what it prints."""

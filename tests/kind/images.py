@@ -55,14 +55,31 @@ def _engine_files() -> _Files:
         f"#!/bin/sh\nexport PYTHONPATH={ENGINE_FOLDER}/{engine.PACKAGES}:/{_PLUGIN_FOLDER}\n"
         'exec python3.11 -m vllm.entrypoints.cli.main "$@"\n'
     )
-    described = f"{_PLUGIN_FOLDER}/rank_report-1.dist-info"
     return {
         "usr/local/bin/vllm": (wrapper.encode(), _EXECUTABLE),
         "usr/lib/python3/dist-packages/engine.pth": (f"{ENGINE_FOLDER}/{engine.PACKAGES}\n".encode(), _PLAIN),
-        f"{_PLUGIN_FOLDER}/rank_report.py": ((cache.HERE / "ranks" / "rank_report.py").read_bytes(), _PLAIN),
+        **_plugin(_PLUGIN_FOLDER),
+    }
+
+
+def _plugin(folder: str) -> _Files:
+    """The plugin of the engine by which every rank says what it holds, as an installed package in a folder."""
+    described = f"{folder}/rank_report-1.dist-info"
+    return {
+        f"{folder}/rank_report.py": ((cache.HERE / "ranks" / "rank_report.py").read_bytes(), _PLAIN),
         f"{described}/METADATA": (b"Metadata-Version: 2.1\nName: rank-report\nVersion: 1\n", _PLAIN),
         f"{described}/entry_points.txt": (b"[vllm.general_plugins]\nrank_report = rank_report:register\n", _PLAIN),
     }
+
+
+def with_plugin(docker: Docker, given: str, packages: str) -> str:
+    """The name of a given engine image with our plugin among its packages, which are in a folder of it."""
+    files = _plugin(packages)
+    identity = docker("image", "inspect", "--format", "{{.Id}}", given)
+    image = f"shardwright-kind/engine:{cache.digest(identity, *(content for content, _ in files.values()))}"
+    if not docker.has(image):
+        _add(docker, image, given, files, [])
+    return image
 
 
 def mpi_image(docker: Docker) -> str:
@@ -80,12 +97,19 @@ def mpi_image(docker: Docker) -> str:
     return image
 
 
-def operator_image(docker: Docker) -> str:
-    """The name of the operator's image, built by operator/Dockerfile from wheels of this checkout, without a network."""
-    base = roots.root(docker, "python", roots.PYTHON)
+def python_base(docker: Docker) -> str:
+    """The name of a base for the operator's image: Debian with Python."""
+    return roots.root(docker, "python", roots.PYTHON)
+
+
+def operator_image(docker: Docker, base: str | None) -> str:
+    """The name of the operator's image, built by operator/Dockerfile from wheels of this checkout, without a network.
+
+    base: None for the Dockerfile's own.
+    """
     dockerfile, lock = cache.ROOT / "operator" / "Dockerfile", cache.ROOT / "requirements.lock"
     sources = (cache.ROOT / "operator" / "shardwright", cache.ROOT / "pyproject.toml")
-    image = f"shardwright-kind/operator:{cache.digest(base, dockerfile, lock, *_committed(sources))}"
+    image = f"shardwright-kind/operator:{cache.digest(base or '', dockerfile, lock, *_committed(sources))}"
     if not docker.has(image):
         with step("building the operator's image", 40):
             _build_operator(docker, image, base)
@@ -98,7 +122,7 @@ def _committed(sources: Iterable[Path]) -> list[Path]:
     return [file for file in files if file.is_file() and "__pycache__" not in file.parts]
 
 
-def _build_operator(docker: Docker, image: str, base: str) -> None:
+def _build_operator(docker: Docker, image: str, base: str | None) -> None:
     lock = cache.ROOT / "requirements.lock"
     wheels = cache.made(f"wheels-{cache.digest(lock, sys.version)}", _download)
     with cache.scratch("wheel") as dist:
@@ -107,7 +131,8 @@ def _build_operator(docker: Docker, image: str, base: str) -> None:
     files |= {f"dist/wheels/{file.name}": (file.read_bytes(), _PLAIN) for file in wheels.glob("*.whl")}
     files |= {"requirements.lock": (lock.read_bytes(), _PLAIN)}
     files |= {"Dockerfile": ((cache.ROOT / "operator" / "Dockerfile").read_bytes(), _PLAIN)}
-    docker("build", "--network=none", "--build-arg", f"BASE={base}", "--tag", image, "-", data=_tar(files, []))
+    options = ["--build-arg", f"BASE={base}"] if base else []
+    docker("build", "--network=none", *options, "--tag", image, "-", data=_tar(files, []))
 
 
 def _download(folder: Path) -> None:

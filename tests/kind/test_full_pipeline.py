@@ -9,10 +9,11 @@ import pytest
 
 from tests.harness.errors import HarnessError
 from tests.harness.waiting import wait_for
-from tests.kind import breaking, cluster, docker, faults, release, serving
+from tests.kind import breaking, cluster, faults, release, serving
 from tests.kind.breaking import FOLLOWER, LEADER, PROMPT, QUICK, broken, kill, served_again
 from tests.kind.cluster import Cluster
 from tests.kind.faults import Fault
+from tests.kind.grounds import docker_in_use
 from tests.kind.load import load
 from tests.kind.serving import NAMESPACE, PIPELINE, Served
 
@@ -43,10 +44,10 @@ def group(pipeline_alone: Served) -> Served:
 
 @pytest.fixture(scope="module")
 def long_tokens(pipeline_alone: Served) -> int:
-    """The tokens of a request that takes LONG_SECONDS, and a little."""
+    """The tokens of a request that takes twice LONG_SECONDS as fast as the cores are now."""
     began = time.monotonic()
     pipeline_alone.ask(PROMPT, 500)
-    return int(500 * 1.2 * LONG_SECONDS / (time.monotonic() - began))
+    return int(500 * 2 * LONG_SECONDS / (time.monotonic() - began))
 
 
 def test_a_killed_leader_takes_the_group_through_zero_and_it_serves_again(group: Served) -> None:
@@ -123,7 +124,7 @@ def test_a_group_leaves_a_drained_node(group: Served) -> None:
 
 
 def test_a_group_is_made_anew_beside_a_lost_node(group: Served) -> None:
-    client, node = docker.Docker(), group.pods()[FOLLOWER]["spec"]["nodeName"]
+    client, node = docker_in_use(), group.pods()[FOLLOWER]["spec"]["nodeName"]
     began = time.monotonic()
 
     try:
@@ -150,7 +151,7 @@ def _outlives(group: Served, tokens: int, what: str, begin: Callable[[], None]) 
         began = time.monotonic()
         assert len(asked.result()) == tokens
         taken = time.monotonic() - sent
-    assert taken >= LONG_SECONDS / 2
+    assert taken >= LONG_SECONDS
     again = served_again(group, before, what) - began
     faults.seen.append(Fault(what, f"its whole answer after {taken:.0f} s", taken, f"serves again after {again:.0f} s"))
 

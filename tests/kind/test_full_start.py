@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from tests.harness.waiting import wait_for
-from tests.kind import cluster, docker, faults, hub, serving
+from tests.kind import cluster, faults, hub, serving
 from tests.kind.breaking import PROMPT, broken
 from tests.kind.cluster import Cluster
 from tests.kind.faults import Fault
+from tests.kind.grounds import docker_in_use
 from tests.kind.serving import NAMESPACE, PIPELINE, READY_SECONDS, Served
 
 pytestmark = pytest.mark.timeout(3600)
@@ -20,7 +21,7 @@ POLICIES = "mutatingadmissionpolicy,mutatingadmissionpolicybinding"
 
 
 def test_a_restart_reads_no_byte_of_weights_from_the_hub_again(models: Cluster) -> None:
-    cluster.make_folder(docker.Docker(), CACHE)
+    cluster.make_folder(docker_in_use(), CACHE)
     models.apply(*_cache_objects())
     hub.start(models)
     served = Served(models, "cached")

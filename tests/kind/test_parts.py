@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kind import cache
+from tests.kind import cache, stock
 from tests.kind.__main__ import TESTS, main
 from tests.kind.cluster import without_upstream
 from tests.kind.docker import RUN
@@ -51,6 +51,18 @@ def test_without_docker_and_without_leave_to_install_it_says_what_is_missing(
     assert main() == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: kind needs dockerd, debootstrap, which this machine has not")
+
+
+def test_an_engine_image_without_a_docker_to_run_it_is_said_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
+    monkeypatch.setenv(stock.ENGINE_VARIABLE, "registry.example/vllm-cpu:v0.32.0")
+    monkeypatch.setattr(sys, "argv", ["kind", "test"])
+
+    assert main() == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: SHARDWRIGHT_ENGINE_IMAGE is for the Docker of this machine, which does not answer")
 
 
 def test_every_test_on_the_cluster_is_run_by_one_of_the_commands() -> None:

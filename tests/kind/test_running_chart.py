@@ -47,7 +47,7 @@ def test_it_plans_on_the_nodes_of_the_cluster(kind: Cluster) -> None:
 def test_only_pods_of_the_engines_runtime_class_see_the_engines_folder(kind: Cluster) -> None:
     (name, *_) = (pod["metadata"]["name"] for pod in _pods(kind))
 
-    assert kind.get("runtimeclass", RUNTIME_CLASS)["handler"] == RUNTIME_CLASS
+    assert kind.get("runtimeclass", RUNTIME_CLASS)["handler"]
     assert kind.kubectl("-n", release.NAMESPACE, "exec", name, "--", "ls", "/opt").split() == ["shardwright"]
 
 
