@@ -211,7 +211,7 @@ def bundle_for(
     subject: Subject,
     plan: Plan,
     *,
-    ready_groups: int | None = None,
+    ready_pods: int | None = None,
     cluster_domain: str = "cluster.local",
     generations: tuple[int, ...] = (),
     scheduling_api: str | None = None,
@@ -221,7 +221,7 @@ def bundle_for(
     Args:
         subject: What was asked.
         plan: The plan that stands.
-        ready_groups: Groups that have been ready at some time, for the disruption budget (None: all).
+        ready_pods: Pods of the groups that have been ready at some time, for the disruption budget (None: all).
         cluster_domain: DNS domain of the cluster.
         generations: Under which generation each group exists (empty: the first).
         scheduling_api: Version of the scheduler's API that the cluster has (None: the newest that is known).
@@ -236,7 +236,7 @@ def bundle_for(
         cluster_domain=cluster_domain,
         scheduling_api=scheduling_api,
     )
-    return render(plan, replace(deployment, generations=generations), ready_groups=ready_groups)
+    return render(plan, replace(deployment, generations=generations), ready_pods=ready_pods)
 
 
 def read_model_of(question: Question) -> ModelSpec:

@@ -745,7 +745,10 @@ def test_a_model_on_tensorrt_llm_is_planned_by_its_rules_and_rendered_with_a_key
 
     assert (subject.traits.name, subject.traits.version, plan.memory_utilization) == ("TensorRT-LLM", "1.2.1", 0.95)
     assert plan.layout == Layout(tensor=8, pipeline=2)
-    assert [warning.partition(":")[0] for warning in plan.warnings] == ["TensorRT-LLM"]
+    assert [warning.partition(":")[0] for warning in plan.warnings] == [
+        "every new pod downloads 756.0 GiB of weights from the hub",
+        "TensorRT-LLM",
+    ]
     assert len(bundle.keys) == 1
     assert "trtllm.yaml" in bundle.of_kind("ConfigMap")[0]["data"]
 

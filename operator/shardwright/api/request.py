@@ -112,7 +112,11 @@ def _objective(spec: Spec) -> Objective:
 
 def _storage(spec: Spec) -> Storage:
     weights = spec.model.weights or Weights()
-    return Storage.CLAIM if weights.pvc else Storage.IMAGE if weights.image else Storage.HUB
+    if weights.pvc:
+        return Storage.CLAIM
+    if weights.image:
+        return Storage.IMAGE
+    return Storage.KEPT if weights.hugging_face and weights.hugging_face.cache else Storage.HUB
 
 
 def _seconds(milliseconds: int | None) -> float | None:

@@ -30,7 +30,7 @@ from shardwright.reconcile.decision import Write
 from shardwright.reconcile.findings import Findings
 from shardwright.reconcile.generations import generations, lost_nodes, unsettled_groups
 from shardwright.reconcile.groups import LifeRules
-from shardwright.reconcile.memory import read_memory
+from shardwright.reconcile.memory import ready_pods
 from shardwright.reconcile.news import Event, news, plan_event, surge_event
 from shardwright.reconcile.observed import Observed, object_key
 from shardwright.reconcile.record_object import read_record, record_key, record_object
@@ -250,12 +250,10 @@ class Reconciler:
         if look.found.plan_only or plan.deployable:
             return Bundle(objects=())
         sets = [live for (kind, _), live in observed.objects.items() if kind == "StatefulSet"]
-        ready_once = sum(read_memory(live).ready_once for live in sets)
-        ready_groups = min(ready_once, len(plan.groups))
         bundle = bundle_for(
             subject,
             plan,
-            ready_groups=ready_groups,
+            ready_pods=ready_pods(sets, len(plan.groups), plan.nodes_per_replica),
             cluster_domain=self._cluster_domain,
             generations=generations(base_name(owner.name), plan.groups, observed, owner.uid, look.lost, record.generations),
             scheduling_api=scheduling_api or None,

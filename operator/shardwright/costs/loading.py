@@ -13,7 +13,8 @@ from typing import Final
 class Storage(StrEnum):
     """Where weights lie."""
 
-    HUB = "Hub"  #: every node downloads the whole model
+    HUB = "Hub"  #: every node downloads the whole model, again for every new pod
+    KEPT = "Kept"  #: downloaded from the hub as well, and kept on a claim for the next start
     IMAGE = "Image"  #: an image that every node pulls whole, before its pod starts
     CLAIM = "Claim"  #: a PersistentVolumeClaim that every node of a group reads its own layers from
 
@@ -53,6 +54,9 @@ used; node-local disks are ten times as fast, busy ones half."""
 SPEEDS: Final = MappingProxyType(
     {
         Storage.HUB: ReadSpeed(bytes_per_second=HUB_BYTES_PER_SECOND, spread=4.0, basis="assumed", source="HUB_BYTES_PER_SECOND"),
+        Storage.KEPT: ReadSpeed(
+            bytes_per_second=HUB_BYTES_PER_SECOND, spread=4.0, basis="assumed", source="HUB_BYTES_PER_SECOND: the first start"
+        ),
         Storage.IMAGE: ReadSpeed(
             bytes_per_second=IMAGE_BYTES_PER_SECOND, spread=4.0, basis="assumed", source="IMAGE_BYTES_PER_SECOND"
         ),
@@ -62,7 +66,7 @@ SPEEDS: Final = MappingProxyType(
     }
 )
 
-_WHOLE: Final = frozenset({Storage.HUB, Storage.IMAGE})
+_WHOLE: Final = frozenset({Storage.HUB, Storage.KEPT, Storage.IMAGE})
 
 UNKNOWN_STORAGE: Final = ReadSpeed(
     bytes_per_second=CLAIM_BYTES_PER_SECOND,

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from shardwright.costs.loading import Storage
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.rdma import RdmaMode
 from shardwright.layouts.layout import Candidate
@@ -34,6 +35,7 @@ def warnings(
         *_more_replicas(best, request),
         *_slow_links(best.candidate),
         *_adapters(best, traits),
+        *_downloads(best, request),
         *_unpriced(inventory),
         *(() if inventory.free_capacity_known else (unknown,)),
         *model.warnings,
@@ -79,6 +81,13 @@ def _adapters(best: Standing, traits: EngineTraits) -> Iterator[str]:
             f"adapters: {slots.count} up to rank {slots.rank} take {most} of the weights' memory per GPU; the predicted speed is "
             "that of the model without them"
         )
+
+
+def _downloads(best: Standing, request: Request) -> Iterator[str]:
+    """Yield what every new pod downloads where nothing keeps it; what is only shown starts no pod."""
+    if request.deploy and request.storage is Storage.HUB:
+        size = format_bytes(best.estimate.load_bytes_per_node * best.candidate.placement.nodes_per_replica)
+        yield f"every new pod downloads {size} of weights from the hub: model.weights.huggingFace.cache keeps them on a claim"
 
 
 def _lighter(best: Standing, request: Request, model: ModelSpec) -> Iterator[str]:

@@ -124,12 +124,14 @@ def standing_groups(observed: Observed, owner_uid: str, now: datetime, rules: Li
 def _group(content: Mapping[str, Any], observed: Observed, rules: LifeRules) -> Group:
     live = observed.objects.get(object_key(content))
     name = content["metadata"]["name"]
+    former = _former(name, observed)
     return Group(
         rendered=content,
         live=live,
         members=observed.members_of(name),
         rules=rules,
-        former=_former(name, observed),
+        former=former,
+        former_members=observed.members_of(former["metadata"]["name"]) if former else (),
     )
 
 

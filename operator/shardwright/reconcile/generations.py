@@ -119,9 +119,14 @@ def overdue(member: Member, now: datetime) -> bool:
 def finds_no_place(group: Group, now: datetime) -> bool:
     """Return whether a group that was made beside its former self has waited long enough for all its pods to be placed.
 
-    The planner knows GPUs only: a quota, CPU, memory or a volume may say no.
+    The planner knows GPUs only: a quota, CPU, memory or a volume may say no. Pods that are missing because the group goes
+    through zero say nothing of places.
     """
-    created = (group.live or {}).get("metadata", {}).get("creationTimestamp")
-    if created is None or now < datetime.fromisoformat(created) + timedelta(seconds=UNSCHEDULABLE_SECONDS):
+    if group.live is None or not group.live["spec"].get("replicas"):
         return False
-    return len(group.members) < group.size or not all(member.node for member in group.members)
+    waiting = [member.unschedulable_since for member in group.members if member.unschedulable_since]
+    created = group.live["metadata"].get("creationTimestamp")
+    first_start = group.memory.stopped_at is None and not group.memory.members
+    if created and first_start and len(group.members) < group.size:
+        waiting.append(datetime.fromisoformat(created))
+    return any(now >= since + timedelta(seconds=UNSCHEDULABLE_SECONDS) for since in waiting)

@@ -12,7 +12,14 @@ from typing import Any, Final
 
 from shardwright.reconcile.decision import Apply, Create, Delete, Write
 from shardwright.reconcile.drift import drifted_fields
-from shardwright.reconcile.incidents import Incident, RestartPolicy, find_failure, find_unschedulable, new_incident
+from shardwright.reconcile.incidents import (
+    TAKEN_GRACEFULLY,
+    Incident,
+    RestartPolicy,
+    find_failure,
+    find_unschedulable,
+    new_incident,
+)
 from shardwright.reconcile.members import Failure, Member
 from shardwright.reconcile.memory import Memory, read_memory
 from shardwright.rendering.hashing import TEMPLATE_HASH
@@ -77,7 +84,7 @@ class Step:
 class Group:
     """A group as it is wanted and as it is: the rendered and the live StatefulSet, and its pods in rank order.
 
-    ``former`` is the live StatefulSet of the generation before, where this one is made anew beside it.
+    ``former`` is the live StatefulSet of the generation before, where this one is made anew beside it, with its pods.
     """
 
     rendered: Mapping[str, Any]
@@ -85,6 +92,7 @@ class Group:
     members: Sequence[Member]
     rules: LifeRules = field(default_factory=LifeRules)
     former: Mapping[str, Any] | None = None
+    former_members: Sequence[Member] = ()
 
     @property
     def name(self) -> str:
@@ -103,13 +111,23 @@ class Group:
 
     @property
     def complete(self) -> bool:
-        """Return whether all its pods are ready together, of whatever revision."""
-        return len(self.members) == self.size and all(m.ready and not m.deleting for m in self.members)
+        """Return whether all its pods are ready together, of whatever revision and in whatever number they were made."""
+        standing = (self.live or {}).get("spec", {}).get("replicas") or self.size
+        return len(self.members) == standing and all(m.ready and not m.deleting for m in self.members)
 
     @property
     def served_by(self) -> str | None:
-        """Return the former generation that serves in place of this one, None where there is none."""
+        """Return the former generation that serves in place of this one, None where there is none.
+
+        Where it fails meanwhile it is left to the kubelet and the launcher, which bring its ranks together again.
+        """
         return str(self.former["metadata"]["name"]) if self.former and self.former["spec"].get("replicas") else None
+
+    @property
+    def former_serves(self) -> bool:
+        """Return whether all pods of the former generation are ready."""
+        pods = self.former["spec"].get("replicas") if self.former else 0
+        return len(self.former_members) == pods and all(m.ready and not m.deleting for m in self.former_members)
 
     @property
     def asked(self) -> bool:
@@ -166,7 +184,7 @@ def _leave_zero(group: Group, now: datetime) -> Step:
         memory = memory.forgiven()
     elif incident.spent(policy) and policy.stop_when_spent:
         return Step(state=_state(group, "Stopped", f"its engine has failed {incident.counted} times in a row"))
-    elif now < (until := incident.restart_at(policy)):
+    elif incident.time <= now < (until := incident.restart_at(policy)):  # a clock that ran ahead holds nothing down
         return Step(state=_state(group, "BackingOff", f"restarts at {until.isoformat()}", look_at=until))
     memory = memory.with_(stopped_for="", restarted_for=group.rules.restart_asked)
     return Step(state=_state(group, "Starting"), writes=_apply(group, _intent(group, memory), (START,)))
@@ -190,7 +208,9 @@ def _changed_since(group: Group) -> bool:
 
 
 def _hurried(group: Group) -> tuple[Write, ...]:
-    if group.memory.stopped_for != FAILURE:
+    """Return what cuts the grace of pods short that serve nobody: not where a pod was only taken, and requests may go on."""
+    memory = group.memory
+    if memory.stopped_for != FAILURE or (memory.incident and memory.incident.failure.reason in TAKEN_GRACEFULLY):
         return ()
     namespace = group.rendered["metadata"]["namespace"]
     return tuple(
@@ -239,7 +259,8 @@ def _queued(group: Group) -> bool:
 
 def _what_for(group: Group) -> str:
     missing = group.size - len(group.members)
-    serves = [f"{group.served_by} serves meanwhile"] if group.served_by else []
+    meanwhile = "serves meanwhile" if group.former_serves else "is not ready either"
+    serves = [f"{group.served_by} {meanwhile}"] if group.served_by else []
     if missing > 0:
         return "; ".join((*serves, f"{missing} of {group.size} pods not created yet"))
     unready = _unready(group)

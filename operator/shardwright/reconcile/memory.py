@@ -4,13 +4,14 @@ Every write repeats all of it: an apply drops what it does not repeat. Status is
 operator between any two writes loses nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from shardwright.reconcile.incidents import INCIDENT, MEMBERS, Incident, encode_incident, members_value, read_incident
 from shardwright.reconcile.members import Member
+from shardwright.rendering.names import generation_of
 
 READY_ONCE: Final = "shardwright.io/ready-once"  # the disruption budget counts groups that have been ready
 STOPPED_FOR: Final = "shardwright.io/stopped-for"
@@ -96,6 +97,19 @@ def read_memory(stateful_set: Mapping[str, Any]) -> Memory:
         outage_seconds=int(outage) if outage.isascii() and outage.isdecimal() else None,
         restarted_for=found.get(RESTARTED_FOR, ""),
     )
+
+
+def ready_pods(stateful_sets: Iterable[Mapping[str, Any]], groups: int, size: int) -> int:
+    """Return the pods of the groups that have been ready at some time, at most ``groups`` of them, each counted once.
+
+    A group that is at zero comes back with ``size`` pods; one that stands has as many as it was made with.
+    """
+    pods: dict[str, int] = {}
+    for live in stateful_sets:
+        if read_memory(live).ready_once:
+            root, _ = generation_of(live["metadata"]["name"])
+            pods[root] = max(live["spec"].get("replicas") or size, pods.get(root, 0))
+    return sum(sorted(pods.values(), reverse=True)[:groups])
 
 
 def _whole(now: datetime) -> datetime:

@@ -10,8 +10,8 @@ from shardwright.reconcile.incidents import UNSCHEDULABLE
 def one_after_another(groups: Sequence[Group], steps: Sequence[Step], max_unavailable: int) -> tuple[Step, ...]:
     """Return the steps, with those left out that would end the service of one group too many.
 
-    A group that does not serve may restart at any time. One that holds nodes which another group needs and cannot get
-    restarts as well: else both would wait for ever.
+    A group that does not serve may restart at any time. One that holds nodes which another group needs and cannot get, and
+    is to leave them, restarts as well: else both would wait for ever.
     """
     needed = frozenset(node for group, step in zip(groups, steps, strict=True) for node in _needed(group, step))
     return tuple(_restrained(groups, steps, max_unavailable, needed))
@@ -20,7 +20,8 @@ def one_after_another(groups: Sequence[Group], steps: Sequence[Step], max_unavai
 def _restrained(groups: Sequence[Group], steps: Sequence[Step], most: int, needed: frozenset[str]) -> Iterator[Step]:
     down = sum(not group.complete for group in groups)
     for group, step in zip(groups, steps, strict=True):
-        in_the_way = not needed.isdisjoint(member.node or "" for member in group.members)
+        left = {member.node or "" for member in group.members} - planned_nodes(group.rendered)
+        in_the_way = not needed.isdisjoint(left)
         if not step.planned:
             yield step
         elif down < most or in_the_way:

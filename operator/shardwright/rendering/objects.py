@@ -90,18 +90,17 @@ def _service(meta: Mapping[str, Any], selector: Mapping[str, str], ports: Mappin
     }
 
 
-def disruption_budget(subject: Subject, ready_groups: int) -> dict[str, Any]:
+def disruption_budget(subject: Subject, ready_pods: int) -> dict[str, Any]:
     """Return the one budget over all ranks: a drain can always go on, and never takes two groups at once.
 
-    ``ready_groups`` are the groups that have been Ready; with none, or a single pod, nothing is held.
+    ``ready_pods`` are those of the groups that have been Ready; with none, or a single pod, nothing is held.
     """
-    pods = ready_groups * subject.plan.nodes_per_replica
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": subject.metadata(names.client_service(subject.base)),
         "spec": {
-            "minAvailable": max(pods - 1, 0),
+            "minAvailable": max(ready_pods - 1, 0),
             "selector": {"matchLabels": model_selector(subject.base)},
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },

@@ -11,13 +11,13 @@ from shardwright.rendering.hashing import with_content_hash
 from shardwright.rendering.scheduling import adapt
 
 
-def render(plan: Plan, deployment: Deployment, *, ready_groups: int | None = None) -> Bundle:
+def render(plan: Plan, deployment: Deployment, *, ready_pods: int | None = None) -> Bundle:
     """Return all objects of one ShardedModel, in the order in which they are created.
 
     Args:
         plan: the chosen plan; one StatefulSet is rendered per tuple of ``plan.groups``.
         deployment: what the user said about running it, already checked.
-        ready_groups: groups that have been Ready at some time, for the disruption budget (None: all).
+        ready_pods: pods of the groups that have been Ready at some time, for the disruption budget (None: all).
 
     Raises:
         InputError: the plan can be shown but not run.
@@ -26,7 +26,7 @@ def render(plan: Plan, deployment: Deployment, *, ready_groups: int | None = Non
         raise InputError([problem])
     subject = objects.Subject(plan=plan, deployment=deployment)
     groups = range(len(plan.groups))
-    ready = len(plan.groups) if ready_groups is None else ready_groups
+    ready = len(plan.groups) * plan.nodes_per_replica if ready_pods is None else ready_pods
     items: list[dict[str, Any]] = [
         objects.scripts_configmap(subject),
         objects.client_service(subject),

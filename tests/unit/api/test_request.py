@@ -122,4 +122,6 @@ def test_limits_may_speak_of_the_95th_percentile() -> None:
 
 def test_weights_on_a_claim_are_read_from_there() -> None:
     assert request_of(model={"id": "a/b", "weights": {"pvc": {"claimName": "c"}}}).storage is Storage.CLAIM
+    kept = {"huggingFace": {"cache": {"claimName": "c"}}}
+    assert request_of(model={"id": "a/b", "weights": kept}).storage is Storage.KEPT
     assert request_of(model={"id": "a/b", "weights": {"image": {"reference": "c"}}}).storage is Storage.IMAGE

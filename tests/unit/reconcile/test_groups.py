@@ -187,6 +187,24 @@ def test_pods_of_a_broken_group_are_not_given_their_long_grace() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("reason", "hurried"),
+    [("EvictionByEvictionAPI", False), ("PreemptionByScheduler", False), ("", False), ("DeletionByTaintManager", True)],
+)
+def test_pods_of_a_group_of_which_one_is_taken_away_end_their_requests(reason: str, *, hurried: bool) -> None:
+    world, wanted = running(), desired(stateful_set())
+    ending = {"deletionTimestamp": "2026-01-02T12:00:00Z", "deletionGracePeriodSeconds": 105}
+    world.pods["llama-0-1"]["metadata"] |= ending
+    taken = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+    world.pods["llama-0-1"]["status"]["conditions"] += [taken] if reason else []
+    world.write(decide(wanted, world.observed(), NOON).writes)
+    for item in world.pods.values():
+        item["metadata"] |= ending
+
+    writes = decide(wanted, world.observed(), NOON).writes
+    assert [write.name for write in writes if isinstance(write, Delete)] == (["llama-0-0", "llama-0-1"] if hurried else [])
+
+
 def test_pods_that_roll_keep_their_grace() -> None:
     world, wanted = running(), desired(stateful_set(revision="r2"))
     world.write(decide(wanted, world.observed(), NOON).writes)

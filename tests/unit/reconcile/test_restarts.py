@@ -10,7 +10,7 @@ from shardwright.reconcile.decision import Apply
 from shardwright.reconcile.groups import GroupState, LifeRules
 from shardwright.reconcile.incidents import RestartPolicy, find_failure
 from shardwright.reconcile.members import Failure, Member, read_member
-from shardwright.reconcile.memory import Memory, read_memory
+from shardwright.reconcile.memory import READY_ONCE, Memory, read_memory, ready_pods
 from tests.support.builders_reconcile import NOON, World, crashed, desired, pod, stateful_set
 
 WANTED = desired(stateful_set())
@@ -106,6 +106,25 @@ def test_a_group_that_has_not_been_ready_since_its_start_is_said_to_start() -> N
     world.settle()
     unready(world, "llama-0-0")
     assert (state(world).situation, state(world).waiting) == ("Starting", "rank 0: starting")
+
+
+def test_a_clock_that_ran_ahead_when_a_group_failed_does_not_hold_it_down() -> None:
+    world = running()
+    world.crash("llama-0-1")
+    world.write(look(world, seconds(3600)).writes)
+    world.settle()
+    assert state(world, seconds(5)).situation == "Starting"
+
+
+def test_pods_are_counted_for_the_budget_once_for_each_group_that_has_been_ready() -> None:
+    def found(name: str, replicas: int, *, ready: bool = True) -> dict[str, Any]:
+        return {"metadata": {"name": name, "annotations": {READY_ONCE: "true"} if ready else {}}, "spec": {"replicas": replicas}}
+
+    assert ready_pods([found("llama-0", 2), found("llama-1", 2)], 2, 1) == 4  # they stand as they were cut before
+    assert ready_pods([found("llama-0", 0), found("llama-1", 2)], 2, 1) == 3
+    assert ready_pods([found("llama-0", 2), found("llama-0-g1", 2), found("llama-1", 2, ready=False)], 2, 2) == 2
+    assert ready_pods([found("llama-0", 2), found("llama-1", 2)], 1, 2) == 2
+    assert ready_pods([], 1, 2) == 0
 
 
 def test_service_for_the_stable_time_ends_a_row_and_less_does_not() -> None:

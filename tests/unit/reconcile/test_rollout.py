@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from shardwright.reconcile.decide import decide
 from shardwright.reconcile.decision import Apply
 from shardwright.reconcile.groups import LifeRules
@@ -101,6 +103,40 @@ def test_a_group_that_holds_the_place_of_another_one_rolls_although_one_is_down(
 
     writes = decide(wanted, world.observed(), NOON).writes
     assert [write.content["metadata"]["name"] for write in writes if isinstance(write, Apply)] == ["llama-1"]
+
+
+def test_a_template_that_no_node_takes_costs_one_group_although_the_others_run_on_its_node() -> None:
+    world = running()
+    place = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "Insufficient memory"}
+    wanted = desired(*(stateful_set(name, revision="r2", nodes=["a"]) for name in NAMES))
+    for item in world.pods.values():
+        item["spec"]["nodeName"] = "a"
+    for _ in range(2):  # llama-0 to zero, and up again
+        world.write(decide(wanted, world.observed(), NOON).writes)
+        world.settle()
+    for rank in range(2):
+        unready(world, f"llama-0-{rank}")
+        world.pods[f"llama-0-{rank}"]["status"]["conditions"].append(place)
+        del world.pods[f"llama-0-{rank}"]["spec"]["nodeName"]
+
+    assert [write for write in decide(wanted, world.observed(), NOON).writes if isinstance(write, Apply)] == []
+
+
+@pytest.mark.parametrize("pods", [1, 3])
+def test_a_cut_with_another_number_of_pods_takes_down_one_group_at_a_time(pods: int) -> None:
+    sets = groups("r2")
+    for item in sets:
+        item["spec"]["replicas"] = pods
+    decision = decide(desired(*sets), running().observed(), NOON)
+    zero = [w.content["metadata"]["name"] for w in decision.writes if isinstance(w, Apply) and w.content["spec"]["replicas"] == 0]
+    assert zero == ["llama-0"]
+
+
+def test_a_cut_with_another_number_of_pods_can_be_made_beside_what_serves() -> None:
+    sets = groups("r2")
+    for item in sets:
+        item["spec"]["replicas"] = 1
+    assert decide(desired(*sets, rules=LifeRules(max_surge=1)), running().observed(), NOON).stopping == (0,)
 
 
 def test_a_failure_is_never_held_up_by_a_rollout() -> None:

@@ -161,6 +161,50 @@ def test_a_next_generation_that_has_its_place_may_take_its_time() -> None:
     assert decide(wanted("llama-0-g1"), world.observed(), NOON + timedelta(hours=1)).writes == ()
 
 
+def test_a_next_generation_with_a_pod_that_no_node_takes_ends_the_former_after_five_minutes() -> None:
+    world = serving("llama-0")
+    world.write(look(world, "llama-0-g1").writes)
+    world.settle()
+    place = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": NOON.isoformat()}
+    world.pods["llama-0-g1-1"]["status"]["conditions"] = [{"type": "Ready", "status": "False"}, place]
+    wait = timedelta(seconds=UNSCHEDULABLE_SECONDS)
+
+    assert ("Delete", "llama-0") not in written(
+        decide(wanted("llama-0-g1"), world.observed(), NOON + wait - timedelta(seconds=1))
+    )
+    assert ("Delete", "llama-0") in written(decide(wanted("llama-0-g1"), world.observed(), NOON + wait))
+
+
+@pytest.mark.parametrize("revision", ["r2", "r3"])
+def test_a_next_generation_that_fails_or_is_corrected_later_leaves_the_former_alone(revision: str) -> None:
+    world, later = serving("llama-0"), NOON + timedelta(minutes=10)
+    world.write(look(world, "llama-0-g1").writes)
+    world.objects["StatefulSet", "llama-0-g1"]["metadata"]["creationTimestamp"] = NOON.isoformat()
+    world.settle()
+    world.pods["llama-0-g1-1"]["status"]["conditions"][0]["status"] = "False"
+    if revision == "r2":
+        world.crash("llama-0-g1-0")
+    again = wanted("llama-0-g1", revision=revision)
+    for _ in range(3):  # to zero, up, and pods that do not exist yet
+        decision = decide(again, world.observed(), later)
+        assert ("Delete", "llama-0") not in written(decision)
+        world.write(decision.writes)
+        world.pods = {name: item for name, item in world.pods.items() if not name.startswith("llama-0-g1")}
+    assert decide(again, world.observed(), later).groups[0].waiting.startswith("llama-0 serves meanwhile")
+
+
+def test_a_former_generation_that_fails_is_not_said_to_serve() -> None:
+    world = serving("llama-0")
+    world.write(look(world, "llama-0-g1").writes)
+    world.settle()
+    world.pods["llama-0-g1-1"]["status"]["conditions"][0]["status"] = "False"
+    world.pods["llama-0-1"]["status"]["conditions"][0]["status"] = "False"
+
+    decision = look(world, "llama-0-g1")
+    assert decision.writes == ()
+    assert decision.groups[0].waiting == "llama-0 is not ready either; rank 1: starting"
+
+
 def test_what_the_pods_of_a_group_need_is_not_pruned_under_them() -> None:
     world = serving("llama-0", "llama-1")
     fewer = wanted("llama-0", revision="r1")

@@ -371,20 +371,18 @@ def test_only_our_scripts_are_run_by_a_shell() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layout", "nodes", "ready_groups", "least"),
+    ("layout", "nodes", "ready_pods", "least"),
     [
         (Layout(), 1, None, 0),
         (Layout(tensor=8, pipeline=2), 2, None, 1),
         (Layout(tensor=8, pipeline=2), 2, 0, 0),
         (Layout(replicas=3), 1, None, 2),
         (Layout(tensor=8, pipeline=2, replicas=3), 2, None, 5),
-        (Layout(tensor=8, pipeline=2, replicas=3), 2, 1, 1),
+        (Layout(tensor=8, pipeline=2, replicas=3), 2, 2, 1),
     ],
 )
-def test_one_disruption_budget_lets_one_pod_go_at_a_time(
-    layout: Layout, nodes: int, ready_groups: int | None, least: int
-) -> None:
-    (item,) = render(a_plan_of(layout, nodes=nodes), a_deployment(), ready_groups=ready_groups).of_kind("PodDisruptionBudget")
+def test_one_disruption_budget_lets_one_pod_go_at_a_time(layout: Layout, nodes: int, ready_pods: int | None, least: int) -> None:
+    (item,) = render(a_plan_of(layout, nodes=nodes), a_deployment(), ready_pods=ready_pods).of_kind("PodDisruptionBudget")
     assert item["spec"] == {
         "minAvailable": least,
         "selector": {"matchLabels": {"shardwright.io/model": "llama-405b"}},
