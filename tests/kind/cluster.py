@@ -123,6 +123,21 @@ def create(docker: Docker, image: str, folders: Mapping[str, Path]) -> Cluster:
     return cluster
 
 
+def require_pretended(cluster: Cluster) -> None:
+    """Refuse a cluster whose nodes have other GPUs than ours pretend: the tests write labels and capacities of nodes.
+
+    Raises:
+        HarnessError: a node has.
+    """
+    for node in cluster.nodes():
+        count = node["metadata"]["labels"].get(_COUNT, str(GPUS_PER_NODE))
+        if count != str(GPUS_PER_NODE):
+            raise HarnessError(
+                f"node {node['metadata']['name']} says {_COUNT}={count}: the tests write labels and capacities of nodes, and are "
+                f"for nodes that pretend {GPUS_PER_NODE} GPUs"
+            )
+
+
 def restore(cluster: Cluster) -> None:
     """Undo what a test that was killed has left on the nodes."""
     pretend_gpus(cluster, GPUS_PER_NODE)

@@ -47,10 +47,11 @@ def kind() -> cluster.Cluster:
 
 
 @pytest.fixture(scope="session")
-def models(kind: cluster.Cluster) -> cluster.Cluster:
-    """The cluster with a namespace for models, their claim and a client in it."""
+def models(kind: cluster.Cluster) -> Iterator[cluster.Cluster]:
+    """The cluster with a namespace for models, their claim and a client in it, which go with the tests."""
     serving.prepare(kind)
-    return kind
+    yield kind
+    serving.clean(kind)
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,8 @@ from tests.kind import cluster, docker, engine, images, programs, release, stock
 from tests.kind.cluster import Cluster
 from tests.kind.shell import say
 
+_KEEP = "keep"
+
 
 class Ground(Protocol):
     """A way to get a cluster."""
@@ -23,8 +25,11 @@ class Ground(Protocol):
     def up(self, *, with_engine: bool) -> Cluster:
         """Return the cluster with the operator in it, and with an engine for the pods; made where it is not up."""
 
-    def is_up(self) -> bool:
-        """Say whether it was begun before: then it is not ours to end."""
+    def keep(self) -> None:
+        """Remember that somebody wants it to stay: tests do not end it."""
+
+    def is_kept(self) -> bool:
+        """Say whether somebody wants it to stay."""
 
     def down(self) -> None:
         """End it, as far as it is ours."""
@@ -43,6 +48,10 @@ def ground(options: Namespace) -> Ground:
 def docker_in_use() -> docker.Docker:
     """Return the Docker whose containers are the nodes."""
     return stock.client() if stock.asked() else docker.Docker()
+
+
+def _stock_mark() -> Path:
+    return stock.kubeconfig().with_suffix(f".{_KEEP}")
 
 
 class Own:
@@ -68,16 +77,22 @@ class Own:
         say(f"The cluster is up after {time.monotonic() - began:.0f} s. `make kind-down` ends it.")
         return running
 
-    def is_up(self) -> bool:
-        """Say whether the daemon answers."""
-        return docker.Docker().answers()
+    def keep(self) -> None:
+        """Write it down beside the daemon's socket: it goes with the daemon."""
+        (docker.RUN / _KEEP).touch()
+
+    def is_kept(self) -> bool:
+        """Say whether the daemon answers and was started to stay: what a killed run has left is ours to end."""
+        return docker.Docker().answers() and (docker.RUN / _KEEP).exists()
 
     def down(self) -> None:
-        """Delete the cluster and end the daemon."""
+        """Delete the cluster and end the daemon, whatever becomes of the cluster: it has no other place to be."""
         client = docker.Docker()
-        if client.answers():
-            cluster.delete(client)
-        docker.stop()
+        try:
+            if client.answers():
+                cluster.delete(client)
+        finally:
+            docker.stop()
         say("Nothing is left but the cache.")
 
     def mpi_image(self) -> str:
@@ -107,12 +122,17 @@ class Stock:
         release.install(running, operator_image, "Never", engine_image, version)
         return running
 
-    def is_up(self) -> bool:
-        """Say whether there is a cluster of our name."""
-        return stock.running(stock.client()) is not None
+    def keep(self) -> None:
+        """Write it down beside the kubeconfig."""
+        _stock_mark().touch()
+
+    def is_kept(self) -> bool:
+        """Say whether there is a cluster that was made to stay."""
+        return stock.running(stock.client()) is not None and _stock_mark().exists()
 
     def down(self) -> None:
         """Delete the cluster; the daemon is not ours."""
+        _stock_mark().unlink(missing_ok=True)
         stock.delete(stock.client())
 
     def mpi_image(self) -> None:
@@ -127,15 +147,19 @@ class Given:
 
     def up(self, *, with_engine: bool) -> Cluster:
         """Install the chart, with the engine image that the environment names."""
-        del with_engine
         if self.image is None:
             raise HarnessError(
                 "--kubeconfig needs --operator-image: what `make image` built, under a name that the cluster can pull"
             )
+        if with_engine:
+            cluster.require_pretended(self.cluster)
         release.install(self.cluster, self.image, "IfNotPresent", os.environ.get(stock.ENGINE_VARIABLE))
         return self.cluster
 
-    def is_up(self) -> bool:
+    def keep(self) -> None:
+        """Do nothing: it was there before."""
+
+    def is_kept(self) -> bool:
         """Say so: it was there before."""
         return True
 

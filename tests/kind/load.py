@@ -51,7 +51,11 @@ class Load:
         self._served, self._stop = served, f"/tmp/{uuid4().hex}"
         words = ["python3", "-c", _SEND, served.url, served.question([1, 2, 3], tokens), str(threads), self._stop]
         self._sent: Future[str] = pool.submit(served.cluster.kubectl, "-n", NAMESPACE, "exec", CLIENT, "--", *words)
-        wait_for(lambda: self._inside("ls", f"{self._stop}.sending"), 60, "requests to be sent", 0.2)
+        try:
+            wait_for(lambda: self._inside("ls", f"{self._stop}.sending"), 60, "requests to be sent", 0.2)
+        except BaseException:
+            self._inside("touch", self._stop)  # nobody else would: the thread waits for its senders
+            raise
 
     def end(self) -> Tally:
         """Let every sender finish its request and return what became of them all."""
