@@ -34,6 +34,7 @@ def warnings(
         *_more_replicas(best, request),
         *_slow_links(best.candidate),
         *_adapters(best, traits),
+        *_executor(best, traits),
         *_unpriced(inventory),
         *(() if inventory.free_capacity_known else (unknown,)),
         *model.warnings,
@@ -79,6 +80,12 @@ def _adapters(best: Standing, traits: EngineTraits) -> Iterator[str]:
             f"adapters: {slots.count} up to rank {slots.rank} take {most} of the weights' memory per GPU; the predicted speed is "
             "that of the model without them"
         )
+
+
+def _executor(best: Standing, traits: EngineTraits) -> Iterator[str]:
+    """Yield that Ray was asked for where there is nothing for it to join."""
+    if traits.over_ray and best.candidate.placement.nodes_per_replica == 1:
+        yield "engine.executor Ray changes nothing here: a group is one pod, whose ranks the engine starts by itself"
 
 
 def _lighter(best: Standing, request: Request, model: ModelSpec) -> Iterator[str]:
