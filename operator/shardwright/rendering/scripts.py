@@ -71,6 +71,7 @@ class ScriptSettings:
     over_ray: bool = False
     ray_port: int = ray.PORT
     ray_join_seconds: int = ray.JOIN_SECONDS
+    ray_answer_seconds: int = ray.ANSWER_SECONDS
     ray_store_bytes: int = budgets.RAY_STORE_BYTES
     ray_dir: str = ray.FOLDER
     downloads: bool = False

@@ -150,6 +150,17 @@ def test_ranks_can_be_stopped_while_the_cluster_is_incomplete(tmp_path: Path) ->
         wait_for(lambda: not lives(head) and not lives(node), what="the end of the cluster")
 
 
+def test_a_cluster_that_does_not_answer_holds_up_no_stop(tmp_path: Path) -> None:
+    with joined(tmp_path) as (leader, first, second):
+        with_ray(leader, "touch $STUB_STATE/$1; exec sleep 600")
+        for rank in (leader, first, second):
+            rank.start()
+        wait_for((leader.root / "state/status").exists, what="the question to the cluster")
+        leader.terminate()
+        assert leader.wait() == 0
+        assert leader.last_words.endswith("asked to stop before the engine had started\n")
+
+
 def test_what_an_earlier_start_left_of_ray_is_removed(tmp_path: Path) -> None:
     with joined(tmp_path) as (leader, first, second):
         old = leader.root / "ray/session_old"
