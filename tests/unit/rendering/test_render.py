@@ -266,7 +266,7 @@ def test_pods_that_ray_joins_have_room_for_it_and_are_met_at_its_port() -> None:
     volumes = {volume["name"]: volume for volume in pod_of(bundle)["volumes"]}
     peers = by_name(bundle)["Service", "llama-405b-0-peers"]["spec"]["ports"]
 
-    assert engine["resources"]["requests"]["memory"] == "42752Mi"  # 41 GiB, 512 MiB of processes, 256 MiB of objects
+    assert engine["resources"]["requests"]["memory"] == "42880Mi"  # 41 GiB, 640 MiB of processes, 256 MiB of objects
     assert volumes["shm"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "5376Mi"}
     assert [port["name"] for port in engine["ports"]] == ["http", "ray", "rendezvous"]
     assert [(port["name"], port["port"]) for port in peers] == [("ray", 6379)]
