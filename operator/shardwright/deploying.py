@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from shardwright.api.engine import Engine
 from shardwright.api.model import Adapter as ServedAdapter
 from shardwright.api.model import ClaimWeights, Model
 from shardwright.api.network import Network
 from shardwright.api.resource import ShardedModel
-from shardwright.api.spec import Engine, PlacementRules, Pod
+from shardwright.api.spec import PlacementRules, Pod
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 from shardwright.engines.engine import ENGINES
 from shardwright.rendering.deployment import (
@@ -65,6 +66,7 @@ def to_deployment(
         kv_cache_dtype=_KV_CACHE_DTYPES[spec.workload.kv_cache_quantization],
         draft_tokens=spec.workload.prompt_lookup.draft_tokens if spec.workload.prompt_lookup else 0,
         arguments=dict(sorted((spec.engine.args | _dtype(spec.model)).items())),
+        over_ray=spec.engine.executor == "Ray",
         environment=tuple((variable.name, variable.value) for variable in spec.engine.env),
         node_selector=tuple(sorted(placement.node_selector.items())),
         tolerations=tolerations_of(placement),

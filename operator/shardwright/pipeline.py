@@ -299,7 +299,8 @@ def _quantized(model: ModelSpec, spec: Spec) -> ModelSpec:
 def _traits(spec: Spec, engine: Engine, version: str) -> EngineTraits:
     """Return what planning must know of the engine; an image that the user names may be built for other GPUs."""
     named = spec.engine.image is not None and engine.releases.default_image
-    return replace(engine.traits(version), runs_on=None if named else engine.releases.runs_on)
+    runs_on = None if named else engine.releases.runs_on
+    return replace(engine.traits(version), runs_on=runs_on, over_ray=spec.engine.executor == "Ray")
 
 
 def _engine_version(spec: Spec, question: Question, engine: Engine) -> str:

@@ -20,6 +20,7 @@ from shardwright.modelspec.catalogue import find_model
 from shardwright.pipeline import Question, plan_serving, resolve, take_stock
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import Plan
+from shardwright.rendering import ray
 from shardwright.rendering.deployment import Deployment, SecretKey
 from shardwright.rendering.pod import pod_template, workers_per_pod
 from tests.engine import environment
@@ -59,7 +60,8 @@ class Launch:
     def arguments(self, rank: int) -> list[str]:
         """Return what follows `vllm serve` on a rank: what all share, and what the launch script adds."""
         container = pod_template(self.plan, self.deployment, 0)["spec"]["containers"][0]
-        added = roles(self.plan.nodes_per_replica, attention_replicas_per_pod(self.plan))[rank]
+        told_of = 1 if ray.joins(self.plan, self.deployment) else self.plan.nodes_per_replica  # Ray tells the engine of others
+        added = roles(told_of, attention_replicas_per_pod(self.plan))[rank]
         return [*(expanded(word) for word in container["args"]), *added]
 
     def environment(self, cache_folder: str) -> dict[str, str]:
@@ -70,7 +72,8 @@ class Launch:
 
     def ranks(self) -> tuple[int, ...]:
         """Return the leader and one follower, where there is one."""
-        return (0, 1) if self.plan.nodes_per_replica > 1 else (0,)
+        alone = self.plan.nodes_per_replica == 1 or ray.joins(self.plan, self.deployment)
+        return (0,) if alone else (0, 1)
 
     def job(self, rank: int, folder: Path, shape_of: int | None = None) -> dict[str, Any]:
         """Return a question to the checker about a rank's arguments, and about the bytes of a GPU's part of the model."""

@@ -64,6 +64,7 @@ def deployments(draw: st.DrawFn) -> Deployment:
         hub_token=draw(st.none() | st.just(SecretKey(name="hub", key="token"))),
         arguments={"response-role": draw(hostile), "seed": draw(st.integers(0, 99))},
         environment=(("NCCL_DEBUG", draw(hostile)),),
+        over_ray=draw(st.booleans()),
     )
 
 
@@ -137,9 +138,9 @@ def test_groups_differ_in_names_and_nodes_only(plan: Plan) -> None:
     assert len(shared) == 1
 
 
-@given(plans(), st.sampled_from(["0.32.0", "0.33.0"]))
-def test_the_engine_takes_every_argument_list(plan: Plan, version: str) -> None:
-    container = engine_of(render(plan, a_deployment(engine_version=version)))
+@given(plans(), st.sampled_from(["0.32.0", "0.33.0"]), st.booleans())
+def test_the_engine_takes_every_argument_list(plan: Plan, version: str, over_ray: bool) -> None:  # noqa: FBT001  drawn
+    container = engine_of(render(plan, a_deployment(engine_version=version, over_ray=over_ray)))
     _, options = read_arguments(container["args"])
     assert [name for name, value in options.items() if check_value(name, value, version)] == []
 

@@ -42,6 +42,7 @@ _COMPLETE: Manifest = {
         "image": "registry.internal:5000/vllm/vllm-openai:v0.33.0",
         "version": "0.33.0",
         "args": {"seed": 7},
+        "executor": "Ray",
         "env": [{"name": "NCCL_DEBUG", "value": "WARN"}],
     },
     "workload": {

@@ -140,6 +140,7 @@ def _rank(plan: Plan, deployment: Deployment, settings: ScriptSettings, root: Pa
         settings,
         run_dir=str(root / "run"),
         shm_dir=str(root / "shm"),
+        ray_dir=str(root / "ray"),
         scripts_dir=str(root / "scripts"),
         termination_log=str(root / "termination-log"),
     )

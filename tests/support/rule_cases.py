@@ -110,6 +110,11 @@ RULE_CASES = (
         {"engine": {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}},
     ),
     RuleCase(
+        "RayWithoutVLLM",
+        {"engine": {"name": "TensorRTLLM", "executor": "Ray"}},
+        {"engine": {"name": "TensorRTLLM", "executor": "Native"}},
+    ),
+    RuleCase(
         "RequestsExceedModelLength",
         {"workload": {"inputTokens": 1000, "outputTokens": 25, "maxModelLen": 1024}},
         {"workload": {"inputTokens": 1000, "outputTokens": 24, "maxModelLen": 1024}},

@@ -51,6 +51,7 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
         silence_seconds=90,
         idle_seconds=15,
         arguments={"dtype": "bfloat16", "seed": 7},
+        over_ray=True,
         environment=(("NCCL_DEBUG", "WARN"),),
         node_selector=(("example.com/pool", "blue"),),
         tolerations=({"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoExecute", "tolerationSeconds": 60},),

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shardwright.api import model
-from shardwright.api.life import Restart
+from shardwright.api import engine, model
+from shardwright.api.life import delays_grow
 from shardwright.api.network import is_no_gpu, memory_is_locked_for_rdma, resources_come_with_explicit
 from shardwright.api.parts import LABEL_KEY
-from shardwright.api.spec import Budget, EnvironmentVariable, Parallelism, PlacementRules, Spec, Toleration, Workload
-from shardwright.engines.environment import ALLOWED, REFUSED, check_environment
+from shardwright.api.spec import Budget, Parallelism, PlacementRules, Spec, Toleration, Workload
+from shardwright.engines.environment import ALLOWED, REFUSED
 from shardwright.errors import Problem
 
 _LABEL_KEY: Final = re.compile(LABEL_KEY, re.ASCII)
@@ -59,10 +59,6 @@ def _located(spec: Spec, path: str) -> Iterator[tuple[str, Any]]:
 
 def _attribute(alias: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in alias)
-
-
-def _may_be_set(variable: EnvironmentVariable) -> bool:
-    return not check_environment((variable.name,))
 
 
 def _request_fits_model_length(workload: Workload) -> bool:
@@ -123,10 +119,6 @@ def _scheduler_is_a_plugin(placement: PlacementRules) -> bool:
 
 def _scheduler_is_not_kai(placement: PlacementRules) -> bool:
     return placement.scheduler_name != "kai-scheduler"
-
-
-def _delays_grow(restart: Restart) -> bool:
-    return restart.max_delay_seconds >= restart.delay_seconds
 
 
 def _exists_has_no_value(toleration: Toleration) -> bool:
@@ -223,7 +215,15 @@ RULES: Final = (
         message="env must name a setting of the engine, the GPU libraries or the hub (VLLM_..., TLLM_..., NCCL_..., HF_HUB_...) "
         "that neither the operator sets nor opens the server; remove it, a token goes to "
         "spec.model.weights.huggingFace.tokenSecretRef",
-        holds=_may_be_set,
+        holds=engine.may_be_set,
+    ),
+    Rule(
+        code="RayWithoutVLLM",
+        path="spec.engine",
+        field=".executor",
+        cel="!has(self.executor) || self.executor != 'Ray' || self.name == 'vLLM'",
+        message="executor Ray must come with name vLLM: no other engine is rendered for it; remove executor or use vLLM",
+        holds=engine.ray_is_for_vllm,
     ),
     Rule(
         code="RequestsExceedModelLength",
@@ -394,7 +394,7 @@ RULES: Final = (
         field=".maxDelaySeconds",
         cel="!has(self.maxDelaySeconds) || !has(self.delaySeconds) || self.maxDelaySeconds >= self.delaySeconds",
         message="maxDelaySeconds must be at least delaySeconds; raise it or lower delaySeconds",
-        holds=_delays_grow,
+        holds=delays_grow,
     ),
 )
 """All rules; the order is the order of the messages."""

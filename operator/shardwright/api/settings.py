@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
+from shardwright.api.engine import Engine
 from shardwright.api.manifest import read_manifests
 from shardwright.api.names import API_VERSION, KIND
 from shardwright.api.resource import parse_manifest
-from shardwright.api.spec import Engine, Pod, Resources, Spec
+from shardwright.api.spec import Pod, Resources, Spec
 from shardwright.engines.options import check_admission
 from shardwright.errors import InputError, Problem
 
@@ -96,8 +97,10 @@ def _merged_engine(own: Engine, default: Engine, applied: list[str]) -> Engine:
     applied += [f"engine.{name}" for name in image]
     args = {name: value for name, value in default.args.items() if not _has_argument(own, name)}
     applied += [f"engine.args.{name}" for name in args]
+    executor = {} if own.executor or not default.executor else {"executor": default.executor}
+    applied += [f"engine.{name}" for name in executor]
     env = _added(own.env, default.env, lambda item: item.name, "engine.env", applied)
-    return own.model_copy(update={**image, "args": args | own.args, "env": env})
+    return own.model_copy(update={**image, **executor, "args": args | own.args, "env": env})
 
 
 def _has_argument(own: Engine, name: str) -> bool:

@@ -8,14 +8,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
+from shardwright.api.engine import Engine
 from shardwright.api.life import Readiness, Restart, Rollout
 from shardwright.api.model import Model
 from shardwright.api.network import Network
 from shardwright.api.parts import (
     DNS_SUBDOMAIN,
-    IMAGE,
     LABEL_KEY,
-    ArgumentValue,
     Degree,
     LabelValue,
     ObjectName,
@@ -24,49 +23,6 @@ from shardwright.api.parts import (
     QueueName,
     Tokens,
 )
-
-
-class EnvironmentVariable(Part):
-    """One environment variable of the engine container."""
-
-    name: Annotated[str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
-        description="Name of the variable. Those that the operator sets itself are refused."
-    )
-    value: Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00]*$")] = Field(
-        default="", description="Value, taken literally: $(NAME) is not expanded."
-    )
-
-
-class Engine(Part):
-    """The inference engine."""
-
-    name: Literal["vLLM", "TensorRTLLM"] = Field(
-        default="vLLM", description="Engine that serves the model. TensorRTLLM needs an image, and NVIDIA GPUs."
-    )
-    image: Annotated[str, StringConstraints(max_length=512, pattern=IMAGE)] | None = Field(
-        default=None,
-        description="Container image. Default: vLLM's own release image of the version. One of TensorRT-LLM must hold sshd for "
-        "a model on several nodes.",
-    )
-    version: Annotated[str, StringConstraints(max_length=32, pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None = Field(
-        default=None,
-        description="Engine version in the image, as 0.33.0. Plans and arguments are checked against its rules. Default: "
-        "the newest version that is known.",
-    )
-    args: dict[str, ArgumentValue] = Field(
-        default_factory=dict,
-        max_length=64,
-        description="Engine options without leading dashes, with typed values, as enable-prefix-caching: false. Options that "
-        "the plan decides, or that open the server or the node, are refused; true sets a switch and false its negative.",
-        json_schema_extra={"x-kubernetes-map-type": "granular"},
-    )
-    env: list[EnvironmentVariable] = Field(
-        default_factory=list,
-        max_length=64,
-        description="Environment variables of the engine.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-    )
-
 
 Percent = Annotated[int, Field(ge=0, le=100)]
 

@@ -40,6 +40,7 @@ class Serving:
     ``adapters`` are served beside the model: the name that clients ask for and the folder of each; ``adapter_rank`` is the
     largest rank of one.
     ``arguments`` are the user's, already checked. ``files_dir`` is where the files are mounted that an engine reads.
+    ``over_ray`` says that a Ray cluster joins the ranks of several pods.
     """
 
     model: str
@@ -56,25 +57,27 @@ class Serving:
     adapter_rank: int = DEFAULT_ADAPTER_RANK
     arguments: Mapping[str, object] = field(default_factory=dict)
     files_dir: str = ""
+    over_ray: bool = False
 
 
 def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
     """Return argv after ``vllm serve``, without what differs between ranks.
 
-    The launch script adds ``--node-rank``, ``--master-addr`` and the role of the rank. Batch limits are
+    The launch script adds ``--node-rank``, ``--master-addr`` and the role of the rank; over Ray followers are not told at all,
+    and the leader only where to listen. Batch limits are
     always explicit: vLLM's defaults depend on the GPU's memory.
     """
     return (
         serving.model,
         *_pairs({"served-model-name": serving.served_name, "revision": serving.revision}),
-        *_parallelism(plan),
+        *_parallelism(plan, over_ray=serving.over_ray),
         *_limits(plan, serving),
         *_adapters(serving),
         *argument_list(serving.arguments, serving.version),
     )
 
 
-def _parallelism(plan: Plan) -> tuple[str, ...]:
+def _parallelism(plan: Plan, *, over_ray: bool) -> tuple[str, ...]:
     layout = plan.layout
     degrees = _pairs(
         {
@@ -89,6 +92,8 @@ def _parallelism(plan: Plan) -> tuple[str, ...]:
         return degrees + experts
     if local := attention_replicas_per_pod(plan):
         return degrees + experts + _pairs({"data-parallel-size-local": local, "data-parallel-rpc-port": DATA_PARALLEL_PORT})
+    if over_ray:  # it tells the engine of other nodes
+        return degrees + experts + _pairs({"distributed-executor-backend": "ray"})
     nodes = {"distributed-executor-backend": "mp", "nnodes": plan.nodes_per_replica, "master-port": MASTER_PORT}
     return degrees + experts + _pairs(nodes | {"device-ids": _devices(plan)})
 

@@ -91,7 +91,7 @@ OWNED: Final[Mapping[str, str]] = {
     "data-parallel-size-local": "leave it out; it follows from the plan",
     "data-parallel-start-rank": "leave it out; it follows from the index of the pod",
     "decode-context-parallel-size": "set it through spec.parallelism.context",
-    "distributed-executor-backend": "leave it out; groups of pods run on mp",
+    "distributed-executor-backend": "set it through spec.engine.executor: Ray; groups of pods run on mp otherwise",
     "distributed-timeout-seconds": "leave it out; it follows from the bytes to load",
     "cpu-distributed-timeout-seconds": "leave it out; it follows from the bytes to load",
     "device-ids": "leave it out; a pod has exactly the GPUs of its ranks",

@@ -86,7 +86,7 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
     "metadata-server-config-file": "opens connections to other hosts; disaggregated prefill is out of scope",
     "model-kwargs": "changes the model that was planned",
     "num-serve-frontends": "replaces the one HTTP server that probes and clients use",
-    "ray-worker-extension-cls": "loads code into workers of Ray, which no group runs on",
+    "ray-worker-extension-cls": "loads code into workers of Ray, which no group of TensorRT-LLM runs on",
     "report-addr": "opens connections to other hosts; disaggregated prefill is out of scope",
     "server-role": "opens connections to other hosts; disaggregated prefill is out of scope",
 }

@@ -141,6 +141,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "shares_context": "vLLM 0.32.0 option --decode-context-parallel-size",
     "data_beside_tensor": "vLLM 0.32.0 source, config/parallel.py: world is tensor x pipeline x data",
     "deals_experts_evenly": "vLLM 0.32.0 source, fused_moe/layer.py:determine_expert_map: the first ranks get one more",
+    "over_ray": "no figure: what spec.engine.executor asks for, not how vLLM runs by itself",
     "warnings": "none: what is not known of vLLM has a figure or a rule of its own",
     "width_divides_replica": "vLLM 0.32.0 source, models/gpt_oss.py:MLPBlock: expert width over all ranks",
 }

@@ -62,7 +62,8 @@ class EngineTraits:
     and head take none; the others' vocabulary may have ``adapter_vocabulary`` tokens at most.
     ``shares_context`` says that tensor ranks can share the tokens of a request, ``data_beside_tensor`` that replicas of the
     attention may each have several tensor ranks, ``deals_experts_evenly`` that every rank must get as many whole
-    experts as the others. ``warnings`` are what every plan for the engine says of what is not known of it.
+    experts as the others. ``over_ray`` says that ranks on several nodes are joined by Ray.
+    ``warnings`` are what every plan for the engine says of what is not known of it.
     ``sources`` names where each figure comes from.
     """
 
@@ -110,4 +111,5 @@ class EngineTraits:
     shares_context: bool = True
     data_beside_tensor: bool = True
     deals_experts_evenly: bool = False
+    over_ray: bool = False
     warnings: tuple[str, ...] = ()

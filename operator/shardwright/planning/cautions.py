@@ -36,6 +36,7 @@ def warnings(
         *_slow_links(best.candidate),
         *_adapters(best, traits),
         *_downloads(best, request),
+        *_executor(best, traits),
         *_unpriced(inventory),
         *(() if inventory.free_capacity_known else (unknown,)),
         *model.warnings,
@@ -88,6 +89,12 @@ def _downloads(best: Standing, request: Request) -> Iterator[str]:
     if request.deploy and request.storage is Storage.HUB:
         size = format_bytes(best.estimate.load_bytes_per_node * best.candidate.placement.nodes_per_replica)
         yield f"every new pod downloads {size} of weights from the hub: model.weights.huggingFace.cache keeps them on a claim"
+
+
+def _executor(best: Standing, traits: EngineTraits) -> Iterator[str]:
+    """Yield that Ray was asked for where there is nothing for it to join."""
+    if traits.over_ray and best.candidate.placement.nodes_per_replica == 1:
+        yield "engine.executor Ray changes nothing here: a group is one pod, whose ranks the engine starts by itself"
 
 
 def _lighter(best: Standing, request: Request, model: ModelSpec) -> Iterator[str]:

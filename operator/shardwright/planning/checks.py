@@ -77,6 +77,7 @@ class Judge:
             found += self._limits(candidate, prices)
         if candidate.uses_network:
             found += network_violations(candidate.pool)
+        found += ray_violations(candidate, self._traits)
         if candidate.placement.missing_nodes:
             found.append(self._capacity(candidate))
         return Verdict(candidate=candidate, violations=tuple(found), prices=prices)
@@ -141,6 +142,20 @@ def _missing_nodes(candidate: Candidate, absent: int) -> tuple[str, str, float]:
         return what, f"{max(0, wanted - short)} there, {short} short", short / wanted
     free = sum(node.free >= placement.gpus_per_node for node in pool.nodes)
     return what, f"{free} free of {len(pool.nodes)}, {short} short", short / wanted
+
+
+def ray_violations(candidate: Candidate, traits: EngineTraits) -> Iterator[Violation]:
+    """Yield that Ray would have to join attention replicas of several nodes: each of them is an engine of its own there."""
+    replicas, nodes = candidate.layout.attention_data, candidate.placement.nodes_per_replica
+    if traits.over_ray and replicas > 1 and nodes > 1:
+        problem = Problem(
+            code="AttentionDataOverRay",
+            path="spec.parallelism.attentionData",
+            what=f"attention data {replicas} over {nodes} nodes",
+            limit="is not joined by Ray",
+            remedy="use engine.executor Native, or attention data 1",
+        )
+        yield Violation(problem=problem)
 
 
 def image_violations(pool: Pool, traits: EngineTraits) -> Iterator[Violation]:

@@ -53,6 +53,13 @@ HOST_BASE_BYTES: Final = 4 * GIB
 HOST_BYTES_PER_WORKER: Final = 4 * GIB
 """Host memory of one worker: CUDA libraries, pinned buffers; assumed from 1.6 GiB measured on CPU."""
 
+RAY_BYTES: Final = 640 * MIB
+"""Ray's own processes in a pod: 508 MiB measured for a head of ray[default] 2.60, 380 for a head and 260 for another node
+of ray (engines.md 1.2); rounded up."""
+
+RAY_STORE_BYTES: Final = 256 * MIB
+"""Ray's object store in ``/dev/shm``: it carries the settings of the ranks, no tensors; assumed, Ray's own minimum is 75 MiB."""
+
 CPUS_BASE: Final = 1
 CPUS_PER_WORKER: Final = 1
 """Cores that busy loops of the engine core and of each worker keep; assumed."""
@@ -90,14 +97,15 @@ def start_budget(plan: Plan, *, downloads: bool, fills: bool = False) -> StartBu
     return StartBudget(load_seconds=load, peer_seconds=peers, basis=basis)
 
 
-def shared_memory_bytes(workers: int) -> int:
+def shared_memory_bytes(workers: int, *, over_ray: bool = False) -> int:
     """Return the size of ``/dev/shm`` for a pod of ``workers`` ranks; it counts as memory of the pod."""
-    return SHM_BASE_BYTES + workers * SHM_BYTES_PER_WORKER
+    return SHM_BASE_BYTES + workers * SHM_BYTES_PER_WORKER + (RAY_STORE_BYTES if over_ray else 0)
 
 
-def host_memory_bytes(workers: int) -> int:
+def host_memory_bytes(workers: int, *, over_ray: bool = False) -> int:
     """Return the memory to request for a pod of ``workers`` ranks, shared memory included."""
-    return HOST_BASE_BYTES + workers * HOST_BYTES_PER_WORKER + shared_memory_bytes(workers)
+    own = HOST_BASE_BYTES + workers * HOST_BYTES_PER_WORKER + (RAY_BYTES if over_ray else 0)
+    return own + shared_memory_bytes(workers, over_ray=over_ray)
 
 
 def cpus(workers: int) -> int:

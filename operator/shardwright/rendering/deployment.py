@@ -109,6 +109,7 @@ class Deployment:
     (None: the id).
     ``quantization`` is what the engine shall make of the weights while loading (None: as stored).
     ``arguments`` are the user's typed engine arguments (option name without dashes to value).
+    ``over_ray`` says that Ray joins the ranks of groups of several pods.
     ``draft_tokens`` are looked up in the prompt in every step (0: no speculation). A leader that brings no token for
     ``silence_seconds`` is not ready (0: its tokens are not watched); after ``idle_seconds`` it is asked for one.
     ``generations`` say which groups were made anew beside their former selves, by index; the rest are of generation 0.
@@ -132,6 +133,7 @@ class Deployment:
     draft_tokens: int = 0
     adapters: Adapters = field(default_factory=Adapters)
     arguments: Mapping[str, object] | None = None
+    over_ray: bool = False
     environment: tuple[tuple[str, str], ...] = ()
     node_selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Mapping[str, object], ...] = ()

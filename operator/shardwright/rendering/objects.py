@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from shardwright.engines.engine import ENGINES
 from shardwright.planning.report import Plan
-from shardwright.rendering import cache, names, ssh
+from shardwright.rendering import cache, names, ray, ssh
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import PLAN_HASH, TEMPLATE_HASH, plan_hash
 from shardwright.rendering.labels import (
@@ -75,7 +75,7 @@ def peers_service(subject: Subject, group: int) -> dict[str, Any]:
     """Return the headless Service of a group; ranks must find each other long before any is ready."""
     name = subject.deployment.group_name(group)
     meta = subject.metadata(names.peers_service(name), group=group)
-    item = _service(meta, group_selector(subject.base, name), dict([ENGINES[subject.deployment.engine].peer_port]))
+    item = _service(meta, group_selector(subject.base, name), dict([ray.peer_port(subject.plan, subject.deployment)]))
     item["spec"] |= {"clusterIP": "None", "publishNotReadyAddresses": True}
     return item
 

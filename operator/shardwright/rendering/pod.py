@@ -7,7 +7,7 @@ from shardwright.engines.arguments import Serving, Start, attention_replicas_per
 from shardwright.engines.engine import ENGINES
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.planning.report import Plan
-from shardwright.rendering import budgets, cache, names, network, sources, ssh
+from shardwright.rendering import budgets, cache, names, network, ray, sources, ssh
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import TEMPLATE_HASH, digest, template_hash
 from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels, group_selector
@@ -33,6 +33,11 @@ def workers_per_pod(plan: Plan) -> int:
     return plan.layout.gpus_per_replica // plan.nodes_per_replica
 
 
+def shared_memory_bytes(plan: Plan, deployment: Deployment) -> int:
+    """Return the size of the shared memory of one pod."""
+    return budgets.shared_memory_bytes(workers_per_pod(plan), over_ray=ray.joins(plan, deployment))
+
+
 def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
     """Return what the scripts of a plan know."""
     engine = ENGINES[deployment.engine]
@@ -43,13 +48,14 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
         workers=workers_per_pod(plan),
         over_ssh=ssh.joins(plan, deployment),
         shared_variables=_shared_variables(plan, deployment) if ssh.joins(plan, deployment) else (),
+        over_ray=ray.joins(plan, deployment),
         downloads=bool(sources.downloads(deployment)),
         silence_seconds=deployment.silence_seconds,
         idle_seconds=deployment.idle_seconds,
         rdma=bool(plan.rdma),
         tcp_only=not deployment.network.rdma,
         attention_replicas=attention_replicas_per_pod(plan),
-        shm_bytes=budgets.shared_memory_bytes(workers_per_pod(plan)),
+        shm_bytes=shared_memory_bytes(plan, deployment),
     )
 
 
@@ -181,6 +187,7 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         adapter_rank=deployment.adapters.rank,
         arguments=deployment.arguments or {},
         files_dir=SCRIPTS_DIR,
+        over_ray=ray.joins(plan, deployment),
     )
 
 
@@ -279,13 +286,14 @@ def _field(name: str, path: str) -> dict[str, Any]:
 def _ports(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
     named = {"http": HTTP_PORT}
     if plan.nodes_per_replica > 1:
-        named |= dict([ENGINES[deployment.engine].peer_port]) | {"rendezvous": RENDEZVOUS_PORT}
+        named |= dict([ray.peer_port(plan, deployment)]) | {"rendezvous": RENDEZVOUS_PORT}
     return [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in named.items()]
 
 
 def _resources(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     workers = workers_per_pod(plan)
-    memory = deployment.memory or budgets.quantity(budgets.host_memory_bytes(workers))
+    needed = budgets.host_memory_bytes(workers, over_ray=ray.joins(plan, deployment))
+    memory = deployment.memory or budgets.quantity(needed)
     devices = {plan.resource: str(workers), **network.devices(plan)}
     requests = {"cpu": deployment.cpu or str(budgets.cpus(workers)), "memory": memory, **devices}
     claims = {"claims": [{"name": network.CHANNEL}]} if plan.compute_domain else {}
@@ -308,7 +316,7 @@ def _probe(name: str, *, period_seconds: int, failures: int) -> dict[str, Any]:
 
 
 def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
-    shared_memory = budgets.quantity(budgets.shared_memory_bytes(workers_per_pod(plan)))
+    shared_memory = budgets.quantity(shared_memory_bytes(plan, deployment))
     scripts_map = scripts_name(plan, deployment)
     return [
         {"name": "scripts", "configMap": {"name": scripts_map}},

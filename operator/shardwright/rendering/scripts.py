@@ -11,7 +11,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from shardwright.engines.trtllm import SSH_PORT
-from shardwright.rendering import budgets, ssh
+from shardwright.rendering import budgets, ray, ssh
 
 if TYPE_CHECKING:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -50,6 +50,8 @@ class ScriptSettings:
     ``engine`` is the folder of its own parts of the scripts, ``address_variable`` holds the pod's address. Where ranks are
     started ``over_ssh``, ``shared_variables`` are what the leader tells all of them.
 
+    Where pods are joined ``over_ray``, its cluster has all of them within ``ray_join_seconds`` or the rank ends.
+
     With ``rdma`` the pod has RDMA devices, with ``tcp_only`` it shall use none. Of a group that has
     attention replicas on several pods, ``attention_replicas`` are those of one. ``shm_bytes`` is the size of ``shm_dir`` as
     it was planned.
@@ -66,6 +68,12 @@ class ScriptSettings:
     ssh_seconds: int = SSH_SECONDS
     key_dir: str = ssh.KEY_DIR
     user_id: int = ssh.USER_ID
+    over_ray: bool = False
+    ray_port: int = ray.PORT
+    ray_join_seconds: int = ray.JOIN_SECONDS
+    ray_answer_seconds: int = ray.ANSWER_SECONDS
+    ray_store_bytes: int = budgets.RAY_STORE_BYTES
+    ray_dir: str = ray.FOLDER
     downloads: bool = False
     rdma: bool = False
     tcp_only: bool = False

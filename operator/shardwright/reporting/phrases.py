@@ -15,6 +15,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "ArchitectureUnknownToEngine": "need an architecture that the engine does not have",
         "AttentionDataExcludesTensor": "use attention data parallelism beside tensor ranks",
         "AttentionDataNeedsExperts": "use attention data parallelism without experts",
+        "AttentionDataOverRay": "use attention data parallelism over nodes that Ray joins",
         "BudgetExceeded": "exceed the budget",
         "ContextDegreeImpossible": "cannot share the K/V cache among the ranks",
         "DtypeNotSupported": "need a number format that the GPU does not have",

@@ -1,4 +1,4 @@
-"""Bundles as YAML, to be read by a person: Llama-3.1-405B on two nodes of eight H100, and what differs for TensorRT-LLM."""
+"""Bundles as YAML, to be read by a person: Llama-3.1-405B on two nodes of eight H100, and what differs elsewhere."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import yaml
 
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
-from shardwright.rendering.deployment import SecretKey
+from shardwright.rendering.deployment import Deployment, SecretKey
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan, a_trtllm_deployment
 
@@ -47,16 +47,24 @@ def test_the_bundle_of_a_model_on_two_nodes_is_the_one_that_was_read(update_gold
 
 @pytest.mark.parametrize("name", TRTLLM)
 def test_the_bundle_for_tensorrt_llm_is_the_one_that_was_read(name: str, update_goldens: bool) -> None:  # noqa: FBT001  a fixture
-    text = _readable(TRTLLM[name])
+    deployment = a_trtllm_deployment(hub_token=SecretKey(name="hub", key="token"), environment=(("NCCL_DEBUG", "INFO"),))
+    text = _readable(TRTLLM[name], deployment)
     golden = GOLDENS / f"{name}.yaml"
     if update_goldens:
         golden.write_text(text, encoding="utf-8")
     assert text == golden.read_text(encoding="utf-8")
 
 
-def _readable(plan: Plan) -> str:
+def test_the_bundle_of_a_group_that_ray_joins_is_the_one_that_was_read(update_goldens: bool) -> None:  # noqa: FBT001  a fixture
+    text = _readable(a_plan(), a_deployment(over_ray=True))
+    golden = GOLDENS / "ray.yaml"
+    if update_goldens:
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
+
+
+def _readable(plan: Plan, deployment: Deployment) -> str:
     """Return the scripts that differ, the Secret, and the StatefulSet; the other objects are those of vLLM."""
-    deployment = a_trtllm_deployment(hub_token=SecretKey(name="hub", key="token"), environment=(("NCCL_DEBUG", "INFO"),))
     bundle = render(plan, deployment)
     (scripts,), (group,) = bundle.of_kind("ConfigMap"), bundle.of_kind("StatefulSet")
     own = {name: text for name, text in scripts["data"].items() if name not in SAME_AS_VLLM}

@@ -130,6 +130,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "engine.image": _under("engine", {}, {"image": "registry.internal/vllm-openai:v0.33.0"}),
     "engine.version": _under("engine", {}, {"version": "0.32.0"}),
     "engine.args.seed": _under("engine", {}, {"args": {"seed": 7}}),
+    "engine.executor": _under("engine", {}, {"executor": "Ray"}),
     "engine.env[0].name": _variable({"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "NCCL_DEBUG_FILE", "value": "INFO"}),
     "engine.env[0].value": _variable({"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "NCCL_DEBUG", "value": "WARN"}),
     "workload.inputTokens": _under("workload", {}, {"inputTokens": 4096}),
@@ -206,7 +207,7 @@ def test_the_table_has_every_field() -> None:
 def test_changing_a_field_changes_something_that_one_can_see(path: str, the_plan: Plan) -> None:
     before, after = (parse_manifest(a_sharded_model(**spec)) for spec in BEFORE_AND_AFTER[path])
 
-    plan = ON_TWO_NODES if path.startswith("pod.network") else the_plan
+    plan = ON_TWO_NODES if path.startswith(("pod.network", "engine.executor")) else the_plan
     assert what_one_sees(before, plan) != what_one_sees(after, plan)
 
 

@@ -17,6 +17,7 @@ DEFAULTS: dict[str, Any] = {
         "image": MIRROR,
         "version": "0.33.0",
         "args": {"seed": 3, "enable-prefix-caching": False},
+        "executor": "Ray",
         "env": [{"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "NCCL_IB_HCA", "value": "mlx5"}],
     },
     "pod": {
@@ -55,6 +56,7 @@ def test_a_spec_that_says_nothing_gets_everything_and_is_told_so() -> None:
         "engine.args.seed",
         "engine.env.NCCL_DEBUG",
         "engine.env.NCCL_IB_HCA",
+        "engine.executor",
         "engine.image",
         "engine.version",
         "pod.imagePullSecrets.mirror",
@@ -69,6 +71,7 @@ def test_what_a_spec_says_wins_entry_by_entry() -> None:
         engine={
             "image": "own/vllm:v0.32.0",
             "args": {"enable_prefix_caching": True},
+            "executor": "Native",
             "env": [{"name": "NCCL_DEBUG", "value": "WARN"}],
         },
         pod={"runtimeClassName": "kata", "resources": {"cpu": 2}},
@@ -78,6 +81,7 @@ def test_what_a_spec_says_wins_entry_by_entry() -> None:
 
     assert (merged.engine.image, merged.engine.version) == ("own/vllm:v0.32.0", None)  # not the version of another image
     assert merged.engine.args == {"enable_prefix_caching": True, "seed": 3}
+    assert merged.engine.executor == "Native"
     assert [(item.name, item.value) for item in merged.engine.env] == [("NCCL_DEBUG", "WARN"), ("NCCL_IB_HCA", "mlx5")]
     assert merged.pod
     assert merged.pod.resources

@@ -33,8 +33,19 @@ def test_a_group_of_two_nodes_is_said_in_native_multi_node_flags() -> None:
     )  # fmt: skip
 
 
-def test_a_single_pod_has_no_multi_node_flags() -> None:
-    _, options = read_arguments(serve_arguments(a_small_plan(), serving()))
+def test_over_ray_a_group_is_not_told_of_nodes() -> None:
+    _, native = read_arguments(serve_arguments(a_plan(), serving()))
+    _, over_ray = read_arguments(serve_arguments(a_plan(), serving(over_ray=True)))
+
+    assert over_ray["distributed-executor-backend"] == "ray"
+    assert native.keys() - over_ray.keys() == {"nnodes", "master-port", "device-ids"}
+    same = over_ray.keys() - {"distributed-executor-backend"}
+    assert {name: over_ray[name] for name in same} == {name: native[name] for name in same}
+
+
+@pytest.mark.parametrize("over_ray", [False, True])
+def test_a_single_pod_has_no_multi_node_flags(over_ray: bool) -> None:  # noqa: FBT001  a case
+    _, options = read_arguments(serve_arguments(a_small_plan(), serving(over_ray=over_ray)))
     assert {"nnodes", "master-port", "distributed-executor-backend", "enable-expert-parallel"}.isdisjoint(options)
 
 

@@ -63,6 +63,7 @@ CASES = {
     "kept on claims of the pods": (a_plan(), a_deployment(cache=CacheClaim(storage="1Ti"), load_format="safetensors")),
     "with RDMA": (a_plan(rdma=(("rdma/hca", 1),)), a_deployment(network=PodNetwork(attachments=("a",), lock_memory=True))),
     "over trays of a rack": (a_plan(compute_domain=True), a_deployment()),
+    "over Ray": (a_plan(), a_deployment(over_ray=True)),
     "scaled to zero": (a_plan(groups=()), a_deployment()),
     "TensorRT-LLM in one pod": (a_small_plan(), a_trtllm_deployment()),
     "TensorRT-LLM on two nodes": (a_plan(), a_trtllm_deployment(cache=CacheClaim(storage="1Ti"))),
@@ -257,6 +258,22 @@ def test_a_pod_gets_as_many_gpus_as_it_has_workers_and_memory_for_them(plan: Pla
     assert resources["requests"] == {"cpu": str(1 + int(gpus)), "memory": memory, plan.resource: gpus}
     volumes = {volume["name"]: volume for volume in pod_of(bundle)["volumes"]}
     assert volumes["shm"]["emptyDir"] == {"medium": "Memory", "sizeLimit": shm}
+
+
+def test_pods_that_ray_joins_have_room_for_it_and_are_met_at_its_port() -> None:
+    bundle = render(a_plan(), a_deployment(over_ray=True))
+    engine = engine_of(bundle)
+    volumes = {volume["name"]: volume for volume in pod_of(bundle)["volumes"]}
+    peers = by_name(bundle)["Service", "llama-405b-0-peers"]["spec"]["ports"]
+
+    assert engine["resources"]["requests"]["memory"] == "42880Mi"  # 41 GiB, 640 MiB of processes, 256 MiB of objects
+    assert volumes["shm"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "5376Mi"}
+    assert [port["name"] for port in engine["ports"]] == ["http", "ray", "rendezvous"]
+    assert [(port["name"], port["port"]) for port in peers] == [("ray", 6379)]
+
+
+def test_one_pod_is_the_same_with_ray() -> None:
+    assert render(a_small_plan(), a_deployment(over_ray=True)) == render(a_small_plan(), a_deployment())
 
 
 def test_what_the_user_says_about_the_pod_is_there() -> None:

@@ -30,6 +30,14 @@ def test_shellcheck_finds_nothing(ranks: int, silence: int, engine: str, tmp_pat
             assert (found.returncode, found.stdout) == (0, "")
 
 
+def test_shellcheck_finds_nothing_in_the_scripts_of_a_group_that_ray_joins(tmp_path: Path) -> None:
+    assert SHELLCHECK is not None
+    launch = tmp_path / "launch.sh"
+    launch.write_text(scripts(ScriptSettings(ranks=2, over_ray=True))["launch.sh"])
+    found = subprocess.run([SHELLCHECK, str(launch)], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout) == (0, "")
+
+
 def test_a_group_of_one_pod_knows_no_rendezvous() -> None:
     alone = scripts(ScriptSettings(ranks=1))
     assert sorted(alone) == ["drain.sh", "launch.sh", "probe.sh"]

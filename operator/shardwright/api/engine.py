@@ -1,0 +1,66 @@
+"""``spec.engine``: the inference engine, how it is told what, and who joins its ranks."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from shardwright.api.parts import IMAGE, ArgumentValue, Part
+from shardwright.engines.environment import check_environment
+
+
+class EnvironmentVariable(Part):
+    """One environment variable of the engine container."""
+
+    name: Annotated[str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
+        description="Name of the variable. Those that the operator sets itself are refused."
+    )
+    value: Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00]*$")] = Field(
+        default="", description="Value, taken literally: $(NAME) is not expanded."
+    )
+
+
+class Engine(Part):
+    """The inference engine."""
+
+    name: Literal["vLLM", "TensorRTLLM"] = Field(
+        default="vLLM", description="Engine that serves the model. TensorRTLLM needs an image, and NVIDIA GPUs."
+    )
+    image: Annotated[str, StringConstraints(max_length=512, pattern=IMAGE)] | None = Field(
+        default=None,
+        description="Container image. Default: vLLM's own release image of the version. One of TensorRT-LLM must hold sshd for "
+        "a model on several nodes.",
+    )
+    version: Annotated[str, StringConstraints(max_length=32, pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None = Field(
+        default=None,
+        description="Engine version in the image, as 0.33.0. Plans and arguments are checked against its rules. Default: "
+        "the newest version that is known.",
+    )
+    args: dict[str, ArgumentValue] = Field(
+        default_factory=dict,
+        max_length=64,
+        description="Engine options without leading dashes, with typed values, as enable-prefix-caching: false. Options that "
+        "the plan decides, or that open the server or the node, are refused; true sets a switch and false its negative.",
+        json_schema_extra={"x-kubernetes-map-type": "granular"},
+    )
+    executor: Literal["Native", "Ray"] | None = Field(
+        default=None,
+        description="With vLLM: who joins the ranks of a group over several nodes. Native: the engine itself. Ray: a Ray cluster "
+        "of the group's own, for those who need one; the image must have Ray in it. Groups of one node are the same with both. "
+        "Default: Native.",
+    )
+    env: list[EnvironmentVariable] = Field(
+        default_factory=list,
+        max_length=64,
+        description="Environment variables of the engine.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+
+
+def may_be_set(variable: EnvironmentVariable) -> bool:
+    """Return whether a variable is one that users may set."""
+    return not check_environment((variable.name,))
+
+
+def ray_is_for_vllm(engine: Engine) -> bool:
+    """Return whether Ray is asked only of the engine that it is rendered for."""
+    return engine.executor != "Ray" or engine.name == "vLLM"
