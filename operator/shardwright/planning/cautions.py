@@ -34,6 +34,7 @@ def warnings(
         *_more_replicas(best, request),
         *_slow_links(best.candidate),
         *_adapters(best, traits),
+        *_draft(best, traits),
         *_unpriced(inventory),
         *(() if inventory.free_capacity_known else (unknown,)),
         *model.warnings,
@@ -79,6 +80,17 @@ def _adapters(best: Standing, traits: EngineTraits) -> Iterator[str]:
             f"adapters: {slots.count} up to rank {slots.rank} take {most} of the weights' memory per GPU; the predicted speed is "
             "that of the model without them"
         )
+
+
+def _draft(best: Standing, traits: EngineTraits) -> Iterator[str]:
+    """Yield what the draft model takes, on what its price rests, and what its config warned of."""
+    if traits.drafter is not None:
+        most = format_bytes(max(stage.draft_bytes for stage in best.estimate.stages))
+        yield (
+            f"draft model: {traits.drafter.model.source} takes {most} of the weights' memory per GPU and K/V beside it; how many "
+            "drafts are accepted is what the spec says, and no plan with a draft model has been measured"
+        )
+        yield from traits.drafter.model.warnings
 
 
 def _lighter(best: Standing, request: Request, model: ModelSpec) -> Iterator[str]:
