@@ -15,7 +15,7 @@ NOT_EXACT = {
 
 
 def has_bytes_of_its_own(launch: Launch) -> bool:
-    return bool(launch.plan.layout.partition or launch.deployment.adapters.served)
+    return bool(launch.plan.layout.partition or launch.deployment.adapters.served or launch.draft)
 
 
 CHEAP = tuple(
@@ -23,7 +23,7 @@ CHEAP = tuple(
     for launch in launches()
     if launch.id not in NOT_EXACT and (launch.id.startswith(("sample ", "golden ")) or has_bytes_of_its_own(launch))
 )
-"""Every stage of all samples and goldens, uneven stages, and adapters: 2 to 30 s each."""
+"""Every stage of all samples and goldens, uneven stages, adapters, and draft models: 2 to 30 s each."""
 
 HOPPER = (9, 0)
 """The capability that layers are built for. On Blackwell vLLM's modules for latent attention take GPU memory when imported;
@@ -45,12 +45,13 @@ def _asked_ahead(engines: dict[str, Engine], folder: Path) -> None:
 
 
 @pytest.mark.parametrize("launch", CHEAP, ids=lambda launch: launch.id)
-def test_weights_adapters_and_cache_of_every_stage_are_the_bytes_of_the_plan(
+def test_weights_adapters_drafts_and_cache_of_every_stage_are_the_bytes_of_the_plan(
     launch: Launch, engines: dict[str, Engine], folder: Path
 ) -> None:
     found = [answer.result() for answer in asked(launch, engines, folder)]
 
     assert [answer.get("message", "") for answer in found] == ["" for _ in found]
-    made = [(answer["weightsBytes"] + answer["adapterBytes"], answer["adapterBytes"]) for answer in found]
-    assert made == [(stage.weights_bytes, stage.adapter_bytes) for stage in launch.plan.stages]
+    parts = ("weightsBytes", "adapterBytes", "draftBytes")
+    made = [(sum(answer[part] for part in parts), answer["adapterBytes"], answer["draftBytes"]) for answer in found]
+    assert made == [(stage.weights_bytes, stage.adapter_bytes, stage.draft_bytes) for stage in launch.plan.stages]
     assert [answer["kvBytesPerToken"] for answer in found] == [stage.kv_bytes_per_token for stage in launch.plan.stages]
