@@ -10,6 +10,7 @@ from shardwright.api.model import ClaimWeights, Model
 from shardwright.api.network import Network
 from shardwright.api.resource import ShardedModel
 from shardwright.api.spec import PlacementRules, Pod
+from shardwright.api.workload import DraftModel, drafting_of
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 from shardwright.engines.engine import ENGINES
 from shardwright.rendering.deployment import (
@@ -54,6 +55,7 @@ def to_deployment(
     """
     spec, metadata = resource.spec, resource.metadata
     placement, pod = spec.placement or PlacementRules(), spec.pod or Pod()
+    drafting = drafting_of(spec.workload)
     deployment = Deployment(
         owner=Owner(name=metadata.name, namespace=metadata.namespace, uid=metadata.uid),
         engine=spec.engine.name,
@@ -64,7 +66,8 @@ def to_deployment(
         load_format=_READ_BY.get(spec.model.load_format),
         quantization=None if stored_quantization else _LOADED_AS.get(spec.model.quantization),
         kv_cache_dtype=_KV_CACHE_DTYPES[spec.workload.kv_cache_quantization],
-        draft_tokens=spec.workload.prompt_lookup.draft_tokens if spec.workload.prompt_lookup else 0,
+        draft_tokens=drafting.draft_tokens if drafting else 0,
+        draft_model=_draft_source(spec.workload.draft_model) if spec.workload.draft_model else None,
         arguments=dict(sorted((spec.engine.args | _dtype(spec.model)).items())),
         over_ray=spec.engine.executor == "Ray",
         environment=tuple((variable.name, variable.value) for variable in spec.engine.env),
@@ -166,6 +169,14 @@ def _source_of(adapter: ServedAdapter) -> ClaimPath | HubCommit:
         return _folder_of(adapter.pvc)
     assert adapter.hugging_face is not None  # noqa: S101 - for the type checker
     return HubCommit(id=adapter.hugging_face.id, revision=adapter.hugging_face.revision)
+
+
+def _draft_source(draft: DraftModel) -> ClaimPath | HubCommit:
+    """Return where a draft model comes from; a rule has seen to it that it comes from somewhere."""
+    if draft.pvc is not None:
+        return _folder_of(draft.pvc)
+    assert draft.revision is not None  # noqa: S101 - for the type checker
+    return HubCommit(id=draft.id, revision=draft.revision)
 
 
 def _cache(model: Model) -> CacheClaim | None:

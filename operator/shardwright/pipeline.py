@@ -10,12 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from shardwright.api.drafts import PATH as DRAFT_PATH
+from shardwright.api.drafts import drafter_of
 from shardwright.api.published import DEFAULTS_MAX_ITEMS, ShownEngine
 from shardwright.api.record import PlanRecord
 from shardwright.api.request import adapter_slots, network_of, rdma_request, to_request
 from shardwright.api.resource import ShardedModel
 from shardwright.api.settings import DEFAULTS, Settings, check_runtime_class, with_defaults
 from shardwright.api.spec import PlacementRules, Spec
+from shardwright.api.workload import drafting_of
 from shardwright.deploying import COMPUTED_AS, image_of, to_deployment, tolerations_of
 from shardwright.engines.engine import ENGINES, Engine
 from shardwright.engines.options import check_arguments, check_features
@@ -27,7 +30,7 @@ from shardwright.hardware.inventory import Inventory, NodeExclusion
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.pools import Reservation, build_inventory
 from shardwright.hardware.scheduling import PodTerms
-from shardwright.layouts.traits import EngineTraits
+from shardwright.layouts.traits import Drafter, EngineTraits
 from shardwright.modelspec.catalogue import find_model, model_unknown
 from shardwright.modelspec.computed import computed_in
 from shardwright.modelspec.parse import parse_config
@@ -94,15 +97,18 @@ def resolve(question: Question) -> Subject:
     pins = read_pins(spec.engine.args) if engine.rules.policy.counted else Pins()
     dtype = None if spec.model.quantization in COMPUTED_AS else pins.dtype  # the field goes before the argument
     model = interned(computed_in(_quantized(stored, spec), dtype))
+    traits = replace(_traits(spec, engine, version), kv_cache_bytes=pins.kv_cache_bytes, adapters=adapter_slots(spec.model))
+    traits = replace(traits, drafter=_drafter(spec, question, model, traits))
+    draft = traits.drafter.model if traits.drafter else None
     return Subject(
         resource=question.resource.model_copy(update={"spec": spec}),
         defaulted=defaulted,
         model=model,
         stored_quantization=stored.quantization,
-        request=to_request(spec, model),
-        traits=replace(_traits(spec, engine, version), kv_cache_bytes=pins.kv_cache_bytes, adapters=adapter_slots(spec.model)),
-        input_hash=_hash(spec, model, version, NOT_PLANNED_WITH),
-        cut_hash=_hash(spec, model, version, (*NOT_PLANNED_WITH, "replicas")),
+        request=to_request(spec, model, draft),
+        traits=traits,
+        input_hash=_hash(spec, (model, draft), version, NOT_PLANNED_WITH),
+        cut_hash=_hash(spec, (model, draft), version, (*NOT_PLANNED_WITH, "replicas")),
     )
 
 
@@ -249,17 +255,30 @@ def read_model_of(question: Question) -> ModelSpec:
     if model.config is not None:
         return _read(model.config, model.id, "spec.model.config")
     if model.config_map_ref is None:
-        return _read_known(model.id, question.catalogue)
+        return _read_known(model.id, question.catalogue, "spec.model")
     if question.config_text is None:
         raise InputError([_config_missing(model.config_map_ref.name, model.config_map_ref.key)])
     return _read_text(question.config_text, model.id)
 
 
-def _read_known(model_id: str, catalogue: Mapping[str, Mapping[str, object]]) -> ModelSpec:
+def _drafter(spec: Spec, question: Question, model: ModelSpec, traits: EngineTraits) -> Drafter | None:
+    """Return the draft model, from its config or from the catalogue, once it is known that it can draft for ``model``."""
+    draft = spec.workload.draft_model
+    if draft is None:
+        return None
+    if draft.config is not None:
+        return drafter_of(draft, _read(draft.config, draft.id, f"{DRAFT_PATH}.config"), model, traits)
+    if find_model(draft.id, question.catalogue) is None:
+        unknown = replace(model_unknown(draft.id, question.catalogue), remedy=f"set {DRAFT_PATH}.config to its config.json")
+        raise InputError([unknown.under(DRAFT_PATH)])
+    return drafter_of(draft, _read_known(draft.id, question.catalogue, DRAFT_PATH), model, traits)
+
+
+def _read_known(model_id: str, catalogue: Mapping[str, Mapping[str, object]], path: str) -> ModelSpec:
     entry = find_model(model_id, catalogue)
     if entry is None:
-        raise InputError([model_unknown(model_id, catalogue).under("spec.model")])
-    return _read(entry.config, model_id, "spec.model.id")
+        raise InputError([model_unknown(model_id, catalogue).under(path)])
+    return _read(entry.config, model_id, f"{path}.id")
 
 
 def _read_text(text: str, model_id: str) -> ModelSpec:
@@ -325,6 +344,7 @@ def _engine_version(spec: Spec, question: Question, engine: Engine) -> str:
 
 def _features(spec: Spec, engine: Engine) -> dict[str, str]:
     """Return the options that fields of the spec turn into beside the words of a plan, each with its field."""
+    drafting = drafting_of(spec.workload)
     nameless = "served-model-name" in engine.rules.policy.missing  # elsewhere it is among the words of a plan
     asked = {
         "quantization": (spec.model.quantization == "FP8", "spec.model.quantization"),
@@ -334,7 +354,10 @@ def _features(spec: Spec, engine: Engine) -> dict[str, str]:
         "load-format": (spec.model.load_format != "Auto", "spec.model.loadFormat"),
         "lock-memory": ("lock-memory" in engine.rules.policy.missing and _locks_memory(spec), "spec.pod.network.lockMemory"),
         "enable-lora": (bool(spec.model.adapters), "spec.model.adapters"),
-        "speculative-config": (spec.workload.prompt_lookup is not None, "spec.workload.promptLookup"),
+        "speculative-config": (
+            drafting is not None,
+            f"spec.workload.{'draftModel' if spec.workload.draft_model else 'promptLookup'}",
+        ),
     }
     return {option: path for option, (is_asked, path) in asked.items() if is_asked}
 
@@ -343,10 +366,11 @@ def _locks_memory(spec: Spec) -> bool:
     return bool(spec.pod and spec.pod.network and spec.pod.network.lock_memory)
 
 
-def _hash(spec: Spec, model: ModelSpec, version: str, without: Iterable[str]) -> str:
+def _hash(spec: Spec, models: Iterable[ModelSpec | None], version: str, without: Iterable[str]) -> str:
     plain: dict[str, Any] = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
     fields = {name: value for name, value in plain.items() if name not in set(without)}
-    canonical = json.dumps([fields, model.config_hash, version], sort_keys=True, separators=(",", ":"))
+    (config, *drafts) = [model.config_hash for model in models if model is not None]
+    canonical = json.dumps([fields, config, version, *drafts], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 

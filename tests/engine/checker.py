@@ -80,7 +80,7 @@ def checked(job: Mapping[str, Any]) -> Answer:
     PretendedGpu.count, PretendedGpu.memory_bytes = job["gpus"], job["gpuBytes"]
     PretendedGpu.capability = tuple(job["capability"])
     try:
-        options, config = configured(job["arguments"], job["model"])
+        options, config = configured(job["arguments"], job["model"], job["draft"])
         resolved = launched(options, config)
         return {"accepted": True, "resolved": resolved} | (built(config, job["rank"]) if job["rank"] is not None else {})
     except Refused as refusal:
@@ -128,11 +128,13 @@ def parsed(arguments: Sequence[str]) -> Any:
     return options
 
 
-def configured(arguments: Sequence[str], folder: str) -> tuple[Any, Any]:
-    """Return the options and the engine's configuration; `folder` holds the config.json of the model that is named."""
+def configured(arguments: Sequence[str], folder: str, draft: str | None) -> tuple[Any, Any]:
+    """Return the options and the engine's configuration; the folders hold the config.json of the models that are named."""
     with refusing("parse"):
         options = parsed(arguments)
     options.model, options.tokenizer, options.revision = folder, None, None
+    if draft is not None:
+        options.speculative_config = options.speculative_config | {"model": draft}
     with refusing("config"):
         from vllm import AsyncEngineArgs
         from vllm.usage.usage_lib import UsageContext
@@ -180,8 +182,16 @@ def launched(options: Any, config: Any) -> Answer:
             "adapters": adapters_of(options),
             "adapterSlots": config.lora_config.max_loras if config.lora_config else 0,
             "adapterRank": config.lora_config.max_lora_rank if config.lora_config else 0,
+            "draftMethod": config.speculative_config.method if config.speculative_config else "",
+            "draftTensor": drafting.draft_parallel_config.tensor_parallel_size if (drafting := drafting_of(config)) else 0,
             "draftTokens": config.speculative_config.num_speculative_tokens if config.speculative_config else 0,
         }
+
+
+def drafting_of(config: Any) -> Any:
+    """Return the engine's configuration of a draft model, None without one."""
+    speculation = config.speculative_config
+    return speculation if speculation and speculation.uses_draft_model() else None
 
 
 def stages(model: Any, pipeline: int) -> list[list[int]]:
@@ -206,7 +216,8 @@ def built(config: Any, rank: int) -> Answer:
             pretend_peers(config, rank)
             model = empty_model(config)
             weights = weight_bytes(model)  # before adapters, which wrap what they find
-            return {"weightsBytes": weights, "kvBytesPerToken": cache_bytes(config), "adapterBytes": adapter_bytes(model, config)}
+            found = {"weightsBytes": weights, "draftBytes": weight_bytes(empty_draft(config)) if drafting_of(config) else 0}
+            return found | {"kvBytesPerToken": cache_bytes(config), "adapterBytes": adapter_bytes(model, config)}
 
 
 def empty_model(config: Any) -> Any:
@@ -220,6 +231,20 @@ def empty_model(config: Any) -> Any:
             kind.get_compressed_map_string = lambda *_, **__: ""
     with set_default_torch_dtype(config.model_config.dtype), torch.device("meta"):
         return initialize_model(vllm_config=config)
+
+
+def empty_draft(config: Any) -> Any:
+    """Return the draft model as the engine makes it (v1/worker/gpu/spec_decode/standalone_ar/speculator.py:load_draft_model)."""
+    import torch
+    from vllm.config import replace
+    from vllm.model_executor.model_loader.utils import initialize_model
+    from vllm.utils.torch_utils import set_default_torch_dtype
+
+    speculation = config.speculative_config
+    parallel = replace(speculation.draft_parallel_config, rank=config.parallel_config.rank)
+    own = replace(config, model_config=speculation.draft_model_config, quant_config=None, parallel_config=parallel)
+    with set_default_torch_dtype(own.model_config.dtype), torch.device("meta"):
+        return initialize_model(vllm_config=own, prefix="draft_model")
 
 
 CACHE_SCALES = ("q_scale", "k_scale", "v_scale", "prob_scale")

@@ -40,12 +40,13 @@ _LEADER_NAME = "leader"
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """A plan, how to run it, and the model's config.json."""
+    """A plan, how to run it, and the config.json of the model and of its draft model."""
 
     id: str
     plan: Plan
     deployment: Deployment
     config: Mapping[str, Any]
+    draft: Mapping[str, Any] | None = None
 
     @property
     def gpu(self) -> Gpu:
@@ -77,13 +78,16 @@ class Launch:
 
     def job(self, rank: int, folder: Path, shape_of: int | None = None) -> dict[str, Any]:
         """Return a question to the checker about a rank's arguments, and about the bytes of a GPU's part of the model."""
-        model = folder / self.id.replace("/", "--")
-        model.mkdir(exist_ok=True)
-        (model / "config.json").write_text(json.dumps(self.config))
+        model, draft = (folder / f"{self.id.replace('/', '--')}{kind}" for kind in ("", " small"))
+        for place, config in ((model, self.config), (draft, self.draft)):
+            if config is not None:
+                place.mkdir(exist_ok=True)
+                (place / "config.json").write_text(json.dumps(config))
         return {
             "arguments": self.arguments(rank),
             "environment": self.environment(str(folder)),
             "model": str(model),
+            "draft": None if self.draft is None else str(draft),
             "gpus": workers_per_pod(self.plan),
             "gpuBytes": self.gpu.memory_bytes,
             "capability": self.gpu.compute_capability,
@@ -143,6 +147,11 @@ ADAPTERS = [
     {"name": "team/sql:v2", "huggingFace": {"id": "acme/sql", "revision": REVISION}},
 ]
 
+
+def drafted_by(model: str, **source: Any) -> dict[str, Any]:
+    return {"draftModel": {"id": model, "draftTokens": 3, "acceptancePercent": 60} | (source or {"revision": REVISION})}
+
+
 FEATURES: dict[str, dict[str, Any]] = {
     "tensor in the node and pipeline across": {"parallelism": {"tensor": 8, "pipeline": 2}},
     "uneven layers": {"parallelism": {"tensor": 2, "partition": [17, 15]}},
@@ -158,6 +167,30 @@ FEATURES: dict[str, dict[str, Any]] = {
     "computed in FP16": {"model": {"id": LLAMA, "quantization": "FP16"}},
     "K/V in FP8": {"workload": {"kvCacheQuantization": "FP8"}},
     "drafts looked up in the prompt": {"workload": {"promptLookup": {"draftTokens": 3, "acceptancePercent": 60}}},
+    "drafts by Llama": {
+        "model": {"id": "meta-llama/Llama-3.1-70B-Instruct"},
+        "parallelism": {"tensor": 4},
+        "workload": drafted_by("meta-llama/Llama-3.2-1B-Instruct"),
+    },
+    "drafts by Qwen2": {
+        "model": {"id": "Qwen/Qwen2.5-32B-Instruct"},
+        "parallelism": {"tensor": 2},
+        "workload": drafted_by("Qwen/Qwen2.5-7B-Instruct", pvc={"claimName": "drafts", "path": "qwen"}),
+    },
+    "drafts by Qwen3 beside whole experts": {
+        "model": {"id": QWEN_MOE},
+        "parallelism": {"tensor": 4, "expert": 4},
+        "workload": drafted_by("Qwen/Qwen3-0.6B") | {"kvCacheQuantization": "FP8"},
+    },
+    "drafts by Mistral over more ranks than K/V heads and two nodes": {
+        "model": {"id": "mistralai/Mistral-Nemo-Instruct-2407"},
+        "parallelism": {"tensor": 16},
+        "workload": drafted_by("mistralai/Mistral-Nemo-Instruct-2407"),
+    },
+    "drafts beside adapters": {
+        "model": {"id": LLAMA, "adapters": ADAPTERS},
+        "workload": drafted_by("meta-llama/Llama-3.2-1B-Instruct"),
+    },
     "weights on a claim": {"model": {"id": LLAMA, "weights": {"pvc": {"claimName": "weights", "path": "llama/8b"}}}},
     "another name": {"model": {"id": LLAMA, "servedName": "llama:8b"}},
     "weights kept on a claim": {"model": {"id": LLAMA, "weights": {"huggingFace": {"cache": {"claimName": "hub"}}}}},
@@ -214,4 +247,5 @@ def _planned(name: str, resource: ShardedModel, nodes: list[dict[str, Any]]) -> 
     if not isinstance(plan, Plan) or plan.deployable is not None or entry is None:
         return None
     deployment = to_deployment(resource, engine_version=subject.traits.version, stored_quantization=subject.stored_quantization)
-    return Launch(id=name, plan=plan, deployment=deployment, config=entry.config)
+    draft = resource.spec.workload.draft_model and find_model(resource.spec.workload.draft_model.id)
+    return Launch(id=name, plan=plan, deployment=deployment, config=entry.config, draft=draft.config if draft else None)

@@ -56,6 +56,8 @@ def meant(launch: Launch, rank: int) -> dict[str, Any]:
         "adapterSlots": len(launch.deployment.adapters.served),
         "adapterRank": launch.deployment.adapters.rank if launch.deployment.adapters.served else 0,
         "draftTokens": launch.deployment.draft_tokens,
+        "draftMethod": ("draft_model" if launch.draft else "ngram") if launch.deployment.draft_tokens else "",
+        "draftTensor": layout.tensor if launch.draft else 0,
         "loadFormat": launch.deployment.load_format or "auto",
         "servedName": launch.deployment.served_name or launch.deployment.model,
     }

@@ -20,6 +20,9 @@ A_CONFIG = {
 }
 """Llama-3.1-8B, as far as its shape goes."""
 
+A_DRAFT = {"id": "meta-llama/Llama-3.2-1B-Instruct", "draftTokens": 3, "acceptancePercent": 60}
+"""A model of the same vocabulary, without where it comes from."""
+
 _COMPLETE: Manifest = {
     "model": {
         "id": "meta-llama/Llama-3.1-8B-Instruct",
@@ -110,11 +113,15 @@ def complete_specs() -> tuple[Manifest, ...]:
         "adapters": [{"name": "support", "pvc": {"claimName": "adapters", "path": "support/v3"}}],
     }
     del second["workload"]["concurrency"]
+    del second["workload"]["promptLookup"]
+    second["workload"]["draftModel"] = A_DRAFT | {"pvc": {"claimName": "drafts", "path": "llama/1b"}}
     second["workload"]["requestsPerSecond"] = 2.5
     del second["placement"]["queue"]
     second["placement"] |= {"scheduler": "Coscheduling", "schedulerName": "scheduler-plugins-scheduler"}
     third = copy.deepcopy(_COMPLETE)
     third["model"]["weights"]["huggingFace"]["cache"] = {"claimName": "downloads"}
+    del third["workload"]["promptLookup"]
+    third["workload"]["draftModel"] = A_DRAFT | {"config": A_CONFIG, "revision": "f" * 40}
     fourth = copy.deepcopy(second)
     fourth["model"]["weights"] = {
         "image": {"reference": "registry.internal/models/llama:8b", "pullPolicy": "IfNotPresent", "path": "llama/8b"}

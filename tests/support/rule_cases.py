@@ -39,6 +39,13 @@ def _placed(**fields: Any) -> Manifest:
     return {"placement": fields}
 
 
+def _drafted(**fields: Any) -> Manifest:
+    return {"workload": {"draftModel": {"id": "a/b", "draftTokens": 1, "acceptancePercent": 1} | fields}}
+
+
+LOOKUP = {"draftTokens": 1, "acceptancePercent": 1}
+
+
 def _toleration(**fields: Any) -> Manifest:
     return {"placement": {"tolerations": [fields]}}
 
@@ -120,6 +127,18 @@ RULE_CASES = (
         {"workload": {"inputTokens": 1000, "outputTokens": 24, "maxModelLen": 1024}},
     ),
     RuleCase("ArrivalTwice", {"workload": {"concurrency": 8, "requestsPerSecond": 1}}, {"workload": {"requestsPerSecond": 1}}),
+    RuleCase(
+        "DraftTwice",
+        {"workload": _drafted(revision=REVISION)["workload"] | {"promptLookup": LOOKUP}},
+        {"workload": {"promptLookup": LOOKUP}},
+    ),
+    RuleCase("DraftSource", _drafted(), _drafted(revision=REVISION)),
+    RuleCase("DraftSource", _drafted(revision=REVISION, pvc=CLAIM), _drafted(pvc=CLAIM)),
+    RuleCase(
+        "DraftOfShards",
+        _model(loadFormat="ShardedState", weights={"pvc": CLAIM}) | _drafted(pvc=CLAIM),
+        _model(loadFormat="FastSafetensors", weights={"pvc": CLAIM}) | _drafted(pvc=CLAIM),
+    ),
     RuleCase("ExpertNotTensor", {"parallelism": {"tensor": 8, "expert": 4}}, {"parallelism": {"tensor": 8, "expert": 8}}),
     RuleCase(
         "ExpertNotTensor",

@@ -27,7 +27,7 @@ from shardwright.pipeline import (
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.replanning import KEPT, mend, place_beside, plan_anew, rehouse, rescale
 from tests.support.builders_nodes import a_gb200_rack, a_node, an_l40s_node, h100_nodes
-from tests.support.builders_resource import A_CONFIG, a_sharded_model, complete_specs
+from tests.support.builders_resource import A_CONFIG, A_DRAFT, a_sharded_model, complete_specs
 from tests.support.rendered import pod_of
 
 LARGE = {"model": {"id": "meta-llama/Llama-3.1-405B-Instruct"}}
@@ -777,6 +777,10 @@ def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
         ("EngineFeatureMissing", "spec.workload.promptLookup"),
     ]
     a_subject(pod=root)  # vLLM can
+    draft = {"draftModel": A_DRAFT | {"pvc": {"claimName": "a"}}}
+    assert problems_of(Question(resource=a_resource(engine=TRTLLM, workload=draft))) == [
+        ("EngineFeatureMissing", "spec.workload.draftModel")
+    ]
 
 
 def test_computing_in_another_type_and_a_smaller_cache_reach_tensorrt_llm() -> None:

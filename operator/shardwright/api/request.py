@@ -5,6 +5,7 @@ from typing import Final
 from shardwright.api.model import Model, Weights
 from shardwright.api.network import Network
 from shardwright.api.spec import Budget, Parallelism, Pod, Spec
+from shardwright.api.workload import drafting_of
 from shardwright.costs.loading import Storage
 from shardwright.costs.workload import Workload
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
@@ -27,16 +28,16 @@ MOST_REPLICAS: Final = 1000
 _KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
 
 
-def to_request(spec: Spec, model: ModelSpec) -> Request:
-    """Return what is wanted of the planner.
+def to_request(spec: Spec, model: ModelSpec, draft: ModelSpec | None = None) -> Request:
+    """Return what is wanted of the planner, of a model and the one that drafts for it.
 
     With ``replicas: 0`` the question is about one replica: its plan is shown, nothing is deployed.
 
     Raises:
-        InputError: When the requests are longer than the model's context.
+        InputError: When the requests are longer than the context of the model, or of its draft model.
     """
     return Request(
-        workload=_workload(spec, model),
+        workload=_workload(spec, (model,) if draft is None else (model, draft)),
         objective=_objective(spec),
         space=_space(spec),
         storage=_storage(spec),
@@ -62,27 +63,30 @@ def rdma_request(spec: Spec) -> RdmaRequest:
     return RdmaRequest(mode=RdmaMode(network.rdma), devices=tuple(devices))
 
 
-def _workload(spec: Spec, model: ModelSpec) -> Workload:
+def _workload(spec: Spec, models: tuple[ModelSpec, ...]) -> Workload:
     load = spec.workload
     needed = load.input_tokens + load.output_tokens
-    _check_context(spec, needed, model)
+    for model in models:
+        _check_context(spec, needed, model, "serve a model" if model is models[0] else "use a draft model")
+    longest = min(model.max_context_tokens for model in models)
+    drafting = drafting_of(load)
     rounded = -(-needed // CONTEXT_STEP_TOKENS) * CONTEXT_STEP_TOKENS
     return Workload(
         input_tokens=load.input_tokens,
         output_tokens=load.output_tokens,
         concurrency=load.concurrency or DEFAULT_CONCURRENCY,
-        max_model_len=load.max_model_len or min(rounded, model.max_context_tokens),
+        max_model_len=load.max_model_len or min(rounded, longest),
         shortest_model_len=None if load.max_model_len else needed,
         kv_cache_dtype=_KV_CACHE_DTYPES[load.kv_cache_quantization],
         requests_per_second=load.requests_per_second,
         prefix_cache_hit_rate=load.prefix_cache_hit_percent / 100,
         expert_imbalance=None if load.expert_imbalance_percent is None else load.expert_imbalance_percent / 100,
-        draft_tokens=load.prompt_lookup.draft_tokens if load.prompt_lookup else 0,
-        draft_acceptance=load.prompt_lookup.acceptance_percent / 100 if load.prompt_lookup else 0.0,
+        draft_tokens=drafting.draft_tokens if drafting else 0,
+        draft_acceptance=drafting.acceptance_percent / 100 if drafting else 0.0,
     )
 
 
-def _check_context(spec: Spec, needed: int, model: ModelSpec) -> None:
+def _check_context(spec: Spec, needed: int, model: ModelSpec, other: str) -> None:
     asked = spec.workload.max_model_len or needed
     if asked <= model.max_context_tokens:
         return
@@ -95,7 +99,7 @@ def _check_context(spec: Spec, needed: int, model: ModelSpec) -> None:
                 what=f"{asked:,} tokens" if pinned else f"{asked:,} tokens of input and output",
                 limit=f"must be at most the {model.max_context_tokens:,} of {model.source}",
                 gap=f"{asked - model.max_context_tokens:,} too many",
-                remedy="lower it, or serve a model with a longer context",
+                remedy=f"lower it, or {other} with a longer context",
             )
         ]
     )

@@ -10,11 +10,25 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shardwright.api import engine, model
+from shardwright.api import engine, model, workload
 from shardwright.api.life import delays_grow
 from shardwright.api.network import is_no_gpu, memory_is_locked_for_rdma, resources_come_with_explicit
 from shardwright.api.parts import LABEL_KEY
-from shardwright.api.spec import Budget, Parallelism, PlacementRules, Spec, Toleration, Workload
+from shardwright.api.spec import (
+    Budget,
+    Parallelism,
+    Spec,
+    context_divides_tensor,
+    every_key_needs_exists,
+    exists_has_no_value,
+    experts_one_or_all_ranks,
+    kueue_has_a_queue,
+    partition_has_every_stage,
+    queue_has_a_scheduler,
+    scheduler_is_a_plugin,
+    scheduler_is_not_kai,
+    seconds_need_no_execute,
+)
 from shardwright.engines.environment import ALLOWED, REFUSED
 from shardwright.errors import Problem
 
@@ -61,28 +75,8 @@ def _attribute(alias: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in alias)
 
 
-def _request_fits_model_length(workload: Workload) -> bool:
-    return workload.max_model_len is None or workload.max_model_len >= workload.input_tokens + workload.output_tokens
-
-
-def _one_way_of_arrival(workload: Workload) -> bool:
-    return workload.concurrency is None or workload.requests_per_second is None
-
-
-def _experts_one_or_all_ranks(pins: Parallelism) -> bool:
-    if pins.expert is None or pins.expert == 1:
-        return True
-    known = (pins.tensor or 1) * (pins.attention_data or 1)
-    both = pins.tensor is not None and pins.attention_data is not None
-    return pins.expert == known if both else pins.expert % known == 0
-
-
-def _context_divides_tensor(pins: Parallelism) -> bool:
-    return pins.context is None or pins.tensor is None or pins.tensor % pins.context == 0
-
-
-def _partition_has_every_stage(pins: Parallelism) -> bool:
-    return not pins.partition or pins.pipeline is None or len(pins.partition) == pins.pipeline
+def _draft_is_read_whole(spec: Spec) -> bool:
+    return spec.workload.draft_model is None or spec.model.load_format != "ShardedState"
 
 
 def _fill_has_a_budget(budget: Budget) -> bool:
@@ -103,34 +97,6 @@ def _within_gpu_budget(spec: Spec) -> bool:
 
 def _keys_are_label_keys(selector: Mapping[str, str]) -> bool:
     return all(_LABEL_KEY.fullmatch(key) is not None for key in selector)
-
-
-def _kueue_has_a_queue(placement: PlacementRules) -> bool:
-    return placement.scheduler != "Kueue" or placement.queue is not None
-
-
-def _queue_has_a_scheduler(placement: PlacementRules) -> bool:
-    return placement.queue is None or placement.scheduler in {"Kueue", "Volcano"}
-
-
-def _scheduler_is_a_plugin(placement: PlacementRules) -> bool:
-    return placement.scheduler_name is None or placement.scheduler == "Coscheduling"
-
-
-def _scheduler_is_not_kai(placement: PlacementRules) -> bool:
-    return placement.scheduler_name != "kai-scheduler"
-
-
-def _exists_has_no_value(toleration: Toleration) -> bool:
-    return toleration.operator != "Exists" or toleration.value is None
-
-
-def _every_key_needs_exists(toleration: Toleration) -> bool:
-    return toleration.key is not None or toleration.operator == "Exists"
-
-
-def _seconds_need_no_execute(toleration: Toleration) -> bool:
-    return toleration.toleration_seconds is None or toleration.effect == "NoExecute"
 
 
 RULES: Final = (
@@ -231,7 +197,7 @@ RULES: Final = (
         field=".maxModelLen",
         cel="!has(self.maxModelLen) || self.maxModelLen >= self.inputTokens + self.outputTokens",
         message="maxModelLen must be at least inputTokens + outputTokens; raise maxModelLen or lower the other two",
-        holds=_request_fits_model_length,
+        holds=workload.request_fits_model_length,
     ),
     Rule(
         code="ArrivalTwice",
@@ -239,7 +205,33 @@ RULES: Final = (
         field=".requestsPerSecond",
         cel="!(has(self.concurrency) && has(self.requestsPerSecond))",
         message="requestsPerSecond and concurrency must not both be set: each says how requests arrive; remove one of them",
-        holds=_one_way_of_arrival,
+        holds=workload.one_way_of_arrival,
+    ),
+    Rule(
+        code="DraftTwice",
+        path="spec.workload",
+        field=".draftModel",
+        cel="!(has(self.promptLookup) && has(self.draftModel))",
+        message="draftModel and promptLookup must not both be set: each says where drafts come from; remove one of them",
+        holds=workload.one_way_of_drafting,
+    ),
+    Rule(
+        code="DraftSource",
+        path="spec.workload.draftModel",
+        field="",
+        cel="has(self.revision) != has(self.pvc)",
+        message="draftModel must have exactly one of revision (a commit on the hub) and pvc; set one of them",
+        holds=workload.has_one_source_of_draft,
+    ),
+    Rule(
+        code="DraftOfShards",
+        path="spec",
+        field=".workload.draftModel",
+        cel="!has(self.workload) || !has(self.workload.draftModel) || !has(self.model.loadFormat) || "
+        "self.model.loadFormat != 'ShardedState'",
+        message="workload.draftModel must not be set with model.loadFormat ShardedState: the engine would read the draft model "
+        "that way, too; use another loadFormat",
+        holds=_draft_is_read_whole,
     ),
     Rule(
         code="ExpertNotTensor",
@@ -249,7 +241,7 @@ RULES: Final = (
         "self.expert == self.tensor * self.attentionData : "
         "self.expert % ((has(self.tensor) ? self.tensor : 1) * (has(self.attentionData) ? self.attentionData : 1)) == 0)",
         message="expert must be 1 or equal to tensor x attentionData; set one of these two, or remove expert to have it planned",
-        holds=_experts_one_or_all_ranks,
+        holds=experts_one_or_all_ranks,
     ),
     Rule(
         code="ContextNotDivisor",
@@ -257,7 +249,7 @@ RULES: Final = (
         field=".context",
         cel="!has(self.context) || !has(self.tensor) || self.tensor % self.context == 0",
         message="context must divide tensor, whose ranks share the K/V; set a divisor, or remove context to have it planned",
-        holds=_context_divides_tensor,
+        holds=context_divides_tensor,
     ),
     Rule(
         code="PartitionStages",
@@ -265,7 +257,7 @@ RULES: Final = (
         field=".partition",
         cel="!has(self.partition) || size(self.partition) == 0 || !has(self.pipeline) || size(self.partition) == self.pipeline",
         message="partition must have one number per pipeline stage; correct it, or remove pipeline",
-        holds=_partition_has_every_stage,
+        holds=partition_has_every_stage,
     ),
     Rule(
         code="FillWithoutBudget",
@@ -312,7 +304,7 @@ RULES: Final = (
         cel="!has(self.scheduler) || self.scheduler != 'Kueue' || has(self.queue)",
         message="queue must be set with scheduler Kueue: it admits what is in a queue and nothing else; set queue to a "
         "LocalQueue of this namespace",
-        holds=_kueue_has_a_queue,
+        holds=kueue_has_a_queue,
     ),
     Rule(
         code="QueueWithoutScheduler",
@@ -320,7 +312,7 @@ RULES: Final = (
         field=".queue",
         cel="!has(self.queue) || (has(self.scheduler) && self.scheduler in ['Kueue', 'Volcano'])",
         message="queue must come with scheduler Kueue or Volcano; set one of them or remove queue",
-        holds=_queue_has_a_scheduler,
+        holds=queue_has_a_scheduler,
     ),
     Rule(
         code="SchedulerNameNotUsed",
@@ -328,7 +320,7 @@ RULES: Final = (
         field=".schedulerName",
         cel="!has(self.schedulerName) || (has(self.scheduler) && self.scheduler == 'Coscheduling')",
         message="schedulerName must come with scheduler Coscheduling: the others have a name of their own; remove schedulerName",
-        holds=_scheduler_is_a_plugin,
+        holds=scheduler_is_a_plugin,
     ),
     Rule(
         code="KaiGroupsOnePod",
@@ -337,7 +329,7 @@ RULES: Final = (
         cel="!has(self.schedulerName) || self.schedulerName != 'kai-scheduler'",
         message="schedulerName must not be kai-scheduler: KAI makes groups of StatefulSets itself, and counts one pod as enough; "
         "use another scheduler",
-        holds=_scheduler_is_not_kai,
+        holds=scheduler_is_not_kai,
     ),
     Rule(
         code="TolerationValue",
@@ -345,7 +337,7 @@ RULES: Final = (
         field=".value",
         cel="self.operator != 'Exists' || !has(self.value)",
         message="value must not be set with operator Exists; remove value or use operator Equal",
-        holds=_exists_has_no_value,
+        holds=exists_has_no_value,
     ),
     Rule(
         code="TolerationKey",
@@ -353,7 +345,7 @@ RULES: Final = (
         field=".key",
         cel="has(self.key) || self.operator == 'Exists'",
         message="key must be set unless operator is Exists; set key, or use operator Exists to tolerate every taint",
-        holds=_every_key_needs_exists,
+        holds=every_key_needs_exists,
     ),
     Rule(
         code="TolerationSeconds",
@@ -361,7 +353,7 @@ RULES: Final = (
         field=".tolerationSeconds",
         cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
         message="tolerationSeconds must come with effect NoExecute; set that effect or remove tolerationSeconds",
-        holds=_seconds_need_no_execute,
+        holds=seconds_need_no_execute,
     ),
     Rule(
         code="RdmaResources",

@@ -21,53 +21,8 @@ from shardwright.api.parts import (
     Part,
     Quantity,
     QueueName,
-    Tokens,
 )
-
-Percent = Annotated[int, Field(ge=0, le=100)]
-
-
-class PromptLookup(Part):
-    """Speculative decoding without a draft model: the engine drafts tokens by looking them up in the prompt."""
-
-    draft_tokens: Annotated[int, Field(ge=1, le=16)] = Field(description="Tokens that are drafted and verified in every step.")
-    acceptance_percent: Percent = Field(
-        description="Chance that a drafted token is accepted, after all before it were; planned with, measure it."
-    )
-
-
-class Workload(Part):
-    """The load that the plan is made for."""
-
-    input_tokens: Tokens = Field(default=2048, description="Mean prompt length in tokens.")
-    output_tokens: Tokens = Field(default=512, description="Mean answer length in tokens.")
-    concurrency: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
-        default=None, description="Requests in flight at once, over all replicas. Default: 64, unless requestsPerSecond is set."
-    )
-    requests_per_second: Annotated[float, Field(ge=0.001, le=100_000, allow_inf_nan=False)] | None = Field(
-        default=None,
-        description="Requests that arrive per second, over all replicas, instead of concurrency: a plan carries them when it "
-        "serves as many.",
-    )
-    prefix_cache_hit_percent: Annotated[int, Field(ge=0, le=99)] = Field(
-        default=0, description="Share of the input tokens whose K/V the prefix cache still has, in percent."
-    )
-    expert_imbalance_percent: Annotated[int, Field(ge=100, le=1000)] | None = Field(
-        default=None,
-        description="Work of the busiest rank of an expert-parallel group, in percent of the mean. Default: what the cost model "
-        "assumes.",
-    )
-    prompt_lookup: PromptLookup | None = Field(
-        default=None, description="Speculative decoding by looking drafts up in the prompt; the engine is started with it."
-    )
-    max_model_len: Tokens | None = Field(
-        default=None,
-        description="Longest request, prompt and answer together, in tokens. Default: inputTokens + outputTokens rounded up "
-        "to 1024, never above the model's own limit.",
-    )
-    kv_cache_quantization: Literal["Auto", "FP8"] = Field(
-        default="Auto", description="How the K/V cache is held. Auto: as the model computes. FP8: one byte per element."
-    )
+from shardwright.api.workload import Workload
 
 
 class Objective(Part):
@@ -133,6 +88,25 @@ class Parallelism(Part):
     )
 
 
+def experts_one_or_all_ranks(pins: Parallelism) -> bool:
+    """Return whether experts are sliced, or dealt to all ranks."""
+    if pins.expert is None or pins.expert == 1:
+        return True
+    known = (pins.tensor or 1) * (pins.attention_data or 1)
+    both = pins.tensor is not None and pins.attention_data is not None
+    return pins.expert == known if both else pins.expert % known == 0
+
+
+def context_divides_tensor(pins: Parallelism) -> bool:
+    """Return whether the ranks that share K/V are a part of the tensor ranks."""
+    return pins.context is None or pins.tensor is None or pins.tensor % pins.context == 0
+
+
+def partition_has_every_stage(pins: Parallelism) -> bool:
+    """Return whether every stage has its number of layers."""
+    return not pins.partition or pins.pipeline is None or len(pins.partition) == pins.pipeline
+
+
 class Toleration(Part):
     """A Kubernetes toleration."""
 
@@ -147,6 +121,21 @@ class Toleration(Part):
     toleration_seconds: Annotated[int, Field(ge=0, le=2_147_483_647)] | None = Field(
         default=None, description="How long a NoExecute taint is tolerated, in seconds. Default: for ever."
     )
+
+
+def exists_has_no_value(toleration: Toleration) -> bool:
+    """Return whether no value is given where none is compared."""
+    return toleration.operator != "Exists" or toleration.value is None
+
+
+def every_key_needs_exists(toleration: Toleration) -> bool:
+    """Return whether a taint of any key is tolerated by its existence alone."""
+    return toleration.key is not None or toleration.operator == "Exists"
+
+
+def seconds_need_no_execute(toleration: Toleration) -> bool:
+    """Return whether a time is given to taints that evict alone."""
+    return toleration.toleration_seconds is None or toleration.effect == "NoExecute"
 
 
 class PlacementRules(Part):
@@ -177,6 +166,26 @@ class PlacementRules(Part):
         description="With Coscheduling: the scheduler that the pods ask for. Default: scheduler-plugins-scheduler, the name in "
         "that project's chart.",
     )
+
+
+def kueue_has_a_queue(placement: PlacementRules) -> bool:
+    """Return whether Kueue is told in which queue groups wait."""
+    return placement.scheduler != "Kueue" or placement.queue is not None
+
+
+def queue_has_a_scheduler(placement: PlacementRules) -> bool:
+    """Return whether a queue is given to those that have queues."""
+    return placement.queue is None or placement.scheduler in {"Kueue", "Volcano"}
+
+
+def scheduler_is_a_plugin(placement: PlacementRules) -> bool:
+    """Return whether a scheduler is named where its name is open."""
+    return placement.scheduler_name is None or placement.scheduler == "Coscheduling"
+
+
+def scheduler_is_not_kai(placement: PlacementRules) -> bool:
+    """Return whether the scheduler counts all pods of a group."""
+    return placement.scheduler_name != "kai-scheduler"
 
 
 class Resources(Part):

@@ -107,6 +107,7 @@ def _stage(stage: StageMemory) -> ShownStage:
         layers=end - first,
         weights_bytes=stage.weights_bytes,
         adapter_bytes=stage.adapter_bytes or None,
+        draft_bytes=stage.draft_bytes or None,
         activations_bytes=stage.activations_bytes,
         overhead_bytes=stage.overhead_bytes,
         kv_cache_bytes=stage.kv_cache_bytes,

@@ -7,11 +7,11 @@ from typing import Any
 from shardwright.api.conditions import Reason
 from shardwright.api.names import API_VERSION
 from shardwright.api.status import plan_status
+from shardwright.api.workload import DraftModel
 from shardwright.costs.workload import Workload
 from shardwright.errors import Problem
 from shardwright.pipeline import Subject, engine_status
 from shardwright.planning.report import NoPlan, Plan, Report
-from shardwright.planning.request import Request
 from shardwright.reporting.explanation import Explanation
 from shardwright.units import to_milliseconds
 
@@ -29,7 +29,7 @@ def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
         "metadata": {"name": metadata.name, "namespace": metadata.namespace},
         "model": {"id": subject.resource.spec.model.id, "parameters": subject.model.parameters},
         **engine_status(subject),
-        "request": _request(subject.request),
+        "request": _request(subject),
         "reason": _reason(subject, report.outcome),
         **_problem(report.outcome),
         "plan": plan_status(report),
@@ -58,7 +58,8 @@ def to_camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def _request(request: Request) -> dict[str, Any]:
+def _request(subject: Subject) -> dict[str, Any]:
+    request = subject.request
     load, objective, space = request.workload, request.objective, request.space
     limits = {"ttftMilliseconds": objective.ttft_seconds, "tpotMilliseconds": objective.tpot_seconds}
     pins = {
@@ -71,7 +72,7 @@ def _request(request: Request) -> dict[str, Any]:
     }
     budget = {"gpus": space.max_gpus, "nodes": space.max_nodes, "fill": space.fill or None}
     return {
-        "workload": _workload(load),
+        "workload": _workload(load, subject.resource.spec.workload.draft_model),
         "objective": {
             "optimizeFor": objective.optimize_for.value,
             **{name: to_milliseconds(seconds) for name, seconds in limits.items() if seconds is not None},
@@ -83,7 +84,7 @@ def _request(request: Request) -> dict[str, Any]:
     }
 
 
-def _workload(load: Workload) -> dict[str, Any]:
+def _workload(load: Workload, draft: DraftModel | None) -> dict[str, Any]:
     arrival = (
         {"concurrency": load.concurrency} if load.requests_per_second is None else {"requestsPerSecond": load.requests_per_second}
     )
@@ -97,7 +98,7 @@ def _workload(load: Workload) -> dict[str, Any]:
         "kvCacheQuantization": "FP8" if load.kv_cache_dtype == "fp8" else "Auto",
         "prefixCacheHitPercent": round(load.prefix_cache_hit_rate * 100),
         **imbalance,
-        **({"promptLookup": drafts} if load.draft_tokens else {}),
+        **({"draftModel": {"id": draft.id} | drafts} if draft else {"promptLookup": drafts} if load.draft_tokens else {}),
     }
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from shardwright.costs.coefficients import Band, Coefficients, band_of, coefficients_of
 from shardwright.costs.communication import Fabric, group_fabric, tensor_fabric
+from shardwright.costs.drafts import draft_load_bytes, draft_passes
 from shardwright.costs.estimates import Estimate, Performance
 from shardwright.costs.limits import requests_per_replica
 from shardwright.costs.loading import Storage, load_time
@@ -134,7 +135,8 @@ class Estimator:
     def _load_bytes(self, layout: Layout, gpus_per_node: int) -> int:
         key = (_degrees(layout), gpus_per_node)
         if key not in self._load:
-            self._load[key] = load_bytes_per_node(self._model, layout, self._traits, gpus_per_node)
+            own = load_bytes_per_node(self._model, layout, self._traits, gpus_per_node)
+            self._load[key] = own + draft_load_bytes(layout, self._traits, gpus_per_node)
         return self._load[key]
 
     def _stages(self, layout: Layout) -> _Stages:
@@ -161,23 +163,27 @@ class Estimator:
         return self._replicas[key]
 
     def _made(self, candidate: Candidate) -> Replica:
-        link, gpu = candidate.placement.pipeline_link, candidate.pool.gpu
+        link, gpu, drafter = candidate.placement.pipeline_link, candidate.pool.gpu, self._traits.drafter
+        links, bits = _links(candidate, hidden_bytes(self._work)), self._kv_bits()
         return Replica(
             kinds=self._stage_kinds(candidate.layout, gpu),
-            links=_links(candidate, hidden_bytes(self._work)),
+            links=links,
             hot_share=self._work.hot_share,
             tensor=candidate.layout.tensor,
             stage_link=link,
             stage_link_is_network=link is not None and link not in (gpu.scale_up, gpu.host),
+            drafting=draft_passes(drafter, candidate.layout, links, gpu, bits, self._traits) if drafter else None,
         )
+
+    def _kv_bits(self) -> int:
+        return _CACHE_BITS[self._model.dtype if self._workload.kv_cache_dtype == "auto" else self._workload.kv_cache_dtype]
 
     def _stage_kinds(self, layout: Layout, gpu: Gpu) -> tuple[StageKind, ...]:
         key = (_degrees(layout), self._workload.kv_cache_dtype, gpu)
         if key not in self._kinds:
-            dtype = self._model.dtype if self._workload.kv_cache_dtype == "auto" else self._workload.kv_cache_dtype
             stages = self._stages(layout)[1]
             self._kinds[key] = tuple(
-                StageKind(floor=stage_floor(stage, self._work, gpu, _CACHE_BITS[dtype]), count=count) for stage, count in stages
+                StageKind(floor=stage_floor(stage, self._work, gpu, self._kv_bits()), count=count) for stage, count in stages
             )
         return self._kinds[key]
 

@@ -11,7 +11,8 @@ class StageMemory:
 
     ``budget_bytes`` is what the engine may take (total x utilization); ``kv_cache_bytes`` what is left
     for the K/V cache (negative: that much too little). ``request_bytes`` is the K/V of one longest request, ``band_bytes``
-    how far ``kv_cache_bytes`` may be off (one way). Of ``weights_bytes``, ``adapter_bytes`` are slots of adapters.
+    how far ``kv_cache_bytes`` may be off (one way). Of ``weights_bytes``, ``adapter_bytes`` are slots of adapters
+    and ``draft_bytes`` the draft model.
     """
 
     stage: int
@@ -25,6 +26,7 @@ class StageMemory:
     request_bytes: int = 0
     band_bytes: int = 0
     adapter_bytes: int = 0
+    draft_bytes: int = 0
 
     @property
     def tight(self) -> bool:

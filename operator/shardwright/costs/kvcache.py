@@ -7,7 +7,7 @@ largest group on the stage.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import Final
@@ -15,7 +15,7 @@ from typing import Final
 from shardwright.costs.kvgroups import CacheFormat, Kind, cache_entries, cache_groups
 from shardwright.layouts.layout import Layout
 from shardwright.layouts.stages import split_layers
-from shardwright.layouts.traits import EngineTraits
+from shardwright.layouts.traits import Drafter, EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 
 _CACHE_BITS: Final = {"fp8": 8, "fp8_e4m3": 8, "fp8_e5m2": 8, "bf16": 16, "fp16": 16, "fp32": 32}
@@ -88,13 +88,32 @@ def kv_cache(model: ModelSpec, layout: Layout, stage: int, kv_cache_dtype: str, 
     bits = _CACHE_BITS[(model.cache_dtype or model.dtype) if kv_cache_dtype == "auto" else kv_cache_dtype]
     form = CacheFormat(bits=bits, model_bits=model_bits, block_tokens=traits.kv_block_tokens)
     pages = _pages(model, layout.tensor, form)
-    return KvCache(
+    own = KvCache(
         groups=pages.groups,
         bytes_per_token=_per_token({tokens: held[end] - held[first] for tokens, held in pages.kept}),
         bytes_per_block=max((held[end] - held[first] for held in pages.of_groups), default=0),
         in_flight_tokens=traits.max_batched_tokens * (layout.pipeline + EXTRA_BATCHES),
         state_bytes=pages.states[end] - pages.states[first],
         context=layout.context,
+    )
+    return (
+        own
+        if traits.drafter is None or end < len(model.layers)
+        else _with_draft(own, layout, kv_cache_dtype, traits.drafter, traits)
+    )
+
+
+def _with_draft(own: KvCache, layout: Layout, kv_cache_dtype: str, drafter: Drafter, traits: EngineTraits) -> KvCache:
+    """Return a cache with the layers of a draft model: they join the group of layers that keep everything, block by block.
+
+    Source: vLLM 0.32 ``v1/core/kv_cache_utils.py:_get_kv_cache_groups_uniform_type``; other kinds of layers are refused before.
+    """
+    alone = replace(traits, drafter=None)
+    beside = kv_cache(drafter.model, drafter.layout(layout), 0, kv_cache_dtype, alone)
+    return replace(
+        own,
+        bytes_per_token=own.bytes_per_token + beside.bytes_per_token,
+        bytes_per_block=own.bytes_per_block + beside.bytes_per_block,
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from shardwright.costs.activations import activation_bytes
 from shardwright.costs.adapters import stage_adapter_bytes
+from shardwright.costs.drafts import draft_activation_bytes, draft_weight_bytes
 from shardwright.costs.estimates import StageMemory
 from shardwright.costs.kvcache import EXTRA_BATCHES, KvCache, kv_cache
 from shardwright.costs.limits import Limits, limits_to_try, requests_per_replica
@@ -25,11 +26,12 @@ from shardwright.modelspec.spec import ModelSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageHold:
-    """What a rank of one stage holds whatever the batch: its layers, weights, slots of adapters and kind of K/V cache."""
+    """What a rank of one stage holds whatever the batch: layers, weights, slots of adapters, a draft model, kind of K/V cache."""
 
     layers: tuple[int, int]
     weights: WeightBytes
     adapter_bytes: int
+    draft_bytes: int
     kv: KvCache
     last: bool
 
@@ -67,6 +69,7 @@ def stage_holds(model: ModelSpec, layout: Layout, kv_cache_dtype: str, traits: E
             layers=span,
             weights=weights[stage],
             adapter_bytes=adapters[stage],
+            draft_bytes=draft_weight_bytes(layout, traits) if stage == layout.pipeline - 1 else 0,
             kv=kv_cache(model, layout, stage, kv_cache_dtype, traits),
             last=stage == layout.pipeline - 1,
         )
@@ -117,6 +120,7 @@ def memory_at(frame: Frame, limits: Limits) -> ReplicaMemory:
     """Return the memory at given limits, whether it starts or not."""
     copies = frame.traits.logit_copies
     middle, end = (activation_bytes(frame.model, frame.layout, limits, copies, last=last) for last in (False, True))
+    end = max(end, draft_activation_bytes(frame.model, frame.layout, limits, frame.traits))
     caches = [_in_flight(hold.kv, frame.layout, limits) for hold in frame.holds]
     held = zip(frame.holds, caches, strict=True)
     stages = tuple(_stage(index, hold, kv, frame, limits, end if hold.last else middle) for index, (hold, kv) in enumerate(held))
@@ -137,7 +141,7 @@ def _in_flight(kv: KvCache, layout: Layout, limits: Limits) -> KvCache:
 
 
 def _stage(index: int, hold: StageHold, kv: KvCache, frame: Frame, limits: Limits, activations: int) -> StageMemory:
-    weights = hold.weights.total_bytes
+    weights = hold.weights.total_bytes + hold.draft_bytes
     layers = hold.layers[1] - hold.layers[0]
     overhead = overhead_bytes(frame.layout, frame.device, frame.traits, limits, layers, weights)
     held = weights + hold.adapter_bytes
@@ -146,6 +150,7 @@ def _stage(index: int, hold: StageHold, kv: KvCache, frame: Frame, limits: Limit
         layers=hold.layers,
         weights_bytes=held,
         adapter_bytes=hold.adapter_bytes,
+        draft_bytes=hold.draft_bytes,
         activations_bytes=activations,
         overhead_bytes=overhead,
         kv_cache_bytes=frame.budget_bytes - held - activations - overhead,

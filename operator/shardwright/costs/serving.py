@@ -7,6 +7,7 @@ from typing import Final
 
 from shardwright.costs.coefficients import Coefficients
 from shardwright.costs.communication import send_seconds
+from shardwright.costs.drafts import DraftPasses, with_drafting
 from shardwright.costs.estimates import Performance, TimeShare
 from shardwright.costs.roofline import Batch, Links, StageFloor, StepTime, step_time
 from shardwright.costs.workload import Arrival, Workload
@@ -33,6 +34,7 @@ class Replica:
     tensor: int
     stage_link: Link | None
     stage_link_is_network: bool
+    drafting: DraftPasses | None = None  # on the last stage, after every step of it
 
     @property
     def stages(self) -> int:
@@ -221,6 +223,8 @@ def _decode(replica: Replica, load: Load, fitted: Coefficients) -> tuple[Passage
 
 def _pass(replica: Replica, batch: Batch, fitted: Coefficients, imbalance: float | None) -> Passage:
     times = tuple(step_time(kind.floor, replica.links, replica.hot_share, batch, fitted, imbalance) for kind in replica.kinds)
+    if replica.drafting is not None:
+        times = (*times[:-1], with_drafting(times[-1], replica.drafting, batch, fitted))
     return Passage(stages=times, counts=tuple(kind.count for kind in replica.kinds), send=_sends(replica, batch.tokens))
 
 

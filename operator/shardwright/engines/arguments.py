@@ -38,7 +38,8 @@ class Serving:
     engine makes of the weights while loading (None: as stored). ``rendezvous_seconds`` bounds the
     start-up of the ranks among each other, ``drain_seconds`` what SIGTERM leaves to running requests.
     ``adapters`` are served beside the model: the name that clients ask for and the folder of each; ``adapter_rank`` is the
-    largest rank of one.
+    largest rank of one. ``draft_tokens`` are drafted in every step (0: no speculation) by the model in ``draft_model``, where
+    there is one, else looked up in the prompt.
     ``arguments`` are the user's, already checked. ``files_dir`` is where the files are mounted that an engine reads.
     ``over_ray`` says that a Ray cluster joins the ranks of several pods.
     """
@@ -53,6 +54,7 @@ class Serving:
     quantization: str | None = None
     kv_cache_dtype: str = "auto"
     draft_tokens: int = 0
+    draft_model: str | None = None
     adapters: tuple[tuple[str, str], ...] = ()
     adapter_rank: int = DEFAULT_ADAPTER_RANK
     arguments: Mapping[str, object] = field(default_factory=dict)
@@ -137,7 +139,7 @@ def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:
             "kv-cache-dtype": serving.kv_cache_dtype,
             "load-format": serving.load_format,
             "quantization": serving.quantization,
-            "speculative-config": _speculation(serving.draft_tokens),
+            "speculative-config": _speculation(serving),
             "distributed-timeout-seconds": serving.rendezvous_seconds,
             "cpu-distributed-timeout-seconds": serving.rendezvous_seconds,
             "shutdown-timeout": serving.drain_seconds,
@@ -153,10 +155,14 @@ def _adapters(serving: Serving) -> tuple[str, ...]:
     return ("--enable-lora", *slots, "--lora-modules", *(f"{name}={folder}" for name, folder in serving.adapters))
 
 
-def _speculation(draft_tokens: int) -> str | None:
-    """Return vLLM's setting for drafts that are looked up in the prompt: no draft model, no memory of their own."""
-    settings = {"method": "ngram", "num_speculative_tokens": draft_tokens, "prompt_lookup_max": draft_tokens}
-    return json.dumps(settings) if draft_tokens else None
+def _speculation(serving: Serving) -> str | None:
+    """Return vLLM's settings for drafts: of a draft model, or looked up in the prompt, which takes no memory of its own."""
+    if not serving.draft_tokens:
+        return None
+    tokens = {"num_speculative_tokens": serving.draft_tokens}
+    if serving.draft_model is not None:
+        return json.dumps({"method": "draft_model", "model": serving.draft_model} | tokens)
+    return json.dumps({"method": "ngram"} | tokens | {"prompt_lookup_max": serving.draft_tokens})
 
 
 def _pairs(options: Mapping[str, object]) -> tuple[str, ...]:

@@ -119,7 +119,7 @@ OWNED: Final[Mapping[str, str]] = {
     "revision": "set it through spec.model.revision",
     "served-model-name": "set it through spec.model.servedName",
     "shutdown-timeout": "leave it out; it is part of the drain",
-    "speculative-config": "set it through spec.workload.promptLookup; draft models are out of scope",
+    "speculative-config": "set it through spec.workload.promptLookup or draftModel; EAGLE heads and MTP layers are not supported",
     "tensor-parallel-size": "set it through spec.parallelism.tensor",
 }
 """Options that shardwright renders itself, and where to say it instead."""

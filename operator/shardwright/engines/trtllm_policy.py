@@ -98,7 +98,7 @@ MISSING: Final[Mapping[str, str]] = {
     "load-format": "it reads weights in one way of its own",
     "quantization": "weights that it quantizes while loading are not planned for; use weights that are stored quantized",
     "served-model-name": "version 1.2 has no option for it: it serves under the id, or the name of the folder on the claim",
-    "speculative-config": "its settings for prompt lookup are not among the keys that this release knows",
+    "speculative-config": "its settings for prompt lookup and draft models are not among the keys that this release knows",
 }
 """What fields of the spec ask of vLLM and TensorRT-LLM cannot be told."""
 

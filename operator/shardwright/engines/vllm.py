@@ -98,6 +98,8 @@ _QUANTIZATIONS: Final = frozenset(
 
 _WIDTH_DIVIDES_REPLICA: Final = frozenset({"GptOssForCausalLM"})
 
+_DRAFTS_WITH: Final = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
+
 _SOURCES: Final[Mapping[str, str]] = {
     "remainder": "vLLM 0.32.0 source, distributed/utils.py:get_pp_indices (126 layers over 4: 31, 32, 32, 31)",
     "vocabulary_padding": "vLLM 0.32.0 source, layers/vocab_parallel_embedding.py: rounded up to 64",
@@ -122,6 +124,8 @@ _SOURCES: Final[Mapping[str, str]] = {
     "takes_adapters": "vLLM 0.32.0 model registry, classes with SupportsLoRA: load_lora_model refuses the others",
     "adapters_leave_vocabulary": "vLLM 0.32.0 model registry, classes without embedding_modules",
     "adapter_vocabulary": "vLLM 0.32.0 source, lora/layers/logits_processor.py: a larger one is refused",
+    "drafter": "vLLM 0.32.0 option --speculative-config, none by default",
+    "drafts_with": "vLLM 0.32.0 and 0.33.0 took each as a draft model; others they turn into MTP layers (hf_config_override)",
     "architectures": "vLLM 0.32.0 model registry, text generation",
     "without_pipeline": "vLLM 0.32.0 model registry, classes without SupportsPP",
     "experts_at_least_tensor": "vLLM 0.32.0 source, models/qwen3_moe.py and others: tensor size above experts is refused",
@@ -174,6 +178,7 @@ def traits(version: str) -> EngineTraits:
         without_pipeline=frozenset(registry["without_pipeline"]),
         takes_adapters=frozenset(adapters["takes"] + adapters["unverified"]) if listed else None,
         adapters_leave_vocabulary=frozenset(adapters["leaves_vocabulary"]),
+        drafts_with=_DRAFTS_WITH,
         experts_at_least_tensor=_EXPERTS_AT_LEAST_TENSOR,
         sources=_SOURCES,
         ends_on_every_stage=_ENDS_ON_EVERY_STAGE,

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from shardwright.layouts.layout import Layout
+from shardwright.modelspec.spec import ModelSpec
+
 
 class Remainder(StrEnum):
     """Which pipeline stages get the layers that do not divide."""
@@ -28,6 +31,23 @@ class AdapterSlots:
 
     count: int
     rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drafter:
+    """A second model beside the weights, as the engine holds it: in every step it drafts ``tokens`` that the first verifies."""
+
+    model: ModelSpec
+    tokens: int
+
+    @staticmethod
+    def layout(target: Layout) -> Layout:
+        """Return how the engine cuts a draft model: over the tensor ranks of its target, and in no other way.
+
+        Source: vLLM 0.32 ``v1/spec_decode/draft_model.py`` (one tensor degree for both), ``config/speculative.py``
+        (``create_draft_parallel_config``).
+        """
+        return Layout(tensor=target.tensor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +80,7 @@ class EngineTraits:
     ``adapters`` is the room for adapters that it is told to make (None: none). ``takes_adapters`` are the architectures that
     adapters can be applied to (None: not known, none is refused), ``adapters_leave_vocabulary`` those of them whose embedding
     and head take none; the others' vocabulary may have ``adapter_vocabulary`` tokens at most.
+    ``drafter`` is the draft model that it is told to load (None: none), ``drafts_with`` are the architectures that can be one.
     ``shares_context`` says that tensor ranks can share the tokens of a request, ``data_beside_tensor`` that replicas of the
     attention may each have several tensor ranks, ``deals_experts_evenly`` that every rank must get as many whole
     experts as the others. ``over_ray`` says that ranks on several nodes are joined by Ray.
@@ -108,6 +129,8 @@ class EngineTraits:
     takes_adapters: frozenset[str] | None = None
     adapters_leave_vocabulary: frozenset[str] = frozenset()
     adapter_vocabulary: int = 258_048
+    drafter: Drafter | None = None
+    drafts_with: frozenset[str] = frozenset()
     shares_context: bool = True
     data_beside_tensor: bool = True
     deals_experts_evenly: bool = False

@@ -37,6 +37,7 @@ def warnings(
         *_adapters(best, traits),
         *_downloads(best, request),
         *_executor(best, traits),
+        *_draft(best, traits),
         *_unpriced(inventory),
         *(() if inventory.free_capacity_known else (unknown,)),
         *model.warnings,
@@ -95,6 +96,17 @@ def _executor(best: Standing, traits: EngineTraits) -> Iterator[str]:
     """Yield that Ray was asked for where there is nothing for it to join."""
     if traits.over_ray and best.candidate.placement.nodes_per_replica == 1:
         yield "engine.executor Ray changes nothing here: a group is one pod, whose ranks the engine starts by itself"
+
+
+def _draft(best: Standing, traits: EngineTraits) -> Iterator[str]:
+    """Yield what the draft model takes, on what its price rests, and what its config warned of."""
+    if traits.drafter is not None:
+        most = format_bytes(max(stage.draft_bytes for stage in best.estimate.stages))
+        yield (
+            f"draft model: {traits.drafter.model.source} takes {most} of the weights' memory per GPU and K/V beside it; how many "
+            "drafts are accepted is what the spec says, and no plan with a draft model has been measured"
+        )
+        yield from traits.drafter.model.warnings
 
 
 def _lighter(best: Standing, request: Request, model: ModelSpec) -> Iterator[str]:

@@ -10,7 +10,7 @@ from shardwright.hardware.gpus import Gpu
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Candidate, Layout, Placement, SearchSpace
 from shardwright.layouts.placement import Shelf
-from shardwright.layouts.traits import EngineTraits
+from shardwright.layouts.traits import Drafter, EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import Prices, estimator_of
 from shardwright.planning.limits import tpot_seconds, ttft_seconds
@@ -97,7 +97,7 @@ class Judge:
     def _pool(self, pool: Pool) -> tuple[tuple[Violation, ...], tuple[Violation, ...]]:
         """Return what speaks against every layout on a pool: number formats, the engine's image."""
         if pool.name not in self._of_pool:
-            dtypes = dtype_problems(self._model, pool.gpu, self._request.workload.kv_cache_dtype)
+            dtypes = dtype_problems(self._model, pool.gpu, self._request.workload.kv_cache_dtype, self._traits.drafter)
             images = image_violations(pool, self._traits)
             self._of_pool[pool.name] = tuple(Violation(problem=problem) for problem in dtypes), tuple(images)
         return self._of_pool[pool.name]
@@ -196,14 +196,16 @@ def memory_violations(candidate: Candidate, memory: ReplicaMemory) -> Iterator[V
 
 def _weights_violation(stage: StageMemory) -> Violation:
     held = stage.weights_bytes + stage.activations_bytes + stage.overhead_bytes
-    adapters = f" ({format_bytes(stage.adapter_bytes)} of them slots of adapters)" if stage.adapter_bytes else ""
+    beside = ((stage.adapter_bytes, "slots of adapters"), (stage.draft_bytes, "a draft model"))
+    named = " and ".join(f"{format_bytes(size)} of them {name}" for size, name in beside if size)
+    fewer = "fewer adapters, " if stage.adapter_bytes else ""
     problem = Problem(
         code="WeightsExceedMemory",
-        what=f"{format_bytes(stage.weights_bytes)} of weights{adapters} and "
+        what=f"{format_bytes(stage.weights_bytes)} of weights{f' ({named})' if named else ''} and "
         f"{format_bytes(held - stage.weights_bytes)} of buffers per GPU",
         limit=f"must be less than {format_bytes(stage.budget_bytes)}",
         gap=f"{format_bytes(held - stage.budget_bytes)} short",
-        remedy=f"use more GPUs per replica, GPUs with more memory, {'fewer adapters, ' if adapters else ''}or quantized weights",
+        remedy=f"use more GPUs per replica, GPUs with more memory, {fewer}or quantized weights",
         path="spec.model",
     )
     return Violation(problem=problem, miss=(held - stage.budget_bytes) / stage.budget_bytes)
@@ -264,13 +266,15 @@ def budget_violations(candidate: Candidate, space: SearchSpace) -> Iterator[Viol
             yield Violation(problem=problem, miss=used / limit - 1)
 
 
-def dtype_problems(model: ModelSpec, gpu: Gpu, kv_cache_dtype: str) -> Iterator[Problem]:
-    """Yield the number formats that a model needs and a GPU has no unit for."""
+def dtype_problems(model: ModelSpec, gpu: Gpu, kv_cache_dtype: str, drafter: Drafter | None = None) -> Iterator[Problem]:
+    """Yield the number formats that a model needs, or the one that drafts for it, and a GPU has no unit for."""
     other = "select other GPUs or other weights"
     as_fp16 = f"set model.quantization: FP16, or {other}" if model.quantization is None and "fp16" in gpu.flops else other
     needed = [("bf16", "the model computes in bf16", "spec.model", as_fp16)] if model.dtype == "bf16" else []
-    if any(weight.storage.name == "fp8" for weight in model.weights):
+    if _holds_fp8(model):
         needed.append(("fp8", "the weights are held in fp8", "spec.model.quantization", other))
+    if drafter is not None and _holds_fp8(drafter.model):
+        needed.append(("fp8", "the draft model's weights are held in fp8", "spec.workload.draftModel", other))
     if kv_cache_dtype == "fp8":
         needed.append(("fp8", "the K/V cache is kept in fp8", "spec.workload.kvCacheQuantization", other))
     for unit, what, path, remedy in needed:
@@ -283,3 +287,7 @@ def dtype_problems(model: ModelSpec, gpu: Gpu, kv_cache_dtype: str) -> Iterator[
                 remedy=remedy,
                 path=path,
             )
+
+
+def _holds_fp8(model: ModelSpec) -> bool:
+    return any(weight.storage.name == "fp8" for weight in model.weights)

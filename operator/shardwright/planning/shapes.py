@@ -16,6 +16,7 @@ from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import GroupedAttention, Layer, ModelSpec, RecurrentAttention, Split, Weight
 from shardwright.planning.adapters import adapter_problems
 from shardwright.planning.degrees import degree_problems
+from shardwright.planning.drafts import draft_problems
 
 SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -41,6 +42,10 @@ SHAPE_REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "AdaptersNotSupported": "The engine, in this version, applies no adapters to this architecture.",
         "VocabularyTooLargeForAdapters": "The engine makes adapters for vocabularies up to a limit.",
         "AdaptersExcludeExperts": "The engine applies no adapters to whole experts that share the tokens of tensor ranks.",
+        "DraftExcludesPipeline": "The engine makes a draft model on the last pipeline stage, and cuts it like the stages.",
+        "DraftExcludesAttentionData": "The engine runs no draft model beside replicas of the attention.",
+        "DraftExcludesContext": "The engine runs no draft model where ranks share K/V.",
+        "DraftNotDivisible": "The draft model does not divide by the tensor degree, which is that of its target.",
         "ArchitectureUnknownToEngine": "The engine, in this version, has no such architecture.",
     }
 )
@@ -79,8 +84,20 @@ def shape_problems(
         cut = tuple(replace(problem, remedy=remedy) for problem in cut)
     unknown = architecture_unknown_to_engine(model, traits) or _quantization_unknown(model, traits)
     length = None if max_model_len is None else max_model_len_problem(model, max_model_len)
-    rest = (*degree_problems(model, layout, traits), *adapter_problems(model, layout, traits), unknown, length)
+    beside = (*adapter_problems(model, layout, traits), *draft_problems(layout, traits), *_draft_cut_problems(layout, traits))
+    rest = (*degree_problems(model, layout, traits), *beside, unknown, length)
     return (*cut, *(problem for problem in rest if problem is not None))
+
+
+def _draft_cut_problems(layout: Layout, traits: EngineTraits) -> Iterator[Problem]:
+    """Yield what of a draft model does not divide by the tensor ranks that share it."""
+    drafter = traits.drafter
+    if drafter is None:
+        return
+    rules = _rules(drafter.model, traits)
+    for problem in _cut_problems(drafter.model, drafter.layout(layout), rules):
+        remedy = f"{_tensor_remedy(drafter.model, Layout(), rules)}, or another draft model"
+        yield replace(problem, code="DraftNotDivisible", what=f"the draft model's {problem.what}", remedy=remedy)
 
 
 def architecture_unknown_to_engine(model: ModelSpec, traits: EngineTraits) -> Problem | None:

@@ -110,7 +110,8 @@ class Deployment:
     ``quantization`` is what the engine shall make of the weights while loading (None: as stored).
     ``arguments`` are the user's typed engine arguments (option name without dashes to value).
     ``over_ray`` says that Ray joins the ranks of groups of several pods.
-    ``draft_tokens`` are looked up in the prompt in every step (0: no speculation). A leader that brings no token for
+    ``draft_tokens`` are drafted in every step (0: no speculation), by the model at ``draft_model`` or, without one, by looking
+    them up in the prompt. A leader that brings no token for
     ``silence_seconds`` is not ready (0: its tokens are not watched); after ``idle_seconds`` it is asked for one.
     ``generations`` say which groups were made anew beside their former selves, by index; the rest are of generation 0.
     ``scheduling`` is None where no scheduler is told that the pods of a group belong together.
@@ -131,6 +132,7 @@ class Deployment:
     quantization: str | None = None
     kv_cache_dtype: str = "auto"
     draft_tokens: int = 0
+    draft_model: ClaimPath | HubCommit | None = None
     adapters: Adapters = field(default_factory=Adapters)
     arguments: Mapping[str, object] | None = None
     over_ray: bool = False

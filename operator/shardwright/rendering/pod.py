@@ -183,6 +183,7 @@ def _serving(plan: Plan, deployment: Deployment) -> Serving:
         quantization=deployment.quantization,
         kv_cache_dtype=deployment.kv_cache_dtype,
         draft_tokens=deployment.draft_tokens,
+        draft_model=sources.draft_folder(deployment),
         adapters=sources.adapter_folders(deployment),
         adapter_rank=deployment.adapters.rank,
         arguments=deployment.arguments or {},

@@ -1,4 +1,4 @@
-"""Where the engine finds its weights and adapters: volumes, mounts, folders, and what is downloaded before it starts."""
+"""Where the engine finds weights, adapters and a draft model: volumes, mounts, folders, what is downloaded before it starts."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,8 +8,11 @@ from shardwright.rendering.deployment import Adapter, ClaimPath, Deployment, Hub
 
 MODELS_DIR: Final = "/models"
 ADAPTERS_DIR: Final = "/adapters"
+DRAFTS_DIR: Final = "/drafts"
 
 _MODELS: Final = "models"
+_ADAPTERS: Final = "adapters"
+_DRAFTS: Final = "drafts"
 
 
 def model_source(deployment: Deployment) -> str:
@@ -22,6 +25,14 @@ def model_source(deployment: Deployment) -> str:
 def adapter_folders(deployment: Deployment) -> tuple[tuple[str, str], ...]:
     """Return the name and the folder of every adapter."""
     return tuple((adapter.name, _adapter_folder(deployment, adapter)) for adapter in deployment.adapters.served)
+
+
+def draft_folder(deployment: Deployment) -> str | None:
+    """Return the folder of the draft model, None without one."""
+    source = deployment.draft_model
+    if source is None:
+        return None
+    return _hub_folder(_DRAFTS, source) if isinstance(source, HubCommit) else _folder(deployment, source)
 
 
 def volumes(deployment: Deployment) -> list[dict[str, Any]]:
@@ -47,8 +58,10 @@ def downloads(deployment: Deployment) -> tuple[tuple[str, str, str], ...]:
     """Return what is fetched before the engine starts: id, commit (empty: the newest) and folder (empty: the hub's own cache)."""
     model = (deployment.model, deployment.revision or "", "")
     hub = [adapter.source for adapter in deployment.adapters.served if isinstance(adapter.source, HubCommit)]
-    adapters = dict.fromkeys((source.id, source.revision, _hub_folder(source)) for source in hub)
-    return (*(() if deployment.cache is None else (model,)), *adapters)
+    adapters = dict.fromkeys((source.id, source.revision, _hub_folder(_ADAPTERS, source)) for source in hub)
+    draft = deployment.draft_model
+    drafts = ((draft.id, draft.revision, _hub_folder(_DRAFTS, draft)),) if isinstance(draft, HubCommit) else ()
+    return (*(() if deployment.cache is None else (model,)), *drafts, *adapters)
 
 
 def _claims(deployment: Deployment) -> Mapping[str, str]:
@@ -57,11 +70,14 @@ def _claims(deployment: Deployment) -> Mapping[str, str]:
     beside = dict.fromkeys(source.claim for source in sources if isinstance(source, ClaimPath))
     own = {} if deployment.claim is None else {deployment.claim.claim: _MODELS}
     others = (claim for claim in beside if claim not in own)
-    return own | {claim: f"adapters-{index}" for index, claim in enumerate(others)}
+    found = own | {claim: f"{_ADAPTERS}-{index}" for index, claim in enumerate(others)}
+    draft = deployment.draft_model
+    return {draft.claim: _DRAFTS} | found if isinstance(draft, ClaimPath) else found
 
 
 def _mount_path(volume: str) -> str:
-    return MODELS_DIR if volume == _MODELS else f"{ADAPTERS_DIR}/{volume.removeprefix('adapters-')}"
+    paths = {_MODELS: MODELS_DIR, _DRAFTS: DRAFTS_DIR}
+    return paths.get(volume) or f"{ADAPTERS_DIR}/{volume.removeprefix(f'{_ADAPTERS}-')}"
 
 
 def _folder(deployment: Deployment, source: ClaimPath) -> str:
@@ -74,8 +90,8 @@ def _below(mount_path: str, folder: str) -> str:
 
 def _adapter_folder(deployment: Deployment, adapter: Adapter) -> str:
     source = adapter.source
-    return _hub_folder(source) if isinstance(source, HubCommit) else _folder(deployment, source)
+    return _hub_folder(_ADAPTERS, source) if isinstance(source, HubCommit) else _folder(deployment, source)
 
 
-def _hub_folder(source: HubCommit) -> str:
-    return f"{cache.CACHE_DIR}/adapters/{source.id}/{source.revision}"
+def _hub_folder(kind: str, source: HubCommit) -> str:
+    return f"{cache.CACHE_DIR}/{kind}/{source.id}/{source.revision}"

@@ -22,7 +22,7 @@ from shardwright.reconcile.standing import Choice, Replan, judge
 from shardwright.reconcile.standing import Question as PlanQuestion
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_nodes import a_gb200_rack, a_node
-from tests.support.builders_resource import A_CONFIG, Manifest, a_sharded_model
+from tests.support.builders_resource import A_CONFIG, A_DRAFT, Manifest, a_sharded_model
 from tests.support.schema_cases import Steps, fields
 
 A_MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"
@@ -89,6 +89,15 @@ def _lookup(before: Manifest, after: Manifest) -> Pair:
     return _under("workload", {"promptLookup": usual | before}, {"promptLookup": usual | after})
 
 
+def _draft(before: Manifest, after: Manifest) -> Pair:
+    hub = A_DRAFT | {"revision": "f" * 40}
+    return _under("workload", {"draftModel": hub | before}, {"draftModel": hub | after})
+
+
+def _draft_claim(before: Manifest, after: Manifest) -> Pair:
+    return _under("workload", *({"draftModel": A_DRAFT | {"pvc": claim}} for claim in (before, after)))
+
+
 def _toleration(before: Manifest, after: Manifest) -> Pair:
     return _under("placement", {"tolerations": [before]}, {"tolerations": [after]})
 
@@ -141,6 +150,13 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "workload.expertImbalancePercent": _under("workload", {}, {"expertImbalancePercent": 200}),
     "workload.promptLookup.draftTokens": _lookup({}, {"draftTokens": 4}),
     "workload.promptLookup.acceptancePercent": _lookup({}, {"acceptancePercent": 80}),
+    "workload.draftModel.id": _draft({}, {"id": "meta-llama/Llama-3.2-3B-Instruct"}),
+    "workload.draftModel.config": _draft({}, {"config": A_CONFIG | {"num_hidden_layers": 16}}),
+    "workload.draftModel.revision": _draft({}, {"revision": "0" * 40}),
+    "workload.draftModel.pvc.claimName": _draft_claim({"claimName": "a"}, {"claimName": "b"}),
+    "workload.draftModel.pvc.path": _draft_claim({"claimName": "a"}, {"claimName": "a", "path": "b"}),
+    "workload.draftModel.draftTokens": _draft({}, {"draftTokens": 4}),
+    "workload.draftModel.acceptancePercent": _draft({}, {"acceptancePercent": 80}),
     "workload.maxModelLen": _under("workload", {}, {"maxModelLen": 8192}),
     "workload.kvCacheQuantization": _under("workload", {}, {"kvCacheQuantization": "FP8"}),
     "objective.optimizeFor": _under("objective", {}, {"optimizeFor": "Latency"}),
@@ -239,7 +255,7 @@ def what_one_sees(resource: ShardedModel, plan: Plan) -> tuple[Any, ...]:
         return (str(error),)
     bundle = bundle_for(subject, plan)
     stock, fate = take_stock(resource, facts(), ()), fate_of_a_valid_plan(subject, plan)
-    return subject.model, subject.request, stock, bundle, fate, life_rules(resource.spec, {})
+    return subject.model, subject.traits.drafter, subject.request, stock, bundle, fate, life_rules(resource.spec, {})
 
 
 def fate_of_a_valid_plan(subject: Subject, plan: Plan) -> Choice:

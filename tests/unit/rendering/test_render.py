@@ -497,3 +497,15 @@ def test_drafts_are_looked_up_in_the_prompt_without_a_draft_model() -> None:
         "prompt_lookup_max": 3,
     }
     assert "--speculative-config" not in _arguments(a_plan())
+
+
+def test_a_draft_model_is_named_by_its_folder() -> None:
+    draft = HubCommit(id="acme/draft", revision="a" * 40)
+    (item,) = render(a_plan(), a_deployment(draft_tokens=3, draft_model=draft)).of_kind("StatefulSet")
+    words = item["spec"]["template"]["spec"]["containers"][0]["args"]
+
+    assert json.loads(words[words.index("--speculative-config") + 1]) == {
+        "method": "draft_model",
+        "model": f"/cache/drafts/acme/draft/{'a' * 40}",
+        "num_speculative_tokens": 3,
+    }

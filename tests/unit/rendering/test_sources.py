@@ -1,5 +1,6 @@
 """Adapters beside the model: where they are mounted or downloaded to, and what the engine is told."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -74,6 +75,47 @@ def test_names_reach_the_engine_as_they_stand() -> None:
     odd = Adapter(name="$(HF_TOKEN) `id`; $x", source=ClaimPath(claim="c", path="$(POD_IP)"))
 
     assert said_of_adapters(deployment_with(odd))[-1] == "$$(HF_TOKEN) `id`; $$x=/adapters/0/$$(POD_IP)"
+
+
+DRAFT_ON_THE_HUB = HubCommit(id="acme/draft", revision="b" * 40)
+
+
+def test_a_draft_model_of_the_hub_is_downloaded_after_the_weights_and_before_adapters() -> None:
+    drafted: dict[str, Any] = {"draft_tokens": 3, "draft_model": DRAFT_ON_THE_HUB}
+    bundle = render(a_plan(), deployment_with(ON_THE_HUB, cache=CacheClaim(claim="hub"), **drafted))
+
+    (container,) = pod_of(bundle)["initContainers"]
+
+    assert container["args"] == [
+        *("meta-llama/Llama-3.1-405B-Instruct", "", ""),
+        *("acme/draft", "b" * 40, f"/cache/drafts/acme/draft/{'b' * 40}"),
+        *("acme/poems", "a" * 40, f"/cache/adapters/acme/poems/{'a' * 40}"),
+    ]
+    assert environment_of(bundle)["HF_HUB_OFFLINE"] == "1"
+
+
+def test_a_draft_model_is_downloaded_where_the_weights_lie_on_a_claim() -> None:
+    on_claim = a_deployment(claim=ClaimPath(claim="weights", path=""), draft_tokens=3, draft_model=DRAFT_ON_THE_HUB)
+
+    (container,) = pod_of(render(a_plan(), on_claim))["initContainers"]
+
+    assert container["args"] == ["acme/draft", "b" * 40, f"/cache/drafts/acme/draft/{'b' * 40}"]
+
+
+def test_a_draft_model_on_a_claim_is_mounted_once_and_cannot_be_written() -> None:
+    def claims_and_folder(draft: ClaimPath, **sources: Any) -> tuple[list[str], str]:
+        bundle = render(a_plan(), a_deployment(draft_tokens=3, draft_model=draft, **sources))
+        claimed = [volume for volume in pod_of(bundle)["volumes"] if "persistentVolumeClaim" in volume]
+        assert all(volume["persistentVolumeClaim"]["readOnly"] for volume in claimed)
+        words = engine_of(bundle)["args"]
+        return [volume["name"] for volume in claimed], json.loads(words[words.index("--speculative-config") + 1])["model"]
+
+    draft, weights = ClaimPath(claim="drafts", path="llama/1b"), ClaimPath(claim="weights", path="llama/70b")
+    adapters = Adapters(served=(ON_CLAIM,))
+    assert claims_and_folder(draft) == (["drafts"], "/drafts/llama/1b")
+    assert claims_and_folder(draft, claim=weights) == (["drafts", "models"], "/drafts/llama/1b")
+    assert claims_and_folder(replace(draft, claim="weights"), claim=weights) == (["models"], "/models/llama/1b")
+    assert claims_and_folder(replace(draft, claim="adapters"), adapters=adapters) == (["adapters-0"], "/adapters/0/llama/1b")
 
 
 IMAGE = ImagePath(reference="registry.internal/llama:405b", path="/llama/405b/")
