@@ -20,9 +20,7 @@ MEMBERS: Final = "shardwright.io/members"
 BECAUSE_OF_ANOTHER: Final = frozenset({UNMET_EXIT_CODE, GROUP_ENDED_EXIT_CODE})
 """Exit codes of the launch script where a rank ended because of another one: never the root cause."""
 
-POD_DELETED: Final = "PodDeleted"
-
-TAKEN_GRACEFULLY: Final = frozenset({POD_DELETED, "EvictionByEvictionAPI", "PreemptionByScheduler"})
+TAKEN_GRACEFULLY: Final = frozenset({"PodDeleted", "EvictionByEvictionAPI", "PreemptionByScheduler"})
 """Why a pod ends that still runs and drains: its leader goes on answering. Source: condition DisruptionTarget, and ours."""
 
 UNSCHEDULABLE: Final = "Unschedulable"
@@ -97,7 +95,7 @@ def _how_remote(failure: Failure) -> tuple[bool, bool, bool, int]:
 def _ended(members: Sequence[Member]) -> Iterator[Failure]:
     for member in members:
         if member.deleting:
-            yield Failure(rank=member.rank, reason=member.taken_by or POD_DELETED)
+            yield Failure(rank=member.rank, reason=member.taken_by or "PodDeleted")
         elif member.failure:
             yield member.failure
     if len({member.revision for member in members if member.revision}) > 1:
