@@ -110,6 +110,11 @@ RULE_CASES = (
         {"engine": {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}},
     ),
     RuleCase(
+        "EnvironmentForbidden",
+        {"engine": {"env": [{"name": "NCCL_SOME_FUTURE_PLUGIN", "value": "x"}]}},
+        {"engine": {"env": [{"name": "NCCL_IB_HCA", "value": "mlx5"}]}},
+    ),
+    RuleCase(
         "RequestsExceedModelLength",
         {"workload": {"inputTokens": 1000, "outputTokens": 25, "maxModelLen": 1024}},
         {"workload": {"inputTokens": 1000, "outputTokens": 24, "maxModelLen": 1024}},

@@ -60,3 +60,8 @@ class Rollout(Part):
         description="Groups that may exist beside the wanted ones while pods change. 0: a group stops before it starts anew. 1: "
         "where GPUs of the same kind are free and the budget allows it, it starts anew on them and takes over when it is ready.",
     )
+
+
+def delays_grow(restart: Restart) -> bool:
+    """Return whether the longest delay is at least the first."""
+    return restart.max_delay_seconds >= restart.delay_seconds

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from shardwright.api import model
-from shardwright.api.life import Restart
+from shardwright.api.life import delays_grow
 from shardwright.api.network import is_no_gpu, memory_is_locked_for_rdma, resources_come_with_explicit
 from shardwright.api.parts import LABEL_KEY
 from shardwright.api.spec import Budget, EnvironmentVariable, Parallelism, PlacementRules, Spec, Toleration, Workload
-from shardwright.engines.environment import ALLOWED, REFUSED, check_environment
+from shardwright.engines.environment import ALLOWED, LOADS_CODE, REFUSED, check_environment
 from shardwright.errors import Problem
 
 _LABEL_KEY: Final = re.compile(LABEL_KEY, re.ASCII)
@@ -125,10 +125,6 @@ def _scheduler_is_not_kai(placement: PlacementRules) -> bool:
     return placement.scheduler_name != "kai-scheduler"
 
 
-def _delays_grow(restart: Restart) -> bool:
-    return restart.max_delay_seconds >= restart.delay_seconds
-
-
 def _exists_has_no_value(toleration: Toleration) -> bool:
     return toleration.operator != "Exists" or toleration.value is None
 
@@ -219,7 +215,8 @@ RULES: Final = (
         code="EnvironmentForbidden",
         path="spec.engine.env[]",
         field=".name",
-        cel=f"self.name.matches('^(?:{ALLOWED.pattern})$') && !(self.name in [{', '.join(map(repr, sorted(REFUSED)))}])",
+        cel=f"self.name.matches('^(?:{ALLOWED.pattern})$') && !self.name.matches('^(?:{LOADS_CODE.pattern})$') && "
+        f"!(self.name in [{', '.join(map(repr, sorted(REFUSED)))}])",
         message="env must name a setting of the engine, the GPU libraries or the hub (VLLM_..., TLLM_..., NCCL_..., HF_HUB_...) "
         "that neither the operator sets nor opens the server; remove it, a token goes to "
         "spec.model.weights.huggingFace.tokenSecretRef",
@@ -394,7 +391,7 @@ RULES: Final = (
         field=".maxDelaySeconds",
         cel="!has(self.maxDelaySeconds) || !has(self.delaySeconds) || self.maxDelaySeconds >= self.delaySeconds",
         message="maxDelaySeconds must be at least delaySeconds; raise it or lower delaySeconds",
-        holds=_delays_grow,
+        holds=delays_grow,
     ),
 )
 """All rules; the order is the order of the messages."""
