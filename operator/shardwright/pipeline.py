@@ -16,7 +16,7 @@ from shardwright.api.published import DEFAULTS_MAX_ITEMS, ShownEngine
 from shardwright.api.record import PlanRecord
 from shardwright.api.request import adapter_slots, network_of, rdma_request, to_request
 from shardwright.api.resource import ShardedModel
-from shardwright.api.settings import DEFAULTS, Settings, check_runtime_class, with_defaults
+from shardwright.api.settings import DEFAULTS, Settings, check_default_version, check_runtime_class, with_defaults
 from shardwright.api.spec import PlacementRules, Spec
 from shardwright.api.workload import drafting_of
 from shardwright.deploying import COMPUTED_AS, image_of, to_deployment, tolerations_of
@@ -336,6 +336,7 @@ def _engine_version(spec: Spec, question: Question, engine: Engine) -> str:
         *(problem.under(f"{DEFAULTS}.engine.args") for problem in check_arguments(preset, version, trusted, rules)),
         *check_features(_features(spec, engine), version, rules),
         *check_runtime_class(question.resource.spec, settings),
+        *check_default_version(question.resource.spec, settings),
     )
     if problems:
         raise InputError(problems)

@@ -18,6 +18,7 @@ from shardwright.api.resource import parse_manifest
 from shardwright.api.rules import RULES
 from shardwright.api.schema import crd, spec_schema, status_schema
 from shardwright.api.status import plan_status
+from shardwright.api.transitions import TRANSITIONS
 from shardwright.errors import InputError
 from tests.harness.api import ApiError
 from tests.harness.controlplane import ControlPlane
@@ -104,6 +105,50 @@ def test_both_accept_what_keeps_a_rule_between_fields(cluster: ControlPlane, cas
     manifest = a_sharded_model(**case.kept)
 
     assert (server_verdict(cluster, manifest), our_verdict(manifest)) == (Verdict(accepted=True), Verdict(accepted=True))
+
+
+def a_cache(**cache: str) -> Manifest:
+    return {"weights": {"huggingFace": {"cache": cache}}}
+
+
+SMALL = a_cache(storage="10Gi")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, SMALL),
+        ({"weights": {"huggingFace": {}}}, SMALL),
+        (SMALL, {}),
+        (SMALL, {"weights": {"pvc": {"claimName": "weights"}}}),
+        (SMALL, a_cache(claimName="shared")),
+        (SMALL, a_cache(storage="20Gi")),
+        (SMALL, a_cache(storage="10Gi", storageClassName="fast")),
+        (a_cache(storage="10Gi", storageClassName="fast"), SMALL),
+    ],
+)
+def test_the_claims_of_a_cache_stay_as_they_are_until_there_are_no_groups(
+    cluster: ControlPlane, namespace: str, before: Manifest, after: Manifest
+) -> None:
+    (rule,) = TRANSITIONS
+
+    assert rule.message in update_verdict(cluster, namespace, a_sharded_model(), before, after).text
+    for life in ({"replicas": 0}, {"mode": "PlanOnly"}):
+        assert update_verdict(cluster, namespace, a_sharded_model(**life), before, after).accepted
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, a_cache(claimName="shared")),
+        (a_cache(claimName="shared"), {"weights": {"pvc": {"claimName": "weights"}}}),
+        (SMALL, SMALL | {"servedName": "other"}),
+    ],
+)
+def test_everything_else_about_the_weights_may_change(
+    cluster: ControlPlane, namespace: str, before: Manifest, after: Manifest
+) -> None:
+    assert update_verdict(cluster, namespace, a_sharded_model(), before, after).accepted
 
 
 @pytest.mark.parametrize("spec", complete_specs(), ids=["first", "second", "third", "fourth"])
@@ -232,6 +277,21 @@ def server_verdict(cluster: ControlPlane, manifest: Manifest) -> Verdict:
         cluster.api.request("POST", RESOURCES, manifest, query=query)
     except ApiError as error:
         return Verdict(accepted=False, paths=frozenset(_paths_in(error.message)), text=error.message)
+    return Verdict(accepted=True)
+
+
+def update_verdict(cluster: ControlPlane, namespace: str, manifest: Manifest, before: Manifest, after: Manifest) -> Verdict:
+    """Return the verdict on a change of ``spec.model`` of a resource that is made for it and deleted again."""
+    path = RESOURCES.replace("default", namespace)
+    spec, own = manifest["spec"], {**manifest["metadata"], "namespace": namespace}
+    stored = cluster.api.create(path, manifest | {"metadata": own, "spec": spec | {"model": spec["model"] | before}})
+    try:
+        changed = stored | {"spec": stored["spec"] | {"model": spec["model"] | after}}
+        cluster.api.request("PUT", f"{path}/{own['name']}", changed, query={"dryRun": "All", "fieldValidation": "Strict"})
+    except ApiError as error:
+        return Verdict(accepted=False, paths=frozenset(_paths_in(error.message)), text=error.message)
+    finally:
+        cluster.api.delete(f"{path}/{own['name']}")
     return Verdict(accepted=True)
 
 

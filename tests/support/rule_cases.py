@@ -117,6 +117,11 @@ RULE_CASES = (
         {"engine": {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}},
     ),
     RuleCase(
+        "EnvironmentForbidden",
+        {"engine": {"env": [{"name": "NCCL_SOME_FUTURE_PLUGIN", "value": "x"}]}},
+        {"engine": {"env": [{"name": "NCCL_IB_HCA", "value": "mlx5"}]}},
+    ),
+    RuleCase(
         "RayWithoutVLLM",
         {"engine": {"name": "TensorRTLLM", "executor": "Ray"}},
         {"engine": {"name": "TensorRTLLM", "executor": "Native"}},

@@ -195,6 +195,33 @@ class TestTheAdministrator:
         ]
 
     @pytest.mark.parametrize(
+        ("default", "own", "refused"),
+        [
+            ({"image": "mirror/a", "version": "0.33.0"}, {"version": "0.32.0"}, True),
+            ({"image": "mirror/a", "version": "0.33.0"}, {"version": "0.33.0"}, False),
+            ({"image": "mirror/a", "version": "0.33.0"}, {"version": "0.32.0", "image": "mirror/b"}, False),
+            ({"image": "mirror/a", "version": "0.33.0"}, {}, False),
+            ({"image": "mirror/a"}, {"version": "0.32.0"}, False),
+            ({"version": "0.33.0"}, {"version": "0.32.0"}, False),
+            (
+                {"name": "TensorRTLLM", "image": "mirror/a", "version": "1.2.1"},
+                {"version": "0.32.0"},
+                False,
+            ),
+        ],
+    )
+    def test_a_version_that_is_not_that_of_the_default_image_is_refused(
+        self, default: dict[str, object], own: dict[str, object], *, refused: bool
+    ) -> None:
+        said = read_settings(json.dumps({"engineDefaults": {"engine": default}}))
+        question = Question(resource=a_resource(engine=own), settings=said)
+
+        if refused:
+            assert problems_of(question) == [("EngineVersionMismatch", "spec.engine.version")]
+        else:
+            resolve(question)
+
+    @pytest.mark.parametrize(
         ("settings", "refused"),
         [
             ({}, True),

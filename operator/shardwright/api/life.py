@@ -63,5 +63,5 @@ class Rollout(Part):
 
 
 def delays_grow(restart: Restart) -> bool:
-    """Return whether the longest delay is at least the first one."""
+    """Return whether the longest delay is at least the first."""
     return restart.max_delay_seconds >= restart.delay_seconds

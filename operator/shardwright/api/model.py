@@ -45,11 +45,12 @@ class WeightCache(Part):
     )
     storage: Annotated[str, StringConstraints(max_length=32, pattern=STORAGE)] | None = Field(
         default=None,
-        description="Size of a claim of its own for every pod, as 900Gi; kept over restarts, deleted with the model. It cannot "
-        "be changed afterwards.",
+        description="Size of a claim of its own for every pod, as 900Gi; kept over restarts, deleted with the model. It can be "
+        "set, changed and removed while spec.replicas is 0.",
     )
     storage_class_name: ObjectName | None = Field(
-        default=None, description="StorageClass of the pods' own claims. Default: the cluster's."
+        default=None,
+        description="StorageClass of the pods' own claims, which is changed as their size is. Default: the cluster's.",
     )
 
 

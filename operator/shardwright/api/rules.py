@@ -29,7 +29,7 @@ from shardwright.api.spec import (
     scheduler_is_not_kai,
     seconds_need_no_execute,
 )
-from shardwright.engines.environment import ALLOWED, REFUSED
+from shardwright.engines.environment import ALLOWED, LOADS_CODE, REFUSED
 from shardwright.errors import Problem
 
 _LABEL_KEY: Final = re.compile(LABEL_KEY, re.ASCII)
@@ -177,7 +177,8 @@ RULES: Final = (
         code="EnvironmentForbidden",
         path="spec.engine.env[]",
         field=".name",
-        cel=f"self.name.matches('^(?:{ALLOWED.pattern})$') && !(self.name in [{', '.join(map(repr, sorted(REFUSED)))}])",
+        cel=f"self.name.matches('^(?:{ALLOWED.pattern})$') && !self.name.matches('^(?:{LOADS_CODE.pattern})$') && "
+        f"!(self.name in [{', '.join(map(repr, sorted(REFUSED)))}])",
         message="env must name a setting of the engine, the GPU libraries or the hub (VLLM_..., TLLM_..., NCCL_..., HF_HUB_...) "
         "that neither the operator sets nor opens the server; remove it, a token goes to "
         "spec.model.weights.huggingFace.tokenSecretRef",

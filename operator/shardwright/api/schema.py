@@ -1,7 +1,8 @@
 """The CustomResourceDefinition, made from the pydantic models; each rewrite to a structural schema is one function.
 
 The API server wants a structural schema: no references, no unions with null, no ``const``. Descriptions,
-bounds and defaults come from ``spec`` and ``published``, rules between fields from ``rules``.
+bounds and defaults come from ``spec`` and ``published``, rules between fields from ``rules``, between a spec and the one
+before from ``transitions``.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,7 @@ from shardwright.api.names import CATEGORIES, GROUP, KIND, PLURAL, SHORT_NAMES, 
 from shardwright.api.published import Status
 from shardwright.api.rules import RULES, Rule
 from shardwright.api.spec import Spec
+from shardwright.api.transitions import TRANSITIONS, Transition
 
 Schema = dict[str, Any]
 
@@ -65,7 +67,7 @@ def crd_yaml() -> str:
 def spec_schema() -> Schema:
     """Return the structural schema of ``spec``, with its rules."""
     schema = structural(Spec)
-    for rule in RULES:
+    for rule in (*RULES, *TRANSITIONS):
         at = _schema_at(schema, rule.path)
         at.setdefault("x-kubernetes-validations", []).append(_validation(rule))
     return schema
@@ -143,7 +145,7 @@ def _root() -> Schema:
     }
 
 
-def _validation(rule: Rule) -> Schema:
+def _validation(rule: Rule | Transition) -> Schema:
     validation = {"rule": rule.cel, "message": rule.message}
     if rule.field:
         validation["fieldPath"] = rule.field

@@ -79,6 +79,22 @@ def check_runtime_class(own: Spec, settings: Settings) -> Iterator[Problem]:
     )
 
 
+def check_default_version(own: Spec, settings: Settings) -> Iterator[Problem]:
+    """Yield why a resource that gets the default's image may not state another version: it is that of the image."""
+    stated, default = own.engine.version, settings.engine
+    if stated is None or own.engine.image is not None or default is None or default.name != own.engine.name:
+        return
+    if default.image is None or default.version in (None, stated):
+        return
+    yield Problem(
+        code="EngineVersionMismatch",
+        path="spec.engine.version",
+        what=f"version {stated}",
+        limit=f"contradicts {DEFAULTS}, whose image {default.image} holds {default.version}",
+        remedy="leave spec.engine.version out, or name spec.engine.image as well",
+    )
+
+
 def with_defaults(spec: Spec, settings: Settings) -> tuple[Spec, tuple[str, ...]]:
     """Return the spec with what it leaves open filled in, and the paths of what was filled in, sorted."""
     applied: list[str] = []

@@ -2,10 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from typing import Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.api.resource import ShardedModel
@@ -20,9 +21,11 @@ from shardwright.pipeline import Question, Subject, resolve, take_stock
 from shardwright.planning.report import NoPlan, Report
 from shardwright.planning.validity import plan_problem
 from shardwright.reconcile import standing
-from shardwright.reconcile.generations import leaving_groups, leaving_problem
+from shardwright.reconcile.departures import Needs, leaving_groups, leaving_problem
 from shardwright.reconcile.standing import Choice, Replan, Standing, Trouble
 from shardwright.replanning import Replanned, mend, place_beside, plan_anew, scale
+
+NOTHING_NEEDED: Final = Needs()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,25 +40,6 @@ class Planned:
     no_plan: NoPlan | None = None
     stale: Problem | None = None
     recheck_seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Departure:
-    """Why groups cannot go on where they are planned: lost and cordoned nodes, and the groups that need a place now."""
-
-    lost: frozenset[str]
-    cordoned: frozenset[str]
-    unsettled: frozenset[int]
-
-    def groups(self, planned: Sequence[Sequence[str]]) -> frozenset[int]:
-        return leaving_groups(planned, self.lost, self.cordoned, self.unsettled)
-
-    def problem(self, planned: Sequence[Sequence[str]]) -> Problem | None:
-        return leaving_problem(planned, self.groups(planned), self.lost, self.cordoned)
-
-
-def _cordoned(inventory: Inventory) -> frozenset[str]:
-    return frozenset(item.node for item in inventory.excluded if item.problem.code == "Cordoned")
 
 
 class Planner:
@@ -105,25 +89,20 @@ class Planner:
         record: PlanRecord | None,
         *,
         serving: bool,
-        lost: frozenset[str] = frozenset(),
-        unsettled: frozenset[int] = frozenset(),
+        needs: Needs = NOTHING_NEEDED,
     ) -> Planned:
-        """Return the plan that stands or a new one; call with :attr:`lock` held, until the record is written.
-
-        ``lost`` are nodes that died with pods of this model on them, ``unsettled`` the groups that need a place now.
-        """
+        """Return the plan that stands or a new one; call with :attr:`lock` held, until the record is written."""
         inventory = self._stock(subject)
-        departure = _Departure(lost=lost, cordoned=_cordoned(inventory), unsettled=unsettled)
-        trouble = self._trouble(key, record, inventory, departure)
+        trouble = self._trouble(key, record, inventory, needs)
         choice = _judge(subject, record, trouble, serving=serving)
         if choice.choice is Choice.KEEP and record:
             return _kept(record, choice)
-        made = await asyncio.to_thread(_make, choice.choice, subject, record, inventory, departure)
+        made = await asyncio.to_thread(_make, choice.choice, subject, record, inventory, needs)
         if made.short and choice.choice is Choice.REPLAN and (vacated := self._stock(subject, vacated=True)) != inventory:
             made = await asyncio.to_thread(plan_anew, subject, record, vacated)  # where its former generations are in the way
         if made.short:
             moved = made.record if made.record != record else None
-            stale = departure.problem(moved.plan.groups) if moved else choice.stale
+            stale = leaving_problem(moved.plan, inventory, needs) if moved else choice.stale
             return Planned(record=made.record, report=made.report, no_plan=made.short, stale=stale)
         if record and record.input_hash == subject.input_hash and record.plan == made.report.outcome:
             return _kept(record, choice)
@@ -150,8 +129,8 @@ class Planner:
         nodes, usage, reserved = self._view.nodes.values(), self._view.usage_now(), tuple(self._view.reserved())
         return take_stock(subject.resource, nodes, usage, reserved, vacated=vacated)
 
-    def _trouble(self, key: Key, record: PlanRecord | None, inventory: Inventory, departure: "_Departure") -> Trouble | None:
-        leaves = departure.problem(record.plan.groups) if record else None
+    def _trouble(self, key: Key, record: PlanRecord | None, inventory: Inventory, needs: Needs) -> Trouble | None:
+        leaves = leaving_problem(record.plan, inventory, needs) if record else None
         problem = leaves or (plan_problem(record.plan, inventory) if record else None)
         if problem is None:
             self._invalid_since.pop(key, None)
@@ -186,9 +165,9 @@ def _kept(record: PlanRecord, choice: Standing) -> Planned:
     return Planned(record=record, report=record.report(), stale=choice.stale, recheck_seconds=choice.recheck_seconds)
 
 
-def _make(choice: Choice, subject: Subject, record: PlanRecord | None, inventory: Inventory, departure: _Departure) -> Replanned:
+def _make(choice: Choice, subject: Subject, record: PlanRecord | None, inventory: Inventory, needs: Needs) -> Replanned:
     if choice is Choice.RESCALE and record:
         return scale(subject, record, inventory)
     if choice is Choice.REHOUSE and record:
-        return mend(subject, record, inventory, departure.groups(record.plan.groups))
+        return mend(subject, record, inventory, leaving_groups(record.plan, inventory, needs))
     return plan_anew(subject, record, inventory)

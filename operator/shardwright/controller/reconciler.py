@@ -27,6 +27,7 @@ from shardwright.planning.report import Report
 from shardwright.reconcile.availability import unavailable
 from shardwright.reconcile.decide import Decision, Desired, decide, placed, standing_groups
 from shardwright.reconcile.decision import Write
+from shardwright.reconcile.departures import Needs, away_nodes, homeless_groups
 from shardwright.reconcile.findings import Findings
 from shardwright.reconcile.generations import generations, lost_nodes, unsettled_groups
 from shardwright.reconcile.groups import LifeRules
@@ -183,15 +184,22 @@ class Reconciler:
             if spec.paused and record:
                 planned = Planned(record=record, report=record.report())
             else:
-                unsettled = (
-                    unsettled_groups(record.plan.groups, base_name(owner.name), look.found.standing) if record else frozenset()
-                )
-                planned = await self._planner.plan(key, subject, record, serving=serving, lost=look.lost, unsettled=unsettled)
+                needs = self._needs(look, record, observed) if record else Needs()
+                planned = await self._planner.plan(key, subject, record, serving=serving, needs=needs)
             if planned.record and planned.record != record and not spec.paused:
                 written = await self._write_record(look, owner, planned.record, observed)
                 record = planned.record if written else record
             self._view.reserve(key, record if spec.mode == "Deploy" else None)
         return planned
+
+    def _needs(self, look: Look, record: PlanRecord, observed: Observed) -> Needs:
+        base, groups, now = base_name(_owner(look.live).name), record.plan.groups, datetime.now(UTC)
+        return Needs(
+            lost=look.lost,
+            away=away_nodes(self._view.not_ready(), now),
+            unsettled=unsettled_groups(groups, base, look.found.standing),
+            homeless=homeless_groups(len(groups), base, look.found.standing, observed.members, now),
+        )
 
     async def _write_record(self, look: Look, owner: Owner, record: PlanRecord, observed: Observed) -> bool:
         """Return whether the record is in its place now: refused, or where somebody else is, it reserves nothing."""

@@ -5,6 +5,7 @@ Everything is a projection that can be listed again at any time; nothing here is
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from shardwright.api.record import PlanRecord
@@ -51,9 +52,13 @@ class View:
         """Return who holds GPUs, None where pods may not be listed."""
         return self.usage.values() if self.pods_visible else None
 
-    def not_ready(self) -> frozenset[str]:
-        """Return the nodes whose kubelet does not answer or says that it cannot run pods."""
-        return frozenset(node.name for node in self.nodes.values() if isinstance(node, NodeFacts) and not node.ready)
+    def not_ready(self) -> Mapping[str, datetime | None]:
+        """Return the nodes whose kubelet does not answer or says that it cannot run pods, whatever else is wrong with them.
+
+        Each has since when, None where nothing says.
+        """
+        nodes = ((name, self.nodes.get(name)) for name in self.nodes)
+        return {name: node.unready_since for name, node in nodes if node and not node.ready}
 
     def reserved(self) -> Iterator[Reservation]:
         """Yield what the plans of record keep."""

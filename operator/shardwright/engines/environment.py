@@ -14,15 +14,23 @@ ALLOWED: Final = re.compile(
 
 REFUSED: Final[Mapping[str, str]] = {
     "CUDA_CACHE_PATH": "is set by shardwright",
+    "CUDA_INJECTION32_PATH": "loads code",
+    "CUDA_INJECTION64_PATH": "loads code",
     "CUDA_VISIBLE_DEVICES": "hides GPUs that the plan counts on",
+    "FI_PROVIDER_PATH": "loads code",
     "HF_HUB_OFFLINE": "is set by shardwright",
+    "HSA_TOOLS_LIB": "loads code",
+    "NCCL_ENV_PLUGIN": "loads code",
     "NCCL_NET_PLUGIN": "loads code",
-    "NCCL_TUNER_PLUGIN": "loads code",
     "NCCL_PROFILER_PLUGIN": "loads code",
+    "NCCL_TUNER_PLUGIN": "loads code",
+    "OMP_TOOL_LIBRARIES": "loads code",
     "TLLM_SPAWN_PROXY_PROCESS": "is set by the engine's own launcher",
     "TLLM_SPAWN_PROXY_PROCESS_IPC_ADDR": "is set by the engine's own launcher",
     "TLLM_SPAWN_PROXY_PROCESS_IPC_HMAC_KEY": "is set by the engine's own launcher, and is a secret",
     "TORCHINDUCTOR_CACHE_DIR": "is set by shardwright",
+    "TRITON_CACHE_MANAGER": "loads code",
+    "UCX_MODULE_DIR": "loads code",
     "VLLM_ALLOW_INSECURE_SERIALIZATION": "lets peers run code",
     "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "lifts a limit that the plan was checked against",
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "lets requests load weights",
@@ -33,6 +41,7 @@ REFUSED: Final[Mapping[str, str]] = {
     "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "is set by shardwright",
     "VLLM_HOST_IP": "is set by shardwright",
     "VLLM_LOGGING_CONFIG_PATH": "reads a file that can name code",
+    "VLLM_NCCL_SO_PATH": "loads code",
     "VLLM_PLUGINS": "loads code",
     "VLLM_PORT": "clashes with the ports of the group",
     "VLLM_PP_LAYER_PARTITION": "is set by shardwright; pin spec.parallelism.partition instead",
@@ -40,14 +49,22 @@ REFUSED: Final[Mapping[str, str]] = {
 }
 """Names of that form that may not be set, and why."""
 
+LOADS_CODE: Final = re.compile(r"[A-Z0-9_]+_(PLUGIN|LIB|LIBRARIES|LIBRARY_PATH|SO_PATH|MODULE_DIR|CACHE_MANAGER)")
+"""Names that say that they name code to load; libraries add such settings without asking us."""
+
 
 def check_environment(names: Iterable[str]) -> tuple[Problem, ...]:
     """Return which variables may not be set, each problem's path being the name; values are never looked at."""
-    return tuple(_refusal(name) for name in names if name in REFUSED or not ALLOWED.fullmatch(name))
+    return tuple(_refusal(name) for name in names if not _may_be_set(name))
+
+
+def _may_be_set(name: str) -> bool:
+    return ALLOWED.fullmatch(name) is not None and name not in REFUSED and not LOADS_CODE.fullmatch(name)
 
 
 def _refusal(name: str) -> Problem:
-    reason = REFUSED.get(name, "is none of the engine's, the GPU libraries' or the hub's settings")
+    unknown = "is none of the engine's, the GPU libraries' or the hub's settings"
+    reason = REFUSED.get(name) or ("loads code" if ALLOWED.fullmatch(name) else unknown)
     return Problem(
         code="EnvironmentForbidden",
         path=name,

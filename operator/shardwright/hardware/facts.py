@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from shardwright.hardware.domains import Domain
 from shardwright.hardware.gpus import Gpu, Link
@@ -14,8 +15,8 @@ class NodeFacts:
 
     ``gpus`` are the healthy ones (allocatable), whoever holds them. ``gpu`` is the catalogue row with the memory of
     this node's labels, ``gpu_hour_price`` what one GPU costs for an hour, ``rdma`` the RDMA devices that pods may
-    request. ``taints`` leave out what ``schedulable``,
-    ``ready`` and ``deleting`` say already.
+    request. ``unready_since`` is since when it is not ready, None where nothing says. ``taints`` leave out what
+    ``schedulable``, ``ready`` and ``deleting`` say already.
     """
 
     name: str
@@ -31,6 +32,7 @@ class NodeFacts:
     taints: tuple[Taint, ...] = ()
     schedulable: bool = True
     ready: bool = True
+    unready_since: datetime | None = None
     deleting: bool = False
     warnings: tuple[str, ...] = ()
     gpu_hour_price: float | None = None

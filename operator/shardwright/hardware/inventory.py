@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import Gpu, Link
@@ -71,11 +72,16 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeExclusion:
-    """A node with GPUs that the planner cannot use, and why; ``product`` is empty where it could not be read."""
+    """A node with GPUs that the planner cannot use, and why; ``product`` is empty where it could not be read.
+
+    ``ready`` and ``unready_since`` are those of the node, whatever else keeps it out.
+    """
 
     node: str
     problem: Problem
     product: str = ""
+    ready: bool = True
+    unready_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

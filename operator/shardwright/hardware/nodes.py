@@ -4,6 +4,7 @@ Everything in this package takes objects that anyone may have written and answer
 """
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from functools import lru_cache
 from typing import Final
 
@@ -18,7 +19,17 @@ from shardwright.hardware.networks import offered_rdma, read_network
 from shardwright.hardware.pods import GpuUsage, read_pod
 from shardwright.hardware.pools import Reservation, build_inventory
 from shardwright.hardware.suitability import gpu_resource, has_accelerator, shown, unsuitable
-from shardwright.hardware.untrusted import RawNode, is_node_name, mapping, mappings, positive_number, quantity, raw_node, text
+from shardwright.hardware.untrusted import (
+    RawNode,
+    is_node_name,
+    mapping,
+    mappings,
+    positive_number,
+    quantity,
+    raw_node,
+    text,
+    time,
+)
 
 __all__ = ["GpuUsage", "NodeFacts", "Reservation", "build_inventory", "read_node", "read_pod"]
 
@@ -39,7 +50,8 @@ def read_node(node: object) -> NodeFacts | NodeExclusion | None:
     resource = gpu_resource(raw)
     found = unsuitable(raw, resource) or identify(raw, resource)
     if isinstance(found, Problem):
-        return NodeExclusion(node=raw.name if is_node_name(raw.name) else shown(raw.name), problem=found)
+        name = raw.name if is_node_name(raw.name) else shown(raw.name)
+        return NodeExclusion(node=name, problem=found, ready=_is_ready(raw), unready_since=_unready_since(raw))
     gpu, product = found
     return _facts(raw, resource, gpu, product)
 
@@ -66,6 +78,7 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
         taints=_taints(taints),
         schedulable=not raw.spec.get("unschedulable"),
         ready=_is_ready(raw),
+        unready_since=_unready_since(raw),
         deleting=raw.deleting or any(text(taint.get("key")) in _DELETION_TAINTS for taint in taints),
         warnings=tuple(filter(None, (unhealthy, domain.warning, *_no_numbers(raw)))),
         gpu_hour_price=positive_number(raw.stated("gpu-hour-price")),
@@ -95,10 +108,22 @@ def _architecture(raw: RawNode) -> str:
 
 def _is_ready(raw: RawNode) -> bool:
     """Return whether nothing says that the node is not ready (a dump without conditions says nothing)."""
-    conditions = mappings(raw.status.get("conditions"))
-    if any(condition.get("type") == "Ready" and condition.get("status") != "True" for condition in conditions):
-        return False
-    return not any(text(taint.get("key")) in _NOT_READY_TAINTS for taint in mappings(raw.spec.get("taints")))
+    return next(_unready_stamps(raw), None) is None
+
+
+def _unready_since(raw: RawNode) -> datetime | None:
+    """Return the first that is known of since when the node is not ready, None where it is ready or nothing says."""
+    return next((since for stamp in _unready_stamps(raw) if (since := time(stamp))), None)
+
+
+def _unready_stamps(raw: RawNode) -> Iterator[str]:
+    """Yield for everything that says that the node is not ready since when, empty where it does not say."""
+    for condition in mappings(raw.status.get("conditions")):
+        if condition.get("type") == "Ready" and condition.get("status") != "True":
+            yield text(condition.get("lastTransitionTime"))
+    for taint in mappings(raw.spec.get("taints")):
+        if text(taint.get("key")) in _NOT_READY_TAINTS:
+            yield text(taint.get("timeAdded"))
 
 
 def _taints(taints: tuple[Mapping[str, object], ...]) -> tuple[Taint, ...]:

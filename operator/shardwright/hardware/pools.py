@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final
 
+from shardwright.errors import Problem
 from shardwright.hardware.domains import DomainKind
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.gpus import Link
@@ -88,10 +89,16 @@ def _divide(facts: Iterable[NodeFacts | NodeExclusion], terms: PodTerms) -> tupl
         if isinstance(node, NodeExclusion):
             excluded.append(node)
         elif problem := admission.keeps_out(node):
-            excluded.append(NodeExclusion(node=node.name, problem=problem, product=node.product))
+            excluded.append(_excluded(node, problem))
         else:
             usable.append(node)
     return usable, excluded
+
+
+def _excluded(node: NodeFacts, problem: Problem) -> NodeExclusion:
+    return NodeExclusion(
+        node=node.name, problem=problem, product=node.product, ready=node.ready, unready_since=node.unready_since
+    )
 
 
 def _pools(usable: Sequence[NodeFacts], taken: Mapping[str, int], terms: PodTerms) -> list[Pool]:

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
@@ -131,6 +132,19 @@ def positive_number(value: object) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) and 0 < number <= 1e7 else None  # noqa: PLR2004 - 10 Tb/s in Mb/s
+
+
+def time(value: object) -> datetime | None:
+    """Return the moment that a text says, with its zone, else None.
+
+    >>> time("2026-01-02T12:00:00Z"), time("2026-01-02T12:00:00"), time("yesterday"), time(None)
+    (datetime.datetime(2026, 1, 2, 12, 0, tzinfo=datetime.timezone.utc), None, None, None)
+    """
+    try:
+        moment = datetime.fromisoformat(text(value))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
 
 
 def label_value(value: object) -> str | None:

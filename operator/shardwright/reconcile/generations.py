@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from shardwright.errors import Problem
 from shardwright.reconcile.groups import Group, GroupState
 from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.members import Member
@@ -30,38 +29,6 @@ def unsettled_groups(groups: Sequence[Sequence[str]], base: str, standing: Itera
     pods = {group_name(base, index): len(nodes) for index, nodes in enumerate(groups)}
     settled = {root for state in standing if state.settled(pods.get(root := generation_of(state.name)[0], 0))}
     return frozenset(index for index in range(len(groups)) if group_name(base, index) not in settled)
-
-
-def leaving_groups(
-    groups: Sequence[Sequence[str]], lost: Collection[str], cordoned: Collection[str], unsettled: Collection[int]
-) -> frozenset[int]:
-    """Return which planned groups go elsewhere: those with a lost node, and ``unsettled`` ones with a node that takes no pods.
-
-    What runs on a cordoned node goes on; what was evicted from it, or has ended there, would wait for it.
-    """
-    touched = ((index, set(nodes)) for index, nodes in enumerate(groups))
-    return frozenset(
-        index for index, nodes in touched if nodes.intersection(lost) or (index in unsettled and nodes.intersection(cordoned))
-    )
-
-
-def leaving_problem(
-    groups: Sequence[Sequence[str]], leaving: Collection[int], lost: Collection[str], cordoned: Collection[str]
-) -> Problem | None:
-    """Return what is wrong with a plan of which these groups must go elsewhere, None where none must."""
-    nodes = {node for index in leaving for node in groups[index]}
-    gone, closed = sorted(nodes.intersection(lost)), sorted(nodes.intersection(cordoned))
-    if not gone and not closed:
-        return None
-    what = "does not answer and holds pods that should be gone" if gone else "takes no pods, and a group waits for one there"
-    back = "bring the node back or delete its Node object" if gone else "uncordon the node"
-    names = gone or closed
-    return Problem(
-        code="PlanInvalid",
-        what=f"planned node {names[0]} {what}",
-        gap=f"as do {len(names) - 1} others" if names[1:] else "",
-        remedy=f"the group is planned on other nodes; where there are none, {back}",
-    )
 
 
 def generations(

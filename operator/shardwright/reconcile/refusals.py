@@ -17,6 +17,10 @@ POD_SECURITY: Final = "violates PodSecurity"
 WEBHOOK: Final = "admission webhook"
 POLICY: Final = "ValidatingAdmissionPolicy"
 
+FIXED_FIELDS: Final = "updates to statefulset spec for fields other than"
+"""What the API server says of a change that a StatefulSet does not take (its claims, its selector). Source: Kubernetes 1.36
+``pkg/apis/apps/validation``."""
+
 _IMAGE_VOLUMES: Final = (
     "turn on the feature gate ImageVolume (Kubernetes 1.35 has it on), or choose another source in spec.model.weights"
 )
@@ -84,7 +88,14 @@ def object_refused(message: str, writes: Sequence[Write], *, queued: bool) -> Pr
     starts = any(isinstance(write, Apply) and write.because == (START,) for write in writes)
     if queued and starts and (WEBHOOK in message or POLICY in message):
         return Problem(code="WaitingForQuota", what="the queue does not let the group start yet", limit=message)
-    return Problem(code="ObjectRefused", what="the API server refuses an object", limit=message)
+    remedy = f"delete StatefulSet {_refused_set(message, writes)}, it is made anew" if FIXED_FIELDS in message else ""
+    return Problem(code="ObjectRefused", what="the API server refuses an object", limit=message, remedy=remedy)
+
+
+def _refused_set(message: str, writes: Sequence[Write]) -> str:
+    """Return the name of the StatefulSet that a refusal is about: the API server quotes it."""
+    names = (write.content["metadata"]["name"] for write in writes if isinstance(write, Apply))
+    return next((name for name in names if f'"{name}"' in message), "")
 
 
 def scheduler_unavailable(scheduler: str, what: str, remedy: str) -> Problem:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -184,6 +185,51 @@ def test_a_group_stays_on_a_cordoned_node_until_a_pod_is_evicted_and_then_goes_e
 
         assert parts.reserved_nodes() == {"h100-0", "h100-2"}
         assert parts.status(key)["plan"]["placement"]["nodes"] == ["h100-0", "h100-2"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("since", "nodes"), [(360, {"h100-0", "h100-2"}), (330, {"h100-0", "h100-1"})])
+def test_a_group_whose_planned_node_is_dead_for_long_goes_elsewhere_although_it_left_no_pod_there(
+    since: int, nodes: set[str]
+) -> None:
+    async def scenario() -> None:
+        parts = await synced(nodes=3)
+        key = parts.add_model("large", model=LARGE)
+        await parts.look(key)
+        parts.run_pods("large")
+        stamp = (datetime.now(UTC) - timedelta(seconds=since)).isoformat()
+        dead = {"type": "Ready", "status": "Unknown", "lastTransitionTime": stamp}
+        parts.api.objects["nodes", None, "h100-1"]["status"]["conditions"] = [dead]
+        parts.api.remove(PODS, NAMESPACE, "large-0-1")  # by force
+        await parts.resync.run()
+        await parts.look(key)
+        assert parts.reserved_nodes() == nodes
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("seconds", "nodes"), [(300, {"h100-0", "h100-2"}), (270, {"h100-0", "h100-1"})])
+def test_a_group_goes_elsewhere_when_somebody_else_keeps_gpus_that_it_is_planned_on(seconds: int, nodes: set[str]) -> None:
+    async def scenario() -> None:
+        parts = await synced(nodes=3)
+        key = parts.add_model("large", model=LARGE)
+        await parts.look(key)
+        parts.run_pods("large")
+        stamp = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
+        waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": stamp}
+        waiting = parts.api.objects["pods", NAMESPACE, "large-0-1"]
+        waiting["spec"].pop("nodeName")
+        waiting["status"] = {"phase": "Pending", "conditions": [waits]}
+        holds = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+        foreign = {"metadata": {"namespace": "them", "name": "p"}, "spec": {"nodeName": "h100-1", "containers": [holds]}}
+        parts.api.put(PODS, foreign)
+        await parts.resync.run()
+
+        await parts.look(key)
+
+        assert parts.reserved_nodes() == nodes
+        assert parts.status(key)["plan"]["placement"]["nodes"] == sorted(nodes)
 
     run(scenario())
 

@@ -1,5 +1,7 @@
 """Events to keys: who is looked at when something changes, and who is left in peace."""
 
+import copy
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -59,6 +61,21 @@ def test_a_heartbeat_concerns_nobody(intake: Intake, added: list[Key]) -> None:
     beat = {**NODE, "metadata": {**NODE["metadata"], "resourceVersion": "99"}}
     intake.on_event(NODES, beat, False)
     assert added == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"nvidia.com/gpu.product": "unheard-of"}, {"nvidia.com/mig.config.state": "pending"}],
+    ids=["nothing else", "labels", "MIG"],
+)
+def test_a_dead_node_is_not_ready_whatever_else_is_wrong_with_it(view: View, intake: Intake, more: dict[str, str]) -> None:
+    dead = copy.deepcopy(NODE)
+    dead["metadata"]["labels"] |= more
+    dead["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-02T12:00:00Z"}]
+    intake.on_event(NODES, dead, False)
+    assert view.not_ready() == {"node-0": datetime(2026, 1, 2, 12, tzinfo=UTC)}
+    intake.on_event(NODES, NODE, False)
+    assert view.not_ready() == {}
 
 
 def test_a_gpu_pod_that_ends_concerns_who_waits(intake: Intake, view: View, added: list[Key]) -> None:

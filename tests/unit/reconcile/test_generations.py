@@ -9,8 +9,6 @@ from shardwright.reconcile.decision import Create, Delete
 from shardwright.reconcile.generations import (
     LOST_SECONDS,
     generations,
-    leaving_groups,
-    leaving_problem,
     lost_nodes,
     unsettled_groups,
 )
@@ -118,30 +116,6 @@ def test_while_it_waits_a_group_says_which_node_holds_it_up() -> None:
 def test_another_group_is_not_concerned() -> None:
     world = a_group_with_a_dead_node()
     assert generations("llama", (*ELSEWHERE, ("node-3", "node-4")), world.observed(), OWNER_UID, DEAD) == (1, 0)
-
-
-def test_a_group_with_a_lost_node_goes_elsewhere_and_one_on_a_cordoned_node_only_when_it_needs_a_place() -> None:
-    groups = (("a", "b"), ("b", "c"), ("d", "e"))
-    assert leaving_groups(groups, {"a"}, set(), set()) == {0}
-    assert leaving_groups(groups, set(), {"b"}, {1, 2}) == {1}
-    assert leaving_groups(groups, set(), {"b"}, set()) == frozenset()
-
-
-@pytest.mark.parametrize(
-    ("lost", "cordoned", "said"),
-    [
-        ({"b", "x"}, set(), "planned node b does not answer and holds pods that should be gone"),
-        (set(), {"b", "c"}, "planned node b takes no pods, and a group waits for one there, as do 1 others"),
-    ],
-)
-def test_a_plan_that_a_group_must_leave_says_so_and_what_to_do(lost: set[str], cordoned: set[str], said: str) -> None:
-    problem = leaving_problem((("a", "b"), ("c",)), {0, 1}, lost, cordoned)
-    assert problem is not None
-    assert problem.sentence().startswith(said)
-
-
-def test_a_plan_that_no_group_must_leave_has_no_problem() -> None:
-    assert leaving_problem((("a",),), frozenset(), {"a"}, {"a"}) is None
 
 
 def a_state(situation: str, *nodes: str | None) -> GroupState:

@@ -24,6 +24,15 @@ def test_any_other_refusal_is_the_users_business() -> None:
     assert object_refused("exceeded quota: pods", [START], queued=True).code == "ObjectRefused"
 
 
+def test_a_stateful_set_that_takes_no_such_change_is_named_with_the_way_out() -> None:
+    message = (
+        'StatefulSet.apps "llama-0" is invalid: spec: Forbidden: updates to statefulset spec for fields other than '
+        "'replicas', 'ordinals', 'template' are forbidden"
+    )
+    problem = object_refused(message, [ROLL], queued=False)
+    assert (problem.code, problem.remedy) == ("ObjectRefused", "delete StatefulSet llama-0, it is made anew")
+
+
 def test_many_dropped_fields_are_counted() -> None:
     problem = field_dropped({"kind": "PodGroup", "metadata": {"name": "a"}}, ["spec.a", "spec.b", "spec.c", "spec.d", "spec.e"])
     assert problem.sentence() == (
