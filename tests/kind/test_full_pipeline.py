@@ -124,7 +124,7 @@ def test_a_group_leaves_a_drained_node(group: Served) -> None:
 
 
 def test_a_group_is_made_anew_beside_a_lost_node(group: Served) -> None:
-    client, node = docker_in_use(), group.pods()[FOLLOWER]["spec"]["nodeName"]
+    client, node = docker_in_use(), _node_without_client(group)
     began = time.monotonic()
 
     try:
@@ -139,6 +139,12 @@ def test_a_group_is_made_anew_beside_a_lost_node(group: Served) -> None:
     finally:
         cluster.revive(client, group.cluster, node, gpus=1)
     wait_for(lambda: len(group.pods()) == 2, LOST_SECONDS, "the pod of the lost node to be gone", 1)
+
+
+def _node_without_client(group: Served) -> str:
+    """A node of the group that can be killed without the pod from which we ask."""
+    client = group.cluster.get("pod", serving.CLIENT, "-n", NAMESPACE)["spec"]["nodeName"]
+    return next(pod["spec"]["nodeName"] for pod in group.pods() if pod["spec"]["nodeName"] != client)
 
 
 def _outlives(group: Served, tokens: int, what: str, begin: Callable[[], None]) -> None:
