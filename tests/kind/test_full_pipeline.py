@@ -144,7 +144,7 @@ def test_a_group_is_made_anew_beside_a_lost_node(group: Served) -> None:
 def _node_without_client(group: Served) -> str:
     """A node of the group that can be killed without the pod from which we ask."""
     client = group.cluster.get("pod", serving.CLIENT, "-n", NAMESPACE)["spec"]["nodeName"]
-    return next(pod["spec"]["nodeName"] for pod in group.pods() if pod["spec"]["nodeName"] != client)
+    return next(str(pod["spec"]["nodeName"]) for pod in group.pods() if pod["spec"]["nodeName"] != client)
 
 
 def _outlives(group: Served, tokens: int, what: str, begin: Callable[[], None]) -> None:
