@@ -11,11 +11,11 @@ import socket
 import sys
 from pathlib import Path
 
-cluster = Path(os.environ["STUB_HOSTS"]).parent / "cluster"
-options = dict(word.split("=", 1) for word in sys.argv if word.startswith("--") and "=" in word)
-
 
 def start() -> None:
+    """Join the cluster and stay."""
+    cluster = Path(os.environ["STUB_HOSTS"]).parent / "cluster"
+    options = dict(word.split("=", 1) for word in sys.argv if word.startswith("--") and "=" in word)
     head = "--head" in sys.argv
     if head:
         listener = socket.socket()
@@ -33,5 +33,6 @@ def start() -> None:
     signal.pause()
 
 
-signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-start()
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    start()
