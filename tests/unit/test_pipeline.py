@@ -773,7 +773,7 @@ def test_a_model_on_tensorrt_llm_is_planned_by_its_rules_and_rendered_with_a_key
     assert (subject.traits.name, subject.traits.version, plan.memory_utilization) == ("TensorRT-LLM", "1.2.1", 0.95)
     assert plan.layout == Layout(tensor=8, pipeline=2)
     assert [warning.partition(":")[0] for warning in plan.warnings] == [
-        "every new pod downloads 756.0 GiB of weights from the hub",
+        "every new pod downloads the weights from the hub",
         "TensorRT-LLM",
     ]
     assert len(bundle.keys) == 1
@@ -829,3 +829,14 @@ def test_defaults_for_one_engine_are_not_those_of_another() -> None:
     assert mine.defaulted == ("engine.args.log_level", "engine.image")
     assert mine.traits.version == "1.2.1"
     assert other.defaulted == ()
+
+
+def test_where_the_bytes_of_kv_are_told_lighter_weights_are_no_advice() -> None:
+    def advice(**engine: Any) -> list[str]:
+        subject = a_subject(workload={"concurrency": 256}, parallelism={"tensor": 1, "pipeline": 1}, engine=engine)
+        plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
+        return [warning.partition(" would")[0] for warning in plan.warnings if warning.startswith("requests queue for K/V")]
+
+    assert advice(args={"kv-cache-memory-bytes": 2**30}) == [
+        "requests queue for K/V: engine.args.kv-cache-memory-bytes says how much there is"
+    ]

@@ -200,7 +200,7 @@ def _subject(file: str, resource: ShardedModel, inputs: Inputs) -> Subject:
 
 def _located(problem: Problem, file: str, inputs: Inputs) -> Problem:
     of_config = "spec.model.id."
-    if problem.code == "ModelUnknown":
+    if problem.code == "ModelUnknown" and problem.path == "spec.model.id":  # the file is the model's, not its draft's
         problem = replace(problem, remedy=f"give its config.json with --config FILE, or {problem.remedy}")
     if inputs.config_file and problem.path.startswith(of_config):
         return in_file(inputs.config_file, replace(problem, path=problem.path.removeprefix(of_config)))

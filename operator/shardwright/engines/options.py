@@ -87,12 +87,13 @@ def _not_admissible(name: str) -> Problem:
     policies = (policy.VLLM, trtllm_policy.TENSORRT_LLM)
     reason = next((why for one in policies if (why := one.owned.get(name) or one.incompatible.get(name))), None)
     allowed = any(name in one.allowed or name in one.counted for one in policies)
-    why = "it is allowed anyway" if allowed else reason or policy.UNLISTED
+    close = get_close_matches(name.lstrip("-"), sorted(policy.DANGEROUS.keys() | trtllm_policy.DANGEROUS.keys()), n=1, cutoff=0.9)
+    why = "it is allowed anyway" if allowed else reason or (f"did you mean {close[0]}?" if close else policy.UNLISTED)
     return Problem(
         code="EngineArgumentNotAdmissible",
         path=name,
-        what=f"--{name}",
-        limit="cannot be admitted",
+        what=f"--{name.lstrip('-')}",
+        limit="cannot be admitted" if name == name.lstrip("-") else "is written without dashes",
         gap=why,
         remedy="leave it out; docs/engines.md lists what can be admitted",
     )

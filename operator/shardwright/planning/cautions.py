@@ -31,11 +31,11 @@ def warnings(
     return (
         *_tight(best),
         *_lowered(best, request, traits),
-        *_lighter(best, request, model),
+        *_lighter(best, request, model, traits),
         *_more_replicas(best, request),
         *_slow_links(best.candidate),
         *_adapters(best, traits),
-        *_downloads(best, request),
+        *_downloads(request),
         *_executor(best, traits),
         *_draft(best, traits),
         *_unpriced(inventory),
@@ -85,11 +85,10 @@ def _adapters(best: Standing, traits: EngineTraits) -> Iterator[str]:
         )
 
 
-def _downloads(best: Standing, request: Request) -> Iterator[str]:
+def _downloads(request: Request) -> Iterator[str]:
     """Yield what every new pod downloads where nothing keeps it; what is only shown starts no pod."""
     if request.deploy and request.storage is Storage.HUB:
-        size = format_bytes(best.estimate.load_bytes_per_node * best.candidate.placement.nodes_per_replica)
-        yield f"every new pod downloads {size} of weights from the hub: model.weights.huggingFace.cache keeps them on a claim"
+        yield "every new pod downloads the weights from the hub: model.weights.huggingFace.cache keeps them on a claim"
 
 
 def _executor(best: Standing, traits: EngineTraits) -> Iterator[str]:
@@ -109,14 +108,14 @@ def _draft(best: Standing, traits: EngineTraits) -> Iterator[str]:
         yield from traits.drafter.model.warnings
 
 
-def _lighter(best: Standing, request: Request, model: ModelSpec) -> Iterator[str]:
-    """Yield what would make room where requests queue for K/V."""
-    if (
-        best.carries_load
-        or falls_behind(best, request)
-        or model.quantization is not None
-        or "fp8" not in best.candidate.pool.gpu.flops
-    ):
+def _lighter(best: Standing, request: Request, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
+    """Yield what would make room where requests queue for K/V; where its bytes are told, lighter weights make none."""
+    if best.carries_load or falls_behind(best, request):
+        return
+    if traits.kv_cache_bytes is not None:
+        yield "requests queue for K/V: engine.args.kv-cache-memory-bytes says how much there is"
+        return
+    if model.quantization is not None or "fp8" not in best.candidate.pool.gpu.flops:
         return
     worst = min(best.estimate.stages, key=lambda stage: stage.kv_cache_bytes)
     half = format_bytes(worst.weights_bytes / 2)

@@ -65,6 +65,10 @@ CPUS_PER_WORKER: Final = 1
 """Cores that busy loops of the engine core and of each worker keep; assumed."""
 
 
+FILE_BYTES_PER_FP8_BYTE: Final = 2
+"""Bytes in the files of a byte of weights that the engine makes FP8 while loading: they hold 16 bits an element."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartBudget:
     """How long a pod may take until it serves: ``load_seconds`` for itself, ``peer_seconds`` for the others.
@@ -77,17 +81,18 @@ class StartBudget:
     basis: str
 
 
-def start_budget(plan: Plan, *, downloads: bool, fills: bool = False) -> StartBudget:
+def start_budget(plan: Plan, *, downloads: bool, fills: bool = False, quantizes: bool = False) -> StartBudget:
     """Return the start-up budget: bytes to load over the assumed bandwidth, doubled, beside fixed times.
 
     Every node of a group downloads the whole model; from a claim it reads its own layers only. ``fills`` says that pods
-    download to a claim before, or their nodes pull an image: a peer that has all of it waits for one that has not.
+    download to a claim before, or their nodes pull an image: a peer that has all of it waits for one that has not. With
+    ``quantizes`` the engine makes less of what it reads.
     """
-    size = plan.load_bytes_per_node * (plan.nodes_per_replica if downloads else 1)
+    read = plan.load_bytes_per_node * (FILE_BYTES_PER_FP8_BYTE if quantizes else 1)
+    size = read * (plan.nodes_per_replica if downloads else 1)
     speed = HUB_BYTES_PER_SECOND if downloads else CLAIM_BYTES_PER_SECOND
     load = max(LEAST_SECONDS, BASE_SECONDS + COMPILE_SECONDS + ceil(LOAD_SAFETY * size / speed))
-    whole = plan.load_bytes_per_node * plan.nodes_per_replica
-    filling = ceil(LOAD_SAFETY * whole / HUB_BYTES_PER_SECOND) if fills else 0
+    filling = ceil(LOAD_SAFETY * read * plan.nodes_per_replica / HUB_BYTES_PER_SECOND) if fills else 0
     peers = PEER_WAIT_SECONDS + filling if plan.nodes_per_replica > 1 else 0
     source = "downloaded" if downloads else "read from its volume"
     basis = (

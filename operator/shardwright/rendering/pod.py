@@ -73,7 +73,8 @@ def scripts_name(plan: Plan, deployment: Deployment) -> str:
 def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
     """Return how long the pods of a resource may take to serve."""
     fills = deployment.cache is not None or deployment.weights_image is not None
-    return budgets.start_budget(plan, downloads=cache.downloads(deployment), fills=fills)
+    quantizes = deployment.quantization is not None
+    return budgets.start_budget(plan, downloads=cache.downloads(deployment), fills=fills, quantizes=quantizes)
 
 
 def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:

@@ -100,6 +100,12 @@ def test_only_what_is_dangerous_can_be_admitted() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["--trust-remote-code", "trust-remote-cod"])
+def test_a_slip_in_what_is_admitted_is_answered_with_the_option_that_was_meant(name: str) -> None:
+    (problem,) = check_admission([name])
+    assert "did you mean trust-remote-code?" in problem.sentence()
+
+
 def test_a_version_without_a_table_is_told_no_more_than_a_plan_needs() -> None:
     features = {"quantization": "spec.model.quantization"}
     (problem,) = check_features(features, "0.40.0")

@@ -1,6 +1,7 @@
 """Plan to bundle: which objects, and what is in them."""
 
 import json
+import re
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -378,6 +379,16 @@ def test_a_rank_has_time_to_drain_before_it_is_killed() -> None:
     assert pod_of(bundle)["terminationGracePeriodSeconds"] == 105
     assert words[words.index("--shutdown-timeout") + 1] == "10"
     assert engine["lifecycle"] == {"preStop": {"exec": {"command": ["/bin/bash", "/etc/shardwright/drain.sh"]}}}
+
+
+def test_what_the_engine_makes_fp8_while_loading_is_read_at_its_size_in_the_files() -> None:
+    def size(quantization: str | None) -> float:
+        (item,) = render(a_plan(), a_deployment(quantization=quantization)).of_kind("StatefulSet")
+        found = re.search(r"([0-9.,]+) GiB", item["metadata"]["annotations"]["shardwright.io/start-up-budget"])
+        assert found
+        return float(found[1].replace(",", ""))
+
+    assert size("fp8") == pytest.approx(2 * size(None), rel=0.01)
 
 
 def test_only_our_scripts_are_run_by_a_shell() -> None:
