@@ -107,7 +107,7 @@ def _demo(running: cluster.Cluster) -> None:
     served = serving.serve(running, "demo", _DEMO)
     for reason in served.status()["plan"]["reasons"]:
         print(f"  {reason}")
-    print(running.kubectl("-n", serving.NAMESPACE, "get", "smodels,pods", "-o", "wide"))
+    print(running.kubectl("-n", serving.NAMESPACE, "get", "shardedmodels,pods", "-o", "wide"))
     print(f"asked for {serving.PROMPTS[0]}, it answers: {' '.join(served.ask(serving.PROMPTS[0]))}")
 
 

@@ -100,7 +100,7 @@ def plain_pod(name: str, image: str, gpus: int = 0) -> dict[str, Any]:
 def prepare(cluster: Cluster) -> None:
     """Make the namespace, the models' claim and the client; what a run that was killed has left there goes."""
     cluster.apply(*namespace_objects())
-    cluster.kubectl("-n", NAMESPACE, "delete", "smodels", "--all", "--wait=true")
+    cluster.kubectl("-n", NAMESPACE, "delete", "shardedmodels", "--all", "--wait=true")
     cluster.kubectl("-n", NAMESPACE, "delete", "pod", CLIENT, "--ignore-not-found")  # an older one, of another image
     cluster.apply(plain_pod(CLIENT, release.image(cluster)))
     cluster.kubectl("-n", NAMESPACE, "wait", f"pod/{CLIENT}", "--for=condition=Ready", "--timeout=120s")
