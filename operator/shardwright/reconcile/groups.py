@@ -113,7 +113,7 @@ class Group:
     def complete(self) -> bool:
         """Return whether all its pods are ready together, of whatever revision and in whatever number they were made."""
         standing = (self.live or {}).get("spec", {}).get("replicas") or self.size
-        return len(self.members) == standing and all(m.ready and not m.deleting for m in self.members)
+        return _all_ready(self.members, standing)
 
     @property
     def served_by(self) -> str | None:
@@ -126,13 +126,16 @@ class Group:
     @property
     def former_serves(self) -> bool:
         """Return whether all pods of the former generation are ready."""
-        pods = self.former["spec"].get("replicas") if self.former else 0
-        return len(self.former_members) == pods and all(m.ready and not m.deleting for m in self.former_members)
+        return self.former is not None and _all_ready(self.former_members, self.former["spec"].get("replicas", 0))
 
     @property
     def asked(self) -> bool:
         """Return whether somebody asks for a restart that it has not had."""
         return self.rules.restart_asked not in ("", self.memory.restarted_for)
+
+
+def _all_ready(members: Sequence[Member], count: int) -> bool:
+    return len(members) == count and all(member.ready and not member.deleting for member in members)
 
 
 def next_step(group: Group, now: datetime) -> Step:
