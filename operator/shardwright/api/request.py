@@ -11,6 +11,7 @@ from shardwright.costs.workload import Workload
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.rdma import RdmaMode, RdmaRequest
+from shardwright.hardware.untrusted import quantity
 from shardwright.layouts.layout import SearchSpace
 from shardwright.layouts.traits import AdapterSlots
 from shardwright.modelspec.spec import ModelSpec
@@ -41,6 +42,7 @@ def to_request(spec: Spec, model: ModelSpec, draft: ModelSpec | None = None) -> 
         objective=_objective(spec),
         space=_space(spec),
         storage=_storage(spec),
+        cache_bytes=_cache_bytes(spec),
         deploy=spec.mode == "Deploy",
     )
 
@@ -121,6 +123,12 @@ def _storage(spec: Spec) -> Storage:
     if weights.image:
         return Storage.IMAGE
     return Storage.KEPT if weights.hugging_face and weights.hugging_face.cache else Storage.HUB
+
+
+def _cache_bytes(spec: Spec) -> int | None:
+    """Return the size of the claim that every pod is given for what it downloads, None where it gets none."""
+    hub = (spec.model.weights or Weights()).hugging_face
+    return quantity(hub.cache.storage) if hub and hub.cache else None
 
 
 def _seconds(milliseconds: int | None) -> float | None:

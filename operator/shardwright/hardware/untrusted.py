@@ -8,9 +8,11 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
-_QUANTITY: Final = re.compile(r"([0-9]{1,18})(?:\.0+)?(k|M|G|Ki|Mi|Gi)?", re.ASCII)
+_QUANTITY: Final = re.compile(r"([0-9]{1,18})(?:\.0+)?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?", re.ASCII)
 _LONGEST_QUANTITY: Final = 32  # characters; none that is written by a machine is longer
-_FACTORS: Final = {None: 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+_DECIMAL: Final = {prefix: 1000**power for power, prefix in enumerate("kMGTP", start=1)}
+_BINARY: Final = {f"{prefix}i": 1024**power for power, prefix in enumerate("KMGTP", start=1)}
+_FACTORS: Final = {None: 1} | _DECIMAL | _BINARY
 _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _NODE_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 _LEFT_OUT: Final = ("feature.node.kubernetes.io/cpu-", "nvidia.com/gfd.timestamp")

@@ -2,16 +2,19 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from shardwright.costs.loading import Storage
+from shardwright.costs.weights import load_bytes_per_node
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.rdma import RdmaMode
-from shardwright.layouts.layout import Candidate
+from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
+from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.request import Request
 from shardwright.planning.select import Standing
-from shardwright.units import format_bytes
+from shardwright.units import format_bytes, to_milliseconds
 
 
 def warnings(
@@ -35,9 +38,10 @@ def warnings(
         *_more_replicas(best, request),
         *_slow_links(best.candidate),
         *_adapters(best, traits),
-        *_downloads(request),
+        *_downloads(request, model, traits),
         *_executor(best, traits),
         *_draft(best, traits),
+        *_slowed_by_drafts(best, request, model, traits),
         *_unpriced(inventory),
         *(() if inventory.free_capacity_known else (unknown,)),
         *model.warnings,
@@ -85,8 +89,17 @@ def _adapters(best: Standing, traits: EngineTraits) -> Iterator[str]:
         )
 
 
-def _downloads(request: Request) -> Iterator[str]:
-    """Yield what every new pod downloads where nothing keeps it; what is only shown starts no pod."""
+def _downloads(request: Request, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
+    """Yield that a pod's claim is too small to keep what it downloads, or what every new pod downloads where nothing keeps it.
+
+    What is only shown starts no pod.
+    """
+    files = load_bytes_per_node(model, Layout(), traits, gpus_per_node=1)
+    if request.cache_bytes is not None and request.cache_bytes < files:
+        yield (
+            f"model.weights.huggingFace.cache.storage is {format_bytes(request.cache_bytes)}, the weights alone are "
+            f"{format_bytes(files)}: the download will not end"
+        )
     if request.deploy and request.storage is Storage.HUB:
         yield "every new pod downloads the weights from the hub: model.weights.huggingFace.cache keeps them on a claim"
 
@@ -106,6 +119,20 @@ def _draft(best: Standing, traits: EngineTraits) -> Iterator[str]:
             "drafts are accepted is what the spec says, and no plan with a draft model has been measured"
         )
         yield from traits.drafter.model.warnings
+
+
+def _slowed_by_drafts(best: Standing, request: Request, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
+    """Yield that the same layout would be faster if nothing was drafted: too few drafts are accepted for what they cost."""
+    if request.workload.draft_tokens == 0:
+        return
+    plain = replace(request, workload=replace(request.workload, draft_tokens=0, draft_acceptance=0.0))
+    alone = estimator_of(model, plain, replace(traits, drafter=None)).estimate(best.candidate).performance.tpot_seconds
+    drafting = best.estimate.performance.tpot_seconds
+    if alone < drafting:
+        yield (
+            f"drafts make serving slower: {to_milliseconds(drafting):,} ms per output token are predicted with them, "
+            f"{to_milliseconds(alone):,} ms without"
+        )
 
 
 def _lighter(best: Standing, request: Request, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from shardwright.costs.estimates import Estimate, StageMemory
 from shardwright.costs.memory import ReplicaMemory
@@ -18,6 +19,8 @@ from shardwright.planning.phrases import gpus_of, nodes_of
 from shardwright.planning.request import Objective, Request, Statistic
 from shardwright.planning.shapes import shape_problems
 from shardwright.units import format_bytes, to_milliseconds
+
+KV_BYTES_PATH: Final = "spec.engine.args.kv-cache-memory-bytes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +76,7 @@ class Judge:
         dtypes, images = self._pool(candidate.pool)
         found = [*shape, *dtypes, *budget_violations(candidate, self._request.space), *images]
         if prices is not None:
-            found += memory_violations(candidate, prices.memory(candidate))
+            found += memory_violations(candidate, prices.memory(candidate), self._traits.kv_cache_bytes)
             found += self._limits(candidate, prices)
         if candidate.uses_network:
             found += network_violations(candidate.pool)
@@ -186,12 +189,34 @@ def network_violations(pool: Pool) -> Iterator[Violation]:
         yield Violation(problem=problem)
 
 
-def memory_violations(candidate: Candidate, memory: ReplicaMemory) -> Iterator[Violation]:
-    """Yield that the fullest rank cannot hold the weights, or no request of the longest length beside them."""
+def memory_violations(candidate: Candidate, memory: ReplicaMemory, pinned_bytes: int | None = None) -> Iterator[Violation]:
+    """Yield that the fullest rank cannot hold the weights, or no request of the longest length beside them.
+
+    With ``pinned_bytes`` the user says what every rank keeps for K/V, which may be what is too much or too little.
+    """
     if memory.starts:
         return
     worst = min(memory.stages, key=lambda stage: stage.kv_cache_bytes)
-    yield _weights_violation(worst) if worst.kv_cache_bytes <= 0 else _cache_violation(candidate, memory)
+    if worst.kv_cache_bytes > 0:
+        yield _cache_violation(candidate, memory, pinned_bytes)
+    elif pinned_bytes is not None and pinned_bytes + worst.kv_cache_bytes > 0:
+        yield _pin_violation(worst, pinned_bytes)
+    else:
+        yield _weights_violation(worst)
+
+
+def _pin_violation(stage: StageMemory, pinned_bytes: int) -> Violation:
+    """Return that the K/V that was asked for does not fit beside what would leave room for less of it."""
+    room, missing = pinned_bytes + stage.kv_cache_bytes, -stage.kv_cache_bytes
+    problem = Problem(
+        code="KvCachePinTooLarge",
+        what=f"{format_bytes(pinned_bytes)} of K/V per GPU",
+        limit=f"must be at most {format_bytes(room)}: weights, buffers and what they may be off by take the rest",
+        gap=f"{format_bytes(missing)} short",
+        remedy=f"lower it to {room:,} or less, or leave it out: the plan then says how much there is",
+        path=KV_BYTES_PATH,
+    )
+    return Violation(problem=problem, miss=missing / pinned_bytes)
 
 
 def _weights_violation(stage: StageMemory) -> Violation:
@@ -211,15 +236,16 @@ def _weights_violation(stage: StageMemory) -> Violation:
     return Violation(problem=problem, miss=(held - stage.budget_bytes) / stage.budget_bytes)
 
 
-def _cache_violation(candidate: Candidate, memory: ReplicaMemory) -> Violation:
+def _cache_violation(candidate: Candidate, memory: ReplicaMemory, pinned_bytes: int | None) -> Violation:
     longest = memory.limits.model_len
     missing = longest - memory.kv_tokens
+    more = "more GPUs per replica" if pinned_bytes is None else f"more than {pinned_bytes:,} bytes of K/V ({KV_BYTES_PATH})"
     problem = Problem(
         code="KvCacheTooSmall",
         what=f"the K/V cache of {memory.kv_tokens:,} tokens",
         limit=f"must hold one request of {longest:,}",
         gap=f"{missing:,} tokens short on {candidate.pool.product}",
-        remedy="plan for shorter requests (maxModelLen, inputTokens, outputTokens) or use more GPUs per replica",
+        remedy=f"plan for shorter requests (maxModelLen, inputTokens, outputTokens) or use {more}",
         path="spec.workload.maxModelLen",
     )
     return Violation(problem=problem, miss=missing / longest)

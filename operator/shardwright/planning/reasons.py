@@ -43,7 +43,7 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 LIMITS: Final = frozenset({"TtftLimitExceeded", "TpotLimitExceeded"})
-_MEMORY: Final = frozenset({"WeightsExceedMemory", "KvCacheTooSmall"})
+_MEMORY: Final = frozenset({"WeightsExceedMemory", "KvCacheTooSmall", "KvCachePinTooLarge"})
 
 _NOTICEABLE_SECONDS: Final = 50e-6  # rounds to a tenth of a millisecond
 

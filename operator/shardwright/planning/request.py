@@ -42,11 +42,13 @@ class Objective:
 class Request:
     """One question to the planner; ``storage`` is where the weights lie (None: not known).
 
-    With ``deploy`` a layout that can be run goes before one that can only be shown.
+    ``cache_bytes`` is the size of the claim that a pod keeps its downloads on, where it has one of its own. With ``deploy`` a
+    layout that can be run goes before one that can only be shown.
     """
 
     workload: Workload
     objective: Objective
     space: SearchSpace
     storage: Storage | None = None
+    cache_bytes: int | None = None
     deploy: bool = False

@@ -11,8 +11,8 @@ from typing import Final
 STATEFULSET_MAX: Final = 52
 """Characters of a StatefulSet name: its pods' ``controller-revision-hash`` label (name, dash, 10 characters) holds 63."""
 
-BASE_MAX: Final = STATEFULSET_MAX - 8
-"""Characters of the base: eight are left for ``-<group>`` and what a later generation of a group appends."""
+BASE_MAX: Final = STATEFULSET_MAX - 10
+"""Characters of the base: ten are left for ``-<group>`` and what a later generation of a group appends."""
 
 _HASH_DIGITS: Final = 10
 
@@ -20,12 +20,12 @@ _SCRIPTS_DIGITS: Final = 8
 
 _NATURAL: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 
-GENERATION_MAX: Final = 99
+GENERATION_MAX: Final = 9999
 """Last generation of a group: with it and three digits of a group the name of a StatefulSet is at its limit."""
 
 _LOOKS_LIKE_OURS: Final = re.compile(rf".*-[0-9a-f]{{{_HASH_DIGITS}}}|.*-[0-9]+(-g[0-9]+)?-peers")
 
-_GENERATION: Final = re.compile(r"-g([1-9][0-9]?)$")
+_GENERATION: Final = re.compile(r"-g([1-9][0-9]{0,3})$")
 
 
 def base_name(name: str) -> str:

@@ -31,6 +31,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "HeadsNotDivisible": "do not divide the attention heads",
         "InsufficientCapacity": "need more GPUs than are free now",
         "IntermediateNotDivisible": "do not divide the feed-forward width",
+        "KvCachePinTooLarge": "leave too little for the K/V cache that is asked for",
         "KvCacheTooSmall": "leave too little for the K/V cache",
         "KvHeadsNotDivisible": "do not divide the K/V heads",
         "MaxModelLenTooLong": "exceed the model's context",

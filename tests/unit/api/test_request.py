@@ -125,3 +125,10 @@ def test_weights_on_a_claim_are_read_from_there() -> None:
     kept = {"huggingFace": {"cache": {"claimName": "c"}}}
     assert request_of(model={"id": "a/b", "weights": kept}).storage is Storage.KEPT
     assert request_of(model={"id": "a/b", "weights": {"image": {"reference": "c"}}}).storage is Storage.IMAGE
+
+
+@pytest.mark.parametrize(("storage", "size"), [("900Gi", 900 * 2**30), ("2T", 2 * 10**12), (None, None)])
+def test_the_size_of_a_pods_own_cache_is_known_to_the_plan(storage: str | None, size: int | None) -> None:
+    cache = {"storage": storage} if storage else {"claimName": "hub"}
+
+    assert request_of(model={"id": "a/b", "weights": {"huggingFace": {"cache": cache}}}).cache_bytes == size

@@ -51,6 +51,21 @@ def test_a_word_outside_an_enum_is_told_the_words_and_the_nearest() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "image",
+    ["vllm", "vllm:v0.33.0", "localhost:5000/vllm", "registry.Internal:5000/a/b_c:T-1.2_3", f"a/b@sha256:{'0' * 64}"],
+)
+def test_an_image_is_named_as_container_runtimes_name_it(image: str) -> None:
+    assert parse_manifest(a_sharded_model(engine={"image": image, "version": "0.33.0"})).spec.engine.image == image
+
+
+@pytest.mark.parametrize("image", ["https://registry.internal/vllm", "vllm:", "a//b", "a/b:c/d", "-a", "a/b@sha256:0"])
+def test_an_image_that_no_runtime_can_pull_is_refused(image: str) -> None:
+    (problem,) = problems_of(a_sharded_model(engine={"image": image, "version": "0.33.0"}))
+
+    assert (problem.code, problem.path) == ("BadFormat", "spec.engine.image")
+
+
 def test_a_missing_field_is_told_what_it_means() -> None:
     (problem,) = problems_of(a_sharded_model(model={"configMapRef": {}}) | {})[:1]
 

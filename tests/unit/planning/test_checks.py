@@ -12,6 +12,7 @@ from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.placement import place
 from shardwright.planning.checks import Judge, Verdict
 from shardwright.planning.request import Request
+from shardwright.units import GIB
 from tests.support.builders_plan import a_model, a_pool, a_request, vllm_traits
 
 
@@ -53,6 +54,33 @@ def test_a_cache_that_cannot_hold_one_request_says_how_many_tokens_are_short() -
     assert problem.limit == "must hold one request of 128,000"
     assert problem.gap.endswith("tokens short on L4-24GB")
     assert problem.path == "spec.workload.maxModelLen"
+
+
+def test_more_k_v_than_there_is_room_for_is_what_the_message_names_and_what_it_offers_fits() -> None:
+    def found(kv_cache_bytes: int) -> dict[str, Problem]:
+        judge = Judge(a_model("llama-8b"), a_request(), replace(vllm_traits(), kv_cache_bytes=kv_cache_bytes))
+        pool, layout = a_pool(), Layout()
+        verdict = judge.verdict(Candidate(layout=layout, pool=pool, placement=place(pool, layout)))
+        return {violation.problem.code: violation.problem for violation in verdict.violations}
+
+    (problem,) = found(75 * GIB).values()
+    offered = re.search(r"lower it to ([\d,]+) or less", problem.remedy)
+
+    assert (problem.code, problem.path) == ("KvCachePinTooLarge", "spec.engine.args.kv-cache-memory-bytes")
+    assert problem.what == "75.0 GiB of K/V per GPU"
+    assert offered
+    room = int(offered[1].replace(",", ""))
+    assert found(room) == {}
+    assert set(found(room + 1)) == {"KvCachePinTooLarge"}
+
+
+def test_less_k_v_than_one_request_needs_says_that_it_was_asked_for() -> None:
+    judge = Judge(a_model("llama-8b"), a_request(), replace(vllm_traits(), kv_cache_bytes=2**20))
+    verdict = judge.verdict(Candidate(layout=Layout(), pool=a_pool(), placement=place(a_pool(), Layout())))
+
+    (problem,) = [violation.problem for violation in verdict.violations]
+    assert problem.code == "KvCacheTooSmall"
+    assert problem.remedy.endswith("or use more than 1,048,576 bytes of K/V (spec.engine.args.kv-cache-memory-bytes)")
 
 
 @pytest.mark.parametrize(

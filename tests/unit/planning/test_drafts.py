@@ -1,5 +1,6 @@
 """What an engine refuses of a layout beside a draft model, and what a plan says of one."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -68,6 +69,20 @@ def test_a_plan_says_what_a_draft_model_takes_and_on_what_its_price_rests() -> N
         "draft model: meta-llama/Llama-3.2-1B takes 2.3 GiB of the weights' memory per GPU and K/V beside it; how many drafts "
         "are accepted is what the spec says, and no plan with a draft model has been measured"
     )
+
+
+@pytest.mark.parametrize(("acceptance", "slower"), [(0.05, True), (0.9, False)])
+def test_a_plan_says_when_drafts_make_serving_slower(acceptance: float, slower: bool) -> None:  # noqa: FBT001  a case of a table
+    asked = a_request(tensor=1)
+    request = replace(asked, workload=replace(asked.workload, draft_tokens=3, draft_acceptance=acceptance))
+    plan = make_plan(a_model(), an_inventory(a_pool()), request, drafting()).outcome
+
+    assert isinstance(plan, Plan)
+    said = [warning for warning in plan.warnings if warning.startswith("drafts make serving slower")]
+    assert bool(said) is slower
+    for warning in said:
+        drafted, alone = (float(number) for number in re.findall(r"([\d.]+) ms", warning))
+        assert drafted > alone
 
 
 def test_a_draft_model_that_leaves_no_room_is_named_among_the_weights() -> None:

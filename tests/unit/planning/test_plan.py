@@ -14,6 +14,7 @@ from shardwright.hardware.rdma import RdmaMode, Reach
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import OptimizeFor, Request
+from shardwright.units import GIB
 from tests.support.builders_plan import a_model, a_network, a_pool, a_request, an_inventory, an_nvl72_pool, vllm_traits
 
 
@@ -537,3 +538,14 @@ def test_nodes_without_the_devices_that_the_user_names_carry_no_group_over_sever
     assert isinstance(report.outcome, NoPlan)
     (found,) = [item for item in report.excluded if item.code == "NetworkResourceMissing"]
     assert "the network resource rdma/hca" in found.example
+
+
+def test_a_claim_that_cannot_hold_what_it_is_to_keep_is_warned_of() -> None:
+    def warned(cache_bytes: int | None) -> list[str]:
+        plan = _plan("llama-8b", an_inventory(a_pool()), replace(a_request(), cache_bytes=cache_bytes))
+        return [warning for warning in plan.warnings if "cache.storage" in warning]
+
+    assert warned(10 * GIB) == [
+        "model.weights.huggingFace.cache.storage is 10.0 GiB, the weights alone are 15.0 GiB: the download will not end"
+    ]
+    assert warned(20 * GIB) == warned(None) == []
