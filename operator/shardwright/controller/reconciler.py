@@ -114,7 +114,7 @@ class Reconciler:
         owner = _owner(look.live)
         more = await self._schedulers.resources()
         observed = await observe(self._client, owner.namespace, f"{MODEL}={base_name(owner.name)}", more)
-        observed = await complete(self._client, owner.namespace, observed, [record_key(owner)])
+        observed = await complete(self._client, owner.namespace, observed.seen_from(self._view.not_ready()), [record_key(owner)])
         record = read_record(owner, observed)
         look.report = record.report() if record else None
         look.found = replace(look.found, standing=standing_groups(observed, owner.uid, datetime.now(UTC)))

@@ -8,6 +8,7 @@ from shardwright.errors import Problem
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.groups import GroupState
+from shardwright.reconcile.incidents import UNSCHEDULABLE
 
 LINE_LENGTH: Final = 200
 """What a sentence quotes of a container's last line, characters; status.groups has all that is kept of it."""
@@ -128,7 +129,7 @@ def _all_ready(found: Findings) -> bool:
 def _why_not_ready(waiting: list[GroupState]) -> Reason:
     if any(group.budget_spent for group in waiting):
         return Reason.RESTART_BUDGET_SPENT
-    if any("Unschedulable" in group.waiting for group in waiting):
+    if any(UNSCHEDULABLE in group.waiting or _gave_its_place_back(group) for group in waiting):
         return Reason.UNSCHEDULABLE
     if any(group.situation == Reason.WAITING_FOR_QUOTA for group in waiting):
         return Reason.WAITING_FOR_QUOTA
@@ -139,6 +140,11 @@ def _why_not_ready(waiting: list[GroupState]) -> Reason:
     if any(group.situation in {"Stopping", "Outdated"} for group in waiting):
         return Reason.ROLLING_OUT
     return Reason.PROGRESSING
+
+
+def _gave_its_place_back(group: GroupState) -> bool:
+    failure = group.last_failure
+    return group.failing and failure is not None and failure.reason == UNSCHEDULABLE
 
 
 def _reason(problem: Problem) -> str:

@@ -16,6 +16,7 @@ from shardwright.reconcile.incidents import (
     TAKEN_GRACEFULLY,
     Incident,
     RestartPolicy,
+    better_known,
     find_failure,
     find_unschedulable,
     new_incident,
@@ -30,6 +31,7 @@ REQUESTED: Final = "Requested"
 START: Final = "Start"
 QUEUE_GATES: Final = "kueue.x-k8s.io/"
 SCALED_UP: Final = "spec.replicas"
+CAUSE: Final = "Cause"
 PROBE_FAILS: Final = "runs, but its readiness probe fails"
 BROKEN_GRACE_SECONDS: Final = 5  # nobody is served by a broken group
 
@@ -181,7 +183,7 @@ def _leave_zero(group: Group, now: datetime) -> Step:
     """Wait until every pod is gone and the back-off is over, then start all of them at once; a change waits for none."""
     memory, policy = group.memory, group.rules.restart
     if group.members:
-        return Step(state=_state(group, "Stopping", _ending(group, now)), writes=_hurried(group))
+        return _end(group, now)
     incident = memory.incident
     if _changed_since(group) or not incident:
         memory = memory.forgiven()
@@ -191,6 +193,16 @@ def _leave_zero(group: Group, now: datetime) -> Step:
         return Step(state=_state(group, "BackingOff", f"restarts at {until.isoformat()}", look_at=until))
     memory = memory.with_(stopped_for="", restarted_for=group.rules.restart_asked)
     return Step(state=_state(group, "Starting"), writes=_apply(group, _intent(group, memory), (START,)))
+
+
+def _end(group: Group, now: datetime) -> Step:
+    """Wait for the last pods; whose node is found dead meanwhile was the cause."""
+    memory = group.memory
+    if memory.stopped_for == FAILURE and memory.incident:
+        memory = memory.with_(incident=better_known(memory.incident, group.members))
+    known = memory != group.memory
+    writes = _apply(group, _at_zero(_intent(group, memory)), (CAUSE,)) if known else ()
+    return Step(state=_state(group, "Stopping", _ending(group, now), memory=memory), writes=(*writes, *_hurried(group)))
 
 
 def _ending(group: Group, now: datetime) -> str:

@@ -18,7 +18,10 @@ INCIDENT: Final = "shardwright.io/incident"
 MEMBERS: Final = "shardwright.io/members"
 
 BECAUSE_OF_ANOTHER: Final = frozenset({UNMET_EXIT_CODE, GROUP_ENDED_EXIT_CODE})
-"""Exit codes of the launch script where a rank ended because of another one: never the root cause."""
+"""Exit codes of the launch script where a rank ended because of another one: never the root cause, and not the engine's fault."""
+
+CONTAINER_LOST: Final = frozenset({"Unknown", "ContainerStatusUnknown"})
+"""How a container ended that nobody saw end: its node was started anew. Source: containerd (exit code 255), the kubelet (137)."""
 
 TAKEN_GRACEFULLY: Final = frozenset({"PodDeleted", "EvictionByEvictionAPI", "PreemptionByScheduler"})
 """Why a pod ends that still runs and drains: its leader goes on answering. Source: condition DisruptionTarget, and ours."""
@@ -84,7 +87,13 @@ def find_failure(members: Sequence[Member], expected: int, known: str) -> Failur
     ``known`` is the members annotation: the uids of the pods that were ready together, or empty before that.
     """
     failures = [*_ended(members), *_lost(members, expected, known)]
-    return min(failures, key=_how_remote, default=None)
+    return min((*find_silent(members), *failures), key=_how_remote) if failures else None
+
+
+def find_silent(members: Sequence[Member]) -> tuple[Failure, ...]:
+    """Return the ranks whose nodes do not answer: by itself no failure, but the cause where another rank ends meanwhile."""
+    silent = (member for member in members if member.node and not member.node_answers)
+    return tuple(Failure(rank=m.rank, reason="NodeNotReady", message=f"node {m.node} does not answer") for m in silent)
 
 
 def _how_remote(failure: Failure) -> tuple[bool, bool, bool, int]:
@@ -135,10 +144,23 @@ def new_incident(
         id=sha256(members_value(members).encode()).hexdigest()[:12],
         restarts=previous.restarts + 1 if previous else 1,
         attempt=row.attempt + 1 if row else 1,
-        counted=(row.counted if row else 0) + failure.by_engine,
+        counted=(row.counted if row else 0) + _counts(failure),
         time=now.astimezone(UTC).replace(microsecond=0),
         failure=failure,
     )
+
+
+def _counts(failure: Failure) -> bool:
+    """Return whether the engine is to blame: not where a rank followed another one, or its node took it."""
+    return failure.by_engine and failure.exit_code not in BECAUSE_OF_ANOTHER and failure.reason not in CONTAINER_LOST
+
+
+def better_known(incident: Incident, members: Sequence[Member]) -> Incident:
+    """Return an incident with its cause, where that shows only later: a rank misses its peer before the node counts as silent."""
+    silent = [failure for failure in find_silent(members) if failure.rank != incident.failure.rank]
+    if not silent or not incident.failure.by_engine:
+        return incident
+    return replace(incident, failure=silent[0], counted=incident.counted - _counts(incident.failure))
 
 
 def encode_incident(incident: Incident) -> str:

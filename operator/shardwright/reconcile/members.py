@@ -43,7 +43,8 @@ class Member:
     ``started``: its startup probe has passed, whether it is ready or not. ``unschedulable_since`` is when the scheduler first
     found no place for it, ``taken_by`` who takes the pod away (eviction, preemption, a taint), as its condition
     DisruptionTarget says. ``gone_by`` is when the grace of a pod that is being deleted ends. ``gates`` keep it from being
-    scheduled at all: somebody else will lift them. ``config_maps`` are those that it mounts.
+    scheduled at all: somebody else will lift them. ``config_maps`` are those that it mounts. ``node_answers`` is False where the
+    kubelet of its node is silent: what the pod says of itself is old then.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Member:
     gone_by: datetime | None = None
     gates: tuple[str, ...] = ()
     config_maps: tuple[str, ...] = ()
+    node_answers: bool = True
 
 
 def read_member(pod: Mapping[str, Any]) -> Member | None:

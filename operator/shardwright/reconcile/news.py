@@ -8,7 +8,7 @@ from shardwright.api.conditions import ConditionType
 from shardwright.planning.report import Plan
 from shardwright.reconcile.decision import Apply, Create, Delete, Write
 from shardwright.reconcile.findings import Findings, failure_sentence, summarise
-from shardwright.reconcile.groups import FAILURE, REQUESTED, ROLLOUT, START
+from shardwright.reconcile.groups import CAUSE, FAILURE, REQUESTED, ROLLOUT, START
 from shardwright.rendering.hashing import CONTENT_HASH
 from shardwright.rendering.names import generation_of
 
@@ -55,7 +55,7 @@ def surge_event(group: str, nodes: Sequence[str]) -> Event:
 
 def _of_write(write: Write, found: Findings) -> Iterator[Event]:
     match write:
-        case Apply(because=("Failure",)):
+        case Apply(because=("Failure",) | ("Cause",)):
             yield _restart(write, found)
         case Apply(because=("Rollout",)):
             note = f"{_name(write)} stops as a whole and starts with the new template"
@@ -86,4 +86,4 @@ def _name(write: Apply) -> str:
     return f"{write.content['kind']} {write.content['metadata']['name']}"
 
 
-assert (FAILURE, ROLLOUT, REQUESTED) == ("Failure", "Rollout", "Requested")  # noqa: S101  patterns above must be literals
+assert (FAILURE, CAUSE, ROLLOUT, REQUESTED) == ("Failure", "Cause", "Rollout", "Requested")  # noqa: S101  patterns above must be literals

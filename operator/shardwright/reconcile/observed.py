@@ -1,6 +1,6 @@
 """What there is: the objects of one ShardedModel as a fresh LIST saw them, and the pods of its groups."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -56,6 +56,11 @@ class Observed:
     def without(self, key: ObjectKey) -> "Observed":
         """Return the rest, after an object has been written: what was read of it is out of date."""
         return replace(self, objects={other: item for other, item in self.objects.items() if other != key})
+
+    def seen_from(self, silent_nodes: Collection[str]) -> "Observed":
+        """Return the same with the pods of nodes that do not answer told apart."""
+        members = tuple(replace(member, node_answers=member.node not in silent_nodes) for member in self.members)
+        return replace(self, members=members)
 
     def members_of(self, group: str) -> tuple[Member, ...]:
         """Return the pods of a group in rank order."""

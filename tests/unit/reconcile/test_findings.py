@@ -59,6 +59,15 @@ CASES = {
         "Unschedulable",
         "reconciling",
     ),
+    "waits to try for a place again": (
+        found(
+            decision=decided(
+                replace(STARTING, situation="BackingOff", failing=True, last_failure=Failure(rank=0, reason="Unschedulable"))
+            )
+        ),
+        "Unschedulable",
+        "reconciling",
+    ),
     "unknown model": (found(problems=(PROBLEM,)), "ModelUnknown", "stalled"),
     "a broken rule": (found(problems=(replace(PROBLEM, code="SomeRule"),)), "InvalidSpec", "stalled"),
     "conflict": (

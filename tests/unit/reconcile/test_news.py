@@ -31,6 +31,19 @@ def test_a_failed_group_is_a_warning_that_names_the_cause() -> None:
     assert event == Event(reason="GroupFailed", action="Restart", note=note, warning=True)
 
 
+def test_a_cause_that_shows_only_while_the_group_stops_is_said_again() -> None:
+    world, wanted = World(), desired(stateful_set())
+    world.run(wanted)
+    world.crash("llama-0-1", 77)
+    world.write(decide(wanted, world.observed(), NOON).writes)
+    decision = decide(wanted, world.observed().seen_from({"node-0"}), NOON)
+
+    *_, event = news((), Findings(generation=1, plan=a_plan(), decision=decision), decision.writes)
+
+    note = "llama-0: rank 0: NodeNotReady, restart 1: node node-0 does not answer"
+    assert event == Event(reason="GroupFailed", action="Restart", note=note, warning=True)
+
+
 def test_repairs_and_deletions_are_news_and_our_own_notes_are_not() -> None:
     repaired = Apply(content=service(), uid="u", because=("spec.ports[0].port",))
     noted = Apply(content=stateful_set(), uid="u", because=("metadata.annotations.shardwright.io/members",))

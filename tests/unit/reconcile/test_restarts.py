@@ -1,5 +1,6 @@
 """How often a group starts again, why it failed, and what it remembers of that."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from shardwright.reconcile.decide import Decision, decide
 from shardwright.reconcile.decision import Apply
 from shardwright.reconcile.groups import GroupState, LifeRules
-from shardwright.reconcile.incidents import RestartPolicy, find_failure
+from shardwright.reconcile.incidents import RestartPolicy, find_failure, new_incident
 from shardwright.reconcile.members import Failure, Member, read_member
 from shardwright.reconcile.memory import READY_ONCE, Memory, read_memory, ready_pods
 from tests.support.builders_reconcile import NOON, World, crashed, desired, pod, stateful_set
@@ -347,6 +348,54 @@ def test_what_was_done_to_a_pod_comes_before_the_engines_that_ended_because_of_i
 def test_a_rank_that_ended_because_of_another_one_is_not_the_cause(code: int) -> None:
     found = find_failure(members(crashed("llama-0-0", code), crashed("llama-0-1", 137)), 2, "")
     assert found == Failure(rank=1, reason="Error", container="engine", exit_code=137)
+
+
+@pytest.mark.parametrize("code", [1, 76, 77, 78])
+def test_a_rank_that_ended_while_the_node_of_another_is_silent_ended_because_of_that_node(code: int) -> None:
+    ended, silent = members(crashed("llama-0-0", code), pod("llama-0-1"))
+    found = find_failure((ended, replace(silent, node_answers=False)), 2, "")
+    assert found == Failure(rank=1, reason="NodeNotReady", message="node node-1 does not answer")
+
+
+def test_a_silent_node_alone_ends_nothing() -> None:
+    first, second = members(pod("llama-0-0"), pod("llama-0-1"))
+    assert find_failure((first, replace(second, node_answers=False)), 2, "") is None
+
+
+def test_neither_a_rank_that_followed_another_nor_a_lost_node_counts_against_the_budget() -> None:
+    causes = [
+        Failure(rank=0, reason="Error", container="engine", exit_code=76),
+        Failure(rank=0, reason="Error", container="engine", exit_code=77),
+        Failure(rank=0, reason="Unknown", container="engine", exit_code=255),
+        Failure(rank=0, reason="ContainerStatusUnknown", container="engine", exit_code=137),
+        Failure(rank=0, reason="NodeNotReady"),
+        Failure(rank=0, reason="EvictionByEvictionAPI"),
+    ]
+    blamed = Failure(rank=0, reason="Error", container="engine", exit_code=78)
+    assert [new_incident(cause, (), None, NOON, stable=False).counted for cause in (*causes, blamed)] == [0] * 6 + [1]
+
+
+@pytest.mark.parametrize(("code", "reason"), [(77, "NodeNotReady"), (78, "NodeNotReady")])
+def test_a_node_that_is_found_dead_while_its_group_stops_was_the_cause(code: int, reason: str) -> None:
+    world = running()
+    world.crash("llama-0-1", code)
+    world.write(look(world).writes)
+    last = memory(world).incident
+    assert last
+    assert (last.failure.exit_code, last.counted) == (code, int(code == 78))
+
+    late = world.observed().seen_from({"node-0"})
+    decision = decide(WANTED, late, seconds(20))
+    world.write(decision.writes)
+
+    found = memory(world).incident
+    assert found
+    assert (found.failure, found.counted, found.id) == (
+        Failure(rank=0, reason=reason, message="node node-0 does not answer"),
+        0,
+        last.id,
+    )
+    assert decide(WANTED, world.observed().seen_from({"node-0"}), seconds(21)).writes == ()
 
 
 def test_containers_of_an_evicted_pod_ended_but_did_not_fail() -> None:
