@@ -94,17 +94,19 @@ def test_a_group_whose_node_dies_goes_on_elsewhere_beside_the_pod_that_nobody_ca
     models: Models, fleet: Fleet, control_plane: ControlPlane
 ) -> None:
     fleet(H100, 3, "mortal")  # where models of other tests hold nothing
-    models.create("large", LARGE)
+    models.create("large", LARGE, restart={"budget": 0, "onBudgetSpent": "Stop"})
     models.wait_ready("large")
     dead = models.get("Pod", "large-0-1")["spec"]["nodeName"]
     control_plane.nodes.set_not_ready(dead)
-    models.delete("Pod", "large-0-1")  # as the controller manager does when the node has been away for five minutes
+    control_plane.pods.crash(models.namespace, "large-0-0", exit_code=78, message="no token for 60 s")  # what its leader then says
 
     wait_for(lambda: models.find("StatefulSet", "large-0-g1"), 180, "the next generation")
     models.wait_ready("large")
 
     (group,) = models.get("ShardedModel", "large")["status"]["groups"]
     assert (group["name"], group["restarts"], dead in group["nodes"]) == ("large-0-g1", 1, False)
+    why = {"rank": 1, "container": "", "reason": "NodeNotReady", "message": f"node {dead} does not answer"}
+    assert group["lastFailure"] == why
     assert [item["metadata"]["name"] for item in models.all("StatefulSet")] == ["large-0-g1"]
     assert {"large", "large-0-g1-peers"} <= {item["metadata"]["name"] for item in models.all("Service")}
     held = models.get("Pod", "large-0-1")
