@@ -2,15 +2,17 @@
 
 import pytest
 
+from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
 from tests.support.models import LARGE, Models
-from tests.support.operator import OperatorProcess
+from tests.support.operator import SYSTEM, OperatorProcess
 
 pytestmark = pytest.mark.controlplane
 
 H100 = "h100-8x-dell-xe9680"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 def test_an_operator_that_is_killed_midway_goes_on_where_it_was(chart: ControlPlane, namespace: str, fleet: Fleet) -> None:
@@ -171,3 +173,47 @@ def test_names_that_differ_only_where_they_must_be_changed_do_not_meet(chart: Co
         for name in ("qwen2.5", "qwen2-5"):
             models.wait_ready(name)
         assert len(models.all("StatefulSet")) == 2
+
+
+def test_an_operator_that_may_not_list_pods_everywhere_says_so_and_serves_where_it_may(
+    chart: ControlPlane, namespace: str, fleet: Fleet
+) -> None:
+    fleet(H100, 1)
+    models = Models(chart, namespace)
+    _narrow_account(chart)
+    with OperatorProcess(chart, account="narrow"):
+        models.create("small")
+        message = models.wait_reason("small", "NotPermitted")["message"]
+        assert message.startswith(f"the operator may not read namespace {namespace} ")
+        assert 'cannot list resource "pods"' in message
+        assert models.all("StatefulSet") == []
+
+        pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
+        here = f"{RBAC}/namespaces/{namespace}"
+        chart.api.create(f"{here}/roles", {"metadata": {"name": "pods"}, "rules": [pods]})
+        _bind(chart, here, "Role", "pods")
+        models.wait_ready("small")
+
+        assert models.condition("small", "Planned")["reason"] == "FreeCapacityUnknown"
+
+
+def _narrow_account(chart: ControlPlane) -> None:
+    """Make an account with the rights of the chart's, without a look at the pods of all namespaces."""
+    chart.api.create(f"/api/v1/namespaces/{SYSTEM}/serviceaccounts", {"metadata": {"name": "narrow"}})
+    rules = chart.api.get(f"{RBAC}/clusterroles/shardwright")["rules"]
+    fewer = [rule for rule in map(_without_pods, rules) if rule["resources"]]
+    chart.api.create(f"{RBAC}/clusterroles", {"metadata": {"name": "narrow"}, "rules": fewer})
+    _bind(chart, RBAC, "ClusterRole", "narrow")
+    _bind(chart, f"{RBAC}/namespaces/{SYSTEM}", "Role", "shardwright-leader")
+
+
+def _without_pods(rule: Manifest) -> Manifest:
+    lists = "list" in rule["verbs"]
+    return {**rule, "resources": [name for name in rule["resources"] if not (lists and name == "pods")]}
+
+
+def _bind(chart: ControlPlane, root: str, kind: str, role: str) -> None:
+    subject = {"kind": "ServiceAccount", "name": "narrow", "namespace": SYSTEM}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
+    binding = {"metadata": {"name": "narrow"}, "subjects": [subject], "roleRef": reference}
+    chart.api.create(f"{root}/{kind.lower()}bindings", binding)

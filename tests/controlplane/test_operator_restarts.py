@@ -98,7 +98,9 @@ def test_a_group_whose_node_dies_goes_on_elsewhere_beside_the_pod_that_nobody_ca
     models.wait_ready("large")
     dead = models.get("Pod", "large-0-1")["spec"]["nodeName"]
     control_plane.nodes.set_not_ready(dead)
-    control_plane.pods.crash(models.namespace, "large-0-0", exit_code=78, message="no token for 60 s")  # what its leader then says
+    control_plane.pods.crash(
+        models.namespace, "large-0-0", exit_code=78, message="no token for 60 s"
+    )  # what its leader then says
 
     wait_for(lambda: models.find("StatefulSet", "large-0-g1"), 180, "the next generation")
     models.wait_ready("large")

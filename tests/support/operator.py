@@ -25,13 +25,15 @@ OPERATOR_USER = f"system:serviceaccount:{SYSTEM}:shardwright"
 class OperatorProcess:
     """One operator as the chart's service account; a context manager that kills it in the end."""
 
-    def __init__(self, control_plane: ControlPlane, *arguments: str, identity: str = "operator-a") -> None:
+    def __init__(
+        self, control_plane: ControlPlane, *arguments: str, identity: str = "operator-a", account: str = "shardwright"
+    ) -> None:
         """Nothing runs yet; see `start`. The chart must be installed. `arguments` are added to the command line."""
         self._arguments = [
             sys.executable,
             "-m",
             "shardwright.controller",
-            f"--kubeconfig={control_plane.kubeconfig_for(SYSTEM, 'shardwright')}",
+            f"--kubeconfig={control_plane.kubeconfig_for(SYSTEM, account)}",
             f"--lease-namespace={SYSTEM}",
             f"--identity={identity}",
             "--port=0",

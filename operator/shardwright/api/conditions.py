@@ -69,6 +69,7 @@ class Reason(Word):
     OBJECT_REFUSED = ("ObjectRefused", "the API server refused a rendered object")
     POD_SECURITY_FORBIDS = ("PodSecurityForbids", "the namespace's Pod Security level keeps the pods out")
     FIELD_DROPPED = ("FieldDropped", "the API server would not keep a field of a rendered object")
+    NOT_PERMITTED = ("NotPermitted", "the operator may not read what it must know of the model's namespace")
     PLAN_VALID = ("PlanValid", "the plan still fits the cluster")
     NODES_CHANGED = ("NodesChanged", "a planned node is gone or can no longer hold its part")
     IDLE = ("Idle", "nothing to do")

@@ -35,7 +35,7 @@ from shardwright.reconcile.memory import ready_pods
 from shardwright.reconcile.news import Event, news, plan_event, surge_event
 from shardwright.reconcile.observed import Observed, object_key
 from shardwright.reconcile.record_object import read_record, record_key, record_object
-from shardwright.reconcile.refusals import object_refused
+from shardwright.reconcile.refusals import not_permitted, object_refused
 from shardwright.reconcile.rules import life_rules
 from shardwright.reconcile.status import build_status, service_status
 from shardwright.rendering.bundle import Bundle
@@ -44,6 +44,8 @@ from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import GENERATION_MAX, base_name, generation_of
 
 log = logging.getLogger(__name__)
+
+FORBIDDEN: Final = 403
 
 REFUSALS: Final = frozenset({400, 403, 422})
 """Codes by which the API server refuses an object for good, until somebody changes something."""
@@ -112,9 +114,13 @@ class Reconciler:
     async def _advance(self, key: Key, look: Look) -> None:
         """Go as far as the input allows; what the user must correct ends it, and touches nothing that runs."""
         owner = _owner(look.live)
-        more = await self._schedulers.resources()
-        observed = await observe(self._client, owner.namespace, f"{MODEL}={base_name(owner.name)}", more)
-        observed = await complete(self._client, owner.namespace, observed.seen_from(self._view.not_ready()), [record_key(owner)])
+        try:
+            observed = await self._observe(owner)
+        except ApiError as error:
+            if error.code != FORBIDDEN:
+                raise
+            look.refusal, look.found = error, replace(look.found, refused=not_permitted(str(error), owner.namespace))
+            return
         record = read_record(owner, observed)
         look.report = record.report() if record else None
         look.found = replace(look.found, standing=standing_groups(observed, owner.uid, datetime.now(UTC)))
@@ -133,6 +139,12 @@ class Reconciler:
             look.again_seconds = UNSYNCED_SECONDS
             return
         await self._serve(key, look, subject, observed)
+
+    async def _observe(self, owner: Owner) -> Observed:
+        """Return what there is of a model and of its plan of record, as its nodes let it be seen."""
+        more = await self._schedulers.resources()
+        observed = await observe(self._client, owner.namespace, f"{MODEL}={base_name(owner.name)}", more)
+        return await complete(self._client, owner.namespace, observed.seen_from(self._view.not_ready()), [record_key(owner)])
 
     async def _resolve(self, resource: ShardedModel, interests: Interests) -> Subject:
         reference = resource.spec.model.config_map_ref

@@ -92,6 +92,16 @@ def object_refused(message: str, writes: Sequence[Write], *, queued: bool) -> Pr
     return Problem(code="ObjectRefused", what="the API server refuses an object", limit=message, remedy=remedy)
 
 
+def not_permitted(message: str, namespace: str) -> Problem:
+    """Return the problem of a namespace that cannot be read: what is there is not known, so nothing is written."""
+    return Problem(
+        code="NotPermitted",
+        what=f"the operator may not read namespace {namespace}",
+        limit=message,
+        remedy="give its service account the rights of the chart's ClusterRole, there or everywhere; it goes on by itself then",
+    )
+
+
 def _refused_set(message: str, writes: Sequence[Write]) -> str:
     """Return the name of the StatefulSet that a refusal is about: the API server quotes it."""
     names = (write.content["metadata"]["name"] for write in writes if isinstance(write, Apply))
