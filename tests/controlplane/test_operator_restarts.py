@@ -1,12 +1,17 @@
 """Restarts on purpose take turns; failures in a row have a budget; on the real control plane."""
 
+import re
+
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
 from tests.support.models import LARGE, Models
+from tests.support.operator import OperatorProcess
 
 pytestmark = pytest.mark.controlplane
 
@@ -15,6 +20,29 @@ H100 = "h100-8x-dell-xe9680"
 
 def ready_pods(models: Models) -> int:
     return sum(_is_ready(pod) for pod in models.pods())
+
+
+def samples(operator: OperatorProcess, models: Models) -> list[Sample]:
+    """Return the series of the namespace that a scrape of the operator reads."""
+    code, text = operator.get("/metrics")
+    assert code == 200
+    found = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
+    return [sample for sample in found if sample.labels.get("namespace") == models.namespace]
+
+
+def lives(operator: OperatorProcess, models: Models) -> dict[str, float]:
+    """Return the series of the life of the one group of the namespace's one model, their prefixes left out."""
+    prefixes = re.compile("shardwright_(group_|model_(?=groups))(.+)")
+    named = ((prefixes.fullmatch(sample.name), sample) for sample in samples(operator, models))
+    shown = [(match[2], sample) for match, sample in named if match]
+    assert {sample.labels.get("group", "large-0") for _, sample in shown} <= {"large-0"}
+    return {name: sample.value for name, sample in shown}
+
+
+def ready_series(operator: OperatorProcess, models: Models) -> set[tuple[str, str]]:
+    """Return status and reason of the condition Ready, of every series that there is."""
+    shown = [one for one in samples(operator, models) if one.name == "shardwright_model_condition"]
+    return {(one.labels["status"], one.labels["reason"]) for one in shown if one.labels["type"] == "Ready"}
 
 
 def _is_ready(pod: Manifest) -> bool:
@@ -57,11 +85,14 @@ def test_the_restart_annotation_restarts_a_group_once_and_status_says_how_long_i
 
 
 def test_a_spent_budget_stops_the_group_with_the_last_words_of_its_engine_until_it_is_restarted(
-    models: Models, fleet: Fleet, control_plane: ControlPlane
+    models: Models, fleet: Fleet, control_plane: ControlPlane, operator: OperatorProcess
 ) -> None:
     fleet(H100, 2)
     models.create("large", LARGE, restart={"budget": 0, "onBudgetSpent": "Stop"})
     models.wait_ready("large")
+    served = {"groups_wanted": 1, "groups_ready": 1, "ready": 1, "restarts": 0, "restart_budget_spent": 0}
+    assert lives(operator, models) == served
+    assert ready_series(operator, models) == {("True", "Serving")}
 
     control_plane.pods.crash(models.namespace, "large-0-1", exit_code=1, message="torch.OutOfMemoryError: CUDA out of memory")
     models.wait_reason("large", "RestartBudgetSpent")
@@ -72,9 +103,17 @@ def test_a_spent_budget_stops_the_group_with_the_last_words_of_its_engine_until_
     assert "CUDA out of memory" in degraded["message"]
     failure = models.get("ShardedModel", "large")["status"]["groups"][0]["lastFailure"]
     assert failure["message"] == "torch.OutOfMemoryError: CUDA out of memory"
+    assert lives(operator, models) == {**served, "groups_ready": 0, "ready": 0, "restarts": 1, "restart_budget_spent": 1}
+    assert ready_series(operator, models) == {("False", "RestartBudgetSpent")}
 
     models.annotate("large", restart="2026-01-02T12:00:00Z")
-    assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
+    (group,) = models.wait_ready("large")["status"]["groups"]
+    assert group["restarts"] == 1
+    assert ready_series(operator, models) == {("True", "Serving")}
+    assert lives(operator, models) == {**served, "restarts": 1, "last_outage_seconds": group["lastOutageSeconds"]}
+
+    models.delete("ShardedModel", "large")
+    wait_for(lambda: not lives(operator, models) and not ready_series(operator, models), 15, "the series to be gone")
 
 
 def test_an_evicted_rank_costs_nothing_of_the_budget(models: Models, fleet: Fleet, control_plane: ControlPlane) -> None:

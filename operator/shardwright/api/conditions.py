@@ -85,6 +85,11 @@ class Condition:
     message: str = ""
     observed_generation: int = 0
 
+    @property
+    def status_word(self) -> str:
+        """Return the status as the wire and the metrics say it."""
+        return _STATUS[self.status]
+
 
 def set_condition(conditions: Iterable[Mapping[str, Any]], new: Condition, *, now: datetime) -> tuple[Mapping[str, Any], ...]:
     """Return the conditions with ``new`` in place of the one of its type.
@@ -103,7 +108,7 @@ def _on_wire(condition: Condition, *, since: str) -> dict[str, Any]:
     message = condition.message
     return {
         "type": str(condition.type),
-        "status": _STATUS[condition.status],
+        "status": condition.status_word,
         "observedGeneration": condition.observed_generation,
         "lastTransitionTime": since,
         "reason": str(condition.reason),
@@ -112,7 +117,7 @@ def _on_wire(condition: Condition, *, since: str) -> dict[str, Any]:
 
 
 def _since(before: Mapping[str, Any] | None, new: Condition, now: datetime) -> str:
-    if before is not None and before.get("status") == _STATUS[new.status] and before.get("lastTransitionTime"):
+    if before is not None and before.get("status") == new.status_word and before.get("lastTransitionTime"):
         return str(before["lastTransitionTime"])
     return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

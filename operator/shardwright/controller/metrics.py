@@ -1,7 +1,7 @@
-"""The operator's own metrics and those of the plans, on a registry of their own.
+"""The operator's own metrics and those of the models, on a registry of their own.
 
-Labels are bounded: verbs, resources, codes, reasons, components. The series of a plan carry the model's namespace
-and name, exist once per planned model, and go when it goes.
+Labels are bounded: verbs, resources, codes, condition types, reasons, components. The series of a model carry its
+namespace and name, are made from the same values as its status, and go when it goes.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from shardwright import __version__
 from shardwright.controller.queue import Key
 from shardwright.planning.report import Exclusion, Plan, Report
+from shardwright.reconcile.findings import Findings, conditions
+from shardwright.reconcile.groups import GroupState
 
 BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 MODEL: Final = ("namespace", "name")
@@ -25,6 +27,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._operator()
         self._plans()
+        self._lives()
         self._shown: dict[Key, list[tuple[Gauge, tuple[str, ...]]]] = {}
 
     def _operator(self) -> None:
@@ -50,7 +53,7 @@ class Metrics:
 
     def _plans(self) -> None:
         registry = self.registry
-        degrees = ("tensor", "pipeline", "expert", "replicas", "pool")
+        degrees = ("tensor", "pipeline", "expert", "attention_data", "context", "replicas", "pool")
         self._layout = Gauge("shardwright_plan_info", "The layout that stands; always 1.", (*MODEL, *degrees), registry=registry)
         self._gpus = Gauge("shardwright_plan_gpus", "GPUs of the plan.", MODEL, registry=registry)
         self._memory = Gauge(
@@ -71,28 +74,55 @@ class Metrics:
             "shardwright_plan_excluded", "Layouts and nodes ruled out, by reason.", (*MODEL, "reason"), registry=registry
         )
 
+    def _lives(self) -> None:
+        registry, group = self.registry, (*MODEL, "group")
+        self._condition = Gauge(
+            "shardwright_model_condition",
+            "A condition of the model's status as it is; always 1.",
+            (*MODEL, "type", "status", "reason"),
+            registry=registry,
+        )
+        self._wanted = Gauge("shardwright_model_groups_wanted", "Groups that shall run.", MODEL, registry=registry)
+        self._ready = Gauge("shardwright_model_groups_ready", "Groups that are ready.", MODEL, registry=registry)
+        self._group_ready = Gauge("shardwright_group_ready", "1 while the group is ready.", group, registry=registry)
+        self._restarts = Gauge("shardwright_group_restarts", "Restarts of the group, as remembered.", group, registry=registry)
+        self._outage = Gauge(
+            "shardwright_group_last_outage_seconds",
+            "From the group's last stop until all its ranks were ready again.",
+            group,
+            registry=registry,
+        )
+        self._spent = Gauge(
+            "shardwright_group_restart_budget_spent",
+            "1 while the engine has failed more often in a row than spec.restart.budget.",
+            group,
+            registry=registry,
+        )
+
     def count_call(self, verb: str, resource: str, code: int) -> None:
         """Count a finished request (code 0: no answer)."""
         self.api_requests.labels(verb, resource, str(code)).inc()
 
-    def show_plan(self, key: Key, report: Report) -> None:
-        """Replace the series of one model's plan; those that stay are there all the time."""
+    def show(self, key: Key, found: Findings, report: Report | None) -> None:
+        """Replace the series of one model; those that stay are there all the time."""
         before = self._shown.pop(key, [])
-        self._show(key, report)
+        if report:
+            self._show_report(key, report)
+        self._show_life(key, found)
         shown = set(self._shown.get(key, ()))
         for gauge, labels in before:
             if (gauge, labels) not in shown:
                 gauge.remove(*labels)
 
-    def _show(self, key: Key, report: Report) -> None:
+    def _show_report(self, key: Key, report: Report) -> None:
         if isinstance(report.outcome, Plan):
             self._show_layout(key, report.outcome)
             self._show_memory(key, report.outcome)
             self._show_performance(key, report.outcome)
         self._show_excluded(key, report.excluded)
 
-    def drop_plan(self, key: Key) -> None:
-        """Remove the series of a model."""
+    def drop(self, key: Key) -> None:
+        """Remove all series of a model."""
         for gauge, labels in self._shown.pop(key, ()):
             gauge.remove(*labels)
 
@@ -103,7 +133,7 @@ class Metrics:
 
     def _show_layout(self, key: Key, plan: Plan) -> None:
         layout = plan.layout
-        degrees = (layout.tensor, layout.pipeline, layout.expert, layout.replicas)
+        degrees = (layout.tensor, layout.pipeline, layout.expert, layout.attention_data, layout.context, layout.replicas)
         self._set(self._layout, key, 1, *map(str, degrees), plan.pool)
         self._set(self._gpus, key, layout.gpus)
 
@@ -131,6 +161,22 @@ class Metrics:
             counts[exclusion.code] = counts.get(exclusion.code, 0) + exclusion.count
         for code, count in counts.items():
             self._set(self._excluded, key, count, code)
+
+    def _show_life(self, key: Key, found: Findings) -> None:
+        for condition in conditions(found):
+            self._set(self._condition, key, 1, condition.type, condition.status_word, str(condition.reason))
+        if found.wanted is not None:
+            self._set(self._wanted, key, found.wanted)
+        self._set(self._ready, key, sum(group.ready for group in found.groups))
+        for group in found.groups:
+            self._show_group(key, group)
+
+    def _show_group(self, key: Key, group: GroupState) -> None:
+        self._set(self._group_ready, key, group.ready, group.name)
+        self._set(self._restarts, key, group.restarts, group.name)
+        self._set(self._spent, key, group.budget_spent, group.name)
+        if group.outage_seconds is not None:
+            self._set(self._outage, key, group.outage_seconds, group.name)
 
     def text(self) -> bytes:
         """Return everything in the Prometheus text format."""

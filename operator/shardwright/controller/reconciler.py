@@ -36,7 +36,7 @@ from shardwright.reconcile.news import Event, news, plan_event, surge_event
 from shardwright.reconcile.observed import Observed, object_key
 from shardwright.reconcile.record_object import read_record, record_key, record_object
 from shardwright.reconcile.refusals import not_permitted, object_refused
-from shardwright.reconcile.rules import life_rules
+from shardwright.reconcile.rules import groups_wanted, life_rules
 from shardwright.reconcile.status import build_status, service_status
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Owner
@@ -102,7 +102,7 @@ class Reconciler:
         if live is None or "deletionTimestamp" in live["metadata"]:
             self._view.forget(key)
             self._planner.forget(key)
-            self._metrics.drop_plan(key)
+            self._metrics.drop(key)
             return None
         look = Look(live=live, found=Findings(generation=live["metadata"]["generation"]))
         await self._advance(key, look)
@@ -175,6 +175,7 @@ class Reconciler:
             paused=spec.paused,
             lost=look.lost,
             scaled_to_zero=spec.replicas == 0,
+            wanted=groups_wanted(spec, record.plan if record else None),
         )
         if record and not look.refusal and _is_for(subject, planned, record):
             await self._deploy(look, subject, record, observed)
@@ -302,11 +303,10 @@ class Reconciler:
         stands = look.deployed or look.found.groups  # what serves is found by its address whatever is wrong with the spec
         service = service_status(_owner(look.live), self._cluster_domain) if stands else {}
         status = build_status(before, look.found, shown, {**look.engine, **service}, datetime.now(UTC))
+        self._metrics.show(key, look.found, look.report)  # before the status: who has read that finds the series
         await write_status(self._client, look.live, status)
         for event in (*look.events, *news(before, look.found, look.written)):
             await self._recorder.record(look.live, event)
-        if look.report:
-            self._metrics.show_plan(key, look.report)
         _log(key, look)
 
 

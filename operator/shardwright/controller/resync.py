@@ -56,7 +56,7 @@ class Resync:
         await self._read_records(models)
         for gone in known - models.keys():
             self._view.forget(gone)
-            self._metrics.drop_plan(gone)
+            self._metrics.drop(gone)
         self._view.models |= {base_key(key): key for key in models}
         return sorted(models)
 

@@ -16,11 +16,12 @@ LINE_LENGTH: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """Everything that the conditions are made from.
+    """Everything that the conditions and the metrics of a model are made from.
 
     ``plan`` is the plan that stands, ``no_plan`` why there is none for the current spec. ``problems`` are what
     the user must correct, ``refused`` what the API server did not take or keep, or why nothing was sent to it.
-    ``stale`` is what is wrong with the plan that stands. ``standing`` are the groups that exist. ``decision`` is None
+    ``stale`` is what is wrong with the plan that stands. ``wanted`` is how many groups shall run, None where that cannot be
+    told. ``standing`` are the groups that exist. ``decision`` is None
     where nothing may be deployed. ``lost`` are nodes that died with pods of the model on them.
     """
 
@@ -34,6 +35,7 @@ class Findings:
     plan_only: bool = False
     paused: bool = False
     scaled_to_zero: bool = False
+    wanted: int | None = None
     standing: tuple[GroupState, ...] = ()
     decision: Decision | None = None
     refused: Problem | None = None

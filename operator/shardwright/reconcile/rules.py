@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from shardwright.api.spec import PlacementRules, Spec
+from shardwright.api.spec import Budget, PlacementRules, Spec
+from shardwright.planning.report import Plan
 from shardwright.reconcile.groups import LifeRules
 from shardwright.reconcile.incidents import RestartPolicy
 
@@ -31,3 +32,11 @@ def life_rules(spec: Spec, annotations: Mapping[str, str]) -> LifeRules:
         max_surge=0 if (spec.placement or PlacementRules()).scheduler in HAVE_QUOTA else spec.rollout.max_surge,
         restart_asked=annotations.get(RESTART, "")[:_TOKEN_LENGTH],
     )
+
+
+def groups_wanted(spec: Spec, plan: Plan | None) -> int:
+    """Return how many groups shall run: what ``replicas`` says or, where the plan fills a budget, what the plan says."""
+    if spec.mode == "PlanOnly":
+        return 0
+    fills = (spec.budget or Budget()).fill and spec.replicas > 0
+    return len(plan.groups) if fills and plan else spec.replicas

@@ -1,4 +1,4 @@
-"""Probes, metrics, logs and options of the process."""
+"""Probes, logs and options of the process."""
 
 import json
 import logging
@@ -11,10 +11,6 @@ from shardwright.controller.health import Health, HealthServer
 from shardwright.controller.logs import JsonLines
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.options import parse_options
-from shardwright.planning.report import Exclusion, Report
-from tests.support.builders_deployment import a_plan
-
-KEY = ("models", "llama")
 
 
 class Clock:
@@ -59,36 +55,6 @@ def test_the_endpoints_answer() -> None:
         assert get(server.port, "/")[0] == 404
     finally:
         server.stop()
-
-
-def report(*excluded: Exclusion) -> Report:
-    return Report(outcome=a_plan(), alternatives=(), excluded=excluded, considered=1)
-
-
-def exclusion(code: str, count: int) -> Exclusion:
-    return Exclusion(code=code, count=count, example="", nearest_miss="")
-
-
-def plan_series(metrics: Metrics) -> list[str]:
-    return [line for line in metrics.text().decode().splitlines() if line.startswith("shardwright_plan")]
-
-
-def test_a_plan_is_shown_per_stage_and_component_and_goes_as_a_whole() -> None:
-    metrics = Metrics()
-    metrics.show_plan(KEY, report(exclusion("HeadsNotDivisible", 2), exclusion("HeadsNotDivisible", 3)))
-    shown = plan_series(metrics)
-    assert 'shardwright_plan_gpus{name="llama",namespace="models"} 16.0' in shown
-    assert sum(line.startswith("shardwright_plan_memory_bytes") for line in shown) == 10
-    assert 'shardwright_plan_excluded{name="llama",namespace="models",reason="HeadsNotDivisible"} 5.0' in shown
-    metrics.drop_plan(KEY)
-    assert plan_series(metrics) == []
-
-
-def test_a_new_plan_leaves_no_series_of_the_old_one() -> None:
-    metrics = Metrics()
-    metrics.show_plan(KEY, report(exclusion("HeadsNotDivisible", 2)))
-    metrics.show_plan(KEY, report(exclusion("WeightsExceedMemory", 1)))
-    assert "HeadsNotDivisible" not in str(plan_series(metrics))
 
 
 def test_a_log_line_is_one_json_object_whatever_the_message_holds() -> None:

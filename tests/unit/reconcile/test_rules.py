@@ -7,7 +7,8 @@ import pytest
 from shardwright.api.resource import parse_manifest
 from shardwright.reconcile.groups import LifeRules
 from shardwright.reconcile.incidents import RestartPolicy
-from shardwright.reconcile.rules import RESTART, life_rules
+from shardwright.reconcile.rules import RESTART, groups_wanted, life_rules
+from tests.support.builders_deployment import a_plan
 from tests.support.builders_resource import a_sharded_model
 
 
@@ -33,3 +34,20 @@ def test_what_is_said_is_what_holds() -> None:
 def test_no_group_waits_beside_itself_for_the_quota_that_it_holds(scheduler: str, surge: int) -> None:
     queue = {"queue": "serving"} if scheduler == "Kueue" else {}
     assert rules(placement={"scheduler": scheduler, **queue}, rollout={"maxSurge": 1}).max_surge == surge
+
+
+@pytest.mark.parametrize(
+    ("said", "planned", "wanted"),
+    [
+        ({"replicas": 3}, 1, 3),  # there is room for one
+        ({"replicas": 0}, 1, 0),
+        ({"replicas": 3, "mode": "PlanOnly"}, 3, 0),
+        ({"budget": {"gpus": 16, "fill": True}}, 2, 2),
+        ({"budget": {"gpus": 16, "fill": True}}, None, 1),
+    ],
+)
+def test_as_many_groups_are_wanted_as_the_spec_says_or_the_plan_that_fills_a_budget(
+    said: dict[str, Any], planned: int | None, wanted: int
+) -> None:
+    plan = a_plan(groups=(("a", "b"),) * planned) if planned else None
+    assert groups_wanted(parse_manifest(a_sharded_model(**said)).spec, plan) == wanted

@@ -1,0 +1,136 @@
+"""The series of a model: its plan, its conditions and its groups; from first to last."""
+
+from dataclasses import replace
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from shardwright.controller.metrics import Metrics
+from shardwright.errors import Problem
+from shardwright.layouts.layout import Layout
+from shardwright.planning.report import Exclusion, Report
+from shardwright.reconcile.findings import Findings
+from shardwright.reconcile.groups import GroupState
+from tests.support.builders_deployment import a_plan
+
+KEY = ("models", "llama")
+LAYOUT = Layout(tensor=4, pipeline=2, attention_data=2, context=4)
+FOUND = Findings(generation=1)
+SERVES = GroupState(name="llama-0", ready=True, situation="Ready", restarts=2, outage_seconds=95)
+WAITS = GroupState(name="llama-1", ready=False, situation="BackingOff", restarts=7, failing=True, budget_spent=True)
+LIVES = ("shardwright_model_", "shardwright_group_")
+
+Series = dict[tuple[str, ...], float]
+
+
+def report(*excluded: Exclusion) -> Report:
+    return Report(outcome=a_plan(layout=LAYOUT), alternatives=(), excluded=excluded, considered=1)
+
+
+def exclusion(code: str, count: int) -> Exclusion:
+    return Exclusion(code=code, count=count, example="", nearest_miss="")
+
+
+def living(*groups: GroupState) -> Findings:
+    return replace(FOUND, plan=a_plan(), standing=groups, wanted=2)
+
+
+def series(metrics: Metrics, *prefixes: str) -> Series:
+    """Return what a scrape reads: name and label values (namespace and name left out), to value."""
+    found = {}
+    for family in text_string_to_metric_families(metrics.text().decode()):
+        for sample in family.samples:
+            if sample.name.startswith(prefixes):
+                labels = dict(sample.labels)
+                assert (labels.pop("namespace"), labels.pop("name")) == KEY
+                found[sample.name, *(labels[label] for label in sorted(labels))] = sample.value
+    return found
+
+
+def conditions(metrics: Metrics) -> set[tuple[str, ...]]:
+    """Return the conditions that are shown: type, status and reason."""
+    return {(kind, status, reason) for _, reason, status, kind in series(metrics, "shardwright_model_condition")}
+
+
+def test_a_plan_is_shown_per_stage_and_component_and_goes_as_a_whole() -> None:
+    metrics = Metrics()
+    metrics.show(KEY, FOUND, report(exclusion("HeadsNotDivisible", 2), exclusion("HeadsNotDivisible", 3)))
+    shown = series(metrics, "shardwright_plan")
+    assert shown["shardwright_plan_gpus",] == 16
+    assert shown["shardwright_plan_excluded", "HeadsNotDivisible"] == 5
+    assert sum(name == "shardwright_plan_memory_bytes" for name, *_ in shown) == 10
+    metrics.drop(KEY)
+    assert series(metrics, "shardwright_plan", *LIVES) == {}
+
+
+def test_the_layout_is_shown_with_all_its_degrees() -> None:
+    metrics = Metrics()
+    metrics.show(KEY, FOUND, report())
+    (line,) = (line for line in metrics.text().decode().splitlines() if line.startswith("shardwright_plan_info{"))
+    degrees = 'attention_data="2",context="4",expert="1",name="llama",namespace="models",pipeline="2",pool="h100"'
+    assert line == f'shardwright_plan_info{{{degrees},replicas="1",tensor="4"}} 1.0'
+
+
+def test_a_new_plan_leaves_no_series_of_the_old_one() -> None:
+    metrics = Metrics()
+    metrics.show(KEY, FOUND, report(exclusion("HeadsNotDivisible", 2)))
+    metrics.show(KEY, FOUND, report(exclusion("WeightsExceedMemory", 1)))
+    assert set(series(metrics, "shardwright_plan_excluded")) == {("shardwright_plan_excluded", "WeightsExceedMemory")}
+
+
+def test_the_groups_are_shown_as_in_status() -> None:
+    metrics = Metrics()
+    metrics.show(KEY, living(SERVES, WAITS), None)
+    shown = series(metrics, *LIVES)
+    assert {name: value for name, value in shown.items() if name[0] != "shardwright_model_condition"} == {
+        ("shardwright_model_groups_wanted",): 2,
+        ("shardwright_model_groups_ready",): 1,
+        ("shardwright_group_ready", "llama-0"): 1,
+        ("shardwright_group_ready", "llama-1"): 0,
+        ("shardwright_group_restarts", "llama-0"): 2,
+        ("shardwright_group_restarts", "llama-1"): 7,
+        ("shardwright_group_restart_budget_spent", "llama-0"): 0,
+        ("shardwright_group_restart_budget_spent", "llama-1"): 1,
+        ("shardwright_group_last_outage_seconds", "llama-0"): 95,
+    }
+
+
+def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_gone() -> None:
+    metrics = Metrics()
+    metrics.show(KEY, living(SERVES, WAITS), None)
+    assert conditions(metrics) == {
+        ("Ready", "False", "RestartBudgetSpent"),
+        ("Planned", "True", "Planned"),
+        ("Reconciling", "True", "RestartBudgetSpent"),
+        ("Stalled", "False", "Idle"),
+        ("Degraded", "True", "RestartBudgetSpent"),
+        ("PlanStale", "False", "PlanValid"),
+    }
+    metrics.show(KEY, living(SERVES), None)
+    assert conditions(metrics) == {
+        ("Ready", "True", "Serving"),
+        ("Planned", "True", "Planned"),
+        ("Reconciling", "False", "Idle"),
+        ("Stalled", "False", "Idle"),
+        ("Degraded", "False", "Idle"),
+        ("PlanStale", "False", "PlanValid"),
+    }
+
+
+def test_a_group_that_is_gone_and_a_spec_that_cannot_be_read_leave_no_series() -> None:
+    metrics = Metrics()
+    metrics.show(KEY, living(SERVES, WAITS), report())
+    metrics.show(KEY, replace(FOUND, problems=(Problem(code="InvalidSpec", what="spec.replicas is -1"),)), None)
+    assert ("Stalled", "True", "InvalidSpec") in conditions(metrics)
+    shown = {name for name, *_ in series(metrics, "shardwright_plan", *LIVES)}
+    assert shown == {"shardwright_model_condition", "shardwright_model_groups_ready"}
+
+
+def test_a_model_that_goes_takes_its_series_along_and_no_others() -> None:
+    metrics = Metrics()
+    metrics.show(KEY, living(SERVES, WAITS), report())
+    before = series(metrics, "shardwright_plan", *LIVES)
+    metrics.show(("models", "other"), living(WAITS), report())
+    metrics.drop(("models", "other"))
+    assert series(metrics, "shardwright_plan", *LIVES) == before
+    metrics.drop(KEY)
+    assert series(metrics, "shardwright_plan", *LIVES) == {}
