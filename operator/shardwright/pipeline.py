@@ -7,12 +7,12 @@ Nothing is decided here, the parts are connected: ``resolve`` → ``take_stock``
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from shardwright.api.drafts import PATH as DRAFT_PATH
 from shardwright.api.drafts import drafter_of
-from shardwright.api.published import DEFAULTS_MAX_ITEMS, ShownEngine
+from shardwright.api.published import DEFAULTS_MAX_ITEMS, ShownEngine, ShownStartBudget
 from shardwright.api.record import PlanRecord
 from shardwright.api.request import adapter_slots, network_of, rdma_request, to_request
 from shardwright.api.resource import ShardedModel
@@ -41,7 +41,9 @@ from shardwright.planning.plan import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.rendering.bundle import Bundle
+from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.names import base_name, generation_name, generation_of, group_name
+from shardwright.rendering.pod import start_budget
 from shardwright.rendering.render import render
 
 NOT_PLANNED_WITH: Final = ("paused", "mode", "replan", "restart", "rollout", "readiness")
@@ -186,14 +188,19 @@ def plan_serving(subject: Subject, inventory: Inventory) -> Report:
     return _first_groups(report, 0) if subject.resource.spec.replicas == 0 else report
 
 
-def engine_status(subject: Subject) -> dict[str, Any]:
-    """Return what ``status`` says about the engine: version, image, and what the administrator's defaults added."""
+def engine_status(subject: Subject, deployed: Plan | None = None) -> dict[str, Any]:
+    """Return what ``status`` says about the engine: version, image, what the administrator's defaults added.
+
+    With the plan that is ``deployed`` it says how long its pods may take to start.
+    """
     engine = subject.resource.spec.engine
+    budget = start_budget(deployed, _deployment(subject)) if deployed else None
     shown = ShownEngine(
         name=engine.name,
         version=subject.traits.version,
         image=image_of(engine),
         defaults=list(subject.defaulted[:DEFAULTS_MAX_ITEMS]) or None,
+        start_budget=ShownStartBudget(**asdict(budget)) if budget else None,
     )
     return {"engine": shown.model_dump(by_alias=True, exclude_none=True)}
 
@@ -235,14 +242,13 @@ def bundle_for(
     Raises:
         InputError: The plan can be shown but not run.
     """
-    deployment = to_deployment(
-        subject.resource,
-        engine_version=subject.traits.version,
-        stored_quantization=subject.stored_quantization,
-        cluster_domain=cluster_domain,
-        scheduling_api=scheduling_api,
-    )
+    deployment = _deployment(subject, cluster_domain=cluster_domain, scheduling_api=scheduling_api)
     return render(plan, replace(deployment, generations=generations), ready_pods=ready_pods)
+
+
+def _deployment(subject: Subject, **surroundings: Any) -> Deployment:
+    version, stored = subject.traits.version, subject.stored_quantization
+    return to_deployment(subject.resource, engine_version=version, stored_quantization=stored, **surroundings)
 
 
 def read_model_of(question: Question) -> ModelSpec:

@@ -176,6 +176,15 @@ class TestTheAdministrator:
             }
         }
 
+    def test_an_image_that_nodes_pull_makes_the_peers_wait_longer_and_status_says_so(self) -> None:
+        budgets = []
+        for weights in ({"pvc": {"claimName": "models", "path": "llama"}}, {"image": {"reference": "registry.internal/llama:1"}}):
+            subject = resolve(Question(resource=a_resource(model=LARGE["model"] | {"weights": weights})))
+            shown = engine_status(subject, plan_of(plan_serving(subject, stock(subject, h100_nodes(2)))))["engine"]["startBudget"]
+            assert str(shown["peerSeconds"]) in shown["basis"]
+            budgets.append((shown["loadSeconds"], shown["peerSeconds"]))
+        assert budgets == [(2104, 1800), (2104, 9918)]  # 406 GB at 500 MB/s, twice; 812 GB at 200 MB/s, twice
+
     def test_new_defaults_ask_for_a_new_plan_of_what_they_change_alone(self) -> None:
         plain, own = a_resource(), a_resource(engine={"image": "own/vllm-openai:v0.33.0"})
         settings = read_settings(json.dumps({"engineDefaults": {"engine": {"image": self.MIRROR}}}))

@@ -243,6 +243,14 @@ class ShownGroup(Shown):
     )
 
 
+class ShownStartBudget(Shown):
+    """How long a pod may take until it serves; then the kubelet ends it."""
+
+    load_seconds: Count = Field(description="Seconds that each pod gets for itself: to start, load and compile.")
+    peer_seconds: Count = Field(description="Seconds more for the other pods of the group to arrive; 0 where a pod is alone.")
+    basis: Sentence = Field(description="How they came about: bytes to load, at which speed, and the fixed times.")
+
+
 class ShownEngine(Shown):
     """The engine as it was resolved."""
 
@@ -254,6 +262,9 @@ class ShownEngine(Shown):
         max_length=DEFAULTS_MAX_ITEMS,
         description="Fields that were not set and came from the operator's engineDefaults, as engine.image; cut at 128.",
         json_schema_extra=_LIST,
+    )
+    start_budget: ShownStartBudget | None = Field(
+        default=None, description="How long a pod may take until it serves, then the kubelet ends it; where the plan is deployed."
     )
 
 

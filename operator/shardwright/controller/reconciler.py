@@ -246,6 +246,8 @@ class Reconciler:
                 return
         look.found = replace(look.found, decision=decision)
         look.deployed = bool(bundle.objects)
+        if look.deployed:
+            look.engine = engine_status(subject, record.plan)
         if not subject.resource.spec.paused and await self._write(look, decision.writes):
             look.written = decision.writes
         look.again_seconds = _soonest(look.again_seconds, decision, now)

@@ -73,10 +73,32 @@ def test_a_model_without_its_scheduler_can_be_scaled_to_zero() -> None:
     run(scenario())
 
 
-def test_status_says_which_engine_runs() -> None:
+def test_status_says_which_engine_runs_and_how_long_it_may_take_to_start() -> None:
     async def scenario() -> None:
         parts, key = await deployed()
-        assert parts.status(key)["engine"] == {"name": "vLLM", "version": "0.33.0", "image": "vllm/vllm-openai:v0.33.0"}
+        basis = (
+            "8598 s: 180 s start, 756.0 GiB downloaded at 200 MB/s (assumed) x 2, 300 s compilation; at least 600 s; "
+            "1800 s more for peers to arrive"
+        )
+        assert parts.status(key)["engine"] == {
+            "name": "vLLM",
+            "version": "0.33.0",
+            "image": "vllm/vllm-openai:v0.33.0",
+            "startBudget": {"loadSeconds": 8598, "peerSeconds": 1800, "basis": basis},
+        }
+        (group,) = parts.groups("large")
+        assert group["metadata"]["annotations"]["shardwright.io/start-up-budget"] == basis
+
+    run(scenario())
+
+
+def test_a_plan_that_is_only_shown_has_no_start_up_budget() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("large", model=LARGE, mode="PlanOnly")
+        await parts.look(key)
+        assert parts.status(key)["plan"]["nodes"] == 2
+        assert set(parts.status(key)["engine"]) == {"name", "version", "image"}
 
     run(scenario())
 
