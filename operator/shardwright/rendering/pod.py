@@ -56,6 +56,7 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
         tcp_only=not deployment.network.rdma,
         attention_replicas=attention_replicas_per_pod(plan),
         shm_bytes=shared_memory_bytes(plan, deployment),
+        peer_seconds=start_budget(plan, deployment).peer_seconds,
     )
 
 

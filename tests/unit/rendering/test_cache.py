@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -110,6 +111,16 @@ def test_the_engines_own_budget_no_longer_counts_the_download_and_peers_wait_for
     )
     assert kept["shardwright.io/start-up-budget"] != fresh["shardwright.io/start-up-budget"]
     assert "9900 s more for peers to arrive" in kept["shardwright.io/start-up-budget"]  # 1,800 s and 810 GB at 200 MB/s, twice
+
+
+@pytest.mark.parametrize(("deployment", "seconds"), [(SHARED, 9900), (OWN, 9900), (a_deployment(), 1800)])
+def test_ranks_wait_for_each_other_as_long_as_the_budget_says(deployment: Any, seconds: int) -> None:
+    bundle = render(a_plan(), deployment)
+    (scripts_map,) = (item for item in bundle.of_kind("ConfigMap") if "launch.sh" in item["data"])
+    called = re.findall(r"set -- (lead|follow) \S+ \S+ \S+ (\S+)", scripts_map["data"]["launch.sh"])
+    assert called == [("lead", str(seconds)), ("follow", str(seconds))]
+    (item,) = bundle.of_kind("StatefulSet")
+    assert f"{seconds} s more for peers to arrive" in item["metadata"]["annotations"]["shardwright.io/start-up-budget"]
 
 
 class Pods:
