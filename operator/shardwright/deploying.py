@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from shardwright.api.engine import Engine
+from shardwright.api.engine import ApiKeyReference, Engine
 from shardwright.api.model import Adapter as ServedAdapter
-from shardwright.api.model import ClaimWeights, Model
+from shardwright.api.model import ClaimWeights, Model, SecretReference
 from shardwright.api.network import Network
 from shardwright.api.resource import ShardedModel
 from shardwright.api.spec import PlacementRules, Pod
@@ -71,6 +71,7 @@ def to_deployment(
         arguments=dict(sorted((spec.engine.args | _dtype(spec.model)).items())),
         over_ray=spec.engine.executor == "Ray",
         environment=tuple((variable.name, variable.value) for variable in spec.engine.env),
+        api_key=_secret_key(spec.engine.api_key_secret_ref),
         node_selector=tuple(sorted(placement.node_selector.items())),
         tolerations=tolerations_of(placement),
         cpu=pod.resources.cpu if pod.resources else None,
@@ -137,9 +138,11 @@ def _dtype(model: Model) -> dict[str, str]:
 
 def _hub_token(model: Model) -> SecretKey | None:
     hub = model.weights.hugging_face if model.weights else None
-    if hub is None or hub.token_secret_ref is None:
-        return None
-    return SecretKey(name=hub.token_secret_ref.name, key=hub.token_secret_ref.key)
+    return _secret_key(hub.token_secret_ref) if hub else None
+
+
+def _secret_key(reference: SecretReference | ApiKeyReference | None) -> SecretKey | None:
+    return None if reference is None else SecretKey(name=reference.name, key=reference.key)
 
 
 def _claim(model: Model) -> ClaimPath | None:

@@ -352,14 +352,16 @@ def _engine_version(spec: Spec, question: Question, engine: Engine) -> str:
 def _features(spec: Spec, engine: Engine) -> dict[str, str]:
     """Return the options that fields of the spec turn into beside the words of a plan, each with its field."""
     drafting = drafting_of(spec.workload)
-    nameless = "served-model-name" in engine.rules.policy.missing  # elsewhere it is among the words of a plan
+    missing = engine.rules.policy.missing
+    nameless = "served-model-name" in missing  # elsewhere it is among the words of a plan
     asked = {
         "quantization": (spec.model.quantization == "FP8", "spec.model.quantization"),
         "dtype": (spec.model.quantization in ("BF16", "FP16"), "spec.model.quantization"),
         "served-model-name": (nameless and spec.model.served_name is not None, "spec.model.servedName"),
         "kv-cache-dtype": (spec.workload.kv_cache_quantization != "Auto", "spec.workload.kvCacheQuantization"),
         "load-format": (spec.model.load_format != "Auto", "spec.model.loadFormat"),
-        "lock-memory": ("lock-memory" in engine.rules.policy.missing and _locks_memory(spec), "spec.pod.network.lockMemory"),
+        "lock-memory": ("lock-memory" in missing and _locks_memory(spec), "spec.pod.network.lockMemory"),
+        "api-key": ("api-key" in missing and spec.engine.api_key_secret_ref is not None, "spec.engine.apiKeySecretRef"),
         "enable-lora": (bool(spec.model.adapters), "spec.model.adapters"),
         "speculative-config": (
             drafting is not None,

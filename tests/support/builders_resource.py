@@ -46,6 +46,7 @@ _COMPLETE: Manifest = {
         "version": "0.33.0",
         "args": {"seed": 7},
         "executor": "Ray",
+        "apiKeySecretRef": {"name": "clients", "key": "key"},
         "env": [{"name": "NCCL_DEBUG", "value": "WARN"}],
     },
     "workload": {

@@ -173,7 +173,7 @@ def _environment(container: Mapping[str, Any], labels: Mapping[str, str], index:
         if "fieldRef" in source:
             values[variable["name"]] = fields[source["fieldRef"]["fieldPath"]]
         else:
-            values[variable["name"]] = expanded(variable["value"]) if "value" in variable else "a secret"
+            values[variable["name"]] = expanded(variable["value"]) if "value" in variable else "a-secret"
     return values
 
 

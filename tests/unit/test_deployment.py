@@ -53,6 +53,7 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
         arguments={"dtype": "bfloat16", "seed": 7},
         over_ray=True,
         environment=(("NCCL_DEBUG", "WARN"),),
+        api_key=SecretKey(name="clients", key="key"),
         node_selector=(("example.com/pool", "blue"),),
         tolerations=({"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoExecute", "tolerationSeconds": 60},),
         cpu="16",

@@ -771,6 +771,7 @@ def test_nothing_that_fits_leaves_no_record() -> None:
 
 
 TRTLLM = {"name": "TensorRTLLM", "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1"}
+KEY = {"apiKeySecretRef": {"name": "clients"}}
 
 
 def test_a_model_on_tensorrt_llm_is_planned_by_its_rules_and_rendered_with_a_key() -> None:
@@ -803,16 +804,18 @@ def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
     lookup = {"promptLookup": {"draftTokens": 3, "acceptancePercent": 50}}
 
     root = {"network": {"lockMemory": True}}
+    engine = TRTLLM | KEY
 
-    assert problems_of(Question(resource=a_resource(engine=TRTLLM, model=model, workload=lookup, pod=root))) == [
+    assert problems_of(Question(resource=a_resource(engine=engine, model=model, workload=lookup, pod=root))) == [
         ("EngineFeatureMissing", "spec.model.quantization"),
         ("EngineFeatureMissing", "spec.model.servedName"),
         ("EngineFeatureMissing", "spec.model.loadFormat"),
         ("EngineFeatureMissing", "spec.pod.network.lockMemory"),
+        ("EngineFeatureMissing", "spec.engine.apiKeySecretRef"),
         ("EngineFeatureMissing", "spec.model.adapters"),
         ("EngineFeatureMissing", "spec.workload.promptLookup"),
     ]
-    a_subject(pod=root)  # vLLM can
+    a_subject(pod=root, engine=KEY)  # vLLM can
     draft = {"draftModel": A_DRAFT | {"pvc": {"claimName": "a"}}}
     assert problems_of(Question(resource=a_resource(engine=TRTLLM, workload=draft))) == [
         ("EngineFeatureMissing", "spec.workload.draftModel")

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
-from shardwright.api.parts import IMAGE, ArgumentValue, Part
+from shardwright.api.parts import IMAGE, ArgumentValue, DataKey, ObjectName, Part
 from shardwright.engines.environment import check_environment
 
 
@@ -17,6 +17,15 @@ class EnvironmentVariable(Part):
     value: Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00]*$")] = Field(
         default="", description="Value, taken literally: $(NAME) is not expanded."
     )
+
+
+class ApiKeyReference(Part):
+    """A key of a Secret in the same namespace, whose value clients must bring."""
+
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
+
+    name: ObjectName = Field(description="Name of the Secret, in the namespace of this resource.")
+    key: DataKey = Field(default="api-key", description="Key that holds the API key: ASCII without spaces or line breaks.")
 
 
 class Engine(Part):
@@ -47,6 +56,11 @@ class Engine(Part):
         description="With vLLM: who joins the ranks of a group over several nodes. Native: the engine itself. Ray: a Ray cluster "
         "of the group's own, for those who need one; the image must have Ray in it. Groups of one node are the same with both. "
         "Default: Native.",
+    )
+    api_key_secret_ref: ApiKeyReference | None = Field(
+        default=None,
+        description="With vLLM: Secret with the API key that clients must send (Authorization: Bearer ...). Only the kubelet "
+        "reads it, never the operator; pods get it when they start. Default: everybody who reaches the Service is served.",
     )
     env: list[EnvironmentVariable] = Field(
         default_factory=list,

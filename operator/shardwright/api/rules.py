@@ -181,7 +181,7 @@ RULES: Final = (
         f"!(self.name in [{', '.join(map(repr, sorted(REFUSED)))}])",
         message="env must name a setting of the engine, the GPU libraries or the hub (VLLM_..., TLLM_..., NCCL_..., HF_HUB_...) "
         "that neither the operator sets nor opens the server; remove it, a token goes to "
-        "spec.model.weights.huggingFace.tokenSecretRef",
+        "spec.model.weights.huggingFace.tokenSecretRef, an API key to spec.engine.apiKeySecretRef",
         holds=engine.may_be_set,
     ),
     Rule(

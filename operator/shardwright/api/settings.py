@@ -113,10 +113,12 @@ def _merged_engine(own: Engine, default: Engine, applied: list[str]) -> Engine:
     applied += [f"engine.{name}" for name in image]
     args = {name: value for name, value in default.args.items() if not _has_argument(own, name)}
     applied += [f"engine.args.{name}" for name in args]
-    executor = {} if own.executor or not default.executor else {"executor": default.executor}
-    applied += [f"engine.{name}" for name in executor]
+    plain = {"executor": "executor", "apiKeySecretRef": "api_key_secret_ref"}
+    left = {name: field for name, field in plain.items() if getattr(own, field) is None and getattr(default, field) is not None}
+    filled = {field: getattr(default, field) for field in left.values()}
+    applied += [f"engine.{name}" for name in left]
     env = _added(own.env, default.env, lambda item: item.name, "engine.env", applied)
-    return own.model_copy(update={**image, **executor, "args": args | own.args, "env": env})
+    return own.model_copy(update={**image, **filled, "args": args | own.args, "env": env})
 
 
 def _has_argument(own: Engine, name: str) -> bool:

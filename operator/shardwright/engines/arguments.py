@@ -8,6 +8,9 @@ from typing import Final
 from shardwright.engines.options import argument_list
 from shardwright.planning.report import Plan
 
+API_KEY_VARIABLE: Final = "VLLM_API_KEY"
+"""Variable in which vLLM finds the key that clients must send."""
+
 MASTER_PORT: Final = 29501
 """TCP port of the leader's rendezvous store; vLLM's own default."""
 

@@ -34,7 +34,7 @@ REFUSED: Final[Mapping[str, str]] = {
     "VLLM_ALLOW_INSECURE_SERIALIZATION": "lets peers run code",
     "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "lifts a limit that the plan was checked against",
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "lets requests load weights",
-    "VLLM_API_KEY": "would put a secret into the pod's environment",
+    "VLLM_API_KEY": "would put a secret into the pod's template; use spec.engine.apiKeySecretRef",
     "VLLM_CACHE_ROOT": "is set by shardwright",
     "VLLM_CONFIG_ROOT": "reads configuration from a path of its own",
     "VLLM_ENGINE_READY_TIMEOUT_S": "is set by shardwright from the bytes to load",

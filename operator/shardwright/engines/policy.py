@@ -164,7 +164,7 @@ DANGEROUS: Final[Mapping[str, str]] = {
 """Options that are refused for what they could do unless the administrator admits them, and what that is."""
 
 INCOMPATIBLE: Final[Mapping[str, str]] = {
-    "api-key": "would put a secret into the pod's arguments",
+    "api-key": "would put a secret into the pod's arguments; use spec.engine.apiKeySecretRef",
     "config": "would set every other option from a file",
     "grpc": "replaces the HTTP server that probes and clients use",
     "hf-config-path": "reads another model's configuration",

@@ -93,6 +93,7 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
 """Arguments that nobody can admit, and what they would break."""
 
 MISSING: Final[Mapping[str, str]] = {
+    "api-key": "trtllm-serve 1.2 has no option for it: it serves everybody who reaches it",
     "enable-lora": "trtllm-serve 1.2 has no option that names adapters for clients: a request would bring a path of its own",
     "lock-memory": "pods that lock memory run as root, and its ranks are started by ssh and mpirun as an ordinary user",
     "load-format": "it reads weights in one way of its own",

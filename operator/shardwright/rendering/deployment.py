@@ -109,6 +109,7 @@ class Deployment:
     (None: the id).
     ``quantization`` is what the engine shall make of the weights while loading (None: as stored).
     ``arguments`` are the user's typed engine arguments (option name without dashes to value).
+    ``api_key`` is what clients must send (None: nothing).
     ``over_ray`` says that Ray joins the ranks of groups of several pods.
     ``draft_tokens`` are drafted in every step (0: no speculation), by the model at ``draft_model`` or, without one, by looking
     them up in the prompt. A leader that brings no token for
@@ -137,6 +138,7 @@ class Deployment:
     arguments: Mapping[str, object] | None = None
     over_ray: bool = False
     environment: tuple[tuple[str, str], ...] = ()
+    api_key: SecretKey | None = None
     node_selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Mapping[str, object], ...] = ()
     cpu: str | None = None

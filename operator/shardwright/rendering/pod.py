@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from shardwright.engines.arguments import Serving, Start, attention_replicas_per_pod
+from shardwright.engines.arguments import API_KEY_VARIABLE, Serving, Start, attention_replicas_per_pod
 from shardwright.engines.engine import ENGINES
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.planning.report import Plan
 from shardwright.rendering import budgets, cache, names, network, ray, sources, ssh
-from shardwright.rendering.deployment import Deployment
+from shardwright.rendering.deployment import Deployment, SecretKey
 from shardwright.rendering.hashing import TEMPLATE_HASH, digest, template_hash
 from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels, group_selector
 from shardwright.rendering.names import peers_service
@@ -17,6 +17,7 @@ from shardwright.rendering.ssh import USER_ID
 
 STARTUP_PERIOD_SECONDS: Final = 10
 PROBE_TIMEOUT_SECONDS: Final = 5
+HUB_TOKEN_VARIABLE: Final = "HF_TOKEN"  # noqa: S105 - its name
 
 
 def literal(text: str) -> str:
@@ -201,7 +202,8 @@ def _environment(plan: Plan, deployment: Deployment, group: int) -> list[dict[st
         _field(ENGINES[deployment.engine].address_variable, "status.podIP"),
         *_group_environment(plan, deployment, group),
         *({"name": name, "value": value} for name, value in _fixed_environment(plan, deployment).items()),
-        *(_hub_token(deployment) if deployment.cache is None else []),
+        *(_secret(HUB_TOKEN_VARIABLE, deployment.hub_token) if deployment.cache is None else []),
+        *_secret(API_KEY_VARIABLE, deployment.api_key),
     ]
     return [*ours, *_users_environment(deployment, ours)]
 
@@ -237,7 +239,7 @@ def _download(deployment: Deployment) -> dict[str, Any]:
     ours = [
         *_pod_name(deployment),
         *({"name": name, "value": value} for name, value in fixed.items()),
-        *_hub_token(deployment),
+        *_secret(HUB_TOKEN_VARIABLE, deployment.hub_token),
     ]
     mounted = {"scripts", "cache", "tmp"}
     return {
@@ -275,11 +277,9 @@ def _group_environment(plan: Plan, deployment: Deployment, group: int) -> list[d
     ]
 
 
-def _hub_token(deployment: Deployment) -> list[dict[str, Any]]:
-    if deployment.hub_token is None:
-        return []
-    reference = {"name": deployment.hub_token.name, "key": deployment.hub_token.key}
-    return [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}}]
+def _secret(name: str, key: SecretKey | None) -> list[dict[str, Any]]:
+    """Return a variable that the kubelet fills from a Secret."""
+    return [] if key is None else [{"name": name, "valueFrom": {"secretKeyRef": {"name": key.name, "key": key.key}}}]
 
 
 def _field(name: str, path: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Final
 
+from shardwright.engines.arguments import API_KEY_VARIABLE
 from shardwright.engines.trtllm import SSH_PORT
 from shardwright.rendering import budgets, ray, ssh
 
@@ -27,6 +28,9 @@ LEADER_GONE_SECONDS: Final = 30
 
 PROBE_SECONDS: Final = 4
 """A probe's own limit for one answer; below the kubelet's."""
+
+UNFIT_KEY_EXIT_CODE: Final = 65
+"""The launch script's, where the API key is one that no client could send; EX_DATAERR of sysexits.h."""
 
 UNMET_EXIT_CODE: Final = 76
 """The launch script's, where the ranks did not meet."""
@@ -47,7 +51,8 @@ _SHELL: Final = ("drain.sh", "launch.sh", "probe.sh")
 class ScriptSettings:
     """What the scripts of one resource know: ranks of a group (nodes) and their workers, folders, ports, seconds.
 
-    ``engine`` is the folder of its own parts of the scripts, ``address_variable`` holds the pod's address. Where ranks are
+    ``engine`` is the folder of its own parts of the scripts, ``address_variable`` holds the pod's address,
+    ``api_key_variable`` what clients must send, where it is set. Where ranks are
     started ``over_ssh``, ``shared_variables`` are what the leader tells all of them.
 
     Where pods are joined ``over_ray``, its cluster has all of them within ``ray_join_seconds`` or the rank ends.
@@ -61,6 +66,7 @@ class ScriptSettings:
     ranks: int
     engine: str = "vllm"
     address_variable: str = "VLLM_HOST_IP"
+    api_key_variable: str = API_KEY_VARIABLE
     workers: int = 1
     over_ssh: bool = False
     shared_variables: tuple[str, ...] = ()
@@ -91,6 +97,7 @@ class ScriptSettings:
     poll_seconds: float = 1
     probe_seconds: float = PROBE_SECONDS
     endpoint_seconds: int = budgets.ENDPOINT_SECONDS
+    unfit_key_exit_code: int = UNFIT_KEY_EXIT_CODE
     unmet_exit_code: int = UNMET_EXIT_CODE
     group_ended_exit_code: int = GROUP_ENDED_EXIT_CODE
     silence_seconds: float = 0

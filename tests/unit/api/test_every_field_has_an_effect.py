@@ -140,6 +140,8 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "engine.version": _under("engine", {}, {"version": "0.32.0"}),
     "engine.args.seed": _under("engine", {}, {"args": {"seed": 7}}),
     "engine.executor": _under("engine", {}, {"executor": "Ray"}),
+    "engine.apiKeySecretRef.name": _under("engine", *({"apiKeySecretRef": {"name": name}} for name in ("a", "b"))),
+    "engine.apiKeySecretRef.key": _under("engine", *({"apiKeySecretRef": {"name": "a"} | key} for key in ({}, {"key": "b"}))),
     "engine.env[0].name": _variable({"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "NCCL_DEBUG_FILE", "value": "INFO"}),
     "engine.env[0].value": _variable({"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "NCCL_DEBUG", "value": "WARN"}),
     "workload.inputTokens": _under("workload", {}, {"inputTokens": 4096}),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from shardwright.api.engine import ApiKeyReference
 from shardwright.api.resource import parse_manifest
 from shardwright.api.settings import Settings, read_settings, with_defaults
 from shardwright.api.spec import Spec
@@ -18,6 +19,7 @@ DEFAULTS: dict[str, Any] = {
         "version": "0.33.0",
         "args": {"seed": 3, "enable-prefix-caching": False},
         "executor": "Ray",
+        "apiKeySecretRef": {"name": "clients"},
         "env": [{"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "NCCL_IB_HCA", "value": "mlx5"}],
     },
     "pod": {
@@ -52,6 +54,7 @@ def test_a_spec_that_says_nothing_gets_everything_and_is_told_so() -> None:
 
     assert merged == spec(**DEFAULTS)
     assert applied == (
+        "engine.apiKeySecretRef",
         "engine.args.enable-prefix-caching",
         "engine.args.seed",
         "engine.env.NCCL_DEBUG",
@@ -72,6 +75,7 @@ def test_what_a_spec_says_wins_entry_by_entry() -> None:
             "image": "own/vllm:v0.32.0",
             "args": {"enable_prefix_caching": True},
             "executor": "Native",
+            "apiKeySecretRef": {"name": "own"},
             "env": [{"name": "NCCL_DEBUG", "value": "WARN"}],
         },
         pod={"runtimeClassName": "kata", "resources": {"cpu": 2}},
@@ -82,6 +86,7 @@ def test_what_a_spec_says_wins_entry_by_entry() -> None:
     assert (merged.engine.image, merged.engine.version) == ("own/vllm:v0.32.0", None)  # not the version of another image
     assert merged.engine.args == {"enable_prefix_caching": True, "seed": 3}
     assert merged.engine.executor == "Native"
+    assert merged.engine.api_key_secret_ref == ApiKeyReference(name="own", key="api-key")
     assert [(item.name, item.value) for item in merged.engine.env] == [("NCCL_DEBUG", "WARN"), ("NCCL_IB_HCA", "mlx5")]
     assert merged.pod
     assert merged.pod.resources
