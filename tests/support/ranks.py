@@ -95,6 +95,12 @@ class Rank:
         if self.process is not None:
             self.process.wait(timeout=20)
 
+    def pid_of(self, script: str) -> int:
+        """Return the process that runs one of the scripts, started by the launch script."""
+        words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in _running(self.sessions[-1])}
+        (found,) = [pid for pid, argv in words.items() if str(self.root / "scripts" / script).encode() in argv]
+        return found
+
     def run(self, script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run another of the scripts in the container."""
         command = ["/bin/bash", str(self.root / "scripts" / script), *arguments]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import resources
+from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from shardwright.engines.arguments import API_KEY_VARIABLE
@@ -44,6 +45,13 @@ SCRIPTS_DIR: Final = "/etc/shardwright"
 SSH_SECONDS: Final = 60
 """How long the leader goes on trying a follower that has met it but does not take its ssh connection yet; assumed."""
 
+LOOK_SECONDS: Final = 30
+"""What a look at the engine's tokens may take beside waiting for one (``silence_seconds``) before it counts as hung; assumed:
+three answers of 4 s and the pauses between looks, doubled."""
+
+WATCH_PAUSE_SECONDS: Final = 5
+"""Pause before a watcher of the tokens that has ended starts again; assumed: well below ``LOOK_SECONDS``, and cheap for ever."""
+
 _SHELL: Final = ("drain.sh", "launch.sh", "probe.sh")
 
 
@@ -60,7 +68,8 @@ class ScriptSettings:
     With ``rdma`` the pod has RDMA devices, with ``tcp_only`` it shall use none. Of a group that has
     attention replicas on several pods, ``attention_replicas`` are those of one. ``shm_bytes`` is the size of ``shm_dir`` as
     it was planned.
-    A leader that brings no token for ``silence_seconds`` is not ready; 0: nobody watches its tokens.
+    A leader that brings no token for ``silence_seconds`` is not ready, nor one whose tokens nobody has looked at for
+    ``look_seconds`` more; 0: nobody watches its tokens.
     """
 
     ranks: int
@@ -102,6 +111,8 @@ class ScriptSettings:
     group_ended_exit_code: int = GROUP_ENDED_EXIT_CODE
     silence_seconds: float = 0
     idle_seconds: float = 0
+    look_seconds: float = LOOK_SECONDS
+    watch_pause_seconds: float = WATCH_PAUSE_SECONDS
     drain_seconds: int = budgets.DRAIN_SECONDS
     shutdown_seconds: int = budgets.SHUTDOWN_SECONDS
 
@@ -113,7 +124,8 @@ def scripts(settings: ScriptSettings) -> Mapping[str, str]:
     names += ["serving.py"] if settings.silence_seconds else []
     names += ["weights.py"] if settings.downloads else []
     names += [*ssh.FILES] if settings.over_ssh else []
-    return {name: _environment().get_template(name).render(asdict(settings)) for name in names}
+    values = asdict(settings) | {"stale_seconds": ceil(settings.silence_seconds + settings.look_seconds)}
+    return {name: _environment().get_template(name).render(values) for name in names}
 
 
 def _load(name: str) -> str:

@@ -1,5 +1,8 @@
 """Ready means that tokens come out: the rules, and the rendered scripts in a real shell with a stub engine."""
 
+import os
+import re
+import signal
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -123,6 +126,53 @@ def test_an_engine_that_takes_no_completions_is_as_well_as_its_health(tmp_path: 
         rank.start()
         wait_for(lambda: readiness(rank) == (0, ""))
         assert "takes no completions" in rank.log
+
+        looked = wait_for(lambda: last_look(rank))
+        wait_for(lambda: last_look(rank) > looked)
+        assert readiness(rank) == (0, "")
+
+
+def last_look(rank: Rank) -> int:
+    """Return when the watcher looked last, in seconds since the start of the machine."""
+    return int((rank.root / "run/tokens").read_text().split()[0])
+
+
+def test_a_watcher_that_is_killed_starts_again_and_sees_what_comes(tmp_path: Path) -> None:
+    with serves(tmp_path, watch_pause_seconds=0.1) as (rank,):
+        rank.start()
+        wait_for(lambda: readiness(rank) == (0, ""))
+
+        os.kill(rank.pid_of("serving.py"), signal.SIGKILL)
+        wait_for(lambda: "the watcher of the tokens ended with code 137 and starts again in 0.1 s" in rank.log)
+        wait_for(lambda: readiness(rank) == (0, ""))
+
+        rank.tell("completion", "hang")
+        assert rank.wait() == 78
+
+
+@pytest.mark.parametrize(("program", "code"), [("raise RuntimeError('broken')\n", 1), ("", 0)])
+def test_an_engine_whose_tokens_nobody_can_watch_never_counts_as_serving(program: str, code: int, tmp_path: Path) -> None:
+    with serves(tmp_path, watch_pause_seconds=0.1) as (rank,):
+        (rank.root / "scripts/serving.py").write_text(program)
+        rank.start()
+        wait_for(lambda: rank.log.count(f"the watcher of the tokens ended with code {code} ") > 1)
+        assert rank.run("probe.sh", "liveness").returncode == 0
+        assert readiness(rank) == (1, "rank 0: readiness: no token has come yet\n")
+
+
+def test_a_watcher_that_hangs_is_not_believed_and_another_one_takes_over(tmp_path: Path) -> None:
+    with serves(tmp_path, silence_seconds=2, look_seconds=1, watch_pause_seconds=0.1) as (rank,):
+        rank.start()
+        wait_for(lambda: readiness(rank) == (0, ""))
+
+        hung = rank.pid_of("serving.py")
+        os.kill(hung, signal.SIGSTOP)
+        said = wait_for(lambda: readiness(rank)[1])
+        assert re.fullmatch(r"rank 0: readiness: nobody has watched the tokens for \d+ s\n", said)
+
+        os.kill(hung, signal.SIGCONT)  # its alarm has come meanwhile
+        wait_for(lambda: "the watcher of the tokens ended with code 142" in rank.log)
+        wait_for(lambda: readiness(rank) == (0, ""))
 
 
 def test_an_engine_that_turns_requests_away_because_it_is_full_still_owes_its_tokens(tmp_path: Path) -> None:
