@@ -43,6 +43,7 @@ def to_request(spec: Spec, model: ModelSpec, draft: ModelSpec | None = None) -> 
         space=_space(spec),
         storage=_storage(spec),
         cache_bytes=_cache_bytes(spec),
+        pinned=spec.model.revision is not None,
         deploy=spec.mode == "Deploy",
     )
 

@@ -39,6 +39,7 @@ def warnings(
         *_slow_links(best.candidate),
         *_adapters(best, traits),
         *_downloads(request, model, traits),
+        *_commits(best, request),
         *_executor(best, traits),
         *_draft(best, traits),
         *_slowed_by_drafts(best, request, model, traits),
@@ -102,6 +103,16 @@ def _downloads(request: Request, model: ModelSpec, traits: EngineTraits) -> Iter
         )
     if request.deploy and request.storage is Storage.HUB:
         yield "every new pod downloads the weights from the hub: model.weights.huggingFace.cache keeps them on a claim"
+
+
+def _commits(best: Standing, request: Request) -> Iterator[str]:
+    """Yield that every pod of a group resolves the newest commit by itself, where no claim is shared that holds one of them."""
+    apart = request.storage is Storage.HUB or request.cache_bytes is not None
+    if request.deploy and apart and not request.pinned and best.candidate.placement.nodes_per_replica > 1:
+        yield (
+            "the ranks of a group may load different commits, each the newest when it downloads: model.revision pins one, a "
+            "shared claim (model.weights.huggingFace.cache.claimName) keeps one"
+        )
 
 
 def _executor(best: Standing, traits: EngineTraits) -> Iterator[str]:

@@ -42,8 +42,8 @@ class Objective:
 class Request:
     """One question to the planner; ``storage`` is where the weights lie (None: not known).
 
-    ``cache_bytes`` is the size of the claim that a pod keeps its downloads on, where it has one of its own. With ``deploy`` a
-    layout that can be run goes before one that can only be shown.
+    ``cache_bytes`` is the size of the claim that a pod keeps its downloads on, where it has one of its own; ``pinned`` says that
+    all pods are told which commit to download. With ``deploy`` a layout that can be run goes before one that can only be shown.
     """
 
     workload: Workload
@@ -51,4 +51,5 @@ class Request:
     space: SearchSpace
     storage: Storage | None = None
     cache_bytes: int | None = None
+    pinned: bool = False
     deploy: bool = False

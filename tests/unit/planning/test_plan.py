@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from shardwright.costs.loading import Storage
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.inventory import Inventory
@@ -538,6 +539,27 @@ def test_nodes_without_the_devices_that_the_user_names_carry_no_group_over_sever
     assert isinstance(report.outcome, NoPlan)
     (found,) = [item for item in report.excluded if item.code == "NetworkResourceMissing"]
     assert "the network resource rdma/hca" in found.example
+
+
+def test_a_group_of_several_pods_that_no_commit_and_no_shared_claim_holds_together_is_warned_of() -> None:
+    def warned(**changes: Any) -> list[str]:
+        deployed: dict[str, Any] = {"deploy": True, "storage": Storage.HUB} | changes
+        plan = _plan("llama-405b", an_inventory(a_pool(nodes=2)), replace(a_request(), **deployed))
+        return [warning for warning in plan.warnings if "commit" in warning]
+
+    told = (
+        "the ranks of a group may load different commits, each the newest when it downloads: model.revision pins one, a "
+        "shared claim (model.weights.huggingFace.cache.claimName) keeps one"
+    )
+    assert warned() == warned(storage=Storage.KEPT, cache_bytes=10**12) == [told]
+    assert warned(pinned=True) == warned(storage=Storage.KEPT, cache_bytes=10**12, pinned=True) == []
+    assert warned(storage=Storage.KEPT) == warned(storage=Storage.CLAIM) == warned(storage=Storage.IMAGE) == []
+    assert warned(deploy=False) == []
+
+
+def test_one_pod_downloads_one_commit() -> None:
+    plan = _plan("llama-8b", an_inventory(a_pool()), replace(a_request(), deploy=True, storage=Storage.HUB))
+    assert not any("commit" in warning for warning in plan.warnings)
 
 
 def test_a_claim_that_cannot_hold_what_it_is_to_keep_is_warned_of() -> None:
