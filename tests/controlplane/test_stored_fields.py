@@ -10,42 +10,51 @@ import pytest
 from shardwright.cluster import writer
 from shardwright.cluster.access import open_access
 from shardwright.cluster.client import Client
+from shardwright.engines.engine import ENGINES
 from shardwright.reconcile.decision import Create
+from shardwright.rendering import ray
 from shardwright.rendering.render import render
-from tests.engine.launches import Launch
 from tests.harness.api import ApiError
 from tests.harness.compute_domains import NvidiaDriver
 from tests.harness.controlplane import ControlPlane
-from tests.support.builders_deployment import a_plan, an_owner
-from tests.support.stored import IMAGE_VOLUME, NATIVE, differences, objects_of, pods, runnable, stored
+from tests.support.builders_deployment import an_owner
+from tests.support.stored import IMAGE_VOLUME, NATIVE, PATHS, differences, objects_of, pods, runnable, stored
 
 pytestmark = pytest.mark.controlplane
 
-NATIVE_LAUNCH = Launch(id="Native", plan=a_plan(), deployment=NATIVE, config={})
-IMAGE_LAUNCH = Launch(id="image volume", plan=a_plan(), deployment=IMAGE_VOLUME, config={})
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+def test_what_is_sent_here_is_every_kind_of_object_and_every_way_to_join_pods() -> None:
+    launches = (*runnable(), NATIVE)
+
+    assert {item["kind"] for launch in launches for item in objects_of(launch, "models")} == set(PATHS) - {"Pod"}
+    assert {(launch.deployment.engine, launch.plan.nodes_per_replica > 1) for launch in launches} == {
+        (engine, over_pods) for engine in ENGINES for over_pods in (False, True)
+    }
+    assert any(ray.joins(launch.plan, launch.deployment) for launch in launches)
 
 
 def test_every_field_of_every_object_is_stored_as_it_is_sent(control_plane: ControlPlane, namespace: str) -> None:
     assert len(runnable()) > 20
     with NvidiaDriver(control_plane, ()):
-        assert differences(control_plane.api, namespace) == {}
+        assert differences(control_plane.api, namespace, runnable()) == {}
 
 
 def test_the_fields_of_native_groups_are_stored_where_their_gates_are_on_and_dropped_where_they_are_off(
     control_plane: ControlPlane, gated: ControlPlane, namespace: str
 ) -> None:
-    assert differences(gated.api, "default", (NATIVE_LAUNCH,)) == {}
-    (group,) = (item for item in objects_of(NATIVE_LAUNCH, namespace) if item["kind"] == "StatefulSet")
+    assert differences(gated.api, "default", (NATIVE,)) == {}
+    (group,) = (item for item in objects_of(NATIVE, namespace) if item["kind"] == "StatefulSet")
     assert "schedulingGroup" not in stored(control_plane.api, group, namespace)["spec"]["template"]["spec"]
 
 
 def test_an_image_volume_is_stored_as_it_is_sent(control_plane: ControlPlane, namespace: str) -> None:
-    assert differences(control_plane.api, namespace, (IMAGE_LAUNCH,)) == {}
+    assert differences(control_plane.api, namespace, (IMAGE_VOLUME,)) == {}
 
 
 def test_the_operator_finds_a_field_that_is_dropped_and_creates_nothing(control_plane: ControlPlane, namespace: str) -> None:
-    bundle = render(a_plan(), replace(NATIVE, owner=an_owner(namespace=namespace)))
+    bundle = render(NATIVE.plan, replace(NATIVE.deployment, owner=an_owner(namespace=namespace)))
     (group,) = bundle.of_kind("StatefulSet")
     client = Client(open_access(control_plane.kubeconfig), threads=2)
     try:
@@ -62,7 +71,7 @@ def test_the_pod_of_every_template_is_let_into_a_restricted_namespace(control_pl
     """Enforcement happens on pods: a StatefulSet is only warned of. Nothing that is rendered needs more."""
     namespace = control_plane.create_namespace("restricted", RESTRICTED)
     refused = {}
-    for name, pod in pods(namespace):
+    for name, pod in pods(namespace, (*runnable(), IMAGE_VOLUME)):
         try:
             stored(control_plane.api, pod, namespace)
         except ApiError as error:
@@ -74,7 +83,7 @@ def test_the_pod_of_every_template_is_let_into_a_restricted_namespace(control_pl
 def test_a_pod_that_needs_more_is_not_let_into_a_restricted_namespace(control_plane: ControlPlane) -> None:
     """What the test before relies on: the namespace enforces."""
     namespace = control_plane.create_namespace("restricted-too", RESTRICTED)
-    name, pod = next(pods(namespace))
+    name, pod = next(pods(namespace, runnable()))
     pod["spec"]["containers"][0]["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]
     with pytest.raises(ApiError, match='violates PodSecurity "restricted:latest"'):
         stored(control_plane.api, pod, namespace)

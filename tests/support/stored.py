@@ -1,4 +1,4 @@
-"""Everything that any sample or golden renders, and what an API server makes of it."""
+"""What any sample, golden or way to run a model renders, and what an API server makes of it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from shardwright.cluster.writer import with_new_key
+from shardwright.layouts.layout import Layout
+from shardwright.planning.report import Plan
 from shardwright.reconcile.drift import drifted_fields
-from shardwright.rendering.deployment import CacheClaim, ClaimPath, ImagePath, Scheduling
+from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, ImagePath, Scheduling
 from shardwright.rendering.render import not_deployable, render
 from tests.engine.launches import Launch, launches
 from tests.harness.api import Api, ApiError, Manifest
-from tests.support.builders_deployment import a_deployment, a_plan
+from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan, a_trtllm_deployment
 
 PATHS = {
     "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+    "Secret": "/api/v1/namespaces/{}/secrets",
     "Service": "/api/v1/namespaces/{}/services",
     "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
@@ -23,33 +27,51 @@ PATHS = {
     "ComputeDomain": "/apis/{api}/namespaces/{}/computedomains",
     "Pod": "/api/v1/namespaces/{}/pods",
 }
-MORE = {
-    "downloads kept on a claim": a_deployment(cache=CacheClaim(claim="hub"), silence_seconds=60, idle_seconds=30),
-    "downloads kept on claims of the pods": a_deployment(cache=CacheClaim(storage="1Ti", storage_class="fast")),
-    "weights on a claim": a_deployment(claim=ClaimPath(claim="weights", path="/llama")),
-    "Kueue": a_deployment(scheduling=Scheduling(adapter="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving")),
-}
-"""Ways to run a model that neither a sample nor a golden has."""
 
-NATIVE = a_deployment(scheduling=Scheduling(adapter="Native", api_version="scheduling.k8s.io/v1alpha2"))
 
-IMAGE_VOLUME = a_deployment(
-    weights_image=ImagePath(reference="registry.internal/llama:405b", path="llama", pull_policy="IfNotPresent")
+def _launch(name: str, deployment: Deployment, plan: Plan | None = None) -> Launch:
+    return Launch(id=name, plan=plan or a_plan(), deployment=deployment, config={})
+
+
+MORE = (
+    _launch("downloads kept on a claim", a_deployment(cache=CacheClaim(claim="hub"), silence_seconds=60, idle_seconds=30)),
+    _launch("downloads kept on claims of the pods", a_deployment(cache=CacheClaim(storage="1Ti", storage_class="fast"))),
+    _launch("weights on a claim", a_deployment(claim=ClaimPath(claim="weights", path="/llama"))),
+    _launch(
+        "Kueue",
+        a_deployment(scheduling=Scheduling(adapter="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving")),
+    ),
+    _launch("pods joined by Ray", a_deployment(over_ray=True)),
+    _launch("TensorRT-LLM in one pod", a_trtllm_deployment(), a_small_plan()),
+    _launch("TensorRT-LLM over two pods", a_trtllm_deployment()),
+    _launch("TensorRT-LLM with experts", a_trtllm_deployment(), a_plan_of(Layout(attention_data=8, expert=8))),
 )
+"""Ways to run a model that nothing of :func:`tests.engine.launches.launches` has."""
+
+NATIVE = _launch("Native", a_deployment(scheduling=Scheduling(adapter="Native", api_version="scheduling.k8s.io/v1alpha2")))
+"""Stored where a feature gate is on."""
+
+IMAGE_VOLUME = _launch(
+    "image volume",
+    a_deployment(
+        weights_image=ImagePath(reference="registry.internal/llama:405b", path="llama", pull_policy="IfNotPresent"),
+    ),
+)
+"""Stored where a feature gate is on, as it is by default from Kubernetes 1.35."""
 
 
 @cache
 def runnable() -> tuple[Launch, ...]:
     """Return what can be deployed of all samples and goldens, and the other ways to run a model."""
-    more = (Launch(id=name, plan=a_plan(), deployment=deployment, config={}) for name, deployment in MORE.items())
-    return tuple(launch for launch in (*launches(), *more) if not_deployable(launch.plan) is None)
+    return tuple(launch for launch in (*launches(), *MORE) if not_deployable(launch.plan) is None)
 
 
 def objects_of(launch: Launch, namespace: str) -> Iterator[Manifest]:
     """Yield what a launch renders, as the operator would send it for a resource of this namespace."""
     owner = replace(launch.deployment.owner, namespace=namespace, uid="6f9d1f6e-0c5b-4b3e-9b1f-2a7c1d0e4f55")
-    for item in render(launch.plan, replace(launch.deployment, owner=owner)).objects:
-        yield dict(item)
+    bundle = render(launch.plan, replace(launch.deployment, owner=owner))
+    yield from map(dict, bundle.objects)
+    yield from map(with_new_key, bundle.keys)
 
 
 def stored(api: Api, item: Mapping[str, Any], namespace: str) -> Manifest:
@@ -59,10 +81,10 @@ def stored(api: Api, item: Mapping[str, Any], namespace: str) -> Manifest:
     return answer
 
 
-def differences(api: Api, namespace: str, launches: tuple[Launch, ...] | None = None) -> dict[str, tuple[str, ...]]:
+def differences(api: Api, namespace: str, launches: tuple[Launch, ...]) -> dict[str, tuple[str, ...]]:
     """Return, of every object, which fields come back otherwise than they were sent, or what the API server says against it."""
     found = {}
-    for launch in runnable() if launches is None else launches:
+    for launch in launches:
         for item in objects_of(launch, namespace):
             try:
                 different = drifted_fields(item, stored(api, item, namespace))
@@ -73,9 +95,9 @@ def differences(api: Api, namespace: str, launches: tuple[Launch, ...] | None = 
     return found
 
 
-def pods(namespace: str) -> Iterator[tuple[str, Manifest]]:
+def pods(namespace: str, launches: tuple[Launch, ...]) -> Iterator[tuple[str, Manifest]]:
     """Yield the Pod of every template, as the StatefulSet controller would make it."""
-    for launch in runnable():
+    for launch in launches:
         for item in objects_of(launch, namespace):
             if item["kind"] == "StatefulSet":
                 template = item["spec"]["template"]

@@ -7,17 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from shardwright.reconcile.drift import dropped_fields
-from tests.engine.launches import Launch
 from tests.harness import build
 from tests.harness.api import ApiError
 from tests.harness.compute_domains import compute_domains
 from tests.harness.controlplane import ControlPlane
-from tests.support.builders_deployment import a_plan
 from tests.support.stored import IMAGE_VOLUME, NATIVE, differences, objects_of, pods, runnable, stored
 
-IMAGE_LAUNCH = Launch(id="image volume", plan=a_plan(), deployment=IMAGE_VOLUME, config={})
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
-NATIVE_LAUNCH = Launch(id="Native", plan=a_plan(), deployment=NATIVE, config={})
 
 DROPPED: dict[str, set[str]] = {
     "1.31": {
@@ -41,19 +37,19 @@ def test_every_field_of_every_object_is_stored_as_it_is_sent_but_those_that_came
     release = ".".join(older.api.get("/version")["gitVersion"].removeprefix("v").split(".")[:2])
     assert len(runnable()) > 20
     with compute_domains(older):
-        found = differences(older.api, "default")
+        found = differences(older.api, "default", runnable())
     assert {field for fields in found.values() for field in fields} == DROPPED[release]
     assert all("StatefulSet" in name for name in found)
 
 
 def test_a_native_group_would_lose_the_field_that_binds_its_pods(older: ControlPlane) -> None:
-    (group,) = (item for item in objects_of(NATIVE_LAUNCH, "default") if item["kind"] == "StatefulSet")
+    (group,) = (item for item in objects_of(NATIVE, "default") if item["kind"] == "StatefulSet")
     assert "schedulingGroup" not in stored(older.api, group, "default")["spec"]["template"]["spec"]
 
 
 def test_an_image_volume_would_be_lost_and_the_operator_finds_it(older: ControlPlane) -> None:
     """The feature gate ImageVolume is off by default before Kubernetes 1.35."""
-    (group,) = (item for item in objects_of(IMAGE_LAUNCH, "default") if item["kind"] == "StatefulSet")
+    (group,) = (item for item in objects_of(IMAGE_VOLUME, "default") if item["kind"] == "StatefulSet")
     pod = "spec.template.spec"
     assert dropped_fields(group, stored(older.api, group, "default")) == (
         f"{pod}.containers[engine].volumeMounts[/models]",
@@ -66,7 +62,7 @@ def test_the_pod_of_every_template_is_let_into_a_restricted_namespace(older: Con
     older.api.create(namespaces, {"metadata": {"name": "restricted", "labels": RESTRICTED}})
     older.api.create(f"{namespaces}/restricted/serviceaccounts", {"metadata": {"name": "default"}})
     refused = {}
-    for name, pod in pods("restricted"):
+    for name, pod in pods("restricted", runnable()):
         try:
             stored(older.api, pod, "restricted")
         except ApiError as error:

@@ -64,14 +64,18 @@ async def _create(client: Client, write: Create) -> None:
 
 async def _create_key(client: Client, write: CreateKey) -> None:
     """Make a key and create its Secret; 409 says that there is one, which is the key."""
-    private, public = key_pair()
-    data = {PRIVATE_KEY: private, PUBLIC_KEY: public}
-    encoded = {name: b64encode(text.encode()).decode() for name, text in data.items()}
     try:
-        await client.create(SECRETS, write.content["metadata"]["namespace"], {**write.content, "data": encoded})
+        await client.create(SECRETS, write.content["metadata"]["namespace"], with_new_key(write.content))
     except ApiError as error:
         if error.code != CONFLICT:
             raise
+
+
+def with_new_key(secret: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a Secret with a key in it that nobody has had before."""
+    private, public = key_pair()
+    data = {PRIVATE_KEY: private, PUBLIC_KEY: public}
+    return {**secret, "data": {name: b64encode(text.encode()).decode() for name, text in data.items()}}
 
 
 async def _apply(client: Client, write: Apply) -> None:
