@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from shardwright.engines.arguments import DATA_PARALLEL_PORT, attention_replicas_per_pod
+from shardwright.engines.pins import read_pins
 from shardwright.layouts.layout import Layout
+from shardwright.modelspec.read import read_model
 from shardwright.rendering.sources import adapter_folders
 from tests.engine.launches import VERSIONS, Launch, launches
 from tests.engine.questions import Engine
@@ -47,6 +49,7 @@ def meant(launch: Launch, rank: int) -> dict[str, Any]:
         "context": layout.context,
         "expert": layout.expert > 1,
         **of_the_pod(launch, rank),
+        **of_the_numbers(launch),
         "stages": [list(stage.layers) for stage in plan.stages],
         "maxModelLen": plan.max_model_len,
         "maxSequences": plan.max_sequences,
@@ -76,6 +79,35 @@ def of_the_pod(launch: Launch, rank: int) -> dict[str, Any]:
 def a_refused_launch(layout: Layout, nodes: int = 1, **deployment: Any) -> Launch:
     plan, config = a_plan_of(layout, nodes=nodes), CONFIGS["llama-70b"]
     return Launch(id=f"refused {layout}", plan=plan, deployment=a_deployment(model="llama-70b", **deployment), config=config)
+
+
+ENGINES_WORDS = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+
+def of_the_numbers(launch: Launch) -> dict[str, Any]:
+    """Return how weights and K/V are held and what the model computes in, as the planner has counted them."""
+    stored, asked = read_model(launch.config, source=launch.id), read_pins(launch.deployment.arguments or {})
+    return {
+        "quantization": launch.deployment.quantization or stored.quantization,
+        "cacheDtype": launch.deployment.kv_cache_dtype,
+        "dtype": ENGINES_WORDS[asked.dtype or stored.dtype],
+    }
+
+
+def test_each_way_to_hold_weights_and_cache_and_to_compute_is_among_the_launches() -> None:
+    numbers = [of_the_numbers(launch) for launch in launches()]
+
+    assert {found["quantization"] for found in numbers} == {None, "fp8"}
+    assert {found["cacheDtype"] for found in numbers} == {"auto", "fp8"}
+    assert {found["dtype"] for found in numbers} == {"bfloat16", "float16"}
+    assert of_the_numbers(named("feature weights quantized while loading"))["quantization"] == "fp8"
+    assert of_the_numbers(named("feature K/V in FP8"))["cacheDtype"] == "fp8"
+    assert of_the_numbers(named("feature computed in FP16"))["dtype"] == "float16"
+    assert of_the_numbers(named("sample deepseek-v3"))["quantization"] == "fp8"
+
+
+def named(name: str) -> Launch:
+    return next(launch for launch in launches() if launch.id == name)
 
 
 REFUSED = {

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,7 +18,7 @@ from shardwright.rendering.names import STATEFULSET_MAX, base_name, group_name, 
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan_of, an_owner
 from tests.support.command_lines import read_arguments
-from tests.support.ranks import expanded, ranks_of
+from tests.support.ranks import expanded, free_port, ranks_of
 from tests.support.rendered import by_name, engine_of, environment_of, scalars, shape
 
 DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -145,41 +146,103 @@ def test_the_engine_takes_every_argument_list(plan: Plan, version: str, over_ray
     assert [name for name, value in options.items() if check_value(name, value, version)] == []
 
 
-RANK_FLAGS = {"--node-rank": 1, "--master-addr": 1, "--host": 1, "--port": 1, "--headless": 0}
+RANK_FLAGS = {
+    "--node-rank": 1,
+    "--master-addr": 1,
+    "--data-parallel-start-rank": 1,
+    "--data-parallel-address": 1,
+    "--host": 1,
+    "--port": 1,
+    "--headless": 0,
+}
 """What may differ between the ranks of a group, and how many values it takes."""
+
+LISTENS = {"--host", "--port"}
 
 passable = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20) | st.sampled_from(
     ["$(HF_TOKEN)", "'$(id)'", "--node-rank", "a b", "`id`"]
 )
 """What a process can be given as an argument."""
 
+words_of_users = st.builds(lambda model, role: {"model": f"m{model}", "arguments": {"response-role": role}}, passable, passable)
+
 
 @settings(max_examples=5)
-@given(st.integers(2, 4), st.sampled_from([1, 8]), passable, passable)
-def test_the_ranks_of_a_group_differ_in_rank_flags_only(nodes: int, tensor: int, model: str, role: str) -> None:
+@given(st.integers(2, 4), st.sampled_from([1, 8]), words_of_users)
+def test_the_ranks_of_a_group_differ_in_rank_flags_only(nodes: int, tensor: int, words: dict[str, Any]) -> None:
     plan = a_plan_of(Layout(tensor=tensor, pipeline=nodes), nodes=nodes)
-    deployment = a_deployment(model=f"m{model}", arguments={"response-role": role})
-    with TemporaryDirectory() as folder, ranks_of(plan, deployment, Path(folder)) as ranks:
-        (Path(folder) / "hosts").write_text(f"{ranks[0].environment['SHARDWRIGHT_LEADER']} 127.0.0.1\n")
-        for rank in ranks:
-            rank.start()
-        shared, own = zip(*(_split(rank.engine()["argv"], len(rank.arguments)) for rank in ranks), strict=True)
+    shared, own = zip(*(_split(rank) for rank in _started(plan, a_deployment(**words))), strict=True)
 
     assert all(words == shared[0] for words in shared)
     assert [flags["--node-rank"] for flags in own] == [[str(number)] for number in range(nodes)]
     assert len({tuple(flags["--master-addr"]) for flags in own}) == 1
-    assert [set(flags) for flags in own] == [set(RANK_FLAGS) - {"--headless"}] + [
+    assert [set(flags) for flags in own] == [{"--node-rank", "--master-addr"} | LISTENS] + [
         {"--node-rank", "--master-addr", "--headless"} for _ in range(nodes - 1)
     ]
 
 
-def _split(argv: list[str], shared: int) -> tuple[list[str], dict[str, list[str]]]:
+@settings(max_examples=5)
+@given(st.integers(2, 4), st.integers(1, 3), st.sampled_from([1, 4]), words_of_users)
+def test_the_pods_of_attention_replicas_differ_in_the_first_replica_of_each_only(
+    nodes: int, local: int, tensor: int, words: dict[str, Any]
+) -> None:
+    replicas = nodes * local
+    plan = a_plan_of(Layout(tensor=tensor, attention_data=replicas, expert=tensor * replicas), nodes=nodes)
+    shared, own = zip(*(_split(rank) for rank in _started(plan, a_deployment(**words))), strict=True)
+
+    assert all(words == shared[0] for words in shared)
+    assert [flags.get("--data-parallel-start-rank") for flags in own] == [
+        None,
+        *([str(number * local)] for number in range(1, nodes)),
+    ]
+    assert len({tuple(flags["--data-parallel-address"]) for flags in own}) == 1
+    assert [set(flags) for flags in own] == [{"--data-parallel-address"} | LISTENS] + [
+        {"--data-parallel-start-rank", "--data-parallel-address", "--headless"} for _ in range(nodes - 1)
+    ]
+
+
+@settings(max_examples=5)
+@given(st.integers(2, 3), st.sampled_from([1, 8]), words_of_users)
+def test_of_a_group_that_ray_joins_the_leader_alone_is_told_what_to_serve(nodes: int, tensor: int, words: dict[str, Any]) -> None:
+    plan = a_plan_of(Layout(tensor=tensor, pipeline=nodes), nodes=nodes)
+    leader, *followers = _started(plan, a_deployment(over_ray=True, **words))
+
+    assert leader.argv[: leader.shared] == ["serve", *leader.arguments]
+    assert set(_split(leader)[1]) == LISTENS
+    assert all(follower.argv == followers[0].argv for follower in followers)
+    assert followers[0].argv[0] == "start"
+    assert not {*words["arguments"].values(), words["model"], *leader.arguments} & set(followers[0].argv[1:])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StartedRank:
+    """What the process of a rank was started with, and what its container was given."""
+
+    argv: list[str]
+    arguments: list[str]
+
+    @property
+    def shared(self) -> int:
+        """Return how many words the program and what all ranks share are."""
+        return 1 + len(self.arguments)
+
+
+def _started(plan: Plan, deployment: Deployment) -> list[_StartedRank]:
+    """Run the launch scripts of a group and return what they started."""
+    with TemporaryDirectory() as folder, ranks_of(plan, deployment, Path(folder), ray_port=free_port()) as ranks:
+        (Path(folder) / "hosts").write_text(f"{ranks[0].environment['SHARDWRIGHT_LEADER']} 127.0.0.1\n")
+        for rank in ranks:
+            rank.start()
+        return [_StartedRank(argv=rank.engine()["argv"], arguments=rank.arguments) for rank in ranks]
+
+
+def _split(rank: _StartedRank) -> tuple[list[str], dict[str, list[str]]]:
     """Return what all ranks were given and what this one alone was, as flag to values."""
-    flags, words = {}, argv[1 + shared :]
+    flags, words = {}, rank.argv[rank.shared :]
     while words:
         flag = words.pop(0)
         flags[flag] = [words.pop(0) for _ in range(RANK_FLAGS[flag])]
-    return argv[: 1 + shared], flags
+    return rank.argv[: rank.shared], flags
 
 
 @given(st.lists(subdomains, min_size=2, max_size=6, unique=True))
