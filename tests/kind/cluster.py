@@ -177,6 +177,12 @@ def make_folder(docker: Docker, folder: str) -> None:
         docker("exec", node, "install", "-d", "-m", "0777", folder)
 
 
+def remove_folder(docker: Docker, folder: str) -> None:
+    """Remove a folder from every worker, with what pods have written there."""
+    for node in _names(docker):
+        docker("exec", node, "rm", "-rf", "--", folder)
+
+
 def _import(docker: Docker, node: str, archive: Path) -> None:
     with archive.open("rb") as saved:
         words = ["ctr", "--namespace=k8s.io", "images", "import", "--all-platforms", "--digests", "-"]

@@ -165,7 +165,7 @@ def _outlives(group: Served, tokens: int, what: str, begin: Callable[[], None]) 
 def _running(group: Served) -> bool:
     """Whether a request runs in the engine, by its own metrics."""
     read = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:8000/metrics', timeout=10).read().decode())"
-    text = group.inside(LEADER, f'python3.11 -c "{read}"')
+    text = group.inside(LEADER, f'python3 -c "{read}"')
     return any(line.startswith("vllm:num_requests_running") and float(line.split()[-1]) > 0 for line in text.splitlines())
 
 

@@ -16,26 +16,23 @@ from tests.kind.serving import NAMESPACE, PIPELINE, READY_SECONDS, Served
 
 pytestmark = pytest.mark.timeout(3600)
 
-CACHE = "/var/local/hub-cache"
+CLAIM = "hub-cache"
+CACHE = f"/var/local/{CLAIM}"
 POLICIES = "mutatingadmissionpolicy,mutatingadmissionpolicybinding"
 
 
 def test_a_restart_reads_no_byte_of_weights_from_the_hub_again(models: Cluster) -> None:
-    cluster.make_folder(docker_in_use(), CACHE)
-    models.apply(*_cache_objects())
-    hub.start(models)
     served = Served(models, "cached")
-    try:
-        with serving.single_gpu_nodes(models):
+    with _hub_and_cache(models), serving.single_gpu_nodes(models):
+        try:
             further = (f"engine: {{env: [{{name: HF_ENDPOINT, value: '{hub.URL}'}}]}}",)
-            served.write(PIPELINE, further=further, weights="huggingFace: {cache: {claimName: hub-cache}}")
+            served.write(PIPELINE, further=further, weights=f"huggingFace: {{cache: {{claimName: {CLAIM}}}}}")
             served.wait_ready()
             first = hub.given_bytes(models)
             broken(served, "a planned restart with a cache", served.restart)
             again = hub.given_bytes(models)
+        finally:
             served.delete()
-    finally:
-        hub.stop(models)
 
     assert first > 0
     assert again == first
@@ -61,17 +58,37 @@ def _failed(served: Served) -> Any:
     return served.failure()
 
 
+@contextmanager
+def _hub_and_cache(models: Cluster) -> Iterator[None]:
+    """A hub and an empty claim for what is downloaded; both and the claim's folder on the nodes go, whatever comes of it."""
+    _remove_cache(models)  # of a run that was killed: a volume is bound once
+    cluster.make_folder(docker_in_use(), CACHE)
+    models.apply(*_cache_objects())
+    try:
+        hub.start(models)
+        yield
+    finally:
+        hub.stop(models)
+        _remove_cache(models)
+
+
+def _remove_cache(models: Cluster) -> None:
+    models.kubectl("-n", NAMESPACE, "delete", "persistentvolumeclaim", CLAIM, "--ignore-not-found", "--timeout=120s")
+    models.kubectl("delete", "persistentvolume", CLAIM, "--ignore-not-found", "--timeout=120s")
+    cluster.remove_folder(docker_in_use(), CACHE)
+
+
 def _cache_objects() -> list[dict[str, Any]]:
     """A claim that many pods may write to; on every node it is a folder of its own."""
     spec: dict[str, Any] = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
     volume = {**spec, "capacity": {"storage": "1Gi"}, "hostPath": {"path": CACHE}}
-    claim = {**spec, "volumeName": "hub-cache", "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {**spec, "volumeName": CLAIM, "resources": {"requests": {"storage": "1Gi"}}}
     return [
-        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "hub-cache"}, "spec": volume},
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": CLAIM}, "spec": volume},
         {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
-            "metadata": {"name": "hub-cache", "namespace": NAMESPACE},
+            "metadata": {"name": CLAIM, "namespace": NAMESPACE},
             "spec": claim,
         },
     ]
