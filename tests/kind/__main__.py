@@ -32,14 +32,17 @@ def main() -> int:
     options = _parser().parse_args()
     try:
         return _run(options)
-    except UnavailableError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return _UNAVAILABLE
     except (HarnessError, AssertionError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        print(*(f"error: {line}" for line in said(error)), sep="\n", file=sys.stderr)
+        return _UNAVAILABLE if isinstance(error, UnavailableError) else 1
     except KeyboardInterrupt:
         return 130
+
+
+def said(error: BaseException) -> list[str]:
+    """What went wrong, in order: ending may fail too, and would hide what was before it."""
+    before = None if error.__suppress_context__ else error.__context__
+    return [*(said(before) if isinstance(before, HarnessError | AssertionError) else []), str(error)]
 
 
 def _end(number: int, _: object) -> None:

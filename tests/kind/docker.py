@@ -12,13 +12,13 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 from tests.harness.errors import HarnessError
 from tests.harness.waiting import wait_for
-from tests.kind import cache
+from tests.kind import cache, leftovers
 from tests.kind.errors import UnavailableError
 from tests.kind.shell import run, step
 
@@ -87,10 +87,31 @@ def stop() -> None:
     pid = _pid()
     if pid is not None:
         _end(pid)
-    before = json.loads((RUN / "before.json").read_text()) if (RUN / "before.json").exists() else {}
-    for path in before.get("absent", []):
-        _remove_empty(Path(path))
+    _remove_all_empty(_absent_before())
     shutil.rmtree(RUN, ignore_errors=True)
+
+
+def stop_and_check() -> None:
+    """End the daemon, and see that nothing of it is left on the machine.
+
+    Raises:
+        HarnessError: something is, by its name.
+    """
+    made, pid = _absent_before(), _pid()
+    ours = leftovers.Ours(
+        processes=() if pid is None else leftovers.descendants(pid, leftovers.running()),
+        interface=CABLE,
+        folders=(RUN, *made),
+        mounted=(RUN, cache.folder() / "docker"),
+    )
+    stop()
+    leftovers.require_none(ours, lambda: _remove_all_empty(made))
+
+
+def _absent_before() -> list[Path]:
+    """What the daemon makes outside its namespaces and what was not there before it was started."""
+    written = RUN / "before.json"
+    return [Path(path) for path in json.loads(written.read_text())["absent"]] if written.exists() else []
 
 
 def _end(pid: int) -> None:
@@ -159,17 +180,17 @@ def _install() -> None:
 
 def _remember() -> None:
     """Write down what the daemon will make outside its namespaces and what was not there before, for `stop`."""
-    made = [Path("/lib/modules"), *(group / name for group in _CGROUPS.iterdir() if group.is_dir() for name in ("docker",))]
+    groups = (_CGROUPS, *(group for group in _CGROUPS.iterdir() if group.is_dir()))  # of the second version, of the first
+    made = [Path("/lib/modules"), *(group / "docker" for group in groups)]
     (RUN / "before.json").write_text(json.dumps({"absent": [str(path) for path in made if not path.exists()]}))
 
 
-def _remove_empty(path: Path) -> None:
-    """Remove a folder and the folders in it, as far as nothing is in them; a cgroup's files are no content."""
-    if not path.is_dir():
-        return
-    for folder, _, _ in os.walk(path, topdown=False):
-        with contextlib.suppress(OSError):
-            Path(folder).rmdir()
+def _remove_all_empty(paths: Iterable[Path]) -> None:
+    """Remove folders and the folders in them, as far as nothing is in them; a cgroup's files are no content."""
+    for path in paths:
+        for folder, _, _ in os.walk(path, topdown=False):
+            with contextlib.suppress(OSError):
+                Path(folder).rmdir()
 
 
 def _launch(runtime: Path) -> None:

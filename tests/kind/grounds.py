@@ -92,7 +92,7 @@ class Own:
             if client.answers():
                 cluster.delete(client)
         finally:
-            docker.stop()
+            docker.stop_and_check()
         say("Nothing is left but the cache.")
 
     def mpi_image(self) -> str:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.errors import HarnessError
 from tests.kind import cache, stock
-from tests.kind.__main__ import TESTS, main
+from tests.kind.__main__ import TESTS, main, said
 from tests.kind.cluster import without_upstream
 from tests.kind.docker import RUN
+from tests.kind.shell import run
 
 COREFILE = """\
 .:53 {
@@ -63,6 +65,19 @@ def test_an_engine_image_without_a_docker_to_run_it_is_said_in_one_line(
     assert main() == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: SHARDWRIGHT_ENGINE_IMAGE is for the Docker of this machine, which does not answer")
+
+
+def test_what_went_wrong_first_is_said_before_what_the_ending_could_not_do() -> None:
+    error = HarnessError("the daemon has left a mount")
+    error.__context__ = HarnessError("the nodes were not Ready")
+    error.__context__.__context__ = ValueError("of no interest")
+
+    assert said(error) == ["the nodes were not Ready", "the daemon has left a mount"]
+
+
+def test_a_program_that_is_not_there_is_said_in_one_line() -> None:
+    with pytest.raises(HarnessError, match="`no-such-program --version` cannot be run: there is no no-such-program"):
+        run(["no-such-program", "--version"])
 
 
 def test_every_test_on_the_cluster_is_run_by_one_of_the_commands() -> None:
