@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from tests.harness.waiting import wait_for
 from tests.kind import faults, serving
@@ -19,13 +19,25 @@ ENGINE = "$(cat /run/shardwright/engine)"
 QUICK = ("readiness: {silenceSeconds: 20, idleSeconds: 10}", "restart: {delaySeconds: 1}")
 """A stopped engine is noticed sooner, and a second failure in a row waits less, than by default: the tests take less time."""
 
+FAILED, CHANGED = "GroupsNotReady", "RollingOut"
+"""What Ready is False for, first: a group of which a rank has failed, or which goes through zero because somebody wants it."""
 
-def broken(group: Served, what: str, break_it: Callable[[], object], noticed_seconds: float = NOTICED_SECONDS) -> None:
-    """Break a group, wait for its condition, for new pods and for service; write the row of the table."""
+
+def broken(
+    group: Served, what: str, break_it: Callable[[], object], *, first: Collection[str] | None = None, then: str = ""
+) -> None:
+    """Break a group, wait for its condition, for new pods and for service; write the row of the table.
+
+    first: the reasons that may be the first to be shown; None where the breaking takes so long that any may be.
+    then: words that are shown before it serves again.
+    """
     before, began = group.uids(), time.monotonic()
     break_it()
-    ready = wait_for(lambda: not_ready(group), noticed_seconds, f"{what}: Ready to be False", 0.5)
+    ready = wait_for(lambda: not_ready(group), NOTICED_SECONDS, f"{what}: Ready to be False", 0.5)
     shown_seconds = time.monotonic() - began
+    assert first is None or ready.partition(":")[0] in first, f"{what}: {ready}"
+    if then:
+        wait_for(lambda: then in not_ready(group), NOTICED_SECONDS, f"{what}: Ready to be False with {then!r}", 0.5)
     again = served_again(group, before, what) - began
     faults.seen.append(Fault(what, ready, shown_seconds, f"serves again after {again:.0f} s"))
 

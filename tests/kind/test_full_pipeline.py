@@ -10,7 +10,7 @@ import pytest
 from tests.harness.errors import HarnessError
 from tests.harness.waiting import wait_for
 from tests.kind import breaking, cluster, faults, release, serving
-from tests.kind.breaking import FOLLOWER, LEADER, PROMPT, QUICK, broken, kill, served_again
+from tests.kind.breaking import FAILED, FOLLOWER, LEADER, PROMPT, QUICK, broken, kill, served_again
 from tests.kind.cluster import Cluster
 from tests.kind.faults import Fault
 from tests.kind.grounds import docker_in_use
@@ -51,7 +51,7 @@ def long_tokens(pipeline_alone: Served) -> int:
 
 
 def test_a_killed_leader_takes_the_group_through_zero_and_it_serves_again(group: Served) -> None:
-    broken(group, "a killed leader", lambda: kill(group, LEADER))
+    broken(group, "a killed leader", lambda: kill(group, LEADER), first=[FAILED])
 
     assert group.failure()["rank"] == LEADER
 

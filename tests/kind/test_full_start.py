@@ -8,7 +8,7 @@ import pytest
 
 from tests.harness.waiting import wait_for
 from tests.kind import cluster, faults, hub, serving
-from tests.kind.breaking import PROMPT, broken
+from tests.kind.breaking import CHANGED, PROMPT, broken
 from tests.kind.cluster import Cluster
 from tests.kind.faults import Fault
 from tests.kind.grounds import docker_in_use
@@ -29,7 +29,7 @@ def test_a_restart_reads_no_byte_of_weights_from_the_hub_again(models: Cluster) 
             served.write(PIPELINE, further=further, weights=f"huggingFace: {{cache: {{claimName: {CLAIM}}}}}")
             served.wait_ready()
             first = hub.given_bytes(models)
-            broken(served, "a planned restart with a cache", served.restart)
+            broken(served, "a planned restart with a cache", served.restart, first=[CHANGED])
             again = hub.given_bytes(models)
         finally:
             served.delete()

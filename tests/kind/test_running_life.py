@@ -7,11 +7,25 @@ import pytest
 
 from tests.harness.waiting import wait_for
 from tests.kind import faults, release, serving
-from tests.kind.breaking import ENGINE, FOLLOWER, NOTICED_SECONDS, PROMPT, QUICK, broken, kill
+from tests.kind.breaking import (
+    CHANGED,
+    ENGINE,
+    FAILED,
+    FOLLOWER,
+    LEADER,
+    NOTICED_SECONDS,
+    PROMPT,
+    QUICK,
+    broken,
+    kill,
+)
 from tests.kind.faults import Fault
 from tests.kind.serving import NAMESPACE, PIPELINE, Facts, Served
 
 pytestmark = pytest.mark.timeout(1800)
+
+SILENT = 78
+"""What a launcher ends with whose engine brings no tokens (rendering/templates/launch.sh.j2)."""
 
 
 @pytest.fixture
@@ -23,7 +37,7 @@ def group(pipeline: tuple[Served, Facts]) -> Served:
 
 
 def test_a_killed_follower_takes_the_group_through_zero_and_it_serves_again(group: Served) -> None:
-    broken(group, "a killed follower", lambda: kill(group, FOLLOWER))
+    broken(group, "a killed follower", lambda: kill(group, FOLLOWER), first=[FAILED])
 
     assert group.failure()["rank"] == FOLLOWER
 
@@ -31,17 +45,21 @@ def test_a_killed_follower_takes_the_group_through_zero_and_it_serves_again(grou
 def test_a_change_of_the_pods_rolls_the_group_and_no_revisions_mix(group: Served) -> None:
     before = group.uids()
 
-    broken(group, "a roll", lambda: group.write(PIPELINE, further=(*QUICK, "engine: {args: {max-logprobs: 5}}")))
+    further = (*QUICK, "engine: {args: {max-logprobs: 5}}")
+    broken(group, "a roll", lambda: group.write(PIPELINE, further=further), first=[CHANGED])
 
     assert all("--max-logprobs=5" in pod["spec"]["containers"][0]["args"] for pod in group.pods())
     assert not before & group.uids()
 
 
 def test_a_stopped_follower_ends_the_group_once_it_brings_no_tokens(group: Served) -> None:
+    """The follower only stands still: it is the leader that finds it out, and ends."""
     with ThreadPoolExecutor() as asking:
-        broken(group, "a SIGSTOPped follower", lambda: _stop(group, asking))
+        broken(group, "a SIGSTOPped follower", lambda: _stop(group, asking), first=[FAILED], then=f"exit code {SILENT}")
 
-    assert group.failure()["exitCode"] != 0
+    failure = group.failure()
+    assert (failure["rank"], failure["container"], failure["exitCode"]) == (LEADER, "engine", SILENT)
+    assert f"shardwright: rank {LEADER}: the engine brings no tokens" in failure["message"]
 
 
 def test_a_restart_goes_on_when_the_operator_is_killed_in_the_middle(group: Served) -> None:
@@ -51,7 +69,8 @@ def test_a_restart_goes_on_when_the_operator_is_killed_in_the_middle(group: Serv
         words = ["delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false"]
         group.cluster.kubectl("-n", release.NAMESPACE, *words)
 
-    broken(group, "a killed follower, and the operator killed in the middle of the restart", kill_both)
+    what = "a killed follower, and the operator killed in the middle of the restart"
+    broken(group, what, kill_both, first=[FAILED, "Progressing"])  # the next operator may find it starting
 
     assert group.failure()["rank"] == FOLLOWER
 
