@@ -26,6 +26,13 @@ RUN = Path("/run/shardwright-kind")
 CABLE = "sw-kind"
 OUTSIDE, INSIDE = "198.18.111.1", "198.18.111.2"  # of 198.18.0.0/15, which no host on the internet has (RFC 2544)
 
+ENGINE_VARIABLE = "SHARDWRIGHT_ENGINE_IMAGE"
+"""An image with vLLM for the CPU: where it is named, this machine's own Docker is used (it pulls what it has not), and root
+is not needed."""
+
+_OTHERWISE = (
+    f"or name an engine image in {ENGINE_VARIABLE} to use the Docker that this machine has, or give a cluster by --kubeconfig"
+)
 _PACKAGES = ("docker.io", "iptables", "iproute2", "util-linux", "debootstrap", "gcc", "libc6-dev")
 _NEEDED = ("dockerd", "containerd", "runc", "iptables", "ip", "unshare", "debootstrap")
 _START_SECONDS = 60
@@ -143,20 +150,18 @@ def count_as(machines: int) -> None:
 def require(*, install: bool) -> None:
     """Raise UnavailableError where a daemon cannot run; with `install` missing Debian packages are installed."""
     if os.geteuid() != 0:
-        raise UnavailableError(
-            "kind needs root, for a Docker daemon of its own: run it as root, or give a cluster by --kubeconfig"
-        )
+        raise UnavailableError(f"kind needs root, for a Docker daemon of its own: run it as root, {_OTHERWISE}")
     missing = [name for name in _NEEDED if shutil.which(name) is None]
     if not missing:
         return
     if not install:
         raise UnavailableError(
             f"kind needs {', '.join(missing)}, which this machine has not: allow to install {', '.join(_PACKAGES)} "
-            f"with CI=true or --install, or give a cluster by --kubeconfig"
+            f"with CI=true or --install, {_OTHERWISE}"
         )
     if shutil.which("apt-get") is None:
         raise UnavailableError(
-            f"kind needs {', '.join(missing)}, and there is no apt-get to install them: give a cluster by --kubeconfig"
+            f"kind needs {', '.join(missing)}, and there is no apt-get to install them: {_OTHERWISE.removeprefix('or ')}"
         )
     with step(f"installing {', '.join(_PACKAGES)}", 30):
         _install()

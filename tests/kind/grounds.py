@@ -153,7 +153,7 @@ class Given:
             )
         if with_engine:
             cluster.require_pretended(self.cluster)
-        release.install(self.cluster, self.image, "IfNotPresent", os.environ.get(stock.ENGINE_VARIABLE))
+        release.install(self.cluster, self.image, "IfNotPresent", os.environ.get(docker.ENGINE_VARIABLE))
         return self.cluster
 
     def keep(self) -> None:
@@ -164,7 +164,7 @@ class Given:
         return True
 
     def down(self) -> None:
-        """Leave it alone."""
+        """Leave it alone, with the chart in it: nobody knows here whether it was there before."""
 
     def mpi_image(self) -> None:
         """Return none: nothing can be put on its nodes."""

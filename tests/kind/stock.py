@@ -14,12 +14,9 @@ from tests.harness.errors import HarnessError
 from tests.harness.waiting import wait_for
 from tests.kind import cache, cluster, images, programs
 from tests.kind.cluster import Cluster
-from tests.kind.docker import Docker
+from tests.kind.docker import ENGINE_VARIABLE, Docker
 from tests.kind.errors import UnavailableError
 from tests.kind.shell import run, step
-
-ENGINE_VARIABLE = "SHARDWRIGHT_ENGINE_IMAGE"
-"""An image with vLLM for the CPU; it is pulled where Docker has none of that name."""
 
 NODE_VARIABLE = "SHARDWRIGHT_NODE_IMAGE"
 """The node image; without it the `kindest/node` that this version of kind is released with."""

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.harness.errors import HarnessError
-from tests.kind import cache, stock
+from tests.kind import cache
 from tests.kind.__main__ import TESTS, main, said
 from tests.kind.cluster import without_upstream
-from tests.kind.docker import RUN
+from tests.kind.docker import ENGINE_VARIABLE, RUN
 from tests.kind.shell import run
 
 COREFILE = """\
@@ -35,11 +35,15 @@ def test_without_root_it_says_so_in_one_line_and_exits_with_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.delenv(ENGINE_VARIABLE, raising=False)
     monkeypatch.setattr(sys, "argv", ["kind", "up"])
 
     assert main() == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: kind needs root")
+    assert line == (
+        "error: kind needs root, for a Docker daemon of its own: run it as root, or name an engine image in "
+        "SHARDWRIGHT_ENGINE_IMAGE to use the Docker that this machine has, or give a cluster by --kubeconfig"
+    )
 
 
 def test_without_docker_and_without_leave_to_install_it_says_what_is_missing(
@@ -48,6 +52,7 @@ def test_without_docker_and_without_leave_to_install_it_says_what_is_missing(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda name: None if name in ("dockerd", "debootstrap") else f"/usr/bin/{name}")
     monkeypatch.delenv("CI", raising=False)
+    monkeypatch.delenv(ENGINE_VARIABLE, raising=False)
     monkeypatch.setattr(sys, "argv", ["kind", "up"])
 
     assert main() == 2
@@ -59,7 +64,7 @@ def test_an_engine_image_without_a_docker_to_run_it_is_said_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
-    monkeypatch.setenv(stock.ENGINE_VARIABLE, "registry.example/vllm-cpu:v0.32.0")
+    monkeypatch.setenv(ENGINE_VARIABLE, "registry.example/vllm-cpu:v0.32.0")
     monkeypatch.setattr(sys, "argv", ["kind", "test"])
 
     assert main() == 2

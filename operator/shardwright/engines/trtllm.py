@@ -1,7 +1,7 @@
 """TensorRT-LLM: what the planner must know of it, and a plan in its words.
 
-What ``trtllm-serve`` is told is version 1.2's: degrees and limits on the command line, everything else in a configuration
-file, whose keys override the command line. Sources: engines.md section 10; the lists in ``tests/data/engines``.
+Degrees and limits are told on the command line, everything else in a configuration file, whose keys override it; what 1.2 does
+not take on the command line is told in the file. Sources: engines.md section 10; the lists in ``tests/data/engines``.
 """
 
 import json

@@ -1,6 +1,7 @@
 """Which arguments a user may give TensorRT-LLM, and why not the others; names with dashes, as :mod:`shardwright.engines.policy`.
 
-An argument is an option of ``trtllm-serve`` or a key of its configuration file, both of version 1.2.
+An argument is an option of ``trtllm-serve`` (main at commit 029e223, without the four that 1.2 does not take there) or a key of
+its configuration file (as of the time of 1.2).
 """
 
 from collections.abc import Mapping

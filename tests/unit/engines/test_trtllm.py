@@ -1,4 +1,4 @@
-"""A plan in TensorRT-LLM's words: every option and key stands in the published lists of its version."""
+"""A plan in TensorRT-LLM's words: every option and key stands in the published lists."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ LISTS = Path(__file__).parents[2] / "data" / "engines"
 OPTIONS = json.loads((LISTS / "trtllm-serve.json").read_text())["options"]
 KEYS = json.loads((LISTS / "trtllm-llm-args.json").read_text())
 ONLY_LATER = {"context_parallel_size", "enable_attention_dp", "served_model_name", "kv_cache_dtype"}
-"""Options that 1.2 has as keys only, or not at all; the list of options is of a later commit."""
+"""Options that 1.2 does not take on its command line; the list of options is of a later commit (main at 029e223)."""
 
 FLAGS = {flag for option in OPTIONS if option["dest"] not in ONLY_LATER for flag in option["flags"]}
 TOP = {key["key"] for key in KEYS["keys"]}
