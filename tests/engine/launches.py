@@ -81,8 +81,7 @@ class Launch:
         model, draft = (folder / f"{self.id.replace('/', '--')}{kind}" for kind in ("", " small"))
         for place, config in ((model, self.config), (draft, self.draft)):
             if config is not None:
-                place.mkdir(exist_ok=True)
-                (place / "config.json").write_text(json.dumps(config))
+                _put(place, json.dumps(config))
         return {
             "arguments": self.arguments(rank),
             "environment": self.environment(str(folder)),
@@ -93,6 +92,14 @@ class Launch:
             "capability": self.gpu.compute_capability,
             "rank": shape_of,
         }
+
+
+def _put(folder: Path, config: str) -> None:
+    """Write a config where it is not there yet: the other version of the engine may be reading it."""
+    file = folder / "config.json"
+    if not file.exists():
+        folder.mkdir(exist_ok=True)
+        file.write_text(config)
 
 
 @cache
