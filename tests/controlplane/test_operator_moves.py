@@ -1,9 +1,11 @@
 """A group that needs a place leaves a node that is away for long, closed or full; with `replan: Never` it waits for it."""
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
@@ -138,3 +140,77 @@ def test_a_planned_node_that_is_deleted_and_comes_back_within_the_grace_moves_no
 
     fleet(H100, 1, first=int(before[1].rpartition("-")[2]))
     assert sorted(nodes_of(spare)) == sorted(before)
+
+
+def a_pod_on(node: str, resource: str, count: int) -> Manifest:
+    """Return a pod of somebody else that takes so much of a node that none of ours fits beside it."""
+    amount = {resource: str(count)}
+    container = {"name": "theirs", "image": "theirs", "resources": {"requests": amount, "limits": amount}}
+    spec = {"nodeSelector": {"kubernetes.io/hostname": node}, "containers": [container]}
+    return {"metadata": {"name": "theirs"}, "spec": spec}
+
+
+def half_placed(models: Models, resource: str, count: int) -> str:
+    """Deploy a model of which one pod finds no place, and return the planned node that somebody else has filled meanwhile."""
+    models.create("large", LARGE, mode="PlanOnly", pod={"resources": {"cpu": "100"}})
+    models.wait_reason("large", "PlanOnly")
+    node = str(models.get("ShardedModel", "large")["status"]["plan"]["placement"]["nodes"][1])
+    models.post("Pod", a_pod_on(node, resource, count))
+    wait_for(lambda: models.get("Pod", "theirs")["spec"].get("nodeName") == node, 30, "somebody else's pod to be placed")
+    models.change("large", mode="Deploy")
+    models.wait_reason("large", "Unschedulable", timeout=60)
+    wait_for(lambda: bound(models) == [False, True], 30, "one of two pods to be placed")
+    return node
+
+
+def bound(models: Models) -> list[bool]:
+    """Return, sorted, of each pod of the group whether it has a node."""
+    return sorted("nodeName" in pod["spec"] for pod in models.pods() if pod["metadata"]["name"] != "theirs")
+
+
+def wait_in_vain(models: Models, control_plane: ControlPlane, minutes: int) -> None:
+    """Let the pod that finds no place have waited for so long: the scheduler keeps the time of its first no."""
+    (waiting,) = (pod["metadata"]["name"] for pod in models.pods() if "nodeName" not in pod["spec"])
+    since = (datetime.now(UTC) - timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    condition = {"type": "PodScheduled", "lastTransitionTime": since}
+    path = f"/api/v1/namespaces/{models.namespace}/pods/{waiting}/status"
+    control_plane.api.patch(path, {"status": {"conditions": [condition]}}, "strategic")
+
+
+def incident_of(models: Models) -> Manifest:
+    """Return what is remembered of the last failure of the group."""
+    annotations = models.get("StatefulSet", "large-0")["metadata"]["annotations"]
+    return dict(json.loads(annotations["shardwright.io/incident"]))
+
+
+def test_a_group_of_which_one_pod_finds_no_place_for_five_minutes_gives_its_gpus_back_which_is_not_counted(
+    models: Models, fleet: Fleet, control_plane: ControlPlane
+) -> None:
+    fleet(H100, 2)
+    half_placed(models, "cpu", 150)  # of 192: the planner sees free GPUs
+
+    wait_in_vain(models, control_plane, minutes=6)
+    wait_for(lambda: bound(models) == [], 30, "the group to give back what it has")
+    incident = incident_of(models)
+    assert (incident["restarts"], incident["attempt"], incident["counted"]) == (1, 1, 0)
+    restart = datetime.fromisoformat(incident["time"]) + timedelta(seconds=30)
+    wait_for(lambda: f"large-0: restarts at {restart.isoformat()}" in models.condition("large")["message"], 15, "the pause")
+    assert "Unschedulable" in models.condition("large")["message"]
+    group = models.get("ShardedModel", "large")["status"]["groups"][0]
+    assert (group["lastFailure"]["reason"], "Insufficient cpu" in group["lastFailure"]["message"]) == ("Unschedulable", True)
+
+    models.delete("Pod", "theirs")
+    models.wait_ready("large", timeout=90)
+
+
+def test_a_group_that_finds_no_place_for_five_minutes_goes_where_gpus_are_free(
+    spare: Models, control_plane: ControlPlane
+) -> None:
+    full = half_placed(spare, "nvidia.com/gpu", 8)
+
+    wait_in_vain(spare, control_plane, minutes=6)
+
+    wait_for(lambda: bound(spare) == [True, True], 90, "both pods to be placed")
+    after = nodes_of(spare)
+    assert (len(set(after)), full in after) == (2, False)
+    assert spare.get("ShardedModel", "large")["status"]["groups"][0]["restarts"] == 0
