@@ -26,14 +26,25 @@ class OperatorProcess:
     """One operator as the chart's service account; a context manager that kills it in the end."""
 
     def __init__(
-        self, control_plane: ControlPlane, *arguments: str, identity: str = "operator-a", account: str = "shardwright"
+        self,
+        control_plane: ControlPlane,
+        *arguments: str,
+        identity: str = "operator-a",
+        account: str = "shardwright",
+        server: str = "",
     ) -> None:
-        """Nothing runs yet; see `start`. The chart must be installed. `arguments` are added to the command line."""
+        """Nothing runs yet; see `start`. The chart must be installed.
+
+        `arguments` are added to the command line; `server` is another address under which it reaches the API server.
+        """
+        kubeconfig = control_plane.kubeconfig_for(SYSTEM, account)
+        if server:
+            kubeconfig.write_text(kubeconfig.read_text().replace(control_plane.url, server))
         self._arguments = [
             sys.executable,
             "-m",
             "shardwright.controller",
-            f"--kubeconfig={control_plane.kubeconfig_for(SYSTEM, account)}",
+            f"--kubeconfig={kubeconfig}",
             f"--lease-namespace={SYSTEM}",
             f"--identity={identity}",
             "--port=0",
@@ -71,6 +82,11 @@ class OperatorProcess:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(timeout)
+
+    def running(self) -> int | None:
+        """Return the process id, None where it has ended."""
+        assert self._process is not None
+        return None if self._process.poll() is not None else self._process.pid
 
     def logs(self) -> str:
         return self._log.read_text()

@@ -1,0 +1,129 @@
+"""The API server is away for a while: the operator goes on by itself afterwards, and has missed nothing meanwhile."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness.controlplane import ControlPlane
+from tests.harness.plugin import Fleet
+from tests.harness.waiting import wait_for
+from tests.support.builders_chart import CHART
+from tests.support.models import LARGE, Models, lists_of_nodes
+from tests.support.operator import SYSTEM, OperatorProcess
+from tests.support.wire import Wire
+
+pytestmark = pytest.mark.controlplane
+
+H100 = "h100-8x-dell-xe9680"
+ALONE = ("--no-leader-elect", "--resync-seconds=3600")
+"""A leader that cannot renew its Lease for ten seconds ends itself; after its start it lists all but once an hour."""
+
+
+@pytest.fixture
+def wire(chart: ControlPlane) -> Iterator[Wire]:
+    """The only way from the operator to the API server."""
+    with Wire(chart.url) as wire:
+        yield wire
+
+
+@pytest.fixture
+def mortal() -> Iterator[ControlPlane]:
+    """A control plane of its own with the chart: the requests of all other tests' operators are looked at in the end."""
+    with ControlPlane.start() as running:
+        running.helm("install", "shardwright", str(CHART), "--namespace", SYSTEM, "--create-namespace")
+        yield running
+
+
+def test_an_operator_that_was_cut_off_learns_all_that_happened_meanwhile(
+    chart: ControlPlane, namespace: str, fleet: Fleet, wire: Wire
+) -> None:
+    fleet(H100, 3)
+    models, listed = Models(chart, namespace), lists_of_nodes(chart)
+    with OperatorProcess(chart, *ALONE, server=wire.url) as operator:
+        models.create("large", LARGE)
+        models.create("gone")
+        models.wait_ready("large")
+        models.wait_ready("gone")
+        wait_for(lambda: lists_of_nodes(chart) >= listed + 2, 30, "the lists of its start, which are tried until they work")
+        before, service, process = models.uids(), models.get("Service", "large")["metadata"]["uid"], operator.running()
+
+        wire.cut()
+        chart.pods.crash(namespace, "large-0-1", exit_code=1)
+        models.delete("Service", "large")
+        models.delete("ShardedModel", "gone")
+        models.create("late")
+        wait_for(lambda: _restarts(models, "large-0-1") == 1, 30, "the kubelet to restart the engine")
+        wait_for(lambda: models.find("StatefulSet", "gone-0") is None, 60, "the model that was deleted to be collected")
+        assert models.find("Service", "large") is None
+        assert models.get("StatefulSet", "large-0")["spec"]["replicas"] == 2
+
+        wire.mend()
+        wait_for(lambda: models.get("Service", "large")["metadata"]["uid"] != service, 90, "another Service")
+        models.wait_ready("late", timeout=90)
+        wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 3, 60, "all new pods")
+        assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
+        assert models.find("StatefulSet", "gone-0") is None
+        assert operator.running() == process
+
+
+def test_a_group_that_fails_while_the_api_server_goes_down_is_mended_when_it_is_back(mortal: ControlPlane) -> None:
+    Fleet(mortal)(H100, 3)
+    models = Models(mortal, mortal.create_namespace("outage"))
+    with OperatorProcess(mortal, *ALONE) as operator:
+        models.create("large", LARGE)
+        models.wait_ready("large")
+        before, process = models.uids(), operator.running()
+
+        mortal.pods.crash(models.namespace, "large-0-1", exit_code=1)
+        mortal.stop_component("kube-apiserver")
+        mortal.start_component("kube-apiserver")
+
+        wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 120, "two new pods")
+        assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
+        models.create("late")
+        models.wait_ready("late")
+        assert operator.running() == process
+
+
+def test_a_leader_whose_connections_all_break_leads_on_and_misses_nothing(
+    chart: ControlPlane, namespace: str, fleet: Fleet, wire: Wire
+) -> None:
+    fleet(H100, 2)
+    models = Models(chart, namespace)
+    with OperatorProcess(chart, "--resync-seconds=3600", server=wire.url) as operator:
+        models.create("large", LARGE)
+        models.wait_ready("large")
+        before, process = models.uids(), operator.running()
+
+        wire.cut()
+        chart.pods.crash(namespace, "large-0-1", exit_code=1)
+        wire.mend()
+
+        wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 60, "two new pods")
+        assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
+        assert (operator.running(), operator.leads()) == (process, True)
+
+
+def test_a_leader_that_is_cut_off_for_long_ends_itself_and_mends_what_failed_when_it_starts_again(
+    chart: ControlPlane, namespace: str, fleet: Fleet, wire: Wire
+) -> None:
+    fleet(H100, 2)
+    models = Models(chart, namespace)
+    with OperatorProcess(chart, server=wire.url) as operator:
+        models.create("large", LARGE)
+        models.wait_ready("large")
+        before = models.uids()
+
+        wire.cut()
+        chart.pods.crash(namespace, "large-0-1", exit_code=1)
+        wait_for(lambda: operator.running() is None, 30, "the operator to end")
+
+        wire.mend()
+        operator.start()
+        wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 60, "two new pods")
+        assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
+
+
+def _restarts(models: Models, pod: str) -> int:
+    (status,) = models.get("Pod", pod)["status"]["containerStatuses"]
+    return int(status["restartCount"])
