@@ -156,7 +156,7 @@ def test_an_engine_whose_tokens_nobody_can_watch_never_counts_as_serving(program
         (rank.root / "scripts/serving.py").write_text(program)
         rank.start()
         wait_for(lambda: rank.log.count(f"the watcher of the tokens ended with code {code} ") > 1)
-        assert rank.run("probe.sh", "liveness").returncode == 0
+        wait_for(lambda: rank.run("probe.sh", "liveness").returncode == 0)
         assert readiness(rank) == (1, "rank 0: readiness: no token has come yet\n")
 
 
