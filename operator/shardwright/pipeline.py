@@ -107,7 +107,7 @@ def resolve(question: Question) -> Subject:
         defaulted=defaulted,
         model=model,
         stored_quantization=stored.quantization,
-        request=to_request(spec, model, draft),
+        request=replace(to_request(spec, model, draft), file_bytes=stored.least_bytes),
         traits=traits,
         input_hash=_hash(spec, (model, draft), version, NOT_PLANNED_WITH),
         cut_hash=_hash(spec, (model, draft), version, (*NOT_PLANNED_WITH, "replicas")),

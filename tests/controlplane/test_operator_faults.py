@@ -196,6 +196,14 @@ def test_an_operator_that_may_not_list_pods_everywhere_says_so_and_serves_where_
 
         assert models.condition("small", "Planned")["reason"] == "FreeCapacityUnknown"
 
+        seen = models.get("ShardedModel", "small")["status"]
+        chart.api.delete(f"{here}/rolebindings/narrow")
+        models.annotate("small", restart="")  # a look at it
+        assert models.wait_reason("small", "NotPermitted")["status"] == "Unknown"
+        now = models.get("ShardedModel", "small")["status"]
+        assert {**now, "conditions": []} == {**seen, "conditions": []}
+    _forget_narrow_account(chart)
+
 
 def _narrow_account(chart: ControlPlane) -> None:
     """Make an account with the rights of the chart's, without a look at the pods of all namespaces."""
@@ -205,6 +213,12 @@ def _narrow_account(chart: ControlPlane) -> None:
     chart.api.create(f"{RBAC}/clusterroles", {"metadata": {"name": "narrow"}, "rules": fewer})
     _bind(chart, RBAC, "ClusterRole", "narrow")
     _bind(chart, f"{RBAC}/namespaces/{SYSTEM}", "Role", "shardwright-leader")
+
+
+def _forget_narrow_account(chart: ControlPlane) -> None:
+    for path in ("clusterrolebindings", f"namespaces/{SYSTEM}/rolebindings", "clusterroles"):
+        chart.api.delete(f"{RBAC}/{path}/narrow")
+    chart.api.delete(f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/narrow")
 
 
 def _without_pods(rule: Manifest) -> Manifest:

@@ -146,7 +146,8 @@ def test_a_group_whose_node_dies_goes_on_elsewhere_beside_the_pod_that_nobody_ca
 
     (group,) = models.get("ShardedModel", "large")["status"]["groups"]
     assert (group["name"], group["restarts"], dead in group["nodes"]) == ("large-0-g1", 1, False)
-    why = {"rank": 1, "container": "", "reason": "NodeNotReady", "message": f"node {dead} does not answer"}
+    said = "rank 0 ended with exit code 78: no token for 60 s"
+    why = {"rank": 1, "container": "", "reason": "NodeNotReady", "message": f"{said}\nnode {dead} does not answer"}
     assert group["lastFailure"] == why
     assert [item["metadata"]["name"] for item in models.all("StatefulSet")] == ["large-0-g1"]
     assert {"large", "large-0-g1-peers"} <= {item["metadata"]["name"] for item in models.all("Service")}

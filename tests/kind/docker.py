@@ -104,12 +104,13 @@ def stop_and_check() -> None:
     Raises:
         HarnessError: something is, by its name.
     """
-    made, pid = _absent_before(), _pid()
+    made, others, pid = _absent_before(), frozenset(_before("mounts")), _pid()
     ours = leftovers.Ours(
         processes=() if pid is None else leftovers.descendants(pid, leftovers.running()),
         interface=CABLE,
         folders=(RUN, *made),
         mounted=(RUN, cache.folder() / "docker"),
+        others=others,
     )
     stop()
     leftovers.require_none(ours, lambda: _remove_all_empty(made))
@@ -117,8 +118,13 @@ def stop_and_check() -> None:
 
 def _absent_before() -> list[Path]:
     """What the daemon makes outside its namespaces and what was not there before it was started."""
+    return _before("absent")
+
+
+def _before(what: str) -> list[Path]:
+    """What `_remember` wrote down, nothing where no daemon was started."""
     written = RUN / "before.json"
-    return [Path(path) for path in json.loads(written.read_text())["absent"]] if written.exists() else []
+    return [Path(path) for path in json.loads(written.read_text()).get(what, ())] if written.exists() else []
 
 
 def _end(pid: int) -> None:
@@ -184,10 +190,12 @@ def _install() -> None:
 
 
 def _remember() -> None:
-    """Write down what the daemon will make outside its namespaces and what was not there before, for `stop`."""
+    """Write down which folders that the daemon will make are not there yet, and what is mounted, for the end."""
     groups = (_CGROUPS, *(group for group in _CGROUPS.iterdir() if group.is_dir()))  # of the second version, of the first
     made = [Path("/lib/modules"), *(group / "docker" for group in groups)]
-    (RUN / "before.json").write_text(json.dumps({"absent": [str(path) for path in made if not path.exists()]}))
+    absent = [str(path) for path in made if not path.exists()]
+    mounts = [str(path) for path in leftovers.mounts_now()]
+    (RUN / "before.json").write_text(json.dumps({"absent": absent, "mounts": mounts}))
 
 
 def _remove_all_empty(paths: Iterable[Path]) -> None:

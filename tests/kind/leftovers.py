@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,12 +34,16 @@ class Process:
 
 @dataclass(frozen=True, kw_only=True)
 class Ours:
-    """What goes with the daemon: its processes, its network interface, its folders, and mounts in and below `mounted`."""
+    """What goes with the daemon: its processes, its network interface, its folders, and mounts in and below `mounted`.
+
+    others: mount points that were there before.
+    """
 
     processes: tuple[Process, ...] = ()
     interface: str
     folders: tuple[Path, ...]
     mounted: tuple[Path, ...]
+    others: frozenset[Path] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +59,11 @@ class Machine:
 def left(ours: Ours, machine: Machine) -> tuple[str, ...]:
     """Return what of ours is there, in words."""
     alive = {(process.id, process.started_ticks) for process in machine.processes}
-    mounts = (mount for mount in machine.mounts if any(mount.is_relative_to(folder) for folder in ours.mounted))
+    mounts = (
+        mount
+        for mount in machine.mounts
+        if mount not in ours.others and any(mount.is_relative_to(folder) for folder in ours.mounted)
+    )
     return (
         *(f"process {each.id} ({each.name})" for each in ours.processes if (each.id, each.started_ticks) in alive),
         *([f"the network interface {ours.interface}"] if ours.interface in machine.interfaces else []),
@@ -96,6 +105,11 @@ def mount_points(mountinfo: str) -> tuple[Path, ...]:
     return tuple(Path(_OCTAL.sub(lambda code: chr(int(code[1], 8)), path)) for path in written)
 
 
+def mounts_now() -> tuple[Path, ...]:
+    """Return where things are mounted now."""
+    return mount_points(Path("/proc/self/mountinfo").read_text())
+
+
 def running() -> tuple[Process, ...]:
     """Return the processes that run now."""
     found = []
@@ -112,7 +126,7 @@ def look(ours: Ours) -> Machine:
     return Machine(
         processes=running(),
         interfaces=frozenset(path.name for path in Path("/sys/class/net").iterdir()),
-        mounts=mount_points(Path("/proc/self/mountinfo").read_text()),
+        mounts=mounts_now(),
         folders=frozenset(folder for folder in ours.folders if folder.exists()),
     )
 
@@ -128,11 +142,11 @@ def require_none(ours: Ours, clear: Callable[[], None], seconds: float = GONE_SE
         clear()
         return left(ours, look(ours))
 
-    try:
+    with suppress(AssertionError):
         wait_for(lambda: not found(), seconds, "nothing to be left", 0.2)
-    except AssertionError:
-        if still := found():
-            raise HarnessError(_said(still, seconds)) from None
+        return
+    if still := found():
+        raise HarnessError(_said(still, seconds))
 
 
 def _said(still: tuple[str, ...], seconds: float) -> str:

@@ -1,6 +1,7 @@
 """What a Docker daemon of ours may have left behind is found, and nothing of anybody else's is taken for it."""
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,13 @@ def test_what_belongs_to_others_is_not_ours() -> None:
     others = "2 1 0:9 / /var/lib/docker/overlay2/a/merged rw - overlay o rw\n3 1 0:9 / /run/ours-too rw - tmpfs t rw\n"
 
     assert left(OURS, a_machine(processes=(reused,), interfaces=("docker0",), mounts=others)) == ()
+
+
+def test_what_was_mounted_before_the_daemon_was_started_is_not_its_own() -> None:
+    disk = a_machine(mounts="2 1 8:2 / /cache/docker rw - ext4 /dev/sdb1 rw\n")
+
+    assert left(OURS, disk) == ("the mount /cache/docker",)
+    assert left(replace(OURS, others=frozenset({DATA})), disk) == ()
 
 
 def test_a_process_that_another_has_adopted_is_still_ours() -> None:

@@ -12,6 +12,7 @@ from tests.kind import cache
 from tests.kind.__main__ import TESTS, main, said
 from tests.kind.cluster import without_upstream
 from tests.kind.docker import ENGINE_VARIABLE, RUN
+from tests.kind.leftovers import Ours, require_none
 from tests.kind.shell import run
 
 COREFILE = """\
@@ -73,11 +74,17 @@ def test_an_engine_image_without_a_docker_to_run_it_is_said_in_one_line(
 
 
 def test_what_went_wrong_first_is_said_before_what_the_ending_could_not_do() -> None:
-    error = HarnessError("the daemon has left a mount")
-    error.__context__ = HarnessError("the nodes were not Ready")
-    error.__context__.__context__ = ValueError("of no interest")
+    def run_and_end() -> None:
+        try:
+            raise HarnessError("the nodes were not Ready")
+        finally:
+            require_none(Ours(interface="lo", folders=(), mounted=()), lambda: None, seconds=0)
 
-    assert said(error) == ["the nodes were not Ready", "the daemon has left a mount"]
+    with pytest.raises(HarnessError) as caught:
+        run_and_end()
+    first, second = said(caught.value)
+    assert first == "the nodes were not Ready"
+    assert second.endswith("it has left: the network interface lo")
 
 
 def test_a_program_that_is_not_there_is_said_in_one_line() -> None:

@@ -68,6 +68,10 @@ class Wire:
             writer.transport.abort()
             return
         ends = {writer, far_writer}
+        if not self._whole:  # cut while it was being opened
+            for end in ends:
+                end.transport.abort()
+            return
         self._ends |= ends
         await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
         self._ends -= ends

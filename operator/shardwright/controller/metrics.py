@@ -106,9 +106,13 @@ class Metrics:
     def show(self, key: Key, found: Findings, report: Report | None) -> None:
         """Replace the series of one model; those that stay are there all the time."""
         before = self._shown.pop(key, [])
+        if found.hidden:  # nobody knows that anything but the conditions has changed
+            self._shown[key] = [(gauge, labels) for gauge, labels in before if gauge is not self._condition]
         if report:
             self._show_report(key, report)
-        self._show_life(key, found)
+        self._show_conditions(key, found)
+        if not found.hidden:
+            self._show_groups(key, found)
         shown = set(self._shown.get(key, ()))
         for gauge, labels in before:
             if (gauge, labels) not in shown:
@@ -162,9 +166,11 @@ class Metrics:
         for code, count in counts.items():
             self._set(self._excluded, key, count, code)
 
-    def _show_life(self, key: Key, found: Findings) -> None:
+    def _show_conditions(self, key: Key, found: Findings) -> None:
         for condition in conditions(found):
             self._set(self._condition, key, 1, condition.type, condition.status_word, str(condition.reason))
+
+    def _show_groups(self, key: Key, found: Findings) -> None:
         if found.wanted is not None:
             self._set(self._wanted, key, found.wanted)
         self._set(self._ready, key, sum(group.ready for group in found.groups))

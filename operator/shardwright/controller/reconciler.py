@@ -37,7 +37,7 @@ from shardwright.reconcile.observed import Observed, object_key
 from shardwright.reconcile.record_object import read_record, record_key, record_object
 from shardwright.reconcile.refusals import not_permitted, object_refused
 from shardwright.reconcile.rules import groups_wanted, life_rules
-from shardwright.reconcile.status import build_status, service_status
+from shardwright.reconcile.status import build_status, hidden_status, service_status
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
@@ -119,7 +119,7 @@ class Reconciler:
         except ApiError as error:
             if error.code != FORBIDDEN:
                 raise
-            look.refusal, look.found = error, replace(look.found, refused=not_permitted(str(error), owner.namespace))
+            look.refusal, look.found = error, replace(look.found, hidden=not_permitted(str(error), owner.namespace))
             return
         record = read_record(owner, observed)
         look.report = record.report() if record else None
@@ -301,15 +301,21 @@ class Reconciler:
 
     async def _publish(self, key: Key, look: Look) -> None:
         before = (look.live.get("status") or {}).get("conditions") or ()
-        shown = plan_status(look.report) if look.report else None
-        stands = look.deployed or look.found.groups  # what serves is found by its address whatever is wrong with the spec
-        service = service_status(_owner(look.live), self._cluster_domain) if stands else {}
-        status = build_status(before, look.found, shown, {**look.engine, **service}, datetime.now(UTC))
+        status = self._status(look)
         self._metrics.show(key, look.found, look.report)  # before the status: who has read that finds the series
         await write_status(self._client, look.live, status)
         for event in (*look.events, *news(before, look.found, look.written)):
             await self._recorder.record(look.live, event)
         _log(key, look)
+
+    def _status(self, look: Look) -> dict[str, Any]:
+        status, now = look.live.get("status") or {}, datetime.now(UTC)
+        if look.found.hidden:
+            return hidden_status(status, look.found, now)
+        shown = plan_status(look.report) if look.report else None
+        stands = look.deployed or look.found.groups  # what serves is found by its address whatever is wrong with the spec
+        service = service_status(_owner(look.live), self._cluster_domain) if stands else {}
+        return build_status(status.get("conditions") or (), look.found, shown, {**look.engine, **service}, now)
 
 
 def _log(key: Key, look: Look) -> None:

@@ -203,6 +203,11 @@ class ModelSpec:
         return sum(w.elements for w in self.weights)
 
     @property
+    def least_bytes(self) -> int:
+        """Return what its files have at least: every element as it is stored, no scales, no padding of any kernel."""
+        return sum(weight.elements * weight.storage.bits for weight in self.weights) // 8
+
+    @property
     def experts(self) -> int:
         """Return the number of routed experts of a layer, 0 for a dense model."""
         return _experts(self)

@@ -3,18 +3,21 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 from shardwright.costs.loading import Storage
-from shardwright.costs.weights import load_bytes_per_node
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.rdma import RdmaMode
-from shardwright.layouts.layout import Candidate, Layout
+from shardwright.layouts.layout import Candidate
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.request import Request
 from shardwright.planning.select import Standing
-from shardwright.units import format_bytes, to_milliseconds
+from shardwright.units import format_bytes
+
+_NOTICEABLE_SHARE: Final = 0.05
+"""By how much drafts must slow a token down to be warned of, a share; assumed: half the median error of what is predicted."""
 
 
 def warnings(
@@ -38,7 +41,7 @@ def warnings(
         *_more_replicas(best, request),
         *_slow_links(best.candidate),
         *_adapters(best, traits),
-        *_downloads(request, model, traits),
+        *_downloads(request),
         *_commits(best, request),
         *_executor(best, traits),
         *_draft(best, traits),
@@ -90,16 +93,15 @@ def _adapters(best: Standing, traits: EngineTraits) -> Iterator[str]:
         )
 
 
-def _downloads(request: Request, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
+def _downloads(request: Request) -> Iterator[str]:
     """Yield that a pod's claim is too small to keep what it downloads, or what every new pod downloads where nothing keeps it.
 
     What is only shown starts no pod.
     """
-    files = load_bytes_per_node(model, Layout(), traits, gpus_per_node=1)
-    if request.cache_bytes is not None and request.cache_bytes < files:
+    if request.cache_bytes is not None and request.cache_bytes < request.file_bytes:
         yield (
             f"model.weights.huggingFace.cache.storage is {format_bytes(request.cache_bytes)}, the weights alone are "
-            f"{format_bytes(files)}: the download will not end"
+            f"{format_bytes(request.file_bytes)}: the download will not end"
         )
     if request.deploy and request.storage is Storage.HUB:
         yield "every new pod downloads the weights from the hub: model.weights.huggingFace.cache keeps them on a claim"
@@ -139,10 +141,10 @@ def _slowed_by_drafts(best: Standing, request: Request, model: ModelSpec, traits
     plain = replace(request, workload=replace(request.workload, draft_tokens=0, draft_acceptance=0.0))
     alone = estimator_of(model, plain, replace(traits, drafter=None)).estimate(best.candidate).performance.tpot_seconds
     drafting = best.estimate.performance.tpot_seconds
-    if alone < drafting:
+    if alone < drafting * (1 - _NOTICEABLE_SHARE):
         yield (
-            f"drafts make serving slower: {to_milliseconds(drafting):,} ms per output token are predicted with them, "
-            f"{to_milliseconds(alone):,} ms without"
+            f"drafts make serving slower: {drafting * 1e3:,.1f} ms per output token are predicted with them, "
+            f"{alone * 1e3:,.1f} ms without"
         )
 
 

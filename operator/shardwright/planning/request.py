@@ -42,8 +42,9 @@ class Objective:
 class Request:
     """One question to the planner; ``storage`` is where the weights lie (None: not known).
 
-    ``cache_bytes`` is the size of the claim that a pod keeps its downloads on, where it has one of its own; ``pinned`` says that
-    all pods are told which commit to download. With ``deploy`` a layout that can be run goes before one that can only be shown.
+    ``file_bytes`` is what the weights' files have at least, ``cache_bytes`` the size of the claim that a pod has
+    of its own to keep its downloads on; ``pinned`` says that all pods are told which commit to download. With ``deploy`` a
+    layout that can be run goes before one that can only be shown.
     """
 
     workload: Workload
@@ -51,5 +52,6 @@ class Request:
     space: SearchSpace
     storage: Storage | None = None
     cache_bytes: int | None = None
+    file_bytes: int = 0
     pinned: bool = False
     deploy: bool = False

@@ -21,8 +21,8 @@ class Findings:
     ``plan`` is the plan that stands, ``no_plan`` why there is none for the current spec. ``problems`` are what
     the user must correct, ``refused`` what the API server did not take or keep, or why nothing was sent to it.
     ``stale`` is what is wrong with the plan that stands. ``wanted`` is how many groups shall run, None where that cannot be
-    told. ``standing`` are the groups that exist. ``decision`` is None
-    where nothing may be deployed. ``lost`` are nodes that died with pods of the model on them.
+    told. ``standing`` are the groups that exist. ``decision`` is None where nothing may be deployed. ``hidden`` is why what there
+    is cannot be read: nothing else is known then. ``lost`` are nodes that died with pods of the model on them.
     """
 
     generation: int
@@ -39,6 +39,7 @@ class Findings:
     standing: tuple[GroupState, ...] = ()
     decision: Decision | None = None
     refused: Problem | None = None
+    hidden: Problem | None = None
     lost: frozenset[str] = frozenset()
 
     @property
@@ -74,6 +75,8 @@ def _blocked_by_user(found: Findings) -> Summary | None:
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         return Summary(reason=_reason(problems[0]), message=problems[0].sentence() + more, stalled=True)
+    if found.hidden:
+        return Summary(reason=_reason(found.hidden), message=found.hidden.sentence(), stalled=True)
     if found.refused:
         reason = _reason(found.refused)
         return Summary(reason=reason, message=found.refused.sentence(), stalled=reason != Reason.WAITING_FOR_QUOTA)
@@ -146,7 +149,8 @@ def _why_not_ready(waiting: list[GroupState]) -> Reason:
 
 def _gave_its_place_back(group: GroupState) -> bool:
     failure = group.last_failure
-    return group.failing and failure is not None and failure.reason == UNSCHEDULABLE
+    waits = group.situation in {"Stopping", "BackingOff"}  # it has a place, or looks for one, in every other
+    return waits and group.failing and failure is not None and failure.reason == UNSCHEDULABLE
 
 
 def _reason(problem: Problem) -> str:
@@ -156,6 +160,8 @@ def _reason(problem: Problem) -> str:
 def conditions(found: Findings) -> tuple[Condition, ...]:
     """Return all conditions of the resource."""
     summary = summarise(found)
+    if found.hidden:
+        return tuple(_of_hidden(found, kind, summary) for kind in ConditionType)
     return (
         _condition(found, ConditionType.READY, summary.ready, summary.reason, summary.message),
         _planned(found),
@@ -164,6 +170,13 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
         _degraded(found),
         _plan_stale(found),
     )
+
+
+def _of_hidden(found: Findings, kind: ConditionType, summary: Summary) -> Condition:
+    """Return a condition of a model that cannot be read: somebody must act, of everything else nothing is known."""
+    if kind in {ConditionType.RECONCILING, ConditionType.STALLED}:
+        return _summarised(found, kind, kind == ConditionType.STALLED, summary)
+    return _condition(found, kind, None, summary.reason, summary.message)
 
 
 def _summarised(found: Findings, kind: ConditionType, holds: bool, summary: Summary) -> Condition:  # noqa: FBT001  a fact, not an option

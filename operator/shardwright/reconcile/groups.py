@@ -198,7 +198,8 @@ def _leave_zero(group: Group, now: datetime) -> Step:
 def _end(group: Group, now: datetime) -> Step:
     """Wait for the last pods; whose node is found dead meanwhile was the cause."""
     memory = group.memory
-    if memory.stopped_for == FAILURE and memory.incident:
+    changed = template_hash(group.live or {}) != template_hash(group.rendered)  # is noticed when it starts, as long as it shows
+    if memory.stopped_for == FAILURE and memory.incident and not changed:
         memory = memory.with_(incident=better_known(memory.incident, group.members))
     known = memory != group.memory
     writes = _apply(group, _at_zero(_intent(group, memory)), (CAUSE,)) if known else ()

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, Final
 
-from shardwright.reconcile.members import Failure, Member
+from shardwright.reconcile.members import MESSAGE_LENGTH, Failure, Member
 from shardwright.rendering.scripts import GROUP_ENDED_EXIT_CODE, UNMET_EXIT_CODE
 
 INCIDENT: Final = "shardwright.io/incident"
@@ -86,14 +86,23 @@ def find_failure(members: Sequence[Member], expected: int, known: str) -> Failur
     What was done to a pod comes before how an engine ended, and that before a rank that ended because of another.
     ``known`` is the members annotation: the uids of the pods that were ready together, or empty before that.
     """
-    failures = [*_ended(members), *_lost(members, expected, known)]
-    return min((*find_silent(members), *failures), key=_how_remote) if failures else None
+    found = min((*_ended(members), *_lost(members, expected, known)), key=_how_remote, default=None)
+    return found and (_behind(found, members) or found)
 
 
-def find_silent(members: Sequence[Member]) -> tuple[Failure, ...]:
-    """Return the ranks whose nodes do not answer: by itself no failure, but the cause where another rank ends meanwhile."""
-    silent = (member for member in members if member.node and not member.node_answers)
-    return tuple(Failure(rank=m.rank, reason="NodeNotReady", message=f"node {m.node} does not answer") for m in silent)
+def _behind(failure: Failure, members: Sequence[Member]) -> Failure | None:
+    """Return what is behind the end of an engine where the node of another rank does not answer, None where nothing is.
+
+    A silent node is no failure by itself, and whoever takes a pod away does so whether its node answers or not. What the engine
+    said stands before it: the node may have been silent for a moment only.
+    """
+    silent = (member for member in members if member.node and not member.node_answers and member.rank != failure.rank)
+    member = next(silent, None)
+    if member is None or not failure.by_engine:
+        return None
+    why = f"node {member.node} does not answer"
+    said = f"rank {failure.rank} ended with exit code {failure.exit_code}" + (f": {failure.message}" if failure.message else "")
+    return Failure(rank=member.rank, reason="NodeNotReady", message=f"{said[-(MESSAGE_LENGTH - len(why) - 1) :]}\n{why}")
 
 
 def _how_remote(failure: Failure) -> tuple[bool, bool, bool, int]:
@@ -157,10 +166,8 @@ def _counts(failure: Failure) -> bool:
 
 def better_known(incident: Incident, members: Sequence[Member]) -> Incident:
     """Return an incident with its cause, where that shows only later: a rank misses its peer before the node counts as silent."""
-    silent = [failure for failure in find_silent(members) if failure.rank != incident.failure.rank]
-    if not silent or not incident.failure.by_engine:
-        return incident
-    return replace(incident, failure=silent[0], counted=incident.counted - _counts(incident.failure))
+    behind = _behind(incident.failure, members)
+    return replace(incident, failure=behind, counted=incident.counted - _counts(incident.failure)) if behind else incident
 
 
 def encode_incident(incident: Incident) -> str:

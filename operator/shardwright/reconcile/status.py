@@ -45,6 +45,14 @@ def build_status(
     }
 
 
+def hidden_status(before: Mapping[str, Any], found: Findings, now: datetime) -> dict[str, Any]:
+    """Return the status of a model whose objects cannot be read: what was known of them stands beside the conditions."""
+    shown: tuple[Mapping[str, Any], ...] = tuple(before.get("conditions") or ())
+    for condition in conditions(found):
+        shown = set_condition(shown, condition, now=now)
+    return {**before, "observedGeneration": found.generation, "conditions": [dict(condition) for condition in shown]}
+
+
 def service_status(owner: Owner, cluster_domain: str) -> dict[str, str]:
     """Return how clients and autoscalers find the model: the URL, and the selector of one pod per group."""
     base = base_name(owner.name)

@@ -564,7 +564,7 @@ def test_one_pod_downloads_one_commit() -> None:
 
 def test_a_claim_that_cannot_hold_what_it_is_to_keep_is_warned_of() -> None:
     def warned(cache_bytes: int | None) -> list[str]:
-        plan = _plan("llama-8b", an_inventory(a_pool()), replace(a_request(), cache_bytes=cache_bytes))
+        plan = _plan("llama-8b", an_inventory(a_pool()), replace(a_request(), cache_bytes=cache_bytes, file_bytes=15 * GIB))
         return [warning for warning in plan.warnings if "cache.storage" in warning]
 
     assert warned(10 * GIB) == [

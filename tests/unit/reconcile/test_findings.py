@@ -68,6 +68,11 @@ CASES = {
         "Unschedulable",
         "reconciling",
     ),
+    "has a place again and loads": (
+        found(decision=decided(replace(STARTING, failing=True, last_failure=Failure(rank=0, reason="Unschedulable")))),
+        "Progressing",
+        "reconciling",
+    ),
     "unknown model": (found(problems=(PROBLEM,)), "ModelUnknown", "stalled"),
     "a broken rule": (found(problems=(replace(PROBLEM, code="SomeRule"),)), "InvalidSpec", "stalled"),
     "conflict": (
@@ -79,6 +84,7 @@ CASES = {
     "field dropped": (found(decision=decided(), refused=refused("FieldDropped")), "FieldDropped", "stalled"),
     "start refused by a queue": (found(decision=decided(), refused=refused("WaitingForQuota")), "WaitingForQuota", "reconciling"),
     "held back by a queue": (found(decision=decided(QUEUED)), "WaitingForQuota", "reconciling"),
+    "unreadable": (found(hidden=refused("NotPermitted")), "NotPermitted", "stalled"),
     "no such scheduler": (found(refused=refused("SchedulerUnavailable")), "SchedulerUnavailable", "stalled"),
     "not free": (found(plan=None, no_plan=NoPlan(problem=PROBLEM, heals_by_itself=True)), "InsufficientCapacity", "reconciling"),
     "not there": (found(plan=None, no_plan=NoPlan(problem=PROBLEM, heals_by_itself=False)), "NothingFits", "stalled"),

@@ -354,7 +354,25 @@ def test_a_rank_that_ended_because_of_another_one_is_not_the_cause(code: int) ->
 def test_a_rank_that_ended_while_the_node_of_another_is_silent_ended_because_of_that_node(code: int) -> None:
     ended, silent = members(crashed("llama-0-0", code), pod("llama-0-1"))
     found = find_failure((ended, replace(silent, node_answers=False)), 2, "")
-    assert found == Failure(rank=1, reason="NodeNotReady", message="node node-1 does not answer")
+    said = f"rank 0 ended with exit code {code}\nnode node-1 does not answer"
+    assert found == Failure(rank=1, reason="NodeNotReady", message=said)
+
+
+def test_what_the_engine_said_stands_before_the_node_that_was_silent_and_all_of_it_has_its_limit() -> None:
+    failed = crashed("llama-0-0", 1)
+    failed["status"]["containerStatuses"][0]["lastState"]["terminated"]["message"] = "x" * 1000 + " CUDA out of memory"
+    ended, silent = members(failed, pod("llama-0-1"))
+    found = find_failure((ended, replace(silent, node_answers=False)), 2, "")
+    assert found
+    assert len(found.message) == 1024
+    assert found.message.endswith("x CUDA out of memory\nnode node-1 does not answer")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_pod_that_somebody_takes_is_taken_whether_its_node_or_another_one_answers_or_not(rank: int) -> None:
+    both = members(pod("llama-0-0"), taken("llama-0-1", "EvictionByEvictionAPI"))
+    seen = tuple(replace(member, node_answers=member.rank != rank) for member in both)
+    assert find_failure(seen, 2, "") == Failure(rank=1, reason="EvictionByEvictionAPI")
 
 
 def test_a_silent_node_alone_ends_nothing() -> None:
@@ -375,8 +393,8 @@ def test_neither_a_rank_that_followed_another_nor_a_lost_node_counts_against_the
     assert [new_incident(cause, (), None, NOON, stable=False).counted for cause in (*causes, blamed)] == [0] * 6 + [1]
 
 
-@pytest.mark.parametrize(("code", "reason"), [(77, "NodeNotReady"), (78, "NodeNotReady")])
-def test_a_node_that_is_found_dead_while_its_group_stops_was_the_cause(code: int, reason: str) -> None:
+@pytest.mark.parametrize("code", [77, 78])
+def test_a_node_that_is_found_dead_while_its_group_stops_was_the_cause(code: int) -> None:
     world = running()
     world.crash("llama-0-1", code)
     world.write(look(world).writes)
@@ -391,11 +409,25 @@ def test_a_node_that_is_found_dead_while_its_group_stops_was_the_cause(code: int
     found = memory(world).incident
     assert found
     assert (found.failure, found.counted, found.id) == (
-        Failure(rank=0, reason=reason, message="node node-0 does not answer"),
+        Failure(rank=0, reason="NodeNotReady", message=f"rank 1 ended with exit code {code}\nnode node-0 does not answer"),
         0,
         last.id,
     )
     assert decide(WANTED, world.observed().seen_from({"node-0"}), seconds(21)).writes == ()
+
+
+def test_a_cause_that_shows_late_does_not_hide_that_somebody_has_changed_the_group() -> None:
+    world = running()
+    world.crash("llama-0-1")
+    world.run(WANTED)
+    world.crash("llama-0-1")  # the second in a row: there is a pause
+    world.write(look(world).writes)
+    changed = desired(stateful_set(revision="r2"))
+
+    assert decide(changed, world.observed().seen_from({"node-0"}), NOON).writes == ()
+    world.settle()
+    world.write(decide(changed, world.observed(), NOON).writes)
+    assert world.objects["StatefulSet", "llama-0"]["spec"]["replicas"] == 2
 
 
 def test_containers_of_an_evicted_pod_ended_but_did_not_fail() -> None:
