@@ -171,6 +171,11 @@ def load(docker: Docker, *images: str) -> None:
             list(nodes.map(lambda node: _import(docker, node, folder / "images.tar"), filter(missing.get, missing)))
 
 
+def remove_image(docker: Docker, node: str, image: str) -> None:
+    """Take an image from a worker, which then cannot start a container of it: there is no registry to pull it from."""
+    docker("exec", node, "ctr", "--namespace=k8s.io", "images", "rm", "--sync", f"docker.io/{image}")
+
+
 def make_folder(docker: Docker, folder: str) -> None:
     """Make a folder on every worker that pods of any user may write to: what a claim of a real cluster would be."""
     for node in _names(docker):

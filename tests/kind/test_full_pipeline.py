@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 import pytest
 
@@ -24,6 +25,8 @@ SATURATED_SECONDS = 300
 LONG_SECONDS = 10
 LOST_SECONDS = 600
 DRAIN_SECONDS = 300
+LATE_SECONDS = 60
+"""How late a rank comes; twice what a leader without its launch script waits for a peer (engines.md)."""
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +114,44 @@ def test_a_group_without_its_operator_ends_by_itself_when_a_follower_dies(group:
     faults.seen.append(
         Fault(f"a killed follower, no operator, {how}", "no endpoint is ready", ended, f"serves again after {seconds:.0f} s")
     )
+
+
+def test_ranks_wait_for_a_node_that_does_not_have_the_image_yet(group: Served) -> None:
+    client, image = docker_in_use(), str(group.status()["engine"]["image"])
+    before, failed = group.uids(), group.failure()
+    cluster.remove_image(client, group.pods()[FOLLOWER]["spec"]["nodeName"], image)
+
+    began = time.monotonic()
+    try:
+        group.restart()
+        shown = wait_for(lambda: _one_waits(group), LOST_SECONDS, "one rank to wait for the other", 0.5)
+        shown_seconds = time.monotonic() - began
+        wait_for(lambda: _longest_run(group) > LATE_SECONDS, LOST_SECONDS, "a rank that has waited for a minute", 1)
+        _one_waits(group)  # still, long after an engine would have given up
+    finally:
+        cluster.load(client, image)
+    again = served_again(group, before, "the image is there") - began
+
+    assert [pod["status"]["containerStatuses"][0]["restartCount"] for pod in group.pods()] == [0, 0]
+    assert group.failure() == failed
+    faults.seen.append(
+        Fault("a node without the image", shown, shown_seconds, f"serves after {again:.0f} s, {LATE_SECONDS} s late")
+    )
+
+
+def _one_waits(group: Served) -> str:
+    """What Ready says while one rank runs and the other one has no image."""
+    said = breaking.not_ready(group)
+    assert "runs, and has not met all ranks of its group" in said, said
+    assert "Image" in said, said
+    return said
+
+
+def _longest_run(group: Served) -> float:
+    """For how many seconds the container runs that has done so longest."""
+    running = [pod["status"]["containerStatuses"][0]["state"].get("running") for pod in group.pods()]
+    began = [datetime.fromisoformat(state["startedAt"]) for state in running if state]
+    return max((datetime.now(UTC) - each).total_seconds() for each in began)
 
 
 def test_a_group_leaves_a_drained_node(group: Served) -> None:

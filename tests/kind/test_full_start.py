@@ -1,5 +1,6 @@
 """What a group needs to start: weights that are downloaded once, and enough shared memory."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.harness.waiting import wait_for
-from tests.kind import cluster, faults, hub, serving
+from tests.kind import cluster, faults, hub, release, serving
 from tests.kind.breaking import CHANGED, PROMPT, broken
 from tests.kind.cluster import Cluster
 from tests.kind.faults import Fault
@@ -41,13 +42,15 @@ def test_a_restart_reads_no_byte_of_weights_from_the_hub_again(models: Cluster) 
 
 def test_too_little_shared_memory_is_named_and_the_group_serves_once_there_is_enough(models: Cluster) -> None:
     served = Served(models, "cramped")
-    with _small_shared_memory(models):
-        served.write("parallelism: {tensor: 2, pipeline: 1}")
-        failure = wait_for(lambda: _failed(served), READY_SECONDS, "the failure to be shown", 1)
-    served.restart()
-    served.wait_ready()
-    assert len(served.ask(PROMPT)) == serving.TOKENS
-    served.delete()
+    try:
+        with _small_shared_memory(models):
+            served.write("parallelism: {tensor: 2, pipeline: 1}")
+            failure = wait_for(lambda: _failed(served), READY_SECONDS, "the failure to be shown", 1)
+        served.restart()
+        served.wait_ready()
+        assert len(served.ask(PROMPT)) == serving.TOKENS
+    finally:
+        served.delete()
 
     assert "/dev/shm holds 8 MiB" in failure["message"], failure
     faults.seen.append(Fault("8 MiB of /dev/shm", f"exit code {failure['exitCode']}: {failure['message'][-200:]}", 0, "serves"))
@@ -117,6 +120,15 @@ def _small_shared_memory(models: Cluster) -> Iterator[None]:
         {**named, "kind": "MutatingAdmissionPolicyBinding", "spec": binding},
     )
     try:
+        wait_for(lambda: _allowed_shared_memory(models) == "8Mi", 60, "the policy to be in force", 0.2)
         yield
     finally:
         models.kubectl("delete", POLICIES, "small-shm")
+
+
+def _allowed_shared_memory(models: Cluster) -> str:
+    """What the API server would make of a pod with the shared memory that we render."""
+    pod = serving.plain_pod("asks", release.image(models))
+    pod["spec"]["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "2Gi"}}]
+    made = json.loads(models.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", text=json.dumps(pod)))
+    return str(made["spec"]["volumes"][0]["emptyDir"]["sizeLimit"])

@@ -97,8 +97,15 @@ class Rank:
 
     def pid_of(self, script: str) -> int:
         """Return the process that runs one of the scripts, started by the launch script."""
-        words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in _running(self.sessions[-1])}
-        (found,) = [pid for pid, argv in words.items() if str(self.root / "scripts" / script).encode() in argv]
+        (found,) = self.pids_with(str(self.root / "scripts" / script))
+        return found
+
+    def pids_with(self, word: str) -> list[int]:
+        """Return the processes of the container's last start that have this word in their command."""
+        found = []
+        for pid in _running(self.sessions[-1]):
+            with suppress(OSError):  # it has just ended
+                found += [pid] if word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") else []
         return found
 
     def run(self, script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -117,7 +124,7 @@ class Rank:
 @contextmanager
 def ranks_of(plan: Plan, deployment: Deployment, root: Path, **settings: Any) -> Iterator[list[Rank]]:
     """Yield the ranks of a plan's first group, none started yet; all of it is gone afterwards."""
-    quick = {"peer_seconds": 15, "leader_gone_seconds": 1, "poll_seconds": 0.05, "endpoint_seconds": 0, "drain_seconds": 10}
+    quick = {"leader_gone_seconds": 1, "poll_seconds": 0.05, "endpoint_seconds": 0, "drain_seconds": 10}
     ports = {"http_port": free_port(), "rendezvous_port": free_port()}
     chosen = replace(script_settings(plan, deployment), **{**quick, **ports, **settings})
     ranks = [_rank(plan, deployment, chosen, root / f"rank-{index}", index) for index in range(plan.nodes_per_replica)]

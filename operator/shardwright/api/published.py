@@ -244,10 +244,9 @@ class ShownGroup(Shown):
 
 
 class ShownStartBudget(Shown):
-    """How long a pod may take until it serves; then the kubelet ends it."""
+    """How long an engine may take until it serves; then its pod starts anew."""
 
-    load_seconds: Count = Field(description="Seconds that each pod gets for itself: to start, load and compile.")
-    peer_seconds: Count = Field(description="Seconds more for the other pods of the group to arrive; 0 where a pod is alone.")
+    load_seconds: Count = Field(description="Seconds to start, load and compile, from when all ranks of the group have met.")
     basis: Sentence = Field(description="How they came about: bytes to load, at which speed, and the fixed times.")
 
 
@@ -264,7 +263,7 @@ class ShownEngine(Shown):
         json_schema_extra=_LIST,
     )
     start_budget: ShownStartBudget | None = Field(
-        default=None, description="How long a pod may take until it serves, then the kubelet ends it; where the plan is deployed."
+        default=None, description="How long an engine may take until it serves, or it starts anew; where the plan is deployed."
     )
 
 

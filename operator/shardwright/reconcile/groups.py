@@ -8,12 +8,14 @@ What is remembered stands in annotations of the StatefulSet (``memory``).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import Any, Final
 
 from shardwright.reconcile.decision import Apply, Create, Delete, Write
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.incidents import (
     TAKEN_GRACEFULLY,
+    UNSCHEDULABLE,
     Incident,
     RestartPolicy,
     better_known,
@@ -279,9 +281,22 @@ def _what_for(group: Group) -> str:
     serves = [f"{group.served_by} {meanwhile}"] if group.served_by else []
     if missing > 0:
         return "; ".join((*serves, f"{missing} of {group.size} pods not created yet"))
-    unready = _unready(group)
-    waits = [f"rank {m.rank}: {m.waiting or (PROBE_FAILS if m in unready else 'starting')}" for m in group.members if not m.ready]
-    return "; ".join((*serves, *waits[:3]))
+    waits: dict[str, list[str]] = {}  # what for -> the ranks; who waits for something else than the other ranks comes first
+    for member in sorted(group.members, key=lambda m: (UNSCHEDULABLE not in m.waiting, not m.waiting)):
+        if not member.ready:
+            waits.setdefault(member.waiting or _why_not_ready(member, group), []).append(str(member.rank))
+    said = (f"rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)}: {why}" for why, ranks in waits.items())
+    return "; ".join((*serves, *islice(said, 3)))
+
+
+def _why_not_ready(member: Member, group: Group) -> str:
+    """Return why a member whose containers wait for nothing is not ready: a follower has started when all ranks have met."""
+    if member in _unready(group):
+        return PROBE_FAILS
+    met = all(other.started or other.ready for other in group.members if other.rank > 0)
+    if met or member.started or not member.runs or group.memory.ready_since is not None:
+        return "starting"
+    return "runs, and has not met all ranks of its group"
 
 
 def _unready(group: Group) -> list[Member]:

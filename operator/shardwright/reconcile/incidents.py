@@ -12,13 +12,10 @@ from hashlib import sha256
 from typing import Any, Final
 
 from shardwright.reconcile.members import MESSAGE_LENGTH, Failure, Member
-from shardwright.rendering.scripts import GROUP_ENDED_EXIT_CODE, UNMET_EXIT_CODE
+from shardwright.rendering.scripts import GROUP_ENDED_EXIT_CODE
 
 INCIDENT: Final = "shardwright.io/incident"
 MEMBERS: Final = "shardwright.io/members"
-
-BECAUSE_OF_ANOTHER: Final = frozenset({UNMET_EXIT_CODE, GROUP_ENDED_EXIT_CODE})
-"""Exit codes of the launch script where a rank ended because of another one: never the root cause, and not the engine's fault."""
 
 CONTAINER_LOST: Final = frozenset({"Unknown", "ContainerStatusUnknown"})
 """How a container ended that nobody saw end: its node was started anew. Source: containerd (exit code 255), the kubelet (137)."""
@@ -106,7 +103,7 @@ def _behind(failure: Failure, members: Sequence[Member]) -> Failure | None:
 
 
 def _how_remote(failure: Failure) -> tuple[bool, bool, bool, int]:
-    follows = failure.exit_code in BECAUSE_OF_ANOTHER
+    follows = failure.exit_code == GROUP_ENDED_EXIT_CODE  # because of another rank: never the root cause
     return follows, failure.by_engine, failure.by_engine and not failure.exit_code, failure.rank
 
 
@@ -161,7 +158,7 @@ def new_incident(
 
 def _counts(failure: Failure) -> bool:
     """Return whether the engine is to blame: not where a rank followed another one, or its node took it."""
-    return failure.by_engine and failure.exit_code not in BECAUSE_OF_ANOTHER and failure.reason not in CONTAINER_LOST
+    return failure.by_engine and failure.exit_code != GROUP_ENDED_EXIT_CODE and failure.reason not in CONTAINER_LOST
 
 
 def better_known(incident: Incident, members: Sequence[Member]) -> Incident:

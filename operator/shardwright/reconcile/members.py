@@ -40,11 +40,11 @@ class Failure:
 class Member:
     """One pod of a group. ``waiting`` says what it waits for before its engine runs, or is empty.
 
-    ``started``: its startup probe has passed, whether it is ready or not. ``unschedulable_since`` is when the scheduler first
-    found no place for it, ``taken_by`` who takes the pod away (eviction, preemption, a taint), as its condition
-    DisruptionTarget says. ``gone_by`` is when the grace of a pod that is being deleted ends. ``gates`` keep it from being
-    scheduled at all: somebody else will lift them. ``config_maps`` are those that it mounts. ``node_answers`` is False where the
-    kubelet of its node is silent: what the pod says of itself is old then.
+    ``runs``: its containers do. ``started``: its startup probe has passed, whether it is ready or not.
+    ``unschedulable_since`` is when the scheduler first found no place for it, ``taken_by`` who takes the pod away (eviction,
+    preemption, a taint), as its condition DisruptionTarget says. ``gone_by`` is when the grace of a pod that is being deleted
+    ends. ``gates`` keep it from being scheduled at all: somebody else will lift them. ``config_maps`` are those that it
+    mounts. ``node_answers`` is False where the kubelet of its node is silent: what the pod says of itself is old then.
     """
 
     name: str
@@ -59,6 +59,7 @@ class Member:
     revision: str
     restarts: int = 0  # of its containers, in place
     waiting: str = ""
+    runs: bool = False
     started: bool = False
     failure: Failure | None = None
     unschedulable_since: datetime | None = None
@@ -90,6 +91,7 @@ def read_member(pod: Mapping[str, Any]) -> Member | None:
         revision=labels.get(REVISION_LABEL, ""),
         restarts=sum(status.get("restartCount", 0) for status in pod.get("status", {}).get("containerStatuses") or ()),
         waiting=_waiting(pod),
+        runs=_runs(pod),
         started=_started(pod),
         failure=_failure(pod, rank),
         unschedulable_since=_unschedulable_since(pod),
@@ -126,6 +128,11 @@ def _waiting(pod: Mapping[str, Any]) -> str:
             reason = waiting.get("reason", "Waiting")
             return f"{status['name']} {reason}" + (f" of {status['image']}" if "Image" in reason and "image" in status else "")
     return ""
+
+
+def _runs(pod: Mapping[str, Any]) -> bool:
+    statuses = pod.get("status", {}).get("containerStatuses") or ()
+    return bool(statuses) and all("running" in status.get("state", {}) for status in statuses)
 
 
 def _started(pod: Mapping[str, Any]) -> bool:

@@ -17,11 +17,14 @@ COMPILE_SECONDS: Final = 300
 LEAST_SECONDS: Final = 600
 """Least start-up budget; assumed: ten minutes is what shipped operators start from."""
 
-LOAD_SAFETY: Final = 2
-"""How much slower than assumed loading may be before it counts as failed; assumed."""
+LAST_WORDS_SECONDS: Final = 60
+"""How long an engine that has not come up within its start-up budget may take to say so itself; assumed."""
 
-PEER_WAIT_SECONDS: Final = 1800
-"""How long ranks wait for each other before the engine starts; assumed: a 15 GiB image at 70 Mbit/s."""
+LOAD_SAFETY: Final = 2
+"""How much slower than assumed reading may be before it counts as failed; assumed."""
+
+DOWNLOAD_SAFETY: Final = 4
+"""How much slower than assumed a download of the engine's own may be; assumed. Higher: who starts over has lost all of it."""
 
 ENDPOINT_SECONDS: Final = 5
 """From deletion of a pod until every node has dropped it from the Service; assumed, as in engines.md 5.6."""
@@ -71,35 +74,33 @@ FILE_BYTES_PER_FP8_BYTE: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartBudget:
-    """How long a pod may take until it serves: ``load_seconds`` for itself, ``peer_seconds`` for the others.
+    """How long an engine may take until it serves, ``load_seconds`` from its start; ``basis`` spells it out for a person.
 
-    ``basis`` spells it out for a person.
+    The ranks of a group wait for each other before that, without limit: a node that pulls its image or downloads is no failure.
     """
 
     load_seconds: int
-    peer_seconds: int
     basis: str
 
 
-def start_budget(plan: Plan, *, downloads: bool, fills: bool = False, quantizes: bool = False) -> StartBudget:
-    """Return the start-up budget: bytes to load over the assumed bandwidth, doubled, beside fixed times.
+def start_budget(plan: Plan, *, downloads: bool, quantizes: bool = False) -> StartBudget:
+    """Return the start-up budget: bytes to load over the assumed bandwidth, with a reserve, beside fixed times.
 
-    Every node of a group downloads the whole model; from a claim it reads its own layers only. ``fills`` says that pods
-    download to a claim before, or their nodes pull an image: a peer that has all of it waits for one that has not. With
-    ``quantizes`` the engine makes less of what it reads.
+    Every node of a group downloads the whole model; from a claim it reads its own layers only. With ``quantizes`` the
+    engine makes less of what it reads.
     """
     read = plan.load_bytes_per_node * (FILE_BYTES_PER_FP8_BYTE if quantizes else 1)
     size = read * (plan.nodes_per_replica if downloads else 1)
     speed = HUB_BYTES_PER_SECOND if downloads else CLAIM_BYTES_PER_SECOND
-    load = max(LEAST_SECONDS, BASE_SECONDS + COMPILE_SECONDS + ceil(LOAD_SAFETY * size / speed))
-    filling = ceil(LOAD_SAFETY * read * plan.nodes_per_replica / HUB_BYTES_PER_SECOND) if fills else 0
-    peers = PEER_WAIT_SECONDS + filling if plan.nodes_per_replica > 1 else 0
+    safety = DOWNLOAD_SAFETY if downloads else LOAD_SAFETY
+    load = max(LEAST_SECONDS, BASE_SECONDS + COMPILE_SECONDS + ceil(safety * size / speed))
     source = "downloaded" if downloads else "read from its volume"
     basis = (
-        f"{load} s: {BASE_SECONDS} s start, {format_bytes(size)} {source} at {speed // 10**6} MB/s (assumed) x {LOAD_SAFETY},"
-        f" {COMPILE_SECONDS} s compilation; at least {LEAST_SECONDS} s; {peers} s more for peers to arrive"
+        f"{load} s: {BASE_SECONDS} s start, {format_bytes(size)} {source} at {speed // 10**6} MB/s (assumed) x {safety},"
+        f" {COMPILE_SECONDS} s compilation; at least {LEAST_SECONDS} s"
     )
-    return StartBudget(load_seconds=load, peer_seconds=peers, basis=basis)
+    met = "; from when all ranks have met, for which there is no limit" if plan.nodes_per_replica > 1 else ""
+    return StartBudget(load_seconds=load, basis=f"{basis}{met}")
 
 
 def shared_memory_bytes(workers: int, *, over_ray: bool = False) -> int:

@@ -15,8 +15,12 @@ from shardwright.rendering.names import peers_service
 from shardwright.rendering.scripts import HTTP_PORT, RENDEZVOUS_PORT, SCRIPTS_DIR, ScriptSettings, scripts
 from shardwright.rendering.ssh import USER_ID
 
-STARTUP_PERIOD_SECONDS: Final = 10
 PROBE_TIMEOUT_SECONDS: Final = 5
+
+NO_LIMIT: Final = 2**31 - 1
+"""The most failures of a probe that the API takes. The kubelet cannot tell ranks that wait for each other from an engine that
+does not come up: the launch script ends the latter, by its start-up budget."""
+
 HUB_TOKEN_VARIABLE: Final = "HF_TOKEN"  # noqa: S105 - its name
 
 
@@ -57,7 +61,7 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
         tcp_only=not deployment.network.rdma,
         attention_replicas=attention_replicas_per_pod(plan),
         shm_bytes=shared_memory_bytes(plan, deployment),
-        peer_seconds=start_budget(plan, deployment).peer_seconds,
+        start_seconds=start_budget(plan, deployment).load_seconds + budgets.LAST_WORDS_SECONDS,
     )
 
 
@@ -73,10 +77,9 @@ def scripts_name(plan: Plan, deployment: Deployment) -> str:
 
 
 def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
-    """Return how long the pods of a resource may take to serve."""
-    fills = deployment.cache is not None or deployment.weights_image is not None
+    """Return how long the engines of a resource may take to serve."""
     quantizes = deployment.quantization is not None
-    return budgets.start_budget(plan, downloads=cache.downloads(deployment), fills=fills, quantizes=quantizes)
+    return budgets.start_budget(plan, downloads=cache.downloads(deployment), quantizes=quantizes)
 
 
 def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
@@ -166,7 +169,7 @@ def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]
         "resources": _resources(plan, deployment),
         "securityContext": _container_security(("IPC_LOCK",) if network.locks_memory(plan, deployment) else ()),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "startupProbe": _startup_probe(plan, deployment),
+        "startupProbe": _probe("startup", period_seconds=5, failures=NO_LIMIT),
         "readinessProbe": _probe("readiness", period_seconds=5, failures=3),
         "livenessProbe": _probe("liveness", period_seconds=10, failures=6),
         "lifecycle": {"preStop": {"exec": {"command": ["/bin/bash", "/etc/shardwright/drain.sh"]}}},
@@ -301,12 +304,6 @@ def _resources(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     requests = {"cpu": deployment.cpu or str(budgets.cpus(workers)), "memory": memory, **devices}
     claims = {"claims": [{"name": network.CHANNEL}]} if plan.compute_domain else {}
     return {"requests": requests, "limits": devices | ({"memory": memory} if deployment.memory else {}), **claims}
-
-
-def _startup_probe(plan: Plan, deployment: Deployment) -> dict[str, Any]:
-    budget = start_budget(plan, deployment)
-    failures = -(-(budget.load_seconds + budget.peer_seconds) // STARTUP_PERIOD_SECONDS)
-    return _probe("startup", period_seconds=STARTUP_PERIOD_SECONDS, failures=failures)
 
 
 def _probe(name: str, *, period_seconds: int, failures: int) -> dict[str, Any]:

@@ -34,10 +34,13 @@ UNFIT_KEY_EXIT_CODE: Final = 65
 """The launch script's, where the API key is one that no client could send; EX_DATAERR of sysexits.h."""
 
 UNMET_EXIT_CODE: Final = 76
-"""The launch script's, where the ranks did not meet."""
+"""The launch script's, where a rank could not meet the others, or their Ray cluster did not have all of them."""
 
 GROUP_ENDED_EXIT_CODE: Final = 77
 """The launch script's, where a rank ends because another one has."""
+
+OVERDUE_EXIT_CODE: Final = 79
+"""The launch script's, where the engine did not serve within its start-up budget."""
 
 SCRIPTS_DIR: Final = "/etc/shardwright"
 """Where the scripts and the engine's own files are mounted."""
@@ -68,6 +71,7 @@ class ScriptSettings:
     With ``rdma`` the pod has RDMA devices, with ``tcp_only`` it shall use none. Of a group that has
     attention replicas on several pods, ``attention_replicas`` are those of one. ``shm_bytes`` is the size of ``shm_dir`` as
     it was planned.
+    An engine serves within ``start_seconds`` of its start, or its rank ends.
     A leader that brings no token for ``silence_seconds`` is not ready, nor one whose tokens nobody has looked at for
     ``look_seconds`` more; 0: nobody watches its tokens.
     """
@@ -101,7 +105,7 @@ class ScriptSettings:
     termination_log: str = "/dev/termination-log"
     http_port: int = HTTP_PORT
     rendezvous_port: int = RENDEZVOUS_PORT
-    peer_seconds: float = budgets.PEER_WAIT_SECONDS
+    start_seconds: float = budgets.LEAST_SECONDS + budgets.LAST_WORDS_SECONDS
     leader_gone_seconds: float = LEADER_GONE_SECONDS
     poll_seconds: float = 1
     probe_seconds: float = PROBE_SECONDS
@@ -109,6 +113,7 @@ class ScriptSettings:
     unfit_key_exit_code: int = UNFIT_KEY_EXIT_CODE
     unmet_exit_code: int = UNMET_EXIT_CODE
     group_ended_exit_code: int = GROUP_ENDED_EXIT_CODE
+    overdue_exit_code: int = OVERDUE_EXIT_CODE
     silence_seconds: float = 0
     idle_seconds: float = 0
     look_seconds: float = LOOK_SECONDS

@@ -40,9 +40,9 @@ def state(world: World, now: datetime = NOON, rules: LifeRules | None = None) ->
     return group
 
 
-def unready(world: World, name: str) -> None:
-    """Let the engine of a pod run on and fail its readiness probe."""
-    container = {"name": "engine", "restartCount": 0, "state": {"running": {}}, "started": True}
+def unready(world: World, name: str, *, started: bool = True) -> None:
+    """Let the engine of a pod run and fail its readiness probe, or its startup probe before."""
+    container = {"name": "engine", "restartCount": 0, "state": {"running": {}}, "started": started}
     conditions = [{"type": "Ready", "status": "False"}]
     world.pods[name]["status"] |= {"conditions": conditions, "containerStatuses": [container]}
 
@@ -107,6 +107,39 @@ def test_a_group_that_has_not_been_ready_since_its_start_is_said_to_start() -> N
     world.settle()
     unready(world, "llama-0-0")
     assert (state(world).situation, state(world).waiting) == ("Starting", "rank 0: starting")
+
+
+def test_ranks_that_have_not_met_say_so_until_the_engines_of_all_followers_have_started() -> None:
+    world = World()
+    world.write(decide(WANTED, world.observed(), NOON).writes)
+    world.settle()
+    for name in ("llama-0-0", "llama-0-1"):
+        unready(world, name, started=False)
+    apart = "runs, and has not met all ranks of its group"
+    assert state(world).waiting == f"ranks 0, 1: {apart}"
+    world.pods["llama-0-1"]["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ContainerCreating"}}
+    assert state(world).waiting == f"rank 1: engine ContainerCreating; rank 0: {apart}"
+    unready(world, "llama-0-1")
+    assert state(world).waiting == "ranks 0, 1: starting"
+
+
+def test_of_many_ranks_those_that_the_others_wait_for_are_named_first() -> None:
+    world, wanted = World(), desired(stateful_set(pods=7))
+    world.write(decide(wanted, world.observed(), NOON).writes)
+    world.settle()
+    for rank in range(7):
+        unready(world, f"llama-0-{rank}", started=False)
+    world.pods["llama-0-4"]["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ContainerCreating"}}
+    world.pods["llama-0-6"]["status"]["conditions"].append(
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no GPU"}
+    )
+
+    (group,) = decide(wanted, world.observed(), NOON).groups
+
+    assert group.waiting == (
+        "rank 6: Unschedulable: no GPU; rank 4: engine ContainerCreating; "
+        "ranks 0, 1, 2, 3, 5: runs, and has not met all ranks of its group"
+    )
 
 
 def test_a_clock_that_ran_ahead_when_a_group_failed_does_not_hold_it_down() -> None:
@@ -304,14 +337,14 @@ def test_pods_that_a_queue_holds_back_have_not_failed_however_long_it_takes() ->
     world = held_back_by("kueue.x-k8s.io/admission", "example.com/other")
     state_after_a_day = state(world, seconds(86_400))
     assert (state_after_a_day.situation, state_after_a_day.last_failure) == ("WaitingForQuota", None)
-    assert state_after_a_day.waiting.startswith("rank 0: held back by kueue.x-k8s.io/admission, example.com/other; rank 1: held")
+    assert state_after_a_day.waiting.startswith("ranks 0, 1: held back by kueue.x-k8s.io/admission, example.com/other")
     assert look(world, seconds(86_400)).wake_at is None
 
 
 def test_pods_with_gates_of_somebody_else_just_wait() -> None:
     world = held_back_by("example.com/quarantine")
     assert state(world).situation == "Starting"
-    assert state(world).waiting == "rank 0: held back by example.com/quarantine; rank 1: held back by example.com/quarantine"
+    assert state(world).waiting == "ranks 0, 1: held back by example.com/quarantine"
 
 
 def test_an_outage_lasts_from_the_first_stop_until_all_ranks_are_ready() -> None:
@@ -344,13 +377,13 @@ def test_what_was_done_to_a_pod_comes_before_the_engines_that_ended_because_of_i
     assert found == Failure(rank=1, reason="EvictionByEvictionAPI")
 
 
-@pytest.mark.parametrize("code", [76, 77])
+@pytest.mark.parametrize("code", [76, 79, 137])
 def test_a_rank_that_ended_because_of_another_one_is_not_the_cause(code: int) -> None:
-    found = find_failure(members(crashed("llama-0-0", code), crashed("llama-0-1", 137)), 2, "")
-    assert found == Failure(rank=1, reason="Error", container="engine", exit_code=137)
+    found = find_failure(members(crashed("llama-0-0", 77), crashed("llama-0-1", code)), 2, "")
+    assert found == Failure(rank=1, reason="Error", container="engine", exit_code=code)
 
 
-@pytest.mark.parametrize("code", [1, 76, 77, 78])
+@pytest.mark.parametrize("code", [1, 77, 78, 79])
 def test_a_rank_that_ended_while_the_node_of_another_is_silent_ended_because_of_that_node(code: int) -> None:
     ended, silent = members(crashed("llama-0-0", code), pod("llama-0-1"))
     found = find_failure((ended, replace(silent, node_answers=False)), 2, "")
@@ -382,15 +415,14 @@ def test_a_silent_node_alone_ends_nothing() -> None:
 
 def test_neither_a_rank_that_followed_another_nor_a_lost_node_counts_against_the_budget() -> None:
     causes = [
-        Failure(rank=0, reason="Error", container="engine", exit_code=76),
         Failure(rank=0, reason="Error", container="engine", exit_code=77),
         Failure(rank=0, reason="Unknown", container="engine", exit_code=255),
         Failure(rank=0, reason="ContainerStatusUnknown", container="engine", exit_code=137),
         Failure(rank=0, reason="NodeNotReady"),
         Failure(rank=0, reason="EvictionByEvictionAPI"),
     ]
-    blamed = Failure(rank=0, reason="Error", container="engine", exit_code=78)
-    assert [new_incident(cause, (), None, NOON, stable=False).counted for cause in (*causes, blamed)] == [0] * 6 + [1]
+    blamed = [Failure(rank=0, reason="Error", container="engine", exit_code=code) for code in (76, 78, 79)]
+    assert [new_incident(cause, (), None, NOON, stable=False).counted for cause in (*causes, *blamed)] == [0] * 5 + [1] * 3
 
 
 @pytest.mark.parametrize("code", [77, 78])

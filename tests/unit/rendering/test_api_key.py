@@ -56,7 +56,7 @@ def test_an_engine_that_demands_the_key_brings_tokens_to_the_watcher_and_drains(
     with protected(tmp_path) as (rank,):
         rank.tell("completion", "hang")
         rank.start()
-        wait_for(lambda: rank.run("probe.sh", "liveness").returncode == 0)
+        wait_for(lambda: "no token has come yet" in rank.run("probe.sh", "readiness").stdout)
         with pytest.raises(HTTPError, match="401"):
             urlopen(f"http://127.0.0.1:{rank.settings.http_port}/v1/models")
         assert not is_ready(rank)

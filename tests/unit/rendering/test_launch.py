@@ -1,5 +1,6 @@
 """The rendered launch script, run in a real shell against a stub engine and stub DNS."""
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -164,34 +165,94 @@ def test_interfaces_that_the_user_names_are_kept(tmp_path: Path, dns: Names) -> 
 def test_no_engine_starts_before_all_ranks_have_met(tmp_path: Path, dns: Names) -> None:
     with ranks_of(THREE_NODES, a_deployment(), tmp_path) as (leader, first, second):
         first.start()
-        says(first, f"waiting: the leader {LEADER} did not resolve")
+        says(first, f"waiting: the leader {LEADER} does not resolve")
         dns(LEADER)
-        says(first, f"waiting: the leader {LEADER} (127.0.0.1) did not answer")
+        says(first, f"waiting: the leader {LEADER} (127.0.0.1) does not answer")
         leader.start()
-        says(first, "waiting: not all ranks came")
+        says(first, "waiting: not all ranks have come")
         assert not any(rank.started() for rank in (leader, first, second))
         second.start()
         assert [rank.engine()["argv"][0] for rank in (leader, first, second)] == ["serve"] * 3
 
 
-def test_a_follower_that_never_finds_its_leader_says_so_and_fails(tmp_path: Path) -> None:
-    with ranks_of(a_plan(), a_deployment(), tmp_path, peer_seconds=0.5) as (_, follower):
-        follower.start()
-        assert follower.wait() == 76
-        assert f"the leader {LEADER} did not resolve within 0.5 s" in follower.last_words
-        assert follower.last_words.endswith("shardwright: rank 1: the ranks did not meet\n")
-        assert not follower.started()
-
-
-def test_a_leader_names_the_ranks_that_never_came_and_fails(tmp_path: Path, dns: Names) -> None:
+def test_ranks_that_wait_say_for_whom_in_their_logs_and_probes_until_they_have_met(tmp_path: Path, dns: Names) -> None:
     dns(LEADER)
-    with ranks_of(THREE_NODES, a_deployment(), tmp_path, peer_seconds=2) as (leader, first, _):
+    with ranks_of(THREE_NODES, a_deployment(), tmp_path) as (leader, first, second):
         leader.start()
+        says(leader, "waiting: these ranks have not come: 1, 2")
+        assert leader.run("probe.sh", "startup").stdout == "rank 0: startup: waiting: these ranks have not come: 1, 2\n"
         first.start()
-        says(first, "waiting: not all ranks came")
-        assert leader.wait() == 76
-        assert "ranks 2 did not come within 2 s" in leader.last_words
+        says(leader, "waiting: these ranks have not come: 2")
+        says(first, "waiting: not all ranks have come")
+        assert first.run("probe.sh", "startup").stdout == "rank 1: startup: waiting: not all ranks have come\n"
+        second.start()
+        assert [rank.engine()["argv"][0] for rank in (leader, first, second)] == ["serve"] * 3
+        assert not [rank.root for rank in (leader, first, second) if (rank.root / "run/waits").exists()]
+
+
+def test_waiting_for_the_others_takes_nothing_of_the_start_up_budget(tmp_path: Path, dns: Names) -> None:
+    dns(LEADER)
+    with ranks_of(a_plan(), a_deployment(), tmp_path, start_seconds=0.1) as (leader, follower):
+        leader.tell("health", "503")
+        leader.start()
+        says(leader, "waiting: these ranks have not come: 1")  # after two seconds
         assert not leader.started()
+        follower.start()
+        assert leader.wait() == 79
+        assert leader.last_words.endswith("shardwright: rank 0: the engine does not serve 0.1 s after its start\n")
+        assert follower.wait() == 77
+
+
+def test_ranks_that_cannot_meet_fail(tmp_path: Path, dns: Names) -> None:
+    dns(LEADER)
+    with ranks_of(a_plan(), a_deployment(), tmp_path) as (leader, _), socket.socket() as taken:
+        taken.bind(("", leader.settings.rendezvous_port))
+        taken.listen()
+        leader.start()
+        assert leader.wait() == 76
+        assert "Address already in use" in leader.last_words
+        assert leader.last_words.endswith("shardwright: rank 0: the ranks could not meet\n")
+
+
+def test_an_engine_that_does_not_serve_within_its_budget_is_a_failure(tmp_path: Path) -> None:
+    with ranks_of(a_small_plan(), a_deployment(), tmp_path, start_seconds=2) as (rank,):
+        rank.tell("health", "503")
+        rank.start()
+        assert rank.engine()["argv"][0] == "serve"
+        assert rank.run("probe.sh", "startup").stdout == "rank 0: startup: /health is not 200\n"
+        assert rank.wait() == 79
+        assert rank.last_words.endswith("shardwright: rank 0: the engine does not serve 2 s after its start\n")
+
+
+def test_a_start_in_place_is_held_to_the_budget_anew(tmp_path: Path) -> None:
+    with ranks_of(a_small_plan(), a_deployment(), tmp_path, start_seconds=2) as (rank,):
+        rank.start()
+        assert rank.engine()["argv"][0] == "serve"
+        wait_for(lambda: rank.run("probe.sh", "startup").returncode == 0, what="the engine's answer")
+        rank.vanish()
+        rank.tell("health", "503")
+        rank.start()
+        assert rank.wait() == 79
+
+
+def test_an_engine_that_serves_and_was_not_probed_meanwhile_goes_on(tmp_path: Path) -> None:
+    with ranks_of(a_small_plan(), a_deployment(), tmp_path, start_seconds=2) as (rank,):
+        rank.start()
+        wait_for((rank.root / "run/served").exists, what="the launch script's own question")
+        rank.terminate()
+        assert rank.wait() == 0
+
+
+def test_an_engine_that_has_served_is_not_held_to_its_start_up_budget(tmp_path: Path) -> None:
+    with ranks_of(a_small_plan(), a_deployment(), tmp_path, start_seconds=3) as (rank,):
+        rank.start()
+        assert rank.engine()["argv"][0] == "serve"
+        wait_for(lambda: rank.run("probe.sh", "startup").returncode == 0, what="the engine's answer")
+        rank.tell("health", "503")
+        wait_for(lambda: not rank.pids_with("sleep"), what="the end of the budget")
+        assert rank.run("probe.sh", "readiness").stdout == "rank 0: readiness: /health is not 200\n"
+        rank.terminate()
+        assert rank.wait() == 0
 
 
 def test_ranks_of_different_generations_do_not_meet(tmp_path: Path, dns: Names) -> None:
@@ -200,7 +261,7 @@ def test_ranks_of_different_generations_do_not_meet(tmp_path: Path, dns: Names) 
         follower.environment["SHARDWRIGHT_GENERATION"] = "older"
         leader.start()
         follower.start()
-        says(follower, f"waiting: the leader {LEADER} was of generation {leader.environment['SHARDWRIGHT_GENERATION']}")
+        says(follower, f"waiting: the leader {LEADER} is of generation {leader.environment['SHARDWRIGHT_GENERATION']}")
         assert not leader.started()
         assert not follower.started()
 
@@ -213,7 +274,7 @@ def test_a_follower_that_starts_anew_waits_for_the_next_start_of_the_leader(tmp_
         assert (leader.engine()["argv"][0], follower.engine()["argv"][0]) == ("serve", "serve")
         follower.vanish()
         follower.start()
-        says(follower, "waiting: the group, which runs without this rank, did not start anew")
+        says(follower, "waiting: the group runs without this rank and has not started anew")
         assert not follower.started()
         leader.vanish()
         leader.start()

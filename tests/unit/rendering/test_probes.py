@@ -35,11 +35,11 @@ def ended(process: "subprocess.Popen[bytes]") -> bool:
 
 
 @pytest.mark.parametrize("plan", [a_small_plan(), a_plan()], ids=["one pod", "a group"])
-def test_before_the_engine_starts_every_probe_fails(tmp_path: Path, plan: object) -> None:
+def test_before_the_engine_starts_no_rank_is_ready_and_none_is_ended_for_it(tmp_path: Path, plan: object) -> None:
     with ranks_of(plan, a_deployment(), tmp_path) as ranks:  # type: ignore[arg-type]
         for rank in ranks:
-            expected = [(1, f"rank {rank.rank}: {probe}: the engine has not started\n") for probe in PROBES]
-            assert verdicts(rank) == expected
+            unready = [(1, f"rank {rank.rank}: {probe}: the engine has not started\n") for probe in ("startup", "readiness")]
+            assert verdicts(rank) == [*unready, (0, "")]
 
 
 @pytest.mark.parametrize(("health", "code"), [("200", 0), ("503", 1), ("404", 1)])
@@ -47,15 +47,24 @@ def test_a_single_pod_is_what_its_health_endpoint_says(tmp_path: Path, health: s
     with ranks_of(a_small_plan(), a_deployment(), tmp_path) as (rank,):
         rank.tell("health", health)
         started(rank)
-        text = "rank 0: {}: /health is not 200\n" if code else "{}"
-        assert verdicts(rank) == [(code, text.format(probe) if code else "") for probe in PROBES]
+        text = "rank 0: {}: /health is not 200\n" if code else ""
+        assert verdicts(rank) == [(code, text.format("startup")), (code, text.format("readiness")), (0, "")]
+
+
+def test_an_engine_that_has_served_is_alive_for_as_long_as_it_is_healthy(tmp_path: Path) -> None:
+    with ranks_of(a_small_plan(), a_deployment(), tmp_path) as (rank,):
+        started(rank)
+        wait_for(lambda: rank.run("probe.sh", "readiness").returncode == 0, what="the engine's answer")
+        rank.tell("health", "503")
+        unwell = [(1, f"rank 0: {probe}: /health is not 200\n") for probe in ("readiness", "liveness")]
+        assert verdicts(rank) == [(0, ""), *unwell]  # a kubelet that was started anew asks whether it has started
 
 
 def test_a_leader_answers_for_itself_and_a_follower_without_a_port_passes(tmp_path: Path) -> None:
     with ranks_of(a_plan(), a_deployment(), tmp_path) as (leader, follower):
         leader.tell("health", "503")
         started(leader, follower)
-        assert [code for code, _ in verdicts(leader)] == [1, 1, 1]
+        assert [code for code, _ in verdicts(leader)] == [1, 1, 0]
         assert verdicts(follower) == [(0, "")] * 3
 
 
@@ -66,11 +75,12 @@ def test_a_follower_without_its_leader_is_alive_but_not_ready(tmp_path: Path) ->
         assert verdicts(follower) == [(0, ""), (1, "rank 1: readiness: the leader does not answer\n"), (0, "")]
 
 
-def test_a_rank_whose_engine_has_died_fails_every_probe(tmp_path: Path) -> None:
+def test_a_rank_whose_engine_has_died_is_neither_ready_nor_alive(tmp_path: Path) -> None:
     with ranks_of(a_small_plan(), a_deployment(), tmp_path) as (rank,):
         started(rank)
+        wait_for(lambda: rank.run("probe.sh", "startup").returncode == 0, what="the engine's answer")
         rank.vanish()
-        assert [code for code, _ in verdicts(rank)] == [1, 1, 1]
+        assert [code for code, _ in verdicts(rank)] == [0, 1, 1]
 
 
 def test_a_leader_drains_until_nothing_runs_or_waits(tmp_path: Path) -> None:

@@ -105,6 +105,16 @@ def test_a_follower_that_finds_no_head_says_so(tmp_path: Path) -> None:
         assert f"rank 1: no Ray cluster listens on 127.0.0.1:{first.settings.ray_port} after 1 s" in first.last_words
 
 
+def test_a_follower_whose_leader_goes_before_the_cluster_stands_ends_because_of_it(tmp_path: Path) -> None:
+    with joined(tmp_path) as (leader, first, second):
+        with_ray(leader, "exec sleep 60")
+        for rank in (leader, first, second):
+            rank.start()
+        wait_for((first.root / "run/leader").exists, what="the ranks to have met")
+        leader.vanish()
+        assert first.wait() == 77
+
+
 def test_an_image_without_ray_is_named_before_anybody_waits(tmp_path: Path) -> None:
     with joined(tmp_path) as (leader, _, _):
         leader.environment["PATH"] = f"{leader.root / 'bin'}:/usr/bin:/bin"  # no stand-ins

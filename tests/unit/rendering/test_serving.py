@@ -102,11 +102,18 @@ def test_a_pod_is_ready_when_its_first_token_has_come(tmp_path: Path) -> None:
     with serves(tmp_path, silence_seconds=30) as (rank,):
         rank.tell("completion", "hang")
         rank.start()
-        wait_for(lambda: rank.run("probe.sh", "liveness").returncode == 0)
-        assert readiness(rank) == (1, "rank 0: readiness: no token has come yet\n")
+        wait_for(lambda: readiness(rank) == (1, "rank 0: readiness: no token has come yet\n"))
 
         rank.tell("completion", "200")
         wait_for(lambda: readiness(rank) == (0, ""))
+
+
+def test_an_engine_that_never_brings_a_token_has_not_started_within_its_budget(tmp_path: Path) -> None:
+    with serves(tmp_path, silence_seconds=30, start_seconds=2) as (rank,):
+        rank.tell("completion", "hang")
+        rank.start()
+        wait_for(lambda: rank.run("probe.sh", "startup").stdout == "rank 0: startup: no token has come yet\n")
+        assert rank.wait() == 79
 
 
 def test_an_engine_that_hangs_after_it_served_is_not_ready_and_then_ends_though_its_health_is_well(tmp_path: Path) -> None:
@@ -120,9 +127,10 @@ def test_an_engine_that_hangs_after_it_served_is_not_ready_and_then_ends_though_
         assert rank.last_words.endswith("shardwright: rank 0: the engine brings no tokens\n")
 
 
-def test_an_engine_that_takes_no_completions_is_as_well_as_its_health(tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", ["404", "501"])
+def test_an_engine_that_takes_no_completions_is_as_well_as_its_health(tmp_path: Path, status: str) -> None:
     with serves(tmp_path) as (rank,):
-        rank.tell("completion", "404")
+        rank.tell("completion", status)
         rank.start()
         wait_for(lambda: readiness(rank) == (0, ""))
         assert "takes no completions" in rank.log
@@ -156,8 +164,7 @@ def test_an_engine_whose_tokens_nobody_can_watch_never_counts_as_serving(program
         (rank.root / "scripts/serving.py").write_text(program)
         rank.start()
         wait_for(lambda: rank.log.count(f"the watcher of the tokens ended with code {code} ") > 1)
-        wait_for(lambda: rank.run("probe.sh", "liveness").returncode == 0)
-        assert readiness(rank) == (1, "rank 0: readiness: no token has come yet\n")
+        wait_for(lambda: readiness(rank) == (1, "rank 0: readiness: no token has come yet\n"))
 
 
 def test_a_watcher_that_hangs_is_not_believed_and_another_one_takes_over(tmp_path: Path) -> None:
