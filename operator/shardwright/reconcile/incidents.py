@@ -109,9 +109,9 @@ def _how_remote(failure: Failure) -> tuple[bool, bool, bool, int]:
 
 def _ended(members: Sequence[Member]) -> Iterator[Failure]:
     for member in members:
-        if member.deleting:
+        if member.deleting and (member.failure is None or member.failure.by_engine):
             yield Failure(rank=member.rank, reason=member.taken_by or "PodDeleted")
-        elif member.failure:
+        elif member.failure:  # of a pod that the kubelet ended, also when it is deleted afterwards: it said why
             yield member.failure
     if len({member.revision for member in members if member.revision}) > 1:
         yield Failure(rank=members[-1].rank, reason="MixedRevisions")

@@ -175,7 +175,9 @@ def _failure(pod: Mapping[str, Any], rank: int) -> Failure | None:
         ended = container.get("state", {}).get("terminated") or container.get("lastState", {}).get("terminated")
         if ended or container.get("restartCount", 0) > 0:
             return _ended(rank, container["name"], ended or {})
-    return Failure(rank=rank, reason="Failed", message=_last(status.get("message"))) if finished else None
+    if not finished or "deletionTimestamp" in pod["metadata"]:  # it ends without a word because it is deleted
+        return None
+    return Failure(rank=rank, reason="Failed", message=_last(status.get("message")))
 
 
 def _ended(rank: int, container: str, ended: Mapping[str, Any]) -> Failure:

@@ -468,6 +468,21 @@ def test_containers_of_an_evicted_pod_ended_but_did_not_fail() -> None:
     assert find_failure(members(pod("llama-0-0"), evicted), 2, "") == Failure(rank=1, reason="Evicted")
 
 
+def test_a_pod_that_the_kubelet_evicted_says_why_also_when_it_is_deleted_afterwards() -> None:
+    evicted = crashed("llama-0-1", 137)
+    taken = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+    evicted["status"] |= {"phase": "Failed", "reason": "Evicted", "message": "low on memory", "conditions": [taken]}
+    evicted["metadata"]["deletionTimestamp"] = "2026-01-02T12:00:00Z"
+    assert find_failure(members(pod("llama-0-0"), evicted), 2, "") == Failure(rank=1, reason="Evicted", message="low on memory")
+
+
+def test_a_deleted_pod_that_ends_without_a_word_was_deleted() -> None:
+    deleted = pod("llama-0-1")
+    deleted["status"] |= {"phase": "Failed"}
+    deleted["metadata"]["deletionTimestamp"] = "2026-01-02T12:00:00Z"
+    assert find_failure(members(pod("llama-0-0"), deleted), 2, "") == Failure(rank=1, reason="PodDeleted")
+
+
 def test_the_end_of_what_a_container_said_is_kept() -> None:
     failed = crashed("llama-0-1", 1)
     ended = failed["status"]["containerStatuses"][0]["lastState"]["terminated"]
