@@ -24,6 +24,9 @@ from tests.kind.serving import NAMESPACE, PIPELINE, Facts, Served
 
 pytestmark = pytest.mark.timeout(1800)
 
+SOON = (*QUICK, "engine: {args: {max-logprobs: 5}}")
+"""Quick settings, and an argument by which the pods show that they have them."""
+
 SILENT = 78
 """What a launcher ends with whose engine brings no tokens (rendering/templates/launch.sh.j2)."""
 
@@ -36,6 +39,15 @@ def group(pipeline: tuple[Served, Facts]) -> Served:
     return served
 
 
+@pytest.fixture
+def quick(group: Served) -> Served:
+    """The same, with the quick settings, whether the roll to them came before or not."""
+    group.write(PIPELINE, further=SOON)
+    wait_for(lambda: _has_soon(group), NOTICED_SECONDS, "pods with the quick settings", 0.5)
+    group.wait_ready()
+    return group
+
+
 def test_a_killed_follower_takes_the_group_through_zero_and_it_serves_again(group: Served) -> None:
     broken(group, "a killed follower", lambda: kill(group, FOLLOWER), first=[FAILED])
 
@@ -45,19 +57,18 @@ def test_a_killed_follower_takes_the_group_through_zero_and_it_serves_again(grou
 def test_a_change_of_the_pods_rolls_the_group_and_no_revisions_mix(group: Served) -> None:
     before = group.uids()
 
-    further = (*QUICK, "engine: {args: {max-logprobs: 5}}")
-    broken(group, "a roll", lambda: group.write(PIPELINE, further=further), first=[CHANGED])
+    broken(group, "a roll", lambda: group.write(PIPELINE, further=SOON), first=[CHANGED])
 
-    assert all("--max-logprobs=5" in pod["spec"]["containers"][0]["args"] for pod in group.pods())
+    assert _has_soon(group)
     assert not before & group.uids()
 
 
-def test_a_stopped_follower_ends_the_group_once_it_brings_no_tokens(group: Served) -> None:
+def test_a_stopped_follower_ends_the_group_once_it_brings_no_tokens(quick: Served) -> None:
     """The follower only stands still: it is the leader that finds it out, and ends."""
     with ThreadPoolExecutor() as asking:
-        broken(group, "a SIGSTOPped follower", lambda: _stop(group, asking), first=[FAILED], then=f"exit code {SILENT}")
+        broken(quick, "a SIGSTOPped follower", lambda: _stop(quick, asking), first=[FAILED], then=f"exit code {SILENT}")
 
-    failure = group.failure()
+    failure = quick.failure()
     assert (failure["rank"], failure["container"], failure["exitCode"]) == (LEADER, "engine", SILENT)
     assert f"shardwright: rank {LEADER}: the engine brings no tokens" in failure["message"]
 
@@ -85,6 +96,11 @@ def test_nothing_of_a_deleted_group_is_left(group: Served) -> None:
     wait_for(lambda: len(group.cluster.kubectl("get", kinds, "-n", NAMESPACE, "-o", "name").split()) == 2, 60, "the rest to go")
     listed = group.cluster.kubectl("get", kinds, "-n", NAMESPACE, "-o", "name")
     assert set(listed.split()) == {"configmap/kube-root-ca.crt", f"pod/{serving.CLIENT}"}
+
+
+def _has_soon(group: Served) -> bool:
+    pods = group.pods()
+    return bool(pods) and all("--max-logprobs=5" in pod["spec"]["containers"][0]["args"] for pod in pods)
 
 
 def _stop(group: Served, asking: ThreadPoolExecutor) -> None:
