@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from tests.harness import fleet as fleets
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
+from tests.harness.errors import HarnessError
 
 _numbers = itertools.count(1)
 
@@ -29,6 +30,24 @@ def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> It
     name = control_plane.create_namespace(f"{_dns_label(request.node.name, 40)}-{next(_numbers)}")
     yield name
     control_plane.api.delete(f"/api/v1/namespaces/{name}", missing_ok=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say beside a failure which component of its control plane had ended by itself: whatever else is seen follows from that."""
+    report = yield
+    if report.failed and report.when != "teardown" and isinstance(item, pytest.Function):
+        report.sections += [("control plane", why) for used in item.funcargs.values() if (why := _ended(used))]
+    return report
+
+
+def _ended(used: object) -> str:
+    if isinstance(used, ControlPlane):
+        try:
+            used.check()
+        except HarnessError as error:
+            return str(error)
+    return ""
 
 
 class Fleet:
