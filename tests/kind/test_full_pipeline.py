@@ -26,7 +26,7 @@ LONG_SECONDS = 10
 LOST_SECONDS = 600
 DRAIN_SECONDS = 300
 LATE_SECONDS = 60
-"""How late a rank comes; twice what a leader without its launch script waits for a peer (engines.md)."""
+"""How late a rank comes at least; as late as followers of vLLM alone were seen to bear (engines.md 2)."""
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_ranks_wait_for_a_node_that_does_not_have_the_image_yet(group: Served) -
         shown = wait_for(lambda: _one_waits(group), LOST_SECONDS, "one rank to wait for the other", 0.5)
         shown_seconds = time.monotonic() - began
         wait_for(lambda: _longest_run(group) > LATE_SECONDS, LOST_SECONDS, "a rank that has waited for a minute", 1)
-        _one_waits(group)  # still, long after an engine would have given up
+        _one_waits(group)  # still
     finally:
         cluster.load(client, image)
     again = served_again(group, before, "the image is there") - began
