@@ -75,10 +75,8 @@ def test_a_group_that_fails_while_the_api_server_goes_down_is_mended_when_it_is_
         before, process = models.uids(), operator.running()
 
         mortal.pods.crash(models.namespace, "large-0-1", exit_code=1)
-        mortal.stop_component("kube-scheduler")  # it ends itself where a pod comes back as another one (its cache.go, UpdatePod)
-        mortal.stop_component("kube-apiserver")
-        mortal.start_component("kube-apiserver")
-        mortal.start_component("kube-scheduler")
+        with mortal.without_api_server():
+            pass
 
         wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 120, "two new pods")
         assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
