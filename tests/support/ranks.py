@@ -135,6 +135,12 @@ def ranks_of(plan: Plan, deployment: Deployment, root: Path, **settings: Any) ->
             rank.vanish()
 
 
+def start(*ranks: Rank) -> None:
+    """Start ranks, as the kubelets of their nodes do."""
+    for rank in ranks:
+        rank.start()
+
+
 def free_port() -> int:
     """Return a port that nobody listens on, below those that the kernel gives to outgoing connections."""
     while True:

@@ -12,7 +12,7 @@ from shardwright.rendering.deployment import PodNetwork
 from shardwright.rendering.pod import pod_template
 from tests.harness.waiting import wait_for
 from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan
-from tests.support.ranks import SHELL_NAMES, Rank, expanded, ranks_of
+from tests.support.ranks import SHELL_NAMES, Rank, expanded, ranks_of, start
 
 THREE_NODES = a_plan_of(Layout(tensor=8, pipeline=3), nodes=3)
 LEADER = "llama-405b-0-0.llama-405b-0-peers.models.svc.cluster.local"
@@ -54,8 +54,7 @@ def test_a_single_pod_starts_the_engine_with_the_rendered_arguments_and_environm
 def test_all_ranks_start_with_the_same_arguments_but_for_rank_and_role(tmp_path: Path, dns: Names) -> None:
     dns(LEADER)
     with ranks_of(THREE_NODES, a_deployment(), tmp_path) as ranks:
-        for rank in ranks:
-            rank.start()
+        start(*ranks)
         port = str(ranks[0].settings.http_port)
         roles = [
             ["--node-rank", "0", "--master-addr", "127.0.0.1", "--host", "0.0.0.0", "--port", port],  # noqa: S104
@@ -85,8 +84,7 @@ def test_pods_with_attention_replicas_are_worlds_of_their_own_and_the_leader_ans
     dns(LEADER)
     plan = a_plan_of(Layout(tensor=4, attention_data=6, expert=24), nodes=3)
     with ranks_of(plan, a_deployment(), tmp_path) as ranks:
-        for rank in ranks:
-            rank.start()
+        start(*ranks)
         port = str(ranks[0].settings.http_port)
         address = ["--data-parallel-address", "127.0.0.1"]
         roles = [
@@ -127,8 +125,7 @@ def test_ranks_with_rdma_devices_tell_the_active_ones_and_their_usual_gid(
     dns(LEADER)
     fabric = a_fabric(tmp_path, **nics)
     with ranks_of(WITH_RDMA, a_deployment(), tmp_path, infiniband_dir=fabric) as ranks:
-        for rank in ranks:
-            rank.start()
+        start(*ranks)
         for rank in ranks:
             environment = environment_of(rank.engine())
             assert {key: value for key, value in environment.items() if key.startswith("NCCL_IB")} == told
@@ -140,16 +137,14 @@ def test_what_the_user_says_of_the_fabric_is_kept(tmp_path: Path, dns: Names) ->
     chosen = (("NCCL_IB_GID_INDEX", "7"), ("NCCL_IB_HCA", "mlx5"))
     fabric = a_fabric(tmp_path, mlx5_0=("4: ACTIVE", ROCE))
     with ranks_of(WITH_RDMA, a_deployment(environment=chosen), tmp_path, infiniband_dir=fabric) as ranks:
-        for rank in ranks:
-            rank.start()
+        start(*ranks)
         assert [environment_of(rank.engine()).items() >= dict(chosen).items() for rank in ranks] == [True, True]
 
 
 def test_ranks_that_shall_use_tcp_are_told_to(tmp_path: Path, dns: Names) -> None:
     dns(LEADER)
     with ranks_of(a_plan(), a_deployment(network=PodNetwork(rdma=False)), tmp_path) as ranks:
-        for rank in ranks:
-            rank.start()
+        start(*ranks)
         assert [environment_of(rank.engine())["NCCL_IB_DISABLE"] for rank in ranks] == ["1", "1"]
 
 
@@ -157,8 +152,7 @@ def test_interfaces_that_the_user_names_are_kept(tmp_path: Path, dns: Names) -> 
     dns(LEADER)
     chosen = (("GLOO_SOCKET_IFNAME", "ib0"), ("NCCL_SOCKET_IFNAME", "ib"))
     with ranks_of(a_plan(), a_deployment(environment=chosen), tmp_path) as ranks:
-        for rank in ranks:
-            rank.start()
+        start(*ranks)
         assert [environment_of(rank.engine()) for rank in ranks] == [rank.environment for rank in ranks]
 
 

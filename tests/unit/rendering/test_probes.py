@@ -7,7 +7,7 @@ import pytest
 
 from tests.harness.waiting import wait_for
 from tests.support.builders_deployment import a_deployment, a_plan, a_small_plan
-from tests.support.ranks import Rank, ranks_of
+from tests.support.ranks import Rank, ranks_of, start
 
 PROBES = ("startup", "readiness", "liveness")
 LEADER = "llama-405b-0-0.llama-405b-0-peers.models.svc.cluster.local"
@@ -23,8 +23,7 @@ def verdicts(rank: Rank) -> list[tuple[int, str]]:
 
 def started(*ranks: Rank) -> None:
     (ranks[0].root.parent / "hosts").write_text(f"{LEADER} 127.0.0.1\n")
-    for rank in ranks:
-        rank.start()
+    start(*ranks)
     for rank in ranks:
         assert rank.engine()["argv"][0] == "serve"
         wait_for((rank.root / "run/engine").exists)

@@ -9,7 +9,7 @@ from typing import Any
 from shardwright.layouts.layout import Layout
 from tests.harness.waiting import wait_for
 from tests.support.builders_deployment import a_deployment, a_plan_of
-from tests.support.ranks import Rank, free_port, ranks_of
+from tests.support.ranks import Rank, free_port, ranks_of, start
 
 OVER_RAY = a_deployment(over_ray=True)
 THREE_NODES = a_plan_of(Layout(tensor=8, pipeline=3), nodes=3)
@@ -46,8 +46,7 @@ def lives(process: Mapping[str, Any]) -> bool:
 
 def test_the_leader_starts_the_engine_when_the_cluster_has_the_gpus_of_all_ranks(tmp_path: Path) -> None:
     with joined(tmp_path) as (leader, first, second):
-        for rank in (leader, first, second):
-            rank.start()
+        start(leader, first, second)
         port = str(leader.settings.ray_port)
         node = [
             *("start", "--node-ip-address=127.0.0.1", "--num-gpus=8", "--num-cpus=1"),
@@ -62,8 +61,7 @@ def test_the_leader_starts_the_engine_when_the_cluster_has_the_gpus_of_all_ranks
 
 def test_every_part_of_the_cluster_has_the_environment_of_its_pod(tmp_path: Path) -> None:
     with joined(tmp_path) as ranks:
-        for rank in ranks:
-            rank.start()
+        start(*ranks)
         told = {
             "GLOO_SOCKET_IFNAME": "net7",
             "NCCL_SOCKET_IFNAME": "=net7",
@@ -78,8 +76,7 @@ def test_every_part_of_the_cluster_has_the_environment_of_its_pod(tmp_path: Path
 def test_a_cluster_that_stays_too_small_is_given_up_with_what_it_has(tmp_path: Path) -> None:
     with joined(tmp_path, ray_join_seconds=4) as (leader, first, second):
         with_ray(second, "exec sleep 60")
-        for rank in (leader, first, second):
-            rank.start()
+        start(leader, first, second)
         assert leader.wait() == 76
         assert leader.last_words.endswith(" of 24 GPUs after 4 s\n")
         assert not leader.started()
@@ -88,8 +85,7 @@ def test_a_cluster_that_stays_too_small_is_given_up_with_what_it_has(tmp_path: P
 def test_a_head_that_ends_ends_the_leader(tmp_path: Path) -> None:
     with joined(tmp_path) as (leader, first, second):
         with_ray(leader, "echo no such port; exit 1")
-        for rank in (leader, first, second):
-            rank.start()
+        start(leader, first, second)
         assert leader.wait() == 76
         assert leader.last_words.endswith(
             "no such port\nshardwright: rank 0: the head of the Ray cluster ended while it waited for the other ranks\n"
@@ -99,8 +95,7 @@ def test_a_head_that_ends_ends_the_leader(tmp_path: Path) -> None:
 def test_a_follower_that_finds_no_head_says_so(tmp_path: Path) -> None:
     with joined(tmp_path, ray_join_seconds=1) as (leader, first, second):
         with_ray(leader, "exec sleep 60")
-        for rank in (leader, first, second):
-            rank.start()
+        start(leader, first, second)
         assert first.wait() == 76
         assert f"rank 1: no Ray cluster listens on 127.0.0.1:{first.settings.ray_port} after 1 s" in first.last_words
 
@@ -108,8 +103,7 @@ def test_a_follower_that_finds_no_head_says_so(tmp_path: Path) -> None:
 def test_a_follower_whose_leader_goes_before_the_cluster_stands_ends_because_of_it(tmp_path: Path) -> None:
     with joined(tmp_path) as (leader, first, second):
         with_ray(leader, "exec sleep 60")
-        for rank in (leader, first, second):
-            rank.start()
+        start(leader, first, second)
         wait_for((first.root / "run/leader").exists, what="the ranks to have met")
         leader.vanish()
         assert first.wait() == 77
@@ -127,8 +121,7 @@ def test_an_image_without_ray_is_named_before_anybody_waits(tmp_path: Path) -> N
 
 def test_followers_end_with_their_leader(tmp_path: Path) -> None:
     with joined(tmp_path, leader_gone_seconds=0.5) as (leader, first, second):
-        for rank in (leader, first, second):
-            rank.start()
+        start(leader, first, second)
         assert leader.engine()["argv"][0] == "serve"
         node = first.engine()
         leader.vanish()
@@ -139,8 +132,7 @@ def test_followers_end_with_their_leader(tmp_path: Path) -> None:
 
 def test_a_leader_that_is_asked_to_stop_ends_its_engine_and_the_head_with_it(tmp_path: Path) -> None:
     with joined(tmp_path) as (leader, first, second):
-        for rank in (leader, first, second):
-            rank.start()
+        start(leader, first, second)
         engine, head = leader.engine(), head_of(leader)
         leader.terminate()
         assert leader.wait() == 0
@@ -151,8 +143,7 @@ def test_a_leader_that_is_asked_to_stop_ends_its_engine_and_the_head_with_it(tmp
 def test_ranks_can_be_stopped_while_the_cluster_is_incomplete(tmp_path: Path) -> None:
     with joined(tmp_path) as (leader, first, second):
         with_ray(second, "exec sleep 60")
-        for rank in (leader, first, second):
-            rank.start()
+        start(leader, first, second)
         head, node = head_of(leader), first.engine()
         for rank in (leader, first, second):
             rank.terminate()
@@ -163,8 +154,7 @@ def test_ranks_can_be_stopped_while_the_cluster_is_incomplete(tmp_path: Path) ->
 def test_a_cluster_that_does_not_answer_holds_up_no_stop(tmp_path: Path) -> None:
     with joined(tmp_path) as (leader, first, second):
         with_ray(leader, "touch $STUB_STATE/$1; exec sleep 600")
-        for rank in (leader, first, second):
-            rank.start()
+        start(leader, first, second)
         wait_for((leader.root / "state/status").exists, what="the question to the cluster")
         leader.terminate()
         assert leader.wait() == 0
@@ -175,7 +165,6 @@ def test_what_an_earlier_start_left_of_ray_is_removed(tmp_path: Path) -> None:
     with joined(tmp_path) as (leader, first, second):
         old = leader.root / "ray/session_old"
         old.mkdir(parents=True)
-        for rank in (leader, first, second):
-            rank.start()
+        start(leader, first, second)
         assert leader.engine()["argv"][0] == "serve"
         assert not old.exists()

@@ -10,37 +10,36 @@ from typing import Any
 
 import pytest
 
-from shardwright.rendering.scripts import ScriptSettings, scripts
+from shardwright.rendering.scripts import ScriptSettings
 from tests.harness.controlplane import free_port
 from tests.harness.waiting import wait_for
+from tests.support.rendered import program_of
 
 HERE = "127.0.0.1"
 
 
 @pytest.fixture
-def program() -> ModuleType:
-    module = ModuleType("rendezvous")
-    exec(compile(scripts(ScriptSettings(ranks=3))["rendezvous.py"], "rendezvous.py", "exec"), module.__dict__)  # noqa: S102
-    return module
+def rendezvous() -> ModuleType:
+    return program_of("rendezvous.py", ScriptSettings(ranks=3))
 
 
 @pytest.fixture
-def meeting(program: ModuleType) -> Any:
+def meeting(rendezvous: ModuleType) -> Any:
     """A leader's view of three ranks."""
-    return program.Meeting("g1", 3)
+    return rendezvous.Meeting("g1", 3)
 
 
 @pytest.fixture
-def port(program: ModuleType, meeting: Any) -> Iterator[int]:
+def port(rendezvous: ModuleType, meeting: Any) -> Iterator[int]:
     """Where the leader answers."""
-    with program.Server(free_port(), meeting) as server:
+    with rendezvous.Server(free_port(), meeting) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_address[1]
         server.shutdown()
 
 
 def test_a_follower_that_the_leader_has_heard_of_is_heard_of_again_however_slow_names_are(
-    program: ModuleType, meeting: Any, port: int, tmp_path: Path
+    rendezvous: ModuleType, meeting: Any, port: int, tmp_path: Path
 ) -> None:
     resolved: list[str] = []
     heard: set[float] = set()
@@ -53,10 +52,10 @@ def test_a_follower_that_the_leader_has_heard_of_is_heard_of_again_however_slow_
         heard.add(meeting.present["1"][1])
         return len(heard) > 3
 
-    vars(program)["resolve"] = resolve
+    vars(rendezvous)["resolve"] = resolve
     with ThreadPoolExecutor() as pods:
         joined = pods.submit(
-            program.join, port, "join g1 1 token 10.0.0.1", "leader", program.News(str(tmp_path / "waits")), 0.01
+            rendezvous.join, port, "join g1 1 token 10.0.0.1", "leader", rendezvous.News(str(tmp_path / "waits")), 0.01
         )
         wait_for(heard_of_often, 30, "the follower to ask again and again", 0.005)
         meeting.join("g1", "2", "another", "10.0.0.2")
@@ -66,11 +65,11 @@ def test_a_follower_that_the_leader_has_heard_of_is_heard_of_again_however_slow_
 
 
 def test_a_follower_whose_leader_does_not_answer_asks_for_its_address_anew(
-    program: ModuleType, meeting: Any, port: int, tmp_path: Path
+    rendezvous: ModuleType, meeting: Any, port: int, tmp_path: Path
 ) -> None:
     addresses = chain(["", "192.0.2.1"], repeat(HERE))  # none yet, that of a pod that is gone, that of its successor
-    vars(program)["resolve"] = lambda _: next(addresses)
+    vars(rendezvous)["resolve"] = lambda _: next(addresses)
     meeting.join("g1", "2", "another", "10.0.0.2")
 
-    found = program.join(port, "join g1 1 token 10.0.0.1", "leader", program.News(str(tmp_path / "waits")), 0.01)
+    found = rendezvous.join(port, "join g1 1 token 10.0.0.1", "leader", rendezvous.News(str(tmp_path / "waits")), 0.01)
     assert found == (HERE, meeting.start_id)

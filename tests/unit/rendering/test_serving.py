@@ -13,6 +13,7 @@ from shardwright.rendering.scripts import ScriptSettings, scripts
 from tests.harness.waiting import wait_for
 from tests.support.builders_deployment import a_deployment, a_small_plan
 from tests.support.ranks import Rank, ranks_of
+from tests.support.rendered import program_of
 
 SILENCE, IDLE = 60, 30
 
@@ -20,10 +21,7 @@ SILENCE, IDLE = 60, 30
 @pytest.fixture(scope="module")
 def serving() -> ModuleType:
     """The program, as it is mounted into the pod."""
-    program = ModuleType("serving")
-    text = scripts(ScriptSettings(ranks=1, silence_seconds=SILENCE, idle_seconds=IDLE))["serving.py"]
-    exec(compile(text, "serving.py", "exec"), program.__dict__)  # noqa: S102  our own program
-    return program
+    return program_of("serving.py", ScriptSettings(ranks=1, silence_seconds=SILENCE, idle_seconds=IDLE))
 
 
 @pytest.fixture
