@@ -35,6 +35,9 @@ class ConditionType(Word):
     STALLED = ("Stalled", "the user must act")
     DEGRADED = ("Degraded", "some group does not serve that did")
     PLAN_STALE = ("PlanStale", "the plan stands, but the cluster has changed under it")
+    FIELD_CONFLICT = ("FieldConflict", "somebody else keeps setting fields of our objects back")
+    FOREIGN_PODS = ("ForeignPods", "pods that are not ours carry the labels of the model")
+    TURN_AWAITED = ("TurnAwaited", "groups wait to restart because groups of other models do")
 
 
 class Reason(Word):
@@ -72,6 +75,13 @@ class Reason(Word):
     NOT_PERMITTED = ("NotPermitted", "the operator may not read what it must know of the model's namespace")
     PLAN_VALID = ("PlanValid", "the plan still fits the cluster")
     NODES_CHANGED = ("NodesChanged", "a planned node is gone or can no longer hold its part")
+    API_UNAVAILABLE = ("ApiUnavailable", "the API server, or a webhook that it asks, fails; it is tried again")
+    PODS_REFUSED = ("PodsRefused", "the API server does not let the pods be created: a quota, a LimitRange, a webhook")
+    PLAN_RECORD_UNREADABLE = ("PlanRecordUnreadable", "the plan of record cannot be read: what runs is left as it is")
+    NODE_LOST = ("NodeLost", "a node does not give pods back that should be gone")
+    FIELD_CONTESTED = ("FieldContested", "a field is changed back again and again")
+    FOREIGN_PODS = ("ForeignPods", "pods of somebody else carry the labels of the model")
+    OTHERS_RESTART = ("OthersRestart", "as many groups restart as the operator allows at once")
     IDLE = ("Idle", "nothing to do")
 
 

@@ -1,43 +1,91 @@
-"""Does a plan that was made before still stand on the cluster as it is now?"""
+"""Can the nodes that a plan was made for still run it? Asked of those nodes alone: no better one matters."""
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
 
 from shardwright.errors import Problem
-from shardwright.hardware.inventory import Inventory, Node
-from shardwright.planning.outcome import RETURNING
+from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.inventory import NodeExclusion
+from shardwright.hardware.scheduling import Admission, PodTerms
 from shardwright.planning.report import Plan
 
 
-def plan_problem(plan: Plan, inventory: Inventory) -> Problem | None:
-    """Return why a plan of record cannot run any more, None while it can.
+class Fault(StrEnum):
+    """Why a planned node cannot be used as planned."""
 
-    What is free does not matter (the plan itself holds its GPUs), nor whether better nodes have come, nor
-    that a node is cordoned or not ready for a while: what runs there goes on, or comes back.
+    GONE = "Gone"  #: there is no such Node object
+    NOT_READY = "NotReady"  #: its kubelet is silent or says that it runs no pods
+    LEAVING = "Leaving"  #: it is being deleted or drained by who made it
+    CORDONED = "Cordoned"  #: somebody closed it to new pods
+    TAINTED = "Tainted"  #: it has a taint that the pods do not tolerate
+    DESELECTED = "Deselected"  #: its labels are not those that the resource selects any more
+    CHANGED = "Changed"  #: it has other GPUs under the same name
+    DEGRADED = "Degraded"  #: it has fewer healthy GPUs than the plan needs there
+    IN_CHANGE = "InChange"  #: its driver or its partitioning is being changed
+    UNUSABLE = "Unusable"  #: its GPUs cannot be planned at all
+
+
+BY_CODE: Final[Mapping[str, Fault]] = {
+    "NotReady": Fault.NOT_READY,
+    "NodeLeaving": Fault.LEAVING,
+    "Cordoned": Fault.CORDONED,
+    "TaintNotTolerated": Fault.TAINTED,
+    "GpuUnhealthy": Fault.TAINTED,
+    "SelectorMismatch": Fault.DESELECTED,
+    "MigReconfiguring": Fault.IN_CHANGE,
+    "DriverUpgrading": Fault.IN_CHANGE,
+}
+"""What the code of a problem that keeps pods off a node says; any other makes the node unusable."""
+
+PASSES: Final = frozenset({Fault.NOT_READY, Fault.CORDONED, Fault.IN_CHANGE})
+"""Faults that pass by themselves: a plan does not become stale by them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfit:
+    """A planned node that cannot be used as planned, and what is wrong, said after its name."""
+
+    node: str
+    fault: Fault
+    says: str
+
+    @property
+    def problem(self) -> Problem:
+        """Return what is wrong with the plan because of it."""
+        what = f"planned node {self.node} {self.says}"
+        return Problem(code="PlanInvalid", what=what, remedy="plan again, or bring the node back")
+
+
+def unfit_nodes(plan: Plan, nodes: Mapping[str, NodeFacts | NodeExclusion | None], terms: PodTerms) -> tuple[Unfit, ...]:
+    """Return the planned nodes that cannot be used as planned, by name.
+
+    What is free there does not matter: the plan itself holds its GPUs.
+
+    Args:
+        plan: The plan.
+        nodes: What is known of its nodes, None for those that do not exist.
+        terms: Which nodes its pods may use.
     """
-    pools = {node.name: (pool.product, node) for pool in inventory.pools for node in pool.nodes}
-    excluded = {item.node: item.problem for item in inventory.excluded}
+    admission = Admission(terms)
     wanted = Counter(name for group in plan.groups for name in group)
-    for name in sorted(wanted):
-        if name in excluded and excluded[name].code in RETURNING:
-            continue
-        if name in excluded:
-            return _lost(f"planned node {name} cannot be used", excluded[name].sentence())
-        if name not in pools:
-            return _lost(f"planned node {name}", "is gone or no longer selected")
-        product, node = pools[name]
-        problem = _changed(plan, product, node, wanted[name] * plan.gpus_per_node)
-        if problem is not None:
-            return problem
-    return None
+    found = (_unfit(name, nodes.get(name), admission, plan, count * plan.gpus_per_node) for name, count in wanted.items())
+    return tuple(sorted((item for item in found if item), key=lambda item: item.node))
 
 
-def _changed(plan: Plan, product: str, node: Node, gpus: int) -> Problem | None:
-    if product != plan.product:
-        return _lost(f"planned node {node.name} has {product}", f"the plan was made for {plan.product}")
+def _unfit(
+    name: str, node: NodeFacts | NodeExclusion | None, admission: Admission, plan: Plan, gpus: int
+) -> Unfit | None:
+    if node is None:
+        return Unfit(node=name, fault=Fault.GONE, says="is gone or has no GPUs any more")
+    problem = node.problem if isinstance(node, NodeExclusion) else admission.keeps_out(node)
+    if problem is not None:
+        return Unfit(node=name, fault=BY_CODE.get(problem.code, Fault.UNUSABLE), says=f"cannot be used: {problem.sentence()}")
+    assert isinstance(node, NodeFacts)  # noqa: S101 - an exclusion has a problem
+    if node.product != plan.product:
+        return Unfit(node=name, fault=Fault.CHANGED, says=f"has {node.product}: the plan was made for {plan.product}")
     if node.gpus < gpus:
-        return _lost(f"planned node {node.name} has {node.gpus} healthy GPUs", f"the plan needs {gpus}")
+        return Unfit(node=name, fault=Fault.DEGRADED, says=f"has {node.gpus} healthy GPUs: the plan needs {gpus}")
     return None
-
-
-def _lost(what: str, why: str) -> Problem:
-    return Problem(code="PlanInvalid", what=f"{what}: {why}", remedy="plan again, or bring the node back")

@@ -10,13 +10,15 @@ from datetime import datetime
 from typing import Any, Final
 
 from shardwright.errors import Problem
-from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, Write
+from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, ObjectKey, Patch, Why, Write
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.generations import finds_no_place, former_generations, overdue
-from shardwright.reconcile.groups import Group, GroupState, LifeRules, next_step
+from shardwright.reconcile.groups import Group, LifeRules, Step, next_step
 from shardwright.reconcile.members import mounted_config_maps
-from shardwright.reconcile.observed import CONFIG_MAP, STATEFUL_SET, ObjectKey, Observed, controller, controller_uid, object_key
+from shardwright.reconcile.memory import read_memory
+from shardwright.reconcile.observed import CONFIG_MAP, SECRET, STATEFUL_SET, Observed, controller, controller_uid, object_key
 from shardwright.reconcile.rollout import one_after_another
+from shardwright.reconcile.states import GroupState
 from shardwright.rendering.labels import GROUP
 from shardwright.rendering.names import generation_name, generation_of
 
@@ -58,8 +60,11 @@ class Decision:
         return min((group.look_at for group in self.groups if group.look_at), default=None)
 
 
-def decide(desired: Desired, observed: Observed, now: datetime) -> Decision:
-    """Return the next writes; none when everything is as it should be."""
+def decide(desired: Desired, observed: Observed, now: datetime, most_moving: int | None = None) -> Decision:
+    """Return the next writes; none when everything is as it should be.
+
+    ``most_moving`` is how many groups may be down on purpose at once, whatever the rules of this model say (None: any number).
+    """
     foreign = _foreign(desired, observed)
     if foreign:
         leftovers = tuple(" ".join(object_key(live)) for live, content in foreign if _is_leftover(live, content))
@@ -69,16 +74,60 @@ def decide(desired: Desired, observed: Observed, now: datetime) -> Decision:
     groups = [_group(content, observed, desired.rules) for content in desired.objects if content["kind"] == STATEFUL_SET]
     former = _former_generations(groups, desired, observed, now)
     most = 0 if any(former.values()) else desired.rules.max_unavailable
-    steps = one_after_another(groups, [next_step(group, now) for group in groups], most)
+    steps = one_after_another(groups, [next_step(group, now) for group in groups], most, most_moving)
     plain = [content for content in desired.objects if content["kind"] != STATEFUL_SET]
     repairs = [write for content in plain for write in placed(content, desired.owner_uid, observed)]
-    lives = [write for step in steps for write in step.writes]
+    lives = [_with_needs(write, desired) for step in steps for write in step.writes]
+    ends = [write for write in lives if _ends_what_is_broken(write)]
+    others = [write for write in lives if not _ends_what_is_broken(write)]
     kept = {*_kept_sets(groups, former, now), *_kept_beside_pods(observed, now)}
     return Decision(
-        writes=(*repairs, *_keys(desired, lives), *lives, *_prune(desired, observed, kept)),
+        writes=(*ends, *repairs, *_keys(desired, lives), *others, *_prune(desired, observed, kept)),
         groups=tuple(step.state for step in steps),
         stopping=tuple(index for index, step in enumerate(steps) if step.planned) if desired.rules.max_surge else (),
     )
+
+
+def keep_alive(observed: Observed, owner_uid: str, rules: LifeRules, now: datetime, size: int | None = None) -> Decision:
+    """Return what keeps the groups that exist alive as they are, where nobody knows what they should be.
+
+    A group that fails still goes through zero and comes back as it was; nothing is created, changed or deleted. ``size`` is how
+    many pods a group has that is at zero and does not remember (None: it stays at zero).
+    """
+    lives = [live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET]
+    ours = [_as_it_is(live, observed, rules, size) for live in lives if controller_uid(live) == owner_uid]
+    steps = [next_step(group, now) if group.size else Step(state=next_step(group, now).state) for group in ours]
+    return Decision(
+        writes=tuple(write for step in steps for write in step.writes), groups=tuple(step.state for step in steps)
+    )
+
+
+def _as_it_is(live: Mapping[str, Any], observed: Observed, rules: LifeRules, size: int | None) -> Group:
+    pods = live["spec"].get("replicas") or read_memory(live).size or size or 0
+    rendered = {**live, "spec": {**live["spec"], "replicas": pods}}
+    return replace(_group(rendered, observed, rules), as_it_is=True)
+
+
+def _ends_what_is_broken(write: Write) -> bool:
+    """Return whether a write ends pods that serve nobody: nothing that is refused elsewhere may hold it up."""
+    return isinstance(write, Delete) or (isinstance(write, Apply | Patch) and write.why in {Why.FAILURE, Why.CAUSE})
+
+
+def _with_needs(write: Write, desired: Desired) -> Write:
+    """Return a write with all objects that its pods need: without them they would hang, and what serves had ended for nothing."""
+    if not isinstance(write, Create | Apply) or _ends_what_is_broken(write):
+        return write
+    group = write.content["metadata"]["labels"].get(GROUP)
+    mounted = mounted_config_maps(write.content["spec"]["template"]["spec"])
+    others = (content for content in (*desired.objects, *desired.keys) if content["kind"] != STATEFUL_SET)
+    needed = (
+        object_key(content)
+        for content in others
+        if content["kind"] == SECRET
+        or content["metadata"]["name"] in mounted
+        or (content["metadata"].get("labels") or {}).get(GROUP, "") == group
+    )
+    return replace(write, needs=frozenset(needed))
 
 
 def _former_generations(
@@ -132,6 +181,7 @@ def _group(content: Mapping[str, Any], observed: Observed, rules: LifeRules) -> 
         rules=rules,
         former=former,
         former_members=observed.members_of(former["metadata"]["name"]) if former else (),
+        kept_out=observed.kept_out.get(live["metadata"]["uid"]) if live else None,
     )
 
 
@@ -174,7 +224,7 @@ def placed(content: Mapping[str, Any], owner_uid: str, observed: Observed) -> tu
     if "deletionTimestamp" in live["metadata"] or controller_uid(live) != owner_uid:
         return ()
     drift = drifted_fields(content, live)
-    return (Apply(content=content, uid=live["metadata"]["uid"], because=drift),) if drift else ()
+    return (Apply(content=content, uid=live["metadata"]["uid"], fields=drift),) if drift else ()
 
 
 def _prune(desired: Desired, observed: Observed, kept: Collection[ObjectKey]) -> tuple[Write, ...]:

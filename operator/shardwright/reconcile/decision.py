@@ -1,15 +1,36 @@
-"""What to write next: creations, applications, deletions; values that ``cluster`` carries out."""
+"""What to write next: creations, applications, patches, deletions; values that ``cluster`` carries out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
+
+ObjectKey = tuple[str, str]
+"""Kind and name, see ``observed.kind_of``; the namespace is always that of the resource."""
+
+
+class Why(StrEnum):
+    """Why an object that exists is written."""
+
+    DRIFT = "Drift"  #: fields of it differ from what is rendered
+    ROLLOUT = "Rollout"  #: its pods are to be of another template
+    FAILURE = "Failure"  #: a rank has failed, and all of the group starts again
+    REQUESTED = "Requested"  #: somebody has asked for a restart
+    START = "Start"  #: a group leaves zero
+    CAUSE = "Cause"  #: what was behind a failure has become known
+    STOP_AGAIN = "StopAgain"  #: somebody scaled a group up while it stopped
+    NOTE = "Note"  #: what is remembered of a group has changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """Create an object; one of the same name that appears first is left alone."""
+    """Create an object; one of the same name that appears first is left alone.
+
+    ``needs`` are objects without which it is not to be created: where one of them was refused, this waits for the next look.
+    """
 
     content: Mapping[str, Any]
+    needs: frozenset[ObjectKey] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,11 +42,36 @@ class CreateKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apply:
-    """Apply an object's full intent by force, to exactly the object with this uid, which is ours."""
+    """Apply an object's full intent by force, to exactly the object with this uid, which is ours; ``needs`` as in a creation."""
 
     content: Mapping[str, Any]
     uid: str
-    because: tuple[str, ...]  # paths of the fields that differ
+    why: Why = Why.DRIFT
+    fields: tuple[str, ...] = ()  # paths of those that differ
+    needs: frozenset[ObjectKey] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patch:
+    """Change annotations and, where it is given, the number of replicas of exactly the StatefulSet with this uid.
+
+    An annotation whose value is None is removed. Everything else stays as it is, also where nobody knows what should be there.
+    """
+
+    name: str
+    namespace: str
+    uid: str
+    annotations: Mapping[str, str | None]
+    why: Why
+    replicas: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRunPod:
+    """Ask whether a pod of the StatefulSet with this uid would be created, without creating one."""
+
+    content: Mapping[str, Any]
+    set_uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,4 +85,16 @@ class Delete:
     grace_seconds: int | None = None
 
 
-Write = Create | CreateKey | Apply | Delete
+Write = Create | CreateKey | Apply | Patch | DryRunPod | Delete
+
+
+def written_name(write: Write) -> str:
+    """Return the name of the object that a write is about."""
+    return str(write.name if isinstance(write, Patch | Delete) else write.content["metadata"]["name"])
+
+
+def written_kind(write: Write) -> str:
+    """Return the kind of the object that a write is about."""
+    if isinstance(write, Patch):
+        return "StatefulSet"
+    return write.kind if isinstance(write, Delete) else str(write.content["kind"])

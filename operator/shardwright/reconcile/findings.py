@@ -1,17 +1,21 @@
 """What one look at a ShardedModel found, and the conditions that say so."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from shardwright.api.conditions import Condition, ConditionType, Reason
 from shardwright.errors import Problem
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.reconcile.decide import Decision
-from shardwright.reconcile.groups import GroupState
-from shardwright.reconcile.incidents import UNSCHEDULABLE
+from shardwright.reconcile.decision import ObjectKey
+from shardwright.reconcile.sentences import failure_sentence, not_ready_sentence
+from shardwright.reconcile.states import GroupState, Situation
 
-LINE_LENGTH: Final = 200
-"""What a sentence quotes of a container's last line, characters; status.groups has all that is kept of it."""
+_PASSING: Final = frozenset({Reason.WAITING_FOR_QUOTA, Reason.API_UNAVAILABLE})
+"""Reasons for which nothing was written, and which pass without the user."""
+
+_BROKEN: Final = frozenset({Situation.BACKING_OFF, Situation.UNREADY})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,9 +24,12 @@ class Findings:
 
     ``plan`` is the plan that stands, ``no_plan`` why there is none for the current spec. ``problems`` are what
     the user must correct, ``refused`` what the API server did not take or keep, or why nothing was sent to it.
-    ``stale`` is what is wrong with the plan that stands. ``wanted`` is how many groups shall run, None where that cannot be
+    ``undeployable`` is why the plan is not run, ``pods_refused`` why pods are not created. ``stale`` is what is wrong with the plan
+    that stands. ``wanted`` is how many groups shall run, None where that cannot be
     told. ``standing`` are the groups that exist. ``decision`` is None where nothing may be deployed. ``hidden`` is why what there
-    is cannot be read: nothing else is known then. ``lost`` are nodes that died with pods of the model on them.
+    is cannot be read: nothing else is known then. ``lost`` are nodes that do not give pods of the model back, ``strangers`` pods
+    with its labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back, with their fields.
+    ``most_moving`` is how many groups may be down on purpose for the sake of all models.
     """
 
     generation: int
@@ -40,7 +47,12 @@ class Findings:
     decision: Decision | None = None
     refused: Problem | None = None
     hidden: Problem | None = None
+    undeployable: Problem | None = None
+    pods_refused: Problem | None = None
     lost: frozenset[str] = frozenset()
+    strangers: tuple[str, ...] = ()
+    contested: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
+    most_moving: int | None = None
 
     @property
     def groups(self) -> tuple[GroupState, ...]:
@@ -79,7 +91,7 @@ def _blocked_by_user(found: Findings) -> Summary | None:
         return Summary(reason=_reason(found.hidden), message=found.hidden.sentence(), stalled=True)
     if found.refused:
         reason = _reason(found.refused)
-        return Summary(reason=reason, message=found.refused.sentence(), stalled=reason != Reason.WAITING_FOR_QUOTA)
+        return Summary(reason=reason, message=found.refused.sentence(), stalled=reason not in _PASSING)
     return None
 
 
@@ -99,8 +111,8 @@ def _resting(found: Findings) -> Summary | None:
         return Summary(reason=Reason.PROGRESSING, message=message)
     if found.plan_only:
         return Summary(reason=Reason.PLAN_ONLY, message="planned and shown; spec.mode says not to deploy it")
-    if found.plan and found.plan.deployable:
-        return Summary(reason=Reason.NOT_DEPLOYABLE, message=found.plan.deployable.sentence(), stalled=True)
+    if found.undeployable:
+        return Summary(reason=Reason.NOT_DEPLOYABLE, message=found.undeployable.sentence(), stalled=True)
     if found.scaled_to_zero:
         return Summary(reason=Reason.SCALED_TO_ZERO, message="spec.replicas is 0", ready=not found.groups)
     if found.paused and not (found.decision and _all_ready(found)):
@@ -115,16 +127,12 @@ def _running(found: Findings) -> Summary:
     if not waiting:
         return Summary(reason=Reason.PROGRESSING, message="objects are being written")
     message = f"{len(found.groups) - len(waiting)} of {len(found.groups)} groups ready; " + "; ".join(
-        _not_ready_because(group) for group in waiting[:3]
+        not_ready_sentence(group) for group in waiting[:3]
     )
-    stopped = any(group.situation == "Stopped" for group in waiting)
+    if found.pods_refused:
+        return Summary(reason=Reason.PODS_REFUSED, message=f"{found.pods_refused.sentence()}; {message}", stalled=True)
+    stopped = any(group.situation is Situation.STOPPED for group in waiting)
     return Summary(reason=_why_not_ready(waiting), message=message, stalled=stopped)
-
-
-def _not_ready_because(group: GroupState) -> str:
-    """Return what a group waits for and, where it failed before, why: what somebody reads first must have the cause."""
-    waits = f"{group.name}: {group.waiting or group.situation}"
-    return f"{waits}; it failed: {failure_sentence(group)}" if group.failing else waits
 
 
 def _all_ready(found: Findings) -> bool:
@@ -134,23 +142,15 @@ def _all_ready(found: Findings) -> bool:
 def _why_not_ready(waiting: list[GroupState]) -> Reason:
     if any(group.budget_spent for group in waiting):
         return Reason.RESTART_BUDGET_SPENT
-    if any(UNSCHEDULABLE in group.waiting or _gave_its_place_back(group) for group in waiting):
+    if any(group.unplaced or group.gave_its_place_back for group in waiting):
         return Reason.UNSCHEDULABLE
-    if any(group.situation == Reason.WAITING_FOR_QUOTA for group in waiting):
+    if any(group.situation is Situation.WAITING_FOR_QUOTA for group in waiting):
         return Reason.WAITING_FOR_QUOTA
-    if any(
-        group.situation in {"BackingOff", "Unready"} or (group.situation == "Stopping" and group.failing) for group in waiting
-    ):
+    if any(group.situation in _BROKEN or (group.situation is Situation.STOPPING and group.failing) for group in waiting):
         return Reason.GROUPS_NOT_READY
-    if any(group.situation in {"Stopping", "Outdated"} for group in waiting):
+    if any(group.situation in {Situation.STOPPING, Situation.OUTDATED} for group in waiting):
         return Reason.ROLLING_OUT
     return Reason.PROGRESSING
-
-
-def _gave_its_place_back(group: GroupState) -> bool:
-    failure = group.last_failure
-    waits = group.situation in {"Stopping", "BackingOff"}  # it has a place, or looks for one, in every other
-    return waits and group.failing and failure is not None and failure.reason == UNSCHEDULABLE
 
 
 def _reason(problem: Problem) -> str:
@@ -169,6 +169,9 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
         _summarised(found, ConditionType.STALLED, summary.stalled, summary),
         _degraded(found),
         _plan_stale(found),
+        _contested(found),
+        _strangers(found),
+        _limited(found),
     )
 
 
@@ -199,23 +202,43 @@ def _planned(found: Findings) -> Condition:
 
 def _degraded(found: Findings) -> Condition:
     failed = [group for group in found.groups if group.failing]
-    if not failed:
-        return _condition(found, ConditionType.DEGRADED, False, Reason.IDLE)
-    message = "; ".join(f"{group.name}: {failure_sentence(group)}" for group in failed[:3])
-    spent = any(group.budget_spent for group in failed)
-    reason = Reason.RESTART_BUDGET_SPENT if spent else Reason.GROUPS_NOT_READY
-    return _condition(found, ConditionType.DEGRADED, True, reason, message)
+    if failed:
+        message = "; ".join(f"{group.name}: {failure_sentence(group)}" for group in failed[:3])
+        spent = any(group.budget_spent for group in failed)
+        reason = Reason.RESTART_BUDGET_SPENT if spent else Reason.GROUPS_NOT_READY
+        return _condition(found, ConditionType.DEGRADED, True, reason, message)
+    if found.lost:
+        nodes = ", ".join(sorted(found.lost)[:3])
+        message = f"pods on {nodes} should be gone and are not; their groups go on elsewhere where there is room"
+        return _condition(found, ConditionType.DEGRADED, True, Reason.NODE_LOST, message)
+    return _condition(found, ConditionType.DEGRADED, False, Reason.IDLE)
 
 
-def failure_sentence(group: GroupState) -> str:
-    """Return why a group failed last, in words."""
-    failure = group.last_failure
-    if failure is None:
-        return "has not failed"
-    code = "" if failure.exit_code is None else f" with exit code {failure.exit_code}"
-    who = f"rank {failure.rank}" + (f", container {failure.container}" if failure.container else "")
-    said = failure.message.splitlines()[-1:]
-    return f"{who}: {failure.reason}{code}, restart {group.restarts}" + "".join(f": {line[:LINE_LENGTH]}" for line in said)
+def _contested(found: Findings) -> Condition:
+    """Return whether somebody else keeps setting fields of our objects back."""
+    if not found.contested:
+        return _condition(found, ConditionType.FIELD_CONFLICT, False, Reason.IDLE)
+    (kind, name), fields = min(found.contested.items())
+    message = f"somebody keeps changing {', '.join(fields[:3])} of {kind} {name}; it is set right every few minutes only"
+    return _condition(found, ConditionType.FIELD_CONFLICT, True, Reason.FIELD_CONTESTED, message)
+
+
+def _strangers(found: Findings) -> Condition:
+    """Return whether pods that are not ours carry the labels of the model: its Service may send them requests."""
+    if not found.strangers:
+        return _condition(found, ConditionType.FOREIGN_PODS, False, Reason.IDLE)
+    more = f" and {len(found.strangers) - 3} more" if len(found.strangers) > 3 else ""  # noqa: PLR2004
+    message = f"{', '.join(found.strangers[:3])}{more}: labelled as pods of this model, and no StatefulSet of it controls them"
+    return _condition(found, ConditionType.FOREIGN_PODS, True, Reason.FOREIGN_PODS, message)
+
+
+def _limited(found: Findings) -> Condition:
+    """Return whether groups wait for their turn because groups of other models restart."""
+    waiting = [group.name for group in found.groups if group.situation is Situation.OUTDATED]
+    if found.most_moving != 0 or not waiting:
+        return _condition(found, ConditionType.TURN_AWAITED, False, Reason.IDLE)
+    message = f"{', '.join(waiting[:3])}: as many groups of all models restart as the operator allows at once"
+    return _condition(found, ConditionType.TURN_AWAITED, True, Reason.OTHERS_RESTART, message)
 
 
 def _plan_stale(found: Findings) -> Condition:

@@ -4,14 +4,15 @@ A StatefulSet never replaces a pod that is still there, and the pod of a dead no
 Node object goes. So the group goes on under a name of the next generation, on other nodes; nothing is deleted by force.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from shardwright.reconcile.groups import Group, GroupState
+from shardwright.reconcile.groups import Group
 from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.members import Member
-from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
+from shardwright.reconcile.observed import STATEFUL_SET, Observed
+from shardwright.reconcile.states import GroupState
 from shardwright.rendering.names import GENERATION_MAX, generation_name, generation_of, group_name
 
 LOST_SECONDS: Final = 60
@@ -19,9 +20,18 @@ LOST_SECONDS: Final = 60
 comes back ends its pods within seconds."""
 
 
-def lost_nodes(members: Iterable[Member], not_ready: Collection[str], now: datetime) -> frozenset[str]:
-    """Return the nodes that are not ready and hold pods that should have been gone for a while."""
-    return frozenset(member.node for member in members if member.node and overdue(member, now)).intersection(not_ready)
+HANGING_SECONDS: Final = 240
+"""The same on a node that answers. Basis: assumed; a stuck unmount or a GPU process that cannot be killed rarely ends after
+minutes, and what ends late by itself mostly has."""
+
+
+def lost_nodes(members: Iterable[Member], silent: Collection[str], now: datetime) -> frozenset[str]:
+    """Return the nodes that hold pods that should have been gone for a while: dead ones soon, others later."""
+    return frozenset(
+        member.node
+        for member in members
+        if member.node and overdue(member, now, LOST_SECONDS if member.node in silent else HANGING_SECONDS)
+    )
 
 
 def unsettled_groups(groups: Sequence[Sequence[str]], base: str, standing: Iterable[GroupState]) -> frozenset[int]:
@@ -52,14 +62,18 @@ def generations(
 
 def former_generations(root: str, generation: int, observed: Observed, owner_uid: str, now: datetime) -> frozenset[str]:
     """Return the names of the earlier generations of a group that are still there: a StatefulSet, or pods that can end."""
-    ending = (member.group for member in observed.members if not overdue(member, now))
-    sets = (name for (kind, name), live in observed.objects.items() if kind == STATEFUL_SET and controller_uid(live) == owner_uid)
-    found = {name: generation_of(name) for name in (*ending, *sets)}
-    return frozenset(name for name, (own, number) in found.items() if own == root and number < generation)
+    numbers = observed.generations.get(root, {})
+    earlier = {generation_name(root, number): uid for number, uid in numbers.items() if number < generation}
+    return frozenset(
+        name
+        for name, uid in earlier.items()
+        if uid == owner_uid or not all(overdue(member, now) for member in observed.members_of(name))
+    )
 
 
 def _generation(root: str, nodes: Sequence[str], observed: Observed, owner_uid: str, lost: Collection[str]) -> int:
-    latest = max((number for name, number in _existing(observed, owner_uid) if name == root), default=0)
+    numbers = observed.generations.get(root, {})
+    latest = max((number for number, uid in numbers.items() if uid in (None, owner_uid)), default=0)
     current = generation_name(root, latest)
     left = observed.members_of(current)
     stuck = bool(left) and all(member.deleting and member.node in lost for member in left)
@@ -69,18 +83,9 @@ def _generation(root: str, nodes: Sequence[str], observed: Observed, owner_uid: 
     return latest + 1 if moves else latest
 
 
-def _existing(observed: Observed, owner_uid: str) -> Iterator[tuple[str, int]]:
-    """Yield name and generation of every group of which there is a StatefulSet or a pod."""
-    for (kind, name), live in observed.objects.items():
-        if kind == STATEFUL_SET and controller_uid(live) == owner_uid:
-            yield generation_of(name)
-    for member in observed.members:
-        yield generation_of(member.group)
-
-
-def overdue(member: Member, now: datetime) -> bool:
+def overdue(member: Member, now: datetime, seconds: float = LOST_SECONDS) -> bool:
     """Return whether a pod should have been gone for so long that nobody waits for it any more."""
-    return member.gone_by is not None and now >= member.gone_by + timedelta(seconds=LOST_SECONDS)
+    return member.gone_by is not None and now >= member.gone_by + timedelta(seconds=seconds)
 
 
 def finds_no_place(group: Group, now: datetime) -> bool:

@@ -1,21 +1,20 @@
-"""The life of one group: it starts, rolls and restarts as one, always through zero pods.
+"""The life of one group: it starts, rolls and restarts as one, always through zero pods; ``states`` has the picture.
 
 A new template is only ever written together with ``replicas: 0``, and ``replicas: n`` only when every pod
 is gone, so that no rank meets a peer of another revision or of an earlier start, wherever we are killed.
 What is remembered stands in annotations of the StatefulSet (``memory``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final
 
-from shardwright.reconcile.decision import Apply, Create, Delete, Write
+from shardwright.reconcile.decision import Apply, Create, Delete, Patch, Why, Write
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.incidents import (
     TAKEN_GRACEFULLY,
-    UNSCHEDULABLE,
     Incident,
     RestartPolicy,
     better_known,
@@ -23,19 +22,22 @@ from shardwright.reconcile.incidents import (
     find_unschedulable,
     new_incident,
 )
-from shardwright.reconcile.members import Failure, Member
-from shardwright.reconcile.memory import Memory, read_memory
+from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, Failure, Member
+from shardwright.reconcile.memory import Memory, changed_annotations, read_memory
+from shardwright.reconcile.observed import KeptOut
+from shardwright.reconcile.states import AT_ZERO, Awaited, GroupState, Situation, Wait
 from shardwright.rendering.hashing import TEMPLATE_HASH
 
-ROLLOUT: Final = "Rollout"
-FAILURE: Final = "Failure"
-REQUESTED: Final = "Requested"
-START: Final = "Start"
 QUEUE_GATES: Final = "kueue.x-k8s.io/"
-SCALED_UP: Final = "spec.replicas"
-CAUSE: Final = "Cause"
-PROBE_FAILS: Final = "runs, but its readiness probe fails"
+ON_PURPOSE: Final = frozenset({Why.ROLLOUT, Why.REQUESTED})
+"""Why a group goes through zero that could have gone on."""
+
 BROKEN_GRACE_SECONDS: Final = 5  # nobody is served by a broken group
+REFUSED_SECONDS: Final = 300
+"""How long a group holds GPUs while its pods are refused. Basis: assumed, as for one that the scheduler finds no place for."""
+
+SHOWN_LATE: Final = 3
+"""How many pods that should be gone are named; assumed: each node of them is to be looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,33 +48,6 @@ class LifeRules:
     max_unavailable: int = 1
     max_surge: int = 0
     restart_asked: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupState:
-    """How a group stands. ``situation`` is one word, ``waiting`` says what for in words, ``look_at`` when to look again.
-
-    ``last_failure`` is remembered; ``failing``: it is why the group does not serve, and no change has come since.
-    ``budget_spent``: the engine has failed too often in a row. ``outage_seconds`` is how long the last planned or
-    unplanned restart took from its stop until all ranks were ready.
-    """
-
-    name: str
-    ready: bool
-    situation: str  # Ready | Starting | Unready | WaitingForQuota | Stopping | BackingOff | Stopped | Outdated
-    waiting: str = ""
-    restarts: int = 0
-    last_failure: Failure | None = None
-    failing: bool = False
-    look_at: datetime | None = None
-    nodes: tuple[str | None, ...] = ()
-    budget_spent: bool = False
-    outage_seconds: int | None = None
-
-    def settled(self, pods: int) -> bool:
-        """Return whether all its pods are bound to nodes and nothing takes it through zero: it needs no place."""
-        bound = len(self.nodes) == pods and None not in self.nodes
-        return bound and self.situation not in {"Stopping", "BackingOff", "Stopped"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +64,8 @@ class Group:
     """A group as it is wanted and as it is: the rendered and the live StatefulSet, and its pods in rank order.
 
     ``former`` is the live StatefulSet of the generation before, where this one is made anew beside it, with its pods.
+    ``as_it_is``: nobody knows what it should be, so ``rendered`` is the live one with all its pods, and it is kept alive so.
+    ``kept_out`` says that the API server refuses its pods.
     """
 
     rendered: Mapping[str, Any]
@@ -97,6 +74,8 @@ class Group:
     rules: LifeRules = field(default_factory=LifeRules)
     former: Mapping[str, Any] | None = None
     former_members: Sequence[Member] = ()
+    as_it_is: bool = False
+    kept_out: KeptOut | None = None
 
     @property
     def name(self) -> str:
@@ -147,22 +126,22 @@ def next_step(group: Group, now: datetime) -> Step:
     if group.live is None:
         return _create(group)
     if "deletionTimestamp" in group.live["metadata"]:
-        return Step(state=_state(group, "Stopping", "the StatefulSet is being deleted"))
+        return Step(state=_state(group, Situation.STOPPING, Wait(what=Awaited.DELETION)))
     if group.live["spec"].get("replicas") == 0:
         return _leave_zero(group, now)
     if group.memory.stopped_for:
         return _stay_at_zero(group)
-    change = ROLLOUT if _must_roll(group) else REQUESTED if group.asked else ""
+    change = Why.ROLLOUT if _must_roll(group) else Why.REQUESTED if group.asked else None
     if change:
         return _go_to_zero(group, change, group.memory.forgiven(), now)
-    failure = _find_failure(group, now) if group.size > 1 else None
+    failure = _refused(group, now) or (_find_failure(group, now) if group.size > 1 else None)
     return _fail(group, failure, now) if failure else _keep(group, now)
 
 
 def _fail(group: Group, failure: Failure, now: datetime) -> Step:
     stable = group.memory.stable(now, group.rules.restart.stable_seconds)
     incident = new_incident(failure, group.members, group.memory.incident, now, stable=stable)
-    return _go_to_zero(group, FAILURE, group.memory.with_(incident=incident), now)
+    return _go_to_zero(group, Why.FAILURE, group.memory.with_(incident=incident), now)
 
 
 def _find_failure(group: Group, now: datetime) -> Failure | None:
@@ -173,12 +152,22 @@ def _find_failure(group: Group, now: datetime) -> Failure | None:
     return unplaced[0] if unplaced and now >= unplaced[1] else None
 
 
+def _refused(group: Group, now: datetime) -> Failure | None:
+    """Return why a group that never came to run gives its GPUs back: its pods have been refused for long enough."""
+    kept_out = group.kept_out
+    if kept_out is None or group.complete or now < kept_out.since + timedelta(seconds=REFUSED_SECONDS):
+        return None
+    ranks = {member.rank for member in group.members}
+    missing = next((rank for rank in range(group.size) if rank not in ranks), 0)
+    return Failure(rank=missing, reason=PODS_REFUSED, message=kept_out.said[-MESSAGE_LENGTH:])
+
+
 def _create(group: Group) -> Step:
     if group.members:
-        return Step(state=_state(group, "Stopping", "pods of an earlier StatefulSet are still there"))
+        return Step(state=_state(group, Situation.STOPPING, Wait(what=Awaited.EARLIER_PODS)))
     memory = group.memory.begun_anew(beside=group.served_by is not None).with_(restarted_for=group.rules.restart_asked)
     intent = _intent(group, memory)
-    return Step(state=_state(group, "Starting"), writes=(Create(content=intent),))
+    return Step(state=_state(group, Situation.STARTING), writes=(Create(content=intent),))
 
 
 def _leave_zero(group: Group, now: datetime) -> Step:
@@ -190,45 +179,48 @@ def _leave_zero(group: Group, now: datetime) -> Step:
     if _changed_since(group) or not incident:
         memory = memory.forgiven()
     elif incident.spent(policy) and policy.stop_when_spent:
-        return Step(state=_state(group, "Stopped", f"its engine has failed {incident.counted} times in a row"))
+        return Step(state=_state(group, Situation.STOPPED, Wait(what=Awaited.CHANGE, said=str(incident.counted))))
     elif incident.time <= now < (until := incident.restart_at(policy)):  # a clock that ran ahead holds nothing down
-        return Step(state=_state(group, "BackingOff", f"restarts at {until.isoformat()}", look_at=until))
+        pause = Wait(what=Awaited.PAUSE, said=until.isoformat())
+        return Step(state=_state(group, Situation.BACKING_OFF, pause, look_at=until))
     memory = memory.with_(stopped_for="", restarted_for=group.rules.restart_asked)
-    return Step(state=_state(group, "Starting"), writes=_apply(group, _intent(group, memory), (START,)))
+    return Step(state=_state(group, Situation.STARTING), writes=_write(group, memory, Why.START, replicas=group.size))
 
 
 def _end(group: Group, now: datetime) -> Step:
     """Wait for the last pods; whose node is found dead meanwhile was the cause."""
     memory = group.memory
     changed = template_hash(group.live or {}) != template_hash(group.rendered)  # is noticed when it starts, as long as it shows
-    if memory.stopped_for == FAILURE and memory.incident and not changed:
+    if memory.stopped_for == Why.FAILURE and memory.incident and not changed:
         memory = memory.with_(incident=better_known(memory.incident, group.members))
     known = memory != group.memory
-    writes = _apply(group, _at_zero(_intent(group, memory)), (CAUSE,)) if known else ()
-    return Step(state=_state(group, "Stopping", _ending(group, now), memory=memory), writes=(*writes, *_hurried(group)))
+    writes = _write(group, memory, Why.CAUSE, replicas=0) if known else ()
+    state = _state(group, Situation.STOPPING, Wait(what=Awaited.PODS_GONE), *_late(group, now), memory=memory)
+    return Step(state=state, writes=(*writes, *_hurried(group)))
 
 
-def _ending(group: Group, now: datetime) -> str:
-    late = [f"rank {m.rank} on node {m.node}" for m in group.members if m.gone_by and now > m.gone_by]
-    return "; ".join(("waiting for all pods to be gone", *(f"{rank} should be gone by now" for rank in late[:3])))
+def _late(group: Group, now: datetime) -> Iterator[Wait]:
+    """Yield the pods that should be gone by now, the first three."""
+    late = (m for m in group.members if m.gone_by and now > m.gone_by)
+    yield from (Wait(what=Awaited.LATE_POD, ranks=(m.rank,), said=str(m.node)) for m in islice(late, SHOWN_LATE))
 
 
 def _stay_at_zero(group: Group) -> Step:
     """Carry a stop through that somebody has scaled away: what began it is no second failure."""
-    state = _state(group, "Stopping", "was scaled up while it stopped")
-    return Step(state=state, writes=_apply(group, _at_zero(_intent(group, group.memory)), (SCALED_UP,)))
+    state = _state(group, Situation.STOPPING, Wait(what=Awaited.STOP_AGAIN))
+    return Step(state=state, writes=_write(group, group.memory, Why.STOP_AGAIN, replicas=0))
 
 
 def _changed_since(group: Group) -> bool:
     """Return whether a group that failed would not start as it was, or shall all the same."""
-    same = group.memory.stopped_for == FAILURE and template_hash(group.live or {}) == template_hash(group.rendered)
+    same = group.memory.stopped_for == Why.FAILURE and template_hash(group.live or {}) == template_hash(group.rendered)
     return group.asked or not same
 
 
 def _hurried(group: Group) -> tuple[Write, ...]:
     """Return what cuts the grace of pods short that serve nobody: not where a pod was only taken, and requests may go on."""
     memory = group.memory
-    if memory.stopped_for != FAILURE or (memory.incident and memory.incident.failure.reason in TAKEN_GRACEFULLY):
+    if memory.stopped_for != Why.FAILURE or (memory.incident and memory.incident.failure.reason in TAKEN_GRACEFULLY):
         return ()
     namespace = group.rendered["metadata"]["namespace"]
     return tuple(
@@ -241,33 +233,41 @@ def _hurried(group: Group) -> tuple[Write, ...]:
 def _must_roll(group: Group) -> bool:
     """Return whether pods are of another revision, or would be: pods are never compared with updateRevision."""
     wanted = template_hash(group.rendered)
+    if group.as_it_is:
+        return False
     if group.members:
         return any(member.template_hash != wanted for member in group.members)
     return template_hash(group.live or {}) != wanted
 
 
-def _go_to_zero(group: Group, why: str, memory: Memory, now: datetime) -> Step:
-    asked = group.rules.restart_asked if why == REQUESTED else memory.restarted_for
-    stopped = memory.stopped(why, now).with_(restarted_for=asked)
-    state = _state(group, "Stopping", "stops as a whole before it starts again", memory=stopped)
-    writes = _apply(group, _at_zero(_intent(group, stopped)), (why,))
-    return Step(state=state, writes=writes, planned=why != FAILURE and group.complete)
+def _go_to_zero(group: Group, why: Why, memory: Memory, now: datetime) -> Step:
+    asked = group.rules.restart_asked if why is Why.REQUESTED else memory.restarted_for
+    stopped = memory.stopped(why, group.size, now).with_(restarted_for=asked)
+    state = _state(group, Situation.STOPPING, Wait(what=Awaited.STOP), memory=stopped)
+    return Step(state=state, writes=_write(group, stopped, why, replicas=0), planned=why in ON_PURPOSE and group.complete)
 
 
 def _keep(group: Group, now: datetime) -> Step:
     """Repair drift that disturbs no pod, and note the pods that are ready together."""
     memory = group.memory.ready(group.members, now) if group.complete else group.memory
-    intent = _intent(group, memory)
-    drift = drifted_fields(intent, group.live)
+    state = _standing(group, memory)
+    drift = drifted_fields(_intent(group, group.memory), group.live)
+    if drift:
+        return Step(state=state, writes=_write(group, memory, Why.DRIFT, fields=drift))
+    return Step(state=state, writes=_write(group, memory, Why.NOTE) if memory != group.memory else ())
+
+
+def _standing(group: Group, memory: Memory) -> GroupState:
+    """Return how a group stands that nothing takes through zero."""
+    if group.complete:
+        return _state(group, Situation.READY, memory=memory)
+    situation = Situation.STARTING
+    if _queued(group):
+        situation = Situation.WAITING_FOR_QUOTA
+    elif _unready(group):
+        situation = Situation.UNREADY
     unplaced = find_unschedulable(group.members) if group.size > 1 else None
-    state = _state(
-        group,
-        "Ready" if group.complete else "WaitingForQuota" if _queued(group) else "Unready" if _unready(group) else "Starting",
-        "" if group.complete else _what_for(group),
-        memory=memory,
-        look_at=unplaced[1] if unplaced else None,
-    )
-    return Step(state=state, writes=_apply(group, intent, drift) if drift else ())
+    return _state(group, situation, *_waits(group), memory=memory, look_at=unplaced[1] if unplaced else None)
 
 
 def _queued(group: Group) -> bool:
@@ -275,28 +275,30 @@ def _queued(group: Group) -> bool:
     return any(gate.startswith(QUEUE_GATES) for member in group.members for gate in member.gates)
 
 
-def _what_for(group: Group) -> str:
+def _waits(group: Group) -> Iterator[Wait]:
+    """Yield what a group waits for, that which only some ranks wait for first."""
+    if group.served_by:
+        yield Wait(what=Awaited.FORMER if group.former_serves else Awaited.FORMER_TOO, said=group.served_by)
     missing = group.size - len(group.members)
-    meanwhile = "serves meanwhile" if group.former_serves else "is not ready either"
-    serves = [f"{group.served_by} {meanwhile}"] if group.served_by else []
     if missing > 0:
-        return "; ".join((*serves, f"{missing} of {group.size} pods not created yet"))
-    waits: dict[str, list[str]] = {}  # what for -> the ranks; who waits for something else than the other ranks comes first
-    for member in sorted(group.members, key=lambda m: (UNSCHEDULABLE not in m.waiting, not m.waiting)):
+        yield Wait(what=Awaited.PODS_CREATED, said=f"{missing} of {group.size}")
+        return
+    ranks: dict[tuple[Awaited, str], list[int]] = {}
+    for member in sorted(group.members, key=lambda m: (m.unschedulable_since is None, not m.waiting)):
         if not member.ready:
-            waits.setdefault(member.waiting or _why_not_ready(member, group), []).append(str(member.rank))
-    said = (f"rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)}: {why}" for why, ranks in waits.items())
-    return "; ".join((*serves, *islice(said, 3)))
+            what = (Awaited.POD, member.waiting) if member.waiting else (_why_not_ready(member, group), "")
+            ranks.setdefault(what, []).append(member.rank)
+    yield from (Wait(what=what, ranks=tuple(whose), said=said) for (what, said), whose in ranks.items())
 
 
-def _why_not_ready(member: Member, group: Group) -> str:
+def _why_not_ready(member: Member, group: Group) -> Awaited:
     """Return why a member whose containers wait for nothing is not ready: a follower has started when all ranks have met."""
     if member in _unready(group):
-        return PROBE_FAILS
+        return Awaited.PROBE
     met = all(other.started or other.ready for other in group.members if other.rank > 0)
     if met or member.started or not member.runs or group.memory.ready_since is not None:
-        return "starting"
-    return "runs, and has not met all ranks of its group"
+        return Awaited.START
+    return Awaited.PEERS
 
 
 def _unready(group: Group) -> list[Member]:
@@ -312,40 +314,58 @@ def _intent(group: Group, memory: Memory) -> dict[str, Any]:
     return {**group.rendered, "metadata": {**metadata, "annotations": annotations}}
 
 
-def _at_zero(intent: Mapping[str, Any]) -> dict[str, Any]:
-    return {**intent, "spec": {**intent["spec"], "replicas": 0}}
+def _write(
+    group: Group, memory: Memory, why: Why, *, replicas: int | None = None, fields: tuple[str, ...] = ()
+) -> tuple[Write, ...]:
+    """Return the write that brings a StatefulSet to what is remembered of it and to a number of pods (None: as it has).
 
-
-def _apply(group: Group, intent: Mapping[str, Any], because: tuple[str, ...]) -> tuple[Write, ...]:
-    uid = (group.live or {})["metadata"]["uid"]
-    return (Apply(content=intent, uid=uid, because=because),)
+    Only annotations are patched where nothing else is to change: an apply of all of it costs three requests.
+    """
+    metadata = (group.live or {})["metadata"]
+    if group.as_it_is or why is Why.NOTE:
+        changed = changed_annotations(group.memory, memory)
+        where = {"name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"]}
+        return (Patch(**where, annotations=changed, why=why, replicas=replicas),)
+    intent = _intent(group, memory)
+    content = intent if replicas is None else {**intent, "spec": {**intent["spec"], "replicas": replicas}}
+    return (Apply(content=content, uid=metadata["uid"], why=why, fields=fields),)
 
 
 def outdated(group: Group) -> GroupState:
     """Return how a group stands that serves as it was until it is its turn."""
-    return _state(group, "Outdated", "serves as it was until it is its turn")
+    return _state(group, Situation.OUTDATED, Wait(what=Awaited.TURN))
 
 
 def _state(
-    group: Group, situation: str, waiting: str = "", *, memory: Memory | None = None, look_at: datetime | None = None
+    group: Group, situation: Situation, *waits: Wait, memory: Memory | None = None, look_at: datetime | None = None
 ) -> GroupState:
     memory = memory or group.memory
     incident: Incident | None = memory.incident
     alone = group.size == 1  # a single pod restarts in place, and the kubelet counts
     failures = [member.failure for member in group.members if member.failure]
+    ready = situation is Situation.READY
     return GroupState(
         name=group.name,
-        ready=situation == "Ready",
+        ready=ready,
         situation=situation,
-        waiting=waiting,
+        waits=waits,
+        unplaced=frozenset(member.rank for member in group.members if member.unschedulable_since),
         restarts=sum(m.restarts for m in group.members) if alone else incident.restarts if incident else 0,
         last_failure=next(iter(failures), None) if alone else incident.failure if incident else None,
-        failing=situation != "Ready" and (bool(failures) if alone else _since_failure(memory)),
+        failing=not ready and (bool(failures) if alone else _since_failure(memory)),
         look_at=look_at,
         nodes=_nodes(group.members),
         budget_spent=bool(incident and incident.spent(group.rules.restart)),
         outage_seconds=memory.outage_seconds,
+        moving=not ready and not group.former_serves and _on_the_move(memory, situation),
     )
+
+
+def _on_the_move(memory: Memory, situation: Situation) -> bool:
+    """Return whether a group is down because we stopped it on purpose, and is not ready again yet."""
+    if situation in AT_ZERO:
+        return memory.stopped_for in ON_PURPOSE
+    return memory.stopped_at is not None and not _since_failure(memory)
 
 
 def _since_failure(memory: Memory) -> bool:

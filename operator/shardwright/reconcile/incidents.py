@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, Final
 
-from shardwright.reconcile.members import MESSAGE_LENGTH, Failure, Member
+from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, UNSCHEDULABLE, Failure, Member
 from shardwright.rendering.scripts import GROUP_ENDED_EXIT_CODE
 
 INCIDENT: Final = "shardwright.io/incident"
@@ -23,7 +23,6 @@ CONTAINER_LOST: Final = frozenset({"Unknown", "ContainerStatusUnknown"})
 TAKEN_GRACEFULLY: Final = frozenset({"PodDeleted", "EvictionByEvictionAPI", "PreemptionByScheduler"})
 """Why a pod ends that still runs and drains: its leader goes on answering. Source: condition DisruptionTarget, and ours."""
 
-UNSCHEDULABLE: Final = "Unschedulable"
 UNSCHEDULABLE_SECONDS: Final = 300
 """How long a group holds GPUs while a rank of it finds no place. Basis: assumed."""
 
@@ -65,7 +64,7 @@ class Incident:
     def _pause(self, policy: RestartPolicy) -> int:
         if self.spent(policy):
             return policy.max_delay_seconds
-        pauses = self.attempt if self.failure.reason == UNSCHEDULABLE else self.attempt - 1  # the same place is taken now
+        pauses = self.attempt if self.failure.reason in {UNSCHEDULABLE, PODS_REFUSED} else self.attempt - 1  # the same stands against it now
         return min(policy.max_delay_seconds, policy.delay_seconds * 2 ** min(pauses - 1, 20)) if pauses > 0 else 0
 
     def spent(self, policy: RestartPolicy) -> bool:

@@ -14,6 +14,15 @@ LONGEST_REASON: Final = 256  # it is a word, but nobody bounds it, and it ends u
 MESSAGE_LENGTH: Final = 1024
 """What is kept of a container's last words, characters: annotations of an object share 256 KiB."""
 
+RANKS_MAX: Final = 4096
+"""Ranks are below this. Basis: assumed, far above the nodes of any group; somebody may name a pod as he likes."""
+
+UNSCHEDULABLE: Final = "Unschedulable"
+"""Why a pod that finds no place is not scheduled. Source: ``PodReasonUnschedulable`` of the Kubernetes API."""
+
+PODS_REFUSED: Final = "PodsRefused"
+"""Why a group gives its GPUs back whose pods the API server does not let be created."""
+
 FINISHED_PHASES: Final = frozenset({"Failed", "Succeeded"})
 
 
@@ -50,6 +59,7 @@ class Member:
     name: str
     uid: str
     group: str  # name of its StatefulSet
+    set_uid: str  # uid of its StatefulSet
     rank: int
     node: str | None
     ready: bool
@@ -73,15 +83,18 @@ class Member:
 def read_member(pod: Mapping[str, Any]) -> Member | None:
     """Return the member that a pod is, or None for a pod that no StatefulSet controls, whatever its labels say."""
     metadata = pod["metadata"]
-    group = next((o["name"] for o in metadata.get("ownerReferences", ()) if o["kind"] == "StatefulSet"), None)
-    ordinal = metadata["name"].removeprefix(f"{group}-")
-    if group is None or not (ordinal.isascii() and ordinal.isdecimal()):
+    owner = controlling_set(metadata)
+    ordinal = metadata["name"].removeprefix(f"{owner.get('name')}-")
+    if not owner or not (ordinal.isascii() and ordinal.isdecimal()) or len(ordinal) > len(str(RANKS_MAX)):
         return None
-    labels, rank = metadata.get("labels", {}), int(ordinal)
+    labels, rank = metadata.get("labels") or {}, int(ordinal)
+    if rank >= RANKS_MAX:
+        return None
     return Member(
         name=metadata["name"],
         uid=metadata["uid"],
-        group=group,
+        group=owner["name"],
+        set_uid=owner["uid"],
         rank=rank,
         node=pod.get("spec", {}).get("nodeName"),
         ready=_condition(pod, "Ready").get("status") == "True",
@@ -100,6 +113,13 @@ def read_member(pod: Mapping[str, Any]) -> Member | None:
         gates=_gates(pod),
         config_maps=mounted_config_maps(pod.get("spec", {})),
     )
+
+
+def controlling_set(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the owner reference of the StatefulSet that controls a pod, empty where none does."""
+    owners = metadata.get("ownerReferences") or ()
+    sets = (o for o in owners if o.get("controller") and o["kind"] == "StatefulSet" and o["apiVersion"] == "apps/v1")
+    return next(sets, {})
 
 
 def mounted_config_maps(pod_spec: Mapping[str, Any]) -> tuple[str, ...]:
@@ -148,7 +168,7 @@ def _container_statuses(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _unschedulable_since(pod: Mapping[str, Any]) -> datetime | None:
     scheduled = _condition(pod, "PodScheduled")
     since = scheduled.get("lastTransitionTime")
-    if scheduled.get("status") != "False" or scheduled.get("reason") != "Unschedulable" or not since:
+    if scheduled.get("status") != "False" or scheduled.get("reason") != UNSCHEDULABLE or not since:
         return None
     return datetime.fromisoformat(since)
 

@@ -19,6 +19,10 @@ STOPPED_AT: Final = "shardwright.io/stopped-at"
 READY_SINCE: Final = "shardwright.io/ready-since"
 OUTAGE: Final = "shardwright.io/last-outage-seconds"
 RESTARTED_FOR: Final = "shardwright.io/restarted-for"
+SIZE: Final = "shardwright.io/size"
+
+NAMES: Final = (INCIDENT, MEMBERS, READY_ONCE, READY_SINCE, STOPPED_FOR, STOPPED_AT, OUTAGE, RESTARTED_FOR, SIZE)
+"""All annotations that hold it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +30,8 @@ class Memory:
     """What is remembered of one group.
 
     ``members`` are the uids of the pods that were ready together, ``ready_since`` when they became so; ``stopped_at`` is
-    when the group that is not ready again yet was stopped, and ``stopped_for`` why it is at zero.
+    when the group that is not ready again yet was stopped, and ``stopped_for`` why it is at zero; ``size`` is how many pods it
+    had before that.
     """
 
     incident: Incident | None = None
@@ -37,6 +42,7 @@ class Memory:
     stopped_at: datetime | None = None
     outage_seconds: int | None = None
     restarted_for: str = ""
+    size: int | None = None
 
     def with_(self, **changes: Any) -> "Memory":
         """Return the memory with some of it changed."""
@@ -50,10 +56,10 @@ class Memory:
         """Return whether the group has been ready for some seconds before what happens now."""
         return self.ready_since is not None and (now - self.ready_since).total_seconds() >= seconds
 
-    def stopped(self, why: str, now: datetime) -> "Memory":
+    def stopped(self, why: str, size: int, now: datetime) -> "Memory":
         """Return the memory of a group that goes to zero; an outage begins with the first stop."""
         began = self.stopped_at or _whole(now)
-        return replace(self, members="", ready_since=None, stopped_for=why, stopped_at=began)
+        return replace(self, members="", ready_since=None, stopped_for=str(why), stopped_at=began, size=size)
 
     def begun_anew(self, *, beside: bool) -> "Memory":
         """Return the memory of a next generation, which starts ``beside`` one that serves or in place of one that has stopped."""
@@ -79,14 +85,20 @@ class Memory:
             STOPPED_AT: self.stopped_at.isoformat() if self.stopped_at else "",
             OUTAGE: "" if self.outage_seconds is None else str(self.outage_seconds),
             RESTARTED_FOR: self.restarted_for,
+            SIZE: "" if self.size is None else str(self.size),
         }
         return {name: value for name, value in found.items() if value}
+
+
+def changed_annotations(before: Memory, after: Memory) -> dict[str, str | None]:
+    """Return the annotations that turn one memory into the other, None for those that go."""
+    was, wanted = before.annotations(), after.annotations()
+    return {name: wanted.get(name) for name in NAMES if was.get(name) != wanted.get(name)}
 
 
 def read_memory(stateful_set: Mapping[str, Any]) -> Memory:
     """Return what a StatefulSet remembers; what somebody has damaged is forgotten."""
     found: Mapping[str, str] = stateful_set.get("metadata", {}).get("annotations") or {}
-    outage = found.get(OUTAGE, "")
     return Memory(
         incident=read_incident(found),
         members=found.get(MEMBERS, ""),
@@ -94,8 +106,9 @@ def read_memory(stateful_set: Mapping[str, Any]) -> Memory:
         ready_since=_time(found.get(READY_SINCE, "")),
         stopped_for=found.get(STOPPED_FOR, ""),
         stopped_at=_time(found.get(STOPPED_AT, "")),
-        outage_seconds=int(outage) if outage.isascii() and outage.isdecimal() else None,
+        outage_seconds=_number(found.get(OUTAGE, "")),
         restarted_for=found.get(RESTARTED_FOR, ""),
+        size=_number(found.get(SIZE, "")),
     )
 
 
@@ -114,6 +127,11 @@ def ready_pods(stateful_sets: Iterable[Mapping[str, Any]], groups: int, size: in
 
 def _whole(now: datetime) -> datetime:
     return now.astimezone(UTC).replace(microsecond=0)
+
+
+def _number(text: str) -> int | None:
+    """Return a number of at most six digits, else None: somebody may have written anything."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 6 else None  # noqa: PLR2004
 
 
 def _time(text: str) -> datetime | None:

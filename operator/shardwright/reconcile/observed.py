@@ -1,13 +1,14 @@
 """What there is: the objects of one ShardedModel as a fresh LIST saw them, and the pods of its groups."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
 from typing import Any, Final
 
+from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.members import Member
-
-ObjectKey = tuple[str, str]
-"""Kind and name, see :func:`kind_of`; the namespace is always that of the resource."""
+from shardwright.rendering.names import generation_of
 
 
 def kind_of(content: Mapping[str, Any]) -> str:
@@ -24,6 +25,7 @@ def kind_of(content: Mapping[str, Any]) -> str:
 
 STATEFUL_SET: Final = "StatefulSet"
 CONFIG_MAP: Final = "ConfigMap"
+SECRET: Final = "Secret"
 
 
 def object_key(content: Mapping[str, Any]) -> ObjectKey:
@@ -43,25 +45,64 @@ def controller_uid(content: Mapping[str, Any]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
-    """The objects that carry our label or a wanted name, ours or not, and all pods of our groups.
+class KeptOut:
+    """The API server refuses the pods of a StatefulSet: what it says, and since when."""
 
-    ``absent_kinds`` are kinds of object that this cluster does not have.
+    said: str
+    since: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """The objects that carry our label or a wanted name, ours or not, and all pods that StatefulSets control.
+
+    ``absent_kinds`` are kinds of object that this cluster does not have. ``strangers`` are the names of pods that carry the
+    labels of the model although no StatefulSet controls them. ``kept_out`` are the StatefulSets whose pods are refused, by uid.
     """
 
     objects: Mapping[ObjectKey, Mapping[str, Any]]
     members: Sequence[Member] = ()
     absent_kinds: frozenset[str] = frozenset()
+    strangers: tuple[str, ...] = ()
+    kept_out: Mapping[str, KeptOut] = field(default_factory=dict)
 
-    def without(self, key: ObjectKey) -> "Observed":
-        """Return the rest, after an object has been written: what was read of it is out of date."""
-        return replace(self, objects={other: item for other, item in self.objects.items() if other != key})
+    def having(self, content: Mapping[str, Any], uid: str) -> "Observed":
+        """Return the same after an object has been written."""
+        live = {**content, "metadata": {**content["metadata"], "uid": uid}}
+        return replace(self, objects={**self.objects, object_key(content): live})
 
     def seen_from(self, silent_nodes: Collection[str]) -> "Observed":
         """Return the same with the pods of nodes that do not answer told apart."""
-        members = tuple(replace(member, node_answers=member.node not in silent_nodes) for member in self.members)
+        members = tuple(
+            replace(member, node_answers=False) if member.node in silent_nodes else member for member in self.members
+        )
         return replace(self, members=members)
 
     def members_of(self, group: str) -> tuple[Member, ...]:
-        """Return the pods of a group in rank order."""
-        return tuple(sorted((m for m in self.members if m.group == group), key=lambda m: m.rank))
+        """Return the pods of a group in rank order: those that its StatefulSet controls or, where there is none, once did.
+
+        A pod says by uid who controls it; one of another uid is left to the garbage collector.
+        """
+        live = self.objects.get((STATEFUL_SET, group))
+        named = self._by_group.get(group, ())
+        return named if live is None else tuple(m for m in named if m.set_uid == live["metadata"]["uid"])
+
+    @cached_property
+    def _by_group(self) -> Mapping[str, tuple[Member, ...]]:
+        groups: dict[str, list[Member]] = {}
+        for member in sorted(self.members, key=lambda m: m.rank):
+            groups.setdefault(member.group, []).append(member)
+        return {group: tuple(members) for group, members in groups.items()}
+
+    @cached_property
+    def generations(self) -> Mapping[str, Mapping[int, str | None]]:
+        """Return by name of group the generations of which there is a StatefulSet, with who controls it, or a pod (None)."""
+        found: dict[str, dict[int, str | None]] = {}
+        for name in self._by_group:
+            root, number = generation_of(name)
+            found.setdefault(root, {})[number] = None
+        for (kind, name), live in self.objects.items():
+            if kind == STATEFUL_SET:
+                root, number = generation_of(name)
+                found.setdefault(root, {})[number] = controller_uid(live)
+        return found

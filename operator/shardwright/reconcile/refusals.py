@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from shardwright.errors import Problem
-from shardwright.reconcile.decision import Apply, Write
-from shardwright.reconcile.groups import START
+from shardwright.reconcile.decision import Apply, Why, written_kind, written_name
+from shardwright.reconcile.seen import Refusal
 
 SHOWN_FIELDS: Final = 3
 """How many dropped fields a message names; assumed: the first ones tell which feature it is."""
@@ -80,16 +80,55 @@ def pod_security_forbids(stateful_set: Mapping[str, Any], message: str) -> Probl
     )
 
 
-def object_refused(message: str, writes: Sequence[Write], *, queued: bool) -> Problem:
-    """Return the problem of a write that was refused.
+def problem_of(refusal: Refusal, *, queued: bool) -> Problem:
+    """Return the problem of a write that was not taken.
 
     Where groups are ``queued``, their start may be refused as long as what they held before is being given back.
     """
-    starts = any(isinstance(write, Apply) and write.because == (START,) for write in writes)
+    if refusal.problem:
+        return refusal.problem
+    if refusal.passes:
+        return _unavailable(refusal)
+    message, write = refusal.message, refusal.write
+    starts = isinstance(write, Apply) and write.why is Why.START
     if queued and starts and (WEBHOOK in message or POLICY in message):
         return Problem(code="WaitingForQuota", what="the queue does not let the group start yet", limit=message)
-    remedy = f"delete StatefulSet {_refused_set(message, writes)}, it is made anew" if FIXED_FIELDS in message else ""
+    fixed = FIXED_FIELDS in message and isinstance(write, Apply)
+    remedy = f"delete StatefulSet {written_name(write)}, it is made anew" if fixed else ""
     return Problem(code="ObjectRefused", what="the API server refuses an object", limit=message, remedy=remedy)
+
+
+def _unavailable(refusal: Refusal) -> Problem:
+    """Return the problem of an API server, or of a webhook that it asks, that does not answer as it should."""
+    code = f"HTTP {refusal.code}" if refusal.code else refusal.reason
+    return Problem(
+        code="ApiUnavailable",
+        what=f"{written_kind(refusal.write)} {written_name(refusal.write)} could not be written",
+        limit=f"{code}: {refusal.message}",
+        remedy="it is tried again; look at the webhook that is named, or at the API server",
+    )
+
+
+def pods_refused(stateful_set: str, message: str) -> Problem:
+    """Return the problem of pods that are not created, in the words of the API server."""
+    return Problem(
+        code="PodsRefused",
+        what=f"the pods of StatefulSet {stateful_set}",
+        limit=f"are not created: {message}",
+        remedy="raise the quota or mend the policy that is named; the group gives its GPUs back meanwhile",
+    )
+
+
+def place_taken(content: Mapping[str, Any]) -> Problem:
+    """Return the problem of an object whose name somebody else uses, or whose former self is still being deleted."""
+    return Problem(
+        code="NameConflict",
+        what=f"{content['kind']} {content['metadata']['name']}",
+        limit="is needed for this model",
+        gap="but is controlled by something else, or is being deleted",
+        remedy="delete or rename it, or give the ShardedModel another name",
+        path="metadata.name",
+    )
 
 
 def not_permitted(message: str, namespace: str) -> Problem:
@@ -100,12 +139,6 @@ def not_permitted(message: str, namespace: str) -> Problem:
         limit=message,
         remedy="give its service account the rights of the chart's ClusterRole, there or everywhere; it goes on by itself then",
     )
-
-
-def _refused_set(message: str, writes: Sequence[Write]) -> str:
-    """Return the name of the StatefulSet that a refusal is about: the API server quotes it."""
-    names = (write.content["metadata"]["name"] for write in writes if isinstance(write, Apply))
-    return next((name for name in names if f'"{name}"' in message), "")
 
 
 def scheduler_unavailable(scheduler: str, what: str, remedy: str) -> Problem:

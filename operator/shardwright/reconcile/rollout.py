@@ -4,36 +4,60 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from shardwright.reconcile.groups import Group, Step, outdated
-from shardwright.reconcile.incidents import UNSCHEDULABLE
 
 
-def one_after_another(groups: Sequence[Group], steps: Sequence[Step], max_unavailable: int) -> tuple[Step, ...]:
+def one_after_another(
+    groups: Sequence[Group], steps: Sequence[Step], max_unavailable: int, most_moving: int | None = None
+) -> tuple[Step, ...]:
     """Return the steps, with those left out that would end the service of one group too many.
 
-    A group that does not serve may restart at any time. One that holds nodes which another group needs and cannot get, and
-    is to leave them, restarts as well: else both would wait for ever.
+    ``most_moving`` is how many groups may be down on purpose, however many ``max_unavailable`` allows (None: any number).
+
+    A group that does not serve may restart at any time. Where every group that is down waits for nodes that groups which
+    serve still hold and are to leave, all of them would wait for ever: then one of those restarts beyond the limit, and the
+    next only when that one serves again.
     """
-    needed = frozenset(node for group, step in zip(groups, steps, strict=True) for node in _needed(group, step))
-    return tuple(_restrained(groups, steps, max_unavailable, needed))
+    most = max_unavailable + _breaks_a_cycle(groups, steps, max_unavailable)
+    turns = most - sum(not group.complete for group in groups)
+    if most_moving is not None:
+        turns = min(turns, most_moving - sum(step.state.moving and not step.planned for step in steps))
+    return tuple(_restrained(groups, steps, turns, _in_the_way(groups, steps)))
 
 
-def _restrained(groups: Sequence[Group], steps: Sequence[Step], most: int, needed: frozenset[str]) -> Iterator[Step]:
-    down = sum(not group.complete for group in groups)
+def _restrained(groups: Sequence[Group], steps: Sequence[Step], turns: int, first: frozenset[str]) -> Iterator[Step]:
+    """Yield the steps in order of the groups; of those that are planned, the ones in the way of others have the first turns."""
+    planned = [group.name for group, step in zip(groups, steps, strict=True) if step.planned]
+    chosen = sorted(planned, key=lambda name: name not in first)[: max(0, turns)]
     for group, step in zip(groups, steps, strict=True):
-        left = {member.node or "" for member in group.members} - planned_nodes(group.rendered)
-        in_the_way = not needed.isdisjoint(left)
-        if not step.planned:
-            yield step
-        elif down < most or in_the_way:
-            down += 1
-            yield step
-        else:
-            yield Step(state=outdated(group))
+        yield Step(state=outdated(group)) if step.planned and group.name not in chosen else step
 
 
-def _needed(group: Group, step: Step) -> frozenset[str]:
-    """Return the nodes that a group is to run on while the scheduler finds no room for it."""
-    return planned_nodes(group.rendered) if UNSCHEDULABLE in step.state.waiting else frozenset()
+def _breaks_a_cycle(groups: Sequence[Group], steps: Sequence[Step], most: int) -> bool:
+    """Return whether no group that is down can start before one restarts that serves."""
+    down = [(group, step) for group, step in zip(groups, steps, strict=True) if not group.complete]
+    held = _held_in_the_way(groups, steps)
+    waits = all(step.state.unplaced and not _nodes(group).isdisjoint(held) for group, step in down)
+    return len(down) == most > 0 and waits
+
+
+def _in_the_way(groups: Sequence[Group], steps: Sequence[Step]) -> frozenset[str]:
+    """Return the names of the groups that are to leave nodes for which another one waits."""
+    wanted = frozenset(node for group, step in zip(groups, steps, strict=True) if step.state.unplaced for node in _nodes(group))
+    return frozenset(group.name for group in groups if not wanted.isdisjoint(_to_be_left(group)))
+
+
+def _held_in_the_way(groups: Sequence[Group], steps: Sequence[Step]) -> frozenset[str]:
+    """Return the nodes that groups leave by a planned restart."""
+    leaving = (group for group, step in zip(groups, steps, strict=True) if step.planned)
+    return frozenset(node for group in leaving for node in _to_be_left(group))
+
+
+def _to_be_left(group: Group) -> frozenset[str]:
+    return frozenset(member.node or "" for member in group.members) - _nodes(group)
+
+
+def _nodes(group: Group) -> frozenset[str]:
+    return planned_nodes(group.rendered)
 
 
 def planned_nodes(stateful_set: Mapping[str, Any]) -> frozenset[str]:

@@ -6,9 +6,9 @@ from typing import Any
 
 from shardwright.api.conditions import ConditionType
 from shardwright.planning.report import Plan
-from shardwright.reconcile.decision import Apply, Create, Delete, Write
-from shardwright.reconcile.findings import Findings, failure_sentence, summarise
-from shardwright.reconcile.groups import CAUSE, FAILURE, REQUESTED, ROLLOUT, START
+from shardwright.reconcile.decision import Apply, Create, Delete, Patch, Why, Write, written_kind, written_name
+from shardwright.reconcile.findings import Findings, summarise
+from shardwright.reconcile.sentences import failure_sentence
 from shardwright.rendering.hashing import CONTENT_HASH
 from shardwright.rendering.names import generation_of
 
@@ -23,7 +23,7 @@ class Event:
     warning: bool = False
 
 
-def news(before: Iterable[Mapping[str, Any]], found: Findings, written: Iterable[Write]) -> Iterator[Event]:
+def events_of(before: Iterable[Mapping[str, Any]], found: Findings, written: Iterable[Write]) -> Iterator[Event]:
     """Yield the events of one look.
 
     Args:
@@ -55,35 +55,32 @@ def surge_event(group: str, nodes: Sequence[str]) -> Event:
 
 def _of_write(write: Write, found: Findings) -> Iterator[Event]:
     match write:
-        case Apply(because=("Failure",) | ("Cause",)):
+        case Apply(why=Why.FAILURE | Why.CAUSE) | Patch(why=Why.FAILURE | Why.CAUSE):
             yield _restart(write, found)
-        case Apply(because=("Rollout",)):
+        case Apply(why=Why.ROLLOUT):
             note = f"{_name(write)} stops as a whole and starts with the new template"
             yield Event(reason="RollingOut", action="Restart", note=note)
         case Create(content={"kind": "StatefulSet", "metadata": {"name": name}}) if found.lost and generation_of(name)[1]:
-            note = f"{name} starts on other nodes: pods on {', '.join(sorted(found.lost))} should be gone, and it does not answer"
+            note = f"{name} starts on other nodes: pods on {', '.join(sorted(found.lost))} should be gone, and are not"
             yield Event(reason="Rebuilt", action="Restart", note=note, warning=True)
-        case Apply(because=("Requested",)):
+        case Apply(why=Why.REQUESTED) | Patch(why=Why.REQUESTED):
             yield Event(reason="Restarting", action="Restart", note=f"{_name(write)} restarts as a whole, as asked")
-        case Apply(because=fields) if _is_repair(fields):
+        case Apply(why=Why.DRIFT, fields=fields) if _by_somebody_else(fields):
             yield Event(reason="Repaired", action="Repair", note=f"{_name(write)}: {', '.join(fields[:5])}")
         case Delete(kind=kind, name=name) if kind != "Pod":
             yield Event(reason="Pruned", action="Delete", note=f"{kind} {name} is not part of the plan any more")
 
 
-def _is_repair(fields: tuple[str, ...]) -> bool:
-    """Return whether somebody else changed an object: not what we render anew ourselves, nor a group that starts again."""
-    ours = fields == (START,) or any(field.endswith(CONTENT_HASH) for field in fields)
+def _by_somebody_else(fields: tuple[str, ...]) -> bool:
+    """Return whether somebody else changed an object: not what we render anew ourselves."""
+    ours = any(field.endswith(CONTENT_HASH) for field in fields)
     return not ours and any(not field.startswith("metadata.annotations") for field in fields)
 
 
-def _restart(write: Apply, found: Findings) -> Event:
-    group = next(group for group in found.groups if group.name == write.content["metadata"]["name"])
+def _restart(write: Apply | Patch, found: Findings) -> Event:
+    group = next(group for group in found.groups if group.name == written_name(write))
     return Event(reason="GroupFailed", action="Restart", note=f"{group.name}: {failure_sentence(group)}", warning=True)
 
 
-def _name(write: Apply) -> str:
-    return f"{write.content['kind']} {write.content['metadata']['name']}"
-
-
-assert (FAILURE, CAUSE, ROLLOUT, REQUESTED) == ("Failure", "Cause", "Rollout", "Requested")  # noqa: S101  patterns above must be literals
+def _name(write: Write) -> str:
+    return f"{written_kind(write)} {written_name(write)}"

@@ -1,0 +1,208 @@
+"""One look at one ShardedModel as a pure function: all that was read in, the next thing to do out.
+
+The shell does what a step says and calls ``advance`` again with what came of it, until there is nothing left to do::
+
+    Seen ─▶ ask the planner ─▶ write the plan of record ─▶ write the rest ─▶ publish
+               ▲                          │
+               └── a second place for a group that serves and is to restart
+
+What runs is left running by anything that is not a valid, placed, deployable plan for the spec as it is, and it is kept alive
+meanwhile: a group that breaks starts again as it was.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from shardwright.api.record import PlanRecord
+from shardwright.errors import InputError, Problem
+from shardwright.pipeline import bundle_for
+from shardwright.reconcile.availability import unavailable
+from shardwright.reconcile.decide import Decision, Desired, decide, keep_alive, placed
+from shardwright.reconcile.decision import Apply, DryRunPod, Why, Write
+from shardwright.reconcile.events import surge_event
+from shardwright.reconcile.generations import generations
+from shardwright.reconcile.known import Known, look_around
+from shardwright.reconcile.memory import ready_pods
+from shardwright.reconcile.observed import STATEFUL_SET, controller_uid, object_key
+from shardwright.reconcile.placing import Planned, plan
+from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed, Published, hidden, publish
+from shardwright.reconcile.record_object import record_object
+from shardwright.reconcile.refusals import place_taken, pod_of, problem_of
+from shardwright.reconcile.seen import Ask, Cluster, Outcome, Seen
+from shardwright.reconcile.sightings import Sight, Sighting
+from shardwright.rendering.bundle import Bundle
+from shardwright.rendering.names import GENERATION_MAX, base_name, generation_of
+from shardwright.resolving.subject import Subject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The next thing to do: ask the planner, else write, else publish what was found.
+
+    ``records`` is the plan of record that the writes put in place: its GPUs are kept from now on.
+    """
+
+    ask: Ask | None = None
+    records: PlanRecord | None = None
+    writes: tuple[Write, ...] = ()
+    published: Published | None = None
+
+
+def advance(seen: Seen, now: datetime) -> Step:
+    """Return the next thing to do for a model."""
+    if isinstance(seen.observed, Problem):
+        return Step(published=hidden(seen, seen.observed, now))
+    known = look_around(seen, seen.observed, now)
+    if isinstance(seen.subject, tuple):
+        return _end(seen, known, Planned(record=known.record), _kept(seen, known, now, problems=seen.subject), now)
+    if seen.cluster is None:
+        return Step(published=publish(seen, known, Planned(record=known.record), Deployed(), now))
+    if known.unreadable and known.standing:
+        return _end(seen, known, Planned(record=None), _kept(seen, known, now, problems=(known.unreadable,)), now)
+    planned = plan(seen, known, seen.subject)
+    if isinstance(planned, Ask):
+        return Step(ask=planned)
+    return _put_in_place(seen, known, seen.subject, planned, now)
+
+
+def _put_in_place(seen: Seen, known: Known, subject: Subject, planned: Planned, now: datetime) -> Step:
+    """Write the plan of record before anything that it says, and deploy what it says."""
+    if planned.record and not subject.intent.paused:
+        placing = _record(seen, known, planned.record)
+        if isinstance(placing, Step):
+            return placing
+        if isinstance(placing, Problem):
+            stands = replace(planned, record=known.record, events=())
+            return _end(seen, known, stands, _kept(seen, known, now, refused=placing), now)
+    deployed = _deploy(seen, known, subject, planned, now)
+    if isinstance(deployed, Step):
+        return deployed
+    return _end(seen, known, planned, deployed, now)
+
+
+def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | None:
+    """Return how a plan of record comes into its place, why it does not, None where it is there."""
+    if record == known.record:
+        return None
+    owner = seen.resource.owner
+    tried = next((outcome for attempt, outcome in reversed(seen.recorded) if attempt == record), None)
+    if tried is None:
+        content = record_object(owner, record)
+        writes = placed(content, owner.uid, known.observed)
+        return Step(records=record, writes=writes) if writes else place_taken(content)
+    return problem_of(tried.refused[0], queued=False) if tried.refused else None
+
+
+def _deploy(seen: Seen, known: Known, subject: Subject, planned: Planned, now: datetime) -> Deployed | Step:
+    """Return what is to be written, or kept alive where it is not known what there should be."""
+    cluster, intent = seen.cluster or Cluster(), subject.intent
+    record = planned.record
+    if record is None or planned.undeployable or not _is_for(subject, planned, record):
+        return _kept(seen, known, now)
+    if not (record.plan.deployable or intent.plan_only):
+        return _kept(seen, known, now)
+    if cluster.scheduler_problem and record.plan.groups and not intent.plan_only:
+        return _kept(seen, known, now, refused=cluster.scheduler_problem)
+    observed = known.observed.having(record_object(seen.resource.owner, record), seen.resource.owner.uid)
+    try:
+        bundle = _bundle(seen, subject, known, record)
+    except InputError as error:
+        return _kept(seen, known, now, problems=error.problems)
+    if problem := unavailable(bundle.objects, observed):
+        return _kept(seen, known, now, problems=(problem,))
+    desired = Desired(
+        owner_uid=seen.resource.owner.uid,
+        objects=(record_object(seen.resource.owner, record), *bundle.objects),
+        keys=bundle.keys,
+        rules=known.rules,
+    )
+    decision = decide(desired, observed, now, cluster.most_moving)
+    if decision.stopping and not intent.paused and not seen.outcome:
+        beside = _beside(seen, known, subject, planned, decision, now)
+        if beside is not None:
+            return beside
+    return Deployed(decision=decision, record=record, runs=bool(bundle.objects))
+
+
+def _beside(
+    seen: Seen, known: Known, subject: Subject, planned: Planned, decision: Decision, now: datetime
+) -> Deployed | Step | None:
+    """Start the first group that is to stop on free GPUs as well; None where there are none, or its plan is not kept."""
+    group = decision.stopping[0]
+    generation = generation_of(decision.groups[group].name)[1] + 1
+    if generation > GENERATION_MAX:
+        return None
+    ask = Ask(on=planned.record, beside=(group, generation))
+    answer = seen.answers.get(ask)
+    if answer is None:
+        return Step(ask=ask)
+    if answer.record is None:
+        return None
+    placing = _record(seen, known, answer.record)
+    if isinstance(placing, Problem):
+        return None
+    if placing is not None:
+        return placing
+    event = surge_event(decision.groups[group].name, answer.record.plan.groups[group])
+    return _deploy(seen, known, subject, replace(planned, record=answer.record, events=(*planned.events, event)), now)
+
+
+def _kept(
+    seen: Seen, known: Known, now: datetime, *, problems: tuple[Problem, ...] = (), refused: Problem | None = None
+) -> Deployed:
+    """Return what keeps the groups that there are alive as they are; nothing where the resource is paused."""
+    if seen.resource.paused:
+        return Deployed(problems=problems, refused=refused)
+    size = known.record.plan.nodes_per_replica if known.record else None
+    decision = keep_alive(known.observed, seen.resource.owner.uid, known.rules, now, size)
+    return Deployed(decision=decision, problems=problems, refused=refused)
+
+
+def _end(seen: Seen, known: Known, planned: Planned, deployed: Deployed, now: datetime) -> Step:
+    """Return what is to be written, with what will have been found when all of it is taken."""
+    if seen.outcome is not None:
+        return Step(published=publish(seen, known, planned, deployed, now))
+    writes = () if seen.resource.paused else (*_taken_up(seen, deployed), *_questions(seen, known, now))
+    return Step(writes=writes, published=publish(seen.done(Outcome(written=writes)), known, planned, deployed, now))
+
+
+def _taken_up(seen: Seen, deployed: Deployed) -> Iterator[Write]:
+    """Yield the writes but for repairs of what somebody else sets back each time."""
+    for write in deployed.decision.writes if deployed.decision else ():
+        contested = isinstance(write, Apply) and write.why is Why.DRIFT and object_key(write.content) in seen.contested
+        if not contested:
+            yield write
+
+
+def _questions(seen: Seen, known: Known, now: datetime) -> Iterator[Write]:
+    """Yield what asks why pods have not been created for a while: only the API server knows what it refuses."""
+    limit = timedelta(seconds=NO_PODS_SECONDS)
+    for (kind, _), live in known.observed.objects.items():
+        if kind == STATEFUL_SET and controller_uid(live) == seen.resource.owner.uid:
+            since = known.since.get(Sighting(Sight.NO_PODS, live["metadata"]["uid"]))
+            if since is not None and now - since >= limit:
+                yield DryRunPod(content=pod_of(live), set_uid=live["metadata"]["uid"])
+
+
+def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> Bundle:
+    """Return the objects that a plan turns into, none where it is only shown."""
+    if subject.intent.plan_only:
+        return Bundle(objects=())
+    plan, owner, observed = record.plan, seen.resource.owner, known.observed
+    cluster = seen.cluster or Cluster()
+    sets = [live for (kind, _), live in observed.objects.items() if kind == STATEFUL_SET]
+    return bundle_for(
+        subject,
+        plan,
+        ready_pods=ready_pods(sets, len(plan.groups), plan.nodes_per_replica),
+        cluster_domain=cluster.domain,
+        generations=generations(base_name(owner.name), plan.groups, observed, owner.uid, known.lost, record.generations),
+        scheduling_api=cluster.scheduling_api or None,
+    )
+
+
+def _is_for(subject: Subject, planned: Planned, record: PlanRecord) -> bool:
+    """Return whether a record says how to run the spec as it is: all of it, or the groups that there is room for."""
+    fewer = planned.short is not None and record.cut_hash == subject.cut_hash
+    return record.input_hash == subject.input_hash or fewer

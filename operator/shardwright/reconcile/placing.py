@@ -1,0 +1,124 @@
+"""What becomes of the plan of record in this look: kept, or asked anew of the planner."""
+
+from dataclasses import dataclass
+
+from shardwright.api.record import PlanRecord
+from shardwright.errors import Problem
+from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.planning.validity import PASSES
+from shardwright.reconcile.events import Event, plan_event
+from shardwright.reconcile.known import Known
+from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
+from shardwright.reconcile.plan_choice import Choice, Wanted, choose
+from shardwright.reconcile.relocation import departure_problem
+from shardwright.reconcile.rollout import planned_nodes
+from shardwright.reconcile.seen import Ask, Seen
+from shardwright.rendering.names import base_name, generation_of, group_name
+from shardwright.replanning import Replanned
+from shardwright.resolving.subject import Subject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """What stands: the plan of record, new or kept, what to show of it, and why it is not all that is asked for.
+
+    ``short`` is why there is no plan for the spec as it is, ``undeployable`` why the one that there is cannot be run,
+    ``stale`` what is wrong with the plan that stands. ``events`` say that it is new.
+    """
+
+    record: PlanRecord | None
+    report: Report | None = None
+    short: NoPlan | None = None
+    undeployable: Problem | None = None
+    stale: Problem | None = None
+    events: tuple[Event, ...] = ()
+
+
+def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask:
+    """Return the plan that stands, or what to ask the planner first."""
+    record, intent = known.record, subject.intent
+    stale = departure_problem(known.leaving) or _lasting_fault(known) or _no_room(seen, known, subject)
+    if record and intent.paused:
+        return Planned(record=record, report=record.report(), stale=stale)
+    wanted = Wanted(
+        input_hash=subject.input_hash,
+        cut_hash=subject.cut_hash,
+        replan=intent.replan,
+        replicas=intent.replicas,
+        deploy=subject.request.deploy,
+    )
+    choice = choose(record, wanted, leaving=bool(known.leaving), has_its_gpus=_has_its_gpus(seen, record))
+    if choice is Choice.KEEP and record:
+        return Planned(record=record, report=record.report(), stale=stale)
+    ask = _ask(seen, known, choice)
+    answer = seen.answers.get(ask)
+    return ask if answer is None else _of_answer(known, subject, answer, stale)
+
+
+def _ask(seen: Seen, known: Known, choice: Choice) -> Ask:
+    leaving = frozenset(item.group for item in known.leaving) if choice is Choice.REHOUSE else frozenset[int]()
+    return Ask(on=known.record, choice=choice, leaving=leaving, held=() if known.record else _held(seen, known))
+
+
+def _held(seen: Seen, known: Known) -> tuple[tuple[str, ...], ...]:
+    """Return the nodes of the groups that stand without a plan of record, by index: what runs is to stay where it is."""
+    owner = seen.resource.owner
+    sets = {
+        generation_of(name)[0]: tuple(sorted(planned_nodes(live)))
+        for (kind, name), live in sorted(known.observed.objects.items())
+        if kind == STATEFUL_SET and controller_uid(live) == owner.uid
+    }
+    names = (group_name(base_name(owner.name), index) for index in range(len(sets)))
+    return tuple(sets.get(name, ()) for name in names)
+
+
+def _of_answer(known: Known, subject: Subject, answer: Replanned, stale: Problem | None) -> Planned:
+    record, made = known.record, answer.record
+    if made and not made.plan.deployable and known.standing and subject.request.deploy:
+        return Planned(record=record, report=answer.report, undeployable=made.plan.undeployable)
+    if answer.short:
+        moved = made is not None and made != record
+        return Planned(record=made, report=answer.report, short=answer.short, stale=stale, events=_news(made) if moved else ())
+    if record and made and record.input_hash == made.input_hash and record.plan == made.plan:
+        return Planned(record=record, report=record.report(), stale=stale)
+    return Planned(record=made, report=answer.report, events=_news(made))
+
+
+def _news(record: PlanRecord | None) -> tuple[Event, ...]:
+    return (plan_event(record.plan),) if record else ()
+
+
+def _lasting_fault(known: Known) -> Problem | None:
+    """Return what is wrong with a planned node that will not pass by itself, None where nothing is."""
+    return next((item.problem for item in known.unfit if item.fault not in PASSES), None)
+
+
+def _has_its_gpus(seen: Seen, record: PlanRecord | None) -> bool:
+    """Return whether the GPUs of a plan are kept for it or could be: those of a plan that was only shown are not."""
+    if record is None or seen.cluster is None or seen.cluster.reserved:
+        return True
+    return _short_node(seen, record.plan) is None
+
+
+def _no_room(seen: Seen, known: Known, subject: Subject) -> Problem | None:
+    """Return what is wrong with a plan that is only shown and could not be started any more."""
+    if known.record is None or not subject.intent.plan_only or (node := _short_node(seen, known.record.plan)) is None:
+        return None
+    free = (seen.cluster.free or {}).get(node, 0) if seen.cluster else 0
+    return Problem(
+        code="PlanInvalid",
+        what=f"planned node {node} has {free} free GPUs",
+        limit=f"the plan needs {known.record.plan.gpus_per_node} there",
+        remedy="it is planned anew when it is deployed; change the spec to see another plan now",
+    )
+
+
+def _short_node(seen: Seen, plan: Plan) -> str | None:
+    """Return the first planned node on which others leave fewer GPUs than the plan needs, None where there is none."""
+    free = seen.cluster.free if seen.cluster else None
+    if free is None:
+        return None
+    wanted: dict[str, int] = {}
+    for node in (node for group in plan.groups for node in group):
+        wanted[node] = wanted.get(node, 0) + plan.gpus_per_node
+    return next((node for node, gpus in sorted(wanted.items()) if free.get(node, 0) < gpus), None)

@@ -1,0 +1,54 @@
+"""Does the plan of record stand? A better node moves nothing, a flapping label disturbs nothing."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from shardwright.api.record import PlanRecord
+
+
+class Choice(StrEnum):
+    """What to do with the plan of record."""
+
+    KEEP = "Keep"
+    RESCALE = "Rescale"  #: only the number of groups has changed: add or drop groups, move none
+    REHOUSE = "Rehouse"  #: some groups cannot go on where they are: they move, the others stay; then as RESCALE
+    REPLAN = "Replan"
+
+
+class Replan(StrEnum):
+    """What a change of the cluster may do (``spec.replan``)."""
+
+    NEVER = "Never"
+    WHEN_INVALID = "WhenInvalid"
+    ALWAYS = "Always"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is asked now; the hashes cover everything that a plan depends on beside the cluster."""
+
+    input_hash: str
+    cut_hash: str
+    replan: Replan
+    replicas: int
+    deploy: bool = False  # not only planned
+
+
+def choose(record: PlanRecord | None, wanted: Wanted, *, leaving: bool, has_its_gpus: bool = True) -> Choice:
+    """Return what becomes of the plan of record.
+
+    Args:
+        record: The plan of record, None where there is none that can be read.
+        wanted: What is asked now.
+        leaving: Whether some of its groups must leave their nodes.
+        has_its_gpus: Whether its GPUs are reserved, or free: a plan that was only shown holds none.
+    """
+    if record is None or record.cut_hash != wanted.cut_hash or (wanted.deploy and not record.plan.deployable):
+        return Choice.REPLAN
+    if wanted.replan is Replan.ALWAYS or (wanted.deploy and not has_its_gpus):
+        return Choice.REPLAN
+    same = Choice.KEEP if record.input_hash == wanted.input_hash else Choice.RESCALE
+    if not leaving or wanted.replan is Replan.NEVER:
+        return same
+    fewer = wanted.replicas < len(record.plan.groups)  # groups that are not wanted any more go before others move
+    return Choice.RESCALE if fewer else Choice.REHOUSE

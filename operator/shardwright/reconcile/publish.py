@@ -1,0 +1,215 @@
+"""What one look leaves behind: status, events, what to keep of the cluster for the model, and when to look again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from shardwright.api.record import PlanRecord
+from shardwright.api.status import plan_status
+from shardwright.errors import Problem
+from shardwright.pipeline import engine_status
+from shardwright.planning.report import Report
+from shardwright.reconcile.decide import Decision
+from shardwright.reconcile.decision import Apply, DryRunPod, ObjectKey, Why, Write
+from shardwright.reconcile.events import Event, events_of
+from shardwright.reconcile.findings import Findings
+from shardwright.reconcile.known import Known
+from shardwright.reconcile.observed import object_key
+from shardwright.reconcile.placing import Planned
+from shardwright.reconcile.refusals import pods_refused, problem_of
+from shardwright.reconcile.rules import groups_wanted
+from shardwright.reconcile.seen import Outcome, Seen
+from shardwright.reconcile.sightings import Sight, Sighting
+from shardwright.reconcile.status import build_status, hidden_status, service_status
+from shardwright.rendering.names import base_name, generation_of, group_name
+from shardwright.resolving.subject import Subject
+
+UNSYNCED_SECONDS: Final = 1.0
+UNREADY_SECONDS: Final = 30.0
+"""How soon to look again at what is not ready, although its events should wake us. Basis: assumed."""
+
+NO_PODS_SECONDS: Final = 10.0
+"""The same while pods are missing: the API server is asked why then. Basis: assumed; they are made in a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed:
+    """What is to be written, and what keeps it from being more.
+
+    ``record`` is the plan that is deployed, None where what stands is only kept alive. ``problems`` are for the user to mend,
+    ``refused`` is why nothing is written, or is not taken.
+    """
+
+    decision: Decision | None = None
+    record: PlanRecord | None = None
+    runs: bool = False
+    problems: tuple[Problem, ...] = ()
+    refused: Problem | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """The GPUs to keep for a model: those of its plan of record, but for groups that gave theirs back (by index)."""
+
+    record: PlanRecord
+    released: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What one look leaves behind.
+
+    Args:
+        status: The whole status.
+        events: What is worth an event.
+        again_at: When to look again although nothing may happen, None for only then.
+        found: What was found, for the metrics.
+        report: The plan that is shown.
+        kept: The GPUs to keep for it, None for none, or where nobody can tell: see ``known``.
+        known: Whether this look could tell which GPUs to keep.
+        since: When each passing fact was first seen.
+        kept_out: What the API server says against the pods of StatefulSets, by uid.
+        repaired: Which objects were repaired, with their fields.
+        waits_for_capacity: Whether it is to be looked at when GPUs come free.
+    """
+
+    status: Mapping[str, Any]
+    events: tuple[Event, ...]
+    again_at: datetime | None
+    found: Findings
+    report: Report | None = None
+    kept: Kept | None = None
+    known: bool = True
+    since: Mapping[Sighting, datetime] = field(default_factory=dict)
+    kept_out: Mapping[str, str] = field(default_factory=dict)
+    repaired: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
+    waits_for_capacity: bool = False
+
+    @property
+    def moving(self) -> int:
+        """Return how many groups are down on purpose."""
+        return sum(group.moving for group in self.found.groups)
+
+
+def hidden(seen: Seen, problem: Problem, now: datetime) -> Published:
+    """Return what is left behind of a model whose objects cannot be read: nothing changes but the conditions."""
+    found = Findings(generation=seen.resource.generation, hidden=problem)
+    status = hidden_status(seen.resource.status, found, now)
+    events = tuple(events_of(seen.resource.status.get("conditions") or (), found, ()))
+    again = now + timedelta(seconds=UNREADY_SECONDS)
+    return Published(status=status, events=events, again_at=again, found=found, known=False, since=seen.since, kept_out=seen.kept_out)
+
+
+def publish(seen: Seen, known: Known, planned: Planned, deployed: Deployed, now: datetime) -> Published:
+    """Return what a look leaves behind, once what it writes is written as ``seen.outcome`` says."""
+    outcome = seen.outcome or Outcome()
+    found = _found(seen, known, planned, deployed, outcome)
+    before = seen.resource.status.get("conditions") or ()
+    return Published(
+        status=_status(seen, planned, deployed, found, now),
+        events=(*planned.events, *events_of(before, found, outcome.written)),
+        again_at=_again_at(seen, known, found, now),
+        found=found,
+        report=planned.report,
+        kept=_kept(seen, planned, found),
+        known=seen.cluster is not None and not isinstance(seen.subject, tuple),
+        since=known.since,
+        kept_out=_kept_out(seen, outcome),
+        repaired={object_key(w.content): w.fields for w in outcome.written if isinstance(w, Apply) and w.why is Why.DRIFT},
+        waits_for_capacity=planned.short is not None,
+    )
+
+
+def _found(seen: Seen, known: Known, planned: Planned, deployed: Deployed, outcome: Outcome) -> Findings:
+    subject = seen.subject if isinstance(seen.subject, Subject) else None
+    intent, record, cluster = subject.intent if subject else None, planned.record, seen.cluster
+    found = Findings(
+        generation=seen.resource.generation,
+        problems=deployed.problems,
+        cluster_known=cluster is not None or subject is None,
+        standing=known.standing,
+        decision=deployed.decision,
+        refused=deployed.refused or _first_refusal(outcome, queued=bool(intent and intent.scheduler == "Kueue")),
+        paused=seen.resource.paused,
+        lost=known.lost,
+        strangers=known.observed.strangers,
+        contested=seen.contested,
+        pods_refused=_pods_refused(seen, known, outcome),
+    )
+    if subject is None or intent is None or cluster is None:
+        return found
+    return replace(
+        found,
+        free_capacity_known=cluster.free is not None or record is None,
+        plan=record.plan if record else None,
+        no_plan=planned.short,
+        undeployable=planned.undeployable or (record.plan.undeployable if record and not intent.plan_only else None),
+        stale=planned.stale,
+        plan_only=intent.plan_only,
+        scaled_to_zero=intent.replicas == 0,
+        wanted=groups_wanted(intent, record.plan if record else None),
+        most_moving=cluster.most_moving,
+    )
+
+
+def _first_refusal(outcome: Outcome, *, queued: bool) -> Problem | None:
+    """Return why the first write was not taken; what only asks is no write."""
+    refused = (item for item in outcome.refused if not isinstance(item.write, DryRunPod))
+    return next((problem_of(item, queued=queued) for item in refused), None)
+
+
+def _pods_refused(seen: Seen, known: Known, outcome: Outcome) -> Problem | None:
+    """Return why pods of a StatefulSet are not created, in the words of the API server."""
+    said = _kept_out(seen, outcome)
+    names = {live["metadata"]["uid"]: name for (_, name), live in known.observed.objects.items()}
+    return next((pods_refused(names[uid], text) for uid, text in sorted(said.items()) if uid in names), None)
+
+
+def _kept_out(seen: Seen, outcome: Outcome) -> dict[str, str]:
+    """Return what is said against the pods of StatefulSets after this look; where nobody asked, what was said before."""
+    refused = {item.write.set_uid: item.message for item in outcome.refused if isinstance(item.write, DryRunPod) and not item.passes}
+    taken = {write.set_uid for write in outcome.written if isinstance(write, DryRunPod)}
+    return {uid: text for uid, text in seen.kept_out.items() if uid not in taken} | refused
+
+
+def _status(seen: Seen, planned: Planned, deployed: Deployed, found: Findings, now: datetime) -> dict[str, Any]:
+    owner, subject = seen.resource.owner, seen.subject if isinstance(seen.subject, Subject) else None
+    shown = plan_status(planned.report) if planned.report else None
+    runs = deployed.record.plan if deployed.record and deployed.runs else None
+    engine = engine_status(subject, runs) if subject else {}
+    stands = deployed.runs or found.groups  # what serves is found by its address whatever is wrong with the spec
+    domain = seen.cluster.domain if seen.cluster else "cluster.local"
+    service = service_status(owner, domain) if stands else {}
+    return build_status(seen.resource.status.get("conditions") or (), found, shown, {**engine, **service}, now)
+
+
+def _again_at(seen: Seen, known: Known, found: Findings, now: datetime) -> datetime | None:
+    times = [time for time in (known.recheck_at, found.decision.wake_at if found.decision else None) if time]
+    if seen.cluster is None:
+        times.append(now + timedelta(seconds=UNSYNCED_SECONDS))
+    if any(sighting.sight is Sight.NO_PODS for sighting in known.since) and not seen.resource.paused:
+        times.append(now + timedelta(seconds=NO_PODS_SECONDS))
+    if found.refused or found.contested or _unfinished(found):
+        times.append(now + timedelta(seconds=UNREADY_SECONDS))
+    return min(times, default=None)
+
+
+def _unfinished(found: Findings) -> bool:
+    decision = found.decision
+    return decision is not None and bool(
+        decision.leftovers or decision.conflicts or any(not group.ready for group in decision.groups)
+    )
+
+
+def _kept(seen: Seen, planned: Planned, found: Findings) -> Kept | None:
+    """Return the GPUs to keep for the model: none of a plan that is only shown, or cannot be run."""
+    record, subject = planned.record, seen.subject
+    if record is None or not record.plan.deployable or not isinstance(subject, Subject) or subject.intent.plan_only:
+        return None
+    gave_up = {generation_of(group.name)[0] for group in found.groups if group.kept_out}
+    base = base_name(seen.resource.owner.name)
+    return Kept(
+        record=record,
+        released=frozenset(index for index in range(len(record.plan.groups)) if group_name(base, index) in gave_up),
+    )

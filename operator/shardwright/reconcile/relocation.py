@@ -1,0 +1,158 @@
+"""Which planned groups leave their nodes, and why: each for a fault of its own nodes, none because of another group's.
+
+What runs goes on wherever it is: a group leaves when it needs a place and cannot have it where it is planned, once the fault has
+lasted; only a node that does not give its pods back takes a group away that may still have pods elsewhere.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from shardwright.errors import Problem
+from shardwright.planning.report import Plan
+from shardwright.planning.validity import Fault, Unfit
+from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
+from shardwright.reconcile.members import Member
+from shardwright.reconcile.states import GroupState
+from shardwright.rendering.names import generation_of, group_name
+
+GRACE_SECONDS: Final = 300.0
+"""How long a fault that may be a slip must last before a group that needs a place leaves the node. Basis: assumed; a node
+reboots, a device plugin restarts and labels come back within it."""
+
+AWAY_SECONDS: Final = GRACE_SECONDS + 60
+"""The same for a node that is not ready. Basis: assumed; pods on such a node are deleted after five minutes, and given up a
+minute after their grace."""
+
+REGISTERED_AGAIN_SECONDS: Final = 60.0
+"""The same for a node without a Node object. Basis: assumed; a kubelet that starts registers its node within seconds."""
+
+PATIENCE_SECONDS: Final[Mapping[Fault, float]] = {
+    Fault.GONE: REGISTERED_AGAIN_SECONDS,
+    Fault.NOT_READY: AWAY_SECONDS,
+    Fault.IN_CHANGE: AWAY_SECONDS,
+    Fault.LEAVING: 0.0,
+    Fault.CORDONED: 0.0,
+    Fault.TAINTED: GRACE_SECONDS,
+    Fault.DESELECTED: GRACE_SECONDS,
+    Fault.CHANGED: GRACE_SECONDS,
+    Fault.DEGRADED: GRACE_SECONDS,
+    Fault.UNUSABLE: GRACE_SECONDS,
+}
+"""How long each fault must last."""
+
+_BACK: Final[Mapping[Fault, str]] = {
+    Fault.NOT_READY: "bring the node back or delete its Node object",
+    Fault.CORDONED: "uncordon the node",
+    Fault.LEAVING: "wait for its replacement",
+    Fault.TAINTED: "remove the taint or tolerate it (spec.placement.tolerations)",
+    Fault.DESELECTED: "give the node its labels back or change spec.placement.nodeSelector",
+}
+"""The way back to the node, where there is one beside repairing it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What is known of the nodes of a plan and of who stands on them.
+
+    ``unfit`` are the planned nodes with a fault, ``since`` when each of them was first seen with it, by node. ``lost`` are nodes that
+    do not give pods of this model back. ``free`` is how many GPUs others leave on each planned node. ``unsettled`` are the
+    planned groups that need a place now, ``homeless`` those that found none where they are planned.
+    """
+
+    unfit: Sequence[Unfit] = ()
+    since: Mapping[str, datetime] = field(default_factory=dict)
+    lost: frozenset[str] = frozenset()
+    free: Mapping[str, int] = field(default_factory=dict)
+    unsettled: frozenset[int] = frozenset()
+    homeless: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """A node that a group leaves; ``what`` is wrong with it, and the way ``back`` to it."""
+
+    group: int
+    node: str
+    what: str
+    back: str
+
+
+def departures(plan: Plan, seen: Surroundings, now: datetime) -> tuple[Departure, ...]:
+    """Return which groups go elsewhere and from which node each, the first node of each that says why."""
+    full = _full_nodes(plan, seen.free)
+    faults = {item.node: item for item in seen.unfit if now >= _patience_ends(item, seen)}
+    return tuple(
+        departure
+        for index, nodes in enumerate(plan.groups)
+        if (departure := next(_reasons(index, nodes, seen, faults, full), None))
+    )
+
+
+def _reasons(
+    index: int, nodes: Sequence[str], seen: Surroundings, faults: Mapping[str, Unfit], full: frozenset[str]
+) -> Iterator[Departure]:
+    """Yield why a group leaves nodes of its own, the worst first."""
+    for node in nodes:
+        if node in seen.lost:
+            what = "holds pods that should be gone, and does not give them back"
+            yield Departure(group=index, node=node, what=what, back="bring the node back or delete its Node object")
+    if index not in seen.unsettled:
+        return
+    for node in nodes:
+        if fault := faults.get(node):
+            what = f"{fault.says}, and a group waits for a place there"
+            yield Departure(group=index, node=node, what=what, back=_BACK.get(fault.fault, "repair the node"))
+    if index in seen.homeless:
+        for node in nodes:
+            if node in full:
+                what = "has too few free GPUs, and a group has found no place there"
+                yield Departure(group=index, node=node, what=what, back="free the GPUs of that node")
+
+
+def recheck_at(plan: Plan, seen: Surroundings, now: datetime) -> datetime | None:
+    """Return when the next fault will have lasted long enough for a group that needs a place, None where none will."""
+    waiting = {node for index in seen.unsettled if index < len(plan.groups) for node in plan.groups[index]}
+    ends = (_patience_ends(item, seen) for item in seen.unfit if item.node in waiting)
+    return min((end for end in ends if end > now), default=None)
+
+
+def _patience_ends(item: Unfit, seen: Surroundings) -> datetime:
+    return seen.since[item.node] + timedelta(seconds=PATIENCE_SECONDS[item.fault])
+
+
+def departure_problem(leaving: Sequence[Departure]) -> Problem | None:
+    """Return what is wrong with a plan that some groups must leave, None where none must."""
+    if not leaving:
+        return None
+    names = sorted({item.node for item in leaving})
+    first = next(item for item in leaving if item.node == names[0])
+    return Problem(
+        code="PlanInvalid",
+        what=f"planned node {names[0]} {first.what}",
+        gap=f"as do {len(names) - 1} more nodes" if len(names) > 2 else f"as does {names[1]}" if names[1:] else "",  # noqa: PLR2004
+        remedy=f"the group is planned on other nodes; where there are none, {first.back}",
+    )
+
+
+def homeless_groups(
+    count: int, base: str, standing: Iterable[GroupState], members: Iterable[Member], now: datetime
+) -> frozenset[int]:
+    """Return which of ``count`` planned groups the scheduler has found no place for, however long they waited.
+
+    A pod waits for one that is just ending, too: what is meant is a group of which one waits beyond that, or that has
+    given its GPUs back because of it.
+    """
+    waited = timedelta(seconds=UNSCHEDULABLE_SECONDS)
+    waiting = {member.group for member in members if member.unschedulable_since and now >= member.unschedulable_since + waited}
+    gave_up = (state.name for state in standing if state.gave_its_place_back)
+    found = {generation_of(name)[0] for name in (*waiting, *gave_up)}
+    return frozenset(index for index in range(count) if group_name(base, index) in found)
+
+
+def _full_nodes(plan: Plan, free: Mapping[str, int]) -> frozenset[str]:
+    """Return the planned nodes on which others have left fewer GPUs free than the plan has there."""
+    wanted = Counter(name for group in plan.groups for name in group)
+    return frozenset(name for name, count in wanted.items() if name in free and free[name] < count * plan.gpus_per_node)

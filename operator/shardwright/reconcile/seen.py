@@ -1,0 +1,144 @@
+"""All that one look at a ShardedModel has read: one frozen value, and what has come of it so far."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from shardwright.api.record import PlanRecord
+from shardwright.errors import Problem
+from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.inventory import NodeExclusion
+from shardwright.reconcile.decision import ObjectKey, Write
+from shardwright.reconcile.observed import Observed
+from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.sightings import Sighting
+from shardwright.rendering.deployment import Owner
+from shardwright.replanning import Replanned
+from shardwright.resolving.subject import Subject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """The resource itself, beside what its spec resolves to.
+
+    ``status`` is what was published last: only since when its conditions hold is taken from it. ``paused`` is what the spec
+    says, also where nothing else of it can be used.
+    """
+
+    owner: Owner
+    generation: int
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    status: Mapping[str, Any] = field(default_factory=dict)
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """What is known of the cluster around one model.
+
+    Args:
+        nodes: Facts of the nodes of its plan and of its pods by name; those without GPUs, and those that do not exist, are not
+            in it.
+        free: How many GPUs other models and pods leave on each planned node, None where pods cannot be listed.
+        reserved: Whether the GPUs of its plan of record are kept for it.
+        scheduling_api: Version of the API by which the scheduler that it names is told of groups, empty where it names none.
+        scheduler_problem: Why that scheduler cannot be told.
+        most_moving: How many of its groups may be down on purpose at once for the sake of all models (None: any number).
+        domain: DNS domain of the cluster.
+    """
+
+    nodes: Mapping[str, NodeFacts | NodeExclusion] = field(default_factory=dict)
+    free: Mapping[str, int] | None = None
+    reserved: bool = True
+    scheduling_api: str = ""
+    scheduler_problem: Problem | None = None
+    most_moving: int | None = None
+    domain: str = "cluster.local"
+
+    def silent_nodes(self, observed: Observed) -> frozenset[str]:
+        """Return the nodes of these pods whose kubelet does not answer or says that it cannot run pods."""
+        names = {member.node for member in observed.members if member.node}
+        return frozenset(name for name in names if (node := self.nodes.get(name)) and not node.ready)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What the planner is asked: to carry a choice out on a plan of record, with the groups that leave their nodes.
+
+    ``held`` are the nodes that groups have now, by index, where there is no plan of record that says so. With ``beside`` (group,
+    generation) it is asked for a second place for one group instead, while the first one serves.
+    """
+
+    on: PlanRecord | None
+    choice: Choice = Choice.KEEP
+    leaving: frozenset[int] = frozenset()
+    held: tuple[tuple[str, ...], ...] = ()
+    beside: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A write that was not carried out; ``passes``: the API server may take the same one a little later.
+
+    ``code`` is the HTTP status (0: no answer), ``reason`` the API server's word for it, ``message`` what it says. ``problem`` is
+    what is wrong where we know better than it does.
+    """
+
+    write: Write
+    code: int
+    reason: str
+    message: str
+    passes: bool
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of writes: those that were carried out, and those that were not."""
+
+    written: tuple[Write, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Everything that one look has read, and what came of asking and writing so far.
+
+    Args:
+        resource: The resource itself.
+        subject: What its spec resolves to, or what the user must correct.
+        record: The plan of record, or why the one that there is cannot be read; None where there is none.
+        observed: What there is of it, or why that cannot be read.
+        cluster: What is known of the cluster, None until every cache is full.
+        since: When each passing fact was first seen, by the clock that never jumps.
+        contested: Objects that somebody else keeps setting back and that are not repaired again yet, with their fields.
+        kept_out: What the API server says against the pods of StatefulSets, by uid, as last asked.
+        answers: What the planner has answered in this look.
+        recorded: Plans of record that were written in this look, and what came of it.
+        outcome: What came of writing everything else.
+    """
+
+    resource: Resource
+    subject: Subject | tuple[Problem, ...]
+    record: PlanRecord | Problem | None
+    observed: Observed | Problem
+    cluster: Cluster | None
+    since: Mapping[Sighting, datetime] = field(default_factory=dict)
+    contested: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
+    kept_out: Mapping[str, str] = field(default_factory=dict)
+    answers: Mapping[Ask, Replanned] = field(default_factory=dict)
+    recorded: tuple[tuple[PlanRecord, Outcome], ...] = ()
+    outcome: Outcome | None = None
+
+    def answered(self, ask: Ask, answer: Replanned) -> "Seen":
+        """Return the same with an answer of the planner."""
+        return replace(self, answers={**self.answers, ask: answer})
+
+    def put_down(self, record: PlanRecord, outcome: Outcome) -> "Seen":
+        """Return the same after a plan of record has been written."""
+        return replace(self, recorded=(*self.recorded, (record, outcome)))
+
+    def done(self, outcome: Outcome) -> "Seen":
+        """Return the same after everything else has been written."""
+        return replace(self, outcome=outcome)

@@ -1,0 +1,59 @@
+"""What a group waits for and why it failed, in words for people; the last step, and nothing reads it back."""
+
+from typing import Final
+
+from shardwright.reconcile.states import Awaited, GroupState, Wait
+
+LINE_LENGTH: Final = 200
+"""What a sentence quotes of a container's last line, characters; status.groups has all that is kept of it."""
+
+SHOWN_WAITS: Final = 3
+"""How many different things that ranks wait for are said; assumed: the first ones tell what is wrong."""
+
+_WORDS: Final = {
+    Awaited.DELETION: "the StatefulSet is being deleted",
+    Awaited.EARLIER_PODS: "pods of an earlier StatefulSet are still there",
+    Awaited.PODS_GONE: "waiting for all pods to be gone",
+    Awaited.LATE_POD: "{ranks} on node {said} should be gone by now",
+    Awaited.STOP: "stops as a whole before it starts again",
+    Awaited.STOP_AGAIN: "was scaled up while it stopped",
+    Awaited.PAUSE: "restarts at {said}",
+    Awaited.CHANGE: "its engine has failed {said} times in a row",
+    Awaited.TURN: "serves as it was until it is its turn",
+    Awaited.FORMER: "{said} serves meanwhile",
+    Awaited.FORMER_TOO: "{said} is not ready either",
+    Awaited.PODS_CREATED: "{said} pods not created yet",
+    Awaited.POD: "{ranks}: {said}",
+    Awaited.PROBE: "{ranks}: runs, but its readiness probe fails",
+    Awaited.PEERS: "{ranks}: runs, and has not met all ranks of its group",
+    Awaited.START: "{ranks}: starting",
+}
+
+
+def waiting_sentence(state: GroupState) -> str:
+    """Return what a group waits for, empty where it waits for nothing."""
+    of_group = [wait for wait in state.waits if not wait.ranks or wait.what is Awaited.LATE_POD]
+    of_ranks = [wait for wait in state.waits if wait not in of_group]
+    return "; ".join(_sentence(wait) for wait in (*of_group, *of_ranks[:SHOWN_WAITS]))
+
+
+def _sentence(wait: Wait) -> str:
+    ranks = f"rank{'s' if len(wait.ranks) > 1 else ''} {', '.join(map(str, wait.ranks))}"
+    return _WORDS[wait.what].format(ranks=ranks, said=wait.said)
+
+
+def failure_sentence(state: GroupState) -> str:
+    """Return why a group failed last."""
+    failure = state.last_failure
+    if failure is None:
+        return "has not failed"
+    code = "" if failure.exit_code is None else f" with exit code {failure.exit_code}"
+    who = f"rank {failure.rank}" + (f", container {failure.container}" if failure.container else "")
+    said = failure.message.splitlines()[-1:]
+    return f"{who}: {failure.reason}{code}, restart {state.restarts}" + "".join(f": {line[:LINE_LENGTH]}" for line in said)
+
+
+def not_ready_sentence(state: GroupState) -> str:
+    """Return what a group waits for and, where it failed before, why: what somebody reads first must have the cause."""
+    waits = f"{state.name}: {waiting_sentence(state) or state.situation}"
+    return f"{waits}; it failed: {failure_sentence(state)}" if state.failing else waits

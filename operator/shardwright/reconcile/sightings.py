@@ -1,0 +1,79 @@
+"""Since when is something so? Counted from when this process first saw it, by a clock that never jumps.
+
+Times that others write (of nodes, pods, conditions) come from clocks that may be minutes off: whoever compares them with his own
+takes what has just begun for long overdue. So a wait begins when it is first seen, and after a restart it begins anew.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from shardwright.planning.validity import Unfit
+from shardwright.reconcile.members import Member
+from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
+
+
+class Sight(StrEnum):
+    """What is waited for to pass."""
+
+    UNSCHEDULABLE = "Unschedulable"  #: a pod, by uid
+    DELETING = "Deleting"  #: a pod, by uid
+    UNFIT = "Unfit"  #: a node with a fault, by both
+    NO_PODS = "NoPods"  #: a StatefulSet that has fewer pods than it should, by uid
+    KEPT_OUT = "KeptOut"  #: a StatefulSet whose pods the API server refuses, by uid
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """One fact that may pass, and of what."""
+
+    sight: Sight
+    of: str
+
+
+def of_members(members: Iterable[Member]) -> frozenset[Sighting]:
+    """Return what of these pods may pass."""
+    return frozenset(
+        sighting
+        for member in members
+        for sighting, holds in (
+            (Sighting(Sight.UNSCHEDULABLE, member.uid), member.unschedulable_since is not None),
+            (Sighting(Sight.DELETING, member.uid), member.deleting),
+        )
+        if holds
+    )
+
+
+def of_node(item: Unfit) -> Sighting:
+    """Return what of a planned node may pass."""
+    return Sighting(Sight.UNFIT, f"{item.node} {item.fault}")
+
+
+def of_sets(observed: Observed, owner_uid: str, kept_out: Iterable[str]) -> frozenset[Sighting]:
+    """Return what of the StatefulSets of an owner may pass; ``kept_out`` are those whose pods were refused, by uid."""
+    lives = [live for (kind, _), live in observed.objects.items() if kind == STATEFUL_SET and controller_uid(live) == owner_uid]
+    wanted = {live["metadata"]["uid"]: live["spec"].get("replicas") or 0 for live in lives}
+    there = Counter(member.set_uid for member in observed.members)
+    short = (Sighting(Sight.NO_PODS, uid) for uid, pods in wanted.items() if there[uid] < pods)
+    refused = (Sighting(Sight.KEPT_OUT, uid) for uid in kept_out if uid in wanted)
+    return frozenset((*short, *refused))
+
+
+def by_own_clock(members: Iterable[Member], since: Mapping[Sighting, datetime], now: datetime) -> tuple[Member, ...]:
+    """Return the pods with the times at which their waits began as this process has seen them."""
+    return tuple(_by_own_clock(member, since, now) for member in members)
+
+
+def _by_own_clock(member: Member, since: Mapping[Sighting, datetime], now: datetime) -> Member:
+    if member.unschedulable_since is None and not member.deleting:
+        return member
+    unschedulable = since.get(Sighting(Sight.UNSCHEDULABLE, member.uid), now) if member.unschedulable_since else None
+    ends = since.get(Sighting(Sight.DELETING, member.uid), now) + timedelta(seconds=member.grace_seconds)
+    return replace(member, unschedulable_since=unschedulable, gone_by=ends if member.deleting else None)
+
+
+def carried_on(since: Mapping[Sighting, datetime], sighted: Iterable[Sighting], now: datetime) -> dict[Sighting, datetime]:
+    """Return since when each of these facts has been seen: what was not seen before since now, what passed not any more."""
+    return {sighting: since.get(sighting, now) for sighting in sighted}

@@ -1,0 +1,133 @@
+"""How a group stands: facts that rules decide on; ``sentences`` says them to people, and nothing reads that back.
+
+The life of a group. Whoever moves it is named on the edge: (we) by a write, (K) Kubernetes.
+
+::
+
+              ┌──────────────────── all pods ready (K) ───────────────────┐
+              │                                                           ▼
+  (we) ──▶ Starting ◀───── probe passes (K) ─────── Unready ◀─────────── Ready ──▶ Outdated
+   │          │   ▲                                    │   a probe fails   │          │
+   │          │   └── admitted (K) ── WaitingForQuota  │       (K)         │          │ its turn (we)
+   │          │                                        │                   │          │
+   │          └──────── a rank fails, a change, a restart that is asked for (we) ─────┘
+   │                                       │
+   │                                       ▼
+   └──── pods gone, no pause (we) ──── Stopping ──▶ BackingOff ──▶ Starting (we)
+                                           │
+                                           └──▶ Stopped: the budget is spent; a change starts it (we)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from shardwright.reconcile.members import PODS_REFUSED, UNSCHEDULABLE, Failure
+
+
+class Situation(StrEnum):
+    """Where a group is in its life."""
+
+    STARTING = "Starting"  #: its pods are being created, bound or started
+    WAITING_FOR_QUOTA = "WaitingForQuota"  #: a queue holds its pods back
+    READY = "Ready"  #: all its pods are ready together
+    UNREADY = "Unready"  #: it was ready, its engines run, and a readiness probe fails
+    OUTDATED = "Outdated"  #: it serves as it was until it is its turn to restart
+    STOPPING = "Stopping"  #: it goes through zero
+    BACKING_OFF = "BackingOff"  #: it is at zero until a pause is over
+    STOPPED = "Stopped"  #: it is at zero until somebody changes something
+
+
+MOVES: Final[Mapping[Situation, frozenset[Situation]]] = {
+    Situation.STARTING: frozenset(
+        {Situation.READY, Situation.WAITING_FOR_QUOTA, Situation.STOPPING, Situation.UNREADY, Situation.OUTDATED}
+    ),
+    Situation.WAITING_FOR_QUOTA: frozenset({Situation.STARTING, Situation.READY, Situation.STOPPING}),
+    Situation.READY: frozenset({Situation.UNREADY, Situation.STARTING, Situation.OUTDATED, Situation.STOPPING}),
+    Situation.UNREADY: frozenset({Situation.READY, Situation.STARTING, Situation.OUTDATED, Situation.STOPPING}),
+    Situation.OUTDATED: frozenset({Situation.STOPPING, Situation.READY, Situation.UNREADY, Situation.STARTING}),
+    Situation.STOPPING: frozenset({Situation.STARTING, Situation.BACKING_OFF, Situation.STOPPED}),
+    Situation.BACKING_OFF: frozenset({Situation.STARTING, Situation.STOPPED, Situation.STOPPING}),
+    Situation.STOPPED: frozenset({Situation.STARTING, Situation.STOPPING, Situation.BACKING_OFF}),
+}
+"""From where a group goes where; what the picture above shows, as a test holds the rules to it."""
+
+AT_ZERO: Final = frozenset({Situation.STOPPING, Situation.BACKING_OFF, Situation.STOPPED})
+"""Situations of a group that goes through zero."""
+
+
+class Awaited(StrEnum):
+    """What a group waits for."""
+
+    DELETION = "Deletion"  #: its StatefulSet is being deleted
+    EARLIER_PODS = "EarlierPods"  #: pods of an earlier StatefulSet are still there
+    PODS_GONE = "PodsGone"  #: its pods end before it starts again
+    LATE_POD = "LatePod"  #: a pod that should be gone is still there
+    STOP = "Stop"  #: it stops as a whole
+    STOP_AGAIN = "StopAgain"  #: somebody scaled it up while it stopped
+    PAUSE = "Pause"  #: the back-off after a failure
+    CHANGE = "Change"  #: the restart budget is spent: somebody must change something
+    TURN = "Turn"  #: other groups restart first
+    FORMER = "Former"  #: the former generation serves meanwhile
+    FORMER_TOO = "FormerToo"  #: the former generation, which is not ready either
+    PODS_CREATED = "PodsCreated"  #: some of its pods do not exist yet
+    POD = "Pod"  #: what Kubernetes says that a pod waits for
+    PROBE = "Probe"  #: an engine that served fails its readiness probe
+    PEERS = "Peers"  #: an engine runs and has not met all ranks of its group
+    START = "Start"  #: an engine starts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """One thing that a group waits for, and the ranks that it concerns (empty: the group).
+
+    ``said`` is a name, a number or what Kubernetes says, to be shown.
+    """
+
+    what: Awaited
+    ranks: tuple[int, ...] = ()
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupState:
+    """How a group stands: what it waits for, and when to look again although nothing may happen (``look_at``).
+
+    ``unplaced`` are the ranks that the scheduler finds no place for. ``last_failure`` is remembered; ``failing``: it is why the
+    group does not serve, and no change has come since. ``budget_spent``: the engine has failed too often in a row.
+    ``outage_seconds`` is how long the last planned or unplanned restart took from its stop until all ranks were ready.
+    ``moving``: it is down because of a restart that we began on purpose.
+    """
+
+    name: str
+    ready: bool
+    situation: Situation
+    waits: tuple[Wait, ...] = ()
+    unplaced: frozenset[int] = frozenset()
+    restarts: int = 0
+    last_failure: Failure | None = None
+    failing: bool = False
+    look_at: datetime | None = None
+    nodes: tuple[str | None, ...] = ()
+    budget_spent: bool = False
+    outage_seconds: int | None = None
+    moving: bool = False
+
+    def settled(self, pods: int) -> bool:
+        """Return whether all its pods are bound to nodes and nothing takes it through zero: it needs no place."""
+        bound = len(self.nodes) == pods and None not in self.nodes
+        return bound and self.situation not in AT_ZERO
+
+    @property
+    def kept_out(self) -> bool:
+        """Return whether it went to zero because the API server refuses its pods: it holds no GPUs any more."""
+        why = self.last_failure.reason if self.last_failure else ""
+        return why == PODS_REFUSED and self.situation in AT_ZERO
+
+    @property
+    def gave_its_place_back(self) -> bool:
+        """Return whether it went to zero because the scheduler found no place for all its ranks."""
+        why = self.last_failure.reason if self.last_failure and self.failing else ""
+        return why == UNSCHEDULABLE and self.situation in {Situation.STOPPING, Situation.BACKING_OFF}
