@@ -99,8 +99,8 @@ def _resting(found: Findings) -> Summary | None:
         return Summary(reason=Reason.PROGRESSING, message=message)
     if found.plan_only:
         return Summary(reason=Reason.PLAN_ONLY, message="planned and shown; spec.mode says not to deploy it")
-    if found.plan and found.plan.deployable:
-        return Summary(reason=Reason.NOT_DEPLOYABLE, message=found.plan.deployable.sentence(), stalled=True)
+    if found.plan and found.plan.undeployable:
+        return Summary(reason=Reason.NOT_DEPLOYABLE, message=found.plan.undeployable.sentence(), stalled=True)
     if found.scaled_to_zero:
         return Summary(reason=Reason.SCALED_TO_ZERO, message="spec.replicas is 0", ready=not found.groups)
     if found.paused and not (found.decision and _all_ready(found)):

@@ -17,7 +17,6 @@ from shardwright.reconcile.incidents import (
     TAKEN_GRACEFULLY,
     UNSCHEDULABLE,
     Incident,
-    RestartPolicy,
     better_known,
     find_failure,
     find_unschedulable,
@@ -26,6 +25,7 @@ from shardwright.reconcile.incidents import (
 from shardwright.reconcile.members import Failure, Member
 from shardwright.reconcile.memory import Memory, read_memory
 from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.resolving.intent import RestartPolicy
 
 ROLLOUT: Final = "Rollout"
 FAILURE: Final = "Failure"

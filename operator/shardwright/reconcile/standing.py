@@ -6,6 +6,7 @@ from typing import Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
+from shardwright.resolving.intent import Replan
 
 GRACE_SECONDS: Final = 300.0
 """How long a plan stays although it has become invalid. Basis: assumed; a node reboots, a device plugin
@@ -19,14 +20,6 @@ class Choice(StrEnum):
     RESCALE = "Rescale"  #: only the number of groups has changed: add or drop groups, move none
     REHOUSE = "Rehouse"  #: some groups cannot go on where they are: they move, the others stay; then as RESCALE
     REPLAN = "Replan"
-
-
-class Replan(StrEnum):
-    """What a change of the cluster may do (``spec.replan``)."""
-
-    NEVER = "Never"
-    WHEN_INVALID = "WhenInvalid"
-    ALWAYS = "Always"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +60,7 @@ def judge(record: PlanRecord | None, question: Question, trouble: Trouble | None
         trouble: Why the recorded plan could not be started on the cluster as it is, None while it could.
         serving: Whether all its groups are ready: what runs is not moved, whatever labels and cordons say.
     """
-    if record is None or record.cut_hash != question.cut_hash or (question.deploy and record.plan.deployable):
+    if record is None or record.cut_hash != question.cut_hash or (question.deploy and not record.plan.deployable):
         return Standing(choice=Choice.REPLAN)
     same = Choice.KEEP if record.input_hash == question.input_hash else Choice.RESCALE
     if question.replan is Replan.ALWAYS:
