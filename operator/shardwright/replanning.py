@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from shardwright.api.model import Weights
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory, Node, Pool
-from shardwright.pipeline import Subject, plan_serving, record_of
+from shardwright.pipeline import plan_serving, record_of
 from shardwright.planning.phrases import copies
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import Request
+from shardwright.resolving.subject import Subject
 
 KEPT: Final = "The replicas keep the cut that they have: a new number of them cuts nothing anew."
 
@@ -76,10 +76,10 @@ def rescale(subject: Subject, plan: Plan, inventory: Inventory) -> Report:
         return plan_serving(subject, inventory)
     own, pinned = _pools_of(inventory, plan), _pinned(subject.request, plan)
     whole = make_plan(subject.model, own, pinned, subject.traits)
-    missing = subject.resource.spec.replicas - len(plan.groups)
+    missing = subject.intent.replicas - len(plan.groups)
     if missing <= 0:
         predicted = plan if isinstance(whole.outcome, NoPlan) else whole.outcome
-        return _kept(whole, predicted, plan, plan.groups[: subject.resource.spec.replicas])
+        return _kept(whole, predicted, plan, plan.groups[: subject.intent.replicas])
     if isinstance(whole.outcome, NoPlan):
         return whole
     added = _further(subject, plan, _without(own, plan), missing)
@@ -123,15 +123,7 @@ def place_beside(subject: Subject, plan: Plan, inventory: Inventory) -> tuple[st
         return None
     (place,) = outcome.groups
     mounted_on = {node for group in plan.groups for node in group}
-    return place if len(mounted_on) > 1 or not _shares_claim(subject) or mounted_on.issuperset(place) else None
-
-
-def _shares_claim(subject: Subject) -> bool:
-    model = subject.resource.spec.model
-    weights = model.weights or Weights()
-    cache = weights.hugging_face.cache if weights.hugging_face else None
-    read = (weights.pvc, *(adapter.pvc for adapter in model.adapters))
-    return any(read) or (cache is not None and cache.claim_name is not None)
+    return place if len(mounted_on) > 1 or not subject.intent.shares_claim or mounted_on.issuperset(place) else None
 
 
 def _pinned(request: Request, plan: Plan) -> Request:

@@ -15,7 +15,8 @@ from shardwright.api.schema import spec_schema, status_schema
 from shardwright.cli.main import main
 from shardwright.controller.metrics import Metrics
 from shardwright.modelspec.catalogue import known_ids
-from shardwright.pipeline import Question, resolve
+from shardwright.resolving.question import Question
+from shardwright.resolving.subject import resolve
 
 ROOT = Path(__file__).parent.parent.parent
 README = ROOT / "README.md"

@@ -11,18 +11,20 @@ from typing import Any
 import yaml
 
 from shardwright.api.resource import ShardedModel, parse_manifest
-from shardwright.deploying import to_deployment
 from shardwright.engines.arguments import attention_replicas_per_pod
 from shardwright.hardware.gpus import Gpu, find_gpu, load_gpus
 from shardwright.hardware.nodes import read_node
 from shardwright.layouts.layout import Layout
 from shardwright.modelspec.catalogue import find_model
-from shardwright.pipeline import Question, plan_serving, resolve, take_stock
+from shardwright.pipeline import plan_serving
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import Plan
 from shardwright.rendering import ray
 from shardwright.rendering.deployment import Deployment, SecretKey
 from shardwright.rendering.pod import pod_template, workers_per_pod
+from shardwright.resolving.question import Question
+from shardwright.resolving.stock import take_stock
+from shardwright.resolving.subject import resolve
 from tests.engine import environment
 from tests.golden.planner import test_explanations, test_ladder
 from tests.support.builders_cli import a_node
@@ -142,7 +144,7 @@ def _goldens() -> Iterator[Launch]:
     cases = {case.id: (case.model, case.pool, case.request) for case in test_ladder.CASES} | test_explanations.CASES
     for name, (model, pool, request) in cases.items():
         plan = make_plan(a_model(model), an_inventory(pool), request, vllm_traits()).outcome
-        if isinstance(plan, Plan) and plan.deployable is None:
+        if isinstance(plan, Plan) and plan.deployable:
             yield Launch(id=f"golden {name}", plan=plan, deployment=a_deployment(model=model), config=CONFIGS[model])
 
 
@@ -249,10 +251,9 @@ def _features() -> Iterator[Launch]:
 def _planned(name: str, resource: ShardedModel, nodes: list[dict[str, Any]]) -> Launch | None:
     subject = resolve(Question(resource=resource))
     facts = [fact for fact in map(read_node, nodes) if fact is not None]
-    plan = plan_serving(subject, take_stock(resource, facts, ())).outcome
+    plan = plan_serving(subject, take_stock(subject, facts, ())).outcome
     entry = find_model(resource.spec.model.id)
-    if not isinstance(plan, Plan) or plan.deployable is not None or entry is None:
+    if not isinstance(plan, Plan) or not plan.deployable or entry is None:
         return None
-    deployment = to_deployment(resource, engine_version=subject.traits.version, stored_quantization=subject.stored_quantization)
     draft = resource.spec.workload.draft_model and find_model(resource.spec.workload.draft_model.id)
-    return Launch(id=name, plan=plan, deployment=deployment, config=entry.config, draft=draft.config if draft else None)
+    return Launch(id=name, plan=plan, deployment=subject.deployment, config=entry.config, draft=draft.config if draft else None)

@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 
 from shardwright.api.resource import parse_manifest
 from shardwright.hardware.nodes import read_node
-from shardwright.pipeline import Question, Subject, plan_serving, resolve, take_stock
+from shardwright.pipeline import plan_serving
 from shardwright.planning.report import Plan
 from shardwright.replanning import rehouse
+from shardwright.resolving.question import Question
+from shardwright.resolving.stock import take_stock
+from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_resource import a_sharded_model
 
@@ -29,7 +32,7 @@ FACTS = {node["metadata"]["name"]: fact for node in h100_nodes(len(NODES)) if (f
 
 def plan_on(subject: Subject, nodes: list[str]) -> Plan:
     """Return a plan of one group on each of these nodes."""
-    outcome = plan_serving(subject, take_stock(subject.resource, FACTS.values(), ())).outcome
+    outcome = plan_serving(subject, take_stock(subject, FACTS.values(), ())).outcome
     assert isinstance(outcome, Plan)
     return replace(outcome, groups=tuple((node,) for node in nodes), layout=replace(outcome.layout, replicas=len(nodes)))
 
@@ -41,7 +44,7 @@ def test_as_many_groups_as_have_room_leave_lost_nodes_and_nobody_else_moves(
 ) -> None:
     subject = SUBJECTS[tensor]
     plan = plan_on(subject, order[:groups])
-    left = take_stock(subject.resource, [fact for name, fact in FACTS.items() if name not in lost], ())
+    left = take_stock(subject, [fact for name, fact in FACTS.items() if name not in lost], ())
 
     leaving = frozenset(index for index, group in enumerate(plan.groups) if lost.intersection(group))
     moved, short = rehouse(subject, plan, left, leaving)

@@ -12,7 +12,7 @@ from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, ImagePath, Scheduling
-from shardwright.rendering.render import not_deployable, render
+from shardwright.rendering.render import render
 from tests.engine.launches import Launch, launches
 from tests.harness.api import Api, ApiError, Manifest
 from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan, a_trtllm_deployment
@@ -63,7 +63,7 @@ IMAGE_VOLUME = _launch(
 @cache
 def runnable() -> tuple[Launch, ...]:
     """Return what can be deployed of all samples and goldens, and the other ways to run a model."""
-    return tuple(launch for launch in (*launches(), *MORE) if not_deployable(launch.plan) is None)
+    return tuple(launch for launch in (*launches(), *MORE) if launch.plan.deployable)
 
 
 def objects_of(launch: Launch, namespace: str) -> Iterator[Manifest]:

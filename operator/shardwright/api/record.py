@@ -1,19 +1,28 @@
 """The plan of record: the chosen plan as it is kept in a ConfigMap, to be read back to the last bit.
 
 It is the reservation of its nodes and what is shown; it is never input to scoring.
+
+Whatever a release has written is read for ever. A field that comes new has a default, or a step of :data:`UPGRADES`
+works it out of the others; one that goes or gets another name or meaning takes such a step and a new version. What a later
+release has written beside the fields that are known here is kept, and written again with the record.
 """
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
 from shardwright.errors import Problem
 from shardwright.planning.report import Alternative, Exclusion, Plan, Report
 
-RECORD_VERSION: Final = 1
+Plain = Mapping[str, Any]
+"""An object of JSON."""
+
+RECORD_VERSION: Final = 2
 RECORD_KEY: Final = "plan.json"
 """Key of the ConfigMap that holds the text."""
 
@@ -24,7 +33,8 @@ class PlanRecord:
 
     ``input_hash`` covers everything that makes a new plan necessary when it changes, ``cut_hash`` the same
     without the number of replicas: while it stays, scaling adds or drops groups and moves none. ``generations`` say of which
-    generation each group is at least: a later one starts beside the one that serves.
+    generation each group is at least: a later one starts beside the one that serves. ``beyond`` are fields that are not
+    known here, each at its place: a later release wrote them.
     """
 
     version: int = RECORD_VERSION
@@ -36,6 +46,7 @@ class PlanRecord:
     excluded: tuple[Exclusion, ...] = ()
     considered: int = 0
     generations: tuple[int, ...] = ()
+    beyond: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def moved(self, group: int, nodes: tuple[str, ...], generation: int) -> "PlanRecord":
         """Return the record with a group on other nodes, as this generation."""
@@ -52,24 +63,63 @@ class PlanRecord:
 
 def encode(record: PlanRecord) -> str:
     """Return the record as JSON: same record, same bytes."""
-    plain = _adapter().dump_python(record, mode="json")
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(_joined(_known(record), record.beyond), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def decode(text: str) -> PlanRecord | Problem:
-    """Return the record, or why it cannot be read (edited by hand, or written by a newer version)."""
+    """Return the record, or why it cannot be read (edited by hand, or written in a form of a later release)."""
     try:
         plain = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return _unreadable("is not JSON")
     version = plain.get("version") if isinstance(plain, dict) else None
-    if version != RECORD_VERSION:
-        return _unreadable(f"has version {str(version)[:20]}, not {RECORD_VERSION}")
+    if type(version) is not int or not 1 <= version <= RECORD_VERSION:
+        return _unreadable(f"has version {str(version)[:20]}, not 1 to {RECORD_VERSION}")
+    for step in range(version, RECORD_VERSION):
+        plain = UPGRADES[step](plain)
     try:
-        return _adapter().validate_json(text)
+        record = _adapter().validate_python({**plain, "version": RECORD_VERSION, "beyond": {}})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         return _unreadable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+    return replace(record, beyond=_beyond(plain, _known(record)))
+
+
+def _undeployable(plain: Plain) -> Plain:
+    """Return a record of version 1 as one of version 2: why a plan cannot be run is named for what it says."""
+    plan = plain.get("plan")
+    if not isinstance(plan, dict) or "deployable" not in plan:
+        return plain
+    kept = {name: value for name, value in plan.items() if name != "deployable"}
+    return {**plain, "plan": {**kept, "undeployable": plan["deployable"]}}
+
+
+UPGRADES: Final[Mapping[int, Callable[[Plain], Plain]]] = MappingProxyType({1: _undeployable})
+"""By version: how plain JSON of it becomes that of the next one."""
+
+
+def _known(record: PlanRecord) -> Plain:
+    plain: Plain = _adapter().dump_python(record, mode="json", exclude={"beyond"})
+    return plain
+
+
+def _beyond(plain: Plain, known: Plain) -> dict[str, Any]:
+    """Return the fields of ``plain`` that ``known`` does not have, each at its place; objects in lists have none."""
+    inner = {
+        name: _beyond(value, known[name])
+        for name, value in plain.items()
+        if isinstance(value, dict) and isinstance(known.get(name), dict)
+    }
+    return {name: plain[name] for name in plain if name not in known} | {name: more for name, more in inner.items() if more}
+
+
+def _joined(known: Plain, beyond: Plain) -> dict[str, Any]:
+    """Return both; where an object of ``beyond`` has lost its place, it goes with it."""
+    both = {name: value for name, value in beyond.items() if name not in known}
+    return both | {
+        name: _joined(value, beyond[name]) if isinstance(value, dict) and name in beyond else value
+        for name, value in known.items()
+    }
 
 
 @cache
@@ -82,5 +132,5 @@ def _unreadable(why: str) -> Problem:
         code="PlanRecordUnreadable",
         what="the plan of record",
         limit=why,
-        remedy="a new plan is made; delete the ConfigMap to be rid of the message",
+        remedy="what runs is left as it is; delete the ConfigMap to have a new plan made",
     )

@@ -7,12 +7,13 @@ from typing import Any
 from shardwright.api.conditions import Reason
 from shardwright.api.names import API_VERSION
 from shardwright.api.status import plan_status
-from shardwright.api.workload import DraftModel
 from shardwright.costs.workload import Workload
 from shardwright.errors import Problem
-from shardwright.pipeline import Subject, engine_status
+from shardwright.modelspec.spec import ModelSpec
+from shardwright.pipeline import engine_status
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.reporting.explanation import Explanation
+from shardwright.resolving.subject import Subject
 from shardwright.units import to_milliseconds
 
 
@@ -22,12 +23,11 @@ def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
     ``reason`` is one of the words of the conditions; ``problem`` is there when
     there is no plan, or one that cannot be deployed.
     """
-    metadata = subject.resource.metadata
     return {
         "apiVersion": API_VERSION,
         "kind": "PlanReport",
-        "metadata": {"name": metadata.name, "namespace": metadata.namespace},
-        "model": {"id": subject.resource.spec.model.id, "parameters": subject.model.parameters},
+        "metadata": {"name": subject.owner.name, "namespace": subject.owner.namespace},
+        "model": {"id": subject.deployment.model, "parameters": subject.model.parameters},
         **engine_status(subject),
         "request": _request(subject),
         "reason": _reason(subject, report.outcome),
@@ -72,7 +72,7 @@ def _request(subject: Subject) -> dict[str, Any]:
     }
     budget = {"gpus": space.max_gpus, "nodes": space.max_nodes, "fill": space.fill or None}
     return {
-        "workload": _workload(load, subject.resource.spec.workload.draft_model),
+        "workload": _workload(load, subject.draft),
         "objective": {
             "optimizeFor": objective.optimize_for.value,
             **{name: to_milliseconds(seconds) for name, seconds in limits.items() if seconds is not None},
@@ -84,7 +84,7 @@ def _request(subject: Subject) -> dict[str, Any]:
     }
 
 
-def _workload(load: Workload, draft: DraftModel | None) -> dict[str, Any]:
+def _workload(load: Workload, draft: ModelSpec | None) -> dict[str, Any]:
     arrival = (
         {"concurrency": load.concurrency} if load.requests_per_second is None else {"requestsPerSecond": load.requests_per_second}
     )
@@ -98,7 +98,7 @@ def _workload(load: Workload, draft: DraftModel | None) -> dict[str, Any]:
         "kvCacheQuantization": "FP8" if load.kv_cache_dtype == "fp8" else "Auto",
         "prefixCacheHitPercent": round(load.prefix_cache_hit_rate * 100),
         **imbalance,
-        **({"draftModel": {"id": draft.id} | drafts} if draft else {"promptLookup": drafts} if load.draft_tokens else {}),
+        **({"draftModel": {"id": draft.source} | drafts} if draft else {"promptLookup": drafts} if load.draft_tokens else {}),
     }
 
 
@@ -110,15 +110,15 @@ def _given(name: str, fields: Mapping[str, object]) -> dict[str, dict[str, objec
 def _reason(subject: Subject, outcome: Plan | NoPlan) -> str:
     if isinstance(outcome, NoPlan):
         reason = Reason.INSUFFICIENT_CAPACITY if outcome.heals_by_itself else Reason.NOTHING_FITS
-    elif subject.resource.spec.mode == "PlanOnly":
+    elif subject.intent.plan_only:
         reason = Reason.PLAN_ONLY
     else:
-        reason = Reason.NOT_DEPLOYABLE if outcome.deployable else Reason.PLANNED
+        reason = Reason.PLANNED if outcome.deployable else Reason.NOT_DEPLOYABLE
     return reason.value
 
 
 def _problem(outcome: Plan | NoPlan) -> dict[str, Any]:
-    problem = outcome.deployable if isinstance(outcome, Plan) else outcome.problem
+    problem = outcome.undeployable if isinstance(outcome, Plan) else outcome.problem
     return {"problem": _parts(problem)} if problem else {}
 
 

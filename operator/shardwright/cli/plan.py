@@ -18,17 +18,19 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.untrusted import mapping, text
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import parse_config
-from shardwright.pipeline import Question, Subject, bundle_for, plan_serving, reservations_of, resolve, take_stock
+from shardwright.pipeline import bundle_for, plan_serving
 from shardwright.planning.report import Plan, Report
 from shardwright.rendering.hashing import with_content_hash
 from shardwright.rendering.names import base_name
-from shardwright.rendering.render import not_deployable
 from shardwright.reporting.explanation import Explanation, Fact
 from shardwright.reporting.explanation import explain as explain_report
 from shardwright.reporting.figures import format_count
 from shardwright.reporting.lines import Line
 from shardwright.reporting.markdown import to_markdown
 from shardwright.reporting.text import to_lines
+from shardwright.resolving.question import Question
+from shardwright.resolving.stock import reservations_of, take_stock
+from shardwright.resolving.subject import Subject, resolve
 
 if TYPE_CHECKING:
     from shardwright.cli.live import Cluster
@@ -45,7 +47,7 @@ class Answer:
     @property
     def name(self) -> str:
         """Return the name of the resource."""
-        return self.subject.resource.metadata.name
+        return self.subject.owner.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +185,7 @@ def _answer(inputs: Inputs) -> list[Answer]:
     answers: list[Answer] = []
     kept = list(inputs.surroundings.reservations)
     for subject in subjects:
-        inventory = take_stock(subject.resource, inputs.surroundings.nodes, inputs.surroundings.usage, kept)
+        inventory = take_stock(subject, inputs.surroundings.nodes, inputs.surroundings.usage, kept)
         answer = Answer(subject=subject, inventory=inventory, report=plan_serving(subject, inventory))
         kept += _kept(answer)
         answers.append(answer)
@@ -208,9 +210,9 @@ def _located(problem: Problem, file: str, inputs: Inputs) -> Problem:
 
 
 def _kept(answer: Answer) -> Iterator[Any]:
-    metadata, outcome = answer.subject.resource.metadata, answer.report.outcome
-    if isinstance(outcome, Plan) and answer.subject.resource.spec.mode == "Deploy" and not_deployable(outcome) is None:
-        yield from reservations_of((metadata.namespace, base_name(metadata.name)), outcome)
+    owner, outcome = answer.subject.owner, answer.report.outcome
+    if isinstance(outcome, Plan) and outcome.deployable and not answer.subject.intent.plan_only:
+        yield from reservations_of((owner.namespace, base_name(owner.name)), outcome)
 
 
 def _question(resource: ShardedModel, inputs: Inputs) -> Question:
@@ -258,7 +260,7 @@ def _key(content: Mapping[str, Any]) -> tuple[str, str]:
 def _explanation(answer: Answer) -> Explanation:
     subject = answer.subject
     engine = f"{subject.traits.name} {subject.traits.version}"
-    served = f"{subject.resource.spec.model.id}, {format_count(subject.model.parameters / 1e9)} B parameters, on {engine}"
+    served = f"{subject.deployment.model}, {format_count(subject.model.parameters / 1e9)} B parameters, on {engine}"
     explanation = explain_report(answer.report, request=subject.request, inventory=answer.inventory)
     return replace(explanation, facts=(Fact(label="Model", value=served), *explanation.facts))
 
@@ -276,7 +278,7 @@ def _print_documents(documents: list[dict[str, Any]], form: str) -> None:
 
 def _refusals(answer: Answer) -> Iterator[tuple[str, str]]:
     outcome = answer.report.outcome
-    problem = not_deployable(outcome) if isinstance(outcome, Plan) else outcome.problem
+    problem = outcome.undeployable if isinstance(outcome, Plan) else outcome.problem
     if problem is not None:
         yield f"{answer.name}: {problem.sentence()}", problem.code
 
@@ -286,7 +288,7 @@ def _objects(answer: Answer) -> Iterator[Mapping[str, Any]]:
     if not isinstance(answer.report.outcome, Plan):
         return
     for item in bundle_for(answer.subject, answer.report.outcome).objects:
-        yield item if answer.subject.resource.metadata.uid else _without_owner(item)
+        yield item if answer.subject.owner.uid else _without_owner(item)
 
 
 def _without_owner(item: Mapping[str, Any]) -> Mapping[str, Any]:

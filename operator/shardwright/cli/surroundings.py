@@ -14,8 +14,8 @@ from shardwright.hardware.nodes import read_node, read_pod
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.pools import Reservation
 from shardwright.hardware.untrusted import mapping, text
-from shardwright.pipeline import reservations_of
 from shardwright.rendering.labels import MODEL
+from shardwright.resolving.stock import reservations_of
 
 Object = Mapping[str, Any]
 

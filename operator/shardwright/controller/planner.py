@@ -17,13 +17,15 @@ from shardwright.controller.view import View
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.modelspec.catalogue import read_catalogue_extension
-from shardwright.pipeline import Question, Subject, resolve, take_stock
 from shardwright.planning.report import NoPlan, Report
 from shardwright.planning.validity import plan_problem
 from shardwright.reconcile import standing
 from shardwright.reconcile.departures import Needs, leaving_groups, leaving_problem
-from shardwright.reconcile.standing import Choice, Replan, Standing, Trouble
+from shardwright.reconcile.standing import Choice, Standing, Trouble
 from shardwright.replanning import Replanned, mend, place_beside, plan_anew, scale
+from shardwright.resolving.question import Question
+from shardwright.resolving.stock import take_stock
+from shardwright.resolving.subject import Subject, resolve
 
 NOTHING_NEEDED: Final = Needs()
 
@@ -117,7 +119,7 @@ class Planner:
         if not view.pods_visible:
             return None
         reserved = tuple(view.reserved())
-        inventory = take_stock(subject.resource, view.nodes.values(), view.usage_now(), reserved, beside=group)
+        inventory = take_stock(subject, view.nodes.values(), view.usage_now(), reserved, beside=group)
         nodes = await asyncio.to_thread(place_beside, subject, record.plan, inventory)
         return record.moved(group, nodes, generation) if nodes else None
 
@@ -127,7 +129,7 @@ class Planner:
 
     def _stock(self, subject: Subject, *, vacated: bool = False) -> Inventory:
         nodes, usage, reserved = self._view.nodes.values(), self._view.usage_now(), tuple(self._view.reserved())
-        return take_stock(subject.resource, nodes, usage, reserved, vacated=vacated)
+        return take_stock(subject, nodes, usage, reserved, vacated=vacated)
 
     def _trouble(self, key: Key, record: PlanRecord | None, inventory: Inventory, needs: Needs) -> Trouble | None:
         leaves = leaving_problem(record.plan, inventory, needs) if record else None
@@ -143,8 +145,8 @@ def _judge(subject: Subject, record: PlanRecord | None, trouble: Trouble | None,
     question = standing.Question(
         input_hash=subject.input_hash,
         cut_hash=subject.cut_hash,
-        replan=Replan(subject.resource.spec.replan),
-        replicas=subject.resource.spec.replicas,
+        replan=subject.intent.replan,
+        replicas=subject.intent.replicas,
         deploy=subject.request.deploy,
     )
     return standing.judge(record, question, trouble, serving=serving)

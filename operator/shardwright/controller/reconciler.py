@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.api.resource import ShardedModel, read_stored
-from shardwright.api.spec import PlacementRules
 from shardwright.api.status import plan_status
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.events import Recorder
@@ -22,7 +21,7 @@ from shardwright.controller.planner import Planned, Planner
 from shardwright.controller.queue import Key
 from shardwright.controller.view import Interests, View
 from shardwright.errors import InputError
-from shardwright.pipeline import Subject, bundle_for, engine_status
+from shardwright.pipeline import bundle_for, engine_status
 from shardwright.planning.report import Report
 from shardwright.reconcile.availability import unavailable
 from shardwright.reconcile.decide import Decision, Desired, decide, placed, standing_groups
@@ -42,6 +41,7 @@ from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import GENERATION_MAX, base_name, generation_of
+from shardwright.resolving.subject import Subject
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ class Reconciler:
             look.found = replace(look.found, problems=error.problems)
             return
         look.engine = engine_status(subject)
-        look.rules = life_rules(subject.resource.spec, look.live["metadata"].get("annotations") or {})
+        look.rules = life_rules(subject.intent, look.live["metadata"].get("annotations") or {})
         standing = standing_groups(observed, owner.uid, datetime.now(UTC), look.rules)
         look.found = replace(look.found, standing=standing)
         if not self._view.synced:
@@ -161,7 +161,7 @@ class Reconciler:
         planned = await self._plan(key, look, subject, observed)
         if look.events:  # the record has been written
             observed = observed.without(record_key(_owner(look.live)))
-        record, spec = planned.record, subject.resource.spec
+        record, intent = planned.record, subject.intent
         self._note_interests(key, planned)
         look.report = planned.report
         look.again_seconds = planned.recheck_seconds
@@ -171,11 +171,11 @@ class Reconciler:
             plan=record.plan if record else None,
             no_plan=planned.no_plan,
             stale=planned.stale,
-            plan_only=spec.mode == "PlanOnly",
-            paused=spec.paused,
+            plan_only=intent.plan_only,
+            paused=intent.paused,
             lost=look.lost,
-            scaled_to_zero=spec.replicas == 0,
-            wanted=groups_wanted(spec, record.plan if record else None),
+            scaled_to_zero=intent.replicas == 0,
+            wanted=groups_wanted(intent, record.plan if record else None),
         )
         if record and not look.refusal and _is_for(subject, planned, record):
             await self._deploy(look, subject, record, observed)
@@ -188,21 +188,21 @@ class Reconciler:
 
     async def _plan(self, key: Key, look: Look, subject: Subject, observed: Observed) -> Planned:
         """Plan, write the record and reserve its nodes, all before anybody else may plan."""
-        owner, spec = _owner(look.live), subject.resource.spec
+        owner, intent = _owner(look.live), subject.intent
         record = read_record(owner, observed)
         serving = bool(look.found.standing) and all(group.ready for group in look.found.standing)
         interests = self._view.interests.setdefault(key, Interests())
         async with self._planner.lock:
             interests.waits_for_capacity = True  # what comes free while this is planned must be looked at again
-            if spec.paused and record:
+            if intent.paused and record:
                 planned = Planned(record=record, report=record.report())
             else:
                 needs = self._needs(look, record, observed) if record else Needs()
                 planned = await self._planner.plan(key, subject, record, serving=serving, needs=needs)
-            if planned.record and planned.record != record and not spec.paused:
+            if planned.record and planned.record != record and not intent.paused:
                 written = await self._write_record(look, owner, planned.record, observed)
                 record = planned.record if written else record
-            self._view.reserve(key, record if spec.mode == "Deploy" else None)
+            self._view.reserve(key, None if intent.plan_only else record)
         return planned
 
     def _needs(self, look: Look, record: PlanRecord, observed: Observed) -> Needs:
@@ -223,7 +223,7 @@ class Reconciler:
 
     async def _deploy(self, look: Look, subject: Subject, record: PlanRecord, observed: Observed) -> None:
         owner = _owner(look.live)
-        look.scheduler = (subject.resource.spec.placement or PlacementRules()).scheduler
+        look.scheduler = subject.intent.scheduler
         scheduler = Finding() if look.scheduler == "None" else (await self._schedulers.find())[look.scheduler]
         if scheduler.problem and record.plan.groups and not look.found.plan_only:
             look.found = replace(look.found, refused=scheduler.problem)
@@ -239,7 +239,7 @@ class Reconciler:
         now = datetime.now(UTC)
         desired = Desired(owner_uid=owner.uid, objects=objects, keys=bundle.keys, rules=look.rules)
         decision = decide(desired, observed, now)
-        if decision.stopping and not subject.resource.spec.paused:
+        if decision.stopping and not subject.intent.paused:
             moved = await self._move_beside(look, subject, record, decision, observed)
             if moved:
                 await self._deploy(look, subject, moved, observed.without(record_key(owner)))
@@ -248,7 +248,7 @@ class Reconciler:
         look.deployed = bool(bundle.objects)
         if look.deployed:
             look.engine = engine_status(subject, record.plan)
-        if not subject.resource.spec.paused and await self._write(look, decision.writes):
+        if not subject.intent.paused and await self._write(look, decision.writes):
             look.written = decision.writes
         look.again_seconds = _soonest(look.again_seconds, decision, now)
 
@@ -270,7 +270,7 @@ class Reconciler:
 
     def _objects(self, look: Look, subject: Subject, record: PlanRecord, observed: Observed, scheduling_api: str) -> Bundle:
         plan, owner = record.plan, _owner(look.live)
-        if look.found.plan_only or plan.deployable:
+        if look.found.plan_only or not plan.deployable:
             return Bundle(objects=())
         sets = [live for (kind, _), live in observed.objects.items() if kind == "StatefulSet"]
         bundle = bundle_for(

@@ -13,9 +13,9 @@ from shardwright.cluster.projection import Projection
 from shardwright.controller.queue import Key
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, NodeFacts, Reservation, read_node, read_pod
-from shardwright.pipeline import reservations_of
 from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name
+from shardwright.resolving.stock import reservations_of
 
 
 @dataclass(slots=True)
@@ -67,8 +67,7 @@ class View:
 
     def reserve(self, key: Key, record: PlanRecord | None) -> None:
         """Note what a plan of record keeps: nothing where there is none (None), or none that can be deployed."""
-        deployable = record is not None and record.plan.deployable is None
-        kept = tuple(reservations_of(base_key(key), record.plan, record.generations)) if record and deployable else ()
+        kept = tuple(reservations_of(base_key(key), record.plan, record.generations)) if record and record.plan.deployable else ()
         given_up = set(self.reservations.get(key, ())) - set(kept)
         self.reservations[key] = kept
         if given_up:

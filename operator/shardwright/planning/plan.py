@@ -92,7 +92,7 @@ def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: E
         carries_load=best.carries_load,
         reasons=why,
         warnings=care,
-        deployable=not_yet(candidate, deploy=deploy),
+        undeployable=not_yet(candidate, deploy=deploy),
         tight=best.tight,
         million_tokens_price=million_tokens_price(best),
         load=estimate.load,

@@ -34,7 +34,7 @@ class Plan:
     """The candidate that was chosen, complete enough to render it and to show it without planning again.
 
     ``groups`` are the planned nodes, one tuple per replica. ``interconnect`` says in words what tensor
-    traffic crosses. ``deployable`` is empty, or the reason why this plan can be shown but not yet run. ``tight`` says that
+    traffic crosses. ``undeployable`` is why this plan can be shown but not yet run (None: it can). ``tight`` says that
     one longest request fits by less than the uncertainty of the memory. ``million_tokens_price`` is what a million output
     tokens cost at the planned load, in the currency of the nodes' price (None: they state none). ``load`` is how long a
     node reads weights at start. ``rdma`` are the devices that every pod of a group over several nodes requests;
@@ -62,12 +62,17 @@ class Plan:
     carries_load: bool
     reasons: tuple[str, ...]
     warnings: tuple[str, ...] = ()
-    deployable: Problem | None = None
+    undeployable: Problem | None = None
     tight: bool = False
     million_tokens_price: float | None = None
     load: LoadTime | None = None
     rdma: tuple[tuple[str, int], ...] = ()
     compute_domain: bool = False
+
+    @property
+    def deployable(self) -> bool:
+        """Return whether the plan can be run, not only shown."""
+        return self.undeployable is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.incidents import (
     TAKEN_GRACEFULLY,
     Incident,
-    RestartPolicy,
     better_known,
     find_failure,
     find_unschedulable,
@@ -27,6 +26,7 @@ from shardwright.reconcile.memory import Memory, changed_annotations, read_memor
 from shardwright.reconcile.observed import KeptOut
 from shardwright.reconcile.states import AT_ZERO, Awaited, GroupState, Situation, Wait
 from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.resolving.intent import RestartPolicy
 
 QUEUE_GATES: Final = "kueue.x-k8s.io/"
 ON_PURPOSE: Final = frozenset({Why.ROLLOUT, Why.REQUESTED})

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, UNSCHEDULABLE, Failure, Member
 from shardwright.rendering.scripts import GROUP_ENDED_EXIT_CODE
+from shardwright.resolving.intent import RestartPolicy
 
 INCIDENT: Final = "shardwright.io/incident"
 MEMBERS: Final = "shardwright.io/members"
@@ -25,22 +26,6 @@ TAKEN_GRACEFULLY: Final = frozenset({"PodDeleted", "EvictionByEvictionAPI", "Pre
 
 UNSCHEDULABLE_SECONDS: Final = 300
 """How long a group holds GPUs while a rank of it finds no place. Basis: assumed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestartPolicy:
-    """How a group that failed starts again (``spec.restart``): at once, then after ``delay_seconds``, doubling.
-
-    ``budget`` is how many failures of the engine in a row are met so; then one try every ``max_delay_seconds``, or
-    none. ``stable_seconds`` of service end a row. Basis of the defaults: assumed; source: LeaderWorkerSet and RBG start
-    at 30 s and stop at 600 s, a Job gives up after 6.
-    """
-
-    delay_seconds: int = 30
-    max_delay_seconds: int = 600
-    stable_seconds: int = 600
-    budget: int = 6
-    stop_when_spent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

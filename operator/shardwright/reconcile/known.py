@@ -45,7 +45,7 @@ def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
     """Return what follows from what was read."""
     cluster, subject = seen.cluster or Cluster(), seen.subject if isinstance(seen.subject, Subject) else None
     record = seen.record if isinstance(seen.record, PlanRecord) else None
-    rules = life_rules(subject.intent if subject else None, seen.resource.annotations)
+    rules = life_rules(subject.intent, seen.resource.annotations) if subject else LifeRules()
     unfit = unfit_nodes(record.plan, cluster.nodes, subject.terms) if record and subject and seen.cluster else ()
     uid, silent = seen.resource.owner.uid, cluster.silent_nodes(observed)
     sighted = (*of_members(observed.members), *map(of_node, unfit), *of_sets(observed, uid, seen.kept_out))

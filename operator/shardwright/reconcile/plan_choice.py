@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from shardwright.api.record import PlanRecord
+from shardwright.resolving.intent import Replan
 
 
 class Choice(StrEnum):
@@ -13,14 +14,6 @@ class Choice(StrEnum):
     RESCALE = "Rescale"  #: only the number of groups has changed: add or drop groups, move none
     REHOUSE = "Rehouse"  #: some groups cannot go on where they are: they move, the others stay; then as RESCALE
     REPLAN = "Replan"
-
-
-class Replan(StrEnum):
-    """What a change of the cluster may do (``spec.replan``)."""
-
-    NEVER = "Never"
-    WHEN_INVALID = "WhenInvalid"
-    ALWAYS = "Always"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,11 @@
-"""What the resource says of the life of its groups, as the rules of that life read it."""
+"""What the user wants of the life of the groups, as the rules of that life read it."""
 
 from collections.abc import Mapping
 from typing import Final
 
-from shardwright.api.spec import Budget, PlacementRules, Spec
 from shardwright.planning.report import Plan
 from shardwright.reconcile.groups import LifeRules
-from shardwright.reconcile.incidents import RestartPolicy
+from shardwright.resolving.intent import Intent
 
 RESTART: Final = "shardwright.io/restart"
 """Annotation of a ShardedModel: a new value restarts its groups, one after another."""
@@ -17,26 +16,18 @@ HAVE_QUOTA: Final = frozenset({"Kueue", "Volcano"})
 _TOKEN_LENGTH: Final = 64
 
 
-def life_rules(spec: Spec, annotations: Mapping[str, str]) -> LifeRules:
-    """Return the rules of life of a resource's groups."""
-    restart = spec.restart
+def life_rules(intent: Intent, annotations: Mapping[str, str]) -> LifeRules:
+    """Return the rules of life of a resource's groups, of what is wanted and of the resource's annotations."""
     return LifeRules(
-        restart=RestartPolicy(
-            delay_seconds=restart.delay_seconds,
-            max_delay_seconds=restart.max_delay_seconds,
-            stable_seconds=restart.stable_seconds,
-            budget=restart.budget,
-            stop_when_spent=restart.on_budget_spent == "Stop",
-        ),
-        max_unavailable=spec.rollout.max_unavailable,
-        max_surge=0 if (spec.placement or PlacementRules()).scheduler in HAVE_QUOTA else spec.rollout.max_surge,
+        restart=intent.restart,
+        max_unavailable=intent.max_unavailable,
+        max_surge=0 if intent.scheduler in HAVE_QUOTA else intent.max_surge,
         restart_asked=annotations.get(RESTART, "")[:_TOKEN_LENGTH],
     )
 
 
-def groups_wanted(spec: Spec, plan: Plan | None) -> int:
+def groups_wanted(intent: Intent, plan: Plan | None) -> int:
     """Return how many groups shall run: what ``replicas`` says or, where the plan fills a budget, what the plan says."""
-    if spec.mode == "PlanOnly":
+    if intent.plan_only:
         return 0
-    fills = (spec.budget or Budget()).fill and spec.replicas > 0
-    return len(plan.groups) if fills and plan else spec.replicas
+    return len(plan.groups) if intent.fills and plan else intent.replicas

@@ -70,7 +70,7 @@ class Ask:
     generation) it is asked for a second place for one group instead, while the first one serves.
     """
 
-    on: PlanRecord | None
+    on: PlanRecord | None = field(compare=False)
     choice: Choice = Choice.KEEP
     leaving: frozenset[int] = frozenset()
     held: tuple[tuple[str, ...], ...] = ()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shardwright.errors import InputError, Problem
+from shardwright.errors import InputError
 from shardwright.planning.report import Plan
 from shardwright.rendering import objects, ssh
 from shardwright.rendering.bundle import Bundle
@@ -22,8 +22,8 @@ def render(plan: Plan, deployment: Deployment, *, ready_pods: int | None = None)
     Raises:
         InputError: the plan can be shown but not run.
     """
-    if (problem := not_deployable(plan)) is not None:
-        raise InputError([problem])
+    if plan.undeployable:
+        raise InputError([plan.undeployable])
     subject = objects.Subject(plan=plan, deployment=deployment)
     groups = range(len(plan.groups))
     ready = len(plan.groups) * plan.nodes_per_replica if ready_pods is None else ready_pods
@@ -37,8 +37,3 @@ def render(plan: Plan, deployment: Deployment, *, ready_pods: int | None = None)
     ]
     keys = (objects.ssh_key(subject),) if ssh.joins(plan, deployment) else ()
     return adapt(Bundle(objects=tuple(with_content_hash(item) for item in items), keys=keys), deployment.scheduling)
-
-
-def not_deployable(plan: Plan) -> Problem | None:
-    """Return why a plan can be shown but not run, as the planner found it; None where it can."""
-    return plan.deployable

@@ -105,7 +105,7 @@ def explain(report: Report, *, request: Request | None = None, inventory: Invent
 
 
 def _explain_plan(plan: Plan, report: Report, request: Request | None, inventory: Inventory | None) -> Explanation:
-    not_yet = (f"planned, not yet deployed: {plan.deployable.sentence()}",) if plan.deployable else ()
+    not_yet = (f"planned, not yet deployed: {plan.undeployable.sentence()}",) if plan.undeployable else ()
     return Explanation(
         fits=True,
         headline=_headline(plan),

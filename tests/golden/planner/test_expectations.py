@@ -173,7 +173,7 @@ class TestDeepSeekV3InFp8:
         request = a_request(THROUGHPUT, concurrency=1024, tensor=1, attention_data=32)
 
         plan = _plan(_report("deepseek-v3", an_nvl72_pool(8), request))
-        assert (plan.deployable, plan.compute_domain) == (None, True)
+        assert (plan.undeployable, plan.compute_domain) == (None, True)
 
 
 class TestLlama8BOnOneL4:

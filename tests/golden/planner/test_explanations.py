@@ -61,7 +61,7 @@ def _lines(report: Report) -> list[str]:
     outcome = report.outcome
     if isinstance(outcome, Plan):
         lines = [*outcome.reasons, *(f"Warning: {text}" for text in outcome.warnings)]
-        lines += [f"Not deployed: {outcome.deployable.sentence()}"] if outcome.deployable else []
+        lines += [f"Not deployed: {outcome.undeployable.sentence()}"] if outcome.undeployable else []
     else:
         lines = [f"{outcome.problem.code}: {outcome.problem.sentence()}", f"Heals by itself: {outcome.heals_by_itself}"]
     for item in report.alternatives:

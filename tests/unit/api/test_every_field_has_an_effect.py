@@ -15,11 +15,14 @@ from shardwright.api.record import PlanRecord
 from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.errors import InputError
 from shardwright.hardware.nodes import read_node
-from shardwright.pipeline import Question, Subject, bundle_for, plan_serving, resolve, take_stock
+from shardwright.pipeline import bundle_for, plan_serving
 from shardwright.planning.report import Plan
 from shardwright.reconcile.rules import life_rules
-from shardwright.reconcile.standing import Choice, Replan, judge
+from shardwright.reconcile.standing import Choice, judge
 from shardwright.reconcile.standing import Question as PlanQuestion
+from shardwright.resolving.question import Question
+from shardwright.resolving.stock import take_stock
+from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_nodes import a_gb200_rack, a_node
 from tests.support.builders_resource import A_CONFIG, A_DRAFT, Manifest, a_sharded_model
@@ -239,7 +242,8 @@ def test_leaving_everything_as_it_is_changes_nothing(the_plan: Plan) -> None:
 def the_plan() -> Plan:
     """One plan for all: what changes is not the planner's mood."""
     resource = parse_manifest(a_sharded_model())
-    report = plan_serving(resolve(Question(resource=resource)), take_stock(resource, facts(), ()))
+    subject = resolve(Question(resource=resource))
+    report = plan_serving(subject, take_stock(subject, facts(), ()))
     assert isinstance(report.outcome, Plan)
     return report.outcome
 
@@ -256,15 +260,15 @@ def what_one_sees(resource: ShardedModel, plan: Plan) -> tuple[Any, ...]:
     except InputError as error:
         return (str(error),)
     bundle = bundle_for(subject, plan)
-    stock, fate = take_stock(resource, facts(), ()), fate_of_a_valid_plan(subject, plan)
-    return subject.model, subject.traits.drafter, subject.request, stock, bundle, fate, life_rules(resource.spec, {})
+    stock, fate = take_stock(subject, facts(), ()), fate_of_a_valid_plan(subject, plan)
+    return subject.model, subject.traits.drafter, subject.request, stock, bundle, fate, life_rules(subject.intent, {})
 
 
 def fate_of_a_valid_plan(subject: Subject, plan: Plan) -> Choice:
     """Return what becomes of a plan that was made for this spec and still fits the cluster."""
-    spec = subject.resource.spec
+    intent = subject.intent
     question = PlanQuestion(
-        input_hash=subject.input_hash, cut_hash=subject.cut_hash, replan=Replan(spec.replan), replicas=spec.replicas
+        input_hash=subject.input_hash, cut_hash=subject.cut_hash, replan=intent.replan, replicas=intent.replicas
     )
     record = PlanRecord(input_hash=subject.input_hash, cut_hash=subject.cut_hash, generation=1, plan=plan)
     return judge(record, question, None, serving=False).choice

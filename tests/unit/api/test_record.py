@@ -1,18 +1,25 @@
 """The plan of record: what is kept comes back to the last bit, what cannot be read is a value."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
-from shardwright.api.record import PlanRecord, decode, encode
+import pytest
+
+from shardwright.api.record import RECORD_VERSION, PlanRecord, decode, encode
 from shardwright.api.status import plan_status
 from shardwright.errors import Problem
+from shardwright.layouts.layout import Layout
 from tests.support.builders_reporting import a_plan, a_report, an_exclusion
+
+RECORDS = Path(__file__).parents[2] / "data" / "records"
 
 REPORT = a_report()
 RECORD = PlanRecord(
     input_hash="a" * 64,
     cut_hash="b" * 64,
     generation=3,
-    plan=a_plan(deployable=Problem(code="NotYetDeployable", what="not yet"), warnings=("mind the gap…",)),
+    plan=a_plan(undeployable=Problem(code="NotYetDeployable", what="not yet"), warnings=("mind the gap…",)),
     alternatives=REPORT.alternatives,
     excluded=(an_exclusion("OutOfMemory", 3),),
     considered=48,
@@ -55,13 +62,14 @@ def test_text_that_is_no_json_is_a_problem() -> None:
     )
 
 
-def test_another_version_is_a_problem() -> None:
-    text = json.dumps(json.loads(encode(RECORD)) | {"version": 2})
+@pytest.mark.parametrize("version", [RECORD_VERSION + 1, 0, None, "1", True])
+def test_a_version_that_is_not_known_is_a_problem(version: object) -> None:
+    text = json.dumps(json.loads(encode(RECORD)) | {"version": version})
 
     problem = decode(text)
 
     assert isinstance(problem, Problem)
-    assert problem.limit == "has version 2, not 1"
+    assert problem.limit == f"has version {version}, not 1 to {RECORD_VERSION}"
 
 
 def test_a_record_edited_by_hand_is_a_problem_that_names_the_field() -> None:
@@ -74,8 +82,87 @@ def test_a_record_edited_by_hand_is_a_problem_that_names_the_field() -> None:
     assert problem.limit.startswith("plan.layout.tensor: ")
 
 
-def test_a_field_of_a_later_release_is_dropped() -> None:
-    plain = json.loads(encode(RECORD))
-    plain["plan"]["colour"] = "green"
+def test_fields_of_a_later_release_change_nothing_and_are_written_again_where_they_stood() -> None:
+    plain = json.loads(encode(RECORD)) | {"reviewed": {"by": "somebody"}, "beyond": 7}
+    plain["plan"] |= {"colour": "green"}
+    plain["plan"]["layout"]["shape"] = [1, 2]
 
-    assert decode(json.dumps(plain)) == RECORD
+    read = decode(json.dumps(plain))
+
+    assert read == RECORD
+    assert isinstance(read, PlanRecord)
+    assert json.loads(encode(read)) == plain
+    assert json.loads(encode(read.moved(0, ("x", "y"), 1)))["plan"]["colour"] == "green"
+
+
+def test_what_a_later_release_said_of_an_object_goes_with_it() -> None:
+    plain = json.loads(encode(RECORD))
+    plain["plan"]["undeployable"]["since"] = "yesterday"
+    read = decode(json.dumps(plain))
+    assert isinstance(read, PlanRecord)
+
+    assert json.loads(encode(replace(read, plan=a_plan())))["plan"]["undeployable"] is None
+
+
+def released(version: int) -> dict[str, str]:
+    """Return records as releases that write this version have written them, by name."""
+    return {file.stem: file.read_text() for file in sorted((RECORDS / f"v{version}").glob("*.json"))}
+
+
+def test_records_of_every_version_that_was_ever_written_are_kept_here() -> None:
+    assert {folder.name for folder in RECORDS.iterdir()} >= {f"v{version}" for version in range(1, RECORD_VERSION)}
+    assert set(released(1)) == {"experts", "generations", "not_deployable", "one_gpu", "two_nodes"}
+
+
+@pytest.mark.parametrize("name", sorted(released(1)))
+def test_a_record_of_version_1_is_read_to_the_last_bit(name: str) -> None:
+    """Everything in it comes back under its name; what says why a plan cannot be run has another one since."""
+    text = released(1)[name]
+    plain = json.loads(text)
+    plain["plan"]["undeployable"] = plain["plan"].pop("deployable")
+
+    read = decode(text)
+
+    assert isinstance(read, PlanRecord), read
+    assert json.loads(encode(read)) == plain | {"version": 2}
+    assert (read.beyond, decode(encode(read))) == ({}, read)
+
+
+@pytest.mark.parametrize(
+    ("name", "layout", "groups", "generations"),
+    [
+        ("one_gpu", Layout(), (("l4-0",),), ()),
+        ("two_nodes", Layout(tensor=8, pipeline=2), (("h100-0", "h100-1"),), ()),
+        ("experts", Layout(expert=16, attention_data=16), (("h100-00", "h100-01"),), ()),
+        (
+            "not_deployable",
+            Layout(tensor=8, attention_data=2, expert=16),
+            (("gb200-00", "gb200-01", "gb200-02", "gb200-03"),),
+            (),
+        ),
+        (
+            "generations",
+            Layout(tensor=8, pipeline=2, replicas=2),
+            (("h100-00", "h100-01"), ("h100-02", "h100-03")),
+            (2, 1),
+        ),
+    ],
+)
+def test_a_plan_of_version_1_is_the_plan_it_was(
+    name: str, layout: Layout, groups: tuple[tuple[str, ...], ...], generations: tuple[int, ...]
+) -> None:
+    read = decode(released(1)[name])
+
+    assert isinstance(read, PlanRecord)
+    assert (read.plan.layout, read.plan.groups, read.generations) == (layout, groups, generations)
+    assert read.plan.deployable is (name != "not_deployable")
+    assert read.plan.deployable or (read.plan.undeployable and read.plan.undeployable.code == "NotYetDeployable")
+
+
+def test_a_record_of_version_1_without_the_field_is_of_a_plan_that_can_be_run() -> None:
+    plain = json.loads(released(1)["one_gpu"])
+    del plain["plan"]["deployable"], plain["generations"]
+
+    read = decode(json.dumps(plain))
+
+    assert read == decode(released(1)["one_gpu"])

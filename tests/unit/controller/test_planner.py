@@ -11,7 +11,7 @@ from shardwright.controller.planner import Planner
 from shardwright.controller.view import View
 from shardwright.errors import InputError
 from shardwright.hardware.nodes import GpuUsage, read_node
-from shardwright.pipeline import reservations_of
+from shardwright.resolving.stock import reservations_of
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_operator import LARGE
@@ -56,7 +56,7 @@ def test_new_settings_hold_and_broken_ones_change_nothing(tmp_path: Path) -> Non
 
     subject = planner.resolve(parse_manifest(a_sharded_model()), None)
 
-    assert subject.resource.spec.engine.args == {"seed": 4}
+    assert subject.deployment.arguments == {"seed": 4}
     assert subject.defaulted == ("engine.args.seed",)
 
 

@@ -134,6 +134,6 @@ def test_nothing_is_planned_before_every_cache_was_listed_once(view: View) -> No
 
 
 def test_a_plan_that_can_only_be_shown_keeps_no_gpus_from_others(view: View) -> None:
-    shown_only = a_plan(deployable=Problem(code="NotDeployable", what="tensor 32 over trays"))
+    shown_only = a_plan(undeployable=Problem(code="NotDeployable", what="tensor 32 over trays"))
     view.reserve(PLANNED, a_record(plan=shown_only))
     assert list(view.reserved()) == []

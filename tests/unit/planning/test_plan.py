@@ -45,7 +45,7 @@ def test_a_plan_says_everything_that_rendering_needs() -> None:
     assert (plan.max_model_len, plan.max_sequences, plan.max_batched_tokens) == (3072, 1024, 8192)
     assert plan.memory_utilization == 0.92
     assert plan.carries_load
-    assert plan.deployable is None
+    assert plan.undeployable is None
 
 
 def test_reasons_name_the_objective_the_memory_the_load_and_where_time_goes() -> None:
@@ -147,7 +147,7 @@ def test_the_full_length_is_worth_more_gpus() -> None:
 def test_tensor_over_trays_of_one_clique_is_deployed_with_a_compute_domain() -> None:
     plan = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), replace(a_request(tensor=8, pipeline=1), deploy=True))
 
-    assert plan.deployable is None
+    assert plan.undeployable is None
     assert plan.compute_domain
     assert (plan.nodes_per_replica, plan.tensor_link) == (2, "NVLink5 NVL72")
     assert "Pods share the NVLink domain of their nodes by a ComputeDomain." in plan.reasons
@@ -171,8 +171,8 @@ def test_tensor_over_trays_that_no_clique_joins_is_planned_but_not_deployed() ->
         remedy="set mode: PlanOnly, or pin parallelism.tensor to 4 or less",
         path="spec.parallelism.tensor",
     )
-    assert _plan("deepseek-v3", inventory, replace(shown, deploy=True)).deployable == problem
-    only_shown = _plan("deepseek-v3", inventory, shown).deployable
+    assert _plan("deepseek-v3", inventory, replace(shown, deploy=True)).undeployable == problem
+    only_shown = _plan("deepseek-v3", inventory, shown).undeployable
     assert only_shown == replace(problem, remedy="mode: Deploy takes the best layout that can be run")
 
 
@@ -183,7 +183,7 @@ def test_what_is_better_but_cannot_be_deployed_yet_is_named() -> None:
     deployed = _report("llama-405b", inventory, replace(shown, deploy=True))
     assert isinstance(deployed.outcome, Plan)
 
-    assert better.deployable is not None
+    assert better.undeployable is not None
     assert deployed.outcome.reasons[1] == (
         f"tensor {better.layout.tensor} would be better, but cannot be deployed yet: mode PlanOnly shows it."
     )
@@ -195,12 +195,12 @@ def test_attention_replicas_on_several_nodes_are_deployed_where_each_is_on_one()
     pins = replace(a_request(tensor=4, attention_data=4), deploy=True)
     plan = _plan("deepseek-v3", an_inventory(a_pool("H200-SXM-141GB", nodes=2)), pins)
 
-    assert (plan.layout.attention_data, plan.nodes_per_replica, plan.deployable) == (4, 2, None)
+    assert (plan.layout.attention_data, plan.nodes_per_replica, plan.undeployable) == (4, 2, None)
 
 
 def test_attention_replicas_that_nodes_cut_are_planned_but_not_deployed() -> None:
     pins = replace(a_request(tensor=8, attention_data=2), deploy=True)
-    problem = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), pins).deployable
+    problem = _plan("deepseek-v3", an_inventory(an_nvl72_pool()), pins).undeployable
 
     assert problem is not None
     assert (problem.code, problem.path) == ("NotYetDeployable", "spec.parallelism.attentionData")
@@ -298,14 +298,14 @@ def test_what_is_to_run_gets_the_best_layout_that_can_be_run() -> None:
     inventory = an_inventory(replace(an_nvl72_pool(), joins_pods=False))
     shown = a_request(OptimizeFor.LATENCY, concurrency=1)
 
-    assert _plan("llama-405b", inventory, shown).deployable is not None
-    assert _plan("llama-405b", inventory, replace(shown, deploy=True)).deployable is None
+    assert _plan("llama-405b", inventory, shown).undeployable is not None
+    assert _plan("llama-405b", inventory, replace(shown, deploy=True)).undeployable is None
 
 
 def test_tensor_over_the_network_is_allowed_when_pinned_and_warned_of() -> None:
     plan = _plan("llama-405b", an_inventory(a_pool(nodes=2)), a_request(tensor=16))
 
-    assert plan.deployable is None
+    assert plan.undeployable is None
     assert plan.warnings == ("tensor parallelism crosses nodes over 400 Gb/s RDMA: every layer waits for the network twice",)
 
 

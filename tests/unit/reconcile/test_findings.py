@@ -91,7 +91,7 @@ CASES = {
     "cluster unread": (found(plan=None, cluster_known=False), "ClusterReading", "reconciling"),
     "leftovers": (found(decision=replace(decided(), leftovers=("Service llama",))), "Progressing", "reconciling"),
     "plan only": (found(plan_only=True, decision=decided()), "PlanOnly", "resting"),
-    "not deployable": (found(plan=a_plan(deployable=PROBLEM)), "NotDeployable", "stalled"),
+    "not deployable": (found(plan=a_plan(undeployable=PROBLEM)), "NotDeployable", "stalled"),
     "scaled to zero": (found(scaled_to_zero=True, decision=decided()), "ScaledToZero", "ready"),
     "paused on the way": (found(paused=True, decision=decided(STARTING)), "Paused", "resting"),
     "paused and serving": (found(paused=True, decision=decided(READY)), "Serving", "ready"),

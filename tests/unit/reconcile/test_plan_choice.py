@@ -3,7 +3,8 @@
 import pytest
 
 from shardwright.errors import Problem
-from shardwright.reconcile.standing import GRACE_SECONDS, Choice, Question, Replan, Standing, Trouble, judge
+from shardwright.reconcile.standing import GRACE_SECONDS, Choice, Question, Standing, Trouble, judge
+from shardwright.resolving.intent import Replan
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_reconcile import a_record
 
@@ -26,7 +27,7 @@ def trouble(seconds: float) -> Trouble:
 
 
 def test_a_plan_that_can_only_be_shown_is_made_anew_when_it_is_to_run() -> None:
-    record = a_record(plan=a_plan(deployable=Problem(code="NotYetDeployable", what="tensor over trays")))
+    record = a_record(plan=a_plan(undeployable=Problem(code="NotYetDeployable", what="tensor over trays")))
 
     assert judge(record, asked(deploy=False), None, serving=False).choice is Choice.KEEP
     assert judge(record, asked(deploy=True), None, serving=False).choice is Choice.REPLAN

@@ -9,9 +9,10 @@ import pytest
 from shardwright.reconcile.decide import Decision, decide
 from shardwright.reconcile.decision import Apply
 from shardwright.reconcile.groups import GroupState, LifeRules
-from shardwright.reconcile.incidents import RestartPolicy, find_failure, new_incident
+from shardwright.reconcile.incidents import find_failure, new_incident
 from shardwright.reconcile.members import Failure, Member, read_member
 from shardwright.reconcile.memory import READY_ONCE, Memory, read_memory, ready_pods
+from shardwright.resolving.intent import RestartPolicy
 from tests.support.builders_reconcile import NOON, World, crashed, desired, pod, stateful_set
 
 WANTED = desired(stateful_set())

@@ -6,14 +6,14 @@ import pytest
 
 from shardwright.api.resource import parse_manifest
 from shardwright.reconcile.groups import LifeRules
-from shardwright.reconcile.incidents import RestartPolicy
 from shardwright.reconcile.rules import RESTART, groups_wanted, life_rules
+from shardwright.resolving.intent import RestartPolicy, intent_of
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_resource import a_sharded_model
 
 
 def rules(annotations: dict[str, str] | None = None, **spec: Any) -> LifeRules:
-    return life_rules(parse_manifest(a_sharded_model(**spec)).spec, annotations or {})
+    return life_rules(intent_of(parse_manifest(a_sharded_model(**spec)).spec), annotations or {})
 
 
 def test_without_a_word_groups_take_turns_and_stop_before_they_start_anew() -> None:
@@ -50,4 +50,4 @@ def test_as_many_groups_are_wanted_as_the_spec_says_or_the_plan_that_fills_a_bud
     said: dict[str, Any], planned: int | None, wanted: int
 ) -> None:
     plan = a_plan(groups=(("a", "b"),) * planned) if planned else None
-    assert groups_wanted(parse_manifest(a_sharded_model(**said)).spec, plan) == wanted
+    assert groups_wanted(intent_of(parse_manifest(a_sharded_model(**said)).spec), plan) == wanted

@@ -457,7 +457,7 @@ def template_of(plan: Plan, deployment: Deployment) -> str:
 def test_a_plan_that_can_only_be_shown_is_not_rendered() -> None:
     problem = Problem(code="TensorAcrossNodes", what="tensor 16 across trays")
     with pytest.raises(InputError) as caught:
-        render(a_plan(deployable=problem), a_deployment())
+        render(a_plan(undeployable=problem), a_deployment())
     assert caught.value.problems == (problem,)
 
 

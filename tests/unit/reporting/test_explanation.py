@@ -92,7 +92,7 @@ def test_requests_that_run_are_counted_over_all_attention_ranks() -> None:
 def test_a_plan_that_cannot_be_deployed_yet_says_so_first() -> None:
     problem = Problem(code="AcrossTrays", what="tensor parallelism across trays", limit="is not deployed yet")
 
-    warnings = explain(a_report(a_plan(deployable=problem, warnings=("unmeasured GPU",)))).warnings
+    warnings = explain(a_report(a_plan(undeployable=problem, warnings=("unmeasured GPU",)))).warnings
 
     assert warnings == ("planned, not yet deployed: tensor parallelism across trays is not deployed yet", "unmeasured GPU")
 

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from shardwright.api.resource import parse_manifest
-from shardwright.deploying import to_deployment
 from shardwright.engines.versions import DEFAULT_IMAGE
 from shardwright.rendering.deployment import (
     Adapter,
@@ -20,6 +19,7 @@ from shardwright.rendering.deployment import (
     Scheduling,
     SecretKey,
 )
+from shardwright.resolving.deployment import to_deployment
 from tests.support.builders_resource import a_sharded_model, complete_specs
 
 

@@ -1,18 +1,18 @@
-"""What a resource says about running its model, as rendering wants it: the wire's words become the engine's."""
+"""How a resource wants its model run, as rendering takes it: the wire's words become those of engine and scheduler."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from shardwright.api.engine import ApiKeyReference, Engine
+from shardwright.api.engine import ApiKeyReference
 from shardwright.api.model import Adapter as ServedAdapter
 from shardwright.api.model import ClaimWeights, Model, SecretReference
-from shardwright.api.network import Network
+from shardwright.api.request import network_of, rdma_request
 from shardwright.api.resource import ShardedModel
-from shardwright.api.spec import PlacementRules, Pod
+from shardwright.api.spec import PlacementRules, Pod, Spec
 from shardwright.api.workload import DraftModel, drafting_of
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
-from shardwright.engines.engine import ENGINES
+from shardwright.hardware.scheduling import PodTerms
 from shardwright.rendering.deployment import (
     Adapter,
     Adapters,
@@ -27,10 +27,11 @@ from shardwright.rendering.deployment import (
     SecretKey,
 )
 from shardwright.rendering.scheduling import ADAPTERS
+from shardwright.resolving.engine import image_of
+from shardwright.resolving.model import COMPUTED_AS
 
 _KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
 _LOADED_AS: Final = {"FP8": "fp8"}
-COMPUTED_AS: Final = {"BF16": "bfloat16", "FP16": "float16"}
 _READ_BY: Final = {
     "Safetensors": "safetensors",
     "FastSafetensors": "fastsafetensors",
@@ -39,19 +40,11 @@ _READ_BY: Final = {
 }
 
 
-def to_deployment(
-    resource: ShardedModel,
-    *,
-    engine_version: str,
-    stored_quantization: str | None,
-    cluster_domain: str = "cluster.local",
-    scheduling_api: str | None = None,
-) -> Deployment:
-    """Return how to run the model, beside the plan.
+def to_deployment(resource: ShardedModel, *, engine_version: str, stored_quantization: str | None) -> Deployment:
+    """Return how to run the model, beside the plan and the cluster: the API of the scheduler is the newest that is known.
 
     ``stored_quantization`` is how the config says that the weights are stored (None: not quantized): what
-    is stored quantized is not quantized again. ``scheduling_api`` is the version of the scheduler's API that the cluster
-    has (None: the newest that is known).
+    is stored quantized is not quantized again.
     """
     spec, metadata = resource.spec, resource.metadata
     placement, pod = spec.placement or PlacementRules(), spec.pod or Pod()
@@ -73,16 +66,15 @@ def to_deployment(
         environment=tuple((variable.name, variable.value) for variable in spec.engine.env),
         api_key=_secret_key(spec.engine.api_key_secret_ref),
         node_selector=tuple(sorted(placement.node_selector.items())),
-        tolerations=tolerations_of(placement),
+        tolerations=_tolerations(placement),
         cpu=pod.resources.cpu if pod.resources else None,
         memory=pod.resources.memory if pod.resources else None,
         runtime_class=pod.runtime_class_name,
         image_pull_secrets=tuple(secret.name for secret in pod.image_pull_secrets),
-        network=_network(pod),
-        cluster_domain=cluster_domain,
+        network=_network(spec),
         silence_seconds=spec.readiness.silence_seconds if spec.readiness.tokens else 0,
         idle_seconds=spec.readiness.idle_seconds,
-        scheduling=_scheduling(placement, scheduling_api),
+        scheduling=_scheduling(placement),
     )
     return _with_sources(deployment, spec.model)
 
@@ -100,32 +92,34 @@ def _with_sources(deployment: Deployment, model: Model) -> Deployment:
     )
 
 
-def _network(pod: Pod) -> PodNetwork:
-    network = pod.network or Network()
+def terms_of(spec: Spec) -> PodTerms:
+    """Return what the pods ask of nodes beside GPUs."""
+    placement = spec.placement or PlacementRules()
+    return PodTerms(
+        selector=placement.node_selector,
+        tolerations=_tolerations(placement),
+        rdma=rdma_request(spec),
+        compute_domains=network_of(spec).compute_domain == "Auto",
+    )
+
+
+def _network(spec: Spec) -> PodNetwork:
+    network = network_of(spec)
     return PodNetwork(rdma=network.rdma != "None", attachments=tuple(network.attachments), lock_memory=network.lock_memory)
 
 
-def image_of(engine: Engine) -> str:
-    """Return the image: the one that is named, else the engine's own of the stated or the newest known version, else none."""
-    default = ENGINES[engine.name].releases.default_image
-    if engine.image is not None or not default:
-        return engine.image or ""
-    repository = default.partition(":")[0]
-    return default if engine.version is None else f"{repository}:v{engine.version}"
-
-
-def tolerations_of(placement: PlacementRules) -> tuple[Mapping[str, Any], ...]:
+def _tolerations(placement: PlacementRules) -> tuple[Mapping[str, Any], ...]:
     """Return the tolerations as Kubernetes writes them."""
     return tuple(item.model_dump(by_alias=True, exclude_none=True) for item in placement.tolerations)
 
 
-def _scheduling(placement: PlacementRules, api: str | None) -> Scheduling | None:
+def _scheduling(placement: PlacementRules) -> Scheduling | None:
     adapter = ADAPTERS.get(placement.scheduler)
     if adapter is None:
         return None
     return Scheduling(
         adapter=placement.scheduler,
-        api_version=api or adapter.apis[0],
+        api_version=adapter.apis[0],
         queue=placement.queue or "",
         scheduler_name=placement.scheduler_name or "",
     )

@@ -1,0 +1,149 @@
+"""Which engine, in which version, and does it take what is asked of it beside a plan."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from shardwright.api import engine as wire
+from shardwright.api.request import adapter_slots, network_of
+from shardwright.api.settings import DEFAULTS, check_default_version, check_runtime_class
+from shardwright.api.spec import Spec
+from shardwright.engines.engine import ENGINES
+from shardwright.engines.options import check_arguments, check_features
+from shardwright.engines.pins import Pins, read_pins
+from shardwright.engines.policy import Policy
+from shardwright.engines.versions import engine_version
+from shardwright.errors import InputError, Problem
+from shardwright.layouts.traits import EngineTraits
+from shardwright.resolving.question import Question
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """An option that a field of the spec turns into beside the words of a plan: ``asked`` says whether a spec asks for it.
+
+    ``of_plan``: it is among the words of a plan for the engines that can be told it, and asked of the others alone.
+    """
+
+    option: str
+    path: str
+    asked: Callable[[Spec], bool]
+    of_plan: bool = False
+
+
+FEATURES: Final = (
+    Feature(
+        option="quantization",
+        path="spec.model.quantization",
+        asked=lambda spec: spec.model.quantization == "FP8",
+    ),
+    Feature(
+        option="dtype",
+        path="spec.model.quantization",
+        asked=lambda spec: spec.model.quantization in ("BF16", "FP16"),
+    ),
+    Feature(
+        option="served-model-name",
+        path="spec.model.servedName",
+        asked=lambda spec: spec.model.served_name is not None,
+        of_plan=True,
+    ),
+    Feature(
+        option="kv-cache-dtype",
+        path="spec.workload.kvCacheQuantization",
+        asked=lambda spec: spec.workload.kv_cache_quantization != "Auto",
+    ),
+    Feature(
+        option="load-format",
+        path="spec.model.loadFormat",
+        asked=lambda spec: spec.model.load_format != "Auto",
+    ),
+    Feature(
+        option="lock-memory",
+        path="spec.pod.network.lockMemory",
+        asked=lambda spec: network_of(spec).lock_memory,
+        of_plan=True,
+    ),
+    Feature(
+        option="api-key",
+        path="spec.engine.apiKeySecretRef",
+        asked=lambda spec: spec.engine.api_key_secret_ref is not None,
+        of_plan=True,
+    ),
+    Feature(
+        option="enable-lora",
+        path="spec.model.adapters",
+        asked=lambda spec: bool(spec.model.adapters),
+    ),
+    Feature(
+        option="speculative-config",
+        path="spec.workload.draftModel",
+        asked=lambda spec: spec.workload.draft_model is not None,
+    ),
+    Feature(
+        option="speculative-config",
+        path="spec.workload.promptLookup",
+        asked=lambda spec: spec.workload.prompt_lookup is not None,
+    ),
+)
+
+
+def image_of(engine: wire.Engine) -> str:
+    """Return the image: the one that is named, else the engine's own of the stated or the newest known version, else none."""
+    default = ENGINES[engine.name].releases.default_image
+    if engine.image is not None or not default:
+        return engine.image or ""
+    repository = default.partition(":")[0]
+    return default if engine.version is None else f"{repository}:v{engine.version}"
+
+
+def version_of(spec: Spec, question: Question) -> str:
+    """Return the version, once it is known to take what the resource and the administrator's defaults ask of it.
+
+    ``spec`` is that of the question with the administrator's defaults in it.
+
+    Raises:
+        InputError: The version is not known, or something that is asked of it cannot be said to it.
+    """
+    engine = ENGINES[spec.engine.name]
+    version = engine_version(image_of(spec.engine), spec.engine.version, engine.releases)
+    if isinstance(version, Problem):
+        raise InputError([version])
+    own, settings = question.resource.spec.engine.args, question.settings
+    preset = {name: value for name, value in spec.engine.args.items() if name not in own}
+    rules = engine.rules
+    trusted = frozenset(rules.policy.dangerous)
+    problems = (
+        *(problem.under("spec.engine.args") for problem in check_arguments(own, version, settings.admitted, rules)),
+        *(problem.under(f"{DEFAULTS}.engine.args") for problem in check_arguments(preset, version, trusted, rules)),
+        *check_features(_asked(spec, rules.policy), version, rules),
+        *check_runtime_class(question.resource.spec, settings),
+        *check_default_version(question.resource.spec, settings),
+    )
+    if problems:
+        raise InputError(problems)
+    return version
+
+
+def pins_of(spec: Spec) -> Pins:
+    """Return what the user's arguments say of the memory of a rank, where the planner counts with them."""
+    return read_pins(spec.engine.args) if ENGINES[spec.engine.name].rules.policy.counted else Pins()
+
+
+def traits_of(spec: Spec, version: str, kv_cache_bytes: int | None) -> EngineTraits:
+    """Return what planning must know of the engine; an image that the user names may be built for other GPUs."""
+    engine = ENGINES[spec.engine.name]
+    named = spec.engine.image is not None and engine.releases.default_image
+    return replace(
+        engine.traits(version),
+        runs_on=None if named else engine.releases.runs_on,
+        over_ray=spec.engine.executor == "Ray",
+        kv_cache_bytes=kv_cache_bytes,
+        adapters=adapter_slots(spec.model),
+    )
+
+
+def _asked(spec: Spec, policy: Policy) -> dict[str, str]:
+    """Return the options that a spec asks for, each with the path of its field."""
+    told = (row for row in FEATURES if not row.of_plan or row.option in policy.missing)
+    return {row.option: row.path for row in told if row.asked(spec)}

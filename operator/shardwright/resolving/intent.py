@@ -1,0 +1,88 @@
+"""What the user wants done with a plan, beside what it is made from: whether and how its groups run, change and start again."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from shardwright.api.life import Restart
+from shardwright.api.model import Model, Weights
+from shardwright.api.spec import Budget, PlacementRules, Spec
+
+
+class Replan(StrEnum):
+    """What a change of the cluster may do (``spec.replan``)."""
+
+    NEVER = "Never"
+    WHEN_INVALID = "WhenInvalid"
+    ALWAYS = "Always"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartPolicy:
+    """How a group that failed starts again (``spec.restart``): at once, then after ``delay_seconds``, doubling.
+
+    ``budget`` is how many failures of the engine in a row are met so; then one try every ``max_delay_seconds``, or
+    none. ``stable_seconds`` of service end a row. Basis of the defaults: assumed; source: LeaderWorkerSet and RBG start
+    at 30 s and stop at 600 s, a Job gives up after 6.
+    """
+
+    delay_seconds: int = 30
+    max_delay_seconds: int = 600
+    stable_seconds: int = 600
+    budget: int = 6
+    stop_when_spent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """What is wanted of a plan once there is one.
+
+    ``plan_only``: it is shown, no pod is made and no GPU is held. ``paused``: nothing that exists is changed.
+    ``replicas`` is the number of groups that the user names; where the plan ``fills`` a budget, it says how many.
+    ``scheduler`` is who is told that the pods of a group belong together (None: nobody). ``shares_claim``: pods read
+    weights or adapters from a claim that there is, which may be one that a single node mounts. ``max_unavailable`` and
+    ``max_surge`` are how many groups may be without service at once, and beside their former selves, in a rollout.
+    """
+
+    plan_only: bool
+    paused: bool
+    replicas: int
+    fills: bool
+    replan: Replan
+    scheduler: str  # None | Native | Kueue | Volcano | Coscheduling
+    shares_claim: bool
+    restart: RestartPolicy
+    max_unavailable: int
+    max_surge: int
+
+
+def intent_of(spec: Spec) -> Intent:
+    """Return what a spec wants of its plan."""
+    return Intent(
+        plan_only=spec.mode == "PlanOnly",
+        paused=spec.paused,
+        replicas=spec.replicas,
+        fills=(spec.budget or Budget()).fill and spec.replicas > 0,
+        replan=Replan(spec.replan),
+        scheduler=(spec.placement or PlacementRules()).scheduler,
+        shares_claim=_shares_claim(spec.model),
+        restart=_restart_policy(spec.restart),
+        max_unavailable=spec.rollout.max_unavailable,
+        max_surge=spec.rollout.max_surge,
+    )
+
+
+def _restart_policy(restart: Restart) -> RestartPolicy:
+    return RestartPolicy(
+        delay_seconds=restart.delay_seconds,
+        max_delay_seconds=restart.max_delay_seconds,
+        stable_seconds=restart.stable_seconds,
+        budget=restart.budget,
+        stop_when_spent=restart.on_budget_spent == "Stop",
+    )
+
+
+def _shares_claim(model: Model) -> bool:
+    weights = model.weights or Weights()
+    cache = weights.hugging_face.cache if weights.hugging_face else None
+    read = (weights.pvc, *(adapter.pvc for adapter in model.adapters))
+    return any(read) or (cache is not None and cache.claim_name is not None)

@@ -1,0 +1,106 @@
+"""Which model is meant: the one in the spec, in a ConfigMap or in the catalogue, and the one that drafts for it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from shardwright.api.drafts import PATH as DRAFT_PATH
+from shardwright.api.drafts import drafter_of
+from shardwright.api.model import Model
+from shardwright.api.workload import DraftModel
+from shardwright.errors import InputError, Problem
+from shardwright.layouts.traits import Drafter, EngineTraits
+from shardwright.modelspec.catalogue import find_model, model_unknown
+from shardwright.modelspec.computed import computed_in
+from shardwright.modelspec.parse import parse_config
+from shardwright.modelspec.quantization import apply_quantization
+from shardwright.modelspec.read import read_model
+from shardwright.modelspec.spec import ModelSpec, interned
+from shardwright.resolving.question import Question
+
+COMPUTED_AS: Final = {"BF16": "bfloat16", "FP16": "float16"}
+"""Values of ``spec.model.quantization`` that name a type to compute in, as engines call it."""
+
+
+def stored_model(question: Question) -> ModelSpec:
+    """Return the model as it is stored: from the config in the spec, from the ConfigMap, or from the catalogue.
+
+    Raises:
+        InputError: The id is unknown, the ConfigMap or its key is missing, or the config cannot be used.
+    """
+    model = question.resource.spec.model
+    if model.config is not None:
+        return _read(model.config, model.id, "spec.model.config")
+    if model.config_map_ref is None:
+        return _read_known(model.id, question.catalogue, "spec.model")
+    if question.config_text is None:
+        raise InputError([_config_missing(model.config_map_ref.name, model.config_map_ref.key)])
+    return _read_text(question.config_text, model.id)
+
+
+def held_model(stored: ModelSpec, model: Model, dtype: str | None) -> ModelSpec:
+    """Return a model as the engine holds it: quantized as the spec says, computed in a type.
+
+    ``dtype`` is what the engine's arguments say of that type; ``spec.model.quantization`` goes before it.
+
+    Raises:
+        InputError: The weights cannot be quantized so, or not computed in this type.
+    """
+    return interned(computed_in(_quantized(stored, model), None if model.quantization in COMPUTED_AS else dtype))
+
+
+def drafter_for(draft: DraftModel | None, question: Question, model: ModelSpec, traits: EngineTraits) -> Drafter | None:
+    """Return the draft model, from its config or from the catalogue, once it is known that it can draft for ``model``.
+
+    Raises:
+        InputError: The id is unknown, its config cannot be used, or it cannot draft for this model in this engine.
+    """
+    if draft is None:
+        return None
+    if draft.config is not None:
+        return drafter_of(draft, _read(draft.config, draft.id, f"{DRAFT_PATH}.config"), model, traits)
+    if find_model(draft.id, question.catalogue) is None:
+        unknown = replace(model_unknown(draft.id, question.catalogue), remedy=f"set {DRAFT_PATH}.config to its config.json")
+        raise InputError([unknown.under(DRAFT_PATH)])
+    return drafter_of(draft, _read_known(draft.id, question.catalogue, DRAFT_PATH), model, traits)
+
+
+def _read_known(model_id: str, catalogue: Mapping[str, Mapping[str, object]], path: str) -> ModelSpec:
+    entry = find_model(model_id, catalogue)
+    if entry is None:
+        raise InputError([model_unknown(model_id, catalogue).under(path)])
+    return _read(entry.config, model_id, f"{path}.id")
+
+
+def _read_text(text: str, model_id: str) -> ModelSpec:
+    try:
+        config = parse_config(text, source=model_id)
+    except InputError as error:
+        raise InputError(problem.under("spec.model.configMapRef") for problem in error.problems) from None
+    return _read(config, model_id, "spec.model.configMapRef")
+
+
+def _read(config: Mapping[str, object], model_id: str, path: str) -> ModelSpec:
+    try:
+        return read_model(config, source=model_id)
+    except InputError as error:
+        raise InputError(problem.under(path) for problem in error.problems) from None
+
+
+def _config_missing(name: str, key: str) -> Problem:
+    return Problem(
+        code="ConfigMissing",
+        path="spec.model.configMapRef",
+        what=f"key {key} of ConfigMap {name}",
+        limit="does not exist in the namespace of this resource",
+        remedy=f"kubectl create configmap {name} --from-file={key}=config.json",
+    )
+
+
+def _quantized(stored: ModelSpec, model: Model) -> ModelSpec:
+    if model.quantization == "Auto":
+        return stored
+    try:
+        return apply_quantization(stored, model.quantization)
+    except InputError as error:
+        raise InputError(problem.under("spec.model") for problem in error.problems) from None

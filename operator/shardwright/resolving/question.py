@@ -1,0 +1,22 @@
+"""The question: a resource, and the texts that it refers to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from shardwright.api.resource import ShardedModel
+from shardwright.api.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A resource and the texts that it refers to.
+
+    ``config_text`` is what stands under the key that ``configMapRef`` names, None where it is not there.
+    ``catalogue`` are the administrator's own models by id, beside the built-in ones: config.json contents;
+    ``settings`` what the administrator says for all resources.
+    """
+
+    resource: ShardedModel
+    config_text: str | None = None
+    catalogue: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)

@@ -1,0 +1,80 @@
+"""The subject: a question with all names resolved, in values that know nothing of how they were written."""
+
+from dataclasses import dataclass, replace
+
+from shardwright.api.request import to_request
+from shardwright.api.settings import with_defaults
+from shardwright.hardware.scheduling import PodTerms
+from shardwright.layouts.traits import EngineTraits
+from shardwright.modelspec.spec import ModelSpec
+from shardwright.planning.request import Request
+from shardwright.rendering.deployment import Deployment, Owner
+from shardwright.resolving.deployment import terms_of, to_deployment
+from shardwright.resolving.engine import pins_of, traits_of, version_of
+from shardwright.resolving.hashes import hashes_of
+from shardwright.resolving.intent import Intent, intent_of
+from shardwright.resolving.model import drafter_for, held_model, stored_model
+from shardwright.resolving.question import Question
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """All that planning, rendering and reconciling need of a resource: what it is of, what is asked, what is wanted done.
+
+    ``owner`` is the resource at its ``generation``. ``model`` is as the engine holds it. ``request``, ``traits`` and
+    ``terms`` are what the planner is asked, ``deployment`` is how to run what it answers, and ``intent`` what to do with
+    it. ``defaulted`` are the paths of what came from the administrator's defaults.
+
+    ``input_hash`` changes with everything that makes a new plan necessary (the spec but for
+    :data:`~shardwright.resolving.hashes.NOT_PLANNED_WITH`, the model's config, the engine version), ``cut_hash`` with all
+    of it but the number of replicas.
+    """
+
+    owner: Owner
+    generation: int
+    intent: Intent
+    model: ModelSpec
+    request: Request
+    traits: EngineTraits
+    terms: PodTerms
+    deployment: Deployment
+    defaulted: tuple[str, ...]
+    input_hash: str
+    cut_hash: str
+
+    @property
+    def draft(self) -> ModelSpec | None:
+        """Return the model that drafts for it, None where none does."""
+        return self.traits.drafter.model if self.traits.drafter else None
+
+
+def resolve(question: Question) -> Subject:
+    """Return the subject of a question.
+
+    Raises:
+        InputError: The model is unknown or its config cannot be used, the engine's version or an argument
+            is not supported, or the workload exceeds the model's context.
+    """
+    spec, defaulted = with_defaults(question.resource.spec, question.settings)
+    resource = question.resource.model_copy(update={"spec": spec})
+    version, pins = version_of(spec, question), pins_of(spec)
+    stored = stored_model(question)
+    model = held_model(stored, spec.model, pins.dtype)
+    alone = traits_of(spec, version, pins.kv_cache_bytes)
+    drafter = drafter_for(spec.workload.draft_model, question, model, alone)
+    draft = drafter.model if drafter else None
+    hashes = hashes_of(spec, model, draft, version)
+    deployment = to_deployment(resource, engine_version=version, stored_quantization=stored.quantization)
+    return Subject(
+        owner=deployment.owner,
+        generation=resource.metadata.generation,
+        intent=intent_of(spec),
+        model=model,
+        request=replace(to_request(spec, model, draft), file_bytes=stored.least_bytes),
+        traits=replace(alone, drafter=drafter),
+        terms=terms_of(spec),
+        deployment=deployment,
+        defaulted=defaulted,
+        input_hash=hashes.whole,
+        cut_hash=hashes.cut,
+    )

@@ -1,0 +1,55 @@
+"""Subjects as tests ask them, the stock of a few nodes, and the plan that comes of both."""
+
+from typing import Any
+
+import pytest
+
+from shardwright.api.resource import ShardedModel, parse_manifest
+from shardwright.errors import InputError
+from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.nodes import GpuUsage, read_node
+from shardwright.planning.report import Plan, Report
+from shardwright.resolving.question import Question
+from shardwright.resolving.stock import reservations_of, take_stock
+from shardwright.resolving.subject import Subject, resolve
+from tests.support.builders_nodes import h100_nodes
+from tests.support.builders_resource import a_sharded_model
+
+OWN = ("default", "llama")
+
+LARGE = {"model": {"id": "meta-llama/Llama-3.1-405B-Instruct"}}
+
+TRTLLM = {"name": "TensorRTLLM", "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1"}
+
+
+def a_resource(**spec: Any) -> ShardedModel:
+    return parse_manifest(a_sharded_model(**spec))
+
+
+def a_subject(**spec: Any) -> Subject:
+    return resolve(Question(resource=a_resource(**spec)))
+
+
+def stock(subject: Subject, nodes: list[dict[str, Any]]) -> Inventory:
+    return take_stock(subject, [fact for node in nodes if (fact := read_node(node))], ())
+
+
+def plan_of(report: Report) -> Plan:
+    assert isinstance(report.outcome, Plan), report.outcome
+    return report.outcome
+
+
+def problems_of(question: Question) -> list[tuple[str, str]]:
+    with pytest.raises(InputError) as caught:
+        resolve(question)
+    return [(problem.code, problem.path) for problem in caught.value.problems]
+
+
+def pods_of(plan: Plan, *generations: int, owner: tuple[str, str] = OWN) -> list[GpuUsage]:
+    """Return the bound pods of all groups of a plan."""
+    kept = reservations_of(owner, plan, generations)
+    return [GpuUsage(node=item.node, resource="nvidia.com/gpu", gpus=item.gpus, owner=owner, group=item.group) for item in kept]
+
+
+def h100_facts(count: int) -> list[Any]:
+    return [fact for node in h100_nodes(count) if (fact := read_node(node))]

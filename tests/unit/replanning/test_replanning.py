@@ -1,0 +1,321 @@
+"""What becomes of a plan when the number of replicas changes, groups lose their nodes or need a second place."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shardwright.api.record import PlanRecord
+from shardwright.layouts.layout import Layout
+from shardwright.pipeline import bundle_for, plan_serving, record_of
+from shardwright.planning.report import NoPlan, Plan
+from shardwright.replanning import KEPT, mend, place_beside, plan_anew, rehouse, rescale
+from shardwright.resolving.stock import reservations_of, take_stock
+from shardwright.resolving.subject import Subject
+from tests.support.builders_nodes import a_gb200_rack, a_node, an_l40s_node, h100_nodes
+from tests.support.builders_subject import LARGE, OWN, a_subject, h100_facts, plan_of, pods_of, stock
+
+
+def test_growing_adds_groups_and_moves_none() -> None:
+    before, after = a_subject(**LARGE), a_subject(**LARGE, replicas=2)
+    kept = replace(plan_of(plan_serving(before, stock(before, h100_nodes(4)))), groups=(("h100-02", "h100-01"),))
+
+    plan = plan_of(rescale(after, kept, stock(after, h100_nodes(4))))
+
+    assert plan.groups == (("h100-02", "h100-01"), ("h100-00", "h100-03"))
+    assert plan.layout == Layout(tensor=8, pipeline=2, replicas=2)
+
+
+def test_growing_fills_up_nodes_that_a_group_holds_in_part() -> None:
+    pins = {"parallelism": {"tensor": 2, "pipeline": 1}}
+    before, after = a_subject(**pins), a_subject(**pins, replicas=5)
+    kept = plan_of(plan_serving(before, stock(before, h100_nodes(2))))
+
+    plan = plan_of(rescale(after, kept, stock(after, h100_nodes(2))))
+
+    assert plan.groups[0] == kept.groups[0]
+    assert sorted(plan.groups) == [("h100-00",)] * 4 + [("h100-01",)]
+
+
+def test_growing_keeps_the_cut_although_another_would_now_be_better() -> None:
+    before, after = a_subject(), a_subject(replicas=8)
+    kept = plan_of(plan_serving(before, stock(before, h100_nodes(2))))
+
+    plan = plan_of(rescale(after, kept, stock(after, h100_nodes(2))))
+
+    assert replace(plan.layout, replicas=1) == kept.layout
+
+
+def test_shrinking_drops_the_last_groups() -> None:
+    before, after = a_subject(**LARGE, replicas=3), a_subject(**LARGE, replicas=1)
+    kept = plan_of(plan_serving(before, stock(before, h100_nodes(6))))
+
+    plan = plan_of(rescale(after, kept, stock(after, h100_nodes(6))))
+
+    assert plan.groups == kept.groups[:1]
+    assert plan.layout.replicas == 1
+
+
+def test_growing_says_that_the_cut_was_kept() -> None:
+    before, after = a_subject(), a_subject(replicas=2)
+    kept = plan_of(plan_serving(before, stock(before, h100_nodes(2))))
+
+    assert plan_of(rescale(after, kept, stock(after, h100_nodes(2)))).reasons[0] == KEPT
+
+
+def test_growing_beyond_the_pool_does_not_wait_for_nodes_of_another_kind() -> None:
+    before, after = a_subject(), a_subject(replicas=99)
+    kept = plan_of(plan_serving(before, stock(before, h100_nodes(2))))
+    away = an_l40s_node("l40s-away")
+    away["spec"] = {"unschedulable": True}
+
+    outcome = rescale(after, kept, stock(after, [*h100_nodes(2), away])).outcome
+
+    assert isinstance(outcome, NoPlan)
+    assert (outcome.problem.code, outcome.heals_by_itself) == ("PoolTooSmall", False)
+
+
+def test_growing_stays_in_the_pool_of_the_plan() -> None:
+    before, after = a_subject(**LARGE), a_subject(**LARGE, replicas=2)
+    kept = plan_of(plan_serving(before, stock(before, h100_nodes(2))))
+
+    report = rescale(after, kept, stock(after, [*h100_nodes(2), *(an_l40s_node(f"l40s-{i}") for i in range(9))]))
+
+    assert isinstance(report.outcome, NoPlan)
+
+
+def test_growing_finds_the_pool_although_a_label_has_renamed_it() -> None:
+    before, after = a_subject(**LARGE), a_subject(**LARGE, replicas=2)
+    kept = plan_of(plan_serving(before, stock(before, h100_nodes(4))))
+    relabelled = [a_node(f"h100-0{index}", network_gbps=200) for index in range(4)]
+
+    plan = plan_of(rescale(after, kept, stock(after, relabelled)))
+
+    assert (plan.pool, len(plan.groups), plan.groups[0]) == (kept.pool, 2, kept.groups[0])
+
+
+def test_a_limit_on_latency_that_all_replicas_meet_together_lets_the_last_one_in() -> None:
+    spec = {
+        "model": {"id": "meta-llama/Llama-3.1-70B-Instruct"},
+        "parallelism": {"tensor": 4, "pipeline": 1},
+        "objective": {"tpotMilliseconds": 35},
+    }
+    before, after = a_subject(**spec, replicas=2), a_subject(**spec, replicas=3)
+    kept = plan_of(plan_serving(before, stock(before, h100_nodes(2))))
+
+    assert len(plan_of(rescale(after, kept, stock(after, h100_nodes(2)))).groups) == 3
+
+
+def test_another_number_of_replicas_starts_no_running_group_anew() -> None:
+    spec = {"workload": {"concurrency": 10}, "parallelism": {"tensor": 1, "pipeline": 1}}
+    before, after = a_subject(**spec), a_subject(**spec, replicas=2)
+    nodes = [a_node(f"l4-{index}", product="NVIDIA-L4", gpus=1) for index in range(2)]
+    kept = plan_of(plan_serving(before, stock(before, nodes)))
+
+    grown = plan_of(rescale(after, kept, stock(after, nodes)))
+
+    first, same = (bundle_for(after, plan).of_kind("StatefulSet")[0]["spec"] for plan in (kept, grown))
+    assert first == same
+    assert grown.performance.output_tokens_per_second > kept.performance.output_tokens_per_second
+
+
+def test_growing_where_pods_would_not_be_as_those_that_there_are_adds_nothing_and_says_why() -> None:
+    """The group has the trays of one rack and a ComputeDomain; those of two racks can have none."""
+    spec = {**LARGE, "parallelism": {"tensor": 4, "pipeline": 3}}
+    before, after = a_subject(**spec), a_subject(**spec, replicas=2)
+    kept = plan_of(plan_serving(before, stock(before, a_gb200_rack(trays=3))))
+    assert kept.compute_domain
+
+    apart = [*a_gb200_rack(trays=5), *a_gb200_rack(trays=1, clique=2, prefix="other")]
+    outcome = rescale(after, kept, stock(after, apart)).outcome
+
+    assert isinstance(outcome, NoPlan)
+    assert outcome.heals_by_itself
+    assert outcome.problem.sentence() == (
+        "tensor 4 x pipeline 3 on gb200-nvl-186gb-4x-400g must run in the same pods as the groups that there are, "
+        "what is free has no nodes that share an NVLink domain, unlike the plan; free or add nodes as those of the plan; "
+        "spec.replan: Always plans all groups anew"
+    )
+
+
+@pytest.mark.parametrize(("offered", "more"), [("8", True), ("16", True), ("4", False)])
+def test_growing_asks_new_nodes_for_the_rdma_devices_that_the_pods_request(offered: str, *, more: bool) -> None:
+    before, after = a_subject(**LARGE), a_subject(**LARGE, replicas=2)
+    nodes = [a_node(f"h100-{index}", allocatable={"rdma/ib": "8" if index < 2 else offered}) for index in range(4)]
+    kept = plan_of(plan_serving(before, stock(before, nodes[:2])))
+
+    grown = rescale(after, kept, stock(after, nodes)).outcome
+
+    assert kept.rdma == (("rdma/ib", 8),)
+    assert isinstance(grown, Plan) is more
+
+
+def lose(nodes: int, *lost: str, of: int = 2) -> tuple[Plan, Plan, NoPlan | None]:
+    """Return the plan of groups on two nodes each, and what becomes of it without some of its nodes, but ``nodes`` in all."""
+    subject = a_subject(**LARGE, replicas=of)
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(2 * of))))
+    plan = replace(plan, groups=tuple((f"h100-{first:02}", f"h100-{first + 1:02}") for first in range(0, 2 * of, 2)))
+    left = [node for node in h100_nodes(nodes) if node["metadata"]["name"] not in lost]
+    leaving = frozenset(index for index, group in enumerate(plan.groups) if set(group).intersection(lost))
+    return plan, *rehouse(subject, plan, stock(subject, left), leaving)
+
+
+def test_a_group_that_lost_a_node_moves_as_a_whole_and_the_others_stay() -> None:
+    plan, moved, short = lose(6, "h100-01")
+
+    assert (moved, short) == (replace(plan, groups=(("h100-00", "h100-04"), ("h100-02", "h100-03"))), None)
+
+
+def test_a_group_that_lost_a_node_and_finds_no_other_stays_where_it_is_and_says_why() -> None:
+    plan, moved, short = lose(4, "h100-03")
+
+    assert moved == plan
+    assert short is not None
+    assert short.problem.code == "InsufficientCapacity"
+
+
+def test_of_the_groups_that_lost_nodes_as_many_move_as_have_room_and_each_keeps_its_index() -> None:
+    plan, moved, short = lose(10, "h100-01", "h100-05", "h100-07", of=4)  # h100-00, -04, -06, -08 and -09 are free
+
+    assert moved.groups == (("h100-00", "h100-04"), ("h100-02", "h100-03"), ("h100-06", "h100-08"), plan.groups[3])
+    assert short is not None
+    assert short.problem.sentence().startswith(
+        "tensor 16 needs 2 nodes of h100-sxm-80gb-8x-400g with 8 free GPUs each, 1 free of 7"
+    )
+
+
+def a_record_of(subject: Subject, nodes: list[dict[str, Any]]) -> PlanRecord:
+    record = record_of(subject, plan_serving(subject, stock(subject, nodes)))
+    assert record is not None
+    return replace(record, generations=(1,))
+
+
+def test_a_model_that_lost_all_its_groups_is_planned_anew_on_other_hardware() -> None:
+    subject = a_subject()
+    record = a_record_of(subject, h100_nodes(1))
+
+    found = mend(subject, record, stock(subject, [an_l40s_node("l40s-0")]), frozenset({0}))
+
+    assert found.record is not None
+    assert (found.record.plan.pool != record.plan.pool, found.record.plan.groups) == (True, (("l40s-0",),))
+
+
+def test_a_lost_group_moves_while_there_is_no_room_for_more_and_more_are_still_wanted_afterwards() -> None:
+    before, after = a_subject(**LARGE), a_subject(**LARGE, replicas=3)
+    record, left = a_record_of(before, h100_nodes(2)), h100_nodes(4)[1:]
+
+    found = mend(after, record, stock(after, left), frozenset({0}))
+
+    assert found.record == replace(record, plan=replace(record.plan, groups=(("h100-01", "h100-02"),)))
+    assert found.short is not None
+    assert found.report == found.record.report()
+
+
+def test_a_lost_group_moves_and_more_are_added_where_there_is_room_for_both() -> None:
+    before, after = a_subject(**LARGE), a_subject(**LARGE, replicas=2)
+    record, left = a_record_of(before, h100_nodes(2)), h100_nodes(5)[1:]
+
+    found = mend(after, record, stock(after, left), frozenset({0}))
+
+    assert found.record is not None
+    assert found.short is None
+    assert found.record.plan.groups == (("h100-01", "h100-02"), ("h100-03", "h100-04"))
+    assert (found.record.input_hash, found.record.generations) == (after.input_hash, (1,))
+
+
+def test_a_new_plan_leaves_the_generation_that_a_group_is_to_have() -> None:
+    before, after = a_subject(**LARGE), a_subject(**LARGE, workload={"concurrency": 7})
+    record = a_record_of(before, h100_nodes(2))
+
+    found = plan_anew(after, record, stock(after, h100_nodes(2)))
+
+    assert found.record is not None
+    assert (found.record.input_hash, found.record.generations) == (after.input_hash, (1,))
+
+
+def beside(subject: Subject, plan: Plan, nodes: int, group: int = 0) -> tuple[str, ...] | None:
+    """Return a second place for a group whose plan is kept and whose pods are all bound."""
+    kept = reservations_of(OWN, plan)
+    return place_beside(subject, plan, take_stock(subject, h100_facts(nodes), pods_of(plan), kept, beside=group))
+
+
+def test_a_second_place_for_a_group_is_on_gpus_that_no_pod_and_no_plan_holds() -> None:
+    subject = a_subject(**LARGE)
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(2))))
+
+    assert beside(subject, plan, nodes=4) == ("h100-02", "h100-03")
+    assert beside(subject, plan, nodes=3) is None
+
+
+def test_a_group_that_shares_a_node_may_have_its_second_place_there() -> None:
+    subject = a_subject(parallelism={"tensor": 2, "pipeline": 1}, replicas=3)
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
+
+    assert beside(subject, plan, nodes=1, group=1) == ("h100-00",)
+
+
+def test_nodes_of_a_plan_that_are_not_bound_yet_are_a_second_place_of_that_group_only() -> None:
+    subject = a_subject(**LARGE, replicas=2)
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(4))))
+    for group in (0, 1):
+        inventory = take_stock(subject, h100_facts(4), (), reservations_of(OWN, plan), beside=group)
+        assert place_beside(subject, plan, inventory) == plan.groups[group]
+
+
+SMALL = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"weights": {"pvc": {"claimName": "weights"}}},
+        {"weights": {"huggingFace": {"cache": {"claimName": "downloads"}}}},
+        {"adapters": [{"name": "support", "pvc": {"claimName": "adapters"}}]},
+    ],
+    ids=["weights", "cache", "adapters"],
+)
+def test_a_claim_that_one_node_has_mounted_is_not_asked_of_another(model: dict[str, Any]) -> None:
+    one_gpu = {"model": {"id": SMALL} | model, "parallelism": {"tensor": 8, "pipeline": 1}}
+    alone, on_two = a_subject(**one_gpu), a_subject(**one_gpu, replicas=2)
+    plans = [plan_of(plan_serving(subject, stock(subject, h100_nodes(2)))) for subject in (alone, on_two)]
+
+    assert beside(alone, plans[0], nodes=3) is None
+    assert beside(on_two, plans[1], nodes=3) == ("h100-02",)
+
+
+def test_an_image_is_no_claim_and_may_be_asked_of_another_node() -> None:
+    subject = a_subject(
+        model={"id": SMALL, "weights": {"image": {"reference": "registry.internal/llama"}}},
+        parallelism={"tensor": 8, "pipeline": 1},
+    )
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(2))))
+
+    assert beside(subject, plan, nodes=3) == ("h100-01",)
+
+
+def test_a_second_pod_on_the_node_that_has_mounted_the_claim_may_start_there() -> None:
+    subject = a_subject(
+        model={"id": SMALL, "weights": {"pvc": {"claimName": "weights"}}}, parallelism={"tensor": 1, "pipeline": 1}
+    )
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
+
+    assert beside(subject, plan, nodes=1) == ("h100-00",)
+
+
+@pytest.mark.parametrize(
+    ("budget", "allowed"),
+    [({"gpus": 31}, False), ({"gpus": 32}, True), ({"nodes": 3}, False), ({"nodes": 4}, True)],
+)
+def test_a_second_place_stays_within_the_budget(budget: dict[str, int], *, allowed: bool) -> None:
+    subject = a_subject(**LARGE, budget=budget)
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(2))))
+
+    assert (beside(subject, plan, nodes=4) is not None) is allowed
+
+
+def test_growing_from_none_plans_anew() -> None:
+    none, one = a_subject(**LARGE, replicas=0), a_subject(**LARGE)
+    nodes = h100_nodes(2)
+    kept = plan_of(plan_serving(none, stock(none, nodes)))
+
+    assert rescale(one, kept, stock(one, nodes)) == plan_serving(one, stock(one, nodes))

@@ -1,0 +1,71 @@
+"""Which engine a resource means, and what cannot be asked of it."""
+
+from shardwright.resolving.question import Question
+from tests.support.builders_resource import A_DRAFT
+from tests.support.builders_subject import TRTLLM, a_resource, a_subject, problems_of
+
+
+def test_arguments_that_the_engine_does_not_take_are_refused_where_they_stand() -> None:
+    resource = a_resource(engine={"args": {"trust-remote-code": True, "no-such-option": 1}})
+
+    assert {path for _, path in problems_of(Question(resource=resource))} == {
+        "spec.engine.args.trust-remote-code",
+        "spec.engine.args.no-such-option",
+    }
+
+
+def test_an_image_that_does_not_tell_its_version_needs_it_stated() -> None:
+    resource = a_resource(engine={"image": "registry.internal/server:stable"})
+
+    assert problems_of(Question(resource=resource)) == [("EngineVersionUnknown", "spec.engine.version")]
+
+
+def test_a_version_without_options_is_asked_for_nothing_beside_a_plan() -> None:
+    resource = a_resource(
+        engine={"version": "0.40.0", "args": {"seed": 1}},
+        model={"id": "meta-llama/Llama-3.1-8B-Instruct", "quantization": "FP8"},
+        workload={"kvCacheQuantization": "FP8", "promptLookup": {"draftTokens": 2, "acceptancePercent": 50}},
+    )
+
+    assert problems_of(Question(resource=resource)) == [
+        ("EngineArgumentUnchecked", "spec.engine.args.seed"),
+        ("EngineArgumentUnchecked", "spec.model.quantization"),
+        ("EngineArgumentUnchecked", "spec.workload.kvCacheQuantization"),
+        ("EngineArgumentUnchecked", "spec.workload.promptLookup"),
+    ]
+    assert a_subject(engine={"version": "0.40.0"}).traits.version == "0.40.0"
+
+
+KEY = {"apiKeySecretRef": {"name": "clients"}}
+
+
+def test_tensorrt_llm_needs_an_image_and_nvidia_gpus_whoever_names_the_image() -> None:
+    assert problems_of(Question(resource=a_resource(engine={"name": "TensorRTLLM"}))) == [
+        ("EngineImageUnnamed", "spec.engine.image")
+    ]
+    assert a_subject(engine=TRTLLM).traits.runs_on == frozenset({"nvidia.com/gpu"})
+    assert a_subject(engine={"image": "vllm/vllm-openai:v0.33.0"}).traits.runs_on is None
+
+
+def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
+    said = {"servedName": "llama", "loadFormat": "Safetensors", "quantization": "FP8"}
+    model = {"id": "meta-llama/Llama-3.1-8B-Instruct", "adapters": [{"name": "a", "pvc": {"claimName": "a"}}]} | said
+    lookup = {"promptLookup": {"draftTokens": 3, "acceptancePercent": 50}}
+
+    root = {"network": {"lockMemory": True}}
+    engine = TRTLLM | KEY
+
+    assert problems_of(Question(resource=a_resource(engine=engine, model=model, workload=lookup, pod=root))) == [
+        ("EngineFeatureMissing", "spec.model.quantization"),
+        ("EngineFeatureMissing", "spec.model.servedName"),
+        ("EngineFeatureMissing", "spec.model.loadFormat"),
+        ("EngineFeatureMissing", "spec.pod.network.lockMemory"),
+        ("EngineFeatureMissing", "spec.engine.apiKeySecretRef"),
+        ("EngineFeatureMissing", "spec.model.adapters"),
+        ("EngineFeatureMissing", "spec.workload.promptLookup"),
+    ]
+    a_subject(pod=root, engine=KEY)  # vLLM can
+    draft = {"draftModel": A_DRAFT | {"pvc": {"claimName": "a"}}}
+    assert problems_of(Question(resource=a_resource(engine=TRTLLM, workload=draft))) == [
+        ("EngineFeatureMissing", "spec.workload.draftModel")
+    ]

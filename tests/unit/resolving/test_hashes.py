@@ -1,0 +1,55 @@
+"""What makes a new plan necessary."""
+
+import json
+from typing import Any
+
+import pytest
+
+from shardwright.resolving.question import Question
+from shardwright.resolving.subject import resolve
+from tests.support.builders_resource import A_CONFIG, complete_specs
+from tests.support.builders_subject import (
+    a_resource,
+    a_subject,
+)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"paused": True},
+        {"mode": "PlanOnly"},
+        {"replan": "Always"},
+        {"restart": {"budget": 1}},
+        {"rollout": {"maxUnavailable": 3}},
+        {"readiness": {"tokens": False}},
+    ],
+)
+def test_what_to_do_with_a_plan_makes_no_new_plan_necessary(spec: dict[str, Any]) -> None:
+    assert a_subject(**spec).input_hash == a_subject().input_hash
+
+
+def test_every_other_field_makes_a_new_plan_necessary() -> None:
+    complete = complete_specs()[0]
+    names = set(complete) - {"paused", "mode", "replan", "restart", "rollout", "readiness", "model"}
+
+    hashes = [a_subject(**{name: complete[name]}).input_hash for name in sorted(names)]
+
+    assert len({a_subject().input_hash, *hashes}) == len(names) + 1
+
+
+def test_another_config_makes_a_new_plan_necessary() -> None:
+    resource = a_resource(model={"id": "me/mine", "configMapRef": {"name": "mine"}})
+    texts = (json.dumps(A_CONFIG), json.dumps(A_CONFIG | {"num_hidden_layers": 7}))
+
+    first, second = (resolve(Question(resource=resource, config_text=text)) for text in texts)
+
+    assert first.input_hash != second.input_hash
+    assert first.cut_hash != second.cut_hash
+
+
+def test_the_number_of_replicas_alone_keeps_the_cut() -> None:
+    one, two = a_subject(), a_subject(replicas=2)
+
+    assert one.input_hash != two.input_hash
+    assert one.cut_hash == two.cut_hash

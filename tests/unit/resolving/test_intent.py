@@ -1,0 +1,74 @@
+"""What a spec wants done with its plan."""
+
+from typing import Any
+
+import pytest
+
+from shardwright.api.resource import parse_manifest
+from shardwright.resolving.intent import Intent, Replan, RestartPolicy, intent_of
+from tests.support.builders_resource import a_sharded_model
+
+
+def wanted(**spec: Any) -> Intent:
+    return intent_of(parse_manifest(a_sharded_model(**spec)).spec)
+
+
+def test_without_a_word_one_group_runs_and_stays() -> None:
+    assert wanted() == Intent(
+        plan_only=False,
+        paused=False,
+        replicas=1,
+        fills=False,
+        replan=Replan.WHEN_INVALID,
+        scheduler="None",
+        shares_claim=False,
+        restart=RestartPolicy(),
+        max_unavailable=1,
+        max_surge=0,
+    )
+
+
+def test_what_is_said_is_what_is_wanted() -> None:
+    said = wanted(
+        mode="PlanOnly",
+        paused=True,
+        replicas=3,
+        replan="Always",
+        placement={"scheduler": "Volcano"},
+        model={"id": "a/b", "weights": {"pvc": {"claimName": "weights"}}},
+        restart={"budget": 2, "delaySeconds": 3, "maxDelaySeconds": 4, "stableSeconds": 5, "onBudgetSpent": "Stop"},
+        rollout={"maxUnavailable": 2, "maxSurge": 1},
+    )
+
+    assert said == Intent(
+        plan_only=True,
+        paused=True,
+        replicas=3,
+        fills=False,
+        replan=Replan.ALWAYS,
+        scheduler="Volcano",
+        shares_claim=True,
+        restart=RestartPolicy(delay_seconds=3, max_delay_seconds=4, stable_seconds=5, budget=2, stop_when_spent=True),
+        max_unavailable=2,
+        max_surge=1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "shares"),
+    [
+        ({"weights": {"pvc": {"claimName": "weights"}}}, True),
+        ({"weights": {"huggingFace": {"cache": {"claimName": "downloads"}}}}, True),
+        ({"adapters": [{"name": "support", "pvc": {"claimName": "adapters"}}]}, True),
+        ({"weights": {"huggingFace": {"cache": {"storage": "1Ti"}}}}, False),  # every pod has its own
+        ({"weights": {"image": {"reference": "registry.internal/llama"}}}, False),
+        ({}, False),
+    ],
+)
+def test_a_claim_is_shared_where_more_than_one_pod_mounts_it(model: dict[str, Any], *, shares: bool) -> None:
+    assert wanted(model={"id": "a/b"} | model).shares_claim is shares
+
+
+def test_a_budget_is_filled_but_by_none() -> None:
+    assert wanted(budget={"gpus": 16, "fill": True}).fills
+    assert not wanted(budget={"gpus": 16}).fills
