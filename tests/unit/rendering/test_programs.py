@@ -1,6 +1,7 @@
 """The programs of the pods run on an engine's image, which has nothing of ours: they are held to its standard library."""
 
 import ast
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +13,7 @@ from shardwright.rendering import programs
 from shardwright.rendering.programs import counters_trtllm, counters_vllm
 from shardwright.rendering.programs.serving import Counters
 from shardwright.rendering.scripts import ScriptSettings, scripts
+from tests.harness.controlplane import free_port
 
 FOLDER = Path(programs.__file__).parent
 FILES = sorted(path for path in FOLDER.glob("*.py") if path.name != "__init__.py")
@@ -60,6 +62,21 @@ def test_the_watcher_has_the_counters_of_its_engine_beside_it(engine: str, count
 def test_a_program_is_read_where_there_is_nothing_but_python(path: Path) -> None:
     alone = [sys.executable, "-I", "-S", "-c", f"import runpy; runpy.run_path({str(path)!r})"]
     assert subprocess.run(alone, capture_output=True, text=True, check=False).stderr == ""
+
+
+@pytest.mark.parametrize("engine", ["vllm", "trtllm"])
+def test_the_watcher_finds_its_counters_in_a_volume_as_the_kubelet_lays_it_out(engine: str, tmp_path: Path) -> None:
+    (tmp_path / "..version").mkdir()
+    (tmp_path / "..data").symlink_to("..version")
+    for name, text in scripts(replace(EVERYTHING, engine=engine)).items():
+        (tmp_path / "..version" / name).write_text(text)
+        (tmp_path / name).symlink_to(f"..data/{name}")
+
+    silence, idle, poll, stale = "60", "30", "60", "0.1"  # its first look is its last: the alarm ends it in the pause
+    arguments = (f"counters_{engine}", "VLLM_API_KEY", str(free_port()), str(tmp_path / "tokens"), silence, idle, poll, stale)
+    command = [sys.executable, str(tmp_path / "serving.py"), *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGALRM, "")
 
 
 def test_vllm_tells_its_tokens_and_its_open_requests_over_all_replicas() -> None:
