@@ -46,6 +46,7 @@ lint: setup ## Formatting, lint, types and the layer contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --python-version 3.10 operator/shardwright/rendering/programs # the oldest Python of an engine's image
 	$(BIN)/lint-imports
 
 fmt: setup ## Format and mend what can be mended

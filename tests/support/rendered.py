@@ -1,11 +1,9 @@
 """Looks into rendered bundles."""
 
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any
 
 from shardwright.rendering.bundle import Bundle, KubernetesObject
-from shardwright.rendering.scripts import ScriptSettings, scripts
 
 
 def by_name(bundle: Bundle) -> dict[tuple[str, str], KubernetesObject]:
@@ -31,13 +29,6 @@ def engine_of(bundle: Bundle, group: int = 0) -> Mapping[str, Any]:
 def environment_of(bundle: Bundle, group: int = 0) -> dict[str, Any]:
     """Return the environment of a group's engine: name to value or to the source of the value."""
     return {item["name"]: item.get("value", item.get("valueFrom")) for item in engine_of(bundle, group)["env"]}
-
-
-def program_of(name: str, settings: ScriptSettings) -> ModuleType:
-    """Return one of the Python programs as a module, as it is mounted into the pod."""
-    module = ModuleType(name)
-    exec(compile(scripts(settings)[name], name, "exec"), module.__dict__)  # noqa: S102 - our own program
-    return module
 
 
 def shape(value: Any) -> Any:

@@ -49,6 +49,7 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
     return ScriptSettings(
         engine=engine.label,
         address_variable=engine.address_variable,
+        demands_key=deployment.api_key is not None,
         ranks=plan.nodes_per_replica,
         workers=workers_per_pod(plan),
         over_ssh=ssh.joins(plan, deployment),

@@ -1,5 +1,6 @@
-"""Renders the scripts that run inside the engine's container; the only use of templates.
+"""Renders the scripts that run inside the engine's container, and reads the programs; the only use of templates.
 
+Shell scripts are templates, Python programs are mounted as they stand and told everything by their arguments.
 No value of a user is rendered here: users' values reach the scripts as arguments and environment.
 """
 
@@ -63,7 +64,7 @@ class ScriptSettings:
     """What the scripts of one resource know: ranks of a group (nodes) and their workers, folders, ports, seconds.
 
     ``engine`` is the folder of its own parts of the scripts, ``address_variable`` holds the pod's address,
-    ``api_key_variable`` what clients must send, where it is set. Where ranks are
+    ``api_key_variable`` what clients must send, where the resource ``demands_key``. Where ranks are
     started ``over_ssh``, ``shared_variables`` are what the leader tells all of them.
 
     Where pods are joined ``over_ray``, its cluster has all of them within ``ray_join_seconds`` or the rank ends.
@@ -80,6 +81,7 @@ class ScriptSettings:
     engine: str = "vllm"
     address_variable: str = "VLLM_HOST_IP"
     api_key_variable: str = API_KEY_VARIABLE
+    demands_key: bool = False
     workers: int = 1
     over_ssh: bool = False
     shared_variables: tuple[str, ...] = ()
@@ -124,17 +126,22 @@ class ScriptSettings:
 
 def scripts(settings: ScriptSettings) -> Mapping[str, str]:
     """Return file name to content of everything that is mounted into the scripts folder."""
-    names = [*_SHELL]
-    names += ["rendezvous.py"] if settings.ranks > 1 else []
-    names += ["serving.py"] if settings.silence_seconds else []
-    names += ["weights.py"] if settings.downloads else []
-    names += [*ssh.FILES] if settings.over_ssh else []
+    files = [*_SHELL, *(ssh.FILES if settings.over_ssh else ())]
+    programs = ["rendezvous"] if settings.ranks > 1 else []
+    programs += ["serving", f"counters_{settings.engine}"] if settings.silence_seconds else []
+    programs += ["weights"] if settings.downloads else []
     values = asdict(settings) | {"stale_seconds": ceil(settings.silence_seconds + settings.look_seconds)}
-    return {name: _environment().get_template(name).render(values) for name in names}
+    rendered = {name: _environment().get_template(name).render(values) for name in files}
+    return rendered | {f"{name}.py": _text(f"programs/{name}.py") for name in programs}
+
+
+@cache
+def _text(path: str) -> str:
+    return resources.files("shardwright.rendering").joinpath(path).read_text(encoding="utf-8")
 
 
 def _load(name: str) -> str:
-    return resources.files("shardwright.rendering").joinpath(f"templates/{name}.j2").read_text(encoding="utf-8")
+    return _text(f"templates/{name}.j2")
 
 
 def _quoted(value: object) -> str:

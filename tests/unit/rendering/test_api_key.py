@@ -30,6 +30,11 @@ def test_the_kubelet_hands_the_key_to_the_engine_and_to_nobody_else() -> None:
     assert "VLLM_API_KEY" not in environment_of(render(a_plan(), a_deployment()))
 
 
+def test_only_a_launch_script_whose_engine_demands_a_key_looks_at_it() -> None:
+    launch = [render(a_plan(), a_deployment(api_key=key)).of_kind("ConfigMap")[0]["data"]["launch.sh"] for key in (KEY, None)]
+    assert ["VLLM_API_KEY" in text for text in launch] == [True, False]
+
+
 def test_a_variable_of_the_user_never_replaces_the_key() -> None:
     deployment = a_deployment(api_key=KEY, environment=(("VLLM_API_KEY", "own"),))
     assert environment_of(render(a_plan(), deployment))["VLLM_API_KEY"] == REFERENCE

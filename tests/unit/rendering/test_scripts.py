@@ -21,7 +21,12 @@ def test_shellcheck_finds_nothing(ranks: int, silence: int, engine: str, tmp_pat
     assert SHELLCHECK is not None
     over_ssh = engine == "trtllm" and ranks > 1
     settings = ScriptSettings(
-        ranks=ranks, silence_seconds=silence, engine=engine, over_ssh=over_ssh, shared_variables=("HF_HOME", "USER")
+        ranks=ranks,
+        silence_seconds=silence,
+        engine=engine,
+        demands_key=engine == "vllm",
+        over_ssh=over_ssh,
+        shared_variables=("HF_HOME", "USER"),
     )
     for name, text in scripts(settings).items():
         if name.endswith(".sh"):
@@ -56,10 +61,6 @@ def test_nothing_is_left_of_the_template_language_and_folders_are_quoted() -> No
     for text in scripts(ScriptSettings(ranks=2, run_dir="/a b/$(c)")).values():
         assert not re.search(r"\{%|%\}|\{#|\}\}", text)
         assert "/a b/$(c)" not in text.replace("'/a b/$(c)'", "")
-
-
-def test_the_rendezvous_program_compiles() -> None:
-    compile(scripts(ScriptSettings(ranks=2))["rendezvous.py"], "rendezvous.py", "exec")
 
 
 def test_all_scripts_fit_a_configmap_many_times_over() -> None:

@@ -4,36 +4,29 @@ import os
 import re
 import signal
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from shardwright.rendering.programs.serving import Watch
 from shardwright.rendering.scripts import ScriptSettings, scripts
 from tests.harness.waiting import wait_for
 from tests.support.builders_deployment import a_deployment, a_small_plan
 from tests.support.ranks import Rank, ranks_of
-from tests.support.rendered import program_of
 
 SILENCE, IDLE = 60, 30
 
 
-@pytest.fixture(scope="module")
-def serving() -> ModuleType:
-    """The program, as it is mounted into the pod."""
-    return program_of("serving.py", ScriptSettings(ranks=1, silence_seconds=SILENCE, idle_seconds=IDLE))
-
-
 @pytest.fixture
-def watch(serving: ModuleType) -> Any:
+def watch() -> Watch:
     """A watch of an engine that has brought ten tokens and has nothing to do."""
-    watch = serving.Watch(SILENCE, IDLE)
+    watch = Watch(SILENCE, IDLE)
     watch.look(10, 0, 0)
     return watch
 
 
-def test_before_the_first_token_an_engine_does_not_serve_is_asked_and_never_given_up(serving: ModuleType) -> None:
-    watch = serving.Watch(SILENCE, IDLE)
+def test_before_the_first_token_an_engine_does_not_serve_is_asked_and_never_given_up() -> None:
+    watch = Watch(SILENCE, IDLE)
     watch.look(0, 0, 0)
     assert (watch.verdict(0), watch.ask_now(0)) == ("", True)
 
@@ -45,27 +38,27 @@ def test_before_the_first_token_an_engine_does_not_serve_is_asked_and_never_give
     assert watch.verdict(1001) == "serving"
 
 
-def test_an_engine_that_nobody_asks_is_asked_when_it_has_been_idle_for_long_enough(watch: Any) -> None:
+def test_an_engine_that_nobody_asks_is_asked_when_it_has_been_idle_for_long_enough(watch: Watch) -> None:
     watch.look(10, 0, 29)
     assert not watch.ask_now(29)
     assert watch.ask_now(30)
     assert watch.verdict(30) == "serving"
 
 
-def test_a_token_that_was_asked_for_in_vain_is_due_since_then(watch: Any) -> None:
+def test_a_token_that_was_asked_for_in_vain_is_due_since_then(watch: Watch) -> None:
     watch.asked_in_vain(30)
     watch.look(10, 0, 90)
     assert (watch.verdict(89), watch.verdict(90)) == ("serving", "no token for 60 s")
     assert (watch.over(149), watch.over(150), watch.ask_now(90)) == (False, True, True)
 
 
-def test_a_token_that_comes_late_makes_everything_well(watch: Any) -> None:
+def test_a_token_that_comes_late_makes_everything_well(watch: Watch) -> None:
     watch.asked_in_vain(30)
     watch.look(11, 0, 100)
     assert (watch.verdict(100), watch.ask_now(100), watch.over(1000)) == ("serving", False, False)
 
 
-def test_requests_that_wait_make_a_token_due_from_the_moment_they_came(watch: Any) -> None:
+def test_requests_that_wait_make_a_token_due_from_the_moment_they_came(watch: Watch) -> None:
     watch.look(10, 3, 1000)
     assert watch.verdict(1059) == "serving"
     watch.look(10, 3, 1060)
@@ -73,13 +66,13 @@ def test_requests_that_wait_make_a_token_due_from_the_moment_they_came(watch: An
     assert not watch.ask_now(1060)
 
 
-def test_a_saturated_engine_is_never_silent(watch: Any) -> None:
+def test_a_saturated_engine_is_never_silent(watch: Watch) -> None:
     for second in range(1, 900, 50):
         watch.look(10 + second, 500, second)
         assert watch.verdict(second + 49) == "serving"
 
 
-def test_an_engine_that_does_not_answer_owes_a_token(watch: Any) -> None:
+def test_an_engine_that_does_not_answer_owes_a_token(watch: Watch) -> None:
     watch.look(None, 0, 5)
     assert watch.verdict(65) == "no token for 60 s"
     assert watch.over(125)

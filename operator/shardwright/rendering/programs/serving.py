@@ -2,7 +2,10 @@
 
 Runs beside the engine in the leader's container with nothing but Python's standard library.
 
-    serving.py PORT SILENCE_SECONDS IDLE_SECONDS POLL_SECONDS STALE_SECONDS VERDICT_FILE
+    serving.py COUNTERS KEY_VARIABLE PORT VERDICT_FILE SILENCE_SECONDS IDLE_SECONDS POLL_SECONDS STALE_SECONDS
+
+COUNTERS is the module beside this one that reads the engine's counters, KEY_VARIABLE the environment variable that holds
+what clients must send, where it is set.
 
 The verdict file has one line, written anew by every look: the seconds since the node's start, and ``serving`` or why not.
 There is none until the first token has come, and nobody trusts one that is older than STALE_SECONDS; a look that takes longer
@@ -13,21 +16,28 @@ starts it again after any other end.
 """
 
 import http.client
+import importlib
 import json
 import os
 import signal
 import sys
 import time
+from http import HTTPStatus
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
-{% include engine + '/counted.py' %}
 ANSWER_SECONDS = 4.0
 SILENT = 78
-BUSY = 429
-NOT_IMPLEMENTED = 501
-KEY = os.environ.get("{{ api_key_variable }}", "")
-HEADERS = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {KEY}"} if KEY else {})
+
+
+class Counters(Protocol):
+    """What an engine says about its work, read from its /metrics."""
+
+    def read(self, metrics: str, answers: int, /) -> tuple[float, float] | None:
+        """Return what it has done so far, in any unit that grows, and its open requests; None where it does not say.
+
+        ``answers`` are the requests of this program that it has answered.
+        """
 
 
 class Watch:
@@ -78,27 +88,32 @@ class Watch:
 class Engine:
     """The engine's HTTP server on this pod."""
 
-    def __init__(self, port: int, silence: float) -> None:
-        self.port, self.silence = port, silence
+    def __init__(self, port: int, silence: float, counters: Counters, key: str) -> None:
+        self.port, self.silence, self.reader = port, silence, counters
+        self.headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self.name, self.answered = "", 0
 
-{% include engine + '/counters.py' %}
+    def counters(self) -> tuple[float, float] | None:
+        """Return what the engine has done so far and its open requests, or None without an answer or such counters."""
+        status, body = self.call("GET", "/metrics", ANSWER_SECONDS)
+        return self.reader.read(body, self.answered) if status == HTTPStatus.OK else None
 
     def ask(self) -> bool:
         """Ask for one token; return whether the engine takes such requests at all."""
         if not self.name:
             status, body = self.call("GET", "/v1/models", ANSWER_SECONDS)
-            self.name = json.loads(body)["data"][0]["id"] if status == 200 else ""
+            self.name = json.loads(body)["data"][0]["id"] if status == HTTPStatus.OK else ""
         request = {"model": self.name, "prompt": "1", "max_tokens": 1, "temperature": 0}
         status, _ = self.call("POST", "/v1/completions", self.silence, json.dumps(request))
-        self.answered += status == 200
-        return status == BUSY or not (400 <= status < 500 or status == NOT_IMPLEMENTED)
+        self.answered += status == HTTPStatus.OK
+        refused = HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.TOO_MANY_REQUESTS
+        return not refused and status != HTTPStatus.NOT_IMPLEMENTED
 
     def call(self, method: str, path: str, seconds: float, body: str = "") -> tuple[int, str]:
         """Return the status and the body of an answer; status 0 without one."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)
         try:
-            connection.request(method, path, body or None, HEADERS)
+            connection.request(method, path, body or None, self.headers)
             answer = connection.getresponse()
             return answer.status, answer.read().decode("utf-8", "replace")
         except (OSError, http.client.HTTPException):
@@ -112,14 +127,16 @@ def write(file: Path, verdict: str) -> None:
     seconds = Path("/proc/uptime").read_text().partition(".")[0]
     partial = file.with_suffix(".partial")
     partial.write_text(f"{seconds} {verdict}\n")
-    os.replace(partial, file)
+    partial.replace(file)
 
 
 def take_in(engine: Engine, watch: Watch) -> None:
     """Read the counters; before the first token an engine that does not answer is still starting."""
     counted = engine.counters()
-    if counted or watch.ever:
-        watch.look(*(counted or (None, 0.0)), time.monotonic())
+    if counted is not None:
+        watch.look(*counted, time.monotonic())
+    elif watch.ever:
+        watch.look(None, 0.0, time.monotonic())
 
 
 def ask(engine: Engine, watch: Watch) -> bool:
@@ -141,16 +158,18 @@ def vouch(file: Path, poll: float, stale: float) -> NoReturn:
         time.sleep(poll)
 
 
-def main(port: str, silence: str, idle: str, poll: str, stale: str, verdict_file: str) -> None:
+def main(counters: str, key_variable: str, port: str, verdict_file: str, *seconds: str) -> None:
     """Watch until the engine is silent for good."""
-    engine, watch = Engine(int(port), float(silence)), Watch(float(silence), float(idle))
+    silence, idle, poll, stale = map(float, seconds)
+    reader: Counters = importlib.import_module(counters).Counters()
+    engine, watch = Engine(int(port), silence, reader, os.environ.get(key_variable, "")), Watch(silence, idle)
     file, said = Path(verdict_file), ""
     while True:
-        signal.setitimer(signal.ITIMER_REAL, float(stale))
+        signal.setitimer(signal.ITIMER_REAL, stale)
         take_in(engine, watch)
         started = watch.tokens is not None
         if started and watch.ask_now(time.monotonic()) and not ask(engine, watch):
-            vouch(file, float(poll), float(stale))
+            vouch(file, poll, stale)
         verdict = watch.verdict(time.monotonic())
         if verdict:
             write(file, verdict)
@@ -159,7 +178,7 @@ def main(port: str, silence: str, idle: str, poll: str, stale: str, verdict_file
         said = verdict
         if watch.over(time.monotonic()):
             sys.exit(SILENT)
-        time.sleep(float(poll))
+        time.sleep(poll)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def fetch(model: str, revision: str, folder: str) -> None:
 
 def download(model: str, revision: str, folder: str) -> None:
     """Fetch everything that the engine reads: safetensors where there are any, tokenizer and configuration."""
-    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub import HfApi, snapshot_download  # noqa: PLC0415 - not needed for what is in the cache
 
     files = HfApi().list_repo_files(model, revision=revision or None)
     has_safetensors = any(file.endswith(".safetensors") and "/" not in file for file in files)
