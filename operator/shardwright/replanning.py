@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -28,9 +28,92 @@ class Replanned:
     short: NoPlan | None = None
 
 
-def plan_anew(subject: Subject, record: PlanRecord | None, inventory: Inventory) -> Replanned:
-    """Return a new plan; where there is none, the one that there is stands."""
-    return _recorded(subject, record, plan_serving(subject, inventory))
+def plan_anew(
+    subject: Subject, record: PlanRecord | None, inventory: Inventory, held: Sequence[tuple[str, ...]] = ()
+) -> Replanned:
+    """Return a new plan; where there is none, the one that there is stands.
+
+    Groups that stand keep their nodes as far as the new plan can run there: ``held`` says which those are where there is no plan
+    of record.
+    """
+    report = plan_serving(subject, inventory)
+    if isinstance(report.outcome, Plan):
+        stays = record.plan.groups if record else tuple(held)
+        groups = settled(subject, report.outcome, inventory, stays, record.plan if record else None)
+        report = replace(report, outcome=replace(report.outcome, groups=groups))
+    return _recorded(subject, record, report)
+
+
+def settled(
+    subject: Subject, plan: Plan, inventory: Inventory, held: Sequence[tuple[str, ...]], before: Plan | None
+) -> tuple[tuple[str, ...], ...]:
+    """Return the nodes of each group of a new plan with the fewest moves: old groups stay where the new plan can run.
+
+    Args:
+        subject: What was asked.
+        plan: The new plan, whose groups may be anywhere in its pool.
+        inventory: What there is; what the groups hold counts as free for them.
+        held: The nodes that the groups have now, by index.
+        before: The plan that put them there, None where it is not known.
+    """
+    usable = _usable(plan, inventory, held, before)
+    kept = {index: held[index] for index in usable}
+    missing = len(plan.groups) - len(kept)
+    if not kept or missing < 0:
+        return _matched(plan.groups, held)
+    room = _without(_pools_of(inventory, plan), replace(plan, groups=tuple(kept.values())))
+    more = _further(subject, plan, room, missing).outcome if missing else None
+    if isinstance(more, NoPlan):
+        return _matched(plan.groups, held)
+    others = iter(more.groups if more else ())
+    return tuple(kept[index] if index in kept else next(others) for index in range(len(plan.groups)))
+
+
+def _usable(plan: Plan, inventory: Inventory, held: Sequence[tuple[str, ...]], before: Plan | None) -> tuple[int, ...]:
+    """Return the groups, by index, whose nodes the new plan could use as they are, no more than it has groups."""
+    alone = plan.nodes_per_replica == 1
+    if not alone and (before is None or _shape(before) != _shape(plan)):
+        return ()
+    room = {node.name: node.free for pool in inventory.pools if pool.name == plan.pool for node in pool.nodes}
+    found = []
+    for index, nodes in enumerate(held[: len(plan.groups)]):
+        fits = len(nodes) == plan.nodes_per_replica and all(room.get(name, 0) >= plan.gpus_per_node for name in nodes)
+        if fits:
+            found.append(index)
+            room |= {name: room[name] - plan.gpus_per_node for name in nodes}
+    return tuple(found)
+
+
+def _shape(plan: Plan) -> tuple[object, ...]:
+    """Return what tells how the ranks of a replica lie on its nodes."""
+    return replace(plan.layout, replicas=1), plan.pool, plan.nodes_per_replica, plan.gpus_per_node, plan.compute_domain
+
+
+def _matched(places: Sequence[tuple[str, ...]], held: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """Return the places in such an order that each group gets the one that shares most nodes with what it has.
+
+    >>> _matched((("a",), ("b",), ("c",)), (("b",), ("c",), ("d",)))
+    (('b',), ('c',), ('a',))
+    """
+    pairs = sorted(
+        (
+            (-len(set(place).intersection(nodes)), index, at)
+            for index, nodes in enumerate(held[: len(places)])
+            for at, place in enumerate(places)
+        ),
+    )
+    chosen: dict[int, int] = {}
+    for shared, index, at in pairs:
+        if shared and index not in chosen and at not in chosen.values():
+            chosen[index] = at
+    free = iter(at for at in range(len(places)) if at not in chosen.values())
+    order = [chosen[index] if index in chosen else next(free) for index in range(len(places))]
+    return tuple(_as_held(places[at], held[index] if index < len(held) else ()) for index, at in enumerate(order))
+
+
+def _as_held(place: tuple[str, ...], nodes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the same nodes in the order in which they are held: nothing has changed then."""
+    return nodes if len(place) == len(nodes) and set(place) == set(nodes) else place
 
 
 def scale(subject: Subject, record: PlanRecord, inventory: Inventory) -> Replanned:

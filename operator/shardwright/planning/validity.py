@@ -75,9 +75,7 @@ def unfit_nodes(plan: Plan, nodes: Mapping[str, NodeFacts | NodeExclusion | None
     return tuple(sorted((item for item in found if item), key=lambda item: item.node))
 
 
-def _unfit(
-    name: str, node: NodeFacts | NodeExclusion | None, admission: Admission, plan: Plan, gpus: int
-) -> Unfit | None:
+def _unfit(name: str, node: NodeFacts | NodeExclusion | None, admission: Admission, plan: Plan, gpus: int) -> Unfit | None:
     if node is None:
         return Unfit(node=name, fault=Fault.GONE, says="is gone or has no GPUs any more")
     problem = node.problem if isinstance(node, NodeExclusion) else admission.keeps_out(node)

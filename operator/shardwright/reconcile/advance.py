@@ -96,29 +96,35 @@ def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | No
 
 def _deploy(seen: Seen, known: Known, subject: Subject, planned: Planned, now: datetime) -> Deployed | Step:
     """Return what is to be written, or kept alive where it is not known what there should be."""
-    cluster, intent = seen.cluster or Cluster(), subject.intent
-    record = planned.record
-    if record is None or planned.undeployable or not _is_for(subject, planned, record):
+    record, problem = planned.record, (seen.cluster or Cluster()).scheduler_problem
+    if record is None or not _may_run(subject, planned, record):
         return _kept(seen, known, now)
-    if not (record.plan.deployable or intent.plan_only):
-        return _kept(seen, known, now)
-    if cluster.scheduler_problem and record.plan.groups and not intent.plan_only:
-        return _kept(seen, known, now, refused=cluster.scheduler_problem)
-    observed = known.observed.having(record_object(seen.resource.owner, record), seen.resource.owner.uid)
+    if problem and record.plan.groups and not subject.intent.plan_only:
+        return _kept(seen, known, now, refused=problem)
     try:
         bundle = _bundle(seen, subject, known, record)
     except InputError as error:
         return _kept(seen, known, now, problems=error.problems)
-    if problem := unavailable(bundle.objects, observed):
-        return _kept(seen, known, now, problems=(problem,))
-    desired = Desired(
-        owner_uid=seen.resource.owner.uid,
-        objects=(record_object(seen.resource.owner, record), *bundle.objects),
-        keys=bundle.keys,
-        rules=known.rules,
-    )
-    decision = decide(desired, observed, now, cluster.most_moving)
-    if decision.stopping and not intent.paused and not seen.outcome:
+    return _decided(seen, known, subject, planned, bundle, now)
+
+
+def _may_run(subject: Subject, planned: Planned, record: PlanRecord) -> bool:
+    """Return whether a record says how to run the spec as it is: all of it, or the groups that there is room for."""
+    if planned.undeployable or not (record.plan.deployable or subject.intent.plan_only):
+        return False
+    fewer = planned.short is not None and record.cut_hash == subject.cut_hash
+    return record.input_hash == subject.input_hash or fewer
+
+
+def _decided(seen: Seen, known: Known, subject: Subject, planned: Planned, bundle: Bundle, now: datetime) -> Deployed | Step:
+    """Return the next writes for the objects that a plan turns into."""
+    owner, record, cluster = seen.resource.owner, planned.record, seen.cluster or Cluster()
+    assert record is not None  # noqa: S101 - the objects are of its plan
+    content = record_object(owner, record)
+    objects = (content, *bundle.objects)
+    desired = Desired(owner_uid=owner.uid, objects=objects, keys=bundle.keys, rules=known.rules)
+    decision = decide(desired, known.observed.having(content, owner.uid), now, cluster.most_moving)
+    if decision.stopping and not subject.intent.paused and not seen.outcome:
         beside = _beside(seen, known, subject, planned, decision, now)
         if beside is not None:
             return beside
@@ -186,13 +192,17 @@ def _questions(seen: Seen, known: Known, now: datetime) -> Iterator[Write]:
 
 
 def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> Bundle:
-    """Return the objects that a plan turns into, none where it is only shown."""
+    """Return the objects that a plan turns into, none where it is only shown.
+
+    Raises:
+        InputError: This cluster does not have what they need.
+    """
     if subject.intent.plan_only:
         return Bundle(objects=())
     plan, owner, observed = record.plan, seen.resource.owner, known.observed
     cluster = seen.cluster or Cluster()
     sets = [live for (kind, _), live in observed.objects.items() if kind == STATEFUL_SET]
-    return bundle_for(
+    bundle = bundle_for(
         subject,
         plan,
         ready_pods=ready_pods(sets, len(plan.groups), plan.nodes_per_replica),
@@ -200,9 +210,6 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
         generations=generations(base_name(owner.name), plan.groups, observed, owner.uid, known.lost, record.generations),
         scheduling_api=cluster.scheduling_api or None,
     )
-
-
-def _is_for(subject: Subject, planned: Planned, record: PlanRecord) -> bool:
-    """Return whether a record says how to run the spec as it is: all of it, or the groups that there is room for."""
-    fewer = planned.short is not None and record.cut_hash == subject.cut_hash
-    return record.input_hash == subject.input_hash or fewer
+    if problem := unavailable(bundle.objects, observed):
+        raise InputError([problem])
+    return bundle

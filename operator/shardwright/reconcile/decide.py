@@ -97,9 +97,7 @@ def keep_alive(observed: Observed, owner_uid: str, rules: LifeRules, now: dateti
     lives = [live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET]
     ours = [_as_it_is(live, observed, rules, size) for live in lives if controller_uid(live) == owner_uid]
     steps = [next_step(group, now) if group.size else Step(state=next_step(group, now).state) for group in ours]
-    return Decision(
-        writes=tuple(write for step in steps for write in step.writes), groups=tuple(step.state for step in steps)
-    )
+    return Decision(writes=tuple(write for step in steps for write in step.writes), groups=tuple(step.state for step in steps))
 
 
 def _as_it_is(live: Mapping[str, Any], observed: Observed, rules: LifeRules, size: int | None) -> Group:

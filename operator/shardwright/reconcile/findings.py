@@ -24,11 +24,11 @@ class Findings:
 
     ``plan`` is the plan that stands, ``no_plan`` why there is none for the current spec. ``problems`` are what
     the user must correct, ``refused`` what the API server did not take or keep, or why nothing was sent to it.
-    ``undeployable`` is why the plan is not run, ``pods_refused`` why pods are not created. ``stale`` is what is wrong with the plan
-    that stands. ``wanted`` is how many groups shall run, None where that cannot be
-    told. ``standing`` are the groups that exist. ``decision`` is None where nothing may be deployed. ``hidden`` is why what there
-    is cannot be read: nothing else is known then. ``lost`` are nodes that do not give pods of the model back, ``strangers`` pods
-    with its labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back, with their fields.
+    ``undeployable`` is why the plan is not run, ``pods_refused`` why pods are not created. ``stale`` is what is wrong with
+    the plan that stands. ``wanted`` is how many groups shall run, None where that cannot be told. ``standing`` are the
+    groups that exist. ``decision`` is None where nothing may be deployed. ``hidden`` is why what there is cannot be read:
+    nothing else is known then. ``lost`` are nodes that do not give pods of the model back, ``strangers`` pods with its
+    labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back, with their fields.
     ``most_moving`` is how many groups may be down on purpose for the sake of all models.
     """
 

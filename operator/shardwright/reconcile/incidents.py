@@ -49,7 +49,9 @@ class Incident:
     def _pause(self, policy: RestartPolicy) -> int:
         if self.spent(policy):
             return policy.max_delay_seconds
-        pauses = self.attempt if self.failure.reason in {UNSCHEDULABLE, PODS_REFUSED} else self.attempt - 1  # the same stands against it now
+        pauses = (
+            self.attempt if self.failure.reason in {UNSCHEDULABLE, PODS_REFUSED} else self.attempt - 1
+        )  # the same stands against it now
         return min(policy.max_delay_seconds, policy.delay_seconds * 2 ** min(pauses - 1, 20)) if pauses > 0 else 0
 
     def spent(self, policy: RestartPolicy) -> bool:

@@ -25,7 +25,7 @@ def kind_of(content: Mapping[str, Any]) -> str:
 
 STATEFUL_SET: Final = "StatefulSet"
 CONFIG_MAP: Final = "ConfigMap"
-SECRET: Final = "Secret"
+SECRET: Final = "Secret"  # noqa: S105 - a kind of object
 
 
 def object_key(content: Mapping[str, Any]) -> ObjectKey:
@@ -73,9 +73,7 @@ class Observed:
 
     def seen_from(self, silent_nodes: Collection[str]) -> "Observed":
         """Return the same with the pods of nodes that do not answer told apart."""
-        members = tuple(
-            replace(member, node_answers=False) if member.node in silent_nodes else member for member in self.members
-        )
+        members = tuple(replace(member, node_answers=False) if member.node in silent_nodes else member for member in self.members)
         return replace(self, members=members)
 
     def members_of(self, group: str) -> tuple[Member, ...]:

@@ -11,7 +11,7 @@ from shardwright.errors import Problem
 from shardwright.pipeline import engine_status
 from shardwright.planning.report import Report
 from shardwright.reconcile.decide import Decision
-from shardwright.reconcile.decision import Apply, DryRunPod, ObjectKey, Why, Write
+from shardwright.reconcile.decision import Apply, DryRunPod, ObjectKey, Why
 from shardwright.reconcile.events import Event, events_of
 from shardwright.reconcile.findings import Findings
 from shardwright.reconcile.known import Known
@@ -98,7 +98,9 @@ def hidden(seen: Seen, problem: Problem, now: datetime) -> Published:
     status = hidden_status(seen.resource.status, found, now)
     events = tuple(events_of(seen.resource.status.get("conditions") or (), found, ()))
     again = now + timedelta(seconds=UNREADY_SECONDS)
-    return Published(status=status, events=events, again_at=again, found=found, known=False, since=seen.since, kept_out=seen.kept_out)
+    return Published(
+        status=status, events=events, again_at=again, found=found, known=False, since=seen.since, kept_out=seen.kept_out
+    )
 
 
 def publish(seen: Seen, known: Known, planned: Planned, deployed: Deployed, now: datetime) -> Published:
@@ -168,7 +170,9 @@ def _pods_refused(seen: Seen, known: Known, outcome: Outcome) -> Problem | None:
 
 def _kept_out(seen: Seen, outcome: Outcome) -> dict[str, str]:
     """Return what is said against the pods of StatefulSets after this look; where nobody asked, what was said before."""
-    refused = {item.write.set_uid: item.message for item in outcome.refused if isinstance(item.write, DryRunPod) and not item.passes}
+    refused = {
+        item.write.set_uid: item.message for item in outcome.refused if isinstance(item.write, DryRunPod) and not item.passes
+    }
     taken = {write.set_uid for write in outcome.written if isinstance(write, DryRunPod)}
     return {uid: text for uid, text in seen.kept_out.items() if uid not in taken} | refused
 

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from shardwright.api.record import RECORD_KEY, PlanRecord, decode, encode
-from shardwright.reconcile.observed import ObjectKey, Observed, controller_uid
+from shardwright.errors import Problem
+from shardwright.reconcile.decision import ObjectKey
+from shardwright.reconcile.observed import Observed, controller_uid
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.hashing import with_content_hash
 from shardwright.rendering.labels import metadata
@@ -31,10 +33,9 @@ def record_object(owner: Owner, record: PlanRecord) -> dict[str, Any]:
     )
 
 
-def read_record(owner: Owner, observed: Observed) -> PlanRecord | None:
-    """Return the plan of record, None where there is none that is ours and can be read."""
+def read_record(owner: Owner, observed: Observed) -> PlanRecord | Problem | None:
+    """Return the plan of record or why it cannot be read, None where there is none that is ours."""
     live: Mapping[str, Any] | None = observed.objects.get(record_key(owner))
     if live is None or controller_uid(live) != owner.uid:
         return None
-    record = decode((live.get("data") or {}).get(RECORD_KEY, ""))
-    return record if isinstance(record, PlanRecord) else None
+    return decode((live.get("data") or {}).get(RECORD_KEY, ""))

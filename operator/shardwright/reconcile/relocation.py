@@ -57,9 +57,9 @@ _BACK: Final[Mapping[Fault, str]] = {
 class Surroundings:
     """What is known of the nodes of a plan and of who stands on them.
 
-    ``unfit`` are the planned nodes with a fault, ``since`` when each of them was first seen with it, by node. ``lost`` are nodes that
-    do not give pods of this model back. ``free`` is how many GPUs others leave on each planned node. ``unsettled`` are the
-    planned groups that need a place now, ``homeless`` those that found none where they are planned.
+    ``unfit`` are the planned nodes with a fault, ``since`` when each of them was first seen with it, by node. ``lost`` are
+    nodes that do not give pods of this model back. ``free`` is how many GPUs others leave on each planned node.
+    ``unsettled`` are the planned groups that need a place now, ``homeless`` those that found none where they are planned.
     """
 
     unfit: Sequence[Unfit] = ()
