@@ -141,3 +141,26 @@ def test_where_the_bytes_of_kv_are_told_lighter_weights_are_no_advice() -> None:
     assert advice(args={"kv-cache-memory-bytes": 2**30}) == [
         "requests queue for K/V: engine.args.kv-cache-memory-bytes says how much there is"
     ]
+
+
+def test_what_only_the_cluster_knows_is_in_the_objects() -> None:
+    subject = a_subject(**LARGE)
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(2))))
+
+    here = bundle_for(subject, plan, cluster_domain="models.internal", generations=(3,))
+
+    (group,) = here.of_kind("StatefulSet")
+    assert group["metadata"]["name"] == "llama-0-g3"
+    assert "models.internal" in json.dumps(pod_of(here))
+
+
+def test_a_scheduler_is_told_of_groups_in_the_version_that_the_cluster_has() -> None:
+    subject = a_subject(placement={"scheduler": "Volcano"})
+    plan = plan_of(plan_serving(subject, stock(subject, h100_nodes(1))))
+
+    versions = [
+        {item["apiVersion"] for item in bundle_for(subject, plan, scheduling_api=api).objects if item["kind"] == "PodGroup"}
+        for api in (None, "scheduling.volcano.sh/v9")
+    ]
+
+    assert versions == [{"scheduling.volcano.sh/v1beta1"}, {"scheduling.volcano.sh/v9"}]

@@ -72,3 +72,4 @@ def test_a_claim_is_shared_where_more_than_one_pod_mounts_it(model: dict[str, An
 def test_a_budget_is_filled_but_by_none() -> None:
     assert wanted(budget={"gpus": 16, "fill": True}).fills
     assert not wanted(budget={"gpus": 16}).fills
+    assert not wanted(budget={"gpus": 16, "fill": True}, replicas=0).fills
