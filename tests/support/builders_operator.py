@@ -11,7 +11,7 @@ from shardwright.controller.intake import Intake
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key
-from shardwright.controller.reconciler import Reconciler
+from shardwright.controller.reconciler import Reconciler, Terms
 from shardwright.controller.resync import Resync
 from shardwright.controller.view import View
 from tests.harness import fleet
@@ -37,8 +37,8 @@ class Parts:
         self.metrics = Metrics()
         self.planner = Planner(self.view, None)
         recorder = Recorder(self.api, "test")
-        self.reconciler = Reconciler(self.api, self.view, self.planner, recorder, self.metrics, "cluster.local")
-        self.resync = Resync(self.api, self.view, self.planner.lock, self.metrics)
+        self.reconciler = Reconciler(self.api, self.view, self.planner, recorder, self.metrics, Terms())
+        self.resync = Resync(self.api, self.view, self.metrics)
         self.intake = Intake(self.view, self.asked.append)
 
     def add_nodes(self, count: int, first: int = 0) -> None:
@@ -96,6 +96,7 @@ class Parts:
         for rank in range(group["spec"]["replicas"]):
             item = pod(f"{group['metadata']['name']}-{rank}", revision=labels["shardwright.io/template-hash"], **status)
             item["metadata"] |= {"namespace": NAMESPACE, "labels": {**labels, **item["metadata"]["labels"]}}
+            item["metadata"]["ownerReferences"][0] |= {"uid": group["metadata"]["uid"]}
             item["spec"] |= {"volumes": group["spec"]["template"]["spec"]["volumes"]}
             self.api.put(PODS, item)
 
@@ -108,4 +109,4 @@ class Parts:
         lost["spec"]["nodeName"] = name
 
     def reserved_nodes(self) -> set[str]:
-        return {reservation.node for reservation in self.view.reserved()}
+        return {reservation.node for reservation in self.view.ledger.reservations()}

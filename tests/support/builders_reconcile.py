@@ -143,7 +143,7 @@ def pod(name: str, *, uid: str = "", revision: str = "r1", ready: bool = True, *
             "namespace": "models",
             "uid": uid or f"uid-of-{name}",
             "labels": {"apps.kubernetes.io/pod-index": rank, "controller-revision-hash": revision, TEMPLATE_HASH: revision},
-            "ownerReferences": [{"kind": "StatefulSet", "name": group, "uid": "s", "controller": True}],
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": group, "uid": "s", "controller": True}],
         },
         "spec": {"nodeName": f"node-{rank}"},
         "status": {"phase": "Running", "conditions": [condition], **status},

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import EVENTS
-from shardwright.reconcile.news import Event
+from shardwright.reconcile.events import Event
 
 QUIET_SECONDS: Final = 600.0
 REMEMBERED: Final = 4096

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import BY_KIND, CHILDREN, OPTIONAL_CHILDREN, PODS, Resource
+from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.members import read_member
-from shardwright.reconcile.observed import ObjectKey, Observed, object_key
+from shardwright.reconcile.observed import Observed, object_key
 
 _ABSENT: Final = frozenset({403, 404})
 
@@ -23,8 +24,10 @@ async def observe(client: Client, namespace: str, selector: str, more: Sequence[
     )
     absent = (kind.kind for kind, items in zip((*CHILDREN, *optional), listed, strict=True) if items is None)
     objects = {object_key(item): item for items in listed for item in items or ()}
-    members = tuple(member for pod in pods if (member := read_member(pod)) is not None)
-    return Observed(objects=objects, members=members, absent_kinds=frozenset(absent))
+    read = [(pod["metadata"]["name"], read_member(pod)) for pod in pods]
+    strangers = tuple(sorted(name for name, member in read if member is None))
+    members = tuple(member for _, member in read if member is not None)
+    return Observed(objects=objects, members=members, absent_kinds=frozenset(absent), strangers=strangers)
 
 
 async def complete(client: Client, namespace: str, observed: Observed, wanted: Collection[ObjectKey]) -> Observed:

@@ -1,23 +1,50 @@
 """Carries out decisions: creates, applies by force what is ours, deletes by uid."""
 
+import json
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from time import monotonic
 from typing import Any, Final
 
-from shardwright.cluster.client import APPLY_PATCH, FIELD_MANAGER, JSON_PATCH, ApiError, Client
-from shardwright.cluster.resources import BY_KIND, PODS, SECRETS, Resource
+from shardwright.cluster.client import APPLY_PATCH, FIELD_MANAGER, JSON_PATCH, MERGE_PATCH, ApiError, Client
+from shardwright.cluster.resources import BY_KIND, PODS, SECRETS, STATEFUL_SETS, Resource
 from shardwright.cluster.ssh_key import key_pair
 from shardwright.errors import Problem
-from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, Write
+from shardwright.reconcile.decision import (
+    Apply,
+    Create,
+    CreateKey,
+    Delete,
+    DryRunPod,
+    ObjectKey,
+    Patch,
+    Write,
+    kind_of,
+    written_kind,
+    written_name,
+)
 from shardwright.reconcile.drift import dropped_fields
 from shardwright.reconcile.groups import template_hash
-from shardwright.reconcile.observed import STATEFUL_SET, kind_of
+from shardwright.reconcile.observed import STATEFUL_SET
 from shardwright.reconcile.refusals import field_dropped, forbids_pods, pod_of, pod_security_forbids
+from shardwright.reconcile.seen import Outcome, Refusal
 from shardwright.rendering.ssh import PRIVATE_KEY, PUBLIC_KEY
 
 CONFLICT: Final = 409
 OWNING_ATTEMPTS: Final = 5  # an object's controller writes its status at the same time
 
+
+NOT_LEADING: Final = "NotLeading"
+
+REFUSALS: Final = frozenset({400, 403, 422})
+"""Codes by which the API server refuses an object for good, until somebody changes something."""
+
+WELL_SECONDS: Final = 60.0
+"""How long it holds that objects of the same fields are kept and admitted. Basis: assumed; gates and policies change rarely,
+and whatever is not kept then shows in the answer all the same."""
+
+WELL_MAX: Final = 1024  # shapes of objects that are remembered
 
 NO_DRY_RUN: Final = "does not support dry run"  # says the API server of a webhook
 UNPROCESSABLE: Final = 422
@@ -31,35 +58,136 @@ class RefusedError(ApiError):
         super().__init__(UNPROCESSABLE, problem.code, problem.sentence())
 
 
-async def carry_out(client: Client, writes: Sequence[Write]) -> None:
-    """Write in order and stop at the first refusal.
+class Writer:
+    """Carries writes out; what was tried and found well a moment ago is not tried again."""
 
-    What starts pods is tried first: a group without a field that the API server drops would start all the same.
+    def __init__(self, client: Client, clock: Callable[[], float] = monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        self._tried: OrderedDict[int, float] = OrderedDict()
 
-    Raises:
-        ApiError: a write was refused; what was written before it stays, and the next decision goes on from there.
-        RefusedError: what was sent is not what is, or would be, stored, or its pods would not be let in.
-    """
-    for write in writes:
+    async def carry_out(self, writes: Sequence[Write]) -> Outcome:
+        """Write in order; what is refused holds up only what needs it.
+
+        What starts pods is tried first: a group without a field that the API server drops would start all the same.
+
+        Raises:
+            ApiError: another operator leads.
+        """
+        written: list[Write] = []
+        refused: list[Refusal] = []
+        missing: set[ObjectKey] = set()
+        for write in writes:
+            if isinstance(write, Create | Apply) and not missing.isdisjoint(write.needs):
+                continue
+            try:
+                await self._carry_out(write)
+            except ApiError as error:
+                if error.reason == NOT_LEADING:
+                    raise
+                refused.append(_refusal(write, error))
+                missing.add((written_kind(write), written_name(write)))
+            else:
+                written.append(write)
+        return Outcome(written=tuple(written), refused=tuple(refused))
+
+    async def _carry_out(self, write: Write) -> None:
+        client = self._client
         match write:
             case Create():
-                await _create(client, write)
+                await self._create(write)
             case CreateKey():
                 await _create_key(client, write)
             case Apply():
-                await _apply(client, write)
+                await self._apply(write)
+            case Patch():
+                await _patch(client, write)
+            case DryRunPod():
+                await client.create(PODS, write.content["metadata"]["namespace"], write.content, dry_run=True)
             case Delete():
                 resource = BY_KIND[write.kind]
                 await client.delete(resource, write.namespace, write.name, uid=write.uid, grace_seconds=write.grace_seconds)
 
+    async def _create(self, write: Create) -> None:
+        resource, content = BY_KIND[kind_of(write.content)], write.content
 
-async def _create(client: Client, write: Create) -> None:
-    resource, content = BY_KIND[kind_of(write.content)], write.content
+        async def send(*, dry_run: bool) -> Mapping[str, Any]:
+            return await self._client.create(resource, content["metadata"]["namespace"], content, dry_run=dry_run)
 
-    async def send(*, dry_run: bool) -> Mapping[str, Any]:
-        return await client.create(resource, content["metadata"]["namespace"], content, dry_run=dry_run)
+        await self._keeping_all(send, content, try_first=content["kind"] == STATEFUL_SET)
 
-    await _keeping_all(client, send, content, try_first=content["kind"] == STATEFUL_SET)
+    async def _apply(self, write: Apply) -> None:
+        """Apply with the uid as a precondition: an object that replaced ours meanwhile answers 409."""
+        metadata = {**write.content["metadata"], "uid": write.uid}
+        resource = BY_KIND[kind_of(write.content)]
+        path = resource.path(metadata["namespace"], metadata["name"])
+        live = await _owned_by_apply(self._client, resource, path, metadata)
+        content = {**write.content, "metadata": metadata}
+
+        async def send(*, dry_run: bool) -> Mapping[str, Any]:
+            return await self._client.patch(resource, path, content, APPLY_PATCH, force=True, dry_run=dry_run)
+
+        await self._keeping_all(send, content, try_first=template_hash(live) != template_hash(content))
+
+    async def _keeping_all(
+        self, send: Callable[..., Awaitable[Mapping[str, Any]]], content: Mapping[str, Any], *, try_first: bool
+    ) -> None:
+        """Send an object and see that all of it was kept; where it is tried first, nothing has changed if it would not be."""
+        if try_first and not self._was_well(content):
+            _check(content, await _tried(send, content))
+            await _try_pod(self._client, content)
+            self._note_well(content)
+        _check(content, await send(dry_run=False))
+
+    def _was_well(self, content: Mapping[str, Any]) -> bool:
+        """Return whether an object of the same fields, in the same namespace, was tried and kept a moment ago."""
+        at = self._tried.get(_shape(content))
+        return at is not None and self._clock() - at < WELL_SECONDS
+
+    def _note_well(self, content: Mapping[str, Any]) -> None:
+        self._tried[_shape(content)] = self._clock()
+        while len(self._tried) > WELL_MAX:
+            self._tried.popitem(last=False)
+
+
+def _shape(content: Mapping[str, Any]) -> int:
+    """Return what decides whether the API server keeps and admits an object: its namespace, its fields and who its pods are."""
+    contexts = json.dumps([_security(content["spec"]["template"]["spec"]), content["metadata"]["namespace"]], sort_keys=True)
+    return hash((contexts, frozenset(_paths(content, ""))))
+
+
+def _security(pod: Mapping[str, Any]) -> list[Any]:
+    """Return what Pod Security looks at, values included."""
+    containers = [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
+    contexts = [pod.get("securityContext"), *(container.get("securityContext") for container in containers)]
+    host = {field: pod.get(field) for field in ("hostNetwork", "hostPID", "hostIPC", "runtimeClassName")}
+    ports = [port.get("hostPort") for container in containers for port in container.get("ports") or ()]
+    volumes = [sorted(volume) for volume in pod.get("volumes") or ()]
+    return [contexts, host, ports, volumes]
+
+
+def _paths(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for field, inner in value.items():
+            yield from _paths(inner, f"{path}.{field}")
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for inner in value:
+            yield from _paths(inner, f"{path}[]")
+    else:
+        yield path
+
+
+def _refusal(write: Write, error: ApiError) -> Refusal:
+    problem = error.problem if isinstance(error, RefusedError) else None
+    refused = error.code in REFUSALS
+    return Refusal(write=write, code=error.code, reason=error.reason, message=str(error), passes=not refused, problem=problem)
+
+
+async def _patch(client: Client, write: Patch) -> None:
+    metadata = {"uid": write.uid, "annotations": dict(write.annotations)}
+    spec = {} if write.replicas is None else {"spec": {"replicas": write.replicas}}
+    path = STATEFUL_SETS.path(write.namespace, write.name)
+    await client.patch(STATEFUL_SETS, path, {"metadata": metadata, **spec}, MERGE_PATCH)
 
 
 async def _create_key(client: Client, write: CreateKey) -> None:
@@ -76,30 +204,6 @@ def with_new_key(secret: Mapping[str, Any]) -> dict[str, Any]:
     private, public = key_pair()
     data = {PRIVATE_KEY: private, PUBLIC_KEY: public}
     return {**secret, "data": {name: b64encode(text.encode()).decode() for name, text in data.items()}}
-
-
-async def _apply(client: Client, write: Apply) -> None:
-    """Apply with the uid as a precondition: an object that replaced ours meanwhile answers 409."""
-    metadata = {**write.content["metadata"], "uid": write.uid}
-    resource = BY_KIND[kind_of(write.content)]
-    path = resource.path(metadata["namespace"], metadata["name"])
-    live = await _owned_by_apply(client, resource, path, metadata)
-    content = {**write.content, "metadata": metadata}
-
-    async def send(*, dry_run: bool) -> Mapping[str, Any]:
-        return await client.patch(resource, path, content, APPLY_PATCH, force=True, dry_run=dry_run)
-
-    await _keeping_all(client, send, content, try_first=template_hash(live) != template_hash(content))
-
-
-async def _keeping_all(
-    client: Client, send: Callable[..., Awaitable[Mapping[str, Any]]], content: Mapping[str, Any], *, try_first: bool
-) -> None:
-    """Send an object and see that all of it was kept; where it is tried first, nothing has changed if it would not be."""
-    if try_first:
-        _check(content, await _tried(send, content))
-        await _try_pod(client, content)
-    _check(content, await send(dry_run=False))
 
 
 async def _try_pod(client: Client, content: Mapping[str, Any]) -> None:

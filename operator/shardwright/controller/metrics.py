@@ -13,7 +13,7 @@ from shardwright import __version__
 from shardwright.controller.queue import Key
 from shardwright.planning.report import Exclusion, Plan, Report
 from shardwright.reconcile.findings import Findings, conditions
-from shardwright.reconcile.groups import GroupState
+from shardwright.reconcile.states import GroupState
 
 BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 MODEL: Final = ("namespace", "name")

@@ -21,7 +21,7 @@ from shardwright.controller.metrics import Metrics
 from shardwright.controller.options import Options
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key, Queue
-from shardwright.controller.reconciler import Reconciler
+from shardwright.controller.reconciler import Reconciler, Terms
 from shardwright.controller.resync import Resync
 from shardwright.controller.view import View
 from shardwright.controller.watches import Watches
@@ -51,7 +51,7 @@ class Operator:
         self._client = Client(access, on_call=self._metrics.count_call, may_write=self._leads)
         self._planner = Planner(self._view, options.catalogue_file, options.settings_file)
         self._planner.load_settings()
-        self._resync = Resync(self._client, self._view, self._planner.lock, self._metrics)
+        self._resync = Resync(self._client, self._view, self._metrics)
         self._workers = Workers(self._queue, self._reconciler().look, self._metrics, options.workers)
         self._stopping = asyncio.Event()
         self._may_work = asyncio.Event()
@@ -59,7 +59,8 @@ class Operator:
 
     def _reconciler(self) -> Reconciler:
         recorder = Recorder(self._client, self._options.identity)
-        return Reconciler(self._client, self._view, self._planner, recorder, self._metrics, self._options.cluster_domain)
+        terms = Terms(cluster_domain=self._options.cluster_domain)
+        return Reconciler(self._client, self._view, self._planner, recorder, self._metrics, terms)
 
     def _leads(self) -> bool:
         return self._elector.leading or not self._options.leader_elect

@@ -1,11 +1,9 @@
-"""Plans one model at a time on what the view knows: two models never get the same GPUs."""
+"""Answers what a look asks of the planner, one model at a time: what is planned is kept before the next one is planned."""
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from time import monotonic
 from typing import Final
 
 from shardwright.api.record import PlanRecord
@@ -13,49 +11,31 @@ from shardwright.api.resource import ShardedModel
 from shardwright.api.settings import read_settings
 from shardwright.controller.files import Watched
 from shardwright.controller.queue import Key
-from shardwright.controller.view import View
-from shardwright.errors import Problem
+from shardwright.controller.view import View, base_key
 from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.pools import build_inventory
 from shardwright.modelspec.catalogue import read_catalogue_extension
-from shardwright.planning.report import NoPlan, Report
-from shardwright.planning.validity import plan_problem
-from shardwright.reconcile import standing
-from shardwright.reconcile.departures import Needs, leaving_groups, leaving_problem
-from shardwright.reconcile.standing import Choice, Standing, Trouble
+from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.publish import Kept
+from shardwright.reconcile.seen import Ask
+from shardwright.rendering.names import group_name
 from shardwright.replanning import Replanned, mend, place_beside, plan_anew, scale
 from shardwright.resolving.question import Question
-from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject, resolve
 
-NOTHING_NEEDED: Final = Needs()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """What came of planning: the record that stands (new or kept), and what to show.
-
-    ``no_plan`` is why there is no plan for the spec as it is; an older record may stand all the same.
-    """
-
-    record: PlanRecord | None
-    report: Report
-    no_plan: NoPlan | None = None
-    stale: Problem | None = None
-    recheck_seconds: float | None = None
+REMEMBERED: Final = 16
+"""Terms of pods for which the whole cluster is kept in pools: those of models beyond it are collapsed anew."""
 
 
 class Planner:
-    """Holds the lock under which plans are made and reserved, the administrator's files, and since when plans are invalid."""
+    """Holds the lock under which GPUs are chosen and kept, and the administrator's files; no request is made under it."""
 
-    def __init__(
-        self, view: View, catalogue_file: Path | None, settings_file: Path | None = None, clock: Callable[[], float] = monotonic
-    ) -> None:
-        self.lock = asyncio.Lock()
+    def __init__(self, view: View, catalogue_file: Path | None, settings_file: Path | None = None) -> None:
+        self._lock = asyncio.Lock()
         self._view = view
         self._catalogue = Watched(catalogue_file, "the catalogue file", _read_catalogue)
         self._settings = Watched(settings_file, "the settings file", read_settings)
-        self._clock = clock
-        self._invalid_since: dict[Key, float] = {}
+        self._pooled: dict[str, tuple[int, Inventory]] = {}
 
     def load_settings(self) -> None:
         """Read the settings for the first time: a model that runs must not lose its defaults to a broken file.
@@ -84,72 +64,53 @@ class Planner:
             )
         )
 
-    async def plan(
-        self,
-        key: Key,
-        subject: Subject,
-        record: PlanRecord | None,
-        *,
-        serving: bool,
-        needs: Needs = NOTHING_NEEDED,
-    ) -> Planned:
-        """Return the plan that stands or a new one; call with :attr:`lock` held, until the record is written."""
-        inventory = self._stock(subject)
-        trouble = self._trouble(key, record, inventory, needs)
-        choice = _judge(subject, record, trouble, serving=serving)
-        if choice.choice is Choice.KEEP and record:
-            return _kept(record, choice)
-        made = await asyncio.to_thread(_make, choice.choice, subject, record, inventory, needs)
-        if made.short and choice.choice is Choice.REPLAN and (vacated := self._stock(subject, vacated=True)) != inventory:
-            made = await asyncio.to_thread(plan_anew, subject, record, vacated)  # where its former generations are in the way
-        if made.short:
-            moved = made.record if made.record != record else None
-            stale = leaving_problem(moved.plan, inventory, needs) if moved else choice.stale
-            return Planned(record=made.record, report=made.report, no_plan=made.short, stale=stale)
-        if record and record.input_hash == subject.input_hash and record.plan == made.report.outcome:
-            return _kept(record, choice)
-        return Planned(record=made.record, report=made.report)
+    async def answer(self, key: Key, subject: Subject, ask: Ask) -> Replanned:
+        """Return the planner's answer; the GPUs of a plan that is to be deployed are kept from then on."""
+        async with self._lock:
+            answer = await self._answer(key, subject, ask)
+            record = answer.record
+            if record and record != ask.on and record.plan.deployable and not subject.intent.plan_only:
+                self._view.keep(key, Kept(record=record))
+            return answer
 
-    async def beside(self, subject: Subject, record: PlanRecord, group: int, generation: int) -> PlanRecord | None:
-        """Return the record with a group as a later generation on free GPUs, None where there are none.
+    async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Replanned:
+        if ask.beside is not None and ask.on is not None:
+            return await self._beside(key, subject, ask.on, *ask.beside)
+        inventory = self._stock(key, subject)
+        made = await asyncio.to_thread(_make, subject, ask, inventory)
+        if made.short and ask.choice is Choice.REPLAN and (vacated := self._stock(key, subject, vacated=True)) != inventory:
+            return await asyncio.to_thread(_make, subject, ask, vacated)  # where its former generations are in the way
+        return made
 
-        Call with :attr:`lock` held, until the record is written.
-        """
-        view = self._view
+    async def _beside(self, key: Key, subject: Subject, record: PlanRecord, group: int, generation: int) -> Replanned:
+        """Return the record with a group as a later generation on free GPUs, without a record where there are none."""
+        nodes: tuple[str, ...] | None = None
+        if self._view.pods_visible:
+            inventory = self._stock(key, subject, beside=group)
+            nodes = await asyncio.to_thread(place_beside, subject, record.plan, inventory)
+        return Replanned(record=record.moved(group, nodes, generation) if nodes else None, report=record.report())
+
+    def _stock(self, key: Key, subject: Subject, *, beside: int | None = None, vacated: bool = False) -> Inventory:
+        """Return what there is for a model: nodes that it selects and tolerates, without what others hold."""
+        whole, view = self._whole(subject), self._view
         if not view.pods_visible:
-            return None
-        reserved = tuple(view.reserved())
-        inventory = take_stock(subject, view.nodes.values(), view.usage_now(), reserved, beside=group)
-        nodes = await asyncio.to_thread(place_beside, subject, record.plan, inventory)
-        return record.moved(group, nodes, generation) if nodes else None
+            return whole
+        own = base_key(key)
+        root = None if beside is None else group_name(own[1], beside)
+        return whole.without(view.ledger.taken(own, beside=root, vacated=vacated))
 
-    def forget(self, key: Key) -> None:
-        """Forget since when the plan of a model that is gone has been invalid."""
-        self._invalid_since.pop(key, None)
-
-    def _stock(self, subject: Subject, *, vacated: bool = False) -> Inventory:
-        nodes, usage, reserved = self._view.nodes.values(), self._view.usage_now(), tuple(self._view.reserved())
-        return take_stock(subject, nodes, usage, reserved, vacated=vacated)
-
-    def _trouble(self, key: Key, record: PlanRecord | None, inventory: Inventory, needs: Needs) -> Trouble | None:
-        leaves = leaving_problem(record.plan, inventory, needs) if record else None
-        problem = leaves or (plan_problem(record.plan, inventory) if record else None)
-        if problem is None:
-            self._invalid_since.pop(key, None)
-            return None
-        now = self._clock()
-        return Trouble(problem=problem, seconds=now - self._invalid_since.setdefault(key, now), leaving=leaves is not None)
-
-
-def _judge(subject: Subject, record: PlanRecord | None, trouble: Trouble | None, *, serving: bool) -> Standing:
-    question = standing.Question(
-        input_hash=subject.input_hash,
-        cut_hash=subject.cut_hash,
-        replan=subject.intent.replan,
-        replicas=subject.intent.replicas,
-        deploy=subject.request.deploy,
-    )
-    return standing.judge(record, question, trouble, serving=serving)
+    def _whole(self, subject: Subject) -> Inventory:
+        """Return all nodes in pools as pods of these terms see them; collapsed anew only when a node has changed."""
+        terms, version = repr(subject.terms), self._view.node_version
+        known = self._pooled.get(terms)
+        if known and known[0] == version:
+            return known[1]
+        usage = () if self._view.pods_visible else None
+        inventory = build_inventory(self._view.nodes.values(), usage, terms=subject.terms)
+        if len(self._pooled) >= REMEMBERED:
+            self._pooled.clear()
+        self._pooled[terms] = version, inventory
+        return inventory
 
 
 def _read_catalogue(text: str) -> Mapping[str, Mapping[str, object]]:
@@ -163,13 +124,9 @@ def _texts(content: str) -> dict[str, str]:
     return texts
 
 
-def _kept(record: PlanRecord, choice: Standing) -> Planned:
-    return Planned(record=record, report=record.report(), stale=choice.stale, recheck_seconds=choice.recheck_seconds)
-
-
-def _make(choice: Choice, subject: Subject, record: PlanRecord | None, inventory: Inventory, needs: Needs) -> Replanned:
-    if choice is Choice.RESCALE and record:
-        return scale(subject, record, inventory)
-    if choice is Choice.REHOUSE and record:
-        return mend(subject, record, inventory, leaving_groups(record.plan, inventory, needs))
-    return plan_anew(subject, record, inventory)
+def _make(subject: Subject, ask: Ask, inventory: Inventory) -> Replanned:
+    if ask.choice is Choice.RESCALE and ask.on:
+        return scale(subject, ask.on, inventory)
+    if ask.choice is Choice.REHOUSE and ask.on:
+        return mend(subject, ask.on, inventory, ask.leaving)
+    return plan_anew(subject, ask.on, inventory, ask.held)

@@ -18,18 +18,18 @@ from shardwright.controller.view import View, base_key
 from shardwright.controller.watches import MANAGED, UNFINISHED
 from shardwright.hardware.nodes import read_node, read_pod
 from shardwright.reconcile.observed import controller_uid
+from shardwright.reconcile.publish import Kept
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class Resync:
-    """Fills the view from LISTs; reservations only while nobody plans (``planning``)."""
+    """Fills the view from LISTs."""
 
-    def __init__(self, client: Client, view: View, planning: asyncio.Lock, metrics: Metrics) -> None:
+    def __init__(self, client: Client, view: View, metrics: Metrics) -> None:
         self._client = client
         self._view = view
-        self._planning = planning
         self._metrics = metrics
         self._listing = asyncio.Lock()
 
@@ -44,10 +44,15 @@ class Resync:
 
     async def _list_all(self) -> list[Key]:
         await self._fill(self._view.nodes, NODES, _node_name, read_node)
+        self._view.node_version += 1
         if self._view.pods_visible:
-            await self._fill(self._view.usage, PODS, _key, read_pod, fieldSelector=UNFINISHED)
-        async with self._planning:  # what was planned meanwhile would be in no list, and lose its reservation
-            return await self._list_models()
+            await self._fill_pods()
+        return await self._list_models()
+
+    async def _fill_pods(self) -> None:
+        found = {_key(item): usage async for item in self._items(PODS, fieldSelector=UNFINISHED) if (usage := read_pod(item))}
+        self._view.ledger.bind_all(found)
+        self._view.pods_listed = True
 
     async def _list_models(self) -> list[Key]:
         """Take over all models and what they reserve; forget those that were known before and are in the list no more."""
@@ -82,16 +87,18 @@ class Resync:
                 yield item
 
     async def _read_records(self, models: Mapping[Key, Mapping[str, Any]]) -> None:
-        """Reserve what the plans of record of deployed models keep; a record that is not found takes nothing away."""
+        """Keep the GPUs of the plans of record of deployed models, once, before anybody plans; looks see to it afterwards."""
+        gone = self._view.ledger.owners() - {base_key(key) for key, item in models.items() if holds_gpus(item)}
+        for owner in gone:
+            self._view.ledger.forget(owner)
+        if self._view.records_read:
+            return
         deployed = {item["metadata"]["uid"]: key for key, item in models.items() if holds_gpus(item)}
-        records: dict[Key, PlanRecord | None] = {key: None for key, item in models.items() if not holds_gpus(item)}
         async for item in self._items(CONFIG_MAPS, labelSelector=MANAGED):
             key = deployed.get(controller_uid(item) or "")
             record = decode(item.get("data", {}).get(RECORD_KEY, "")) if key else None
-            if key and isinstance(record, PlanRecord):
-                records[key] = record
-        for key, kept in records.items():
-            self._view.reserve(key, kept)
+            if key and isinstance(record, PlanRecord) and record.plan.deployable:
+                self._view.keep(key, Kept(record=record))
         self._view.records_read = True
 
 

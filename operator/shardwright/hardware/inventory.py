@@ -1,7 +1,7 @@
 """The inventory: what the cluster has and what of it is free, collapsed into pools of alike nodes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from shardwright.errors import Problem
@@ -35,6 +35,10 @@ class Node:
     labels: Mapping[str, str] = field(hash=False)
     taints: tuple[Taint, ...] = ()
 
+    def less(self, gpus: int) -> "Node":
+        """Return the node with so many GPUs fewer free."""
+        return replace(self, free=max(0, self.free - gpus))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
@@ -64,6 +68,11 @@ class Pool:
     reach: Reach = field(default_factory=Reach)
     joins_pods: bool = False
 
+    def without(self, taken: Mapping[str, int]) -> "Pool":
+        """Return the pool with what is left of it, never below zero; nodes of which nothing is taken stay as they are."""
+        left = tuple(node if not taken.get(node.name) else node.less(taken[node.name]) for node in self.nodes)
+        return replace(self, nodes=left)
+
     @property
     def crosses_nodes(self) -> bool:
         """Return whether the scale-up domain is larger than a node."""
@@ -91,3 +100,7 @@ class Inventory:
     pools: tuple[Pool, ...]
     excluded: tuple[NodeExclusion, ...] = ()
     free_capacity_known: bool = True
+
+    def without(self, taken: Mapping[str, int]) -> "Inventory":
+        """Return what is left where nothing of it was taken before; ``taken`` are GPUs by node."""
+        return replace(self, pools=tuple(pool.without(taken) for pool in self.pools))

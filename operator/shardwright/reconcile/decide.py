@@ -16,7 +16,7 @@ from shardwright.reconcile.generations import finds_no_place, former_generations
 from shardwright.reconcile.groups import Group, LifeRules, Step, next_step
 from shardwright.reconcile.members import mounted_config_maps
 from shardwright.reconcile.memory import read_memory
-from shardwright.reconcile.observed import CONFIG_MAP, SECRET, STATEFUL_SET, Observed, controller, controller_uid, object_key
+from shardwright.reconcile.observed import CONFIG_MAP, STATEFUL_SET, Observed, controller, controller_uid, object_key
 from shardwright.reconcile.rollout import one_after_another
 from shardwright.reconcile.states import GroupState
 from shardwright.rendering.labels import GROUP
@@ -77,7 +77,8 @@ def decide(desired: Desired, observed: Observed, now: datetime, most_moving: int
     steps = one_after_another(groups, [next_step(group, now) for group in groups], most, most_moving)
     plain = [content for content in desired.objects if content["kind"] != STATEFUL_SET]
     repairs = [write for content in plain for write in placed(content, desired.owner_uid, observed)]
-    lives = [_with_needs(write, desired) for step in steps for write in step.writes]
+    needs = _Needs(desired)
+    lives = [needs.noted(write) for step in steps for write in step.writes]
     ends = [write for write in lives if _ends_what_is_broken(write)]
     others = [write for write in lives if not _ends_what_is_broken(write)]
     kept = {*_kept_sets(groups, former, now), *_kept_beside_pods(observed, now)}
@@ -111,21 +112,26 @@ def _ends_what_is_broken(write: Write) -> bool:
     return isinstance(write, Delete) or (isinstance(write, Apply | Patch) and write.why in {Why.FAILURE, Why.CAUSE})
 
 
-def _with_needs(write: Write, desired: Desired) -> Write:
-    """Return a write with all objects that its pods need: without them they would hang, and what serves had ended for nothing."""
-    if not isinstance(write, Create | Apply) or _ends_what_is_broken(write):
-        return write
-    group = write.content["metadata"]["labels"].get(GROUP)
-    mounted = mounted_config_maps(write.content["spec"]["template"]["spec"])
-    others = (content for content in (*desired.objects, *desired.keys) if content["kind"] != STATEFUL_SET)
-    needed = (
-        object_key(content)
-        for content in others
-        if content["kind"] == SECRET
-        or content["metadata"]["name"] in mounted
-        or (content["metadata"].get("labels") or {}).get(GROUP, "") == group
-    )
-    return replace(write, needs=frozenset(needed))
+class _Needs:
+    """What the pods of each group cannot do without, of all that is wanted."""
+
+    def __init__(self, desired: Desired) -> None:
+        self._config_maps: set[str] = set()
+        self._secrets = frozenset(object_key(content) for content in desired.keys)
+        self._of_group: dict[str, set[ObjectKey]] = {}
+        for content in desired.objects:
+            if content["kind"] == CONFIG_MAP:
+                self._config_maps.add(content["metadata"]["name"])
+            elif content["kind"] != STATEFUL_SET and (group := (content["metadata"].get("labels") or {}).get(GROUP)):
+                self._of_group.setdefault(group, set()).add(object_key(content))
+
+    def noted(self, write: Write) -> Write:
+        """Return a write with all objects that its pods need: without them they would hang, and had ended for nothing."""
+        if not isinstance(write, Create | Apply) or _ends_what_is_broken(write):
+            return write
+        own = self._of_group.get(write.content["metadata"]["labels"].get(GROUP, ""), set())
+        mounted = self._config_maps.intersection(mounted_config_maps(write.content["spec"]["template"]["spec"]))
+        return replace(write, needs=frozenset({*self._secrets, *own, *((CONFIG_MAP, name) for name in mounted)}))
 
 
 def _former_generations(
@@ -180,6 +186,7 @@ def _group(content: Mapping[str, Any], observed: Observed, rules: LifeRules) -> 
         former=former,
         former_members=observed.members_of(former["metadata"]["name"]) if former else (),
         kept_out=observed.kept_out.get(live["metadata"]["uid"]) if live else None,
+        short_since=observed.short_since.get(live["metadata"]["uid"]) if live else None,
     )
 
 

@@ -94,7 +94,19 @@ def written_name(write: Write) -> str:
 
 
 def written_kind(write: Write) -> str:
-    """Return the kind of the object that a write is about."""
+    """Return the kind of the object that a write is about, as in its key."""
     if isinstance(write, Patch):
         return "StatefulSet"
-    return write.kind if isinstance(write, Delete) else str(write.content["kind"])
+    return write.kind if isinstance(write, Delete) else kind_of(write.content)
+
+
+def kind_of(content: Mapping[str, Any]) -> str:
+    """Return what tells the kind of an object from all others: with version and group where several groups have it.
+
+    >>> kind_of({"apiVersion": "apps/v1", "kind": "StatefulSet"})
+    'StatefulSet'
+    >>> kind_of({"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"})
+    'PodGroup.v1alpha1.scheduling.x-k8s.io'
+    """
+    group, _, version = str(content.get("apiVersion", "")).rpartition("/")
+    return f"{content['kind']}.{version}.{group}" if "." in group else str(content["kind"])

@@ -65,7 +65,7 @@ class Group:
 
     ``former`` is the live StatefulSet of the generation before, where this one is made anew beside it, with its pods.
     ``as_it_is``: nobody knows what it should be, so ``rendered`` is the live one with all its pods, and it is kept alive so.
-    ``kept_out`` says that the API server refuses its pods.
+    ``kept_out`` says that the API server refuses its pods, ``short_since`` since when some have been missing.
     """
 
     rendered: Mapping[str, Any]
@@ -76,6 +76,7 @@ class Group:
     former_members: Sequence[Member] = ()
     as_it_is: bool = False
     kept_out: KeptOut | None = None
+    short_since: datetime | None = None
 
     @property
     def name(self) -> str:

@@ -73,7 +73,9 @@ def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
 def _by_own_clock(seen: Seen, observed: Observed, since: Mapping[Sighting, datetime], now: datetime) -> Observed:
     marks = {uid: Sighting(Sight.KEPT_OUT, uid) for uid in seen.kept_out}
     kept_out = {uid: KeptOut(said=said, since=since[marks[uid]]) for uid, said in seen.kept_out.items() if marks[uid] in since}
-    return replace(observed, members=by_own_clock(observed.members, since, now), kept_out=kept_out)
+    short = {sighting.of: began for sighting, began in since.items() if sighting.sight is Sight.NO_PODS}
+    members = by_own_clock(observed.members, since, now)
+    return replace(observed, members=members, kept_out=kept_out, short_since=short)
 
 
 def _with_groups(
@@ -88,3 +90,9 @@ def _with_groups(
         unsettled=unsettled_groups(groups, base, standing),
         homeless=homeless_groups(len(groups), base, standing, own.members, now) | released,
     )
+
+
+def nodes_of_interest(observed: Observed, record: PlanRecord | Problem | None) -> frozenset[str]:
+    """Return the nodes that a look must know of: those of the plan, and those of the pods."""
+    planned = record.plan.groups if isinstance(record, PlanRecord) else ()
+    return frozenset(node for group in planned for node in group) | {m.node for m in observed.members if m.node}

@@ -6,26 +6,12 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
-from shardwright.reconcile.decision import ObjectKey
+from shardwright.reconcile.decision import ObjectKey, kind_of
 from shardwright.reconcile.members import Member
 from shardwright.rendering.names import generation_of
 
-
-def kind_of(content: Mapping[str, Any]) -> str:
-    """Return what tells the kind of an object from all others: with version and group where several groups have it.
-
-    >>> kind_of({"apiVersion": "apps/v1", "kind": "StatefulSet"})
-    'StatefulSet'
-    >>> kind_of({"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"})
-    'PodGroup.v1alpha1.scheduling.x-k8s.io'
-    """
-    group, _, version = str(content.get("apiVersion", "")).rpartition("/")
-    return f"{content['kind']}.{version}.{group}" if "." in group else str(content["kind"])
-
-
 STATEFUL_SET: Final = "StatefulSet"
 CONFIG_MAP: Final = "ConfigMap"
-SECRET: Final = "Secret"  # noqa: S105 - a kind of object
 
 
 def object_key(content: Mapping[str, Any]) -> ObjectKey:
@@ -57,7 +43,8 @@ class Observed:
     """The objects that carry our label or a wanted name, ours or not, and all pods that StatefulSets control.
 
     ``absent_kinds`` are kinds of object that this cluster does not have. ``strangers`` are the names of pods that carry the
-    labels of the model although no StatefulSet controls them. ``kept_out`` are the StatefulSets whose pods are refused, by uid.
+    labels of the model although no StatefulSet controls them. ``kept_out`` are the StatefulSets whose pods are refused, by uid,
+    ``short_since`` since when StatefulSets have had fewer pods than they should.
     """
 
     objects: Mapping[ObjectKey, Mapping[str, Any]]
@@ -65,6 +52,7 @@ class Observed:
     absent_kinds: frozenset[str] = frozenset()
     strangers: tuple[str, ...] = ()
     kept_out: Mapping[str, KeptOut] = field(default_factory=dict)
+    short_since: Mapping[str, datetime] = field(default_factory=dict)
 
     def having(self, content: Mapping[str, Any], uid: str) -> "Observed":
         """Return the same after an object has been written."""

@@ -1,6 +1,6 @@
 """What there is for a subject, and what its plan keeps: the GPUs of the cluster, told apart by group and generation."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from shardwright.hardware.facts import NodeFacts
@@ -45,12 +45,17 @@ def take_stock(
     )
 
 
-def reservations_of(owner: tuple[str, str], plan: Plan, generations: Sequence[int] = ()) -> Iterator[Reservation]:
+def reservations_of(
+    owner: tuple[str, str], plan: Plan, generations: Sequence[int] = (), released: Collection[int] = ()
+) -> Iterator[Reservation]:
     """Yield what a plan keeps for ``owner`` (namespace, base name): its GPUs on every node of every group.
 
-    ``generations`` are those that its groups are of at least (empty: the first).
+    ``generations`` are those that its groups are of at least (empty: the first), ``released`` the groups, by index, that gave
+    theirs back.
     """
     for group, nodes in enumerate(plan.groups):
+        if group in released:
+            continue
         name = group_name(owner[1], group, generations[group] if group < len(generations) else 0)
         for node in nodes:
             yield Reservation(owner=owner, node=node, gpus=plan.gpus_per_node, group=name)

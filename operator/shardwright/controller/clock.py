@@ -1,0 +1,18 @@
+"""A clock that never jumps: the wall clock as it was when this process started, carried on by the monotonic one."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+
+
+class SteadyClock:
+    """Tells the time of one process; another's, and that of the nodes, may be minutes off."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._started = datetime.now(UTC)
+        self._zero = clock()
+
+    def now(self) -> datetime:
+        """Return the time by this clock."""
+        return self._started + timedelta(seconds=self._clock() - self._zero)

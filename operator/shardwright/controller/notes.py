@@ -1,0 +1,44 @@
+"""What one look leaves for the next one at the same model; lost with the process, and never needed to be right."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from shardwright.controller.queue import Key
+from shardwright.reconcile.contest import Repair, contested, remembered
+from shardwright.reconcile.decision import ObjectKey
+from shardwright.reconcile.publish import Published
+from shardwright.reconcile.sightings import Sighting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Since when passing facts have been so, what was said against pods, and what was repaired."""
+
+    since: Mapping[Sighting, datetime] = field(default_factory=dict)
+    kept_out: Mapping[str, str] = field(default_factory=dict)
+    repairs: Mapping[ObjectKey, tuple[Repair, ...]] = field(default_factory=dict)
+
+    def contested(self, now: datetime) -> dict[ObjectKey, tuple[str, ...]]:
+        """Return the objects that are not to be repaired yet."""
+        return contested(self.repairs, now)
+
+
+class Notes:
+    """The notes of all models."""
+
+    def __init__(self) -> None:
+        self._notes: dict[Key, Note] = {}
+
+    def of(self, key: Key) -> Note:
+        """Return what is noted of a model."""
+        return self._notes.get(key, Note())
+
+    def take_over(self, key: Key, published: Published, now: datetime) -> None:
+        """Note what a look leaves behind."""
+        repairs = remembered(self.of(key).repairs, published.repaired, now)
+        self._notes[key] = Note(since=published.since, kept_out=published.kept_out, repairs=repairs)
+
+    def forget(self, key: Key) -> None:
+        """Forget a model that is gone."""
+        self._notes.pop(key, None)

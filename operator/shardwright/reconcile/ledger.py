@@ -1,0 +1,215 @@
+"""The ledger: who holds which GPUs of a node, by pods that are bound and by plans whose pods are still to come.
+
+A plan keeps GPUs on a node for a group until pods of that group are bound there; a pod binds what is kept for its own group
+alone. So a node is never promised twice: what is kept is taken in only where others have left room for it. Everything is
+counted as it changes; no question looks at all nodes or all models.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from shardwright.hardware.pods import GpuUsage
+from shardwright.hardware.pools import Reservation
+from shardwright.rendering.names import generation_of
+
+Owner = tuple[str, str]
+"""Namespace and base name of a model: what its pods are labelled with."""
+
+PodKey = tuple[str, str]
+"""Namespace and name of a pod."""
+
+
+@dataclass(slots=True)
+class _Place:
+    """What one group of one model has on one node, by generation: GPUs kept by the plan, and bound by pods."""
+
+    kept_by: Counter[int] = field(default_factory=Counter)
+    bound_by: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def kept(self) -> int:
+        """Return the GPUs that the plan keeps: for the latest generation, whichever it was made for."""
+        return sum(self.kept_by.values())
+
+    def bound(self, latest: int) -> int:
+        """Return the GPUs that pods of the latest generation have."""
+        return self.bound_by[latest]
+
+    def taken(self, latest: int) -> int:
+        """Return the GPUs that nobody else can have: those of the latest generation, and what earlier ones still hold."""
+        earlier = sum(gpus for number, gpus in self.bound_by.items() if number != latest)
+        return max(self.kept, self.bound(latest)) + earlier
+
+    def generations(self) -> frozenset[int]:
+        """Return the generations that have anything here."""
+        return frozenset(number for gpus_by in (self.kept_by, self.bound_by) for number, gpus in gpus_by.items() if gpus > 0)
+
+
+class Ledger:
+    """Who holds what. Nothing here is the only copy of anything: pods and plans of record can be read again at any time."""
+
+    def __init__(self) -> None:
+        self._pods: dict[PodKey, GpuUsage] = {}
+        self._kept: dict[Owner, tuple[Reservation, ...]] = {}
+        self._foreign: Counter[str] = Counter()  # by node: GPUs of pods of nobody's model
+        self._places: defaultdict[tuple[Owner, str], dict[str, _Place]] = defaultdict(dict)  # by owner and group, by node
+        self._groups: defaultdict[Owner, set[str]] = defaultdict(set)  # names of groups without their generation
+        self._latest: dict[tuple[Owner, str], int] = {}
+        self._taken: Counter[str] = Counter()  # by node, of all models
+
+    def bind(self, pod: PodKey, usage: GpuUsage | None) -> frozenset[str]:
+        """Take over what a pod holds now (None: nothing) and return the nodes on which GPUs came free."""
+        before = self._pods.pop(pod, None)
+        if usage is not None:
+            self._pods[pod] = usage
+        if before == usage:
+            return frozenset()
+        return self._changed((usage, 1), (before, -1))
+
+    def bind_all(self, pods: Mapping[PodKey, GpuUsage]) -> frozenset[str]:
+        """Replace everything that pods hold and return the nodes on which GPUs came free."""
+        gone = [pod for pod in self._pods if pod not in pods]
+        freed = [self.bind(pod, None) for pod in gone] + [self.bind(pod, usage) for pod, usage in pods.items()]
+        return frozenset().union(*freed)
+
+    def keep(
+        self, owner: Owner, wanted: Iterable[Reservation], gpus_of: Mapping[str, int] | None = None
+    ) -> tuple[frozenset[str], frozenset[str]]:
+        """Keep GPUs for a plan instead of what was kept for it before.
+
+        Args:
+            owner: Whose plan it is.
+            wanted: What the plan needs; a group that would not fit on one of its nodes is left out whole.
+            gpus_of: Healthy GPUs by node; a node that is not in it cannot be judged, so nothing is left out because of it.
+
+        Returns:
+            The groups that were left out, and the nodes on which GPUs came free.
+        """
+        wanted = tuple(wanted)
+        if wanted == self._kept.get(owner, ()):
+            return frozenset(), frozenset()
+        before = self._kept.pop(owner, ())
+        free_before = {item.node: self._total(item.node) for item in before}
+        for item in before:
+            self._keep(item, -item.gpus)
+        refused = set()
+        taken_in: list[Reservation] = []
+        by_group: defaultdict[str, list[Reservation]] = defaultdict(list)
+        for item in wanted:
+            by_group[item.group].append(item)
+        for group, items in by_group.items():
+            for item in items:
+                self._keep(item, item.gpus)
+            if any(self._overfull(item.node, gpus_of or {}) for item in items):
+                refused.add(group)
+                for item in items:
+                    self._keep(item, -item.gpus)
+            else:
+                taken_in += items
+        if taken_in:
+            self._kept[owner] = tuple(taken_in)
+        freed = frozenset(node for node, count in free_before.items() if self._total(node) < count)
+        return frozenset(refused), freed
+
+    def forget(self, owner: Owner) -> frozenset[str]:
+        """Keep nothing for a model any more and return the nodes on which GPUs came free."""
+        return self.keep(owner, ())[1]
+
+    def kept(self, owner: Owner) -> tuple[Reservation, ...]:
+        """Return what is kept for a model."""
+        return self._kept.get(owner, ())
+
+    def owners(self) -> frozenset[Owner]:
+        """Return the models for which something is kept."""
+        return frozenset(self._kept)
+
+    def reservations(self) -> Iterator[Reservation]:
+        """Yield all that is kept."""
+        for items in self._kept.values():
+            yield from items
+
+    def taken(self, owner: Owner | None = None, *, beside: str | None = None, vacated: bool = False) -> Counter[str]:
+        """Return the GPUs by node that are not free for a model (None: for a new one).
+
+        Its own do not count against it, but for pods of former generations of its groups (``vacated``: those neither). With
+        ``beside`` a second place for that group is sought: then all of its own count but what is kept for that group.
+        """
+        taken = self._taken + self._foreign
+        if owner is None:
+            return taken
+        for node, count in self._own(owner, beside=beside, vacated=vacated).items():
+            taken[node] -= count
+        return +taken
+
+    def taken_on(self, nodes: Iterable[str], owner: Owner) -> dict[str, int]:
+        """Return the same for a few nodes alone."""
+        own = self._own(owner, beside=None, vacated=False)
+        return {node: self._total(node) - own[node] for node in nodes}
+
+    def _own(self, owner: Owner, *, beside: str | None, vacated: bool) -> Counter[str]:
+        own: Counter[str] = Counter()
+        for root in self._groups.get(owner, ()):
+            latest = self._latest.get((owner, root), 0)
+            for node, place in self._places[owner, root].items():
+                if beside is not None:
+                    own[node] += max(0, place.kept - place.bound(latest)) if root == beside else 0
+                elif vacated:
+                    own[node] += place.taken(latest)
+                else:
+                    own[node] += max(place.kept, place.bound(latest))
+        return own
+
+    def _total(self, node: str) -> int:
+        return self._taken[node] + self._foreign[node]
+
+    def _overfull(self, node: str, gpus_of: Mapping[str, int]) -> bool:
+        return node in gpus_of and self._total(node) > gpus_of[node]
+
+    def _changed(self, *changes: tuple[GpuUsage | None, int]) -> frozenset[str]:
+        nodes = {usage.node: self._total(usage.node) for usage, _ in changes if usage}
+        for usage, sign in changes:
+            if usage is None:
+                continue
+            if usage.owner is None:
+                self._foreign[usage.node] += sign * usage.gpus
+            else:
+                root, number = generation_of(usage.group)
+                with self._place(usage.owner, root, usage.node) as place:
+                    place.bound_by[number] += sign * usage.gpus
+        return frozenset(node for node, count in nodes.items() if self._total(node) < count)
+
+    def _keep(self, item: Reservation, gpus: int) -> None:
+        root, number = generation_of(item.group)
+        with self._place(item.owner, root, item.node) as place:
+            place.kept_by[number] += gpus
+
+    @contextmanager
+    def _place(self, owner: Owner, root: str, node: str) -> Iterator[_Place]:
+        """Change what a group has on a node; its places are counted anew afterwards: the latest generation may be another."""
+        group, places = (owner, root), self._places[owner, root]
+        self._count(group, -1)
+        place = places.setdefault(node, _Place())
+        yield place
+        found = place.generations()
+        if not found:
+            del places[node]
+        self._latest[group] = max((number for place in places.values() for number in place.generations()), default=0)
+        self._count(group, 1)
+        if places:
+            self._groups[owner].add(root)
+        else:
+            self._forget_group(owner, root)
+
+    def _count(self, group: tuple[Owner, str], sign: int) -> None:
+        latest = self._latest.get(group, 0)
+        for node, place in self._places[group].items():
+            self._taken[node] += sign * place.taken(latest)
+
+    def _forget_group(self, owner: Owner, root: str) -> None:
+        del self._places[owner, root]
+        self._latest.pop((owner, root), None)
+        self._groups[owner].discard(root)
+        if not self._groups[owner]:
+            del self._groups[owner]
