@@ -1,23 +1,30 @@
 """What one look leaves for the next one at the same model; lost with the process, and never needed to be right."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from shardwright.controller.queue import Key
+from shardwright.reconcile import pacing
 from shardwright.reconcile.contest import Repair, contested, remembered
 from shardwright.reconcile.decision import ObjectKey
+from shardwright.reconcile.pacing import Gist, Said
 from shardwright.reconcile.publish import Published
 from shardwright.reconcile.sightings import Sighting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Since when passing facts have been so, what was said against pods, and what was repaired."""
+    """Since when passing facts have been so, what was said against pods, what was repaired, and which status was written.
+
+    ``unseen`` are objects that exist, as the API server has said, and that no cache shows.
+    """
 
     since: Mapping[Sighting, datetime] = field(default_factory=dict)
     kept_out: Mapping[str, str] = field(default_factory=dict)
     repairs: Mapping[ObjectKey, tuple[Repair, ...]] = field(default_factory=dict)
+    said: tuple[Said, ...] = ()
+    unseen: frozenset[ObjectKey] = frozenset()
 
     def contested(self, now: datetime) -> dict[ObjectKey, tuple[str, ...]]:
         """Return the objects that are not to be repaired yet."""
@@ -36,8 +43,19 @@ class Notes:
 
     def take_over(self, key: Key, published: Published, now: datetime) -> None:
         """Note what a look leaves behind."""
-        repairs = remembered(self.of(key).repairs, published.repaired, now)
-        self._notes[key] = Note(since=published.since, kept_out=published.kept_out, repairs=repairs)
+        before = self.of(key)
+        self._notes[key] = Note(
+            since=published.since,
+            kept_out=published.kept_out,
+            repairs=remembered(before.repairs, published.repaired, now),
+            said=before.said,
+            unseen=published.unseen,
+        )
+
+    def wrote_status(self, key: Key, gist: Gist, now: datetime) -> None:
+        """Note that a status has been written."""
+        before = self.of(key)
+        self._notes[key] = replace(before, said=pacing.remembered(before.said, gist, now))
 
     def forget(self, key: Key) -> None:
         """Forget a model that is gone."""

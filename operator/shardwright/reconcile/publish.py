@@ -11,7 +11,7 @@ from shardwright.errors import Problem
 from shardwright.pipeline import engine_status
 from shardwright.planning.report import Report
 from shardwright.reconcile.decide import Decision
-from shardwright.reconcile.decision import Apply, DryRunPod, ObjectKey, Why
+from shardwright.reconcile.decision import Apply, Create, DryRunPod, ObjectKey, Why
 from shardwright.reconcile.events import Event, events_of
 from shardwright.reconcile.findings import Findings
 from shardwright.reconcile.known import Known
@@ -19,11 +19,13 @@ from shardwright.reconcile.observed import object_key
 from shardwright.reconcile.placing import Planned
 from shardwright.reconcile.refusals import pods_refused, problem_of
 from shardwright.reconcile.rules import groups_wanted
-from shardwright.reconcile.seen import Outcome, Seen
+from shardwright.reconcile.seen import Outcome, Refusal, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.status import build_status, hidden_status, service_status
 from shardwright.rendering.names import base_name, generation_of, group_name
 from shardwright.resolving.subject import Subject
+
+CONFLICT: Final = 409  # HTTP: there is one of the name already
 
 UNSYNCED_SECONDS: Final = 1.0
 UNREADY_SECONDS: Final = 30.0
@@ -71,6 +73,7 @@ class Published:
         since: When each passing fact was first seen.
         kept_out: What the API server says against the pods of StatefulSets, by uid.
         repaired: Which objects were repaired, with their fields.
+        unseen: Objects that exist, as the API server said when they were to be created, and that were not known.
         waits_for_capacity: Whether it is to be looked at when GPUs come free.
     """
 
@@ -84,6 +87,7 @@ class Published:
     since: Mapping[Sighting, datetime] = field(default_factory=dict)
     kept_out: Mapping[str, str] = field(default_factory=dict)
     repaired: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
+    unseen: frozenset[ObjectKey] = frozenset()
     waits_for_capacity: bool = False
 
     @property
@@ -119,8 +123,13 @@ def publish(seen: Seen, known: Known, planned: Planned, deployed: Deployed, now:
         since=known.since,
         kept_out=_kept_out(seen, outcome),
         repaired={object_key(w.content): w.fields for w in outcome.written if isinstance(w, Apply) and w.why is Why.DRIFT},
+        unseen=frozenset(object_key(item.write.content) for item in outcome.refused if _exists(item)),
         waits_for_capacity=planned.short is not None,
     )
+
+
+def _exists(refusal: Refusal) -> bool:
+    return isinstance(refusal.write, Create) and refusal.code == CONFLICT
 
 
 def _found(seen: Seen, known: Known, planned: Planned, deployed: Deployed, outcome: Outcome) -> Findings:
