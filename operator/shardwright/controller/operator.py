@@ -20,7 +20,7 @@ from shardwright.controller.leadership import fence, keep_leading
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.options import Options
 from shardwright.controller.planner import Planner
-from shardwright.controller.queue import Key, Queue
+from shardwright.controller.queue import Again, Key, Priority, Queue
 from shardwright.controller.reconciler import Reconciler
 from shardwright.controller.resync import Resync
 from shardwright.controller.view import View
@@ -44,7 +44,7 @@ class Operator:
         self._access = access
         self._metrics = Metrics()
         self._health = Health(options.resync_seconds)
-        self._queue = Queue()
+        self._queue = Queue(options.workers)
         self._view = View(wake=self._ask)
         self._lease_client = Client(access, threads=2, on_call=self._metrics.count_call)
         self._elector = Elector(self._lease_client, _identity(options))
@@ -52,14 +52,19 @@ class Operator:
         self._planner = Planner(self._view, options.catalogue_file, options.settings_file)
         self._planner.load_settings()
         self._resync = Resync(self._client, self._view, self._planner.lock, self._metrics)
-        self._workers = Workers(self._queue, self._reconciler().look, self._metrics, options.workers)
+        self._workers = Workers(self._queue, self._look, self._metrics)
+        self._reconciler = self._make_reconciler()
         self._stopping = asyncio.Event()
         self._may_work = asyncio.Event()
         self._failed = False
 
-    def _reconciler(self) -> Reconciler:
+    def _make_reconciler(self) -> Reconciler:
         recorder = Recorder(self._client, self._options.identity)
         return Reconciler(self._client, self._view, self._planner, recorder, self._metrics, self._options.cluster_domain)
+
+    async def _look(self, key: Key) -> Again | None:
+        seconds = await self._reconciler.look(key)
+        return None if seconds is None else Again(seconds=seconds)
 
     def _leads(self) -> bool:
         return self._elector.leading or not self._options.leader_elect
@@ -67,7 +72,7 @@ class Operator:
     def _ask(self, key: Key) -> None:
         """Ask for a look at a model; who does not lead looks at none, and lists them all when it comes to lead."""
         if self._leads():
-            self._queue.add(key)
+            self._queue.add(key, Priority.NEW)
 
     async def run(self) -> int:
         """Run until told to stop (0) or until watching is no longer possible (1)."""
@@ -135,9 +140,10 @@ class Operator:
     async def _beat(self) -> None:
         while True:
             self._health.beat()
-            self._health.oldest_key_seconds = self._queue.oldest_seconds
-            self._metrics.queue_depth.set(self._queue.depth)
-            self._metrics.queue_oldest.set(self._queue.oldest_seconds)
+            load = self._queue.load()
+            self._health.oldest_key_seconds = load.oldest_seconds
+            self._metrics.queue_depth.set(sum(load.depth.values()))
+            self._metrics.queue_oldest.set(load.oldest_seconds)
             await asyncio.sleep(BEAT_SECONDS)
 
     async def _keep_synced(self) -> None:
