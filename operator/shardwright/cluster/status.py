@@ -7,23 +7,23 @@ from shardwright.cluster.client import MERGE_PATCH, ApiError, Client
 from shardwright.cluster.resources import SHARDED_MODELS
 
 
-async def write_status(client: Client, live: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    """Make ``status`` the status of the live object and return whether a write was needed.
+async def write_status(client: Client, live: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Make ``status`` the status of the live object and return what is stored then, None where nothing had to be written.
 
     Fields that the live status has and the new one has not are removed. A resource that is gone is fine.
     """
     before = live.get("status") or {}
     if before == status:
-        return False
+        return None
     metadata = live["metadata"]
     path = SHARDED_MODELS.path(metadata["namespace"], metadata["name"], "status")
     body = {"metadata": {"uid": metadata["uid"]}, "status": merge_patch(before, status)}
     try:
-        await client.patch(SHARDED_MODELS, path, body, MERGE_PATCH)
+        return await client.patch(SHARDED_MODELS, path, body, MERGE_PATCH)
     except ApiError as error:
         if error.code not in {404, 409}:  # gone, or another resource of the name
             raise
-    return True
+        return None
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

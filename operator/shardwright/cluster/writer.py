@@ -59,10 +59,16 @@ class RefusedError(ApiError):
 
 
 class Writer:
-    """Carries writes out; what was tried and found well a moment ago is not tried again."""
+    """Carries writes out, and tells ``on_stored`` what is stored then.
 
-    def __init__(self, client: Client, clock: Callable[[], float] = monotonic) -> None:
+    What was tried and found well a moment ago is not tried again.
+    """
+
+    def __init__(
+        self, client: Client, on_stored: Callable[[Mapping[str, Any]], None], clock: Callable[[], float] = monotonic
+    ) -> None:
         self._client = client
+        self._on_stored = on_stored
         self._clock = clock
         self._tried: OrderedDict[int, float] = OrderedDict()
 
@@ -101,7 +107,8 @@ class Writer:
             case Apply():
                 await self._apply(write)
             case Patch():
-                await _patch(client, write)
+                stored = await _patch(client, write)
+                self._on_stored({"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind, **stored})
             case DryRunPod():
                 await client.create(PODS, write.content["metadata"]["namespace"], write.content, dry_run=True)
             case Delete():
@@ -137,7 +144,9 @@ class Writer:
             _check(content, await _tried(send, content))
             await _try_pod(self._client, content)
             self._note_well(content)
-        _check(content, await send(dry_run=False))
+        stored = await send(dry_run=False)
+        _check(content, stored)
+        self._on_stored({"apiVersion": content["apiVersion"], "kind": content["kind"], **stored})
 
     def _was_well(self, content: Mapping[str, Any]) -> bool:
         """Return whether an object of the same fields, in the same namespace, was tried and kept a moment ago."""
@@ -183,11 +192,11 @@ def _refusal(write: Write, error: ApiError) -> Refusal:
     return Refusal(write=write, code=error.code, reason=error.reason, message=str(error), passes=not refused, problem=problem)
 
 
-async def _patch(client: Client, write: Patch) -> None:
+async def _patch(client: Client, write: Patch) -> dict[str, Any]:
     metadata = {"uid": write.uid, "annotations": dict(write.annotations)}
     spec = {} if write.replicas is None else {"spec": {"replicas": write.replicas}}
     path = STATEFUL_SETS.path(write.namespace, write.name)
-    await client.patch(STATEFUL_SETS, path, {"metadata": metadata, **spec}, MERGE_PATCH)
+    return await client.patch(STATEFUL_SETS, path, {"metadata": metadata, **spec}, MERGE_PATCH)
 
 
 async def _create_key(client: Client, write: CreateKey) -> None:

@@ -1,50 +1,80 @@
-"""Events to keys: which models must be looked at because something has changed. Called on the main loop only."""
+"""Events to keys: which models are to be looked at because something has changed, and how soon. On the main loop only."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
-from shardwright.cluster.resources import NODES, PODS, SHARDED_MODELS, Resource
-from shardwright.controller.queue import Key
-from shardwright.controller.view import View, base_key
-from shardwright.rendering.labels import KIND
+from shardwright.cluster.store import Concern
+from shardwright.controller.queue import Again, Key, Priority, Queue
+from shardwright.controller.view import View
+
+SETTLING_SECONDS: Final = 0.5
+"""How long what breaks nothing is waited for more of. Basis: assumed; the pods of a group are made, bound and started one after
+another, and each of it is an event."""
+
+FREED_SECONDS: Final = 1.0
+"""The least time between two rounds of those that wait for GPUs. Basis: assumed; a model that goes frees many nodes."""
 
 
 class Intake:
-    """Takes events over into the view and adds what they concern."""
+    """Takes events over into the view and asks for looks; ``may_ask`` is False in a process that does not lead."""
 
-    def __init__(self, view: View, add: Callable[[Key], None]) -> None:
+    def __init__(self, view: View, queue: Queue, may_ask: Callable[[], bool]) -> None:
         self._view = view
-        self._add = add
+        self._queue = queue
+        self._may_ask = may_ask
 
-    def on_event(self, resource: Resource, content: Mapping[str, Any], gone: bool) -> None:  # noqa: FBT001  a fact
-        """Take over one event of a watch."""
-        for key in self._concerned(resource, content, gone=gone):
-            self._add(key)
+    def on_model(self, content: Mapping[str, Any], gone: bool) -> None:  # noqa: FBT001  a fact
+        """Take over an event of a ShardedModel; our own status is no news."""
+        key = content["metadata"]["namespace"], content["metadata"]["name"]
+        before = self._view.resources.get(key)
+        if gone and before is not None and before["metadata"]["uid"] != content["metadata"]["uid"]:
+            return  # an earlier one of the name
+        if gone:
+            self._view.resources.pop(key, None)
+            self._add(key, Priority.NEW, fresh=True)
+            return
+        self._view.take_resource(content)
+        if before is None or _asked(before) != _asked(content):
+            self._add(key, Priority.NEW, fresh=True)
 
-    def _concerned(self, resource: Resource, content: Mapping[str, Any], *, gone: bool) -> Iterable[Key]:
-        if resource is NODES:
-            return self._view.node_changed(content, gone=gone)
-        if resource is SHARDED_MODELS:
-            key = content["metadata"]["namespace"], content["metadata"]["name"]
-            self._view.models[base_key(key)] = key
-            return (key,)
-        if resource is PODS:
-            return [*self._view.pod_changed(content, gone=gone), *self._view.models_of_pod(content["metadata"])]
-        return owner_of(content["metadata"])
+    def on_concern(self, concern: Concern) -> None:
+        """Ask for looks at whom a batch of changes concerns."""
+        view = self._view
+        for owner in concern.hurt:
+            if key := view.models.get(owner):
+                self._add(key, Priority.BROKEN)
+        for owner in concern.models - concern.hurt:
+            if key := view.models.get(owner):
+                self._add_soon(key)
+        for key in view.planned_on(concern.nodes):
+            self._add(key, Priority.ROLL)
+        for key in view.reading(concern.config_maps):
+            self._add(key, Priority.NEW, fresh=True)
+        view.freed |= concern.freed
 
-    def on_config_map(self, metadata: Mapping[str, Any] | None) -> None:
-        """Take over an event of the ConfigMap watch (None: any may have changed)."""
-        for key in self._reading(metadata):
-            self._add(key)
+    def wake_waiting(self) -> None:
+        """Ask for looks at those that wait for GPUs, the oldest first, if any have come free."""
+        if not self._view.freed:
+            return
+        self._view.freed.clear()
+        for key in self._view.waiting():
+            self._add(key, Priority.WAITING)
 
-    def _reading(self, metadata: Mapping[str, Any] | None) -> Iterable[Key]:
-        if metadata is None:
-            return [key for key, wants in self._view.interests.items() if wants.config_map]
-        readers = self._view.reading((metadata["namespace"], metadata["name"]))
-        return [*readers, *owner_of(metadata)]
+    def all_again(self, priority: Priority) -> None:
+        """Ask for looks at all models."""
+        for key in sorted(self._view.resources):
+            self._add(key, priority)
+
+    def _add(self, key: Key, priority: Priority, *, fresh: bool = False) -> None:
+        if self._may_ask():
+            self._queue.add(key, priority, fresh=fresh)
+
+    def _add_soon(self, key: Key) -> None:
+        if self._may_ask():
+            self._queue.add_after(key, Again(seconds=SETTLING_SECONDS, priority=Priority.ROLL))
 
 
-def owner_of(metadata: Mapping[str, Any]) -> tuple[Key, ...]:
-    """Return the ShardedModel that owns an object, by its owner reference: labels may have been removed."""
-    owners = metadata.get("ownerReferences") or ()
-    return tuple((metadata["namespace"], owner["name"]) for owner in owners if owner["kind"] == KIND)
+def _asked(content: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return all of a ShardedModel that its user or the API server writes: the status is ours."""
+    metadata = content["metadata"]
+    return metadata["uid"], metadata["generation"], metadata.get("annotations"), metadata.get("deletionTimestamp")

@@ -10,7 +10,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 from shardwright import __version__
-from shardwright.controller.queue import Key
+from shardwright.controller.queue import Key, Load
 from shardwright.planning.report import Exclusion, Plan, Report
 from shardwright.reconcile.findings import Findings, conditions
 from shardwright.reconcile.states import GroupState
@@ -39,8 +39,13 @@ class Metrics:
             registry=registry,
             buckets=BUCKETS,
         )
-        self.queue_depth = Gauge("shardwright_queue_depth", "Resources that wait to be looked at.", registry=registry)
-        self.queue_oldest = Gauge("shardwright_queue_oldest_age_seconds", "How long the first one waits.", registry=registry)
+        self._queue()
+        self.moving = Gauge(
+            "shardwright_groups_moving", "Groups of all models that are down because they move or roll.", registry=registry
+        )
+        self.planning = Histogram(
+            "shardwright_planning_duration_seconds", "Time of one answer of the planner.", registry=registry, buckets=BUCKETS
+        )
         self.api_requests = Counter(
             "shardwright_api_requests", "Requests to the API server.", ("verb", "resource", "code"), registry=registry
         )
@@ -50,6 +55,26 @@ class Metrics:
         self.leader = Gauge("shardwright_leader", "1 while this process leads.", registry=registry)
         build = Gauge("shardwright_build_info", "Version of the operator.", ("version",), registry=registry)
         build.labels(__version__).set(1)
+
+    def _queue(self) -> None:
+        registry = self.registry
+        self._depth = Gauge(
+            "shardwright_queue_depth", "Resources that wait to be looked at, by urgency.", ("priority",), registry=registry
+        )
+        self._oldest = Gauge("shardwright_queue_oldest_age_seconds", "How long the first one waits.", registry=registry)
+        self._unfinished = Gauge(
+            "shardwright_queue_unfinished_seconds", "How long the looks that go on have taken, together.", registry=registry
+        )
+        self._delayed = Gauge("shardwright_queue_delayed", "Resources with an appointment or in a pause.", registry=registry)
+
+    def show_load(self, load: Load, moving: int) -> None:
+        """Replace the series of the queue and of the groups that move."""
+        for priority, depth in load.depth.items():
+            self._depth.labels(priority.name.lower()).set(depth)
+        self._oldest.set(load.oldest_seconds)
+        self._unfinished.set(load.unfinished_seconds)
+        self._delayed.set(load.delayed)
+        self.moving.set(moving)
 
     def _plans(self) -> None:
         registry = self.registry

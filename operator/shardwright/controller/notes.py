@@ -17,7 +17,8 @@ from shardwright.reconcile.sightings import Sighting
 class Note:
     """Since when passing facts have been so, what was said against pods, what was repaired, and which status was written.
 
-    ``unseen`` are objects that exist, as the API server has said, and that no cache shows.
+    ``unseen`` are objects that exist, as the API server has said, and that no cache shows. ``mark`` tells what was looked at: as
+    long as it is the same, nothing is to be done before ``again_at``.
     """
 
     since: Mapping[Sighting, datetime] = field(default_factory=dict)
@@ -25,6 +26,8 @@ class Note:
     repairs: Mapping[ObjectKey, tuple[Repair, ...]] = field(default_factory=dict)
     said: tuple[Said, ...] = ()
     unseen: frozenset[ObjectKey] = frozenset()
+    mark: object = None
+    again_at: datetime | None = None
 
     def contested(self, now: datetime) -> dict[ObjectKey, tuple[str, ...]]:
         """Return the objects that are not to be repaired yet."""
@@ -51,6 +54,10 @@ class Notes:
             said=before.said,
             unseen=published.unseen,
         )
+
+    def rest(self, key: Key, mark: object, again_at: datetime | None) -> None:
+        """Note what was looked at, and when there is something to do although it stays as it is."""
+        self._notes[key] = replace(self.of(key), mark=mark, again_at=again_at)
 
     def wrote_status(self, key: Key, gist: Gist, now: datetime) -> None:
         """Note that a status has been written."""

@@ -9,19 +9,20 @@ from contextlib import suppress
 from typing import Any, Final
 
 from shardwright.cluster.access import Access
+from shardwright.cluster.caches import Caches
 from shardwright.cluster.client import ApiError, Client
-from shardwright.cluster.config_maps import ConfigMapWatch
 from shardwright.cluster.elector import Elector, LeaseIdentity
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.permissions import may_see_pods, missing_permissions
 from shardwright.controller.health import Health, HealthServer
-from shardwright.controller.intake import Intake
+from shardwright.controller.intake import FREED_SECONDS, Intake
 from shardwright.controller.leadership import fence, keep_leading
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.options import Options
 from shardwright.controller.planner import Planner
-from shardwright.controller.queue import Key, Queue
-from shardwright.controller.reconciler import Reconciler, Terms
+from shardwright.controller.queue import Priority, Queue
+from shardwright.controller.reading import Reading
+from shardwright.controller.reconciler import Parts, Reconciler
 from shardwright.controller.resync import Resync
 from shardwright.controller.view import View
 from shardwright.controller.watches import Watches
@@ -32,7 +33,6 @@ log = logging.getLogger(__name__)
 BEAT_SECONDS: Final = 0.5
 FILES_SECONDS: Final = 5.0
 SYNC_RETRY_SECONDS: Final = 2.0
-WARM_UP_SECONDS: Final = 5.0  # what was deleted between the first LIST and the start of a watch is seen after this
 FINISH_SECONDS: Final = 10.0  # what work in flight gets after SIGTERM
 
 
@@ -44,31 +44,41 @@ class Operator:
         self._access = access
         self._metrics = Metrics()
         self._health = Health(options.resync_seconds)
-        self._queue = Queue()
-        self._view = View(wake=self._ask)
+        self._queue = Queue(options.workers)
+        self._view = View()
         self._lease_client = Client(access, threads=2, on_call=self._metrics.count_call)
         self._elector = Elector(self._lease_client, _identity(options))
         self._client = Client(access, on_call=self._metrics.count_call, may_write=self._leads)
         self._planner = Planner(self._view, options.catalogue_file, options.settings_file)
         self._planner.load_settings()
-        self._resync = Resync(self._client, self._view, self._metrics)
-        self._workers = Workers(self._queue, self._reconciler().look, self._metrics, options.workers)
+        self._intake = Intake(self._view, self._queue, self._leads)
+        self._reading = self._make_reading()
+        self._resync = Resync(self._client, self._view, self._reading, self._metrics)
+        self._workers = Workers(self._queue, self._make_reconciler().look, self._metrics)
+        self._caches: Caches | None = None
+        self._reads = asyncio.Event()
         self._stopping = asyncio.Event()
         self._may_work = asyncio.Event()
         self._failed = False
 
-    def _reconciler(self) -> Reconciler:
-        recorder = Recorder(self._client, self._options.identity)
-        terms = Terms(cluster_domain=self._options.cluster_domain)
-        return Reconciler(self._client, self._view, self._planner, recorder, self._metrics, terms)
+    def _make_reading(self) -> Reading:
+        options = self._options
+        return Reading(self._client, self._view, self._planner, None, options.cluster_domain)
+
+    def _make_reconciler(self) -> Reconciler:
+        return Reconciler(
+            Parts(
+                client=self._client,
+                view=self._view,
+                planner=self._planner,
+                reading=self._reading,
+                recorder=Recorder(self._client, self._options.identity),
+                metrics=self._metrics,
+            )
+        )
 
     def _leads(self) -> bool:
         return self._elector.leading or not self._options.leader_elect
-
-    def _ask(self, key: Key) -> None:
-        """Ask for a look at a model; who does not lead looks at none, and lists them all when it comes to lead."""
-        if self._leads():
-            self._queue.add(key)
 
     async def run(self) -> int:
         """Run until told to stop (0) or until watching is no longer possible (1)."""
@@ -76,39 +86,40 @@ class Operator:
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
         server = HealthServer(self._health, self._metrics.text, self._options.port)
         log.info("listening on port %d", server.port)
-        tasks = [asyncio.create_task(job) for job in self._jobs()]
-        for task in tasks:
+        watches = Watches(self._access, self._on_loop(self._intake.on_model), self._on_loop(self._watching_ended))
+        tasks = [asyncio.create_task(job) for job in (self._start_reading(watches), *self._jobs())]
+        for task in tasks[1:]:
             task.add_done_callback(self._job_ended)
-        watches = await self._start_watches()
         await self._stopping.wait()
         await self._stop(tasks)
-        for watch in watches:
-            watch.stop()
+        watches.stop()
+        if self._caches:
+            self._caches.stop()
         server.stop()
         log.info("stopped")
         return 1 if self._failed else 0
 
     def _jobs(self) -> list[Coroutine[Any, Any, None]]:
-        jobs = [self._beat(), self._keep_synced(), self._keep_files(), self._work()]
+        jobs = [self._beat(), self._keep_synced(), self._keep_files(), self._wake_waiting(), self._work()]
         if self._options.leader_elect:
             jobs += [keep_leading(self._elector, self._metrics, self._may_work.set), fence(self._elector)]
         else:
             self._may_work.set()
         return jobs
 
-    async def _start_watches(self) -> tuple[Watches, ConfigMapWatch]:
-        with suppress(ApiError):  # without an answer the watches will fail and say so
+    async def _start_reading(self, watches: Watches) -> None:
+        """Start to watch everything, once it is known what may be seen."""
+        watches.start()
+        with suppress(ApiError):  # without an answer the readers will fail and say so
             self._view.pods_visible = await may_see_pods(self._lease_client)
+        caches = Caches(self._lease_client, self._view.store, self._intake.on_concern, pods=self._view.pods_visible)
+        caches.start()
+        self._caches = caches
+        await caches.filled.wait()
+        self._reads.set()
+        with suppress(ApiError):
             for missing in await missing_permissions(self._lease_client):
                 log.error("not permitted, but needed: %s", missing)
-        intake = Intake(self._view, self._ask)
-        watches = Watches(
-            self._access, self._on_loop(intake.on_event), self._on_loop(self._watching_ended), pods=self._view.pods_visible
-        )
-        config_maps = ConfigMapWatch(self._lease_client, self._on_loop(intake.on_config_map))
-        watches.start()
-        config_maps.start()
-        return watches, config_maps
 
     def _on_loop(self, function: Callable[..., None]) -> Callable[..., None]:
         """Return a function for other threads that has ``function`` called on this loop."""
@@ -136,29 +147,34 @@ class Operator:
     async def _beat(self) -> None:
         while True:
             self._health.beat()
-            self._health.oldest_key_seconds = self._queue.oldest_seconds
-            self._metrics.queue_depth.set(self._queue.depth)
-            self._metrics.queue_oldest.set(self._queue.oldest_seconds)
+            self._metrics.show_load(self._queue.load(), self._view.moving)
+            if self._caches:
+                self._reading.absent_kinds = self._caches.absent_kinds
             await asyncio.sleep(BEAT_SECONDS)
 
-    async def _keep_synced(self) -> None:
-        """List everything now and then, soon after a failure, and once more when the watches surely run."""
-        mean = min(WARM_UP_SECONDS, self._options.resync_seconds)
+    async def _wake_waiting(self) -> None:
         while True:
-            seconds = mean * random.uniform(0.9, 1.1)  # noqa: S311  spreads load
+            self._intake.wake_waiting()
+            await asyncio.sleep(FREED_SECONDS)
+
+    async def _keep_synced(self) -> None:
+        """List all models now and then, and soon after a failure."""
+        while True:
             synced = await self._sync()
-            await asyncio.sleep(seconds if synced else SYNC_RETRY_SECONDS)
-            mean = self._options.resync_seconds if synced else mean
+            mean = self._options.resync_seconds if synced else SYNC_RETRY_SECONDS
+            await asyncio.sleep(mean * random.uniform(0.9, 1.1))  # noqa: S311  spreads load
 
     async def _sync(self) -> bool:
+        await self._reads.wait()
         try:
-            keys = await self._resync.run()
+            await self._resync.run()
+            if not (self._view.synced and self._leads()):
+                await self._resync.book()
         except ApiError as error:
             log.warning("the full LIST has failed: %s", error, extra={"reason": error.reason})
             return False
-        for key in keys:
-            self._ask(key)
-        self._health.listed()
+        self._view.synced = True
+        self._intake.all_again(Priority.RESYNC)
         self._health.ready = True
         return True
 
@@ -166,13 +182,13 @@ class Operator:
         """Read the administrator's files again when they change, as the kubelet renews them."""
         while True:
             if self._planner.reload():
-                for key in sorted(self._view.models.values()):
-                    self._ask(key)
+                self._intake.all_again(Priority.NEW)
             await asyncio.sleep(FILES_SECONDS)
 
     async def _work(self) -> None:
         """Work while leading; what others wrote before is listed first."""
         await self._may_work.wait()
+        self._view.synced = False
         while True:
             if await self._sync():
                 break

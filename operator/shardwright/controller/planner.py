@@ -4,10 +4,10 @@ import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
-from shardwright.api.resource import ShardedModel
+from shardwright.api.resource import read_stored
 from shardwright.api.settings import read_settings
 from shardwright.controller.files import Watched
 from shardwright.controller.queue import Key
@@ -35,6 +35,8 @@ class Planner:
         self._view = view
         self._catalogue = Watched(catalogue_file, "the catalogue file", _read_catalogue)
         self._settings = Watched(settings_file, "the settings file", read_settings)
+        self.files_version = 0
+        self._subjects: dict[str, tuple[tuple[Any, ...], Subject]] = {}  # by uid
         self._pooled: dict[str, tuple[int, Inventory]] = {}
 
     def load_settings(self) -> None:
@@ -47,22 +49,33 @@ class Planner:
 
     def reload(self) -> bool:
         """Read the administrator's files if they have changed and return whether one had; a broken one changes nothing."""
-        return any([self._catalogue.reload(), self._settings.reload()])
+        changed = any([self._catalogue.reload(), self._settings.reload()])
+        self.files_version += changed
+        return changed
 
-    def resolve(self, resource: ShardedModel, config_text: str | None) -> Subject:
-        """Return what planning needs to know of a resource.
+    def resolve(self, live: Mapping[str, Any], config_text: str | None) -> Subject:
+        """Return what planning needs to know of a resource; worked out once for each form of it.
 
         Raises:
             InputError: what the user must correct.
         """
-        return resolve(
-            Question(
+        metadata = live["metadata"]
+        asked = (metadata["generation"], config_text, self.files_version)
+        known = self._subjects.get(metadata["uid"])
+        if known is None or known[0] != asked:
+            resource = read_stored(live)
+            question = Question(
                 resource=resource,
                 config_text=config_text,
                 catalogue=self._catalogue.content,
                 settings=self._settings.content,
             )
-        )
+            known = self._subjects[metadata["uid"]] = asked, resolve(question)
+        return known[1]
+
+    def forget(self, uid: str) -> None:
+        """Forget a resource that is gone."""
+        self._subjects.pop(uid, None)
 
     async def answer(self, key: Key, subject: Subject, ask: Ask) -> Replanned:
         """Return the planner's answer; the GPUs of a plan that is to be deployed are kept from then on."""
@@ -101,12 +114,12 @@ class Planner:
 
     def _whole(self, subject: Subject) -> Inventory:
         """Return all nodes in pools as pods of these terms see them; collapsed anew only when a node has changed."""
-        terms, version = repr(subject.terms), self._view.node_version
+        terms, version = repr(subject.terms), self._view.store.node_version
         known = self._pooled.get(terms)
         if known and known[0] == version:
             return known[1]
         usage = () if self._view.pods_visible else None
-        inventory = build_inventory(self._view.nodes.values(), usage, terms=subject.terms)
+        inventory = build_inventory(self._view.store.nodes.values(), usage, terms=subject.terms)
         if len(self._pooled) >= REMEMBERED:
             self._pooled.clear()
         self._pooled[terms] = version, inventory

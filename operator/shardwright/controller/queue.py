@@ -1,88 +1,336 @@
-"""Which resource is looked at next: each key once, one worker per key, failures again after a growing pause."""
+"""Which resource is looked at next: the most urgent first, namespaces in turn, one worker per key, failures after a pause.
+
+Four laws, each a property test. No key that was asked for is lost, and none is worked on twice at once. What is more
+urgent goes first. Namespaces take turns within an urgency, and none may hold more workers than it leaves free, so that
+one whose API calls hang, or one that floods, does not keep the others from theirs. A key that has failed comes again
+after a pause that grows, whatever happens meanwhile; only its user ends the pause, by changing the resource.
+"""
 
 import asyncio
+import heapq
 import random
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import count
 from time import monotonic
 from typing import Final
 
 Key = tuple[str, str]
 """Namespace and name of a ShardedModel."""
 
-FIRST_RETRY_SECONDS: Final = 0.05
+FIRST_RETRY_SECONDS: Final = 0.1
 LONGEST_RETRY_SECONDS: Final = 300.0
+RETRY_SPREAD: Final = 0.2  # share by which a pause differs at random, so that what failed together does not come together
+DOUBLINGS: Final = 16  # more would say nothing: the longest pause is reached long before
+
+
+class Priority(IntEnum):
+    """How urgent a look is, the most urgent first."""
+
+    BROKEN = 0  #: a group does not serve and may be repaired
+    ROLL = 1  #: a group moves or rolls
+    NEW = 2  #: a resource was made or changed
+    WAITING = 3  #: room may have come free for one that waits
+    RESYNC = 4  #: nothing is known to have changed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """When to look at a key again although nothing may happen, and how urgent that is then."""
+
+    seconds: float
+    priority: Priority = Priority.RESYNC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A key that a worker has taken; ``waited_seconds`` is how long it was in line."""
+
+    key: Key
+    priority: Priority
+    waited_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What the queue has to do and has done: the gauges, then the counters since the start.
+
+    ``depth`` is how many keys wait for a worker, ``oldest_seconds`` how long the first of them has. ``delayed`` is how
+    many have an appointment, a pause after a failure among them. ``working`` keys are with a worker, together for
+    ``unfinished_seconds``, the longest for ``longest_seconds``.
+    """
+
+    depth: Mapping[Priority, int]
+    oldest_seconds: float
+    delayed: int
+    working: int
+    unfinished_seconds: float
+    longest_seconds: float
+    adds: int
+    retries: int
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A look that was asked for; ``fresh``: by a change of the resource that no look has seen."""
+
+    priority: Priority
+    since: float
+    fresh: bool
+
+
+@dataclass(slots=True)
+class _Work:
+    priority: Priority
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Appointment:
+    due: float
+    number: int
+    priority: Priority
+
+
+class Line:
+    """Keys in the order in which they are to be taken; what is taken and put in again goes to the end."""
+
+    def __init__(self) -> None:
+        self._queued: dict[Priority, dict[str, dict[str, None]]] = {priority: {} for priority in Priority}
+
+    def put(self, key: Key, priority: Priority) -> None:
+        """Put a key in line, behind those of its namespace."""
+        namespace, name = key
+        self._queued[priority].setdefault(namespace, {})[name] = None
+
+    def remove(self, key: Key, priority: Priority) -> None:
+        """Take a key out of line."""
+        namespace, name = key
+        names = self._queued[priority][namespace]
+        del names[name]
+        if not names:
+            del self._queued[priority][namespace]
+
+    def take(self, may_work: Callable[[str], bool]) -> Key | None:
+        """Take the next key of a namespace that ``may_work``; its namespace is last in turn then."""
+        for namespaces in self._queued.values():
+            namespace = next((namespace for namespace in namespaces if may_work(namespace)), None)
+            if namespace is not None:
+                names = namespaces.pop(namespace)
+                name = next(iter(names))
+                del names[name]
+                if names:
+                    namespaces[namespace] = names
+                return namespace, name
+        return None
 
 
 class Queue:
-    """The semantics of client-go's work queue: a key that is added while it is worked on comes again afterwards."""
+    """The semantics of client-go's work queue, with urgency, turns and back-off; for one event loop and ``workers``.
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+    A key that is added while it is worked on comes again afterwards. A look decides anew when to look again, so taking a
+    key cancels its appointment.
+    """
+
+    def __init__(self, workers: int, clock: Callable[[], float] = monotonic) -> None:
+        self.workers = workers
         self._clock = clock
-        self._ready: asyncio.Queue[Key] = asyncio.Queue()
-        self._waiting: dict[Key, float] = {}  # since when
-        self._working: set[Key] = set()
+        self._line = Line()
+        self._asked: dict[Key, _Asked] = {}
+        self._working: dict[Key, _Work] = {}
+        self._busy: Counter[str] = Counter()  # workers by namespace
+        self._appointments: dict[Key, _Appointment] = {}
+        self._calendar: list[tuple[float, int, Key]] = []  # a heap; entries that no appointment has any more are skipped
+        self._numbers = count()
         self._failures: dict[Key, int] = {}
-        self._timers: dict[Key, tuple[float, asyncio.TimerHandle]] = {}
+        self._pauses: dict[Key, float] = {}  # until when
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._adds = 0
+        self._retries = 0
         self._closed = False
 
-    @property
-    def depth(self) -> int:
-        """Return how many keys wait for a worker."""
-        return len(self._waiting)
+    def add(self, key: Key, priority: Priority, *, fresh: bool = False) -> None:
+        """Ask for a look at a key: now, or after its pause unless this is ``fresh``, a change that its user has made.
 
-    @property
-    def oldest_seconds(self) -> float:
-        """Return how long the first key has been waiting."""
-        return self._clock() - min(self._waiting.values()) if self._waiting else 0.0
-
-    def add(self, key: Key) -> None:
-        """Ask for a look at a key, now."""
-        if key in self._waiting or self._closed:
+        A key that is in line already moves up if this is more urgent. What failed before says nothing of a resource that
+        has changed: its failures are forgotten, and what waited for the end of a pause comes with it.
+        """
+        if self._closed:
             return
-        self._waiting[key] = self._clock()
-        if key not in self._working:
-            self._ready.put_nowait(key)
+        self._adds += 1
+        paused = self._pauses.get(key, 0.0) > self._clock()
+        if paused and not fresh:
+            self._appoint(key, self._pauses[key], priority)
+            return
+        if paused:
+            priority = min(priority, self._appointments.pop(key).priority)
+        if fresh:
+            self.forget(key)
+        self._ask(key, priority, fresh=fresh)
 
-    def add_after(self, key: Key, seconds: float) -> None:
+    def add_after(self, key: Key, again: Again) -> None:
         """Ask for a look at a key in a while; an earlier appointment stands."""
-        due = self._clock() + seconds
-        appointment = self._timers.get(key)
-        if appointment and appointment[0] <= due:
-            return
-        if appointment:
-            appointment[1].cancel()
-        self._timers[key] = due, asyncio.get_running_loop().call_later(seconds, self._due, key)
+        if not self._closed:
+            self._appoint(key, self._clock() + again.seconds, again.priority)
 
-    def _due(self, key: Key) -> None:
-        del self._timers[key]
-        self.add(key)
+    def retry(self, key: Key, least_seconds: float = 0.0) -> float:
+        """Ask for a look at a key that is worked on after a pause, which doubles with every failure; return it, in seconds.
+
+        What was asked for meanwhile waits as long, except for a change that no look has seen. ``least_seconds`` is what
+        the API server has asked for.
+        """
+        self._retries += 1
+        failures = self._failures[key] = min(self._failures.get(key, 0) + 1, DOUBLINGS)
+        pause = min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * float(2 ** (failures - 1)))
+        pause = max(pause * random.uniform(1 - RETRY_SPREAD, 1 + RETRY_SPREAD), least_seconds)  # noqa: S311  guards nothing
+        asked = self._asked.get(key)
+        if asked and asked.fresh:
+            return 0.0
+        urgent = [work.priority for work in (self._working.get(key), self._asked.pop(key, None)) if work]
+        self._pauses[key] = self._clock() + pause
+        self._appoint(key, self._pauses[key], min(urgent, default=Priority.RESYNC))
+        return pause
+
+    def forget(self, key: Key) -> None:
+        """Forget the failures of a key, and the pause after them."""
+        self._failures.pop(key, None)
+        self._pauses.pop(key, None)
+
+    async def get(self) -> Turn:
+        """Take the next key to work on, waiting for one; :meth:`done` must follow."""
+        while (turn := self.take()) is None:
+            await self._news()
+        return turn
+
+    def take(self) -> Turn | None:
+        """Take the next key to work on, None where there is none that may be; :meth:`done` must follow."""
+        if self._closed or len(self._working) >= self.workers:
+            return None
+        self._keep_appointments()
+        key = self._line.take(self._may_work)
+        if key is None:
+            return None
+        asked = self._asked.pop(key)
+        self._appointments.pop(key, None)
+        self._working[key] = _Work(asked.priority, self._clock())
+        self._busy[key[0]] += 1
+        return Turn(key=key, priority=asked.priority, waited_seconds=self._clock() - asked.since)
+
+    def done(self, key: Key) -> None:
+        """Give a key back."""
+        del self._working[key]
+        self._busy[key[0]] -= 1
+        if not self._busy[key[0]]:
+            del self._busy[key[0]]
+        if asked := self._asked.get(key):
+            self._line.put(key, asked.priority)
+        self._wake()  # one more worker is free: a namespace that held its share may take it
 
     def close(self) -> None:
         """Hand out no more keys: workers that ask for one wait for ever."""
         self._closed = True
-        self._ready = asyncio.Queue()
 
-    async def get(self) -> Key:
-        """Take the next key to work on; :meth:`done` must follow."""
-        key = await self._ready.get()
-        del self._waiting[key]
-        self._working.add(key)
-        return key
+    def load(self) -> Load:
+        """Return what there is to do."""
+        self._keep_appointments()
+        now = self._clock()
+        waiting = [asked for key, asked in self._asked.items() if key not in self._working]
+        depth = Counter(asked.priority for asked in waiting)
+        ages = [now - work.since for work in self._working.values()]
+        return Load(
+            depth={priority: depth[priority] for priority in Priority},
+            oldest_seconds=now - min((asked.since for asked in waiting), default=now),
+            delayed=len(self._appointments),
+            working=len(ages),
+            unfinished_seconds=sum(ages),
+            longest_seconds=max(ages, default=0.0),
+            adds=self._adds,
+            retries=self._retries,
+        )
 
-    def done(self, key: Key) -> None:
-        """Give a key back."""
-        self._working.discard(key)
-        if key in self._waiting and not self._closed:
-            self._ready.put_nowait(key)
+    def _may_work(self, namespace: str) -> bool:
+        """Return whether a namespace may have one more worker: it must leave at least as many free as it holds.
 
-    def retry(self, key: Key) -> float:
-        """Ask for a look after a pause that doubles with every failure; return the pause in seconds."""
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
-        pause = min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * float(2 ** min(failures, 16)))
-        pause *= random.uniform(0.8, 1.2)  # noqa: S311  spreads load, guards nothing
-        self.add_after(key, pause)
-        return pause
+        Alone it gets half of them. Whoever comes next gets half of the rest, so that it takes one namespace more for each
+        halving to fill them all, and no namespace needs a share of its own set aside.
+        """
+        return self._busy[namespace] < self.workers - len(self._working)
 
-    def forget(self, key: Key) -> None:
-        """Forget the failures of a key."""
-        self._failures.pop(key, None)
+    def _ask(self, key: Key, priority: Priority, *, fresh: bool = False) -> None:
+        asked = self._asked.get(key)
+        if asked:
+            asked.fresh |= fresh
+            if asked.priority <= priority:
+                return
+            if key not in self._working:
+                self._line.remove(key, asked.priority)
+            asked.priority = priority
+        else:
+            self._asked[key] = _Asked(priority, self._clock(), fresh)
+        if key not in self._working:
+            self._line.put(key, priority)
+            self._wake()
+
+    def _appoint(self, key: Key, due: float, priority: Priority) -> None:
+        """Make an appointment; of two of a key the earlier stands, as urgent as the more urgent one."""
+        before = self._appointments.get(key)
+        if before:
+            due, priority = min(due, before.due), min(priority, before.priority)
+        if before and before.due == due:
+            self._appointments[key] = _Appointment(due, before.number, priority)
+            return
+        appointment = self._appointments[key] = _Appointment(due, next(self._numbers), priority)
+        heapq.heappush(self._calendar, (due, appointment.number, key))
+        if len(self._calendar) > 2 * len(self._appointments) + self.workers:
+            self._calendar = [(kept.due, kept.number, key) for key, kept in self._appointments.items()]
+            heapq.heapify(self._calendar)
+        self._set_alarm()
+
+    def _keep_appointments(self) -> None:
+        now = self._clock()
+        while self._calendar and self._calendar[0][0] <= now:
+            _, number, key = heapq.heappop(self._calendar)
+            appointment = self._appointments.get(key)
+            if appointment is None or appointment.number != number:
+                continue
+            del self._appointments[key]
+            if self._pauses.get(key, 0.0) > now:
+                self._appoint(key, self._pauses[key], appointment.priority)
+            else:
+                self._ask(key, appointment.priority)
+
+    async def _news(self) -> None:
+        """Wait until there may be a key to take."""
+        news = asyncio.get_running_loop().create_future()
+        self._idle.append(news)
+        self._set_alarm()
+        try:
+            await news
+        except asyncio.CancelledError:
+            if not news.cancelled():
+                self._wake()  # the news is for whoever waits next
+            raise
+
+    def _wake(self) -> None:
+        while self._idle:
+            news = self._idle.popleft()
+            if not news.cancelled():
+                news.set_result(None)
+                return
+
+    def _set_alarm(self) -> None:
+        """See to it that a worker that waits is woken for the next appointment."""
+        if self._alarm:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._idle and self._calendar:
+            seconds = max(0.0, self._calendar[0][0] - self._clock())
+            self._alarm = asyncio.get_running_loop().call_later(seconds, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._keep_appointments()
+        self._set_alarm()

@@ -2,92 +2,106 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
-from shardwright.api.resource import ShardedModel, read_stored
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.events import Recorder
-from shardwright.cluster.observer import complete, observe
-from shardwright.cluster.resources import CONFIG_MAPS, SHARDED_MODELS
-from shardwright.cluster.schedulers import Finding, Schedulers
 from shardwright.cluster.status import write_status
 from shardwright.cluster.writer import Writer
 from shardwright.controller.clock import SteadyClock
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.notes import Notes
 from shardwright.controller.planner import Planner
-from shardwright.controller.queue import Key
+from shardwright.controller.queue import Again, Key, Priority
+from shardwright.controller.reading import Reading
 from shardwright.controller.view import Interests, View, base_key
-from shardwright.errors import InputError, Problem
-from shardwright.reconcile.advance import advance
-from shardwright.reconcile.decision import Apply, written_kind, written_name
-from shardwright.reconcile.known import nodes_of_interest
-from shardwright.reconcile.observed import Observed
+from shardwright.reconcile.advance import Step, advance
+from shardwright.reconcile.decision import Apply, DryRunPod, ended_groups, written_kind, written_name
+from shardwright.reconcile.pacing import gist_of, write_at
+from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.publish import Published
-from shardwright.reconcile.record_object import read_record, record_key
-from shardwright.reconcile.refusals import not_permitted
-from shardwright.reconcile.seen import Cluster, Outcome, Resource, Seen
-from shardwright.rendering.deployment import Owner
-from shardwright.rendering.labels import MODEL
-from shardwright.rendering.names import base_name
+from shardwright.reconcile.seen import Ask, Outcome, Seen
 from shardwright.resolving.subject import Subject
 
 log = logging.getLogger(__name__)
 
-FORBIDDEN: Final = 403
+CHANGED_SECONDS: Final = 0.1  # until the next look, where what is looked at has changed under it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What holds for all models: the domain of the cluster's DNS, and how many groups may be down on purpose at once."""
+class Parts:
+    """What a look works with."""
 
-    cluster_domain: str = "cluster.local"
-    most_moving: int | None = None
+    client: Client
+    view: View
+    planner: Planner
+    reading: Reading
+    recorder: Recorder
+    metrics: Metrics
+
+
+class ChangedError(Exception):
+    """What is looked at has changed meanwhile."""
 
 
 class Reconciler:
     """Looks at models; see :meth:`look`."""
 
-    def __init__(
-        self,
-        client: Client,
-        view: View,
-        planner: Planner,
-        recorder: Recorder,
-        metrics: Metrics,
-        terms: Terms,
-    ) -> None:
-        self._client = client
-        self._writer = Writer(client)
-        self._schedulers = Schedulers(client)
-        self._view = view
-        self._planner = planner
-        self._recorder = recorder
-        self._metrics = metrics
-        self._terms = terms
+    def __init__(self, parts: Parts, clock: SteadyClock | None = None) -> None:
+        self._parts = parts
+        self._view = parts.view
+        self._writer = Writer(parts.client, self._stored)
         self._notes = Notes()
-        self._clock = SteadyClock()
+        self._clock = clock or SteadyClock()
 
-    async def look(self, key: Key) -> float | None:
-        """Bring a model one step further and return in how many seconds to look again, None for when it changes.
+    async def look(self, key: Key) -> Again | None:
+        """Bring a model one step further and return when to look again, None for only when it changes.
 
         Raises:
-            ApiError: the API server could not be read, or does not take the status; the look is to be repeated.
+            ApiError: the API server could not be read or refuses something; the look is to be repeated after a pause.
         """
-        live = await self._client.get(SHARDED_MODELS, *key)
+        live = self._view.resources.get(key)
         if live is None or "deletionTimestamp" in live["metadata"]:
-            self._view.forget(key)
-            self._notes.forget(key)
-            self._metrics.drop(key)
+            self._forget(key, live)
             return None
-        published, outcomes = await self._advance(key, await self._read(key, live))
+        mark, note, now = self._mark(key, live), self._notes.of(key), self._clock.now()
+        if note.mark == mark and (note.again_at is None or now < note.again_at):
+            return self._again(note.again_at, Priority.RESYNC)
+        seen = await self._parts.reading.read(key, live, note, now)
+        try:
+            published, done = await self._advance(key, seen)
+        except ChangedError:
+            return Again(seconds=CHANGED_SECONDS, priority=Priority.ROLL)
         self._take_over(key, published)
-        await self._publish(key, live, published, outcomes)
-        if published.again_at is None:
+        again_at = await self._publish(key, live, published, done)
+        refused = next((item for item in done.refused if not isinstance(item.write, DryRunPod)), None)
+        if refused:
+            raise ApiError(refused.code, refused.reason, refused.message)
+        self._notes.rest(key, None if done.written else self._mark(key, self._view.resources.get(key, live)), again_at)
+        return self._again(again_at, _priority(published))
+
+    def _again(self, at: datetime | None, priority: Priority) -> Again | None:
+        if at is None:
             return None
-        return max(0.0, (published.again_at - self._clock.now()).total_seconds())
+        return Again(seconds=max(0.0, (at - self._clock.now()).total_seconds()), priority=priority)
+
+    def _mark(self, key: Key, live: Mapping[str, Any]) -> object:
+        """Return what tells that nothing that matters to a model has changed since the last look: equal then."""
+        view, metadata = self._view, live["metadata"]
+        nodes, config_map = view.interests(key).nodes, view.interests(key).config_map
+        known = view.nodes(nodes)
+        return (
+            (metadata["uid"], metadata["generation"], metadata.get("annotations")),
+            view.store.version_of(base_key(key)),
+            tuple((name, id(known.get(name))) for name in sorted(nodes)),
+            view.free(key, nodes),
+            view.synced,
+            view.store.config_map(config_map) if config_map else None,
+            self._parts.planner.files_version,
+        )
 
     async def _advance(self, key: Key, seen: Seen) -> tuple[Published, Outcome]:
         """Do what the pure core says until there is nothing left to do; return what to publish, and all that was written."""
@@ -95,121 +109,106 @@ class Reconciler:
         while True:
             step = advance(seen, self._clock.now())
             if step.ask is not None and isinstance(seen.subject, Subject):
-                seen = seen.answered(step.ask, await self._planner.answer(key, seen.subject, step.ask))
+                seen = seen.answered(step.ask, await self._answer(key, seen.subject, step.ask))
+                continue
+            if (groups := ended_groups(step.writes)) and not seen.certain:
+                seen = await self._certain(seen, groups)
                 continue
             outcome = await self._writer.carry_out(step.writes)
             done = Outcome(written=(*done.written, *outcome.written), refused=(*done.refused, *outcome.refused))
-            if step.records is not None:
-                seen = seen.put_down(step.records, outcome)
-            elif outcome.refused:
-                seen = seen.done(outcome)
-            if step.published is not None and not (outcome.refused and step.writes):
-                return step.published, done
+            seen, published = _after(seen, step, outcome)
+            if published:
+                return published, done
 
-    async def _read(self, key: Key, live: Mapping[str, Any]) -> Seen:
-        """Return everything that a look needs to know."""
-        owner, notes = _owner(live), self._notes.of(key)
-        resource = Resource(
-            owner=owner,
-            generation=live["metadata"]["generation"],
-            annotations=live["metadata"].get("annotations") or {},
-            status=live.get("status") or {},
-            paused=(live.get("spec") or {}).get("paused") is True,
-        )
-        subject = await self._resolve(key, live)
-        observed = await self._observe(owner)
-        record = None if isinstance(observed, Problem) else read_record(owner, observed)
-        cluster = None
-        if not isinstance(observed, Problem) and self._view.synced:
-            cluster = await self._around(key, subject, observed, record)
-        return Seen(
-            resource=resource,
-            subject=subject,
-            record=record,
-            observed=observed,
-            cluster=cluster,
-            since=notes.since,
-            contested=notes.contested(self._clock.now()),
-            kept_out=notes.kept_out,
-        )
+    async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Any:
+        """Ask the planner; before groups leave their nodes those are read afresh."""
+        if ask.choice is Choice.REHOUSE and isinstance(ask.on, PlanRecord):
+            nodes = {node for index in ask.leaving for node in ask.on.plan.groups[index]}
+            if await self._parts.reading.certain_nodes(nodes):
+                raise ChangedError
+        self._view.note(key, replace(self._view.interests(key), waits_for_capacity=True))  # what comes free meanwhile counts
+        return await self._parts.planner.answer(key, subject, ask)
 
-    async def _observe(self, owner: Owner) -> Observed | Problem:
-        """Return what there is of a model, whatever labels it carries, or why it cannot be read."""
-        try:
-            more = await self._schedulers.resources()
-            observed = await observe(self._client, owner.namespace, f"{MODEL}={base_name(owner.name)}", more)
-            return await complete(self._client, owner.namespace, observed, [record_key(owner)])
-        except ApiError as error:
-            if error.code != FORBIDDEN:
-                raise
-            return not_permitted(str(error), owner.namespace)
-
-    async def _around(
-        self, key: Key, subject: Subject | tuple[Problem, ...], observed: Observed, record: PlanRecord | Problem | None
-    ) -> Cluster:
-        """Return what is known of the cluster around a model."""
-        names = nodes_of_interest(observed, record)
-        nodes = {name: node for name in names if (node := self._view.nodes.get(name))}
-        scheduler = await self._scheduler(subject)
-        others = self._view.moving_elsewhere(key)
-        return Cluster(
-            nodes=nodes,
-            free=self._view.free(key, names),
-            reserved=bool(self._view.ledger.kept(base_key(key))),
-            scheduling_api=scheduler.api,
-            scheduler_problem=scheduler.problem,
-            most_moving=None if self._terms.most_moving is None else max(0, self._terms.most_moving - others),
-            domain=self._terms.cluster_domain,
-        )
-
-    async def _scheduler(self, subject: Subject | tuple[Problem, ...]) -> Finding:
-        named = subject.intent.scheduler if isinstance(subject, Subject) else "None"
-        return Finding() if named == "None" else (await self._schedulers.find())[named]
-
-    async def _resolve(self, key: Key, live: Mapping[str, Any]) -> Subject | tuple[Problem, ...]:
-        """Return what a spec resolves to, or what the user must correct."""
-        try:
-            resource = read_stored(live)
-            return self._planner.resolve(resource, await self._config_text(key, resource))
-        except InputError as error:
-            return error.problems
-
-    async def _config_text(self, key: Key, resource: ShardedModel) -> str | None:
-        reference = resource.spec.model.config_map_ref
-        interests = self._view.interests.setdefault(key, Interests())
-        interests.config_map = (resource.metadata.namespace, reference.name) if reference else None
-        if reference is None:
-            return None
-        config_map = await self._client.get(CONFIG_MAPS, resource.metadata.namespace, reference.name)
-        text: str | None = ((config_map or {}).get("data") or {}).get(reference.key)
-        return text
+    async def _certain(self, seen: Seen, groups: frozenset[str]) -> Seen:
+        certain = await self._parts.reading.freshened(seen, groups)
+        if certain is None:
+            raise ChangedError
+        return certain
 
     def _take_over(self, key: Key, published: Published) -> None:
         """Keep what a look has found for the next one, and the GPUs of what stands."""
         self._notes.take_over(key, published, self._clock.now())
-        interests = self._view.interests.setdefault(key, Interests())
-        interests.moving = published.moving
+        before = self._view.interests(key)
         if not published.known:
+            self._view.note(key, replace(before, moving=published.moving))
             return
-        interests.waits_for_capacity = published.waits_for_capacity
         groups = published.kept.record.plan.groups if published.kept else ()
-        interests.nodes = frozenset(node for group in groups for node in group)
+        self._view.note(
+            key,
+            Interests(
+                config_map=before.config_map,
+                nodes=frozenset(node for group in groups for node in group),
+                waits_for_capacity=published.waits_for_capacity,
+                moving=published.moving,
+            ),
+        )
         self._view.keep(key, published.kept)
 
-    async def _publish(self, key: Key, live: Mapping[str, Any], published: Published, done: Outcome) -> None:
-        self._metrics.show(key, published.found, published.report)  # before the status: who has read that finds the series
-        await write_status(self._client, live, published.status)
+    async def _publish(self, key: Key, live: Mapping[str, Any], published: Published, done: Outcome) -> datetime | None:
+        """Write the status, unless it says again what it said a moment ago, and return when to look again."""
+        now, again_at = self._clock.now(), published.again_at
+        self._parts.metrics.show(key, published.found, published.report)  # who has read the status finds the series
+        if published.status != (live.get("status") or {}):
+            gist = gist_of(published.status)
+            due = write_at(self._notes.of(key).said, gist, now)
+            if due > now:
+                again_at = min(again_at or due, due)
+            else:
+                stored = await write_status(self._parts.client, live, published.status)
+                self._notes.wrote_status(key, gist, now)
+                if stored:
+                    self._view.take_resource(stored)
         for event in published.events:
-            await self._recorder.record(live, event)
-        for write in done.written:
-            target = f"{written_kind(write)}/{written_name(write)}"
-            fields = write.fields if isinstance(write, Apply) else ()
-            log.info("%s %s", type(write).__name__.lower(), target, extra={"key": "/".join(key), "fields": fields})
-        for refusal in done.refused:
-            target = f"{written_kind(refusal.write)}/{written_name(refusal.write)}"
-            log.warning("not taken: %s: %s", target, refusal.message, extra={"key": "/".join(key), "reason": refusal.reason})
+            await self._parts.recorder.record(live, event)
+        _log(key, done)
+        return again_at
+
+    def _stored(self, content: Mapping[str, Any]) -> None:
+        """Take over an object as the API server has stored it: the next look sees it before any event does."""
+        if content["kind"] == "ConfigMap":
+            self._parts.reading.config_maps.put(dict(content))
+        self._view.store.wrote(content)
+
+    def _forget(self, key: Key, live: Mapping[str, Any] | None) -> None:
+        self._view.forget(key)
+        self._notes.forget(key)
+        self._parts.metrics.drop(key)
+        if live:
+            self._parts.planner.forget(live["metadata"]["uid"])
 
 
-def _owner(live: Mapping[str, Any]) -> Owner:
-    metadata = live["metadata"]
-    return Owner(name=metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"])
+def _after(seen: Seen, step: Step, outcome: Outcome) -> tuple[Seen, Published | None]:
+    """Return what is known after a round of writes, and what to publish where it was the last one."""
+    if step.records is not None:
+        return seen.put_down(step.records, outcome), None
+    if outcome.refused:
+        return seen.done(outcome), None
+    return seen, step.published
+
+
+def _priority(published: Published) -> Priority:
+    found = published.found
+    if any(group.failing for group in found.groups):
+        return Priority.BROKEN
+    return Priority.ROLL if published.moving else Priority.RESYNC
+
+
+def _log(key: Key, done: Outcome) -> None:
+    name = "/".join(key)
+    for write in done.written:
+        fields = write.fields if isinstance(write, Apply) else ()
+        target = f"{written_kind(write)}/{written_name(write)}"
+        log.info("%s %s", type(write).__name__.lower(), target, extra={"key": name, "fields": fields})
+    for refusal in done.refused:
+        target = f"{written_kind(refusal.write)}/{written_name(refusal.write)}"
+        log.warning("not taken: %s: %s", target, refusal.message, extra={"key": name, "reason": refusal.reason})

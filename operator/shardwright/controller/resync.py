@@ -1,116 +1,102 @@
-"""The full comparison: every cache is listed afresh, ghosts go, and every model is looked at.
+"""The full comparison: all models are listed and looked at, and what their plans of record keep is booked before anybody plans.
 
 A watch can miss a deletion and say nothing, so the absence of an event is no evidence.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Iterable, Mapping
 from time import time
-from typing import Any, TypeVar
+from typing import Any, Final
 
-from shardwright.api.record import RECORD_KEY, PlanRecord, decode
+from shardwright.api.record import PlanRecord
 from shardwright.cluster.client import Client
-from shardwright.cluster.projection import Projection
-from shardwright.cluster.resources import CONFIG_MAPS, NODES, PODS, SHARDED_MODELS, Resource
+from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Key
+from shardwright.controller.reading import Reading, owner_of
 from shardwright.controller.view import View, base_key
-from shardwright.controller.watches import MANAGED, UNFINISHED
-from shardwright.hardware.nodes import read_node, read_pod
-from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.publish import Kept
+from shardwright.reconcile.record_object import record_key
 
-K = TypeVar("K")
-V = TypeVar("V")
+AT_ONCE: Final = 8  # plans of record that are read at the same time
 
 
 class Resync:
-    """Fills the view from LISTs."""
+    """Fills the view with models and with what they keep."""
 
-    def __init__(self, client: Client, view: View, metrics: Metrics) -> None:
+    def __init__(self, client: Client, view: View, reading: Reading, metrics: Metrics) -> None:
         self._client = client
         self._view = view
+        self._reading = reading
         self._metrics = metrics
         self._listing = asyncio.Lock()
 
-    async def run(self) -> list[Key]:
-        """List everything and return the models to look at: all there are.
+    async def run(self) -> None:
+        """List all models, forget those that are gone, and book what the others keep.
 
         Raises:
-            ApiError: a LIST has failed; what was known before stands.
+            ApiError: a LIST has failed, or a plan of record could not be read; what was known before stands.
         """
         async with self._listing:
-            return await self._list_all()
+            known, found = set(self._view.resources), set()
+            async for page in self._client.pages(SHARDED_MODELS):
+                for item in page:
+                    found.add((item["metadata"]["namespace"], item["metadata"]["name"]))
+                    self._take(item)
+            for gone in known - found:
+                self._view.forget(gone)
+                self._metrics.drop(gone)
+            self._metrics.last_sync.labels(SHARDED_MODELS.plural).set(time())
 
-    async def _list_all(self) -> list[Key]:
-        await self._fill(self._view.nodes, NODES, _node_name, read_node)
-        self._view.node_version += 1
-        if self._view.pods_visible:
-            await self._fill_pods()
-        return await self._list_models()
+    async def book(self) -> None:
+        """Keep the GPUs of the plans of record of all deployed models: those whose pods run first, then the older ones.
 
-    async def _fill_pods(self) -> None:
-        found = {_key(item): usage async for item in self._items(PODS, fieldSelector=UNFINISHED) if (usage := read_pod(item))}
-        self._view.ledger.bind_all(found)
-        self._view.pods_listed = True
-
-    async def _list_models(self) -> list[Key]:
-        """Take over all models and what they reserve; forget those that were known before and are in the list no more."""
-        known = set(self._view.models.values())
-        models = {_key(item): item async for item in self._items(SHARDED_MODELS)}
-        await self._read_records(models)
-        for gone in known - models.keys():
-            self._view.forget(gone)
-            self._metrics.drop(gone)
-        self._view.models |= {base_key(key): key for key in models}
-        return sorted(models)
-
-    async def _fill(
-        self,
-        cache: Projection[K, V],
-        resource: Resource,
-        key_of: Callable[[Mapping[str, Any]], K],
-        read: Callable[[Mapping[str, Any]], V | None],
-        **selectors: str,
-    ) -> None:
-        cache.begin_list()
-        found: dict[K, V] = {}
-        async for item in self._items(resource, **selectors):
-            if (value := read(item)) is not None:
-                found[key_of(item)] = value
-        cache.finish_list(found)
-        self._metrics.last_sync.labels(resource.plural).set(time())
-
-    async def _items(self, resource: Resource, **selectors: str) -> AsyncIterator[dict[str, Any]]:
-        async for page in self._client.pages(resource, **selectors):
-            for item in page:
-                yield item
-
-    async def _read_records(self, models: Mapping[Key, Mapping[str, Any]]) -> None:
-        """Keep the GPUs of the plans of record of deployed models, once, before anybody plans; looks see to it afterwards."""
-        gone = self._view.ledger.owners() - {base_key(key) for key, item in models.items() if holds_gpus(item)}
-        for owner in gone:
-            self._view.ledger.forget(owner)
-        if self._view.records_read:
-            return
-        deployed = {item["metadata"]["uid"]: key for key, item in models.items() if holds_gpus(item)}
-        async for item in self._items(CONFIG_MAPS, labelSelector=MANAGED):
-            key = deployed.get(controller_uid(item) or "")
-            record = decode(item.get("data", {}).get(RECORD_KEY, "")) if key else None
-            if key and isinstance(record, PlanRecord) and record.plan.deployable:
+        Raises:
+            ApiError: a plan of record could not be read.
+        """
+        keys = [key for key, item in self._view.resources.items() if holds_gpus(item)]
+        records = dict(zip(keys, await self._records(keys), strict=True))
+        for key in sorted(keys, key=self._precedence):
+            record = records[key]
+            if isinstance(record, PlanRecord) and record.plan.deployable:
                 self._view.keep(key, Kept(record=record))
-        self._view.records_read = True
+        for owner in self._view.ledger.owners() - {base_key(key) for key in keys}:
+            self._view.freed |= self._view.ledger.forget(owner)
+
+    def _precedence(self, key: Key) -> tuple[bool, str, Key]:
+        item = self._view.resources[key]
+        runs = bool(self._view.store.members_of(base_key(key)))
+        return not runs, str(item["metadata"].get("creationTimestamp") or ""), key
+
+    async def _records(self, keys: Iterable[Key]) -> list[object]:
+        """Return the plan of record of each model, as far as it is that model's."""
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def read(key: Key) -> object:
+            item = self._view.resources[key]
+            where = (key[0], record_key(owner_of(item))[1])
+            async with gate:
+                content, record = await self._reading.config_maps.record(where)
+            owners = (content or {}).get("metadata", {}).get("ownerReferences") or ()
+            return record if any(owner["uid"] == item["metadata"]["uid"] for owner in owners) else None
+
+        return list(await asyncio.gather(*(read(key) for key in keys)))
+
+    def _take(self, item: Mapping[str, Any]) -> None:
+        """Take over a model out of a LIST, unless an event has brought a later form of it meanwhile."""
+        metadata = item["metadata"]
+        known = self._view.resources.get((metadata["namespace"], metadata["name"]))
+        if known is None or _version(item) > _version(known):
+            whole = {"apiVersion": SHARDED_MODELS.api_version, "kind": SHARDED_MODELS.kind, **item}
+            self._view.take_resource(whole)
+
+
+def _version(item: Mapping[str, Any]) -> int:
+    text = str(item["metadata"].get("resourceVersion") or "0")
+    return int(text) if text.isdecimal() else 0
 
 
 def holds_gpus(model: Mapping[str, Any]) -> bool:
     """Return whether the plan of a model reserves its nodes."""
     spec = model.get("spec", {})
     return spec.get("mode") != "PlanOnly" and spec.get("replicas") != 0 and "deletionTimestamp" not in model["metadata"]
-
-
-def _key(item: Mapping[str, Any]) -> Key:
-    return item["metadata"]["namespace"], item["metadata"]["name"]
-
-
-def _node_name(item: Mapping[str, Any]) -> str:
-    return str(item["metadata"]["name"])

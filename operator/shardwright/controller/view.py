@@ -1,26 +1,24 @@
-"""What the operator knows of the cluster between two looks: nodes, the ledger of GPUs, who waits for what.
+"""What the operator knows of the cluster between two looks: the caches, the ledger of GPUs, who depends on what.
 
 Everything is a projection that can be read again at any time; nothing here is the only copy of anything.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from shardwright.cluster.projection import Projection
+from shardwright.cluster.store import Store
 from shardwright.controller.queue import Key
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
-from shardwright.hardware.nodes import read_node, read_pod
 from shardwright.hardware.pools import Reservation
 from shardwright.reconcile.ledger import Ledger, Owner
 from shardwright.reconcile.publish import Kept
-from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name
 from shardwright.resolving.stock import reservations_of
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Interests:
     """What one model depends on beside its own objects; ``moving`` is how many of its groups are down on purpose."""
 
@@ -30,27 +28,73 @@ class Interests:
     moving: int = 0
 
 
+NOTHING = Interests()
+
+
 @dataclass(slots=True)
 class View:
     """The caches, and which models to look at when something in them changes.
 
-    ``wake`` is called with each model that waits for capacity when GPUs come free. ``node_version`` changes with every node.
+    ``synced`` is False until every cache is full and the plans of record are read. ``freed`` are nodes on which GPUs have come
+    free since it was last emptied.
     """
 
-    wake: Callable[[Key], None] = lambda _key: None
-    nodes: Projection[str, NodeFacts | NodeExclusion] = field(default_factory=Projection)
     ledger: Ledger = field(default_factory=Ledger)
+    store: Store = field(init=False)
+    resources: dict[Key, Mapping[str, Any]] = field(default_factory=dict)
     models: dict[Owner, Key] = field(default_factory=dict)
-    interests: dict[Key, Interests] = field(default_factory=dict)
-    node_version: int = 0
-    pods_listed: bool = False
-    records_read: bool = False
+    freed: set[str] = field(default_factory=set)
+    synced: bool = False
     pods_visible: bool = True
+    _interests: dict[Key, Interests] = field(default_factory=dict)
+    _on_node: dict[str, set[Key]] = field(default_factory=dict)
+    _reading: dict[Key, set[Key]] = field(default_factory=dict)
+    _waiting: dict[Key, None] = field(default_factory=dict)
+    _moving: int = 0
 
-    @property
-    def synced(self) -> bool:
-        """Return whether every cache has seen a complete LIST."""
-        return self.nodes.synced and self.records_read and (self.pods_listed or not self.pods_visible)
+    def __post_init__(self) -> None:
+        """Have the store book in our ledger what pods hold."""
+        self.store = Store(self.ledger)
+
+    def take_resource(self, content: Mapping[str, Any]) -> None:
+        """Take over a ShardedModel as it is now."""
+        key = content["metadata"]["namespace"], content["metadata"]["name"]
+        metadata = {field: value for field, value in content["metadata"].items() if field != "managedFields"}
+        self.resources[key] = {**content, "metadata": metadata}
+        self.models[base_key(key)] = key
+
+    def forget(self, key: Key) -> None:
+        """Forget a model that is gone."""
+        self.resources.pop(key, None)
+        self.models.pop(base_key(key), None)
+        self.note(key, NOTHING)
+        self._interests.pop(key, None)
+        self.freed |= self.ledger.forget(base_key(key))
+
+    def interests(self, key: Key) -> Interests:
+        """Return what a model depends on."""
+        return self._interests.get(key, NOTHING)
+
+    def note(self, key: Key, now: Interests) -> None:
+        """Note what a model depends on from now on."""
+        before = self._interests.get(key, NOTHING)
+        if now == before:
+            return
+        self._interests[key] = now
+        for node in before.nodes - now.nodes:
+            self._on_node[node].discard(key)
+        for node in now.nodes - before.nodes:
+            self._on_node.setdefault(node, set()).add(key)
+        if before.config_map != now.config_map:
+            if before.config_map:
+                self._reading[before.config_map].discard(key)
+            if now.config_map:
+                self._reading.setdefault(now.config_map, set()).add(key)
+        if now.waits_for_capacity:
+            self._waiting.setdefault(key)
+        else:
+            self._waiting.pop(key, None)
+        self._moving += now.moving - before.moving
 
     def keep(self, key: Key, kept: Kept | None) -> bool:
         """Keep the GPUs of a plan of record (None: none) and return whether all of them could be kept."""
@@ -59,12 +103,11 @@ class View:
             record = kept.record
             wanted = tuple(reservations_of(base_key(key), record.plan, record.generations, kept.released))
         refused, freed = self.ledger.keep(base_key(key), wanted, self._healthy(item.node for item in wanted))
-        if freed:
-            self._wake_waiting()
+        self.freed |= freed
         return not refused
 
-    def _healthy(self, nodes: Iterable[str]) -> Mapping[str, int]:
-        found = ((name, self.nodes.get(name)) for name in set(nodes))
+    def _healthy(self, nodes: Iterable[str]) -> dict[str, int]:
+        found = ((name, self.store.nodes.get(name)) for name in set(nodes))
         return {name: node.gpus for name, node in found if isinstance(node, NodeFacts)}
 
     def free(self, key: Key, nodes: Iterable[str]) -> dict[str, int] | None:
@@ -75,54 +118,36 @@ class View:
         taken = self.ledger.taken_on(healthy, base_key(key))
         return {name: max(0, gpus - taken[name]) for name, gpus in healthy.items()}
 
+    def nodes(self, names: Iterable[str]) -> dict[str, NodeFacts | NodeExclusion]:
+        """Return what is known of these nodes."""
+        return {name: node for name in names if (node := self.store.nodes.get(name))}
+
+    @property
+    def moving(self) -> int:
+        """Return how many groups of all models are down on purpose."""
+        return self._moving
+
     def moving_elsewhere(self, key: Key) -> int:
         """Return how many groups of other models are down on purpose."""
-        return sum(wants.moving for other, wants in self.interests.items() if other != key)
+        return self._moving - self.interests(key).moving
 
-    def forget(self, key: Key) -> None:
-        """Forget a model that is gone."""
-        self.models.pop(base_key(key), None)
-        self.interests.pop(key, None)
-        if self.ledger.forget(base_key(key)):
-            self._wake_waiting()
-
-    def _wake_waiting(self) -> None:
-        for key in self.waiting():
-            self.wake(key)
-
-    def node_changed(self, node: Mapping[str, Any], *, gone: bool) -> Iterable[Key]:
-        """Take over a node event and return the models that it concerns; a heartbeat concerns none."""
-        name = node["metadata"]["name"]
-        if not self.nodes.set(name, None if gone else read_node(node)):
-            return ()
-        self.node_version += 1
-        return self.concerned_by(frozenset({name}))
-
-    def pod_changed(self, pod: Mapping[str, Any], *, gone: bool) -> Iterable[Key]:
-        """Take over a pod event and return the models that wait for what it may have freed."""
-        key = pod["metadata"].get("namespace", ""), pod["metadata"]["name"]
-        freed = self.ledger.bind(key, None if gone else read_pod(pod))
-        return self.waiting() if freed else ()
-
-    def models_of_pod(self, metadata: Mapping[str, Any]) -> Iterable[Key]:
-        """Return the model that a pod carries the label of."""
-        base = (metadata.get("labels") or {}).get(MODEL, "")
-        key = self.models.get((metadata["namespace"], base))
-        return (key,) if key else ()
-
-    def concerned_by(self, nodes: frozenset[str]) -> list[Key]:
-        """Return the models that are planned on one of these nodes, or that wait for capacity."""
-        return [key for key, wants in self.interests.items() if wants.waits_for_capacity or wants.nodes & nodes]
+    def planned_on(self, nodes: Iterable[str]) -> set[Key]:
+        """Return the models that are planned on one of these nodes."""
+        return set().union(*(self._on_node.get(node, ()) for node in nodes))
 
     def waiting(self) -> list[Key]:
-        """Return the models that wait for capacity."""
-        return [key for key, wants in self.interests.items() if wants.waits_for_capacity]
+        """Return the models that wait for capacity, those first that have been there the longest."""
+        return sorted(self._waiting, key=lambda key: (_created(self.resources.get(key)), key))
 
-    def reading(self, config_map: Key) -> list[Key]:
-        """Return the models whose architecture comes from this ConfigMap."""
-        return [key for key, wants in self.interests.items() if wants.config_map == config_map]
+    def reading(self, config_maps: Iterable[Key]) -> set[Key]:
+        """Return the models whose architecture comes from one of these ConfigMaps."""
+        return set().union(*(self._reading.get(key, ()) for key in config_maps))
 
 
 def base_key(key: Key) -> Owner:
     """Return namespace and base name of a model: what its pods and its reservations go by."""
     return key[0], base_name(key[1])
+
+
+def _created(resource: Mapping[str, Any] | None) -> str:
+    return str(resource["metadata"].get("creationTimestamp") or "") if resource else ""

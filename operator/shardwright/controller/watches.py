@@ -1,28 +1,25 @@
-"""kopf watches and says which object changed; it decides, stores and writes nothing.
+"""kopf watches ShardedModels and says which has changed; it decides, stores and writes nothing.
 
 It runs on a thread and an event loop of its own: it takes over signals, and when it ends it cancels every
-task of its loop, neither of which may happen to ours.
+task of its loop, neither of which may happen to ours. Everything else is read by our own readers (``cluster.reader``): kopf
+hands over whole objects, and keeps what it missed the deletion of.
 """
 
 import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 import kopf
 
 from shardwright.cluster.access import Access
-from shardwright.cluster.resources import DISRUPTION_BUDGETS, NODES, PODS, SERVICES, SHARDED_MODELS, STATEFUL_SETS, Resource
+from shardwright.cluster.resources import SHARDED_MODELS
 
 log = logging.getLogger(__name__)
 
-MANAGED: Final = "app.kubernetes.io/managed-by=shardwright"
-UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
-WATCHED: Final = (SHARDED_MODELS, NODES, PODS, STATEFUL_SETS, SERVICES, DISRUPTION_BUDGETS)
-
-OnEvent = Callable[[Resource, Mapping[str, Any], bool], None]
-"""Told the resource, the object as the event has it, and whether it is gone."""
+OnEvent = Callable[[Mapping[str, Any], bool], None]
+"""Told a ShardedModel as the event has it, and whether it is gone."""
 
 
 class Backoffs:
@@ -33,14 +30,13 @@ class Backoffs:
 
 
 class Watches(threading.Thread):
-    """All watches; ``on_event`` is called on this thread. When a watch cannot go on, the thread ends."""
+    """The watch; ``on_event`` is called on this thread. When it cannot go on, the thread ends."""
 
-    def __init__(self, access: Access, on_event: OnEvent, on_end: Callable[[], None], *, pods: bool) -> None:
+    def __init__(self, access: Access, on_event: OnEvent, on_end: Callable[[], None]) -> None:
         super().__init__(name="watches", daemon=True)
         self._access = access
         self._on_event = on_event
         self._on_end = on_end
-        self._resources = tuple(resource for resource in WATCHED if pods or resource is not PODS)
         self._stop = threading.Event()
 
     def stop(self) -> None:
@@ -68,17 +64,12 @@ class Watches(threading.Thread):
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry)(self._login)
-        for resource in self._resources:
-            group, _, version = resource.api_version.rpartition("/")
-            handler = self._handler(resource)
-            kopf.on.event(group, version, resource.plural, registry=registry, id=resource.plural)(handler)
+        group, _, version = SHARDED_MODELS.api_version.rpartition("/")
+        kopf.on.event(group, version, SHARDED_MODELS.plural, registry=registry, id=SHARDED_MODELS.plural)(self._handle)
         return registry
 
-    def _handler(self, resource: Resource) -> Callable[..., Any]:
-        async def handle(event: Mapping[str, Any], **_: Any) -> None:
-            self._on_event(resource, event["object"], event["type"] == "DELETED")
-
-        return handle
+    async def _handle(self, event: Mapping[str, Any], **_: Any) -> None:
+        self._on_event(event["object"], event["type"] == "DELETED")
 
     async def _login(self, **_kwargs: Any) -> kopf.ConnectionInfo:
         credentials = self._access.credentials()
@@ -109,7 +100,5 @@ def watch_settings() -> kopf.OperatorSettings:
     settings.networking.connect_timeout = 10
     settings.networking.error_backoffs = Backoffs()
     settings.queueing.error_delays = (1, 2, 5, 10, 30, 60)
-    for resource in (STATEFUL_SETS, SERVICES, DISRUPTION_BUDGETS):
-        settings.watching.label_selectors[resource.plural] = MANAGED
-    settings.watching.field_selectors[PODS.plural] = UNFINISHED
+    settings.queueing.idle_timeout = 0.1  # a worker for each object that is seen, for no longer than it is needed
     return settings

@@ -5,25 +5,30 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from time import monotonic
+from typing import Final
 
 from shardwright.cluster.client import ApiError
 from shardwright.controller.metrics import Metrics
-from shardwright.controller.queue import Key, Queue
+from shardwright.controller.queue import Again, Key, Queue
 
 log = logging.getLogger(__name__)
 
-Look = Callable[[Key], Awaitable[float | None]]
-"""Looks at a model and returns in how many seconds to look again although nothing may happen."""
+DEADLINE_SECONDS: Final = 30.0
+"""What a look may take. Basis: assumed, ten times what one takes whose every request needs 100 ms; one that hangs in a
+webhook longer than this gives its worker back."""
+
+Look = Callable[[Key], Awaitable[Again | None]]
+"""Looks at a model and returns when to look again although nothing may happen, None for only when something does."""
 
 
 class Workers:
-    """``count`` workers on one queue."""
+    """The workers of one queue, as many as it hands keys to at once; each look ends after ``deadline_seconds``."""
 
-    def __init__(self, queue: Queue, look: Look, metrics: Metrics, count: int) -> None:
+    def __init__(self, queue: Queue, look: Look, metrics: Metrics, deadline_seconds: float = DEADLINE_SECONDS) -> None:
         self._queue = queue
         self._look = look
         self._metrics = metrics
-        self._count = count
+        self._deadline_seconds = deadline_seconds
         self._busy: set[Key] = set()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -31,7 +36,7 @@ class Workers:
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for _ in range(self._count):
+            for _ in range(self._queue.workers):
                 group.create_task(self._work())
 
     async def finish(self, seconds: float) -> None:
@@ -41,11 +46,11 @@ class Workers:
 
     async def _work(self) -> None:
         while True:
-            key = await self._queue.get()
+            key = (await self._queue.get()).key
             self._busy.add(key)
             self._idle.clear()
             started = monotonic()
-            result = "error"
+            result = "cancelled"
             try:
                 result = await self._try(key)
             finally:
@@ -59,13 +64,20 @@ class Workers:
         """Look at a key; nothing that goes wrong with one may stop the others."""
         name = "/".join(key)
         try:
-            again = await self._look(key)
+            async with asyncio.timeout(self._deadline_seconds) as deadline:
+                again = await self._look(key)
         except ApiError as error:
-            pause = self._queue.retry(key)
+            pause = self._queue.retry(key, error.retry_after_seconds or 0.0)
             log.warning("API server: %s", error, extra={"key": name, "reason": error.reason, "seconds": round(pause, 2)})
             return "api_error"
         except Exception:
-            log.exception("a fault of ours", extra={"key": name, "seconds": round(self._queue.retry(key), 2)})
+            pause = self._queue.retry(key)
+            if deadline.expired():
+                log.warning(
+                    "no end after %g s, given up", self._deadline_seconds, extra={"key": name, "seconds": round(pause, 2)}
+                )
+                return "deadline"
+            log.exception("a fault of ours", extra={"key": name, "seconds": round(pause, 2)})
             return "error"
         self._queue.forget(key)
         if again is not None:

@@ -1,6 +1,6 @@
 """What to write next: creations, applications, patches, deletions; values that ``cluster`` carries out."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -110,3 +110,16 @@ def kind_of(content: Mapping[str, Any]) -> str:
     """
     group, _, version = str(content.get("apiVersion", "")).rpartition("/")
     return f"{content['kind']}.{version}.{group}" if "." in group else str(content["kind"])
+
+
+def ended_groups(writes: Iterable[Write]) -> frozenset[str]:
+    """Return the StatefulSets that writes take to zero or delete: what runs in them ends."""
+    return frozenset(written_name(write) for write in writes if _ends(write))
+
+
+def _ends(write: Write) -> bool:
+    if isinstance(write, Delete):
+        return write.kind == "StatefulSet"
+    if isinstance(write, Patch):
+        return write.replicas == 0
+    return isinstance(write, Apply) and write.content["kind"] == "StatefulSet" and write.content["spec"]["replicas"] == 0

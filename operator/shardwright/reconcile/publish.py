@@ -123,13 +123,15 @@ def publish(seen: Seen, known: Known, planned: Planned, deployed: Deployed, now:
         since=known.since,
         kept_out=_kept_out(seen, outcome),
         repaired={object_key(w.content): w.fields for w in outcome.written if isinstance(w, Apply) and w.why is Why.DRIFT},
-        unseen=frozenset(object_key(item.write.content) for item in outcome.refused if _exists(item)),
+        unseen=frozenset(key for item in outcome.refused if (key := _exists(item))),
         waits_for_capacity=planned.short is not None,
     )
 
 
-def _exists(refusal: Refusal) -> bool:
-    return isinstance(refusal.write, Create) and refusal.code == CONFLICT
+def _exists(refusal: Refusal) -> ObjectKey | None:
+    """Return which object is there already that was to be created, None where that is not why it was refused."""
+    there = isinstance(refusal.write, Create) and refusal.code == CONFLICT
+    return object_key(refusal.write.content) if there and isinstance(refusal.write, Create) else None
 
 
 def _found(seen: Seen, known: Known, planned: Planned, deployed: Deployed, outcome: Outcome) -> Findings:

@@ -114,6 +114,7 @@ class Seen:
         since: When each passing fact was first seen, by the clock that never jumps.
         contested: Objects that somebody else keeps setting back and that are not repaired again yet, with their fields.
         kept_out: What the API server says against the pods of StatefulSets, by uid, as last asked.
+        certain: Whether what there is has been read fresh from the API server, as it must be before anything is ended.
         answers: What the planner has answered in this look.
         recorded: Plans of record that were written in this look, and what came of it.
         outcome: What came of writing everything else.
@@ -127,6 +128,7 @@ class Seen:
     since: Mapping[Sighting, datetime] = field(default_factory=dict)
     contested: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
     kept_out: Mapping[str, str] = field(default_factory=dict)
+    certain: bool = False
     answers: Mapping[Ask, Replanned] = field(default_factory=dict)
     recorded: tuple[tuple[PlanRecord, Outcome], ...] = ()
     outcome: Outcome | None = None

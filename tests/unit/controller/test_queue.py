@@ -1,4 +1,4 @@
-"""The work queue: every key once, one worker per key, failures after a growing pause."""
+"""The work queue: what wakes whom, what is counted; its laws are in tests/property/test_queue_laws.py."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,90 +6,267 @@ from typing import Any
 
 import pytest
 
-from shardwright.controller.queue import LONGEST_RETRY_SECONDS, Queue
+from shardwright.controller.queue import DOUBLINGS, FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, Again, Key, Priority, Queue, Turn
 
 A, B = ("models", "a"), ("models", "b")
+NEW, BROKEN, RESYNC = Priority.NEW, Priority.BROKEN, Priority.RESYNC
+
+
+class Clock:
+    """A clock that a test moves on."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def queue(clock: Clock) -> Queue:
+    return Queue(16, clock)
 
 
 def run(coroutine: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(coroutine, 10))
 
 
-def test_a_key_that_is_added_twice_is_worked_on_once() -> None:
+def taken(queue: Queue) -> Key | None:
+    turn = queue.take()
+    return turn.key if turn else None
+
+
+def fail(queue: Queue, key: Key) -> float:
+    """Have a key that is in line fail."""
+    assert taken(queue) == key
+    pause = queue.retry(key)
+    queue.done(key)
+    return pause
+
+
+def test_a_key_that_is_added_twice_is_worked_on_once(queue: Queue) -> None:
+    for key in (A, A, B, A):
+        queue.add(key, NEW)
+    assert [taken(queue), taken(queue), taken(queue)] == [A, B, None]
+
+
+def test_a_key_that_is_added_while_it_is_worked_on_comes_again_afterwards(queue: Queue) -> None:
+    queue.add(A, NEW)
+    assert taken(queue) == A
+    queue.add(A, NEW)
+    assert taken(queue) is None
+    queue.done(A)
+    assert taken(queue) == A
+
+
+def test_what_is_asked_for_again_more_urgently_moves_up_and_never_down(queue: Queue, clock: Clock) -> None:
+    for key, priority in ((A, RESYNC), (B, NEW), (A, BROKEN), (A, RESYNC)):
+        queue.add(key, priority)
+        clock.now += 1
+    assert queue.take() == Turn(key=A, priority=BROKEN, waited_seconds=4.0)
+    assert queue.take() == Turn(key=B, priority=NEW, waited_seconds=3.0)
+
+
+def test_what_becomes_more_urgent_while_it_is_worked_on_comes_again_as_urgent(queue: Queue) -> None:
+    queue.add(A, RESYNC)
+    queue.take()
+    queue.add(A, NEW)
+    queue.add(A, BROKEN)
+    queue.add(B, NEW)
+    queue.done(A)
+    assert queue.take() == Turn(key=A, priority=BROKEN, waited_seconds=0.0)
+
+
+def test_failures_wait_longer_and_longer_and_a_success_forgets_them(queue: Queue, clock: Clock) -> None:
+    queue.add(A, NEW)
+    pauses = []
+    for _ in range(20):
+        pauses.append(fail(queue, A))
+        clock.now += pauses[-1]
+    assert pauses[0] == pytest.approx(FIRST_RETRY_SECONDS, rel=0.2)
+    assert pauses[5] == pytest.approx(32 * FIRST_RETRY_SECONDS, rel=0.2)
+    assert pauses[19] == pytest.approx(LONGEST_RETRY_SECONDS, rel=0.2)
+    queue.forget(A)
+    assert fail(queue, A) == pytest.approx(FIRST_RETRY_SECONDS, rel=0.2)
+
+
+def test_the_event_that_a_failed_look_has_caused_itself_waits_for_the_pause(queue: Queue, clock: Clock) -> None:
+    queue.add(A, NEW)
+    queue.take()
+    queue.add(A, BROKEN)  # our own status write comes back
+    pause = queue.retry(A)
+    queue.done(A)
+    queue.add(A, BROKEN)
+    clock.now += pause * 0.99
+    assert taken(queue) is None
+    clock.now += pause * 0.02
+    assert queue.take() == Turn(key=A, priority=BROKEN, waited_seconds=0.0)
+
+
+def test_an_appointment_in_a_pause_is_kept_at_its_end(queue: Queue, clock: Clock) -> None:
+    for _ in range(DOUBLINGS):
+        queue.add(A, NEW)
+        clock.now += 2 * LONGEST_RETRY_SECONDS
+        pause = fail(queue, A)
+    queue.add_after(A, Again(seconds=1, priority=BROKEN))
+    clock.now += 0.99 * pause
+    assert taken(queue) is None
+    clock.now += 0.02 * pause
+    assert queue.take() == Turn(key=A, priority=BROKEN, waited_seconds=0.0)
+
+
+def test_a_change_by_the_user_ends_a_pause_and_the_failures_before_it(queue: Queue) -> None:
+    queue.add(A, NEW)
+    fail(queue, A)
+    queue.add(A, NEW, fresh=True)
+    assert fail(queue, A) == pytest.approx(FIRST_RETRY_SECONDS, rel=0.2)
+
+
+def test_a_change_by_the_user_during_a_look_that_fails_is_looked_at_at_once(queue: Queue) -> None:
+    queue.add(A, NEW)
+    queue.take()
+    queue.add(A, NEW, fresh=True)
+    assert queue.retry(A) == 0
+    queue.done(A)
+    assert taken(queue) == A
+
+
+def test_a_pause_is_at_least_what_the_api_server_asks_for(queue: Queue) -> None:
+    queue.add(A, NEW)
+    queue.take()
+    assert queue.retry(A, least_seconds=17) == 17
+
+
+def test_of_two_appointments_the_earlier_stands_with_the_greater_urgency(queue: Queue, clock: Clock) -> None:
+    queue.add_after(A, Again(seconds=10, priority=RESYNC))
+    queue.add_after(A, Again(seconds=1000, priority=BROKEN))
+    clock.now += 10
+    assert queue.take() == Turn(key=A, priority=BROKEN, waited_seconds=0.0)
+    queue.done(A)
+    queue.add_after(B, Again(seconds=1000))
+    queue.add_after(B, Again(seconds=10))
+    clock.now += 10
+    assert queue.take() == Turn(key=B, priority=RESYNC, waited_seconds=0.0)
+
+
+def test_a_look_makes_the_appointment_before_it_void(queue: Queue, clock: Clock) -> None:
+    queue.add_after(A, Again(seconds=10))
+    queue.add(A, NEW)
+    assert taken(queue) == A
+    queue.done(A)
+    clock.now += 20
+    assert taken(queue) is None
+
+
+def test_void_appointments_do_not_pile_up(queue: Queue) -> None:
+    for _ in range(1000):
+        queue.add_after(A, Again(seconds=300))
+        queue.add(A, NEW)
+        queue.take()
+        queue.done(A)
+    assert len(queue._calendar) < 100
+
+
+def test_a_namespace_alone_gets_half_of_the_workers_and_the_next_half_of_the_rest(queue: Queue) -> None:
+    for namespace in ("a", "b", "c"):
+        for number in range(20):
+            queue.add((namespace, str(number)), NEW)
+        while queue.take():
+            pass
+    assert queue._busy == {"a": 8, "b": 4, "c": 2}
+
+
+def test_one_worker_serves_every_namespace(clock: Clock) -> None:
+    queue = Queue(1, clock)
+    queue.add(A, NEW)
+    assert taken(queue) == A
+
+
+def test_it_says_what_there_is_to_do(queue: Queue, clock: Clock) -> None:
+    for key in (A, B, ("other", "c"), ("other", "d")):
+        queue.add(key, NEW)
+    queue.add(("other", "d"), BROKEN)
+    clock.now += 5
+    queue.take()
+    clock.now += 2
+    queue.take()
+    queue.retry(A)
+    clock.now += 1
+    load = queue.load()
+    assert (load.depth[NEW], load.depth[BROKEN], load.oldest_seconds) == (2, 0, 8)
+    assert (load.working, load.unfinished_seconds, load.longest_seconds) == (2, 4, 3)
+    assert (load.adds, load.retries) == (5, 1)
+
+
+def test_a_worker_waits_for_a_key() -> None:
     async def scenario() -> None:
-        queue = Queue()
-        for key in (A, A, B, A):
-            queue.add(key)
-        assert queue.depth == 2
-        assert [await queue.get(), await queue.get()] == [A, B]
-        assert queue.depth == 0
+        queue = Queue(2)
+        worker = asyncio.create_task(queue.get())
+        await asyncio.sleep(0)
+        queue.add(A, NEW)
+        assert (await worker).key == A
 
     run(scenario())
 
 
-def test_a_key_that_is_added_while_it_is_worked_on_comes_again_and_not_at_the_same_time() -> None:
+def test_a_worker_wakes_for_an_appointment_that_is_made_while_it_waits() -> None:
     async def scenario() -> None:
-        queue = Queue()
-        queue.add(A)
+        queue = Queue(2)
+        worker = asyncio.create_task(queue.get())
+        await asyncio.sleep(0)
+        queue.add_after(B, Again(seconds=1000))
+        queue.add_after(A, Again(seconds=0.01))
+        assert (await worker).key == A
+
+    run(scenario())
+
+
+def test_a_worker_wakes_when_a_share_of_its_namespace_comes_free() -> None:
+    async def scenario() -> None:
+        queue = Queue(2)
+        queue.add(A, NEW)
         await queue.get()
-        queue.add(A)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(queue.get(), 0.02)
+        queue.add(B, NEW)
+        worker = asyncio.create_task(queue.get())
+        await asyncio.sleep(0)
+        assert not worker.done()
         queue.done(A)
-        assert await queue.get() == A
+        assert (await worker).key == B
 
     run(scenario())
 
 
-def test_failures_wait_longer_and_longer_and_a_success_forgets_them() -> None:
+def test_the_news_for_a_worker_that_is_cancelled_goes_to_the_next() -> None:
     async def scenario() -> None:
-        queue = Queue()
-        pauses = [queue.retry(A) for _ in range(20)]
-        assert all(0.08 <= pause <= 0.12 for pause in pauses[:1])
-        assert pauses[10] > 10 * pauses[5]
-        assert max(pauses) <= LONGEST_RETRY_SECONDS * 1.2
-        queue.forget(A)
-        assert queue.retry(A) < 0.2
+        queue = Queue(4)
+        first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
+        await asyncio.sleep(0)
+        queue.add(A, NEW)
+        first.cancel()
+        assert (await second).key == A
 
     run(scenario())
 
 
-def test_of_two_appointments_the_earlier_stands() -> None:
+def test_a_worker_that_was_cancelled_before_gets_no_news() -> None:
     async def scenario() -> None:
-        queue = Queue()
-        queue.add_after(A, 0.01)
-        queue.add_after(A, 1000)
-        assert await queue.get() == A
-        queue.done(A)
-        queue.add_after(A, 1000)
-        queue.add_after(A, 0.01)
-        assert await queue.get() == A
+        queue = Queue(4)
+        first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
+        await asyncio.sleep(0)
+        first.cancel()
+        queue.add(A, NEW)
+        assert (await second).key == A
 
     run(scenario())
 
 
-def test_it_says_how_long_the_first_key_waits() -> None:
-    now = 5.0
-
-    async def scenario() -> None:
-        nonlocal now
-        queue = Queue(clock=lambda: now)
-        assert queue.oldest_seconds == 0
-        queue.add(A)
-        now = 12.0
-        queue.add(B)
-        assert queue.oldest_seconds == 7
-
-    run(scenario())
-
-
-def test_a_closed_queue_hands_out_nothing() -> None:
-    async def scenario() -> None:
-        queue = Queue()
-        queue.add(A)
-        queue.close()
-        queue.add(B)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(queue.get(), 0.02)
-
-    run(scenario())
+def test_a_closed_queue_hands_out_nothing(queue: Queue) -> None:
+    queue.add(A, NEW)
+    queue.close()
+    queue.add(B, NEW)
+    assert taken(queue) is None

@@ -1,0 +1,83 @@
+"""ConfigMaps by name, read once per version: the caches hold what they are, never what is in them."""
+
+import json
+from collections import OrderedDict
+from typing import Any, Final
+
+from shardwright.api.record import RECORD_KEY, PlanRecord, decode
+from shardwright.cluster.client import Client
+from shardwright.cluster.resources import CONFIG_MAPS
+from shardwright.cluster.store import Store
+from shardwright.controller.queue import Key
+from shardwright.errors import Problem
+
+KEPT_BYTES_MAX: Final = 64 * 2**20
+"""Bytes of JSON that are kept of all of them together; what was used longest ago goes first, and is read again. Basis: assumed,
+an eighth of what the chart lets the operator have."""
+
+
+class ConfigMaps:
+    """What is in ConfigMaps that somebody asked for."""
+
+    def __init__(self, client: Client, store: Store) -> None:
+        self._client = client
+        self._store = store
+        self._kept: OrderedDict[Key, tuple[str, bytes]] = OrderedDict()
+        self._records: dict[Key, tuple[str, PlanRecord | Problem]] = {}
+        self._bytes = 0
+
+    async def get(self, key: Key) -> dict[str, Any] | None:
+        """Return a ConfigMap as it is in the version that the caches know, None where there is none.
+
+        Raises:
+            ApiError: it could not be read.
+        """
+        facts = self._store.config_map(key)
+        if facts is None:
+            self._drop(key)
+            return None
+        kept = self._kept.get(key)
+        if kept and kept[0] == facts.version:
+            self._kept.move_to_end(key)
+            content: dict[str, Any] = json.loads(kept[1])
+            return content
+        found = await self._client.get(CONFIG_MAPS, *key)
+        if found is None:
+            self._drop(key)
+            return None
+        return self.put(found)
+
+    def put(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Keep a ConfigMap as the API server has just answered that it is, and return it."""
+        metadata = content["metadata"]
+        key, version = (metadata["namespace"], metadata["name"]), metadata["resourceVersion"]
+        kept = {name: value for name, value in metadata.items() if name != "managedFields"}
+        whole = {"apiVersion": "v1", "kind": "ConfigMap", **content, "metadata": kept}
+        self._drop(key)
+        text = json.dumps(whole, separators=(",", ":")).encode()
+        self._kept[key] = version, text
+        self._bytes += len(text)
+        while self._bytes > KEPT_BYTES_MAX:
+            _, (_, oldest) = self._kept.popitem(last=False)
+            self._bytes -= len(oldest)
+        return whole
+
+    async def record(self, key: Key) -> tuple[dict[str, Any] | None, PlanRecord | Problem | None]:
+        """Return the ConfigMap of a plan of record, and what it says; decoded once per version.
+
+        Raises:
+            ApiError: it could not be read.
+        """
+        content = await self.get(key)
+        if content is None:
+            self._records.pop(key, None)
+            return None, None
+        version = content["metadata"]["uid"] + content["metadata"]["resourceVersion"]
+        known = self._records.get(key)
+        if known is None or known[0] != version:
+            known = self._records[key] = version, decode((content.get("data") or {}).get(RECORD_KEY, ""))
+        return content, known[1]
+
+    def _drop(self, key: Key) -> None:
+        if kept := self._kept.pop(key, None):
+            self._bytes -= len(kept[1])

@@ -1,0 +1,189 @@
+"""Reads all that one look needs: out of the caches, and fresh from the API server what no cache holds or what must be certain."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+from shardwright.api.record import PlanRecord
+from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.handover import Change
+from shardwright.cluster.resources import BY_KIND, NODES, PODS, SHARDED_MODELS, STATEFUL_SETS
+from shardwright.cluster.schedulers import Finding, Schedulers
+from shardwright.cluster.sources import project_node
+from shardwright.controller.config_maps import ConfigMaps
+from shardwright.controller.notes import Note
+from shardwright.controller.planner import Planner
+from shardwright.controller.queue import Key
+from shardwright.controller.view import View, base_key
+from shardwright.errors import InputError, Problem
+from shardwright.reconcile.decision import ObjectKey
+from shardwright.reconcile.known import nodes_of_interest
+from shardwright.reconcile.members import Member, read_member
+from shardwright.reconcile.observed import STATEFUL_SET, Observed, object_key
+from shardwright.reconcile.record_object import record_key
+from shardwright.reconcile.refusals import not_permitted
+from shardwright.reconcile.seen import Cluster, Resource, Seen
+from shardwright.rendering.deployment import Owner
+from shardwright.resolving.subject import Subject
+
+FORBIDDEN: Final = 403
+
+
+class Reading:
+    """Makes one frozen value of what the caches hold; ``absent_kinds`` tells kinds of object that the cluster does not have."""
+
+    def __init__(self, client: Client, view: View, planner: Planner, most_moving: int | None, cluster_domain: str) -> None:
+        self._client = client
+        self._view = view
+        self._planner = planner
+        self._most_moving = most_moving
+        self._cluster_domain = cluster_domain
+        self._schedulers = Schedulers(client)
+        self.config_maps = ConfigMaps(client, view.store)
+        self.absent_kinds: frozenset[str] = frozenset()
+
+    async def read(self, key: Key, live: Mapping[str, Any], note: Note, now: datetime) -> Seen:
+        """Return everything that a look needs to know.
+
+        Raises:
+            ApiError: something could not be read; the look is to be repeated.
+        """
+        owner = owner_of(live)
+        resource = Resource(
+            owner=owner,
+            generation=live["metadata"]["generation"],
+            annotations=live["metadata"].get("annotations") or {},
+            status=live.get("status") or {},
+            paused=(live.get("spec") or {}).get("paused") is True,
+        )
+        subject = await self._resolve(key, live)
+        observed, record = await self._observe(owner, note.unseen)
+        cluster = None
+        if self._view.synced and not isinstance(observed, Problem):
+            cluster = await self._around(key, subject, nodes_of_interest(observed, record))
+        return Seen(
+            resource=resource,
+            subject=subject,
+            record=record,
+            observed=observed,
+            cluster=cluster,
+            since=note.since,
+            contested=note.contested(now),
+            kept_out=note.kept_out,
+        )
+
+    async def _observe(self, owner: Owner, unseen: Iterable[ObjectKey]) -> tuple[Observed | Problem, PlanRecord | Problem | None]:
+        """Return what there is of a model, or why that cannot be read, and its plan of record."""
+        store, namespace = self._view.store, owner.namespace
+        try:
+            kept, record = await self.config_maps.record((namespace, record_key(owner)[1]))
+            found = [child.content() for child in store.children(owner.uid)]
+            held = [await self.config_maps.get(where) for where in store.config_maps(owner.uid)]
+            objects = {object_key(content): content for content in (*found, *held, kept) if content}
+            objects |= await self._named(namespace, [key for key in unseen if key not in objects])
+        except ApiError as error:
+            if error.code != FORBIDDEN:
+                raise
+            return not_permitted(str(error), namespace), None
+        members = self._members(owner, objects)
+        strangers = tuple(sorted(name for _, name in store.strangers(base_key((namespace, owner.name)))))
+        observed = Observed(objects=objects, members=members, absent_kinds=self.absent_kinds, strangers=strangers)
+        ours = kept is not None and any(ref["uid"] == owner.uid for ref in kept["metadata"].get("ownerReferences") or ())
+        return observed, record if ours else None
+
+    def _members(self, owner: Owner, objects: Mapping[ObjectKey, Mapping[str, Any]]) -> tuple[Member, ...]:
+        """Return the pods that its StatefulSets control, and those of StatefulSets of it that are gone."""
+        store = self._view.store
+        uids = [live["metadata"]["uid"] for (kind, _), live in objects.items() if kind == STATEFUL_SET]
+        found = {member.uid: member for uid in uids for member in store.members(uid)}
+        left = store.members_of(base_key((owner.namespace, owner.name)))
+        return (*found.values(), *(member for member in left if member.uid not in found))
+
+    async def _named(self, namespace: str, keys: Iterable[ObjectKey]) -> dict[ObjectKey, dict[str, Any]]:
+        """Return objects that no cache shows, by name: they lack our label, or are somebody else's."""
+        wanted = tuple(keys)
+        found = await asyncio.gather(*(self._client.get(BY_KIND[kind], namespace, name) for kind, name in wanted))
+        return {key: item for key, item in zip(wanted, found, strict=True) if item is not None}
+
+    async def _around(self, key: Key, subject: Subject | tuple[Problem, ...], nodes: frozenset[str]) -> Cluster:
+        """Return what is known of the cluster around a model."""
+        named = subject.intent.scheduler if isinstance(subject, Subject) else "None"
+        scheduler = Finding() if named == "None" else (await self._schedulers.find())[named]
+        others = self._view.moving_elsewhere(key)
+        return Cluster(
+            nodes=self._view.nodes(nodes),
+            free=self._view.free(key, nodes),
+            reserved=bool(self._view.ledger.kept(base_key(key))),
+            scheduling_api=scheduler.api,
+            scheduler_problem=scheduler.problem,
+            most_moving=None if self._most_moving is None else max(0, self._most_moving - others),
+            domain=self._cluster_domain,
+        )
+
+    async def _resolve(self, key: Key, live: Mapping[str, Any]) -> Subject | tuple[Problem, ...]:
+        """Return what a spec resolves to, or what the user must correct."""
+        try:
+            return self._planner.resolve(live, await self._config_text(key, live))
+        except InputError as error:
+            return error.problems
+
+    async def _config_text(self, key: Key, live: Mapping[str, Any]) -> str | None:
+        """Return the config that the spec refers to, None where it refers to none or there is none."""
+        reference = ((live.get("spec") or {}).get("model") or {}).get("configMapRef") or {}
+        where = (key[0], str(reference["name"])) if reference.get("name") else None
+        self._view.note(key, replace(self._view.interests(key), config_map=where))
+        content = await self.config_maps.get(where) if where else None
+        text: str | None = ((content or {}).get("data") or {}).get(reference.get("key"))
+        return text
+
+    async def freshened(self, seen: Seen, groups: Iterable[str]) -> Seen | None:
+        """Return the same with StatefulSets and their pods as the API server has them now, before any of them is ended.
+
+        None: the resource has changed meanwhile, so all must be looked at again.
+
+        Raises:
+            ApiError: something could not be read.
+        """
+        owner = seen.resource.owner
+        live = await self._client.get(SHARDED_MODELS, owner.namespace, owner.name)
+        if live is None or (live["metadata"]["uid"], live["metadata"]["generation"]) != (owner.uid, seen.resource.generation):
+            return None
+        assert isinstance(seen.observed, Observed)  # noqa: S101 - nothing is written of what cannot be read
+        objects, members = dict(seen.observed.objects), list(seen.observed.members)
+        for name in groups:
+            stored = await self._client.get(STATEFUL_SETS, owner.namespace, name)
+            objects.pop((STATEFUL_SET, name), None)
+            members = [member for member in members if member.group != name]
+            if stored is not None:
+                stored = {"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind, **stored}
+                objects[STATEFUL_SET, name] = stored
+                members += await self._pods(stored, [m.rank for m in seen.observed.members if m.group == name])
+        return replace(seen, observed=replace(seen.observed, objects=objects, members=tuple(members)), certain=True)
+
+    async def _pods(self, stateful_set: Mapping[str, Any], ranks: Iterable[int]) -> list[Member]:
+        """Return the pods of a StatefulSet by name: those that should be there, and those that were seen."""
+        metadata, wanted = stateful_set["metadata"], {*range(stateful_set["spec"].get("replicas") or 0), *ranks}
+        names = [f"{metadata['name']}-{rank}" for rank in sorted(wanted)]
+        found = await asyncio.gather(*(self._client.get(PODS, metadata["namespace"], name) for name in names))
+        return [member for pod in found if pod and (member := read_member(pod))]
+
+    async def certain_nodes(self, names: Iterable[str]) -> bool:
+        """Read nodes afresh before a group leaves one of them, and return whether the caches were wrong of any.
+
+        Raises:
+            ApiError: a node could not be read.
+        """
+        wanted = tuple(names)
+        found = await asyncio.gather(*(self._client.get(NODES, None, name) for name in wanted))
+        changes: dict[Key, Change[NodeFacts | NodeExclusion]] = {
+            ("", name): Change(project_node(node) if node else None, 0) for name, node in zip(wanted, found, strict=True)
+        }
+        return bool(self._view.store.take_nodes(changes).nodes)
+
+
+def owner_of(live: Mapping[str, Any]) -> Owner:
+    """Return who a resource is."""
+    metadata = live["metadata"]
+    return Owner(name=metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"])

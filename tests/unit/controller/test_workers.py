@@ -1,0 +1,111 @@
+"""Workers: what goes wrong with one look is tried again later and stops no other."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from shardwright.cluster.client import ApiError
+from shardwright.controller.metrics import Metrics
+from shardwright.controller.queue import Again, Key, Priority, Queue
+from shardwright.controller.workers import Look, Workers
+
+A, B = ("models", "a"), ("models", "b")
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(coroutine, 10))
+
+
+async def work(queue: Queue, look: Look, until: asyncio.Event, deadline_seconds: float = 30) -> Metrics:
+    """Have workers look until the event is set."""
+    metrics = Metrics()
+    workers = asyncio.create_task(Workers(queue, look, metrics, deadline_seconds).run())
+    await until.wait()
+    workers.cancel()
+    await asyncio.wait([workers])
+    return metrics
+
+
+def looks(metrics: Metrics, result: str) -> float | None:
+    return metrics.registry.get_sample_value("shardwright_reconcile_duration_seconds_count", {"result": result})
+
+
+def test_a_look_that_never_ends_gives_its_worker_back_and_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        tries, again = [], asyncio.Event()
+
+        async def look(key: Key) -> None:
+            tries.append(key)
+            if len(tries) == 2:
+                again.set()
+            await asyncio.Event().wait()
+
+        queue = Queue(1)
+        queue.add(A, Priority.NEW)
+        metrics = await work(queue, look, again, deadline_seconds=0.01)
+        assert tries == [A, A]
+        assert looks(metrics, "deadline") == 1
+        assert "no end after 0.01 s" in caplog.text
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("fault", "result"), [(ApiError(503, "", "no"), "api_error"), (TimeoutError("ours"), "error"), (KeyError("x"), "error")]
+)
+def test_a_look_that_fails_is_tried_again_and_the_others_go_on(fault: Exception, result: str) -> None:
+    async def scenario() -> None:
+        tries, done = [], asyncio.Event()
+
+        async def look(key: Key) -> None:
+            tries.append(key)
+            if key == A and tries.count(A) == 1:
+                raise fault
+            if key == A:
+                done.set()
+
+        queue = Queue(1)
+        queue.add(A, Priority.NEW)
+        queue.add(B, Priority.NEW)
+        metrics = await work(queue, look, done)
+        assert tries == [A, B, A]
+        assert looks(metrics, result) == 1
+
+    run(scenario())
+
+
+def test_a_look_is_repeated_when_it_asks_for_it() -> None:
+    async def scenario() -> None:
+        tries, done = [], asyncio.Event()
+
+        async def look(key: Key) -> Again | None:
+            tries.append(key)
+            if len(tries) == 3:
+                done.set()
+                return None
+            return Again(seconds=0.001, priority=Priority.ROLL)
+
+        queue = Queue(2)
+        queue.add(A, Priority.NEW)
+        await work(queue, look, done)
+        assert tries == [A, A, A]
+
+    run(scenario())
+
+
+def test_a_pause_is_at_least_what_the_api_server_asks_for() -> None:
+    async def scenario() -> None:
+        asked = asyncio.Event()
+
+        async def look(_key: Key) -> None:
+            asked.set()
+            raise ApiError(429, "TooManyRequests", "later", retry_after_seconds=20)
+
+        queue = Queue(1)
+        queue.add(A, Priority.NEW)
+        await work(queue, look, asked)
+        assert queue._pauses[A] - queue._clock() > 15
+
+    run(scenario())
