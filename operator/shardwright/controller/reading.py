@@ -18,6 +18,8 @@ from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key
 from shardwright.controller.view import View, base_key
 from shardwright.errors import InputError, Problem
+from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.inventory import NodeExclusion
 from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.known import nodes_of_interest
 from shardwright.reconcile.members import Member, read_member

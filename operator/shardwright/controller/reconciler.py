@@ -89,8 +89,13 @@ class Reconciler:
         return Again(seconds=max(0.0, (at - self._clock.now()).total_seconds()), priority=priority)
 
     def _mark(self, key: Key, live: Mapping[str, Any]) -> object:
-        """Return what tells that nothing that matters to a model has changed since the last look: equal then."""
+        """Return what tells that nothing that matters to a model has changed since the last look: equal then.
+
+        To a model that waits for capacity everything matters that may have come free.
+        """
         view, metadata = self._view, live["metadata"]
+        if view.interests(key).waits_for_capacity:
+            return object()
         nodes, config_map = view.interests(key).nodes, view.interests(key).config_map
         known = view.nodes(nodes)
         return (
