@@ -88,7 +88,8 @@ class WatchApi:
         configuration.retries = False
         return Access(configuration=configuration)
 
-    def reply(self, query: dict[str, str], accept: str) -> Reply:
+    def reply(self, path: str, query: dict[str, str], accept: str) -> Reply:
+        del path
         self.requests.append(query)
         self.accepted.append(accept)
         verb = "watch" if "watch" in query else "list"
@@ -106,7 +107,8 @@ def _handler(api: WatchApi) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            reply = api.reply(dict(parse_qsl(urlsplit(self.path).query)), self.headers["Accept"])
+            asked = urlsplit(self.path)
+            reply = api.reply(asked.path, dict(parse_qsl(asked.query)), self.headers["Accept"])
             self.send_response(reply.status)
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
