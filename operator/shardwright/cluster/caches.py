@@ -1,0 +1,85 @@
+"""The readers of everything that the operator watches beside its ShardedModels, and the store that they fill."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from shardwright.cluster.client import Client
+from shardwright.cluster.handover import Change, Handover, Key
+from shardwright.cluster.reader import Counts, Health, Reader, Source, Timing
+from shardwright.cluster.sources import CHILD_SOURCES, CONFIG_MAP_SOURCE, NODE_SOURCE, POD_SOURCE
+from shardwright.cluster.store import Concern, Store
+from shardwright.reconcile.observed import kind_of
+
+Take = Callable[[Mapping[Key, Change[Any]]], Concern]
+
+
+class Caches:
+    """Fills :attr:`store` from :meth:`start` on; ``on_concern`` is called on the event loop after each batch that matters.
+
+    ``pods`` is False where pods may not be listed: then nothing is known of them, ever.
+    """
+
+    def __init__(
+        self, client: Client, on_concern: Callable[[Concern], None], *, pods: bool = True, timing: Timing | None = None
+    ) -> None:
+        self.store = Store()
+        self._client = client
+        self._on_concern = on_concern
+        self._pods = pods
+        self._timing = timing
+        self._readers: dict[str, Reader[Any]] = {}
+        self._listed: set[str] = set()
+
+    def start(self) -> None:
+        """Begin to read; called on the event loop."""
+        self._read(NODE_SOURCE, self.store.take_nodes)
+        if self._pods:
+            self._read(POD_SOURCE, self.store.take_pods)
+        self._read(CONFIG_MAP_SOURCE, self.store.take_config_maps)
+        for source in CHILD_SOURCES:
+            self._read(source, partial(self.store.take_children, _kind(source)))
+
+    def stop(self) -> None:
+        """Read nothing more."""
+        for reader in self._readers.values():
+            reader.stop()
+
+    @property
+    def synced(self) -> bool:
+        """Return whether all that there was of everything has been taken over."""
+        return bool(self._readers) and self._listed == self._readers.keys()
+
+    @property
+    def absent_kinds(self) -> frozenset[str]:
+        """Return the kinds of object that this cluster does not have, or does not let us see."""
+        return frozenset(kind for kind, reader in self._readers.items() if not reader.health.served)
+
+    @property
+    def health(self) -> Mapping[str, Health]:
+        """Return how the readers are, by kind."""
+        return {kind: reader.health for kind, reader in self._readers.items()}
+
+    @property
+    def counts(self) -> Mapping[str, Counts]:
+        """Return what the readers have done, by kind."""
+        return {kind: reader.counts for kind, reader in self._readers.items()}
+
+    def _read(self, source: Source[Any], take: Take) -> None:
+        kind = _kind(source)
+
+        def take_over(changes: Mapping[Key, Change[Any]], listed: bool) -> None:  # noqa: FBT001  a fact
+            concern = take(changes)
+            if listed:
+                self._listed.add(kind)
+            if concern:
+                self._on_concern(concern)
+
+        handover: Handover[Any] = Handover(asyncio.get_running_loop(), take_over)
+        self._readers[kind] = Reader(self._client, source, handover.put, self._timing)
+        self._readers[kind].start()
+
+
+def _kind(source: Source[Any]) -> str:
+    return kind_of({"apiVersion": source.resource.api_version, "kind": source.resource.kind})

@@ -1,0 +1,210 @@
+"""JSON as it arrives: the items of a LIST one by one, the events of a watch line by line, never a whole document.
+
+Whatever one object is like, the next is read: one that is too large, nested too deeply, or holds a number that Python does
+not take is passed over and named as :class:`Unreadable`. Only what breaks the document itself is an error.
+"""
+
+import json
+import re
+from codecs import getincrementaldecoder
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+LONGEST_OBJECT: Final = 16 * 2**20
+"""Characters of one object that are kept. Basis: assumed, ten times the 1.5 MiB that etcd takes of one in a request."""
+
+PIECE: Final = 2**16  # characters that are gathered before the next item is decoded: a piece of one is decoded in vain
+HEAD: Final = 4096  # characters in which a name is looked for
+
+_DECODER: Final = json.JSONDecoder()
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+_OUTSIDE: Final = re.compile(r'["{}\[\]]')
+_REST_OF_STRING: Final = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_NAME: Final = re.compile(r'"metadata":\{"name":"([^"\\]*)"(?:[^{}]*?"namespace":"([^"\\]*)")?')
+
+
+class BrokenError(Exception):
+    """What arrives is not the JSON that was asked for, or ends in its midst."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """An object that is passed over; ``namespace`` and ``name`` as far as its beginning shows them."""
+
+    why: str
+    namespace: str = ""
+    name: str = ""
+
+
+class ListDocument:
+    """A LIST as it arrives; ``fields`` are those beside the items, complete when all items have been taken."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._utf8 = getincrementaldecoder("utf-8")("replace")
+        self._text = ""
+        self._at = 0
+        self.fields: dict[str, Any] = {}
+
+    def items(self) -> Iterator[Any]:
+        """Yield each item, decoded or :class:`Unreadable`.
+
+        Raises:
+            BrokenError: this is no LIST, or it ends in its midst.
+        """
+        self._take("{")
+        while True:
+            key = self._value()
+            self._take(":")
+            if key == "items" and self._next() == "[":
+                yield from self._array()
+            else:
+                self.fields[str(key)] = self._value()
+            if self._take(",}") == "}":
+                return
+
+    def _array(self) -> Iterator[Any]:
+        self._take("[")
+        if self._next() == "]":
+            self._take("]")
+            return
+        while True:
+            yield self._value()
+            if self._take(",]") == "]":
+                return
+
+    def _take(self, wanted: str) -> str:
+        """Take the next character, which must be one of those."""
+        character = self._next()
+        if character not in wanted:
+            raise BrokenError(f"{self._text[self._at : self._at + 40]!a} where one of {' '.join(wanted)} belongs")
+        self._at += 1
+        return character
+
+    def _next(self) -> str:
+        """Return the next character that is not space, without taking it."""
+        while True:
+            found = _SPACE.match(self._text, self._at)
+            self._at = found.end() if found else self._at
+            if self._at < len(self._text):
+                return self._text[self._at]
+            self._gather(1)
+
+    def _value(self) -> Any:
+        """Take one value, which something always follows; where it is cut off, it is tried again with twice as much."""
+        self._next()
+        while True:
+            have = len(self._text) - self._at
+            if have > LONGEST_OBJECT:
+                return self._passed_over(f"is longer than {LONGEST_OBJECT} characters")
+            try:
+                value, end = _DECODER.raw_decode(self._text, self._at)
+            except json.JSONDecodeError:
+                end = len(self._text)
+            except (ValueError, RecursionError) as error:
+                return self._passed_over(str(error))
+            if end < len(self._text):
+                self._at = end
+                return value
+            self._gather(max(2 * have, PIECE))
+
+    def _gather(self, least: int) -> None:
+        """Have at least so many characters before us, or all that come."""
+        parts, size = [self._text[self._at :]], len(self._text) - self._at
+        before = size
+        while size < least and (chunk := next(self._chunks, b"")):
+            parts.append(self._utf8.decode(chunk))
+            size += len(parts[-1])
+        if size == before:
+            raise BrokenError("the answer ends in its midst")
+        self._text, self._at = "".join(parts), 0
+
+    def _passed_over(self, why: str) -> Unreadable:
+        """Take one value without decoding or keeping it."""
+        unreadable = _unreadable(self._text[self._at : self._at + HEAD], why)
+        depth = 0
+        while True:
+            found = _OUTSIDE.search(self._text, self._at)
+            self._at = found.end() if found else len(self._text)
+            if not found:
+                self._gather(PIECE)
+            elif found[0] == '"':
+                self._pass_over_string()
+            else:
+                depth += 1 if found[0] in "{[" else -1
+                if depth == 0:
+                    return unreadable
+
+    def _pass_over_string(self) -> None:
+        """Take the rest of a string with the mark at its end."""
+        while True:
+            found = _REST_OF_STRING.match(self._text, self._at)
+            self._at = found.end() if found else self._at
+            if self._text[self._at : self._at + 1] == '"':
+                self._at += 1
+                return
+            self._gather(len(self._text) - self._at + 1)
+
+
+class Lines:
+    """The lines of a watch as they arrive; what is longer than an object may be is dropped while it arrives."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def end(self) -> None:
+        """Note that nothing comes any more.
+
+        Raises:
+            BrokenError: the last line is not complete.
+        """
+        if self._size:
+            raise BrokenError("it ends in the midst of an event")
+
+    def feed(self, chunk: bytes) -> Iterator[Any]:
+        """Yield each line that this completes, decoded or :class:`Unreadable`.
+
+        Raises:
+            BrokenError: a line is no JSON.
+        """
+        *whole, rest = chunk.split(b"\n")
+        for line in whole:
+            self._keep(line)
+            size, parts = self._size, self._parts
+            self._parts, self._size = [], 0
+            if size:
+                yield _line(parts, size)
+        self._keep(rest)
+
+    def _keep(self, part: bytes) -> None:
+        self._size += len(part)
+        if part and (self._size <= LONGEST_OBJECT or not self._parts):
+            self._parts.append(part)
+        elif part:
+            del self._parts[1:]  # its beginning holds its name
+
+
+def _line(parts: Iterable[bytes], size: int) -> Any:
+    text = b"".join(parts)
+    if size > LONGEST_OBJECT:
+        return _unreadable(text[:HEAD].decode(errors="replace"), f"is longer than {LONGEST_OBJECT} bytes")
+    try:
+        return json.loads(text.decode(errors="replace"))
+    except json.JSONDecodeError as error:
+        raise BrokenError(f"{text[:40].decode(errors='replace')!a} is no event: {error}") from error
+    except (ValueError, RecursionError) as error:
+        return _unreadable(text[:HEAD].decode(errors="replace"), str(error))
+
+
+def _unreadable(head: str, why: str) -> Unreadable:
+    found = _NAME.search(head)
+    name, namespace = found.groups(default="") if found else ("", "")
+    return Unreadable(why=why, namespace=namespace, name=name)
+
+
+def metadata_of(content: object) -> Mapping[str, Any]:
+    """Return the metadata of what may be an object, empty where it is none."""
+    metadata = content.get("metadata") if isinstance(content, dict) else None
+    return metadata if isinstance(metadata, dict) else {}

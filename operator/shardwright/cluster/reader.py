@@ -1,0 +1,344 @@
+"""Reads all objects of a kind for ever: LIST, then WATCH from there, on a thread of its own, keeping projections alone.
+
+What ends a watch (a version that is too old, an ERROR, events out of order) ends in a new LIST, of which the difference is
+handed over: nothing that was deleted meanwhile stays. What is refused or not answered changes nothing that is known; it is
+tried again after a pause, said once in the log, and shown in :attr:`Reader.health`. The fault of one object concerns that
+object alone. An event that changes no projection never leaves the thread.
+"""
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from sys import intern
+from time import monotonic
+from typing import Any, Final, Generic, TypeVar
+
+from shardwright.cluster.client import CHUNK, Client
+from shardwright.cluster.handover import Change, Key
+from shardwright.cluster.json_stream import BrokenError, Lines, ListDocument, Unreadable, metadata_of
+from shardwright.cluster.resources import Resource
+from shardwright.cluster.streams import ReadError, Trouble, error_in_stream, open_stream
+
+log = logging.getLogger(__name__)
+
+SPREAD: Final = 0.2  # share by which times differ at random, so that not everything comes at once
+
+V = TypeVar("V")
+
+Deliver = Callable[[Mapping[Key, Change[Any]], bool], None]
+"""Takes changes on the reader's thread, and whether they complete a LIST."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long things may take, in seconds.
+
+    A server sends a bookmark every minute, so that longer silence is a dead connection. A watch ends after ``watch``, and is
+    followed by a LIST instead of another watch once the last is older than ``relist``: an API server that forgets an event
+    is not believed for longer. A stream that stood for ``proof`` was a good one.
+    """
+
+    silence: float = 90.0
+    watch: int = 300
+    relist: float = 1800.0
+    proof: float = 10.0
+    first_pause: float = 0.5
+    longest_pause: float = 60.0
+
+
+PASSING: Final = frozenset({Trouble.EXPIRED, Trouble.BROKEN})
+"""What happens to every stream now and then, and means something only when it happens again at once."""
+
+DOUBTFUL: Final = frozenset({Trouble.BROKEN, Trouble.FAILING})
+"""What, when it happens again at once, may come of a version that the API server does not know: after a restore of etcd."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """How a reader is. ``failing_since`` (monotonic, seconds) is None while it reads; ``served``: the cluster has the kind."""
+
+    synced: bool = False
+    served: bool = True
+    failing_since: float | None = None
+    trouble: Trouble | None = None
+    message: str = ""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a reader has done since the start; written by its thread alone."""
+
+    lists: int = 0
+    watches: int = 0
+    events: int = 0
+    changes: int = 0
+    failures: int = 0
+    unreadable: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source(Generic[V]):
+    """What is read and what is kept of it: ``project`` says, ``stand_in`` where it raises or the object cannot be decoded.
+
+    ``query`` holds selectors. An ``optional`` kind may be missing, or not ours to see: then there are no objects of it.
+    """
+
+    resource: Resource
+    project: Callable[[dict[str, Any]], V | None]
+    query: tuple[tuple[str, str], ...] = ()
+    metadata_only: bool = False
+    optional: bool = False
+    stand_in: Callable[[Key], V | None] = lambda _key: None
+
+
+class Reader(threading.Thread, Generic[V]):
+    """Reads one source until :meth:`stop`; ``deliver`` is called on its thread."""
+
+    def __init__(self, client: Client, source: Source[V], deliver: Deliver, timing: Timing | None = None) -> None:
+        super().__init__(name=source.resource.plural, daemon=True)
+        self.health = Health()
+        self.counts = Counts()
+        self._client = client
+        self._source = source
+        self._deliver = deliver
+        self._timing = timing or Timing()
+        self._known: dict[Key, V] = {}
+        self._version = ""  # to watch from; none: list first
+        self._list_due = 0.0
+        self._failures = 0  # since a stream was a good one
+        self._suspect = False  # the last stream went wrong after it had been opened
+        self._complained: set[Key] = set()
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """Open no more streams; the one that is open ends with the next event."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Read until stopped."""
+        while not self._stopping.is_set():
+            try:
+                if not self._version or monotonic() >= self._list_due:
+                    self._list()
+                self._watch()
+            except ReadError as error:
+                self._fail(error)
+            except Exception as error:
+                log.exception("a fault of ours while reading %s", self.name)
+                self._version = ""
+                self._fail(ReadError(Trouble.FAULT, repr(error)))
+
+    def _list(self) -> None:
+        """Take over all objects there are, page by page."""
+        found: dict[Key, Change[V]] = {}
+        version, cursor = "", ""
+        while True:
+            fields = self._page(cursor, found)
+            metadata = metadata_of(fields)
+            version = version or str(metadata.get("resourceVersion") or "")
+            cursor = str(metadata.get("continue") or "")
+            if not version:
+                raise ReadError(Trouble.BROKEN, f"the answer to LIST {self.name} is no list")
+            if not cursor:
+                break
+        self._take_over(found, version)
+
+    def _page(self, cursor: str, found: dict[Key, Change[V]]) -> Mapping[str, Any]:
+        """Add the objects of one page; return the other fields of the document."""
+        query = (("limit", str(CHUNK)), *((("continue", cursor),) if cursor else ()))
+        with self._open("list", query) as chunks:
+            document = ListDocument(self._until_stopped(chunks))
+            try:
+                for item in document.items():
+                    key, change = self._projected(item)
+                    if change.value is not None:
+                        found[key] = change
+            except BrokenError as error:
+                raise ReadError(Trouble.BROKEN, f"the answer to LIST {self.name} is no list: {error}") from error
+        return document.fields
+
+    def _take_over(self, found: dict[Key, Change[V]], version: str) -> None:
+        """Replace what is known by a complete LIST and hand over the difference."""
+        number = _number(version)
+        changes = {key: change for key, change in found.items() if self._known.get(key) is not change.value}
+        changes |= {key: Change(None, number) for key in self._known.keys() - found.keys()}
+        self._apply(changes)
+        self._version = version
+        self._list_due = monotonic() + _spread(self._timing.relist)
+        self.counts.lists += 1
+        self._deliver(changes, True)
+        self.health = replace(self.health, synced=True, served=True)
+
+    def _watch(self) -> None:
+        """Take over events until the stream ends."""
+        query = (
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", str(max(1, round(_spread(self._timing.watch))))),
+            ("resourceVersion", self._version),
+        )
+        with self._open("watch", query) as chunks:
+            self.counts.watches += 1
+            if not self._suspect:
+                self._prove()
+            started, lines = monotonic(), Lines()
+            try:
+                for chunk in self._until_stopped(chunks):
+                    self._take_events(lines, chunk)
+                lines.end()
+            except BrokenError as error:
+                raise ReadError(Trouble.BROKEN, f"the watch of {self.name} is broken: {error}", established=True) from error
+        if monotonic() - started >= self._timing.proof:
+            self._prove()
+        else:
+            raise ReadError(Trouble.BROKEN, f"the watch of {self.name} has ended too soon", established=True)
+
+    def _take_events(self, lines: Lines, chunk: bytes) -> None:
+        """Take over the events that a chunk completes and hand over what they change, all at once."""
+        changes: dict[Key, Change[V]] = {}
+        try:
+            for event in lines.feed(chunk):
+                self._take_event(event, changes)
+        finally:
+            if changes:
+                self._apply(changes)
+                self._deliver(changes, False)
+
+    def _take_event(self, event: Any, changes: dict[Key, Change[V]]) -> None:
+        self.counts.events += 1
+        if isinstance(event, Unreadable):
+            key, change = self._projected(event, before=changes)
+        else:
+            kind, content = _event(event)
+            if kind == "ERROR":
+                raise error_in_stream(content)
+            self._move_on(str(metadata_of(content).get("resourceVersion") or ""))
+            self._prove()
+            if kind == "BOOKMARK":
+                return
+            key, change = self._projected(content, gone=kind == "DELETED", before=changes)
+        known = changes[key].value if key in changes else self._known.get(key)
+        if change.value is not known:
+            changes[key] = change
+
+    def _move_on(self, version: str) -> None:
+        """Note the version of an event: that after which the next watch begins."""
+        if not version or 0 < _number(version) < _number(self._version):
+            self._version = ""
+            raise ReadError(Trouble.BROKEN, f"events of {self.name} come without order", established=True)
+        self._version = version
+
+    def _projected(
+        self, content: Any, *, gone: bool = False, before: Mapping[Key, Change[V]] | None = None
+    ) -> tuple[Key, Change[V]]:
+        """Return what is to be kept of an object: what is known already where nothing of it has changed."""
+        if isinstance(content, Unreadable):
+            key = intern(content.namespace), content.name
+            if self._is_news(key):
+                log.error("%s %s cannot be read: %s", self.name, "/".join(key), content.why)
+            return key, Change(self._source.stand_in(key) if key[1] else None, 0)
+        metadata = metadata_of(content)
+        key = intern(str(metadata.get("namespace") or "")), str(metadata.get("name") or "")
+        version = _number(str(metadata.get("resourceVersion") or ""))
+        if gone:
+            self._complained.discard(key)
+            return key, Change(None, version)
+        try:
+            value = self._source.project(content)
+        except Exception:
+            if self._is_news(key):
+                log.exception("%s %s cannot be read: a fault of ours", self.name, "/".join(key))
+            value = self._source.stand_in(key)
+        changed = (before or {}).get(key)
+        known = changed.value if changed else self._known.get(key)
+        return key, Change(known if known == value else value, version)
+
+    def _is_news(self, key: Key) -> bool:
+        """Count an object that cannot be read and return whether that is news."""
+        self.counts.unreadable += 1
+        said = key in self._complained
+        self._complained.add(key)
+        return not said
+
+    def _apply(self, changes: Mapping[Key, Change[V]]) -> None:
+        self.counts.changes += len(changes)
+        for key, change in changes.items():
+            if change.value is None:
+                self._known.pop(key, None)
+            else:
+                self._known[key] = change.value
+
+    def _open(self, verb: str, query: tuple[tuple[str, str], ...]) -> AbstractContextManager[Iterator[bytes]]:
+        source = self._source
+        query = (*source.query, *query)
+        return open_stream(self._client, source.resource, verb, query, self._timing.silence, metadata_only=source.metadata_only)
+
+    def _until_stopped(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            if self._stopping.is_set():
+                raise BrokenError("stopped")
+            yield chunk
+
+    def _prove(self) -> None:
+        """Note that the stream is a good one."""
+        self._failures, self._suspect = 0, False
+        if self.health.failing_since is not None:
+            seconds = monotonic() - self.health.failing_since
+            log.info("%s can be read again, after %.0f s", self.name, seconds)
+            self.health = replace(self.health, failing_since=None, trouble=None, message="")
+
+    def _fail(self, error: ReadError) -> None:
+        """Note a failure, say so where it is news, and wait before the next attempt."""
+        if self._stopping.is_set():
+            return
+        self._failures += 1
+        self._suspect = error.established
+        self.counts.failures += 1
+        if error.trouble is Trouble.EXPIRED or (error.trouble in DOUBTFUL and self._failures > 1):
+            self._version = ""
+        if self._source.optional and error.trouble in {Trouble.NOT_SERVED, Trouble.FORBIDDEN}:
+            self._do_without(error.trouble)
+        elif self._failures > 1 or error.trouble not in PASSING:
+            self._show(error)
+        self._stopping.wait(self._pause())
+
+    def _pause(self) -> float:
+        return _spread(min(self._timing.longest_pause, self._timing.first_pause * float(2 ** min(self._failures - 1, 16))))
+
+    def _show(self, error: ReadError) -> None:
+        if self.health.trouble is not error.trouble:
+            log.warning("cannot read %s (%s), trying again and again: %s", self.name, error.trouble.value, error)
+        since = monotonic() if self.health.failing_since is None else self.health.failing_since
+        self.health = replace(self.health, failing_since=since, trouble=error.trouble, message=str(error))
+
+    def _do_without(self, trouble: Trouble) -> None:
+        """Go on without a kind that need not be there; what is not ours to see any more may still be there."""
+        changes: dict[Key, Change[V]] = {}
+        if trouble is Trouble.NOT_SERVED:
+            changes = {key: Change(None, 0) for key in self._known}
+            self._version = ""
+        self._apply(changes)
+        if changes or not self.health.synced:
+            self._deliver(changes, True)
+        self.health = Health(synced=True, served=False)
+
+
+def _number(version: str) -> int:
+    """Return a resource version as a number, 0 where it is none."""
+    return int(version) if version.isascii() and version.isdecimal() else 0
+
+
+def _spread(seconds: float) -> float:
+    return seconds * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311  spreads load, guards nothing
+
+
+def _event(event: object) -> tuple[str, dict[str, Any]]:
+    """Return type and object of an event."""
+    whole = event if isinstance(event, dict) else {}
+    kind, content = whole.get("type"), whole.get("object")
+    if not isinstance(kind, str) or not isinstance(content, dict):
+        raise BrokenError("a line is no event")
+    return kind, content

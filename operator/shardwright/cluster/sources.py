@@ -1,0 +1,185 @@
+"""What is read of the cluster for ever, and what is kept of each object: small values that compare."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import blake2b
+from sys import intern
+from typing import Any, Final
+
+from shardwright.cluster.handover import Key
+from shardwright.cluster.reader import Source
+from shardwright.cluster.resources import (
+    COMPUTE_DOMAINS,
+    CONFIG_MAPS,
+    DISRUPTION_BUDGETS,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    SERVICES,
+    STATEFUL_SETS,
+    Resource,
+)
+from shardwright.hardware.inventory import NodeExclusion
+from shardwright.hardware.nodes import GpuUsage, NodeFacts, read_node, read_pod
+from shardwright.hardware.suitability import implausible
+from shardwright.reconcile.members import Member, read_member
+from shardwright.reconcile.observed import controller, kind_of
+from shardwright.rendering.labels import API_VERSION, KIND, MODEL
+
+MANAGED: Final = ("labelSelector", "app.kubernetes.io/managed-by=shardwright")
+
+_RANK: Final = re.compile(r"0|[1-9][0-9]{0,3}")
+"""The last part of the name of a pod of a group. Basis: assumed, no group has ten thousand; a name may say any number."""
+
+DIGEST_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodFacts:
+    """What is kept of a pod that holds GPUs or carries the label of a model.
+
+    ``model`` is the value of that label, empty without one, ``set_uid`` the StatefulSet that controls such a pod (empty:
+    none does) and ``member`` what the pod is in it. Whether that StatefulSet is one of ours, only its own object says.
+    """
+
+    usage: GpuUsage | None = None
+    model: str = ""
+    set_uid: str = ""
+    member: Member | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """An object that carries our label: all that was written of it, without what its controllers report.
+
+    ``owner`` is the name of the ShardedModel that controls it and ``owner_uid`` its uid, empty where none does. Equal as
+    long as its ``digest`` is: a status that changes is no change. ``version`` is the number of the version that it was seen at.
+    """
+
+    kind: str  # as kind_of says
+    namespace: str
+    name: str
+    uid: str
+    owner: str
+    owner_uid: str
+    digest: bytes
+    body: bytes = field(compare=False, repr=False)  # JSON
+    version: int = field(compare=False)
+
+    def content(self) -> dict[str, Any]:
+        """Return the object, a new one each time."""
+        content: dict[str, Any] = json.loads(self.body)
+        return content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigMapFacts:
+    """What is kept of any ConfigMap: which one it is, and the version of its content; the owner as in :class:`Child`."""
+
+    uid: str
+    version: str
+    owner: str = ""
+    owner_uid: str = ""
+
+
+def project_node(node: dict[str, Any]) -> NodeFacts | NodeExclusion | None:
+    """Return what matters of a Node; its labels share their texts with those of all other nodes."""
+    metadata = node["metadata"]
+    metadata["name"] = _shared(metadata["name"])
+    if isinstance(labels := metadata.get("labels"), dict):
+        metadata["labels"] = {intern(key): _shared(value) for key, value in labels.items()}
+    return read_node(node)
+
+
+def project_pod(pod: dict[str, Any]) -> PodFacts | None:
+    """Return what matters of a Pod, None where it neither holds GPUs nor says that it is of a model."""
+    metadata, spec = pod["metadata"], pod.get("spec") or {}
+    if "nodeName" in spec:
+        spec["nodeName"] = _shared(spec["nodeName"])
+    metadata["namespace"] = _shared(metadata.get("namespace"))
+    usage, model = read_pod(pod), _shared((metadata.get("labels") or {}).get(MODEL) or "")
+    if not model:
+        return PodFacts(usage=usage) if usage else None
+    owner = controller(pod)
+    if owner.get("kind") != "StatefulSet" or _group(owner) != "apps":
+        return PodFacts(usage=usage, model=model)
+    set_uid = _shared(owner["uid"])
+    return PodFacts(usage=usage, model=model, set_uid=set_uid, member=_member(pod, owner))
+
+
+def _member(pod: Mapping[str, Any], owner: Mapping[str, Any]) -> Member | None:
+    """Return the member that a pod is of the StatefulSet that controls it, None where its name is none that it gives."""
+    metadata = pod["metadata"]
+    head, _, ordinal = metadata["name"].rpartition("-")
+    if head != owner["name"] or not _RANK.fullmatch(ordinal):
+        return None
+    return read_member({**pod, "metadata": {**metadata, "ownerReferences": [owner]}})
+
+
+def project_child(resource: Resource, content: Mapping[str, Any]) -> Child:
+    """Return what is kept of an object that carries our label; a LIST leaves out of its items what kind they are."""
+    metadata = content["metadata"]
+    version = metadata.get("resourceVersion", "")
+    kept = {key: value for key, value in metadata.items() if key not in {"managedFields", "resourceVersion"}}
+    rest = {key: value for key, value in content.items() if key not in {"apiVersion", "kind", "metadata", "status"}}
+    whole = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": kept, **rest}
+    body = json.dumps(whole, separators=(",", ":")).encode()
+    owner, owner_uid = _model_of(content)
+    return Child(
+        kind=kind_of(whole),
+        namespace=intern(metadata.get("namespace", "")),
+        name=metadata["name"],
+        uid=metadata["uid"],
+        owner=owner,
+        owner_uid=owner_uid,
+        digest=blake2b(body, digest_size=DIGEST_BYTES).digest(),
+        body=body,
+        version=int(version) if version.isdecimal() else 0,
+    )
+
+
+def project_config_map(config_map: Mapping[str, Any]) -> ConfigMapFacts:
+    """Return what is kept of the metadata of a ConfigMap."""
+    metadata = config_map["metadata"]
+    owner, owner_uid = _model_of(config_map)
+    return ConfigMapFacts(uid=metadata["uid"], version=metadata["resourceVersion"], owner=owner, owner_uid=owner_uid)
+
+
+def _model_of(content: Mapping[str, Any]) -> tuple[str, str]:
+    """Return name and uid of the ShardedModel that controls an object, empty where none does."""
+    owner = controller(content)
+    ours = owner.get("kind") == KIND and _group(owner) == _group({"apiVersion": API_VERSION})
+    return (_shared(owner["name"]), _shared(owner["uid"])) if ours else ("", "")
+
+
+def _group(reference: Mapping[str, Any]) -> str:
+    return str(reference.get("apiVersion", "")).partition("/")[0]
+
+
+def _shared(value: Any) -> Any:
+    """Return a text so that equal ones are kept once, and anything else as it is."""
+    return intern(value) if type(value) is str else value
+
+
+def _child(resource: Resource, *, optional: bool = False) -> Source[Child]:
+    return Source(resource=resource, project=partial(project_child, resource), query=(MANAGED,), optional=optional)
+
+
+def _unreadable_node(key: Key) -> NodeExclusion:
+    return NodeExclusion(node=key[1], problem=implausible("the Node object", "must be readable; the operator's log says more"))
+
+
+NODE_SOURCE: Final = Source(resource=NODES, project=project_node, stand_in=_unreadable_node)
+
+POD_SOURCE: Final = Source(resource=PODS, project=project_pod)
+"""All pods, finished ones too: how a pod of ours has failed is known from nothing else. Of foreign ones nothing is kept then."""
+
+CONFIG_MAP_SOURCE: Final = Source(resource=CONFIG_MAPS, project=project_config_map, metadata_only=True)
+
+CHILD_SOURCES: Final = (
+    *(_child(resource) for resource in (STATEFUL_SETS, SERVICES, DISRUPTION_BUDGETS)),
+    *(_child(resource, optional=True) for resource in (COMPUTE_DOMAINS, *POD_GROUPS)),
+)

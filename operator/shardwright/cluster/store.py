@@ -1,0 +1,314 @@
+"""What the readers have found, by every key that a look asks for. For the event loop alone.
+
+Each change comes in once and updates indexes and counters, so that no question needs a scan. What it concerns is told as a
+:class:`Concern`. Models go by namespace and the base of their name, which is also the value of the label on their pods.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeVar
+
+from shardwright.cluster.handover import Change, Key
+from shardwright.cluster.resources import BY_KIND
+from shardwright.cluster.sources import Child, ConfigMapFacts, PodFacts, project_child, project_config_map
+from shardwright.hardware.inventory import NodeExclusion
+from shardwright.hardware.nodes import GpuUsage, NodeFacts
+from shardwright.reconcile.members import Member
+from shardwright.reconcile.observed import CONFIG_MAP, STATEFUL_SET, kind_of
+from shardwright.rendering.names import base_name
+
+Node = NodeFacts | NodeExclusion
+
+Place = tuple[Key, str, str]
+"""A model, a group of it by its label, and a node."""
+
+ChildKey = tuple[str, str, str]
+"""Kind (as ``kind_of`` says), namespace and name."""
+
+NOTHING: Final[frozenset[Any]] = frozenset()
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concern:
+    """What a batch of changes is about.
+
+    ``models`` are those whose objects or pods have changed, ``hurt`` those of them with a pod that is gone, fails, or is not
+    ready any more. ``nodes`` have changed themselves, ``freed`` are those where GPUs may have come free. ``config_maps`` are
+    all that have changed, whoever reads them.
+    """
+
+    models: frozenset[Key] = NOTHING
+    hurt: frozenset[Key] = NOTHING
+    nodes: frozenset[str] = NOTHING
+    freed: frozenset[str] = NOTHING
+    config_maps: frozenset[Key] = NOTHING
+
+    def __bool__(self) -> bool:
+        return bool(self.models or self.nodes or self.freed or self.config_maps)
+
+
+class Index(Generic[A, B]):
+    """Many to one: which ``B`` go by an ``A``, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._sets: dict[A, dict[B, None]] = {}
+
+    def get(self, key: A) -> tuple[B, ...]:
+        """Return what goes by a key."""
+        return tuple(self._sets.get(key, ()))
+
+    def move(self, item: B, before: A | None, now: A | None) -> None:
+        """Have an item go by another key, None by none."""
+        if before == now:
+            return
+        if before is not None:
+            items = self._sets[before]
+            del items[item]
+            if not items:
+                del self._sets[before]
+        if now is not None:
+            self._sets.setdefault(now, {})[item] = None
+
+
+class Store:
+    """See the fields; ``stock_version`` goes up with every change that can matter to what is free on any node."""
+
+    def __init__(self) -> None:
+        self.stock_version = 0
+        self._nodes: dict[str, Node] = {}
+        self._unready: dict[str, datetime | None] = {}
+        self._pods: dict[Key, PodFacts] = {}
+        self._taken: Counter[str] = Counter()
+        self._bound: Counter[Place] = Counter()
+        self._by_set: Index[str, Key] = Index()
+        self._by_model: Index[Key, Key] = Index()
+        self._children: dict[ChildKey, Child] = {}
+        self._by_owner: Index[str, ChildKey] = Index()
+        self._sets: dict[str, Child] = {}  # StatefulSets by uid
+        self._config_maps: dict[Key, ConfigMapFacts] = {}
+        self._config_maps_by_owner: Index[str, Key] = Index()
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """Return the nodes with GPUs by name: facts, or why they cannot be planned."""
+        return MappingProxyType(self._nodes)
+
+    @property
+    def unready(self) -> Mapping[str, datetime | None]:
+        """Return those whose kubelet does not answer or says that it cannot run pods: since when, None where nothing says."""
+        return MappingProxyType(self._unready)
+
+    @property
+    def taken(self) -> Mapping[str, int]:
+        """Return the GPUs that pods hold, by node; nodes without any are missing."""
+        return MappingProxyType(self._taken)
+
+    @property
+    def bound(self) -> Mapping[Place, int]:
+        """Return the GPUs that the pods of our models hold, by model, group and node."""
+        return MappingProxyType(self._bound)
+
+    def usage(self) -> Iterator[GpuUsage]:
+        """Yield what each pod of the cluster holds; a scan."""
+        return (facts.usage for facts in self._pods.values() if facts.usage)
+
+    def usage_of(self, model: Key) -> tuple[GpuUsage, ...]:
+        """Return what the pods that carry the label of a model hold."""
+        return tuple(usage for key in self._by_model.get(model) if (usage := self._pods[key].usage))
+
+    def members(self, set_uid: str) -> tuple[Member, ...]:
+        """Return the pods that the StatefulSet with this uid controls, in rank order."""
+        found = (self._pods[key].member for key in self._by_set.get(set_uid))
+        return tuple(sorted((member for member in found if member), key=lambda member: member.rank))
+
+    def strangers(self, model: Key) -> tuple[Key, ...]:
+        """Return the pods that carry the label of a model and are no member of any StatefulSet that a ShardedModel controls."""
+        return tuple(key for key in self._by_model.get(model) if not self._is_member(self._pods[key]))
+
+    def child(self, kind: str, namespace: str, name: str) -> Child | None:
+        """Return the object of this name, whoever owns it; None where there is none that carries our label."""
+        return self._children.get((kind, namespace, name))
+
+    def children(self, owner_uid: str) -> tuple[Child, ...]:
+        """Return the objects that the ShardedModel with this uid controls, without its ConfigMaps."""
+        return tuple(self._children[key] for key in self._by_owner.get(owner_uid))
+
+    def config_map(self, key: Key) -> ConfigMapFacts | None:
+        """Return what is known of a ConfigMap, ours or not."""
+        return self._config_maps.get(key)
+
+    def config_maps(self, owner_uid: str) -> Mapping[Key, ConfigMapFacts]:
+        """Return the ConfigMaps that the ShardedModel with this uid controls."""
+        return {key: self._config_maps[key] for key in self._config_maps_by_owner.get(owner_uid)}
+
+    def take_nodes(self, changes: Mapping[Key, Change[Node]]) -> Concern:
+        """Take over what has changed of nodes."""
+        changed, usable = set(), set()
+        for (_, name), change in changes.items():
+            node = change.value
+            if self._nodes.get(name) == node:
+                continue
+            changed.add(name)
+            self._unready.pop(name, None)
+            if node is None:
+                del self._nodes[name]
+                continue
+            self._nodes[name] = node
+            if not node.ready:
+                self._unready[name] = node.unready_since
+            if isinstance(node, NodeFacts):
+                usable.add(name)
+        self.stock_version += bool(changed)
+        return Concern(nodes=frozenset(changed), freed=frozenset(usable))
+
+    def take_pods(self, changes: Mapping[Key, Change[PodFacts]]) -> Concern:
+        """Take over what has changed of pods."""
+        models: set[Key] = set()
+        hurt: set[Key] = set()
+        freed: set[str] = set()
+        booked = False
+        for key, change in changes.items():
+            before, now = self._pods.get(key), change.value
+            if before == now:
+                continue
+            self._index_pod(key, before, now)
+            concerned = {model for facts in (before, now) if facts for model in self._models_of(key[0], facts)}
+            models |= concerned
+            if before and before.member and is_worse(before.member, now.member if now else None):
+                hurt |= concerned
+            if (before.usage if before else None) != (now.usage if now else None):
+                booked = True
+                self._book(before, -1)
+                self._book(now, 1)
+                freed |= {before.usage.node} if before and before.usage else NOTHING
+        self.stock_version += booked
+        return Concern(models=frozenset(models), hurt=frozenset(hurt), freed=frozenset(freed))
+
+    def take_children(self, kind: str, changes: Mapping[Key, Change[Child]]) -> Concern:
+        """Take over what has changed of the objects of a kind; what is older than what is known is passed over."""
+        models: set[Key] = set()
+        for (namespace, name), change in changes.items():
+            key = (kind, namespace, name)
+            before, now = self._children.get(key), change.value
+            if before and _is_older(change.version, before.version):
+                continue
+            self._put_child(key, before, now)
+            if before != now:
+                models |= {_model(child) for child in (before, now) if child and child.owner}
+        return Concern(models=frozenset(models))
+
+    def take_config_maps(self, changes: Mapping[Key, Change[ConfigMapFacts]]) -> Concern:
+        """Take over what has changed of ConfigMaps; what is older than what is known is passed over."""
+        models: set[Key] = set()
+        changed: set[Key] = set()
+        for key, change in changes.items():
+            before, now = self._config_maps.get(key), change.value
+            if before == now or (before and _is_older(change.version, _number(before.version))):
+                continue
+            self._put_config_map(key, before, now)
+            changed.add(key)
+            models |= {(key[0], base_name(facts.owner)) for facts in (before, now) if facts and facts.owner}
+        return Concern(models=frozenset(models), config_maps=frozenset(changed))
+
+    def wrote(self, content: Mapping[str, Any]) -> None:
+        """Take over an object as the API server has answered that it is stored: the next look sees it, and no event is news."""
+        kind, metadata = kind_of(content), content["metadata"]
+        key = (metadata["namespace"], metadata["name"])
+        if kind == CONFIG_MAP:
+            facts = project_config_map(dict(content))
+            self.take_config_maps({key: Change(facts, _number(facts.version))})
+        elif kind in BY_KIND:
+            child = project_child(BY_KIND[kind], dict(content))
+            self.take_children(kind, {key: Change(child, child.version)})
+
+    def _is_member(self, facts: PodFacts) -> bool:
+        controlling = self._sets.get(facts.set_uid)
+        return facts.member is not None and controlling is not None and bool(controlling.owner_uid)
+
+    def _models_of(self, namespace: str, facts: PodFacts) -> Iterator[Key]:
+        """Yield whose pod this is, by the StatefulSet that controls it, and whose it says that it is."""
+        controlling = self._sets.get(facts.set_uid)
+        if controlling and controlling.owner:
+            yield _model(controlling)
+        if facts.model:
+            yield namespace, facts.model
+
+    def _index_pod(self, key: Key, before: PodFacts | None, now: PodFacts | None) -> None:
+        if now is None:
+            del self._pods[key]
+        else:
+            self._pods[key] = now
+        self._by_set.move(key, _set_uid(before), _set_uid(now))
+        self._by_model.move(key, _label(key, before), _label(key, now))
+
+    def _book(self, facts: PodFacts | None, sign: int) -> None:
+        usage = facts.usage if facts else None
+        if usage is None:
+            return
+        _count(self._taken, usage.node, sign * usage.gpus)
+        if usage.owner:
+            _count(self._bound, (usage.owner, usage.group, usage.node), sign * usage.gpus)
+
+    def _put_child(self, key: ChildKey, before: Child | None, now: Child | None) -> None:
+        self._by_owner.move(key, before.owner_uid or None if before else None, now.owner_uid or None if now else None)
+        if key[0] == STATEFUL_SET and before:
+            del self._sets[before.uid]
+        if now is None:
+            self._children.pop(key, None)
+            return
+        self._children[key] = now
+        if key[0] == STATEFUL_SET:
+            self._sets[now.uid] = now
+
+    def _put_config_map(self, key: Key, before: ConfigMapFacts | None, now: ConfigMapFacts | None) -> None:
+        by_owner = self._config_maps_by_owner
+        by_owner.move(key, before.owner_uid or None if before else None, now.owner_uid or None if now else None)
+        if now is None:
+            del self._config_maps[key]
+        else:
+            self._config_maps[key] = now
+
+
+def is_worse(before: Member, now: Member | None) -> bool:
+    """Return whether what has become of a member may be why its group does not serve.
+
+    It is gone or going, another pod has taken its name, it has failed anew, or it is not ready any more.
+    """
+    if now is None or now.uid != before.uid:
+        return True
+    ends = now.deleting and not before.deleting
+    fails = now.failure is not None and now.failure != before.failure
+    return ends or (before.ready and not now.ready) or fails or now.restarts > before.restarts
+
+
+def _model(child: Child) -> Key:
+    return child.namespace, base_name(child.owner)
+
+
+def _set_uid(facts: PodFacts | None) -> str | None:
+    return facts.set_uid or None if facts else None
+
+
+def _label(key: Key, facts: PodFacts | None) -> Key | None:
+    return (key[0], facts.model) if facts and facts.model else None
+
+
+def _count(counter: Counter[A], key: A, number: int) -> None:
+    """Add to a count and leave no zero behind."""
+    counter[key] += number
+    if not counter[key]:
+        del counter[key]
+
+
+def _is_older(version: int, known: int) -> bool:
+    return 0 < version < known
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isascii() and version.isdecimal() else 0

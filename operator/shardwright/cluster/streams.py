@@ -1,0 +1,110 @@
+"""Answers of the API server as they arrive, and why there is none."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from enum import StrEnum
+from typing import Any, Final
+
+import urllib3
+
+from shardwright.cluster.client import JSON, ApiError, Call, Client
+from shardwright.cluster.json_stream import BrokenError
+from shardwright.cluster.resources import Resource
+
+METADATA: Final = {
+    "list": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+    "watch": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+}
+"""What asks for metadata alone, by verb."""
+
+READ_BYTES: Final = 2**18
+REFUSAL_BYTES: Final = 2**16  # of an answer that refuses; the rest says nothing more
+UNKNOWN_PATH: Final = b"404 page not found"  # says the API server where it does not have a kind
+
+
+class Trouble(StrEnum):
+    """Why a resource cannot be read."""
+
+    UNREACHABLE = "Unreachable"  #: no answer
+    FORBIDDEN = "Forbidden"  #: not authenticated (401) or not permitted (403)
+    NOT_SERVED = "NotServed"  #: the cluster does not have the kind (404)
+    FAILING = "Failing"  #: any other answer that is not 200, or an ERROR in a watch
+    EXPIRED = "Expired"  #: the version is too old (410): a LIST follows
+    BROKEN = "Broken"  #: what arrives is not what was asked for, ends in its midst, or stays out
+    FAULT = "Fault"  #: ours
+
+
+OK: Final = 200
+TROUBLES: Final = {401: Trouble.FORBIDDEN, 403: Trouble.FORBIDDEN, 404: Trouble.NOT_SERVED, 410: Trouble.EXPIRED}
+"""By code; all others are ``FAILING``."""
+
+
+class ReadError(Exception):
+    """An attempt has failed; ``established``: a stream had been opened before."""
+
+    def __init__(self, trouble: Trouble, message: str, *, established: bool = False) -> None:
+        self.trouble = trouble
+        self.established = established
+        super().__init__(message)
+
+
+@contextmanager
+def open_stream(
+    client: Client,
+    resource: Resource,
+    verb: str,
+    query: tuple[tuple[str, str], ...],
+    silence_seconds: float,
+    *,
+    metadata_only: bool = False,
+) -> Iterator[Iterator[bytes]]:
+    """Ask for all objects of a kind (``verb`` list or watch) and give the answer as it arrives; closed at the end.
+
+    Raises:
+        ReadError: there is no answer, or it refuses.
+        BrokenError: the answer breaks off, or nothing comes for ``silence_seconds``; raised where it is read.
+    """
+    accept = METADATA[verb] if metadata_only else JSON
+    call = Call(verb=verb, resource=resource, path=resource.path(), method="GET", query=query, accept=accept)
+    try:
+        response = client.open(call, silence_seconds).response
+    except (ApiError, OSError) as error:  # the token's file may be out of reach
+        raise ReadError(Trouble.UNREACHABLE, str(error)) from error
+    with closing(response):
+        if response.status != OK:
+            raise _refused(*_refusal(response))
+        yield _chunks(response)
+
+
+def error_in_stream(status: Mapping[str, Any]) -> ReadError:
+    """Return what an ERROR event of a watch is."""
+    code = status.get("code")
+    return _refused(code if isinstance(code, int) else 0, str(status.get("message", "")), established=True)
+
+
+def _refused(code: int, message: str, *, established: bool = False) -> ReadError:
+    trouble = TROUBLES.get(code, Trouble.FAILING)
+    return ReadError(trouble, f"{code} {message}" if code else message, established=established)
+
+
+def _chunks(response: Any) -> Iterator[bytes]:
+    try:
+        while chunk := response.read1(READ_BYTES):
+            yield chunk
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise BrokenError(str(error)) from error
+
+
+def _refusal(response: Any) -> tuple[int, str]:
+    """Return the code of an answer that refuses, 0 where it is no API server's, and what it has to say.
+
+    An API server answers with a Status, or in one sentence of plain text where it does not have the kind at all.
+    """
+    try:
+        text = response.read(REFUSAL_BYTES)
+        if text.startswith(UNKNOWN_PATH):
+            return response.status, "the API server does not have this kind"
+        return response.status, str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError, OSError, RecursionError, urllib3.exceptions.HTTPError):
+        return 0, f"{response.status} {response.reason or ''}, in words that are no API server's"

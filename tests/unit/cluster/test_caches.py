@@ -1,0 +1,91 @@
+"""The caches: complete when everything has been read once, whatever kinds this cluster has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from shardwright.cluster.caches import Caches
+from shardwright.cluster.reader import Timing
+from shardwright.cluster.store import Concern
+from tests.support.builders_nodes import a_node
+from tests.support.builders_store import a_pod, a_set
+from tests.support.watch_api import Reply, WatchApi, a_list, line
+
+REQUIRED = ("nodes", "pods", "configmaps", "statefulsets", "services", "poddisruptionbudgets")
+QUICK = Timing(proof=0, first_pause=0.001, longest_pause=0.1)
+
+
+class Cluster(WatchApi):
+    """Answers by what is asked for: a list of each kind that is there, then one event of a pod."""
+
+    def __init__(self, **lists: Reply) -> None:
+        super().__init__([])
+        self.lists = lists
+        self.events: dict[str, Reply] = {}
+
+    def reply(self, path: str, query: dict[str, str], accept: str) -> Reply:
+        del accept
+        self.requests.append({"path": path, **query})
+        plural = path.rpartition("/")[2]
+        if "watch" in query:
+            return self.events.pop(plural, Reply(ending="hold"))
+        return self.lists.get(plural, Reply(status=404, parts=[b"404 page not found\n"]))
+
+
+def read(
+    cluster: Cluster,
+    complete: Callable[[Caches], bool],
+    on_concern: Callable[[Concern], None] = lambda _: None,
+    *,
+    pods: bool = True,
+) -> Caches:
+    """Return caches that have read everything once, and more until they are complete."""
+
+    async def scenario() -> Caches:
+        news = asyncio.Event()
+
+        def concern(what: Concern) -> None:
+            on_concern(what)
+            news.set()
+
+        caches = Caches(cluster.client, concern, pods=pods, timing=QUICK)
+        assert not caches.synced
+        caches.start()
+        async with asyncio.timeout(20):
+            while not (caches.synced and complete(caches)):
+                news.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(news.wait(), 0.02)
+        caches.stop()
+        return caches
+
+    with cluster:
+        caches = asyncio.run(scenario())
+    for reader in caches._readers.values():
+        reader.join(20)
+    return caches
+
+
+def test_they_are_complete_when_every_kind_that_is_there_has_been_read_and_tell_what_changes() -> None:
+    cluster = Cluster(**{plural: a_list(version=7) for plural in REQUIRED})
+    cluster.lists["nodes"] = a_list(a_node("a"), version=7)
+    cluster.lists["statefulsets"] = a_list(a_set("llama-0"), version=7)
+    pod = a_pod("llama-0-0", model="llama", set_name="llama-0", node="a", gpus=8)
+    cluster.events["pods"] = Reply(parts=[line(("ADDED", pod))], ending="hold")
+    seen: list[Concern] = []
+
+    caches = read(cluster, lambda caches: bool(caches.store.members("uid-of-llama-0")), seen.append)
+    assert caches.store.taken == {"a": 8}
+    assert {kind for kind, health in caches.health.items() if health.synced} == caches.health.keys()
+    assert caches.absent_kinds == {kind for kind in caches.health if kind.startswith(("ComputeDomain", "PodGroup"))}
+    assert caches.counts["Pod"].events == 1
+    assert frozenset({("models", "llama")}) in [concern.models for concern in seen]
+
+
+def test_where_pods_may_not_be_listed_they_are_not_asked_for() -> None:
+    cluster = Cluster(**{plural: a_list(version=7) for plural in REQUIRED})
+
+    read(cluster, lambda _: True, pods=False)
+    assert not any(request["path"].endswith("/pods") for request in cluster.requests)

@@ -1,0 +1,155 @@
+"""JSON as it arrives: the same items wherever it is cut, never more than one of them in memory, and none ends the others."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from shardwright.cluster import json_stream
+from shardwright.cluster.json_stream import BrokenError, Lines, ListDocument, Unreadable, metadata_of
+
+ITEMS: list[Any] = [
+    {
+        "metadata": {"name": "a"},
+        "text": 'quotes " braces } ] and \\ marks \\"',
+        "other": "ü€😀",
+        "numbers": [1, -2.5, True, None],
+    },
+    {},
+    {"metadata": {"name": "b"}, "claims": [{"metadata": {}}, {"metadata": {}}]},
+]
+LIST = {"kind": "PodList", "metadata": {"resourceVersion": "7", "continue": "x"}, "items": ITEMS, "later": 1}
+DEEP = b'{"metadata":{"name":"deep","namespace":"models"},"value":' + b'{"a":' * 5000 + b'"\\"}]\\\\"' + b"}" * 5000 + b"}"
+
+
+def pieces(text: bytes, size: int) -> Iterator[bytes]:
+    return (text[start : start + size] for start in range(0, len(text), size))
+
+
+@pytest.fixture
+def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "PIECE", 1)
+
+
+@pytest.mark.usefixtures("in_small_pieces")
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 64, 10_000])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_list_is_the_same_wherever_it_is_cut(size: int, indent: int | None) -> None:
+    text = json.dumps(LIST, indent=indent, ensure_ascii=False).encode()
+    document = ListDocument(pieces(text, size))
+    assert list(document.items()) == ITEMS
+    assert document.fields == {"kind": "PodList", "metadata": {"resourceVersion": "7", "continue": "x"}, "later": 1}
+
+
+@pytest.mark.parametrize("items", ["[]", "null", "[ ]"])
+def test_a_list_may_be_empty(items: str) -> None:
+    document = ListDocument(iter([f'{{"metadata":{{}},"items":{items}}}'.encode()]))
+    assert list(document.items()) == []
+
+
+@pytest.mark.usefixtures("in_small_pieces")
+def test_a_list_that_ends_anywhere_in_its_midst_is_an_error() -> None:
+    text = json.dumps(LIST, ensure_ascii=False).encode()
+    for length in range(len(text)):
+        with pytest.raises(BrokenError):
+            list(ListDocument(pieces(text[:length], 16)).items())
+
+
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+def test_an_item_that_is_nested_too_deeply_is_passed_over_and_named(size: int) -> None:
+    text = b'{"items":[{"a":1},' + DEEP + b',{"b":2}],"metadata":{}}'
+    before, deep, after = ListDocument(pieces(text, size)).items()
+    assert (before, after) == ({"a": 1}, {"b": 2})
+    assert isinstance(deep, Unreadable)
+    assert (deep.namespace, deep.name) == ("models", "deep")
+
+
+def test_an_item_with_a_number_that_python_does_not_take_is_passed_over() -> None:
+    text = b'{"items":[{"a":' + b"1" * 5000 + b'},{"b":2}]}'
+    number, after = ListDocument(iter([text])).items()
+    assert isinstance(number, Unreadable)
+    assert after == {"b": 2}
+
+
+def test_an_item_that_is_too_long_is_passed_over_without_being_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "LONGEST_OBJECT", 200_000)
+
+    def chunks() -> Iterator[bytes]:
+        yield b'{"items":[{"metadata":{"name":"long","namespace":"models"},"text":"'
+        for _ in range(1000):
+            yield b"x" * 9_999 + b"\\\\"
+        yield b'"},{"b":2}]}'
+
+    tracemalloc.start()
+    long, after = ListDocument(chunks()).items()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert long == Unreadable(why="is longer than 200000 characters", namespace="models", name="long")
+    assert after == {"b": 2}
+    assert peak < 3_000_000
+
+
+def test_a_page_of_many_large_items_is_never_in_memory_as_a_whole() -> None:
+    item = json.dumps({"metadata": {"name": "large"}, "text": "x" * 1_500_000}).encode()
+
+    def chunks() -> Iterator[bytes]:
+        yield b'{"items":['
+        for number in range(60):
+            yield from pieces((b"," if number else b"") + item, 65_536)
+        yield b"]}"
+
+    tracemalloc.start()
+    assert sum(1 for _ in ListDocument(chunks()).items()) == 60
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 12_000_000
+
+
+def lines(text: bytes, size: int) -> list[Any]:
+    feed = Lines()
+    found: list[Any] = []
+    for piece in pieces(text, size):
+        found += feed.feed(piece)
+    feed.end()
+    return found
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 64, 10_000])
+def test_lines_are_the_same_wherever_they_are_cut(size: int) -> None:
+    text = b"".join(json.dumps(item, ensure_ascii=False).encode() + b"\n\n" for item in ITEMS)
+    assert lines(text, size) == ITEMS
+
+
+def test_a_last_line_that_is_not_complete_is_an_error() -> None:
+    with pytest.raises(BrokenError, match="midst of an event"):
+        lines(b'{"a":1}\n{"b"', 4)
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_a_line_that_is_too_long_is_dropped_and_named(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(json_stream, "LONGEST_OBJECT", 1000)
+    long = b'{"type":"ADDED","object":{"metadata":{"name":"long","namespace":"models"},"text":"' + b"x" * 5000 + b'"}}'
+    before, dropped, after = lines(b'{"a":1}\n' + long + b'\n{"b":2}\n', size)
+    assert (before, after) == ({"a": 1}, {"b": 2})
+    assert dropped == Unreadable(why="is longer than 1000 bytes", namespace="models", name="long")
+
+
+def test_a_line_that_is_nested_too_deeply_is_passed_over_and_named() -> None:
+    deep, after = lines(b'{"type":"ADDED","object":' + DEEP + b'}\n{"b":2}\n', 10_000)
+    assert isinstance(deep, Unreadable)
+    assert (deep.namespace, deep.name, after) == ("models", "deep", {"b": 2})
+
+
+def test_a_node_has_a_name_and_no_namespace() -> None:
+    text = b'{"type":"ADDED","object":{"metadata":{"name":"n","uid":"u","labels":{"namespace":"no"}},"x":' + b"1" * 5000 + b"}}\n"
+    (node,) = lines(text, 10_000)
+    assert (node.namespace, node.name) == ("", "n")
+
+
+@pytest.mark.parametrize("content", [None, 7, [], {}, {"metadata": None}, {"metadata": []}])
+def test_what_is_no_object_has_no_metadata(content: object) -> None:
+    assert metadata_of(content) == {}

@@ -1,0 +1,265 @@
+"""The store: answers by key, counts as it goes, and says whom a change concerns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardwright.cluster.handover import Change
+from shardwright.cluster.sources import PodFacts
+from shardwright.cluster.store import Concern, Store
+from shardwright.hardware.inventory import NodeExclusion
+from shardwright.hardware.nodes import read_node
+from shardwright.reconcile.observed import STATEFUL_SET
+from tests.support.builders_nodes import a_node
+from tests.support.builders_store import a_config_map, a_pod, a_service, a_set, children, config_maps, nodes, pods
+
+LLAMA, QWEN = ("models", "llama"), ("models", "qwen")
+SET = STATEFUL_SET
+
+
+def member(name: str, **options: Any) -> dict[str, Any]:
+    return a_pod(name, model="llama", set_name="llama-0", node="a", gpus=8, **options)
+
+
+@pytest.fixture
+def store() -> Store:
+    """One group of two pods of llama on the nodes a and b."""
+    made = Store()
+    made.take_nodes(nodes(a_node("a"), a_node("b")))
+    made.take_children(SET, children(a_set("llama-0", version=10)))
+    made.take_children("Service", children(a_service("llama")))
+    made.take_pods(pods(member("llama-0-1"), member("llama-0-0")))
+    return made
+
+
+def test_nodes_are_there_by_name_with_or_without_what_can_be_planned() -> None:
+    store = Store()
+    shared = a_node("shared", labels={"nvidia.com/gpu.replicas": "4"})
+    concern = store.take_nodes(nodes(a_node("a"), shared, {"metadata": {"name": "cpu"}}))
+    assert store.nodes.keys() == {"a", "shared"}
+    assert store.nodes["a"] == read_node(a_node("a"))
+    assert isinstance(store.nodes["shared"], NodeExclusion)
+    assert concern == Concern(nodes=frozenset({"a", "shared"}), freed=frozenset({"a"}))
+
+
+def test_a_node_that_changes_or_goes_concerns_whoever_stands_on_it(store: Store) -> None:
+    assert store.take_nodes(nodes(a_node("a"))) == Concern()
+    assert store.take_nodes(nodes(a_node("a", cordoned=True))) == Concern(nodes=frozenset("a"), freed=frozenset("a"))
+    assert store.take_nodes(nodes(gone=("a", "never"))) == Concern(nodes=frozenset("a"))
+    assert store.nodes.keys() == {"b"}
+
+
+def test_nodes_whose_kubelet_is_silent_are_known_with_since_when(store: Store) -> None:
+    silent = a_node("a", ready=False)
+    silent["status"]["conditions"][-1]["lastTransitionTime"] = "2026-01-02T12:00:00Z"
+    store.take_nodes(nodes(silent))
+    assert store.unready == {"a": datetime(2026, 1, 2, 12, tzinfo=UTC)}
+    store.take_nodes(nodes(a_node("a")))
+    assert store.unready == {}
+
+
+def test_members_are_there_by_the_uid_of_their_stateful_set_in_rank_order(store: Store) -> None:
+    assert [member.name for member in store.members("uid-of-llama-0")] == ["llama-0-0", "llama-0-1"]
+    assert store.members("another") == ()
+
+
+def test_a_pod_that_only_says_that_it_is_of_a_model_is_a_stranger(store: Store) -> None:
+    labelled, of_no_set = a_pod("labelled", model="llama"), a_pod("llama-1-0", model="llama", set_name="llama-1")
+    forged = a_pod("llama-0-7", model="llama", set_name="llama-0", set_uid="forged")
+    store.take_pods(pods(labelled, of_no_set, forged))
+    assert store.strangers(LLAMA) == (("models", "labelled"), ("models", "llama-1-0"), ("models", "llama-0-7"))
+    assert [member.rank for member in store.members("uid-of-llama-0")] == [0, 1]
+
+
+def test_pods_of_a_stateful_set_that_nobody_of_ours_controls_are_strangers(store: Store) -> None:
+    store.take_children(SET, children(a_set("theirs", owner="")))
+    store.take_pods(pods(a_pod("theirs-0", model="llama", set_name="theirs")))
+    assert store.strangers(LLAMA) == (("models", "theirs-0"),)
+
+
+def test_gpus_are_counted_by_node_and_of_ours_by_group(store: Store) -> None:
+    store.take_pods(pods(a_pod("foreign", node="b", gpus=3)))
+    assert store.taken == {"a": 16, "b": 3}
+    assert store.bound == {(LLAMA, "llama-0", "a"): 16}
+    assert [usage.gpus for usage in store.usage_of(LLAMA)] == [8, 8]
+    store.take_pods(pods(gone=(("models", "foreign"), ("models", "llama-0-1"))))
+    assert store.taken == {"a": 8}
+    assert sum(usage.gpus for usage in store.usage()) == 8
+
+
+def test_a_pod_that_ends_frees_its_node_and_one_that_starts_frees_nothing(store: Store) -> None:
+    assert store.take_pods(pods(a_pod("foreign", node="b", gpus=3))) == Concern()
+    assert store.take_pods(pods(gone=(("models", "foreign"),))) == Concern(freed=frozenset("b"))
+
+
+def test_the_stock_has_a_new_version_when_it_may_have_changed_and_only_then(store: Store) -> None:
+    seen = [store.stock_version]
+
+    def news() -> bool:
+        seen.append(store.stock_version)
+        return seen[-1] > seen[-2]
+
+    store.take_pods(pods(member("llama-0-0", ready=False)))
+    store.take_nodes(nodes(a_node("a")))
+    store.take_children(SET, children(a_set("llama-0", replicas=5)))
+    assert not news()
+    store.take_pods(pods(a_pod("foreign", node="b", gpus=3)))
+    assert news()
+    store.take_nodes(nodes(a_node("a", cordoned=True)))
+    assert news()
+    store.take_nodes(nodes(gone=("a",)))
+    assert news()
+
+
+def test_a_change_of_a_member_concerns_its_model_and_what_is_worse_hurts_it(store: Store) -> None:
+    assert store.take_pods(pods(member("llama-0-0"))) == Concern()
+    assert store.take_pods(pods(member("llama-0-0", ready=False))) == Concern(models=frozenset({LLAMA}), hurt=frozenset({LLAMA}))
+    assert store.take_pods(pods(member("llama-0-0"))) == Concern(models=frozenset({LLAMA}))
+    gone = store.take_pods(pods(gone=(("models", "llama-0-0"),)))
+    assert gone == Concern(models=frozenset({LLAMA}), hurt=frozenset({LLAMA}), freed=frozenset("a"))
+
+
+@pytest.mark.parametrize(
+    ("status", "worse"),
+    [
+        ({"containerStatuses": [{"name": "e", "restartCount": 1, "state": {"running": {}}}]}, True),
+        ({"phase": "Failed", "reason": "Evicted"}, True),
+        ({"containerStatuses": [{"name": "e", "restartCount": 0, "state": {"running": {}}, "started": True}]}, False),
+    ],
+    ids=["restarted", "evicted", "started"],
+)
+def test_a_member_that_fails_is_worse(store: Store, status: dict[str, Any], worse: bool) -> None:  # noqa: FBT001
+    pod = member("llama-0-0")
+    pod["status"] |= status
+    assert store.take_pods(pods(pod)).hurt == (frozenset({LLAMA}) if worse else frozenset())
+
+
+def test_a_member_that_is_deleted_or_replaced_is_worse(store: Store) -> None:
+    deleted = member("llama-0-0", deletionTimestamp="2026-01-02T12:00:00Z")
+    assert store.take_pods(pods(deleted)).hurt == {LLAMA}
+    assert store.take_pods(pods(member("llama-0-1", uid="new"))).hurt == {LLAMA}
+
+
+def test_a_pod_concerns_the_model_that_controls_it_and_the_one_that_it_names(store: Store) -> None:
+    liar = a_pod("llama-0-0", model="qwen", set_name="llama-0", node="a", gpus=8)
+    assert store.take_pods(pods(liar)).models == {LLAMA, QWEN}
+
+
+def test_a_model_with_a_long_name_goes_by_its_base() -> None:
+    store = Store()
+    concern = store.take_children(SET, children(a_set("x", owner="qwen2.5-7b")))
+    assert concern.models == {("models", "qwen2-5-7b-5f5e975ce4")}
+
+
+def test_children_are_there_by_name_and_by_the_uid_of_their_model(store: Store) -> None:
+    store.take_children("Service", children(a_service("theirs", owner="")))
+    assert {child.name for child in store.children("uid-of-llama")} == {"llama-0", "llama"}
+    theirs = store.child("Service", "models", "theirs")
+    assert theirs is not None
+    assert theirs.owner_uid == ""
+    assert store.child(SET, "models", "never") is None
+
+
+def test_a_child_that_changes_its_owner_goes_by_the_new_one_and_concerns_both(store: Store) -> None:
+    concern = store.take_children(SET, children(a_set("llama-0", owner="qwen")))
+    assert concern.models == {LLAMA, QWEN}
+    assert {child.name for child in store.children("uid-of-llama")} == {"llama"}
+    assert {child.name for child in store.children("uid-of-qwen")} == {"llama-0"}
+
+
+def test_a_child_that_is_gone_is_nowhere(store: Store) -> None:
+    concern = store.take_children(SET, {("models", "llama-0"): Change(None, 11)})
+    assert concern.models == {LLAMA}
+    assert store.child(SET, "models", "llama-0") is None
+    assert store.strangers(LLAMA) == (("models", "llama-0-1"), ("models", "llama-0-0"))
+    assert store.take_children(SET, {("models", "llama-0"): Change(None, 12)}) == Concern()
+
+
+def test_a_stateful_set_that_was_made_anew_has_the_new_uid(store: Store) -> None:
+    store.take_children(SET, children(a_set("llama-0", uid="new")))
+    store.take_pods(pods(a_pod("llama-0-0", model="llama", set_name="llama-0", set_uid="new")))
+    assert store.strangers(LLAMA) == (("models", "llama-0-1"),)
+
+
+def test_what_we_wrote_is_seen_at_once_and_its_event_is_no_news(store: Store) -> None:
+    written = a_set("llama-0", replicas=0, version=20)
+    store.wrote(written)
+    child = store.child(SET, "models", "llama-0")
+    assert child is not None
+    assert child.content()["spec"] == {"replicas": 0}
+    assert store.take_children(SET, children(written)) == Concern()
+
+
+def test_an_event_from_before_what_we_wrote_undoes_nothing(store: Store) -> None:
+    written = a_set("llama-0", replicas=0, version=20)
+    store.wrote(written)
+    assert store.take_children(SET, children(a_set("llama-0", replicas=5, version=19))) == Concern()
+    assert store.take_children(SET, {("models", "llama-0"): Change(None, 19)}) == Concern()
+    assert store.child(SET, "models", "llama-0") is not None
+    assert store.take_children(SET, children(a_set("llama-0", replicas=5, version=21))).models == {LLAMA}
+
+
+def test_config_maps_are_there_by_name_and_by_the_uid_of_their_model(store: Store) -> None:
+    concern = store.take_config_maps(config_maps(a_config_map("record", "llama", version=5), a_config_map("theirs", version=5)))
+    both = frozenset({("models", "record"), ("models", "theirs")})
+    assert concern == Concern(models=frozenset({LLAMA}), config_maps=both)
+    assert store.config_maps("uid-of-llama").keys() == {("models", "record")}
+    assert store.config_map(("models", "theirs")) is not None
+    assert store.take_config_maps(config_maps(a_config_map("theirs", version=5))) == Concern()
+    changed = store.take_config_maps(config_maps(a_config_map("theirs", version=6)))
+    assert changed == Concern(config_maps=frozenset({("models", "theirs")}))
+
+
+def test_a_record_that_we_wrote_is_seen_at_once_and_no_event_from_before_undoes_it(store: Store) -> None:
+    store.wrote(a_config_map("record", "llama", version=20))
+    assert store.take_config_maps(config_maps(a_config_map("record", "llama", version=19))) == Concern()
+    facts = store.config_map(("models", "record"))
+    assert facts is not None
+    assert facts.version == "20"
+    store.take_config_maps({("models", "record"): Change(None, 21)})
+    assert store.config_maps("uid-of-llama") == {}
+
+
+_pods = st.builds(
+    lambda name, model, node, gpus, ready, owner: a_pod(
+        f"{owner or 'x'}-{name}", model=model, node=node, gpus=gpus, ready=ready, set_name=owner
+    ),
+    name=st.integers(0, 3),
+    model=st.sampled_from(["", "llama", "qwen"]),
+    node=st.sampled_from(["", "a", "b", "c"]),
+    gpus=st.integers(0, 8),
+    ready=st.booleans(),
+    owner=st.sampled_from(["", "llama-0", "qwen-0"]),
+)
+_gone = st.tuples(
+    st.just("models"), st.sampled_from([f"{owner}-{name}" for owner in ("x", "llama-0", "qwen-0") for name in range(4)])
+)
+
+
+@given(st.lists(st.one_of(_pods, _gone), max_size=60))
+def test_what_is_counted_as_changes_come_is_what_counting_anew_would_say(history: list[Any]) -> None:
+    store = Store()
+    live: dict[tuple[str, str], PodFacts | None] = {}
+    store.take_children(SET, children(a_set("llama-0"), a_set("qwen-0", owner="qwen")))
+    for step in history:
+        changes = pods(gone=(step,)) if isinstance(step, tuple) else pods(step)
+        store.take_pods(changes)
+        live |= {key: change.value for key, change in changes.items()}
+        there = {key: facts for key, facts in live.items() if facts}
+        kept = there.values()
+        held = [facts.usage for facts in kept if facts.usage]
+        assert store.taken == sum((Counter({usage.node: usage.gpus}) for usage in held), Counter())
+        ours = [Counter({(usage.owner, usage.group, usage.node): usage.gpus}) for usage in held if usage.owner]
+        assert store.bound == sum(ours, Counter())
+        for name in ("llama-0", "qwen-0"):
+            controlled = {facts.member.name for facts in kept if facts.member and facts.set_uid == f"uid-of-{name}"}
+            assert {member.name for member in store.members(f"uid-of-{name}")} == controlled
+        for model in (LLAMA, QWEN):
+            named = {key for key, facts in there.items() if facts.model == model[1] and not facts.member}
+            assert set(store.strangers(model)) == named
