@@ -10,7 +10,7 @@ from shardwright.cluster.handover import Change, Handover, Key
 from shardwright.cluster.reader import Counts, Health, Reader, Source, Timing
 from shardwright.cluster.sources import CHILD_SOURCES, CONFIG_MAP_SOURCE, NODE_SOURCE, POD_SOURCE
 from shardwright.cluster.store import Concern, Store
-from shardwright.reconcile.observed import kind_of
+from shardwright.reconcile.decision import kind_of
 
 Take = Callable[[Mapping[Key, Change[Any]]], Concern]
 
@@ -22,15 +22,22 @@ class Caches:
     """
 
     def __init__(
-        self, client: Client, on_concern: Callable[[Concern], None], *, pods: bool = True, timing: Timing | None = None
+        self,
+        client: Client,
+        store: Store,
+        on_concern: Callable[[Concern], None],
+        *,
+        pods: bool = True,
+        timing: Timing | None = None,
     ) -> None:
-        self.store = Store()
+        self.store = store
         self._client = client
         self._on_concern = on_concern
         self._pods = pods
         self._timing = timing
         self._readers: dict[str, Reader[Any]] = {}
         self._listed: set[str] = set()
+        self.filled = asyncio.Event()
 
     def start(self) -> None:
         """Begin to read; called on the event loop."""
@@ -73,6 +80,8 @@ class Caches:
             concern = take(changes)
             if listed:
                 self._listed.add(kind)
+                if self.synced:
+                    self.filled.set()
             if concern:
                 self._on_concern(concern)
 

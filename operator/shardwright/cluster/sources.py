@@ -25,8 +25,9 @@ from shardwright.cluster.resources import (
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, NodeFacts, read_node, read_pod
 from shardwright.hardware.suitability import implausible
+from shardwright.reconcile.decision import kind_of
 from shardwright.reconcile.members import Member, read_member
-from shardwright.reconcile.observed import controller, kind_of
+from shardwright.reconcile.observed import controller
 from shardwright.rendering.labels import API_VERSION, KIND, MODEL
 
 MANAGED: Final = ("labelSelector", "app.kubernetes.io/managed-by=shardwright")

@@ -15,15 +15,14 @@ from shardwright.cluster.handover import Change, Key
 from shardwright.cluster.resources import BY_KIND
 from shardwright.cluster.sources import Child, ConfigMapFacts, PodFacts, project_child, project_config_map
 from shardwright.hardware.inventory import NodeExclusion
-from shardwright.hardware.nodes import GpuUsage, NodeFacts
+from shardwright.hardware.nodes import NodeFacts
+from shardwright.reconcile.decision import kind_of
+from shardwright.reconcile.ledger import Ledger
 from shardwright.reconcile.members import Member
-from shardwright.reconcile.observed import CONFIG_MAP, STATEFUL_SET, kind_of
+from shardwright.reconcile.observed import CONFIG_MAP, STATEFUL_SET
 from shardwright.rendering.names import base_name
 
 Node = NodeFacts | NodeExclusion
-
-Place = tuple[Key, str, str]
-"""A model, a group of it by its label, and a node."""
 
 ChildKey = tuple[str, str, str]
 """Kind (as ``kind_of`` says), namespace and name."""
@@ -77,15 +76,15 @@ class Index(Generic[A, B]):
 
 
 class Store:
-    """See the fields; ``stock_version`` goes up with every change that can matter to what is free on any node."""
+    """See the fields; ``node_version`` goes up with every change of a node."""
 
-    def __init__(self) -> None:
-        self.stock_version = 0
+    def __init__(self, ledger: Ledger) -> None:
+        self.node_version = 0
+        self._ledger = ledger
+        self._versions: Counter[Key] = Counter()
         self._nodes: dict[str, Node] = {}
         self._unready: dict[str, datetime | None] = {}
         self._pods: dict[Key, PodFacts] = {}
-        self._taken: Counter[str] = Counter()
-        self._bound: Counter[Place] = Counter()
         self._by_set: Index[str, Key] = Index()
         self._by_model: Index[Key, Key] = Index()
         self._children: dict[ChildKey, Child] = {}
@@ -104,28 +103,19 @@ class Store:
         """Return those whose kubelet does not answer or says that it cannot run pods: since when, None where nothing says."""
         return MappingProxyType(self._unready)
 
-    @property
-    def taken(self) -> Mapping[str, int]:
-        """Return the GPUs that pods hold, by node; nodes without any are missing."""
-        return MappingProxyType(self._taken)
-
-    @property
-    def bound(self) -> Mapping[Place, int]:
-        """Return the GPUs that the pods of our models hold, by model, group and node."""
-        return MappingProxyType(self._bound)
-
-    def usage(self) -> Iterator[GpuUsage]:
-        """Yield what each pod of the cluster holds; a scan."""
-        return (facts.usage for facts in self._pods.values() if facts.usage)
-
-    def usage_of(self, model: Key) -> tuple[GpuUsage, ...]:
-        """Return what the pods that carry the label of a model hold."""
-        return tuple(usage for key in self._by_model.get(model) if (usage := self._pods[key].usage))
-
     def members(self, set_uid: str) -> tuple[Member, ...]:
         """Return the pods that the StatefulSet with this uid controls, in rank order."""
         found = (self._pods[key].member for key in self._by_set.get(set_uid))
         return tuple(sorted((member for member in found if member), key=lambda member: member.rank))
+
+    def members_of(self, model: Key) -> tuple[Member, ...]:
+        """Return the pods that carry the label of a model and that any StatefulSet controls."""
+        found = (self._pods[key].member for key in self._by_model.get(model))
+        return tuple(member for member in found if member)
+
+    def version_of(self, model: Key) -> int:
+        """Return a number that goes up with every change of the objects and pods of a model."""
+        return self._versions[model]
 
     def strangers(self, model: Key) -> tuple[Key, ...]:
         """Return the pods that carry the label of a model and are no member of any StatefulSet that a ShardedModel controls."""
@@ -164,7 +154,7 @@ class Store:
                 self._unready[name] = node.unready_since
             if isinstance(node, NodeFacts):
                 usable.add(name)
-        self.stock_version += bool(changed)
+        self.node_version += bool(changed)
         return Concern(nodes=frozenset(changed), freed=frozenset(usable))
 
     def take_pods(self, changes: Mapping[Key, Change[PodFacts]]) -> Concern:
@@ -172,7 +162,6 @@ class Store:
         models: set[Key] = set()
         hurt: set[Key] = set()
         freed: set[str] = set()
-        booked = False
         for key, change in changes.items():
             before, now = self._pods.get(key), change.value
             if before == now:
@@ -182,12 +171,8 @@ class Store:
             models |= concerned
             if before and before.member and is_worse(before.member, now.member if now else None):
                 hurt |= concerned
-            if (before.usage if before else None) != (now.usage if now else None):
-                booked = True
-                self._book(before, -1)
-                self._book(now, 1)
-                freed |= {before.usage.node} if before and before.usage else NOTHING
-        self.stock_version += booked
+            freed |= self._ledger.bind(key, now.usage if now else None)
+        self._versions.update(models)
         return Concern(models=frozenset(models), hurt=frozenset(hurt), freed=frozenset(freed))
 
     def take_children(self, kind: str, changes: Mapping[Key, Change[Child]]) -> Concern:
@@ -201,6 +186,7 @@ class Store:
             self._put_child(key, before, now)
             if before != now:
                 models |= {_model(child) for child in (before, now) if child and child.owner}
+        self._versions.update(models)
         return Concern(models=frozenset(models))
 
     def take_config_maps(self, changes: Mapping[Key, Change[ConfigMapFacts]]) -> Concern:
@@ -214,6 +200,7 @@ class Store:
             self._put_config_map(key, before, now)
             changed.add(key)
             models |= {(key[0], base_name(facts.owner)) for facts in (before, now) if facts and facts.owner}
+        self._versions.update(models)
         return Concern(models=frozenset(models), config_maps=frozenset(changed))
 
     def wrote(self, content: Mapping[str, Any]) -> None:
@@ -246,14 +233,6 @@ class Store:
             self._pods[key] = now
         self._by_set.move(key, _set_uid(before), _set_uid(now))
         self._by_model.move(key, _label(key, before), _label(key, now))
-
-    def _book(self, facts: PodFacts | None, sign: int) -> None:
-        usage = facts.usage if facts else None
-        if usage is None:
-            return
-        _count(self._taken, usage.node, sign * usage.gpus)
-        if usage.owner:
-            _count(self._bound, (usage.owner, usage.group, usage.node), sign * usage.gpus)
 
     def _put_child(self, key: ChildKey, before: Child | None, now: Child | None) -> None:
         self._by_owner.move(key, before.owner_uid or None if before else None, now.owner_uid or None if now else None)
@@ -297,13 +276,6 @@ def _set_uid(facts: PodFacts | None) -> str | None:
 
 def _label(key: Key, facts: PodFacts | None) -> Key | None:
     return (key[0], facts.model) if facts and facts.model else None
-
-
-def _count(counter: Counter[A], key: A, number: int) -> None:
-    """Add to a count and leave no zero behind."""
-    counter[key] += number
-    if not counter[key]:
-        del counter[key]
 
 
 def _is_older(version: int, known: int) -> bool:
