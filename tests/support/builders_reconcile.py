@@ -11,10 +11,10 @@ from typing import Any
 
 from shardwright.api.record import PlanRecord
 from shardwright.reconcile.decide import Desired, decide
-from shardwright.reconcile.decision import Apply, Create, Delete, Write
+from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, DryRunPod, ObjectKey, Patch, Write
 from shardwright.reconcile.groups import LifeRules
 from shardwright.reconcile.members import Member, read_member
-from shardwright.reconcile.observed import ObjectKey, Observed, object_key
+from shardwright.reconcile.observed import STATEFUL_SET, KeptOut, Observed, controller_uid, object_key
 from shardwright.rendering.hashing import TEMPLATE_HASH
 from tests.support.builders_deployment import a_plan
 
@@ -63,12 +63,17 @@ def a_record(**changes: Any) -> PlanRecord:
 
 @dataclass
 class World:
-    """An API server, a StatefulSet controller and a kubelet in few lines; pods change when :meth:`settle` is called."""
+    """An API server, a StatefulSet controller and a kubelet in few lines; pods change when :meth:`settle` is called.
+
+    ``mixed``: pods of one group have been of several revisions at once. ``kept_out`` are the StatefulSets whose pods are refused,
+    by name.
+    """
 
     objects: dict[ObjectKey, dict[str, Any]] = field(default_factory=dict)
     pods: dict[str, dict[str, Any]] = field(default_factory=dict)
     uids: Any = field(default_factory=lambda: itertools.count(1))
     mixed: bool = False
+    kept_out: dict[str, KeptOut] = field(default_factory=dict)
 
     def write(self, writes: Sequence[Write], first: int | None = None) -> None:
         """Carry out the first writes only, as an operator that is killed after them."""
@@ -83,34 +88,68 @@ class World:
             case Apply():
                 assert self.objects[object_key(write.content)]["metadata"]["uid"] == write.uid
                 self._store(write.content, write.uid)
+            case Patch():
+                self._patch(write)
             case Delete(kind="Pod"):
+                assert self.pods[write.name]["metadata"]["uid"] == write.uid
                 del self.pods[write.name]
             case Delete():
+                assert self.objects[write.kind, write.name]["metadata"]["uid"] == write.uid
                 del self.objects[write.kind, write.name]
+            case CreateKey() | DryRunPod():
+                pass  # nobody reads a key, and a question changes nothing
 
     def _store(self, content: Mapping[str, Any], uid: str) -> None:
         stored = copy.deepcopy(dict(content))
         stored["metadata"]["uid"] = uid
         self.objects[object_key(content)] = stored
 
+    def _patch(self, write: Patch) -> None:
+        live = self.objects[STATEFUL_SET, write.name]
+        assert live["metadata"]["uid"] == write.uid
+        annotations = {**live["metadata"].get("annotations", {}), **write.annotations}
+        live["metadata"]["annotations"] = {name: value for name, value in annotations.items() if value is not None}
+        live["spec"] |= {} if write.replicas is None else {"replicas": write.replicas}
+
+    def sets(self) -> dict[str, dict[str, Any]]:
+        """Return the StatefulSets by name."""
+        return {name: item for (kind, name), item in self.objects.items() if kind == STATEFUL_SET}
+
     def settle(self) -> None:
         """Let the controller delete and create pods, and let all of them become ready."""
-        sets = {name: item for (kind, name), item in self.objects.items() if kind == "StatefulSet"}
-        wanted = {f"{name}-{rank}" for name, item in sets.items() for rank in range(item["spec"]["replicas"])}
-        for name in [name for name in self.pods if name not in wanted]:
-            del self.pods[name]
-        for name, item in sets.items():
+        for name, item in list(self.pods.items()):
+            if not self._is_wanted(item):
+                del self.pods[name]
+        for name, item in self.sets().items():
             for rank in range(item["spec"]["replicas"]):
                 self.pods.setdefault(f"{name}-{rank}", self._pod(item, rank))
             revisions = {p["metadata"]["labels"][TEMPLATE_HASH] for n, p in self.pods.items() if n.rpartition("-")[0] == name}
             self.mixed = self.mixed or len(revisions) > 1
 
+    def _is_wanted(self, item: Mapping[str, Any]) -> bool:
+        """Return whether a pod's StatefulSet is still the one that made it and still has its rank."""
+        group, _, rank = item["metadata"]["name"].rpartition("-")
+        live = self.sets().get(group)
+        return live is not None and controller_uid(item) == live["metadata"]["uid"] and int(rank) < live["spec"]["replicas"]
+
     def _pod(self, item: Mapping[str, Any], rank: int) -> dict[str, Any]:
-        revision = item["spec"]["template"]["metadata"]["labels"][TEMPLATE_HASH]
-        name = f"{item['metadata']['name']}-{rank}"
-        made = pod(name, uid=f"pod-{next(self.uids)}", revision=revision)
-        made["spec"] |= {"volumes": item["spec"]["template"]["spec"].get("volumes", [])}
+        metadata, template = item["metadata"], item["spec"]["template"]
+        made = pod(
+            f"{metadata['name']}-{rank}",
+            uid=f"pod-{next(self.uids)}",
+            revision=template["metadata"]["labels"][TEMPLATE_HASH],
+            set_uid=metadata["uid"],
+        )
+        made["spec"] |= {"volumes": template["spec"].get("volumes", [])}
         return made
+
+    def put(self, item: dict[str, Any]) -> None:
+        """Put a pod in the place of the one of its name, as one that the live StatefulSet of its group controls."""
+        name = item["metadata"]["name"]
+        live = self.sets().get(name.rpartition("-")[0])
+        if live:
+            item["metadata"]["ownerReferences"][0]["uid"] = live["metadata"]["uid"]
+        self.pods[name] = item
 
     def crash(self, name: str, exit_code: int = 1) -> None:
         """Let the kubelet restart the engine of a pod in place."""
@@ -118,7 +157,9 @@ class World:
 
     def observed(self) -> Observed:
         members = tuple(member for item in self.pods.values() if (member := read_member(item)))
-        return Observed(objects=copy.deepcopy(self.objects), members=members)
+        uids = {name: item["metadata"]["uid"] for name, item in self.sets().items()}
+        kept_out = {uids[name]: said for name, said in self.kept_out.items() if name in uids}
+        return Observed(objects=copy.deepcopy(self.objects), members=members, kept_out=kept_out)
 
     def run(self, wanted: Desired, now: datetime = NOON, limit: int = 12) -> int:
         """Decide, write and settle until nothing is left to write; return the number of writes."""
@@ -133,7 +174,9 @@ class World:
         raise AssertionError(f"still writing after {limit} rounds: {writes}")
 
 
-def pod(name: str, *, uid: str = "", revision: str = "r1", ready: bool = True, **status: Any) -> dict[str, Any]:
+def pod(
+    name: str, *, uid: str = "", revision: str = "r1", ready: bool = True, set_uid: str = "s", **status: Any
+) -> dict[str, Any]:
     """Return a running pod of a StatefulSet."""
     group, _, rank = name.rpartition("-")
     condition = {"type": "Ready", "status": "True" if ready else "False"}
@@ -143,10 +186,23 @@ def pod(name: str, *, uid: str = "", revision: str = "r1", ready: bool = True, *
             "namespace": "models",
             "uid": uid or f"uid-of-{name}",
             "labels": {"apps.kubernetes.io/pod-index": rank, "controller-revision-hash": revision, TEMPLATE_HASH: revision},
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": group, "uid": "s", "controller": True}],
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": group, "uid": set_uid, "controller": True}
+            ],
         },
         "spec": {"nodeName": f"node-{rank}"},
         "status": {"phase": "Running", "conditions": [condition], **status},
+    }
+
+
+def no_place(message: str, since: datetime) -> dict[str, str]:
+    """Return the condition of a pod for which the scheduler finds no node."""
+    return {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": message,
+        "lastTransitionTime": since.isoformat().replace("+00:00", "Z"),
     }
 
 

@@ -35,8 +35,8 @@ __all__ = ["GpuUsage", "NodeFacts", "Reservation", "build_inventory", "read_node
 
 _COUNT_KEYS: Final = ("nvidia.com/gpu.count", "gpu.nvidia.com/count", "karpenter.k8s.aws/instance-gpu-count")
 _NOT_READY_TAINTS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
-_STATE_TAINTS: Final = _NOT_READY_TAINTS | {"node.kubernetes.io/unschedulable"}
 _DELETION_TAINTS: Final = frozenset({"karpenter.sh/disrupted", "karpenter.sh/disruption", "ToBeDeletedByClusterAutoscaler"})
+_STATE_TAINTS: Final = _NOT_READY_TAINTS | _DELETION_TAINTS | {"node.kubernetes.io/unschedulable"}
 
 
 def read_node(node: object) -> NodeFacts | NodeExclusion | None:

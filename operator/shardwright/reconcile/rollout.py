@@ -14,13 +14,13 @@ def one_after_another(
     ``most_moving`` is how many groups may be down on purpose, however many ``max_unavailable`` allows (None: any number).
 
     A group that does not serve may restart at any time. Where every group that is down waits for nodes that groups which
-    serve still hold and are to leave, all of them would wait for ever: then one of those restarts beyond the limit, and the
-    next only when that one serves again.
+    serve still hold and are to leave, all of them would wait for ever: then one of those restarts beyond the limits, and a
+    further one only where all would wait for ever again.
     """
-    most = max_unavailable + _breaks_a_cycle(groups, steps, max_unavailable)
-    turns = most - sum(not group.complete for group in groups)
+    turns = max_unavailable - sum(not group.complete for group in groups)
     if most_moving is not None:
         turns = min(turns, most_moving - sum(step.state.moving and not step.planned for step in steps))
+    turns = max(turns, int(_is_a_cycle(groups, steps, max_unavailable)))
     return tuple(_restrained(groups, steps, turns, _in_the_way(groups, steps)))
 
 
@@ -32,12 +32,12 @@ def _restrained(groups: Sequence[Group], steps: Sequence[Step], turns: int, firs
         yield Step(state=outdated(group)) if step.planned and group.name not in chosen else step
 
 
-def _breaks_a_cycle(groups: Sequence[Group], steps: Sequence[Step], most: int) -> bool:
-    """Return whether no group that is down can start before one restarts that serves."""
+def _is_a_cycle(groups: Sequence[Group], steps: Sequence[Step], most: int) -> bool:
+    """Return whether no group that is down can start before one restarts that serves, and no turn is left for that."""
     down = [(group, step) for group, step in zip(groups, steps, strict=True) if not group.complete]
     held = _held_in_the_way(groups, steps)
     waits = all(step.state.unplaced and not _nodes(group).isdisjoint(held) for group, step in down)
-    return len(down) == most > 0 and waits
+    return len(down) >= most > 0 and waits
 
 
 def _in_the_way(groups: Sequence[Group], steps: Sequence[Step]) -> frozenset[str]:

@@ -113,6 +113,10 @@ class TestAdmission:
         assert [exclusion.node for exclusion in inventory.excluded] == ["cordoned", "down", "leaving"]
         assert free(inventory) == {"up": 8}
 
+    @pytest.mark.parametrize("key", ["karpenter.sh/disrupted", "ToBeDeletedByClusterAutoscaler"])
+    def test_a_node_that_its_autoscaler_takes_away_is_said_to_leave_not_to_be_tainted(self, key: str) -> None:
+        assert reasons(inventory_of(a_node("x", taints=[{"key": key, "effect": "NoSchedule"}]))) == {"x": "NodeLeaving"}
+
     def test_what_cannot_be_read_stays_listed(self) -> None:
         assert reasons(inventory_of(a_node("x", product="NVIDIA-R100"))) == {"x": "GpuUnknown"}
 

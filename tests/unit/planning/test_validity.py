@@ -1,67 +1,84 @@
-"""A plan of record stands while its nodes do: better ones move nothing, busy or cordoned ones disturb nothing."""
+"""A plan of record stands while its nodes do: better ones move nothing, busy ones disturb nothing."""
 
 from dataclasses import replace
+from typing import Any
 
-from shardwright.hardware.inventory import Inventory
-from shardwright.planning.plan import make_plan
+import pytest
+
+from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.inventory import NodeExclusion
+from shardwright.hardware.nodes import read_node
+from shardwright.hardware.scheduling import PodTerms
 from shardwright.planning.report import Plan
-from shardwright.planning.validity import plan_problem
-from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, vllm_traits
+from shardwright.planning.validity import BY_CODE, PASSES, Fault, Unfit, unfit_nodes
+from tests.support.builders_deployment import a_plan
+from tests.support.builders_nodes import a_node
+
+NAMES = ("h100-0", "h100-1")
+PLAN = a_plan(groups=(NAMES,))
+SELECTS = {"team": "serving"}
+TERMS = PodTerms(selector=SELECTS)
 
 
-def _plan(inventory: Inventory) -> Plan:
-    outcome = make_plan(a_model("llama-405b"), inventory, a_request(), vllm_traits()).outcome
-    assert isinstance(outcome, Plan)
-    return outcome
+def facts(**changes: Any) -> dict[str, NodeFacts | NodeExclusion | None]:
+    """Return the two planned nodes, the second of them changed."""
+    nodes = [a_node(NAMES[0], labels=SELECTS), a_node(NAMES[1], **{"labels": SELECTS, **changes})]
+    return {node["metadata"]["name"]: read_node(node) for node in nodes}
 
 
-PLAN = _plan(an_inventory(a_pool(nodes=2)))
+def unfit(plan: Plan = PLAN, **changes: Any) -> tuple[Unfit, ...]:
+    return unfit_nodes(plan, facts(**changes), TERMS)
+
+
+def taint(key: str) -> dict[str, Any]:
+    return {"taints": [{"key": key, "effect": "NoSchedule"}]}
 
 
 def test_it_stands_where_it_was_made() -> None:
-    assert plan_problem(PLAN, an_inventory(a_pool(nodes=2))) is None
+    assert unfit() == ()
 
 
-def test_its_own_gpus_being_taken_does_not_matter() -> None:
-    assert plan_problem(PLAN, an_inventory(a_pool(nodes=2, free={0: 0, 1: 0}))) is None
+@pytest.mark.parametrize(
+    ("changes", "fault", "says"),
+    [
+        ({"ready": False}, Fault.NOT_READY, "cannot be used: a node that is not ready takes no new pods"),
+        ({"cordoned": True}, Fault.CORDONED, "cannot be used: a cordoned node takes no new pods"),
+        (taint("karpenter.sh/disrupted"), Fault.LEAVING, "cannot be used: a node that is being deleted or drained takes no"),
+        (taint("ToBeDeletedByClusterAutoscaler"), Fault.LEAVING, "cannot be used: a node that is being deleted or drained"),
+        (taint("theirs"), Fault.TAINTED, "cannot be used: spec.placement.tolerations: taint theirs:NoSchedule must be tolerated"),
+        ({"labels": {}}, Fault.DESELECTED, "cannot be used: spec.placement.nodeSelector: node label team (not set) must be"),
+        ({"gpus": 7}, Fault.DEGRADED, "has 7 healthy GPUs: the plan needs 8"),
+        ({"product": "NVIDIA-H200"}, Fault.CHANGED, "has NVIDIA-H200: the plan was made for NVIDIA-H100-80GB-HBM3"),
+        ({"labels": SELECTS | {"nvidia.com/gpu.product": "Unheard-Of"}}, Fault.UNUSABLE, "cannot be used: "),
+    ],
+    ids=["not ready", "cordoned", "leaving", "leaving too", "tainted", "relabelled", "degraded", "other GPUs", "unknown GPUs"],
+)
+def test_a_fault_of_one_node_is_that_of_this_node_alone(changes: dict[str, Any], fault: Fault, says: str) -> None:
+    (found,) = unfit(**changes)
+    assert (found.node, found.fault) == (NAMES[1], fault)
+    assert found.says.startswith(says)
+    assert found.problem.code == "PlanInvalid"
+    assert found.problem.sentence() == f"planned node h100-1 {found.says}; plan again, or bring the node back"
 
 
-def test_better_nodes_move_nothing() -> None:
-    assert plan_problem(PLAN, an_inventory(a_pool("B200-SXM-180GB", 4), a_pool(nodes=2))) is None
+def test_a_node_that_is_gone_or_has_no_gpus_any_more_is_gone() -> None:
+    gone = Unfit(node=NAMES[1], fault=Fault.GONE, says="is gone or has no GPUs any more")
+    assert unfit_nodes(PLAN, facts() | {NAMES[1]: None}, TERMS) == (gone,)
+    assert unfit_nodes(PLAN, {NAMES[0]: facts()[NAMES[0]]}, TERMS) == (gone,)
 
 
-def test_a_node_that_is_gone_breaks_it() -> None:
-    problem = plan_problem(PLAN, an_inventory(a_pool(nodes=1)))
-
-    assert problem is not None
-    assert problem.code == "PlanInvalid"
-    assert problem.what == "planned node h100-sxm-80gb-00001: is gone or no longer selected"
-
-
-def test_a_node_that_comes_back_is_waited_for() -> None:
-    for code in ("NotReady", "Cordoned"):
-        assert plan_problem(PLAN, an_inventory(a_pool(nodes=1), excluded={"h100-sxm-80gb-00001": code})) is None
+def test_groups_that_share_a_node_need_their_gpus_there_together() -> None:
+    shared = replace(PLAN, groups=((NAMES[1],), (NAMES[1],)), nodes_per_replica=1, gpus_per_node=4)
+    assert unfit(shared) == ()
+    (found,) = unfit(shared, gpus=7)
+    assert (found.fault, found.says) == (Fault.DEGRADED, "has 7 healthy GPUs: the plan needs 8")
 
 
-def test_a_node_that_must_not_be_used_breaks_it() -> None:
-    problem = plan_problem(PLAN, an_inventory(a_pool(nodes=1), excluded={"h100-sxm-80gb-00001": "SelectorMismatch"}))
-
-    assert problem is not None
-    assert problem.what == "planned node h100-sxm-80gb-00001 cannot be used: the node is out"
+def test_several_nodes_with_faults_come_by_name() -> None:
+    nodes = dict.fromkeys(reversed(NAMES))
+    assert [item.node for item in unfit_nodes(replace(PLAN, groups=(NAMES[::-1],)), nodes, TERMS)] == list(NAMES)
 
 
-def test_a_gpu_that_failed_breaks_it() -> None:
-    pool = a_pool(nodes=2)
-    sick = replace(pool, nodes=(pool.nodes[0], replace(pool.nodes[1], gpus=7)))
-
-    problem = plan_problem(PLAN, an_inventory(sick))
-
-    assert problem is not None
-    assert problem.what == "planned node h100-sxm-80gb-00001 has 7 healthy GPUs: the plan needs 8"
-
-
-def test_other_gpus_under_the_same_name_break_it() -> None:
-    problem = plan_problem(PLAN, an_inventory(replace(a_pool(nodes=2), product="NVIDIA-H200")))
-
-    assert problem is not None
-    assert "NVIDIA-H200" in problem.what
+def test_a_node_that_comes_back_by_itself_makes_no_plan_stale() -> None:
+    assert {Fault.NOT_READY, Fault.CORDONED, Fault.IN_CHANGE} == PASSES
+    assert {BY_CODE[code] for code in ("NotReady", "Cordoned", "MigReconfiguring", "DriverUpgrading")} == PASSES

@@ -6,7 +6,7 @@ from typing import Any
 
 from shardwright.errors import Problem
 from shardwright.reconcile.decide import Desired, decide, placed
-from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete
+from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, Why
 from shardwright.reconcile.generations import LOST_SECONDS
 from shardwright.reconcile.observed import Observed
 from tests.support.builders_reconcile import NOON, OWNER_UID, World, desired, pod, rendered, service, stateful_set
@@ -27,7 +27,7 @@ def test_a_drifted_object_is_applied_with_its_uid_and_says_why() -> None:
     world.run(desired(service()))
     world.objects["Service", "llama"]["spec"]["ports"][0]["port"] = 9
     (write,) = decide(desired(service()), world.observed(), NOON).writes
-    assert write == Apply(content=service(), uid="uid-1", because=("spec.ports[0].port",))
+    assert write == Apply(content=service(), uid="uid-1", why=Why.DRIFT, fields=("spec.ports[0].port",))
 
 
 def test_an_owned_object_that_is_no_longer_wanted_is_deleted() -> None:
@@ -102,7 +102,7 @@ def test_a_key_is_created_before_the_pods_that_need_it_and_never_again_while_the
     assert first == (
         Create(content=service()),
         CreateKey(content=rendered("Secret", "llama-ssh")),
-        Create(content=stateful_set()),
+        Create(content=stateful_set(), needs=frozenset({("Secret", "llama-ssh")})),
     )
 
     world.run(wanted)
@@ -150,7 +150,7 @@ def test_a_pod_that_nobody_can_end_keeps_no_scripts_for_ever() -> None:
     left = pod("llama-0-7", revision="r1")
     left["spec"]["volumes"] = [{"name": "scripts", "configMap": {"name": "llama-scripts-r1"}}]
     left["metadata"]["deletionTimestamp"] = NOON.isoformat()
-    world.pods["llama-0-7"] = left
+    world.put(left)
     world.objects["ConfigMap", "llama-scripts-r1"] = {**world.objects["ConfigMap", "llama-scripts-r2"]}
     world.objects["ConfigMap", "llama-scripts-r1"]["metadata"] = rendered("ConfigMap", "llama-scripts-r1")["metadata"] | {
         "uid": "u"

@@ -11,16 +11,19 @@ from shardwright.errors import Problem
 from shardwright.planning.report import NoPlan
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.findings import Findings, Summary, conditions, summarise
-from shardwright.reconcile.groups import GroupState
 from shardwright.reconcile.members import Failure
+from shardwright.reconcile.states import Awaited, GroupState, Situation, Wait
 from shardwright.reconcile.status import build_status, service_status
 from shardwright.rendering.deployment import Owner
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_reconcile import NOON
 
-READY = GroupState(name="llama-0", ready=True, situation="Ready", nodes=("a", "b"))
-STARTING = GroupState(name="llama-1", ready=False, situation="Starting", waiting="rank 0: pulling", nodes=("c", None))
-QUEUED = replace(STARTING, situation="WaitingForQuota", waiting="rank 0: held back by kueue.x-k8s.io/admission")
+READY = GroupState(name="llama-0", ready=True, situation=Situation.READY, nodes=("a", "b"))
+PULLING = Wait(what=Awaited.POD, ranks=(0,), said="pulling")
+STARTING = GroupState(name="llama-1", ready=False, situation=Situation.STARTING, waits=(PULLING,), nodes=("c", None))
+HELD_BACK = Wait(what=Awaited.POD, ranks=(0,), said="held back by kueue.x-k8s.io/admission")
+QUEUED = replace(STARTING, situation=Situation.WAITING_FOR_QUOTA, waits=(HELD_BACK,))
+NO_PLACE = Failure(rank=0, reason="Unschedulable")
 PROBLEM = Problem(code="ModelUnknown", what="model x", remedy="name another")
 
 
@@ -39,37 +42,37 @@ def found(**facts: Any) -> Findings:
 CASES = {
     "serving": (found(decision=decided(READY)), "Serving", "ready"),
     "starting": (found(decision=decided(READY, STARTING)), "Progressing", "reconciling"),
-    "unready": (found(decision=decided(READY, replace(STARTING, situation="Unready"))), "GroupsNotReady", "reconciling"),
+    "unready": (found(decision=decided(READY, replace(STARTING, situation=Situation.UNREADY))), "GroupsNotReady", "reconciling"),
     "first writes": (found(decision=decided()), "Progressing", "reconciling"),
-    "rolling": (found(decision=decided(replace(STARTING, situation="Stopping"))), "RollingOut", "reconciling"),
-    "backing off": (found(decision=decided(replace(STARTING, situation="BackingOff"))), "GroupsNotReady", "reconciling"),
-    "taking turns": (found(decision=decided(READY, replace(STARTING, situation="Outdated"))), "RollingOut", "reconciling"),
+    "rolling": (found(decision=decided(replace(STARTING, situation=Situation.STOPPING))), "RollingOut", "reconciling"),
+    "backing off": (found(decision=decided(replace(STARTING, situation=Situation.BACKING_OFF))), "GroupsNotReady", "reconciling"),
+    "taking turns": (
+        found(decision=decided(READY, replace(STARTING, situation=Situation.OUTDATED))),
+        "RollingOut",
+        "reconciling",
+    ),
     "a spent budget": (
-        found(decision=decided(replace(STARTING, situation="BackingOff", budget_spent=True))),
+        found(decision=decided(replace(STARTING, situation=Situation.BACKING_OFF, budget_spent=True))),
         "RestartBudgetSpent",
         "reconciling",
     ),
     "stopped for good": (
-        found(decision=decided(replace(STARTING, situation="Stopped", budget_spent=True))),
+        found(decision=decided(replace(STARTING, situation=Situation.STOPPED, budget_spent=True))),
         "RestartBudgetSpent",
         "stalled",
     ),
     "unschedulable": (
-        found(decision=decided(replace(STARTING, waiting="rank 0: Unschedulable: x"))),
+        found(decision=decided(replace(STARTING, unplaced=frozenset({0})))),
         "Unschedulable",
         "reconciling",
     ),
     "waits to try for a place again": (
-        found(
-            decision=decided(
-                replace(STARTING, situation="BackingOff", failing=True, last_failure=Failure(rank=0, reason="Unschedulable"))
-            )
-        ),
+        found(decision=decided(replace(STARTING, situation=Situation.BACKING_OFF, failing=True, last_failure=NO_PLACE))),
         "Unschedulable",
         "reconciling",
     ),
     "has a place again and loads": (
-        found(decision=decided(replace(STARTING, failing=True, last_failure=Failure(rank=0, reason="Unschedulable")))),
+        found(decision=decided(replace(STARTING, failing=True, last_failure=NO_PLACE))),
         "Progressing",
         "reconciling",
     ),
@@ -91,7 +94,15 @@ CASES = {
     "cluster unread": (found(plan=None, cluster_known=False), "ClusterReading", "reconciling"),
     "leftovers": (found(decision=replace(decided(), leftovers=("Service llama",))), "Progressing", "reconciling"),
     "plan only": (found(plan_only=True, decision=decided()), "PlanOnly", "resting"),
-    "not deployable": (found(plan=a_plan(undeployable=PROBLEM)), "NotDeployable", "stalled"),
+    "not deployable": (found(undeployable=PROBLEM), "NotDeployable", "stalled"),
+    "the API server fails": (found(decision=decided(), refused=refused("ApiUnavailable")), "ApiUnavailable", "reconciling"),
+    "an unreadable record": (found(problems=(refused("PlanRecordUnreadable"),)), "PlanRecordUnreadable", "stalled"),
+    "pods refused": (found(decision=decided(STARTING), pods_refused=refused("PodsRefused")), "PodsRefused", "stalled"),
+    "pods refused of a group that serves": (
+        found(decision=decided(READY), pods_refused=refused("PodsRefused")),
+        "Serving",
+        "ready",
+    ),
     "scaled to zero": (found(scaled_to_zero=True, decision=decided()), "ScaledToZero", "ready"),
     "paused on the way": (found(paused=True, decision=decided(STARTING)), "Paused", "resting"),
     "paused and serving": (found(paused=True, decision=decided(READY)), "Serving", "ready"),
@@ -123,7 +134,7 @@ def test_every_condition_is_there_every_time_and_for_this_generation(case: str) 
 
 
 KILLED = Failure(rank=1, reason="OOMKilled", container="engine", exit_code=137)
-FAILED = replace(STARTING, situation="Stopping", waiting="", last_failure=KILLED, failing=True, restarts=2)
+FAILED = replace(STARTING, situation=Situation.STOPPING, waits=(), last_failure=KILLED, failing=True, restarts=2)
 
 
 def test_a_group_that_failed_and_is_not_back_is_degraded_and_what_is_not_ready_names_the_cause() -> None:
@@ -143,6 +154,40 @@ def test_a_change_after_a_failure_is_no_failure() -> None:
         "RollingOut",
         "1 of 2 groups ready; llama-1: Stopping",
     )
+
+
+def test_pods_that_should_be_gone_and_are_not_degrade_a_model_and_their_nodes_are_named() -> None:
+    shown = {c.type: c for c in conditions(found(lost=frozenset({"b", "a"}), decision=decided(READY)))}[ConditionType.DEGRADED]
+    message = "pods on a, b should be gone and are not; their groups go on elsewhere where there is room"
+    assert (shown.status, shown.reason, shown.message) == (True, "NodeLost", message)
+
+
+def test_a_field_that_somebody_keeps_setting_back_is_named_and_disturbs_nothing_else() -> None:
+    contested = {("Service", "llama"): ("spec.ports[0].port",)}
+    shown = {c.type: c for c in conditions(found(contested=contested, decision=decided(READY)))}
+    conflict = shown[ConditionType.FIELD_CONFLICT]
+    message = "somebody keeps changing spec.ports[0].port of Service llama; it is set right every few minutes only"
+    assert (conflict.status, conflict.reason, conflict.message) == (True, "FieldContested", message)
+    assert shown[ConditionType.READY].status
+
+
+def test_strangers_are_named_three_at_a_time_and_disturb_nothing_else() -> None:
+    shown = {c.type: c for c in conditions(found(strangers=("a", "b", "c", "d"), decision=decided(READY)))}
+    foreign = shown[ConditionType.FOREIGN_PODS]
+    message = "a, b, c and 1 more: labelled as pods of this model, and no StatefulSet of it controls them"
+    assert (foreign.status, foreign.reason, foreign.message) == (True, "ForeignPods", message)
+    assert shown[ConditionType.READY].status
+
+
+@pytest.mark.parametrize(("most", "awaited"), [(0, True), (1, False), (None, False)])
+def test_groups_wait_for_their_turn_because_of_other_models_only_where_these_leave_none(
+    most: int | None, *, awaited: bool
+) -> None:
+    outdated = replace(READY, ready=False, situation=Situation.OUTDATED)
+    shown = {c.type: c for c in conditions(found(most_moving=most, decision=decided(outdated)))}[ConditionType.TURN_AWAITED]
+    assert shown.status is awaited
+    if awaited:
+        assert shown.message == "llama-0: as many groups of all models restart as the operator allows at once"
 
 
 def test_a_plan_that_no_longer_fits_the_cluster_is_stale_while_it_serves() -> None:

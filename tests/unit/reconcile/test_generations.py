@@ -7,17 +7,20 @@ import pytest
 from shardwright.reconcile.decide import decide
 from shardwright.reconcile.decision import Create, Delete
 from shardwright.reconcile.generations import (
+    HANGING_SECONDS,
     LOST_SECONDS,
     generations,
     lost_nodes,
     unsettled_groups,
 )
-from shardwright.reconcile.groups import GroupState
 from shardwright.reconcile.incidents import INCIDENT
 from shardwright.reconcile.memory import READY_ONCE, STOPPED_AT, STOPPED_FOR, read_memory
+from shardwright.reconcile.sentences import waiting_sentence
+from shardwright.reconcile.states import GroupState, Situation
 from tests.support.builders_reconcile import NOON, OWNER_UID, World, desired, stateful_set
 
 LATER = NOON + timedelta(seconds=LOST_SECONDS)
+HANGING = NOON + timedelta(seconds=HANGING_SECONDS)
 DEAD = frozenset({"node-1"})
 ELSEWHERE = (("node-0", "node-2"),)
 
@@ -38,18 +41,20 @@ def generation(world: World, *, groups: tuple[tuple[str, ...], ...] = ELSEWHERE,
 
 
 @pytest.mark.parametrize(
-    ("not_ready", "now", "lost"),
+    ("silent", "now", "lost"),
     [
         ({"node-1"}, LATER, DEAD),
         ({"node-1"}, LATER - timedelta(seconds=1), set()),
         (set(), LATER, set()),
         ({"node-0"}, LATER, set()),
+        (set(), HANGING, DEAD),
+        (set(), HANGING - timedelta(seconds=1), set()),
     ],
 )
-def test_a_node_is_lost_when_it_is_not_ready_and_a_pod_is_a_minute_beyond_its_grace(
-    not_ready: set[str], now: datetime, lost: set[str]
+def test_a_node_is_lost_when_a_pod_is_a_minute_beyond_its_grace_on_a_silent_one_and_four_on_one_that_answers(
+    silent: set[str], now: datetime, lost: set[str]
 ) -> None:
-    assert lost_nodes(a_group_with_a_dead_node().observed().members, not_ready, now) == lost
+    assert lost_nodes(a_group_with_a_dead_node().observed().members, silent, now) == lost
 
 
 def test_a_group_that_is_planned_elsewhere_by_now_gets_the_next_generation() -> None:
@@ -110,7 +115,7 @@ def test_a_second_node_that_dies_makes_the_second_generation() -> None:
 def test_while_it_waits_a_group_says_which_node_holds_it_up() -> None:
     world = a_group_with_a_dead_node()
     (state,) = decide(desired(stateful_set()), world.observed(), LATER).groups
-    assert state.waiting == "waiting for all pods to be gone; rank 1 on node node-1 should be gone by now"
+    assert waiting_sentence(state) == "waiting for all pods to be gone; rank 1 on node node-1 should be gone by now"
 
 
 def test_another_group_is_not_concerned() -> None:
@@ -118,19 +123,19 @@ def test_another_group_is_not_concerned() -> None:
     assert generations("llama", (*ELSEWHERE, ("node-3", "node-4")), world.observed(), OWNER_UID, DEAD) == (1, 0)
 
 
-def a_state(situation: str, *nodes: str | None) -> GroupState:
-    return GroupState(name="llama-0-g1", ready=situation == "Ready", situation=situation, nodes=nodes)
+def a_state(situation: Situation, *nodes: str | None) -> GroupState:
+    return GroupState(name="llama-0-g1", ready=situation is Situation.READY, situation=situation, nodes=nodes)
 
 
 @pytest.mark.parametrize(
     ("state", "unsettled"),
     [
-        (a_state("Ready", "a", "b"), set()),
-        (a_state("Starting", "a", "b"), set()),
-        (a_state("Starting", "a", None), {0}),
-        (a_state("Starting", "a"), {0}),
-        (a_state("Stopping", "a", "b"), {0}),
-        (a_state("BackingOff"), {0}),
+        (a_state(Situation.READY, "a", "b"), set()),
+        (a_state(Situation.STARTING, "a", "b"), set()),
+        (a_state(Situation.STARTING, "a", None), {0}),
+        (a_state(Situation.STARTING, "a"), {0}),
+        (a_state(Situation.STOPPING, "a", "b"), {0}),
+        (a_state(Situation.BACKING_OFF), {0}),
     ],
 )
 def test_a_group_needs_a_place_while_a_pod_is_not_bound_or_it_goes_through_zero(state: GroupState, unsettled: set[int]) -> None:
@@ -138,4 +143,4 @@ def test_a_group_needs_a_place_while_a_pod_is_not_bound_or_it_goes_through_zero(
 
 
 def test_a_group_that_does_not_exist_needs_a_place() -> None:
-    assert unsettled_groups((("a",), ("b",)), "llama", [a_state("Ready", "a")]) == {1}
+    assert unsettled_groups((("a",), ("b",)), "llama", [a_state(Situation.READY, "a")]) == {1}

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from shardwright.reconcile.decide import decide
-from shardwright.reconcile.decision import Apply, Create, Delete
+from shardwright.reconcile.decision import Apply, Create, Delete, Why
 from shardwright.reconcile.incidents import INCIDENT, MEMBERS
 from shardwright.reconcile.members import Failure, read_member
 from shardwright.reconcile.memory import READY_ONCE, STOPPED_FOR
-from tests.support.builders_reconcile import NOON, World, crashed, desired, pod, stateful_set
+from shardwright.reconcile.sentences import waiting_sentence
+from shardwright.reconcile.states import Awaited, Wait
+from tests.support.builders_reconcile import NOON, World, desired, pod, stateful_set
 
 
 def running(pods: int = 2, revision: str = "r1") -> World:
@@ -79,7 +81,7 @@ def test_pods_of_another_revision_are_not_ready_for_us() -> None:
 
 def test_a_restarted_container_takes_the_whole_group_through_zero_and_is_remembered() -> None:
     world = running()
-    world.pods["llama-0-1"] = crashed("llama-0-1", 137, uid=world.pods["llama-0-1"]["metadata"]["uid"])
+    world.crash("llama-0-1", 137)
     old = {item["metadata"]["uid"] for item in world.pods.values()}
 
     world.run(desired(stateful_set()))
@@ -92,7 +94,7 @@ def test_a_restarted_container_takes_the_whole_group_through_zero_and_is_remembe
 
 def test_a_pod_that_was_replaced_behind_our_back_takes_the_group_through_zero() -> None:
     world = running()
-    world.pods["llama-0-0"] = pod("llama-0-0", uid="another")
+    world.put(pod("llama-0-0", uid="another"))
     (write,) = decide(desired(stateful_set()), world.observed(), NOON).writes
     assert isinstance(write, Apply)
     assert write.content["spec"]["replicas"] == 0
@@ -104,7 +106,7 @@ def test_a_pod_that_is_being_deleted_takes_the_group_through_zero() -> None:
     world.pods["llama-0-1"]["metadata"]["deletionTimestamp"] = "2026-01-02T12:00:00Z"
     (write,) = decide(desired(stateful_set()), world.observed(), NOON).writes
     assert isinstance(write, Apply)
-    assert write.because == ("Failure",)
+    assert write.why is Why.FAILURE
 
 
 def test_an_evicted_pod_takes_the_group_through_zero() -> None:
@@ -132,7 +134,7 @@ def test_another_revision_hash_for_all_pods_alike_disturbs_nothing() -> None:
 
 def test_a_single_pod_restarts_in_place_and_is_only_reported() -> None:
     world = running(pods=1)
-    world.pods["llama-0-0"] = crashed("llama-0-0", 3, uid=world.pods["llama-0-0"]["metadata"]["uid"])
+    world.crash("llama-0-0", 3)
     decision = decide(desired(stateful_set(pods=1)), world.observed(), NOON)
     assert decision.writes == ()
     assert decision.groups[0].restarts == 1
@@ -143,19 +145,20 @@ def test_waiting_pods_are_no_failure() -> None:
     world = World()
     world.write(decide(desired(stateful_set()), world.observed(), NOON).writes)
     pulling = {"name": "engine", "image": "a/b:1", "restartCount": 0, "state": {"waiting": {"reason": "ImagePullBackOff"}}}
-    world.pods["llama-0-0"] = pod("llama-0-0", ready=False, containerStatuses=[pulling])
+    world.put(pod("llama-0-0", ready=False, containerStatuses=[pulling]))
     decision = decide(desired(stateful_set()), world.observed(), NOON)
     assert decision.writes == ()
-    assert decision.groups[0].waiting == "1 of 2 pods not created yet"
+    assert decision.groups[0].waits == (Wait(what=Awaited.PODS_CREATED, said="1 of 2"),)
 
-    world.pods["llama-0-1"] = pod("llama-0-1")
-    assert decide(desired(stateful_set()), world.observed(), NOON).groups[0].waiting == "rank 0: engine ImagePullBackOff of a/b:1"
+    world.put(pod("llama-0-1"))
+    (group,) = decide(desired(stateful_set()), world.observed(), NOON).groups
+    assert waiting_sentence(group) == "rank 0: engine ImagePullBackOff of a/b:1"
 
 
 def test_the_second_failure_in_a_row_waits_before_it_starts_again() -> None:
     world, wanted = running(), desired(stateful_set())
     for _ in range(2):
-        world.pods["llama-0-1"] = crashed("llama-0-1", uid=world.pods["llama-0-1"]["metadata"]["uid"])
+        world.crash("llama-0-1")
         world.run(wanted)
     backing_off = decide(wanted, world.observed(), NOON)
     assert backing_off.writes == ()
@@ -169,14 +172,14 @@ def test_the_second_failure_in_a_row_waits_before_it_starts_again() -> None:
 def test_a_failure_long_after_the_last_one_starts_again_at_once() -> None:
     world, wanted = running(), desired(stateful_set())
     for hours in range(3):
-        world.pods["llama-0-1"] = crashed("llama-0-1", uid=world.pods["llama-0-1"]["metadata"]["uid"])
+        world.crash("llama-0-1")
         world.run(wanted, now=NOON + timedelta(hours=hours))
         assert len(world.pods) == 2
 
 
 def test_pods_of_a_broken_group_are_not_given_their_long_grace() -> None:
     world, wanted = running(), desired(stateful_set())
-    world.pods["llama-0-1"] = crashed("llama-0-1", uid=world.pods["llama-0-1"]["metadata"]["uid"])
+    world.crash("llama-0-1")
     world.write(decide(wanted, world.observed(), NOON).writes)
     for item in world.pods.values():
         item["metadata"] |= {"deletionTimestamp": "2026-01-02T12:00:00Z", "deletionGracePeriodSeconds": 105}
@@ -219,7 +222,8 @@ def test_drift_of_the_template_alone_is_repaired_without_disturbing_a_pod() -> N
     (write,) = decide(desired(stateful_set()), world.observed(), NOON).writes
     assert isinstance(write, Apply)
     assert write.content["spec"]["replicas"] == 2
-    assert write.because == ("spec.template.spec.containers[engine].env[REVISION].value",)
+    assert write.why is Why.DRIFT
+    assert write.fields == ("spec.template.spec.containers[engine].env[REVISION].value",)
 
 
 def test_a_group_that_a_user_scaled_down_comes_back_as_a_whole() -> None:
@@ -239,7 +243,7 @@ def test_a_group_that_a_user_scaled_up_while_it_stops_is_stopped_all_the_same_an
 
     (write,) = decide(desired(stateful_set()), world.observed(), NOON + timedelta(hours=1)).writes
     assert isinstance(write, Apply)
-    assert (write.content["spec"]["replicas"], write.because) == (0, ("spec.replicas",))
+    assert (write.content["spec"]["replicas"], write.why) == (0, Why.STOP_AGAIN)
     assert write.content["metadata"]["annotations"] == live(world)["metadata"]["annotations"]
 
 
@@ -261,7 +265,7 @@ def test_a_damaged_incident_annotation_is_no_reason_to_fail() -> None:
 def test_a_changed_spec_does_not_wait_for_the_back_off_of_the_old_one() -> None:
     world, wanted = running(), desired(stateful_set())
     for _ in range(2):
-        world.pods["llama-0-1"] = crashed("llama-0-1", uid=world.pods["llama-0-1"]["metadata"]["uid"])
+        world.crash("llama-0-1")
         world.run(wanted)
     assert decide(wanted, world.observed(), NOON).groups[0].situation == "BackingOff"
 

@@ -1,27 +1,55 @@
 """What the API server does not take or keep, as sentences."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from shardwright.reconcile.decision import Apply
+from shardwright.reconcile.decision import Apply, Patch, Why, Write
 from shardwright.reconcile.drift import dropped_fields
-from shardwright.reconcile.refusals import field_dropped, object_refused, scheduler_unavailable
+from shardwright.reconcile.refusals import field_dropped, problem_of, scheduler_unavailable
+from shardwright.reconcile.seen import Refusal
 from tests.support.builders_reconcile import stateful_set
 
 DENIED = 'admission webhook "vstatefulset.kb.io" denied the request: spec.replicas: Forbidden: scaling down is still in progress'
-START = Apply(content=stateful_set(), uid="u", because=("Start",))
-ROLL = Apply(content=stateful_set(), uid="u", because=("Rollout",))
+START = Apply(content=stateful_set(), uid="u", why=Why.START)
+ROLL = Apply(content=stateful_set(), uid="u", why=Why.ROLLOUT)
+
+
+def refusal(write: Write, message: str = DENIED, **changes: Any) -> Refusal:
+    return replace(Refusal(write=write, code=403, reason="Forbidden", message=message, passes=False), **changes)
 
 
 def test_a_start_that_the_queue_refuses_is_waited_for() -> None:
-    assert object_refused(DENIED, [START], queued=True).code == "WaitingForQuota"
+    assert problem_of(refusal(START), queued=True).code == "WaitingForQuota"
 
 
 def test_any_other_refusal_is_the_users_business() -> None:
-    assert object_refused(DENIED, [START], queued=False).code == "ObjectRefused"
-    assert object_refused(DENIED, [ROLL], queued=True).code == "ObjectRefused"
-    assert object_refused("exceeded quota: pods", [START], queued=True).code == "ObjectRefused"
+    assert problem_of(refusal(START), queued=False).code == "ObjectRefused"
+    assert problem_of(refusal(ROLL), queued=True).code == "ObjectRefused"
+    assert problem_of(refusal(START, "exceeded quota: pods"), queued=True).code == "ObjectRefused"
+
+
+def test_what_is_known_better_than_the_api_server_says_it_is_said() -> None:
+    dropped = field_dropped({"kind": "PodGroup", "metadata": {"name": "a"}}, ["spec.a"])
+    assert problem_of(refusal(ROLL, problem=dropped), queued=False) == dropped
+
+
+@pytest.mark.parametrize(("code", "reason", "said"), [(500, "InternalError", "HTTP 500"), (0, "Timeout", "Timeout")])
+@pytest.mark.parametrize(
+    "write",
+    [ROLL, Patch(name="llama-0", namespace="models", uid="u", annotations={}, why=Why.NOTE)],
+    ids=["apply", "patch"],
+)
+def test_an_api_server_that_fails_is_named_with_the_object_and_what_it_says(
+    write: Write, code: int, reason: str, said: str
+) -> None:
+    problem = problem_of(refusal(write, "failed calling webhook x", code=code, reason=reason, passes=True), queued=False)
+    assert problem.code == "ApiUnavailable"
+    assert problem.sentence() == (
+        f"StatefulSet llama-0 could not be written {said}: failed calling webhook x; "
+        "it is tried again; look at the webhook that is named, or at the API server"
+    )
 
 
 def test_a_stateful_set_that_takes_no_such_change_is_named_with_the_way_out() -> None:
@@ -29,7 +57,7 @@ def test_a_stateful_set_that_takes_no_such_change_is_named_with_the_way_out() ->
         'StatefulSet.apps "llama-0" is invalid: spec: Forbidden: updates to statefulset spec for fields other than '
         "'replicas', 'ordinals', 'template' are forbidden"
     )
-    problem = object_refused(message, [ROLL], queued=False)
+    problem = problem_of(refusal(ROLL, message), queued=False)
     assert (problem.code, problem.remedy) == ("ObjectRefused", "delete StatefulSet llama-0, it is made anew")
 
 

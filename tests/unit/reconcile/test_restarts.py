@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from shardwright.reconcile.decide import Decision, decide
-from shardwright.reconcile.decision import Apply
-from shardwright.reconcile.groups import GroupState, LifeRules
+from shardwright.reconcile.decision import Apply, Why
+from shardwright.reconcile.groups import LifeRules
 from shardwright.reconcile.incidents import find_failure, new_incident
 from shardwright.reconcile.members import Failure, Member, read_member
 from shardwright.reconcile.memory import READY_ONCE, Memory, read_memory, ready_pods
+from shardwright.reconcile.sentences import waiting_sentence
+from shardwright.reconcile.states import GroupState
 from shardwright.resolving.intent import RestartPolicy
-from tests.support.builders_reconcile import NOON, World, crashed, desired, pod, stateful_set
+from tests.support.builders_reconcile import NOON, World, crashed, desired, no_place, pod, stateful_set
 
 WANTED = desired(stateful_set())
 
@@ -99,7 +101,7 @@ def test_a_group_that_serves_again_and_misses_a_probe_is_not_shown_with_its_old_
 def test_a_group_that_served_and_misses_a_probe_is_not_said_to_start() -> None:
     world = running()
     unready(world, "llama-0-0")
-    assert (state(world).situation, state(world).waiting) == ("Unready", "rank 0: runs, but its readiness probe fails")
+    assert (state(world).situation, waiting_sentence(state(world))) == ("Unready", "rank 0: runs, but its readiness probe fails")
 
 
 def test_a_group_that_has_not_been_ready_since_its_start_is_said_to_start() -> None:
@@ -107,7 +109,7 @@ def test_a_group_that_has_not_been_ready_since_its_start_is_said_to_start() -> N
     world.write(decide(WANTED, world.observed(), NOON).writes)
     world.settle()
     unready(world, "llama-0-0")
-    assert (state(world).situation, state(world).waiting) == ("Starting", "rank 0: starting")
+    assert (state(world).situation, waiting_sentence(state(world))) == ("Starting", "rank 0: starting")
 
 
 def test_ranks_that_have_not_met_say_so_until_the_engines_of_all_followers_have_started() -> None:
@@ -117,11 +119,11 @@ def test_ranks_that_have_not_met_say_so_until_the_engines_of_all_followers_have_
     for name in ("llama-0-0", "llama-0-1"):
         unready(world, name, started=False)
     apart = "runs, and has not met all ranks of its group"
-    assert state(world).waiting == f"ranks 0, 1: {apart}"
+    assert waiting_sentence(state(world)) == f"ranks 0, 1: {apart}"
     world.pods["llama-0-1"]["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ContainerCreating"}}
-    assert state(world).waiting == f"rank 1: engine ContainerCreating; rank 0: {apart}"
+    assert waiting_sentence(state(world)) == f"rank 1: engine ContainerCreating; rank 0: {apart}"
     unready(world, "llama-0-1")
-    assert state(world).waiting == "ranks 0, 1: starting"
+    assert waiting_sentence(state(world)) == "ranks 0, 1: starting"
 
 
 def test_of_many_ranks_those_that_the_others_wait_for_are_named_first() -> None:
@@ -131,13 +133,11 @@ def test_of_many_ranks_those_that_the_others_wait_for_are_named_first() -> None:
     for rank in range(7):
         unready(world, f"llama-0-{rank}", started=False)
     world.pods["llama-0-4"]["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ContainerCreating"}}
-    world.pods["llama-0-6"]["status"]["conditions"].append(
-        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no GPU"}
-    )
+    world.pods["llama-0-6"]["status"]["conditions"].append(no_place("no GPU", NOON))
 
     (group,) = decide(wanted, world.observed(), NOON).groups
 
-    assert group.waiting == (
+    assert waiting_sentence(group) == (
         "rank 6: Unschedulable: no GPU; rank 4: engine ContainerCreating; "
         "ranks 0, 1, 2, 3, 5: runs, and has not met all ranks of its group"
     )
@@ -209,7 +209,11 @@ def test_a_spent_budget_stops_the_group_where_the_user_says_so() -> None:
     last = fail_in_a_row(world, 3, rules)
 
     group = state(world, last + timedelta(days=9), rules)
-    assert (group.situation, group.waiting, group.look_at) == ("Stopped", "its engine has failed 3 times in a row", None)
+    assert (group.situation, waiting_sentence(group), group.look_at) == (
+        "Stopped",
+        "its engine has failed 3 times in a row",
+        None,
+    )
 
 
 def test_a_stopped_group_starts_when_a_restart_is_asked_for_and_counts_anew() -> None:
@@ -254,7 +258,7 @@ def test_a_restart_that_is_asked_for_takes_the_group_through_zero_once() -> None
 
     (write,) = decide(asked, world.observed(), NOON).writes
     assert isinstance(write, Apply)
-    assert (write.because, write.content["spec"]["replicas"]) == (("Requested",), 0)
+    assert (write.why, write.content["spec"]["replicas"]) == (Why.REQUESTED, 0)
 
     world.run(asked)
     assert before.isdisjoint(item["metadata"]["uid"] for item in world.pods.values())
@@ -274,15 +278,8 @@ def test_an_annotation_that_is_taken_away_restarts_nothing() -> None:
 
 
 def unschedulable(name: str, since: datetime) -> dict[str, Any]:
-    place = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "Unschedulable",
-        "message": "0/3 nodes are available",
-        "lastTransitionTime": since.isoformat().replace("+00:00", "Z"),
-    }
     found = pod(name, ready=False)
-    found["status"]["conditions"].append(place)
+    found["status"]["conditions"].append(no_place("0/3 nodes are available", since))
     del found["spec"]["nodeName"]
     return found
 
@@ -291,7 +288,8 @@ def halfway(since: datetime = NOON) -> World:
     """Return a group of which one rank holds its node and one finds none."""
     world = World()
     world.write(decide(WANTED, world.observed(), since).writes)
-    world.pods = {"llama-0-0": pod("llama-0-0", ready=False), "llama-0-1": unschedulable("llama-0-1", since)}
+    world.put(pod("llama-0-0", ready=False))
+    world.put(unschedulable("llama-0-1", since))
     return world
 
 
@@ -313,7 +311,7 @@ def test_a_rank_that_finds_no_place_makes_the_group_give_its_gpus_back_after_fiv
 
 def test_a_group_that_holds_nothing_waits_for_a_place_without_limit() -> None:
     world = halfway()
-    world.pods["llama-0-0"] = unschedulable("llama-0-0", NOON)
+    world.put(unschedulable("llama-0-0", NOON))
     decision = look(world, NOON + timedelta(days=9))
     assert (decision.writes, decision.wake_at) == ((), None)
 
@@ -330,7 +328,8 @@ def gated(name: str, *gates: str) -> dict[str, Any]:
 def held_back_by(*gates: str) -> World:
     world = World()
     world.write(decide(WANTED, world.observed(), NOON).writes)
-    world.pods = {name: gated(name, *gates) for name in ("llama-0-0", "llama-0-1")}
+    for name in ("llama-0-0", "llama-0-1"):
+        world.put(gated(name, *gates))
     return world
 
 
@@ -338,14 +337,14 @@ def test_pods_that_a_queue_holds_back_have_not_failed_however_long_it_takes() ->
     world = held_back_by("kueue.x-k8s.io/admission", "example.com/other")
     state_after_a_day = state(world, seconds(86_400))
     assert (state_after_a_day.situation, state_after_a_day.last_failure) == ("WaitingForQuota", None)
-    assert state_after_a_day.waiting.startswith("ranks 0, 1: held back by kueue.x-k8s.io/admission, example.com/other")
+    assert waiting_sentence(state_after_a_day).startswith("ranks 0, 1: held back by kueue.x-k8s.io/admission, example.com/other")
     assert look(world, seconds(86_400)).wake_at is None
 
 
 def test_pods_with_gates_of_somebody_else_just_wait() -> None:
     world = held_back_by("example.com/quarantine")
     assert state(world).situation == "Starting"
-    assert state(world).waiting == "ranks 0, 1: held back by example.com/quarantine"
+    assert waiting_sentence(state(world)) == "ranks 0, 1: held back by example.com/quarantine"
 
 
 def test_an_outage_lasts_from_the_first_stop_until_all_ranks_are_ready() -> None:

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from shardwright.reconcile.decide import Decision, decide
-from shardwright.reconcile.decision import Apply, Create, Delete
+from shardwright.reconcile.decision import Apply, Create, written_name
 from shardwright.reconcile.generations import generations
 from shardwright.reconcile.groups import LifeRules
 from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.memory import read_memory
+from shardwright.reconcile.sentences import waiting_sentence
 from shardwright.rendering.labels import GROUP
 from tests.support.builders_reconcile import NOON, OWNER_UID, World, desired, rendered, stateful_set
 
@@ -39,10 +40,7 @@ def look(world: World, *names: str, **options: Any) -> Decision:
 
 
 def written(decision: Decision) -> list[tuple[str, str]]:
-    return [
-        (type(write).__name__, write.name if isinstance(write, Delete) else write.content["metadata"]["name"])
-        for write in decision.writes
-    ]
+    return [(type(write).__name__, written_name(write)) for write in decision.writes]
 
 
 def test_a_group_that_is_to_stop_on_purpose_is_named_so_that_a_place_can_be_looked_for() -> None:
@@ -71,7 +69,7 @@ def test_the_next_generation_starts_and_the_former_stays_until_it_is_ready() -> 
 
     second = look(world, "llama-0-g1")
     assert second.writes == ()
-    assert second.groups[0].waiting == "llama-0 serves meanwhile; 2 of 2 pods not created yet"
+    assert waiting_sentence(second.groups[0]) == "llama-0 serves meanwhile; 2 of 2 pods not created yet"
 
 
 def test_when_the_next_generation_is_ready_the_former_is_deleted_and_its_service_with_its_last_pod() -> None:
@@ -80,7 +78,7 @@ def test_when_the_next_generation_is_ready_the_former_is_deleted_and_its_service
     world.settle()
 
     ready = look(world, "llama-0-g1")
-    assert written(ready) == [("Apply", "llama-0-g1"), ("Delete", "llama-0")]
+    assert written(ready) == [("Patch", "llama-0-g1"), ("Delete", "llama-0")]
     assert ready.groups[0].ready
     world.write(ready.writes)
     assert look(world, "llama-0-g1").writes == ()
@@ -190,7 +188,7 @@ def test_a_next_generation_that_fails_or_is_corrected_later_leaves_the_former_al
         assert ("Delete", "llama-0") not in written(decision)
         world.write(decision.writes)
         world.pods = {name: item for name, item in world.pods.items() if not name.startswith("llama-0-g1")}
-    assert decide(again, world.observed(), later).groups[0].waiting.startswith("llama-0 serves meanwhile")
+    assert waiting_sentence(decide(again, world.observed(), later).groups[0]).startswith("llama-0 serves meanwhile")
 
 
 def test_a_former_generation_that_fails_is_not_said_to_serve() -> None:
@@ -202,7 +200,7 @@ def test_a_former_generation_that_fails_is_not_said_to_serve() -> None:
 
     decision = look(world, "llama-0-g1")
     assert decision.writes == ()
-    assert decision.groups[0].waiting == "llama-0 is not ready either; rank 1: starting"
+    assert waiting_sentence(decision.groups[0]) == "llama-0 is not ready either; rank 1: starting"
 
 
 def test_what_the_pods_of_a_group_need_is_not_pruned_under_them() -> None:
