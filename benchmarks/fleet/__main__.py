@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -38,6 +39,7 @@ PAGE: Final = ROOT / "docs" / "benchmarks" / "operator.md"
 def main() -> int:
     """Run the command; the exit code says whether every figure is in its range, where that was asked."""
     options = _parser().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not at once: the operators are to end with us
     console = Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH)
     if options.show:
         found = json.loads(options.show.read_text())
