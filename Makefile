@@ -7,7 +7,7 @@ DEMO   ?=
 INSTALL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: score fit help setup test test-unit test-controlplane test-engine test-versions test-mpi lock-engine lint fmt generate verify lock tools demo demo-down image wheel kind-up kind-test kind-test-full kind-demo kind-down clean
+.PHONY: bench-operator bench-operator-short score fit help setup test test-unit test-controlplane test-engine test-versions test-mpi lock-engine lint fmt generate verify lock tools demo demo-down image wheel kind-up kind-test kind-test-full kind-demo kind-down clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,6 +108,12 @@ score: setup ## Predict the published measurements beside the checkout and print
 
 fit: setup ## Fit the cost model to the published measurements anew, with its cross-validation (about 15 minutes)
 	$(BIN)/python benchmarks/fit.py --data $(TRUTH)
+
+bench-operator: setup tools ## Measure the operator with 1,000 models on 5,000 nodes, on the real control plane (about half an hour)
+	$(BIN)/python -m benchmarks.fleet --check --write
+
+bench-operator-short: setup tools ## The same with 100 models on 500 nodes; fails on a regression (about 3 minutes)
+	$(BIN)/python -m benchmarks.fleet --size short --check
 
 wheel: setup ## Build the wheel into dist/
 	$(BIN)/python -m build --no-isolation --wheel --outdir dist

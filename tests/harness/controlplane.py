@@ -110,7 +110,7 @@ class ControlPlane:
         features: sets of feature gates by name (`gang-scheduling`).
         feature_gates: more gates, given to the API server, the controller manager and the scheduler alike.
         lease_duration_seconds: of the nodes' leases. Thousands of nodes renew so many that the idle cluster eats a core:
-            lengthen it there.
+            lengthen it there. Nodes then report their status, and are looked at by the controller manager, as seldom.
         unmanaged_namespaces: pods there are bound to nodes, but nobody starts them: they never look ready.
         api_server: of another version, with etcd alone: the other components are those of their own API server.
         """
@@ -334,7 +334,7 @@ class ControlPlane:
             "kube-api-qps": "300",
             "kube-api-burst": "600",
             "concurrent-statefulset-syncs": "20",
-            "node-monitor-period": "1s",
+            "node-monitor-period": f"{min(max(self._lease_duration_seconds // 40, 1), 60)}s",
             "node-monitor-grace-period": f"{self._lease_duration_seconds + 10}s",
             # Ten nodes a second, not one in ten seconds, get the taint that evicts their pods: tests look at that.
             "node-eviction-rate": "10",

@@ -55,7 +55,7 @@ BEHAVIOURS = {
 
 _CRASH_DELAY_MILLISECONDS = 200  # how long "terminated" is to be seen before the kubelet restarts the container
 _DEFAULT_BACK_OFF = "2s"
-_NODE_STATUS_MILLISECONDS = 300_000  # with leases, kubelets too report an unchanged status every five minutes only
+_NODE_STATUS_SECONDS = 300  # with leases, kubelets too report an unchanged status every five minutes only
 
 
 def write_config(path: Path, unmanaged_namespaces: Iterable[str], lease_duration_seconds: int) -> None:
@@ -73,11 +73,13 @@ def write_config(path: Path, unmanaged_namespaces: Iterable[str], lease_duration
             "podsOnNodeSyncParallelism": 8,
         },
     }
-    path.write_text(yaml.safe_dump_all([options, *node_stages(), *pod_stages(unmanaged_namespaces)], sort_keys=False))
+    nodes = node_stages(max(_NODE_STATUS_SECONDS, lease_duration_seconds))
+    path.write_text(yaml.safe_dump_all([options, *nodes, *pod_stages(unmanaged_namespaces)], sort_keys=False))
 
 
-def node_stages() -> list[Stage]:
-    """Nodes become Ready at once and stay so, while their kubelet lives."""
+def node_stages(status_seconds: int = _NODE_STATUS_SECONDS) -> list[Stage]:
+    """Nodes become Ready at once and stay so, while their kubelet lives; it reports that again after so many seconds."""
+    milliseconds = status_seconds * 1000
     alive = f'(.metadata.annotations // {{}})["{KUBELET}"] != "{DEAD}"'
     not_ready = '[.status.conditions[]? | select(.type == "Ready" and .status == "True")] == []'
     return [
@@ -87,7 +89,7 @@ def node_stages() -> list[Stage]:
             "Node",
             f"{alive} and ({not_ready} | not)",
             _status_patch(_NODE_HEARTBEAT),
-            {"durationMilliseconds": _NODE_STATUS_MILLISECONDS, "jitterDurationMilliseconds": _NODE_STATUS_MILLISECONDS + 10_000},
+            {"durationMilliseconds": milliseconds, "jitterDurationMilliseconds": milliseconds + 10_000},
         ),
     ]
 

@@ -63,12 +63,12 @@ class OperatorProcess:
             sys.stderr.write(f"\n--- log of the operator\n{self.logs()[-6000:]}\n")
         self._folder.cleanup()
 
-    def start(self) -> Self:
+    def start(self, timeout: float = 30) -> Self:
         """Start it and wait until its caches are filled."""
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator"), "TMPDIR": self._folder.name}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._arguments, stdout=log, stderr=log, env=environment, cwd=ROOT)
-        wait_for(self._is_ready, 30, "the operator to be ready")
+        wait_for(self._is_ready, timeout, "the operator to be ready")
         return self
 
     def kill(self) -> None:
