@@ -29,9 +29,9 @@ Bytes = Annotated[int, Field(ge=-(2**53), le=2**53)]
 
 
 class Shown(BaseModel):
-    """A piece of status, camelCase on the wire."""
+    """A piece of status, camelCase on the wire; its validator is built on first use, because most commands show none of it."""
 
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, extra="forbid", frozen=True, defer_build=True)
 
 
 class ShownCondition(Shown):

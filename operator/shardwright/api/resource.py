@@ -87,7 +87,7 @@ def _read(raw: Mapping[str, Any], *, extra: Literal["forbid", "ignore"]) -> Shar
         resource = ShardedModel.model_validate_json(json.dumps(plain), extra=extra)
     except ValidationError as error:
         raise InputError(explain(error)) from None
-    problems = (*repeated_keys(plain["spec"]), *_too_large(resource.spec), *broken_rules(resource.spec))
+    problems = (*repeated_keys(resource.spec, "spec"), *_too_large(resource.spec), *broken_rules(resource.spec))
     if problems:
         raise InputError(problems)
     return resource

@@ -5,10 +5,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from shardwright.api.schema import spec_schema
 from shardwright.errors import Problem
 
 Location = Sequence[int | str]
@@ -37,30 +37,35 @@ def explain(error: ValidationError) -> tuple[Problem, ...]:
     return tuple(sorted(problems, key=lambda problem: (problem.path, problem.code)))
 
 
-def repeated_keys(spec: Mapping[str, Any]) -> tuple[Problem, ...]:
-    """Return one problem per entry of a keyed list whose key is there twice."""
-    return tuple(_repeated(spec, spec_schema(), "spec"))
+def repeated_keys(part: BaseModel, path: str) -> Iterator[Problem]:
+    """Yield one problem per entry of a keyed list under ``path`` whose key is there twice."""
+    for name, field in type(part).model_fields.items():
+        value, at = getattr(part, name), f"{path}.{field.alias}"
+        if isinstance(value, BaseModel):
+            yield from repeated_keys(value, at)
+        elif key := _key_of(field):
+            yield from _repeated_in(value, key, at)
 
 
-def _repeated(value: Any, schema: Schema, path: str) -> Iterator[Problem]:
-    if isinstance(value, Mapping):
-        for name, child in schema.get("properties", {}).items():
-            yield from _repeated(value.get(name), child, f"{path}.{name}")
-    if isinstance(value, list) and schema.get("x-kubernetes-list-type") == "map":
-        yield from _repeated_in(value, schema["x-kubernetes-list-map-keys"][0], path)
+def _key_of(field: FieldInfo) -> str | None:
+    """Return the field by which the entries of a list are told apart, None where they are not."""
+    extra = field.json_schema_extra
+    keys = extra.get("x-kubernetes-list-map-keys") if isinstance(extra, dict) else None
+    return str(keys[0]) if isinstance(keys, list) else None
 
 
-def _repeated_in(items: Sequence[Mapping[str, Any]], key: str, path: str) -> Iterator[Problem]:
+def _repeated_in(items: Sequence[BaseModel], key: str, path: str) -> Iterator[Problem]:
     seen = set()
     for index, item in enumerate(items):
-        if item[key] in seen:
+        value = getattr(item, key)
+        if value in seen:
             yield Problem(
                 code="Duplicate",
                 path=f"{path}[{index}]",
-                what=f"{key} {_shown(item[key])} is there twice",
+                what=f"{key} {_shown(value)} is there twice",
                 remedy="remove one of the two",
             )
-        seen.add(item[key])
+        seen.add(value)
 
 
 def path_of(location: Location) -> str:
@@ -166,6 +171,8 @@ def _wrong_type(location: Location, detail: ErrorDetails, schema: Schema) -> Pro
 
 
 def _schema_at(location: Location) -> Schema:
+    from shardwright.api.schema import spec_schema  # noqa: PLC0415 - costs more than a plan; only a refusal needs it
+
     schema: Schema = {"properties": {"apiVersion": {}, "kind": {}, "metadata": {}, "spec": spec_schema(), "status": {}}}
     for step in location:
         schema = _child(schema, step)

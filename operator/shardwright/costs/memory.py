@@ -178,13 +178,19 @@ def _shortened(frame: Frame, memory: ReplicaMemory, shortest: int) -> ReplicaMem
 
 
 def _longest(frame: Frame, limits: Limits, shortest: int, fits: Callable[[ReplicaMemory], bool]) -> ReplicaMemory | None:
-    """Return the memory at the longest request of at least ``shortest`` tokens that fits."""
-    found, longest = None, limits.model_len
-    while shortest <= longest:
-        middle = (shortest + longest) // 2
+    """Return the memory at the longest request of at least ``shortest`` tokens that fits.
+
+    Where one fits, so does every shorter one: the shortest is tried first, because most layouts hold none at all.
+    """
+    found = memory_at(frame, replace(limits, model_len=shortest))
+    if not fits(found):
+        return None
+    fitting, longest = shortest, limits.model_len
+    while fitting < longest:
+        middle = (fitting + longest + 1) // 2
         tried = memory_at(frame, replace(limits, model_len=middle))
         if fits(tried):
-            found, shortest = tried, middle + 1
+            found, fitting = tried, middle
         else:
             longest = middle - 1
     return found

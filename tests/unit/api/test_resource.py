@@ -88,6 +88,29 @@ def test_rules_between_fields_name_the_field_to_change() -> None:
     )
 
 
+def test_every_entry_that_is_there_twice_is_named() -> None:
+    secret, variable, device = {"name": "registry"}, {"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "rdma/hca", "count": 1}
+    pod = {
+        "imagePullSecrets": [secret, {"name": "other"}, secret],
+        "network": {"rdma": "Explicit", "resources": [device, device]},
+    }
+    adapter = {"name": "support", "pvc": {"claimName": "adapters", "path": "support"}}
+
+    found = problems_of(
+        a_sharded_model(
+            model={"id": "a/b", "adapters": [adapter, adapter]}, engine={"env": [variable, variable, variable]}, pod=pod
+        )
+    )
+
+    assert [(problem.code, problem.path, problem.what) for problem in found] == [
+        ("Duplicate", "spec.model.adapters[1]", 'name "support" is there twice'),
+        ("Duplicate", "spec.engine.env[1]", 'name "NCCL_DEBUG" is there twice'),
+        ("Duplicate", "spec.engine.env[2]", 'name "NCCL_DEBUG" is there twice'),
+        ("Duplicate", "spec.pod.imagePullSecrets[2]", 'name "registry" is there twice'),
+        ("Duplicate", "spec.pod.network.resources[1]", 'name "rdma/hca" is there twice'),
+    ]
+
+
 def test_another_kind_is_refused_by_name() -> None:
     assert [problem.path for problem in problems_of(a_sharded_model() | {"kind": "Deployment"})] == ["kind"]
 
