@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from shardwright.cluster.access import Access
-from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.client import ApiError, Client, Urgency
 from shardwright.cluster.config_maps import ConfigMapWatch
 from shardwright.cluster.elector import Elector, LeaseIdentity
 from shardwright.cluster.events import Recorder
@@ -43,12 +43,13 @@ class Operator:
         self._options = options
         self._access = access
         self._metrics = Metrics()
-        self._health = Health(options.resync_seconds)
+        self._health = Health()
         self._queue = Queue()
         self._view = View(wake=self._ask)
-        self._lease_client = Client(access, threads=2, on_call=self._metrics.count_call)
-        self._elector = Elector(self._lease_client, _identity(options))
-        self._client = Client(access, on_call=self._metrics.count_call, may_write=self._leads)
+        count = self._metrics.count_call
+        self._lease_client = Client(access, threads=2, on_call=count, urgency=Urgency.LEASE)
+        self._elector = Elector(self._lease_client, _identity(options), timings=options.lease_timings)
+        self._client = Client(access, on_call=count, may_write=self._leads, limits=options.request_limits)
         self._planner = Planner(self._view, options.catalogue_file, options.settings_file)
         self._planner.load_settings()
         self._resync = Resync(self._client, self._view, self._planner.lock, self._metrics)
@@ -97,8 +98,8 @@ class Operator:
 
     async def _start_watches(self) -> tuple[Watches, ConfigMapWatch]:
         with suppress(ApiError):  # without an answer the watches will fail and say so
-            self._view.pods_visible = await may_see_pods(self._lease_client)
-            for missing in await missing_permissions(self._lease_client):
+            self._view.pods_visible = await may_see_pods(self._client)
+            for missing in await missing_permissions(self._client):
                 log.error("not permitted, but needed: %s", missing)
         intake = Intake(self._view, self._ask)
         watches = Watches(
@@ -135,7 +136,6 @@ class Operator:
     async def _beat(self) -> None:
         while True:
             self._health.beat()
-            self._health.oldest_key_seconds = self._queue.oldest_seconds
             self._metrics.queue_depth.set(self._queue.depth)
             self._metrics.queue_oldest.set(self._queue.oldest_seconds)
             await asyncio.sleep(BEAT_SECONDS)
@@ -157,7 +157,6 @@ class Operator:
             return False
         for key in keys:
             self._ask(key)
-        self._health.listed()
         self._health.ready = True
         return True
 
