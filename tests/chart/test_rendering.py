@@ -34,7 +34,7 @@ def container(objects: list[Manifest]) -> dict[str, Any]:
 
 @pytest.fixture
 def health_url() -> Iterator[tuple[Health, str]]:
-    health = Health(resync_seconds=300)
+    health = Health()
     server = HealthServer(health, lambda: b"metrics", 0)
     yield health, f"http://127.0.0.1:{server.port}"
     server.stop()
@@ -95,6 +95,9 @@ def test_the_operator_knows_every_flag_of_the_deployment(container: dict[str, An
         leader_elect=True,
         lease_namespace="$(POD_NAMESPACE)",
         lease_name="shardwright",
+        lease_duration_seconds=15,
+        lease_renew_deadline_seconds=10.0,
+        lease_retry_seconds=2.0,
         identity="$(POD_NAME)",
         catalogue_file=Path("/etc/shardwright/catalogue/models.json"),
         settings_file=Path("/etc/shardwright/settings/settings.json"),
@@ -102,6 +105,9 @@ def test_the_operator_knows_every_flag_of_the_deployment(container: dict[str, An
         port=8080,
         resync_seconds=300.0,
         workers=8,
+        max_moving_groups=5,
+        kube_api_qps=500.0,
+        kube_api_burst=500,
         log_level="INFO",
     )
 

@@ -42,6 +42,12 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "imagePullSecrets": ([{"name": "pull"}], {f"{POD}.imagePullSecrets.0.name": "pull"}),
     "clusterDomain": ("k8s.example", {f"{CONTAINER}.args.5": "--cluster-domain=k8s.example"}),
     "logLevel": ("DEBUG", {f"{CONTAINER}.args.6": "--log-level=DEBUG"}),
+    "maxMovingGroups": (2, {f"{CONTAINER}.args.9": "--max-moving-groups=2"}),
+    "kubeApi.qps": (1000000, {f"{CONTAINER}.args.10": "--kube-api-qps=1000000"}),
+    "kubeApi.burst": (1000000, {f"{CONTAINER}.args.11": "--kube-api-burst=1000000"}),
+    "lease.durationSeconds": (60, {f"{CONTAINER}.args.12": "--lease-duration-seconds=60"}),
+    "lease.renewDeadlineSeconds": (12, {f"{CONTAINER}.args.13": "--lease-renew-deadline-seconds=12"}),
+    "lease.retrySeconds": (1, {f"{CONTAINER}.args.14": "--lease-retry-seconds=1"}),
     "catalogue": (
         {"acme/llama-3.1-8b": "{}"},
         {"ConfigMap/shardwright-catalogue data.models.json": '{\n  "acme/llama-3.1-8b": "{}"\n}\n'},
@@ -97,6 +103,12 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "imagePullSecrets": (["pull"], "'/imagePullSecrets/0': got string, want object"),
     "clusterDomain": ("k8s.example.", "'/clusterDomain': 'k8s.example.' does not match pattern"),
     "logLevel": ("debug", "'/logLevel': value must be one of 'DEBUG', 'INFO', 'WARNING', 'ERROR'"),
+    "maxMovingGroups": (0, "'/maxMovingGroups': minimum: got 0, want 1"),
+    "kubeApi.qps": (0, "'/kubeApi/qps': minimum: got 0, want 1"),
+    "kubeApi.burst": (2.5, "'/kubeApi/burst': got number, want integer"),
+    "lease.durationSeconds": (3600, "'/lease/durationSeconds': maximum: got 3,600, want 600"),
+    "lease.renewDeadlineSeconds": ("10s", "'/lease/renewDeadlineSeconds': got string, want integer"),
+    "lease.retrySeconds": (-1, "'/lease/retrySeconds': minimum: got -1, want 1"),
     "catalogue": ({"acme/llama": "./config.json"}, "'/catalogue/acme~1llama': './config.json' does not match pattern"),
     "engineDefaults": ({"engine": {"image": "-"}}, "'/engineDefaults/engine/image': '-' does not match pattern"),
     "admittedArguments": (["--config"], "'/admittedArguments/0': '--config' does not match pattern"),
@@ -173,6 +185,19 @@ def test_a_wrong_value_is_refused_with_its_path_and_the_limit(control_plane: Con
 )
 def test_an_unknown_or_missing_value_is_refused(control_plane: ControlPlane, flag: str, message: str) -> None:
     assert f"- at {message}" in _template(control_plane, "--set", flag)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("lease.durationSeconds=10", "lease.renewDeadlineSeconds (10) must be less than lease.durationSeconds (10)"),
+        ("lease.retrySeconds=6", "lease.retrySeconds (6) must be at most half of lease.renewDeadlineSeconds (10)"),
+    ],
+)
+def test_timings_of_the_lease_that_contradict_each_other_are_refused(
+    control_plane: ControlPlane, flags: str, message: str
+) -> None:
+    assert message in control_plane.helm("template", "shardwright", str(CHART), "--set", flags, check=False)
 
 
 def test_what_a_parent_chart_hands_down_is_ignored(control_plane: ControlPlane, as_delivered: list[Manifest]) -> None:

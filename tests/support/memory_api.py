@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
-from shardwright.cluster.client import ApiError, Call, Client
+from shardwright.cluster.client import MERGE_PATCH, ApiError, Call, Client, Urgency
 from shardwright.cluster.resources import CONFIG_MAPS, NODES, SERVICES, SHARDED_MODELS, STATEFUL_SETS, Resource
 from tests.harness.api import Manifest
 
@@ -41,6 +41,14 @@ class MemoryApi(Client):
     def find(self, resource: Resource, namespace: str | None, name: str) -> Manifest | None:
         return self.objects.get((resource.plural, namespace, name))
 
+    def until(self, deadline: float) -> Self:
+        del deadline
+        return self
+
+    def at(self, urgency: Urgency) -> Self:
+        del urgency
+        return self
+
     async def get(self, resource: Resource, namespace: str | None, name: str) -> dict[str, Any] | None:
         await self.before("get", resource.plural)
         return copy.deepcopy(self.find(resource, namespace, name))
@@ -69,7 +77,7 @@ class MemoryApi(Client):
     async def patch(
         self, resource: Resource, path: str, body: Any, content_type: str, *, force: bool = False, dry_run: bool = False
     ) -> dict[str, Any]:
-        del content_type, force
+        del force
         if dry_run:
             return copy.deepcopy(dict(body))
         _, _, below = path.partition("/namespaces/")
@@ -78,6 +86,9 @@ class MemoryApi(Client):
         live = self.objects[resource.plural, namespace, name]
         if body["metadata"]["uid"] != live["metadata"]["uid"]:
             raise ApiError(409, "Conflict", "another object of the name")
+        if content_type == MERGE_PATCH and not subresource:
+            live["metadata"] = _merged(live["metadata"], body["metadata"])
+            return live
         live |= {"status": _merged(live.get("status", {}), body["status"])} if subresource else _but_metadata(body)
         live["metadata"] |= {} if subresource else body["metadata"]
         return live

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -13,24 +15,45 @@ from kubernetes.client import Configuration
 
 from shardwright.cluster.access import Access
 
+REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired", 422: "Invalid"}
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer; `drop` closes the connection instead, after the request was taken."""
+    """One answer; a failure whose `body` is an object is a Status, as the API server says it, and bytes are sent as they are."""
 
     status: int = 200
     body: Any = field(default_factory=dict)
     headers: tuple[tuple[str, str], ...] = ()
     drop: bool = False
+    """Close the connection instead, after the request was taken."""
+    hang: bool = False
+    """Say nothing until the server stops."""
+    trickle: bool = False
+    """Send spaces before the body for ever, slowly."""
+    cut: bool = False
+    """Close the connection in the middle of the body."""
+    chunked: bool = False
+    close: bool = False
+    """Close the connection after the answer, without having said so."""
+
+    def text(self) -> bytes:
+        if isinstance(self.body, bytes):
+            return self.body
+        failure = {"kind": "Status", "reason": REASONS.get(self.status, "")} if self.status >= 400 else {}
+        return json.dumps({**failure, **self.body} if failure else self.body).encode()
 
 
 class ScriptedApi:
-    """Answers the scripted answers one after the other, the last one for ever."""
+    """Answers the scripted answers one after the other, the last one for ever; `by_path` those of a part of a path, always."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: Answer, by_path: Mapping[str, Answer] | None = None) -> None:
         self._answers = list(answers)
+        self._by_path = by_path or {}
         self.requests: list[tuple[str, str, Any]] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self._answer))
+        self.connections = 0
+        self._stopped = threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
@@ -41,29 +64,60 @@ class ScriptedApi:
         return Access(configuration=configuration)
 
     def stop(self) -> None:
+        self._stopped.set()
         self._server.shutdown()
         self._server.server_close()
 
-    def _answer(self, method: str, path: str, body: Any) -> Answer:
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until the server stops, or this long; return whether it has stopped."""
+        return self._stopped.wait(seconds)
+
+    def answer(self, method: str, path: str, body: Any) -> Answer:
         self.requests.append((method, path, body))
+        for part, answer in self._by_path.items():
+            if part in path:
+                return answer
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
-def _handler(answer: Callable[[str, str, Any], Answer]) -> type[BaseHTTPRequestHandler]:
+def _handler(api: ScriptedApi) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            api.connections += 1
+            super().setup()
+
         def _handle(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
-            given = answer(self.command, self.path, body)
-            if given.drop:
-                self.connection.close()
+            given = api.answer(self.command, self.path, body)
+            if given.hang:
+                api.wait()
+            if given.drop or given.hang:
+                self.connection.shutdown(socket.SHUT_RDWR)
+                self.close_connection = True
                 return
-            text = given.body if isinstance(given.body, bytes) else json.dumps(given.body).encode()
-            self.send_response(given.status)
-            for name, value in (*given.headers, ("Content-Length", str(len(text)))):
+            with suppress(OSError):
+                self._send(given)
+            self.close_connection = given.close or given.cut
+
+        def _send(self, given: Answer) -> None:
+            text = given.text()
+            framing = (
+                ("Transfer-Encoding", "chunked")
+                if given.chunked
+                else ("Content-Length", str(len(text) + (10**6 if given.trickle else 0)))
+            )
+            self.send_response_only(given.status)
+            for name, value in (*given.headers, framing):
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(text)
+            while given.trickle and not api.wait(0.01):
+                self.wfile.write(b" ")
+            if given.chunked:
+                text = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in (text[:7], text[7:])) + b"0\r\n\r\n"
+            self.wfile.write(text[: len(text) // 2] if given.cut else text)
 
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _handle  # noqa: N815
 

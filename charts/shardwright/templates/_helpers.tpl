@@ -24,3 +24,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
 {{- end -}}
+
+{{- /* What a schema cannot say: how the timings of the Lease stand to each other. */ -}}
+{{- define "shardwright.checkLease" -}}
+{{- if ge (int .renewDeadlineSeconds) (int .durationSeconds) -}}
+{{- fail (printf "lease.renewDeadlineSeconds (%v) must be less than lease.durationSeconds (%v): a leader must stop before others may start" .renewDeadlineSeconds .durationSeconds) -}}
+{{- end -}}
+{{- if gt (mul 2 .retrySeconds) (int64 .renewDeadlineSeconds) -}}
+{{- fail (printf "lease.retrySeconds (%v) must be at most half of lease.renewDeadlineSeconds (%v): a leader must be able to try twice before its deadline" .retrySeconds .renewDeadlineSeconds) -}}
+{{- end -}}
+{{- end -}}

@@ -1,110 +1,114 @@
 """Requests to the API server: raw JSON in, raw JSON out, with the retries that are safe for each verb."""
 
 import asyncio
-import json
+import copy
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, Final
-from urllib.parse import urlencode
-
-import urllib3
-from kubernetes.client import ApiClient
-from kubernetes.client.exceptions import ApiException
+from math import inf
+from time import monotonic
+from typing import Any, Final, Self
 
 from shardwright.cluster.access import Access
+from shardwright.cluster.calls import DEADLINE_EXCEEDED, DRY_RUN, TOO_LARGE, ApiError, Call, NotLeadingError, Urgency
 from shardwright.cluster.resources import Resource
-from shardwright.cluster.throttle import TokenBucket
+from shardwright.cluster.throttle import Gate, RequestLimits
+from shardwright.cluster.transport import OnCall, Transport
+
+__all__ = [
+    "APPLY_PATCH",
+    "FIELD_MANAGER",
+    "JSON_PATCH",
+    "MERGE_PATCH",
+    "ApiError",
+    "Call",
+    "Client",
+    "NotLeadingError",
+    "RequestLimits",
+    "Urgency",
+]
 
 FIELD_MANAGER: Final = "shardwright"
 CHUNK: Final = 500  # objects per page of a LIST
-CONNECT_TIMEOUT_SECONDS: Final = 10.0
-READ_TIMEOUT_SECONDS: Final = 30.0
+THREADS: Final = 32  # requests at once; as many connections are kept
 RETRY_DELAYS_SECONDS: Final = (0.2, 0.5, 1.0, 2.0)
-LONGEST_RETRY_AFTER_SECONDS: Final = 30.0
+NOT_FOUND: Final = "NotFound"
 
-JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
-
-DRY_RUN: Final = (("dryRun", "All"),)
-
-OnCall = Callable[[str, str, int], None]
-"""Told of every finished request: verb, resource, status code (0: no answer)."""
-
-
-class ApiError(Exception):
-    """The API server refused a request or did not answer (``code`` 0)."""
-
-    def __init__(self, code: int, reason: str, message: str, retry_after_seconds: float | None = None) -> None:
-        self.code = code
-        self.reason = reason
-        self.retry_after_seconds = retry_after_seconds
-        super().__init__(message)
-
-    @property
-    def passes(self) -> bool:
-        """Return whether the same request may succeed a little later."""
-        return self.code in {0, 429} or self.code >= 500  # noqa: PLR2004
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One request; ``verb`` is the RBAC verb."""
-
-    verb: str
-    resource: Resource
-    path: str
-    method: str
-    query: tuple[tuple[str, str], ...] = ()
-    body: Any = None
-    content_type: str = JSON
-    accept: str = JSON
 
 
 class Client:
     """The API server as seen by one user; blocking requests run on ``threads`` threads.
 
-    ``writes`` throttles everything that is not a read; ``may_write`` is asked immediately before each. A reply
-    that got lost is handled by repeating the request: reads, applies, patches and deletes are idempotent, and a
-    repeated create answers 409.
+    Requests pass a gate (``limits``) in the order of their urgency: ``urgency``, or what each is by itself. ``may_write`` is
+    asked immediately before each write, and once more on the thread that sends it. A reply that got lost is handled by repeating
+    the request: reads, applies, patches and deletes are idempotent, and a repeated create answers 409.
     """
 
     def __init__(
         self,
         access: Access,
-        threads: int = 16,
+        threads: int = THREADS,
         on_call: OnCall | None = None,
         may_write: Callable[[], bool] = lambda: True,
+        *,
+        limits: RequestLimits | None = None,
+        urgency: Urgency | None = None,
     ) -> None:
-        self._access = access
-        self._api = ApiClient(access.configuration)
-        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="api")
-        self._on_call = on_call or (lambda _verb, _resource, _code: None)
         self._may_write = may_write
-        self.writes = TokenBucket(per_second=50, burst=100)
+        self._transport = Transport(access, on_call or (lambda _verb, _resource, _code, _seconds: None), may_write)
+        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="api")
+        self._gate = Gate(limits or RequestLimits(), threads)
+        self._urgency = urgency
+        self._deadline = inf
+
+    def at(self, urgency: Urgency) -> Self:
+        """Return this client for requests that are all as urgent as this, over the same connections and limits."""
+        view = copy.copy(self)
+        vars(view).update(_urgency=urgency)
+        return view
+
+    def until(self, deadline: float) -> Self:
+        """Return this client for requests that end by this moment of the monotonic clock, over the same connections and limits.
+
+        None is sent or repeated after it, none is waited for beyond it: what is not done by then is an ``ApiError`` with code 0
+        and reason ``DeadlineExceeded``. A write may have been carried out all the same. An earlier deadline stands.
+        """
+        view = copy.copy(self)
+        vars(view).update(_deadline=min(deadline, self._deadline))
+        return view
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> dict[str, Any] | None:
-        """Return an object, or None where it does not exist."""
+        """Return an object, or None where the API server itself says that there is none."""
         call = Call(verb="get", resource=resource, path=resource.path(namespace, name), method="GET")
         try:
             return await self.send(call)
         except ApiError as error:
-            if error.code == 404:  # noqa: PLR2004
+            if error.code == 404 and error.reason == NOT_FOUND:  # noqa: PLR2004
                 return None
             raise
 
     async def pages(
         self, resource: Resource, namespace: str | None = None, **selectors: str
     ) -> AsyncIterator[list[dict[str, Any]]]:
-        """Yield a LIST page by page (``labelSelector``, ``fieldSelector``); anything but a proper list is an error."""
+        """Yield a LIST page by page (``labelSelector``, ``fieldSelector``); anything but a proper list is an error.
+
+        Pages that would be too large are asked for again with fewer objects.
+        """
         cursor: str | None = None
+        limit = CHUNK
         while cursor != "":
-            query = [("limit", str(CHUNK)), *selectors.items(), *([("continue", cursor)] if cursor else [])]
+            query = [("limit", str(limit)), *selectors.items(), *([("continue", cursor)] if cursor else [])]
             call = Call(verb="list", resource=resource, path=resource.path(namespace), method="GET", query=tuple(query))
-            page = await self.send(call)
+            try:
+                page = await self.send(call)
+            except ApiError as error:
+                if error.reason != TOO_LARGE or limit == 1:
+                    raise
+                limit //= 2
+                continue
             if not isinstance(page.get("items"), list):
                 raise ApiError(0, "NotAList", f"the answer to LIST {resource.plural} is not a list")
             yield page["items"]
@@ -140,6 +144,13 @@ class Client:
             )
         )
 
+    async def annotate(
+        self, resource: Resource, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]
+    ) -> dict[str, Any]:
+        """Set annotations (None: remove) of exactly the object with this uid; 409 where another has its name."""
+        body = {"metadata": {"uid": uid, "annotations": dict(annotations)}}
+        return await self.patch(resource, resource.path(namespace, name), body, MERGE_PATCH)
+
     async def replace(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Replace an object whose body carries the resource version it was read at; 409 where it changed since."""
         path = resource.path(namespace, name)
@@ -161,71 +172,46 @@ class Client:
         """Send a request, again after a pause where it may pass later.
 
         Raises:
-            ApiError: refused, or still failing after the last retry.
+            ApiError: refused, out of time, or still failing after the last retry.
         """
         for delay in RETRY_DELAYS_SECONDS:
             try:
                 return await self._send_once(call)
             except ApiError as error:
-                if not error.passes:
+                if not error.passes or error.reason == DEADLINE_EXCEEDED:
                     raise
-                await asyncio.sleep(error.retry_after_seconds or delay * random.uniform(0.8, 1.2))  # noqa: S311
+                pause = error.retry_after_seconds or delay * random.uniform(0.8, 1.2)  # noqa: S311
+                if monotonic() + pause >= self._deadline:
+                    raise ApiError(0, DEADLINE_EXCEEDED, f"no time to try again: {error}") from error
+            await asyncio.sleep(pause)
         return await self._send_once(call)
 
     async def _send_once(self, call: Call) -> dict[str, Any]:
-        if call.method != "GET":
-            await self._wait_to_write()
-        code = 0
-        try:
-            code, body = await asyncio.get_running_loop().run_in_executor(self._threads, self._exchange, call)
-        finally:
-            self._on_call(call.verb, call.resource.plural, code)
-        return body if code < 300 else _refuse(code, body)  # noqa: PLR2004
+        urgency = self._urgency if self._urgency is not None else call.urgency
+        if urgency is Urgency.LEASE:
+            return await self._exchange(call)
+        await self._pass_gate(call, urgency)
+        if call.writes and not self._may_write():
+            self._gate.leave(call.namespace)
+            raise NotLeadingError
+        exchange = self._exchange(call)
+        exchange.add_done_callback(lambda _: self._gate.leave(call.namespace))
+        return await asyncio.shield(exchange)  # whoever gives up waiting does not free the thread
 
-    async def _wait_to_write(self) -> None:
-        await self.writes.take()
-        if not self._may_write():
-            raise ApiError(403, "NotLeading", "another operator leads")
-
-    def _exchange(self, call: Call) -> tuple[int, dict[str, Any]]:
-        """Do one HTTP exchange and return code and JSON body; runs on a thread."""
-        response = self.open(call, READ_TIMEOUT_SECONDS)
+    async def _pass_gate(self, call: Call, urgency: Urgency) -> None:
         try:
-            text = response.read()
-            body = json.loads(text) if text and not _is_unknown_path(response.status, text) else {}
-        except (ValueError, OSError, urllib3.exceptions.HTTPError) as error:
-            raise ApiError(0, "NotJson", f"{call.method} {call.path}: unreadable answer: {error}") from error
-        if not isinstance(body, dict):
-            raise ApiError(0, "NotJson", f"{call.method} {call.path}: the answer is no JSON object")
-        if response.status == 429:  # noqa: PLR2004
-            body["retryAfter"] = response.headers.get("Retry-After")
-        return response.status, body
+            await self._gate.enter(urgency, call.namespace, self._deadline)
+        except TimeoutError as error:
+            raise ApiError(0, DEADLINE_EXCEEDED, f"{call.method} {call.path}: not sent, its time was over") from error
+
+    def _exchange(self, call: Call) -> asyncio.Future[dict[str, Any]]:
+        return asyncio.get_running_loop().run_in_executor(self._threads, self._transport.exchange, call, self._deadline)
 
     def open(self, call: Call, read_timeout_seconds: float) -> Any:
-        """Send a request and return the response before its body is read; blocking."""
-        headers = {"Accept": call.accept, "Content-Type": call.content_type, "User-Agent": FIELD_MANAGER}
-        if authorization := self._access.configuration.get_api_key_with_prefix("BearerToken"):
-            headers["Authorization"] = authorization
-        query = urlencode(call.query) if call.query else ""
-        url = self._access.configuration.host + call.path + (f"?{query}" if query else "")
-        timeout = (CONNECT_TIMEOUT_SECONDS, read_timeout_seconds)
-        try:
-            return self._api.rest_client.request(call.method, url, headers=headers, body=call.body, _request_timeout=timeout)
-        except (ApiException, OSError, urllib3.exceptions.HTTPError) as error:
-            raise ApiError(0, "Unreachable", f"{call.method} {call.path}: {error}") from error
+        """Send a request and return the response before its body is read; blocking, past the gate."""
+        return self._transport.stream(call, read_timeout_seconds)
 
     def close(self) -> None:
         """Stop taking requests; those on their way are not waited for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        self._api.close()
-
-
-def _is_unknown_path(code: int, text: bytes) -> bool:
-    """Return whether the API server does not have this kind of object at all: it says so in plain text."""
-    return code == 404 and not text.startswith(b"{")  # noqa: PLR2004
-
-
-def _refuse(code: int, body: Mapping[str, Any]) -> dict[str, Any]:
-    seconds = str(body.get("retryAfter") or "")
-    retry_after = min(float(seconds), LONGEST_RETRY_AFTER_SECONDS) if seconds.isdigit() else None
-    raise ApiError(code, str(body.get("reason", "")), str(body.get("message", f"HTTP {code}")), retry_after)
+        self._transport.close()

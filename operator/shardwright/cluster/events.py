@@ -27,12 +27,13 @@ class Recorder:
 
     async def record(self, regarding: Mapping[str, Any], event: Event) -> None:
         """Write an event unless the same one was written within ``QUIET_SECONDS``."""
-        if not self._is_news((regarding["metadata"]["uid"], event)):
+        key = regarding["metadata"]["uid"], event
+        if not self._is_news(key):
             return
         try:
             await self._client.create(EVENTS, regarding["metadata"]["namespace"], self._body(regarding, event))
         except ApiError:
-            return
+            self._written.pop(key, None)  # nobody has read it: the next time it is news
 
     def _is_news(self, key: tuple[str, Event]) -> bool:
         now = self._clock()

@@ -32,7 +32,7 @@ async def observe(client: Client, namespace: str, selector: str, more: Sequence[
 
 async def complete(client: Client, namespace: str, observed: Observed, wanted: Collection[ObjectKey]) -> Observed:
     """Return the observed objects and those of the wanted names, whatever labels they carry and whoever owns them."""
-    missing = [key for key in wanted if key not in observed.objects]
+    missing = [key for key in wanted if key not in observed.objects and BY_KIND[key[0]].kind not in observed.absent_kinds]
     found = await asyncio.gather(*(client.get(BY_KIND[kind], namespace, name) for kind, name in missing))
     named = {key: item for key, item in zip(missing, found, strict=True) if item is not None}
     return replace(observed, objects={**observed.objects, **named})

@@ -1,5 +1,6 @@
 """Asks the API server before starting what the service account may do, so that a missing rule has a clear name."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -41,12 +42,11 @@ async def may(client: Client, resource: Resource, subresource: str, verb: str) -
 
 async def missing_permissions(client: Client) -> tuple[str, ...]:
     """Return what the service account may not do and must, as "verb resource"."""
+    answers = await asyncio.gather(*(may(client, *needed) for needed in NEEDED))
     return tuple(
-        [
-            f"{verb} {resource.plural}" + (f"/{subresource}" if subresource else "")
-            for resource, subresource, verb in NEEDED
-            if not await may(client, resource, subresource, verb)
-        ]
+        f"{verb} {resource.plural}" + (f"/{subresource}" if subresource else "")
+        for (resource, subresource, verb), allowed in zip(NEEDED, answers, strict=True)
+        if not allowed
     )
 
 

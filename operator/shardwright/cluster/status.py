@@ -1,29 +1,48 @@
 """Writes the status of a ShardedModel: only on change, all of it, and again until it is there."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from shardwright.cluster.client import MERGE_PATCH, ApiError, Client
 from shardwright.cluster.resources import SHARDED_MODELS
 
+ATTEMPTS: Final = 5
+NOT_FOUND: Final = 404
+CONFLICT: Final = 409
+
 
 async def write_status(client: Client, live: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Make ``status`` the status of the live object and return what is stored then, None where nothing had to be written.
+    """Make ``status`` the status of the live object and return what is stored then, None where nothing was written.
 
-    Fields that the live status has and the new one has not are removed. A resource that is gone is fine.
+    Fields that the live status has and the new one has not are removed. A resource that is gone is fine, and so is another one
+    of its name; one that changed at the same moment is read again and written again.
+
+    Raises:
+        ApiError: it could not be written, or it changed at every attempt.
     """
-    before = live.get("status") or {}
-    if before == status:
+    metadata = live["metadata"]
+    if (live.get("status") or {}) == status:
         return None
+    for attempts_left in reversed(range(ATTEMPTS)):
+        try:
+            return await _patch(client, live, status)
+        except ApiError as error:
+            if error.code == NOT_FOUND:
+                break
+            if error.code != CONFLICT or not attempts_left:
+                raise
+        found = await client.get(SHARDED_MODELS, metadata["namespace"], metadata["name"])
+        if found is None or found["metadata"]["uid"] != metadata["uid"]:
+            break
+        live = found
+    return None
+
+
+async def _patch(client: Client, live: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
     metadata = live["metadata"]
     path = SHARDED_MODELS.path(metadata["namespace"], metadata["name"], "status")
-    body = {"metadata": {"uid": metadata["uid"]}, "status": merge_patch(before, status)}
-    try:
-        return await client.patch(SHARDED_MODELS, path, body, MERGE_PATCH)
-    except ApiError as error:
-        if error.code not in {404, 409}:  # gone, or another resource of the name
-            raise
-        return None
+    body = {"metadata": {"uid": metadata["uid"]}, "status": merge_patch(live.get("status") or {}, status)}
+    return await client.patch(SHARDED_MODELS, path, body, MERGE_PATCH)
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

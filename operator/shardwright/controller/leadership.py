@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import Callable
 
-from shardwright.cluster.elector import RETRY_SECONDS, Elector
+from shardwright.cluster.elector import Elector
 from shardwright.controller.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -25,13 +25,13 @@ async def keep_leading(elector: Elector, metrics: Metrics, on_lead: Callable[[],
             if led:
                 on_lead()
         metrics.leader.set(elector.leading)
-        await asyncio.sleep(RETRY_SECONDS)
+        await asyncio.sleep(elector.pause_seconds)
 
 
 async def fence(elector: Elector) -> None:
-    """End the process when we led and could not renew in time; never returns."""
+    """End the process when we led and do not lead any more; never returns."""
     while True:
         if elector.must_fence:
-            log.critical("the Lease could not be renewed; ending at once")
+            log.critical("the Lease could not be renewed in time, or is somebody else's; ending at once")
             os._exit(FENCED_EXIT_CODE)
         await asyncio.sleep(WATCHDOG_SECONDS)

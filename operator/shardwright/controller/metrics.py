@@ -16,6 +16,7 @@ from shardwright.reconcile.findings import Findings, conditions
 from shardwright.reconcile.states import GroupState
 
 BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+API_BUCKETS: Final = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0)
 MODEL: Final = ("namespace", "name")
 
 
@@ -48,6 +49,13 @@ class Metrics:
         )
         self.api_requests = Counter(
             "shardwright_api_requests", "Requests to the API server.", ("verb", "resource", "code"), registry=registry
+        )
+        self.api_seconds = Histogram(
+            "shardwright_api_request_duration_seconds",
+            "Time of one request to the API server, from when it is sent.",
+            ("verb", "resource"),
+            registry=registry,
+            buckets=API_BUCKETS,
         )
         self.last_sync = Gauge(
             "shardwright_cache_last_sync_timestamp_seconds", "Last complete LIST.", ("resource",), registry=registry
@@ -124,9 +132,10 @@ class Metrics:
             registry=registry,
         )
 
-    def count_call(self, verb: str, resource: str, code: int) -> None:
-        """Count a finished request (code 0: no answer)."""
+    def count_call(self, verb: str, resource: str, code: int, seconds: float) -> None:
+        """Count a finished request (code 0: no answer) and its time; from any thread."""
         self.api_requests.labels(verb, resource, str(code)).inc()
+        self.api_seconds.labels(verb, resource).observe(seconds)
 
     def show(self, key: Key, found: Findings, report: Report | None) -> None:
         """Replace the series of one model; those that stay are there all the time."""

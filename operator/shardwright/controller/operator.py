@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from shardwright.cluster.access import Access
 from shardwright.cluster.caches import Caches
-from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.client import ApiError, Client, Urgency
 from shardwright.cluster.elector import Elector, LeaseIdentity
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.permissions import may_see_pods, missing_permissions
@@ -43,12 +43,13 @@ class Operator:
         self._options = options
         self._access = access
         self._metrics = Metrics()
-        self._health = Health(options.resync_seconds)
+        self._health = Health()
         self._queue = Queue(options.workers)
         self._view = View()
-        self._lease_client = Client(access, threads=2, on_call=self._metrics.count_call)
-        self._elector = Elector(self._lease_client, _identity(options))
-        self._client = Client(access, on_call=self._metrics.count_call, may_write=self._leads)
+        count = self._metrics.count_call
+        self._lease_client = Client(access, threads=2, on_call=count, urgency=Urgency.LEASE)
+        self._elector = Elector(self._lease_client, _identity(options), timings=options.lease_timings)
+        self._client = Client(access, on_call=count, may_write=self._leads, limits=options.request_limits)
         self._planner = Planner(self._view, options.catalogue_file, options.settings_file)
         self._planner.load_settings()
         self._intake = Intake(self._view, self._queue, self._leads)
@@ -63,7 +64,7 @@ class Operator:
 
     def _make_reading(self) -> Reading:
         options = self._options
-        return Reading(self._client, self._view, self._planner, None, options.cluster_domain)
+        return Reading(self._client, self._view, self._planner, options.max_moving_groups, options.cluster_domain)
 
     def _make_reconciler(self) -> Reconciler:
         return Reconciler(
@@ -111,14 +112,14 @@ class Operator:
         """Start to watch everything, once it is known what may be seen."""
         watches.start()
         with suppress(ApiError):  # without an answer the readers will fail and say so
-            self._view.pods_visible = await may_see_pods(self._lease_client)
-        caches = Caches(self._lease_client, self._view.store, self._intake.on_concern, pods=self._view.pods_visible)
+            self._view.pods_visible = await may_see_pods(self._client)
+        caches = Caches(self._client, self._view.store, self._intake.on_concern, pods=self._view.pods_visible)
         caches.start()
         self._caches = caches
         await caches.filled.wait()
         self._reads.set()
         with suppress(ApiError):
-            for missing in await missing_permissions(self._lease_client):
+            for missing in await missing_permissions(self._client):
                 log.error("not permitted, but needed: %s", missing)
 
     def _on_loop(self, function: Callable[..., None]) -> Callable[..., None]:

@@ -1,11 +1,18 @@
-"""The command line of the operator; every flag has an environment variable of the same meaning."""
+"""The command line of the operator."""
 
 import argparse
 import os
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
+from typing import Final
+
+from shardwright.cluster.client import RequestLimits
+from shardwright.cluster.elector import LeaseTimings, unique_holder
+
+TIMINGS: Final = LeaseTimings()
+LIMITS: Final = RequestLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +25,9 @@ class Options:
     leader_elect: bool
     lease_namespace: str
     lease_name: str
+    lease_duration_seconds: int
+    lease_renew_deadline_seconds: float
+    lease_retry_seconds: float
     identity: str
     catalogue_file: Path | None
     settings_file: Path | None
@@ -25,15 +35,40 @@ class Options:
     port: int
     resync_seconds: float
     workers: int
+    max_moving_groups: int
+    kube_api_qps: float
+    kube_api_burst: int
     log_level: str
+
+    @property
+    def lease_timings(self) -> LeaseTimings:
+        """Return the timings of the Lease; ValueError where they contradict each other."""
+        return LeaseTimings(
+            duration_seconds=self.lease_duration_seconds,
+            renew_deadline_seconds=self.lease_renew_deadline_seconds,
+            retry_seconds=self.lease_retry_seconds,
+        )
+
+    @property
+    def request_limits(self) -> RequestLimits:
+        """Return how many requests may be sent to the API server."""
+        return RequestLimits(qps=self.kube_api_qps, burst=self.kube_api_burst)
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> Options:
     """Return the options, or end the process with a usage message."""
-    return Options(**vars(_parser().parse_args(arguments)))
+    parser = operator_parser()
+    given = vars(parser.parse_args(arguments))
+    options = Options(**given | {"identity": given["identity"] or os.environ.get("POD_NAME") or unique_holder()})
+    try:
+        _ = options.lease_timings
+    except ValueError as error:
+        parser.error(str(error))
+    return options
 
 
-def _parser() -> argparse.ArgumentParser:
+def operator_parser() -> argparse.ArgumentParser:
+    """Return the parser of the operator's command line."""
     parser = argparse.ArgumentParser(
         prog="shardwright-operator",
         description="Plans, deploys and keeps alive every ShardedModel of the cluster.",
@@ -47,6 +82,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=8080, help="port of /healthz, /readyz and /metrics; 0 for any free one")
     parser.add_argument("--resync-seconds", type=float, default=300.0, help="mean time between full comparisons")
     parser.add_argument("--workers", type=int, default=8, help="resources that are worked on at once")
+    parser.add_argument(
+        "--max-moving-groups",
+        type=_at_least_one,
+        default=5,
+        help="groups of all models that are moved or rolled at once, beside what spec.rollout of each allows",
+    )
+    _add_requests(parser)
     parser.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="least level to log")
     return parser
 
@@ -71,4 +113,43 @@ def _add_leadership(parser: argparse.ArgumentParser) -> None:
         "--lease-namespace", default=os.environ.get("POD_NAMESPACE", "shardwright-system"), help="namespace of the Lease"
     )
     parser.add_argument("--lease-name", default="shardwright", help="name of the Lease")
-    parser.add_argument("--identity", default=os.environ.get("POD_NAME", socket.gethostname()), help="our name in the Lease")
+    parser.add_argument(
+        "--lease-duration-seconds",
+        type=_at_least_one,
+        default=TIMINGS.duration_seconds,
+        help="how long the others wait for a leader that says nothing",
+    )
+    parser.add_argument(
+        "--lease-renew-deadline-seconds",
+        type=_positive,
+        default=TIMINGS.renew_deadline_seconds,
+        help="a leader that could not renew the Lease for so long ends; shorter than the duration",
+    )
+    parser.add_argument(
+        "--lease-retry-seconds",
+        type=_positive,
+        default=TIMINGS.retry_seconds,
+        help="time between renewals, less some jitter; those who wait look twice as often; at most half of the deadline",
+    )
+    parser.add_argument("--identity", help="our name in the Lease; default: POD_NAME, else that of the host and something random")
+
+
+def _add_requests(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kube-api-qps", type=_positive, default=LIMITS.qps, help="requests a second to the API server, the Lease apart"
+    )
+    parser.add_argument("--kube-api-burst", type=_at_least_one, default=LIMITS.burst, help="requests at once after a pause")
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < inf:
+        raise argparse.ArgumentTypeError(f"must be more than 0, not {text}")
+    return value
+
+
+def _at_least_one(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
+    return value

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shardwright.cluster.client import MERGE_PATCH, ApiError, Client
-from shardwright.cluster.resources import COMPUTE_DOMAINS, CONFIG_MAPS, NODES, SHARDED_MODELS
+from shardwright.cluster.resources import COMPUTE_DOMAINS, CONFIG_MAPS, NODES, SHARDED_MODELS, STATEFUL_SETS
 from shardwright.cluster.status import write_status
 from shardwright.cluster.writer import RefusedError, carry_out
 from shardwright.reconcile.decision import Apply, Create, CreateKey
@@ -51,12 +51,41 @@ def test_a_passing_fault_is_tried_again(fault: Answer) -> None:
         assert len(api.requests) == 3
 
 
-def test_a_kind_that_the_server_does_not_have_is_not_there_and_asked_for_once() -> None:
+def test_a_kind_that_the_server_does_not_have_is_an_error_and_asked_for_once() -> None:
     with serving(Answer(404, b"404 page not found\n")) as (api, client):
-        assert run(lambda: client.get(COMPUTE_DOMAINS, "models", "a")) is None
+        for call in (lambda: client.get(COMPUTE_DOMAINS, "models", "a"), lambda: client.list(COMPUTE_DOMAINS, "models")):
+            with pytest.raises(ApiError, match="does not serve computedomains") as error:
+                run(call)
+            assert (error.value.code, error.value.reason, error.value.passes) == (404, "UnknownPath", False)
+        assert len(api.requests) == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(404, b"<html><body>404 Not Found</body></html>"),
+        Answer(404, b'{"message": "no Route matched"}'),
+        Answer(404, b""),
+        Answer(302, b"", (("Location", "/login"),)),
+    ],
+    ids=["HTML", "a gateway's JSON", "nothing", "a login page"],
+)
+def test_what_somebody_between_us_and_the_api_server_says_is_no_evidence_that_an_object_is_gone(answer: Answer) -> None:
+    with serving(answer) as (_, client):
         with pytest.raises(ApiError) as error:
-            run(lambda: client.list(COMPUTE_DOMAINS, "models"))
-        assert (error.value.code, error.value.passes, len(api.requests)) == (404, False, 2)
+            run(lambda: client.get(SHARDED_MODELS, "models", "a"))
+        assert (error.value.code, error.value.reason, error.value.passes) == (0, "NotAStatus", True)
+        with pytest.raises(ApiError):
+            run(lambda: client.delete(CONFIG_MAPS, "models", "a", uid="u"))
+
+
+def test_a_foreign_refusal_says_what_it_was() -> None:
+    page = b"<html>\n <h1>Forbidden by " + b"x" * 500
+    with serving(Answer(403, page)) as (_, client), pytest.raises(ApiError) as error:
+        run(lambda: client.get(CONFIG_MAPS, "models", "a"))
+    path = "/api/v1/namespaces/models/configmaps/a"
+    excerpt = ("<html> <h1>Forbidden by " + "x" * 500)[:120]
+    assert str(error.value) == f"GET {path}: HTTP 403 that is not the API server's: {excerpt}"
 
 
 def test_a_fault_that_stays_is_an_error_after_the_last_retry() -> None:
@@ -112,10 +141,11 @@ def test_nothing_is_written_by_who_may_not() -> None:
 
 
 def test_every_request_is_counted_with_its_code() -> None:
-    counted: list[tuple[str, str, int]] = []
+    counted: list[tuple[str, str, int, float]] = []
     with serving(BROKEN, GONE, on_call=lambda *call: counted.append(call)) as (_, client):
         run(lambda: client.get(CONFIG_MAPS, "models", "a"))
-    assert counted == [("get", "configmaps", 500), ("get", "configmaps", 404)]
+    assert [call[:3] for call in counted] == [("get", "configmaps", 500), ("get", "configmaps", 404)]
+    assert all(seconds > 0 for *_, seconds in counted)
 
 
 def test_a_deletion_names_the_uid_and_is_content_when_it_is_gone() -> None:
@@ -240,6 +270,41 @@ def test_the_status_of_a_resource_that_is_gone_is_not_missed() -> None:
     live = {"metadata": {"namespace": "models", "name": "a", "uid": "u"}}
     with serving(GONE) as (_, client):
         assert run(lambda: write_status(client, live, {"replicas": 2})) is True
+
+
+def changed(**live: Any) -> Answer:
+    return Answer(body={"metadata": {"namespace": "models", "name": "a", "uid": "u"}, **live})
+
+
+def test_a_status_that_meets_a_change_of_the_same_resource_is_written_again_on_what_is_there_now() -> None:
+    live = {"metadata": {"namespace": "models", "name": "a", "uid": "u"}, "status": {"replicas": 1}}
+    now = changed(status={"replicas": 1, "conditions": []})
+    with serving(Answer(409), now, Answer()) as (api, client):
+        assert run(lambda: write_status(client, live, {"replicas": 2})) is True
+        assert [method for method, _, _ in api.requests] == ["PATCH", "GET", "PATCH"]
+        assert api.requests[2][2] == {"metadata": {"uid": "u"}, "status": {"replicas": 2, "conditions": None}}
+
+
+def test_a_status_that_meets_a_change_every_time_is_an_error() -> None:
+    live = {"metadata": {"namespace": "models", "name": "a", "uid": "u"}}
+    with serving(*(Answer(409), changed()) * 5) as (api, client), pytest.raises(ApiError):
+        run(lambda: write_status(client, live, {"replicas": 2}))
+    assert [method for method, _, _ in api.requests] == ["PATCH", "GET"] * 4 + ["PATCH"]
+
+
+@pytest.mark.parametrize("now", [GONE, Answer(body={"metadata": {"uid": "another"}})], ids=["gone", "another of its name"])
+def test_a_status_of_what_is_not_there_any_more_is_not_missed(now: Answer) -> None:
+    live = {"metadata": {"namespace": "models", "name": "a", "uid": "u"}}
+    with serving(Answer(409), now) as (api, client):
+        assert run(lambda: write_status(client, live, {"replicas": 2})) is True
+        assert len(api.requests) == 2
+
+
+def test_annotations_alone_are_one_patch_of_exactly_this_object() -> None:
+    with serving(Answer()) as (api, client):
+        run(lambda: client.annotate(STATEFUL_SETS, "models", "llama-0", "u", {"a": "1", "gone": None}))
+        body = {"metadata": {"uid": "u", "annotations": {"a": "1", "gone": None}}}
+        assert api.requests == [("PATCH", f"{STATEFUL_SETS.path('models', 'llama-0')}?fieldManager=shardwright", body)]
 
 
 def test_a_patch_keeps_its_type() -> None:

@@ -1,16 +1,17 @@
-"""Probes, logs and options of the process."""
+"""Probes and logs of the process."""
 
 import json
 import logging
+import socket
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 
 import pytest
 
-from shardwright.controller.health import Health, HealthServer
+from shardwright.controller.health import LONGEST_REQUEST_BYTES, MOST_CONNECTIONS, Health, HealthServer, listening_socket
 from shardwright.controller.logs import JsonLines
 from shardwright.controller.metrics import Metrics
-from shardwright.controller.options import parse_options
 
 
 class Clock:
@@ -20,41 +21,156 @@ class Clock:
         return self.now
 
 
-def test_a_loop_that_hangs_lists_that_fail_and_a_key_that_waits_are_unhealthy() -> None:
-    clock = Clock()
-    health = Health(resync_seconds=100, clock=clock)
-    assert health.problems() == []
-    clock.now = 6
-    assert health.problems() == ["the event loop hangs"]
-    clock.now = 301
-    health.beat()
-    assert health.problems() == ["no full LIST for too long"]
-    health.listed()
-    health.oldest_key_seconds = 601
-    assert health.problems() == ["a resource waits for too long"]
+class Scrapes:
+    count = 0
+
+    def __call__(self) -> bytes:
+        self.count += 1
+        return b"x" * 1_000_000
 
 
-def get(port: int, path: str) -> tuple[int, str]:
+@pytest.fixture
+def health() -> Health:
+    return Health()
+
+
+@pytest.fixture
+def server(health: Health) -> Iterator[HealthServer]:
+    server = HealthServer(health, Metrics().text, port=0)
+    yield server
+    server.stop()
+
+
+def get(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=10) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode()
 
 
-def test_the_endpoints_answer() -> None:
-    health = Health(resync_seconds=100)
-    server = HealthServer(health, Metrics().text, port=0)
+def sent(port: int, data: bytes) -> bytes:
+    """Return all that comes back for some bytes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(data)
+        pieces = []
+        try:
+            while piece := client.recv(65536):
+                pieces.append(piece)
+        except ConnectionResetError:
+            pass
+        return b"".join(pieces)
+
+
+def test_only_a_loop_that_hangs_is_unhealthy() -> None:
+    """A restart mends neither a backlog nor an API server that is away: those are alerts."""
+    clock = Clock()
+    health = Health(clock)
+    assert health.alive
+    clock.now = 6
+    assert not health.alive
+    health.beat()
+    assert health.alive
+
+
+def test_the_endpoints_answer(health: Health, server: HealthServer) -> None:
+    assert get(server.port, "/healthz") == (200, "ok")
+    assert get(server.port, "/readyz")[0] == 503
+    health.ready = True
+    assert get(server.port, "/readyz?verbose") == (200, "ok")
+    assert "shardwright_build_info" in get(server.port, "/metrics")[1]
+    assert get(server.port, "/")[0] == 404
+
+
+def test_a_hung_loop_is_said(server: HealthServer, health: Health) -> None:
+    health._clock = lambda: float("inf")
+    assert get(server.port, "/healthz") == (500, "the event loop hangs")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_it_listens_on_both_families(server: HealthServer, host: str) -> None:
+    if host == "[::1]" and not has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    assert get(server.port, "/healthz", host) == (200, "ok")
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("refusal", ["no dual stack", "no IPv6 address"])
+def test_without_ipv6_it_listens_on_ipv4(monkeypatch: pytest.MonkeyPatch, refusal: str) -> None:
+    create = socket.create_server
+
+    def refuse(address: tuple[str, int], **options: object) -> socket.socket:
+        if options:
+            raise OSError(99, "Cannot assign requested address")
+        return create(address)
+
+    if refusal == "no dual stack":
+        monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    else:
+        monkeypatch.setattr(socket, "create_server", refuse)
+    with listening_socket(0) as listening:
+        assert listening.family == socket.AF_INET
+
+
+def test_a_port_that_is_taken_is_an_error(server: HealthServer) -> None:
+    with pytest.raises(OSError, match="in use"):
+        listening_socket(server.port)
+
+
+def test_clients_that_say_nothing_keep_nobody_from_asking(server: HealthServer) -> None:
+    silent = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(2 * MOST_CONNECTIONS)]
     try:
         assert get(server.port, "/healthz") == (200, "ok")
-        assert get(server.port, "/readyz")[0] == 503
-        health.ready = True
-        assert get(server.port, "/readyz") == (200, "ok")
-        assert "shardwright_build_info" in get(server.port, "/metrics")[1]
-        assert get(server.port, "/")[0] == 404
+        assert silent[0].recv(1) == b""
+    finally:
+        for client in silent:
+            client.close()
+
+
+def test_a_client_that_takes_no_answer_keeps_nobody_from_asking(health: Health) -> None:
+    scrapes = Scrapes()
+    server = HealthServer(health, scrapes, port=0)
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+            client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            assert get(server.port, "/healthz") == (200, "ok")
     finally:
         server.stop()
+    assert scrapes.count == 1
+
+
+def test_metrics_are_not_written_anew_for_everybody_who_asks_at_once(health: Health, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, scrapes = Clock(), Scrapes()
+    monkeypatch.setattr("shardwright.controller.health.monotonic", clock)
+
+    def scrape() -> bytes:
+        clock.now += 0.7
+        return scrapes()
+
+    server = HealthServer(health, scrape, port=0)
+    try:
+        for moment in (1.0, 2.0, 7.0, 9.0):
+            clock.now = max(clock.now, moment)
+            assert len(get(server.port, "/metrics")[1]) == 1_000_000
+    finally:
+        server.stop()
+    assert scrapes.count == 2
+
+
+def test_what_is_no_request_ends_its_connection_only(server: HealthServer) -> None:
+    assert sent(server.port, b"x" * (2 * LONGEST_REQUEST_BYTES)) == b""
+    assert sent(server.port, b"POST /metrics HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 405 Method Not Allowed\r\n")
+    assert sent(server.port, b"HEAD /healthz HTTP/1.1\r\n\r\n").endswith(b"\r\nConnection: close\r\n\r\n")
+    assert sent(server.port, b"\xff\xfe\r\n\r\n").startswith(b"HTTP/1.1 405")
+    assert get(server.port, "/healthz") == (200, "ok")
 
 
 def test_a_log_line_is_one_json_object_whatever_the_message_holds() -> None:
@@ -64,12 +180,3 @@ def test_a_log_line_is_one_json_object_whatever_the_message_holds() -> None:
     assert "\n" not in line
     parsed = json.loads(line)
     assert (parsed["level"], parsed["message"], parsed["key"]) == ("info", 'a {"level": "x"} [31m', "models/llama")
-
-
-def test_the_options_come_from_flags_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KUBECONFIG", raising=False)
-    monkeypatch.setenv("POD_NAME", "operator-1")
-    monkeypatch.setenv("POD_NAMESPACE", "system")
-    options = parse_options(["--port=0", "--no-leader-elect"])
-    assert (options.identity, options.lease_namespace, options.leader_elect, options.port) == ("operator-1", "system", False, 0)
-    assert options.kubeconfig is None

@@ -1,0 +1,75 @@
+"""What an answer means: an object, a refusal by the API server, or somebody else's words."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, NoReturn
+
+from shardwright.cluster.calls import NOT_A_STATUS, UNKNOWN_PATH, ApiError, Call
+
+LONGEST_RETRY_AFTER_SECONDS: Final = 30.0
+NO_SUCH_PATH: Final = b"404 page not found"
+"""What the API server says, in plain text, of paths that it does not serve (Go's ``http.NotFound``)."""
+
+EXCERPT: Final = 120  # characters of foreign text that are shown
+
+Header = Callable[[str], str | None]
+"""Returns a header of an answer by its name, None where it has none."""
+
+
+def read_answer(call: Call, code: int, header: Header, text: bytes) -> dict[str, Any]:
+    """Return the object of an answer.
+
+    Raises:
+        ApiError: it is a refusal, or no JSON object. Only a Status object counts as the API server's own word: a load balancer
+            that answers 404 has not deleted anything.
+    """
+    if code >= 300:  # noqa: PLR2004
+        _refuse(call, code, header, text)
+    body = _json(text) if text else {}
+    if body is None:
+        raise ApiError(0, "NotJson", f"{call.method} {call.path}: the answer is no JSON object: {_excerpt(text)}")
+    return body
+
+
+def retry_after_seconds(header: Header) -> float | None:
+    """Return how long the server asks to wait, bounded; None where it does not say.
+
+    >>> [retry_after_seconds(headers.get) for headers in ({"Retry-After": "7"}, {"Retry-After": "86400"}, {})]
+    [7.0, 30.0, None]
+    """
+    value = header("Retry-After") or ""
+    if value.isascii() and value.isdecimal():
+        return min(float(value), LONGEST_RETRY_AFTER_SECONDS)
+    try:  # a moment of the server's clock
+        wait = parsedate_to_datetime(value) - parsedate_to_datetime(header("Date") or "")
+    except (ValueError, TypeError):
+        return None
+    return min(max(wait, timedelta()).total_seconds(), LONGEST_RETRY_AFTER_SECONDS)
+
+
+def _refuse(call: Call, code: int, header: Header, text: bytes) -> NoReturn:
+    status = _json(text) or {}
+    if status.get("kind") == "Status":
+        message = str(status.get("message") or f"HTTP {code}")
+        raise ApiError(code, str(status.get("reason") or ""), message, retry_after_seconds(header))
+    what = f"{call.method} {call.path}: HTTP {code}"
+    if code == 404 and text.strip() == NO_SUCH_PATH:  # noqa: PLR2004
+        raise ApiError(code, UNKNOWN_PATH, f"{what}: the API server does not serve {call.resource.plural}")
+    if code == 429 or code >= 500:  # noqa: PLR2004  it passes, whoever says it
+        raise ApiError(code, "", f"{what}: {_excerpt(text)}", retry_after_seconds(header))
+    raise ApiError(0, NOT_A_STATUS, f"{what} that is not the API server's: {_excerpt(text)}")
+
+
+def _json(text: bytes) -> dict[str, Any] | None:
+    """Return a JSON object, None where it is none."""
+    try:
+        body = json.loads(text)
+    except ValueError:
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _excerpt(text: bytes) -> str:
+    return " ".join(text[: 4 * EXCERPT].decode(errors="replace").split())[:EXCERPT]

@@ -1,0 +1,91 @@
+"""One request to the API server, how urgent it is, and the error that it may end in."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+from shardwright.cluster.resources import ACCESS_REVIEWS, EVENTS, Resource
+
+JSON: Final = "application/json"
+DRY_RUN: Final = (("dryRun", "All"),)
+
+DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
+"""Reason of an :class:`ApiError`: the time that its caller gave a request was over."""
+
+NOT_A_STATUS: Final = "NotAStatus"
+"""Reason of an :class:`ApiError`: something between us and the API server refused, not the API server."""
+
+TOO_LARGE: Final = "TooLarge"
+"""Reason of an :class:`ApiError`: the answer has more bytes than are read."""
+
+UNKNOWN_PATH: Final = "UnknownPath"
+"""Reason of an :class:`ApiError` with code 404: the API server does not serve this kind of object."""
+
+
+class Urgency(IntEnum):
+    """What a request is for; the smaller, the sooner it is sent."""
+
+    LEASE = 0
+    """Leadership: waits for nothing."""
+    REPAIR = 1
+    """What mends a group that serves: deletions, zero replicas, restarts."""
+    OBJECTS = 2
+    """Reads and what is made of new plans."""
+    STATUS = 3
+    EVENTS = 4
+    """Events and dry runs."""
+
+
+class ApiError(Exception):
+    """The API server refused a request or did not answer (``code`` 0)."""
+
+    def __init__(self, code: int, reason: str, message: str, retry_after_seconds: float | None = None) -> None:
+        self.code = code
+        self.reason = reason
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(message)
+
+    @property
+    def passes(self) -> bool:
+        """Return whether the same request may succeed a little later."""
+        return (self.code in {0, 429} and self.reason != TOO_LARGE) or self.code >= 500  # noqa: PLR2004
+
+
+class NotLeadingError(ApiError):
+    """A write was not sent, because somebody else may be leading."""
+
+    def __init__(self) -> None:
+        super().__init__(403, "NotLeading", "another operator leads")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request; ``verb`` is the RBAC verb."""
+
+    verb: str
+    resource: Resource
+    path: str
+    method: str
+    query: tuple[tuple[str, str], ...] = ()
+    body: Any = None
+    content_type: str = JSON
+    accept: str = JSON
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace that it is about, "" for none or all."""
+        return self.path.partition("/namespaces/")[2].partition("/")[0]
+
+    @property
+    def writes(self) -> bool:
+        """Return whether only a leader may send it; asking for one's own rights stores nothing."""
+        return self.method != "GET" and self.resource is not ACCESS_REVIEWS
+
+    @property
+    def urgency(self) -> Urgency:
+        """Return how urgent it is unless its caller says otherwise."""
+        if self.verb == "delete":
+            return Urgency.REPAIR
+        if self.resource is EVENTS or DRY_RUN[0] in self.query:
+            return Urgency.EVENTS
+        return Urgency.STATUS if self.path.endswith("/status") else Urgency.OBJECTS
