@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import urllib3
 
-from shardwright.cluster.client import JSON, ApiError, Call, Client
+from shardwright.cluster.calls import JSON
+from shardwright.cluster.client import ApiError, Call, Client
 from shardwright.cluster.json_stream import BrokenError
 from shardwright.cluster.resources import Resource
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final
 
-from shardwright.cluster.client import APPLY_PATCH, FIELD_MANAGER, JSON_PATCH, MERGE_PATCH, ApiError, Client
+from shardwright.cluster.client import APPLY_PATCH, FIELD_MANAGER, JSON_PATCH, MERGE_PATCH, ApiError, Client, NotLeadingError
 from shardwright.cluster.resources import BY_KIND, PODS, SECRETS, STATEFUL_SETS, Resource
 from shardwright.cluster.ssh_key import key_pair
 from shardwright.errors import Problem
@@ -35,7 +35,9 @@ CONFLICT: Final = 409
 OWNING_ATTEMPTS: Final = 5  # an object's controller writes its status at the same time
 
 
-NOT_LEADING: Final = "NotLeading"
+CARRY_OUT_SECONDS: Final = 12.0
+"""How long all writes of one round may take, so that what hangs is in the status within seconds. Basis: assumed; a webhook
+answers within its 10 s, or the API server answers for it."""
 
 REFUSALS: Final = frozenset({400, 403, 422})
 """Codes by which the API server refuses an object for good, until somebody changes something."""
@@ -78,8 +80,9 @@ class Writer:
         What starts pods is tried first: a group without a field that the API server drops would start all the same.
 
         Raises:
-            ApiError: another operator leads.
+            NotLeadingError: another operator leads.
         """
+        client = self._client.until(self._clock() + CARRY_OUT_SECONDS)
         written: list[Write] = []
         refused: list[Refusal] = []
         missing: set[ObjectKey] = set()
@@ -87,25 +90,24 @@ class Writer:
             if isinstance(write, Create | Apply) and not missing.isdisjoint(write.needs):
                 continue
             try:
-                await self._carry_out(write)
+                await self._carry_out(client, write)
+            except NotLeadingError:
+                raise
             except ApiError as error:
-                if error.reason == NOT_LEADING:
-                    raise
                 refused.append(_refusal(write, error))
                 missing.add((written_kind(write), written_name(write)))
             else:
                 written.append(write)
         return Outcome(written=tuple(written), refused=tuple(refused))
 
-    async def _carry_out(self, write: Write) -> None:
-        client = self._client
+    async def _carry_out(self, client: Client, write: Write) -> None:
         match write:
             case Create():
-                await self._create(write)
+                await self._create(client, write)
             case CreateKey():
                 await _create_key(client, write)
             case Apply():
-                await self._apply(write)
+                await self._apply(client, write)
             case Patch():
                 stored = await _patch(client, write)
                 self._on_stored({"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind, **stored})
@@ -115,34 +117,39 @@ class Writer:
                 resource = BY_KIND[write.kind]
                 await client.delete(resource, write.namespace, write.name, uid=write.uid, grace_seconds=write.grace_seconds)
 
-    async def _create(self, write: Create) -> None:
+    async def _create(self, client: Client, write: Create) -> None:
         resource, content = BY_KIND[kind_of(write.content)], write.content
 
         async def send(*, dry_run: bool) -> Mapping[str, Any]:
-            return await self._client.create(resource, content["metadata"]["namespace"], content, dry_run=dry_run)
+            return await client.create(resource, content["metadata"]["namespace"], content, dry_run=dry_run)
 
-        await self._keeping_all(send, content, try_first=content["kind"] == STATEFUL_SET)
+        await self._keeping_all(client, send, content, try_first=content["kind"] == STATEFUL_SET)
 
-    async def _apply(self, write: Apply) -> None:
+    async def _apply(self, client: Client, write: Apply) -> None:
         """Apply with the uid as a precondition: an object that replaced ours meanwhile answers 409."""
         metadata = {**write.content["metadata"], "uid": write.uid}
         resource = BY_KIND[kind_of(write.content)]
         path = resource.path(metadata["namespace"], metadata["name"])
-        live = await _owned_by_apply(self._client, resource, path, metadata)
+        live = await _owned_by_apply(client, resource, path, metadata)
         content = {**write.content, "metadata": metadata}
 
         async def send(*, dry_run: bool) -> Mapping[str, Any]:
-            return await self._client.patch(resource, path, content, APPLY_PATCH, force=True, dry_run=dry_run)
+            return await client.patch(resource, path, content, APPLY_PATCH, force=True, dry_run=dry_run)
 
-        await self._keeping_all(send, content, try_first=template_hash(live) != template_hash(content))
+        await self._keeping_all(client, send, content, try_first=template_hash(live) != template_hash(content))
 
     async def _keeping_all(
-        self, send: Callable[..., Awaitable[Mapping[str, Any]]], content: Mapping[str, Any], *, try_first: bool
+        self,
+        client: Client,
+        send: Callable[..., Awaitable[Mapping[str, Any]]],
+        content: Mapping[str, Any],
+        *,
+        try_first: bool,
     ) -> None:
         """Send an object and see that all of it was kept; where it is tried first, nothing has changed if it would not be."""
         if try_first and not self._was_well(content):
             _check(content, await _tried(send, content))
-            await _try_pod(self._client, content)
+            await _try_pod(client, content)
             self._note_well(content)
         stored = await send(dry_run=False)
         _check(content, stored)

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
+from shardwright.reconcile.standing import Choice, judge
+from shardwright.reconcile.standing import Question as PlanQuestion
 
 from shardwright.api.record import PlanRecord
 from shardwright.api.resource import ShardedModel, parse_manifest
@@ -18,8 +20,6 @@ from shardwright.hardware.nodes import read_node
 from shardwright.pipeline import bundle_for, plan_serving
 from shardwright.planning.report import Plan
 from shardwright.reconcile.rules import life_rules
-from shardwright.reconcile.standing import Choice, judge
-from shardwright.reconcile.standing import Question as PlanQuestion
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject, resolve
