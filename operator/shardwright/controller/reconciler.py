@@ -28,6 +28,7 @@ from shardwright.resolving.subject import Subject
 
 log = logging.getLogger(__name__)
 
+UNKNOWN_PATH: Final = "UnknownPath"  # the API server does not have this kind of object
 CHANGED_SECONDS: Final = 0.1  # until the next look, where what is looked at has changed under it
 
 
@@ -121,6 +122,9 @@ class Reconciler:
                 continue
             outcome = await self._writer.carry_out(step.writes)
             done = Outcome(written=(*done.written, *outcome.written), refused=(*done.refused, *outcome.refused))
+            for refusal in outcome.refused:
+                if refusal.reason == UNKNOWN_PATH:
+                    self._parts.reading.note_unserved(written_kind(refusal.write))
             seen, published = _after(seen, step, outcome)
             if published:
                 return published, done
