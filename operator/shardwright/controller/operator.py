@@ -111,7 +111,9 @@ class Operator:
     async def _start_reading(self, watches: Watches) -> None:
         """Start to watch everything, once it is known what may be seen."""
         watches.start()
-        while not await self._asked_for_pods():
+        while True:
+            if await self._asked_for_pods():
+                break
             await asyncio.sleep(SYNC_RETRY_SECONDS)
         caches = Caches(self._client, self._view.store, self._intake.on_concern, pods=self._view.pods_visible)
         caches.start()
