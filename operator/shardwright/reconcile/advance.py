@@ -202,10 +202,11 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
     plan, owner, observed = record.plan, seen.resource.owner, known.observed
     cluster = seen.cluster or Cluster()
     sets = [live for (kind, _), live in observed.objects.items() if kind == STATEFUL_SET]
+    ready = frozenset(group.name for group in known.standing if group.ready)
     bundle = bundle_for(
         subject,
         plan,
-        ready_pods=ready_pods(sets, len(plan.groups), plan.nodes_per_replica),
+        ready_pods=ready_pods(sets, len(plan.groups), plan.nodes_per_replica, ready),
         cluster_domain=cluster.domain,
         generations=generations(base_name(owner.name), plan.groups, observed, owner.uid, known.lost, record.generations),
         scheduling_api=cluster.scheduling_api or None,
