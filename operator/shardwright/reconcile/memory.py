@@ -115,7 +115,8 @@ def read_memory(stateful_set: Mapping[str, Any]) -> Memory:
 def ready_pods(stateful_sets: Iterable[Mapping[str, Any]], groups: int, size: int, ready: Collection[str] = ()) -> int:
     """Return the pods of the groups that have been ready at some time, at most ``groups`` of them, each counted once.
 
-    ``ready`` are the names of those that are ready now, which is noted in the same look. A group that is at zero comes back with ``size`` pods; one that stands has as many as it was made with.
+    ``ready`` are the names of those that are ready now, which is noted in the same look. A group that is at zero comes back with
+    ``size`` pods; one that stands has as many as it was made with.
     """
     pods: dict[str, int] = {}
     for live in stateful_sets:
