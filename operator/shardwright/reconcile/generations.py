@@ -97,8 +97,7 @@ def finds_no_place(group: Group, now: datetime) -> bool:
     if group.live is None or not group.live["spec"].get("replicas"):
         return False
     waiting = [member.unschedulable_since for member in group.members if member.unschedulable_since]
-    created = group.live["metadata"].get("creationTimestamp")
     first_start = group.memory.stopped_at is None and not group.memory.members
-    if created and first_start and len(group.members) < group.size:
-        waiting.append(datetime.fromisoformat(created))
+    if group.short_since and first_start and len(group.members) < group.size:
+        waiting.append(group.short_since)
     return any(now >= since + timedelta(seconds=UNSCHEDULABLE_SECONDS) for since in waiting)

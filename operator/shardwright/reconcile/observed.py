@@ -57,7 +57,8 @@ class Observed:
     """The objects that carry our label or a wanted name, ours or not, and all pods that StatefulSets control.
 
     ``absent_kinds`` are kinds of object that this cluster does not have. ``strangers`` are the names of pods that carry the
-    labels of the model although no StatefulSet controls them. ``kept_out`` are the StatefulSets whose pods are refused, by uid.
+    labels of the model although no StatefulSet controls them. ``kept_out`` are the StatefulSets whose pods are refused,
+    ``short_since`` says since when each has fewer pods than it should, both by uid.
     """
 
     objects: Mapping[ObjectKey, Mapping[str, Any]]
@@ -65,6 +66,7 @@ class Observed:
     absent_kinds: frozenset[str] = frozenset()
     strangers: tuple[str, ...] = ()
     kept_out: Mapping[str, KeptOut] = field(default_factory=dict)
+    short_since: Mapping[str, datetime] = field(default_factory=dict)
 
     def having(self, content: Mapping[str, Any], uid: str) -> "Observed":
         """Return the same after an object has been written."""

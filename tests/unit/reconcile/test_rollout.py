@@ -267,6 +267,12 @@ def test_a_group_that_moves_has_one_of_the_turns_until_it_serves_again() -> None
     assert [written_name(write) for write in decide(wanted, world.observed(), NOON, 1).writes if is_stop(write)] == ["llama-1"]
 
 
+def test_a_group_that_has_been_told_to_stop_is_down_before_its_first_pod_begins_to_end() -> None:
+    world, wanted = running(), desired(*groups("r2"))
+    world.write(decide(wanted, world.observed(), NOON).writes)
+    assert decide(wanted, world.observed(), NOON).writes == ()
+
+
 def test_a_failure_takes_no_turn_from_anybody_and_waits_for_none() -> None:
     world = running()
     world.crash("llama-2-1")
