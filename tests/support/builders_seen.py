@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from json import dumps, loads
 from typing import Any
@@ -42,6 +43,9 @@ ONE_NODE = {"parallelism": {"tensor": 8, "pipeline": 1}}
 TWO_NODES = {"model": {"id": "meta-llama/Llama-3.1-405B-Instruct"}, "parallelism": {"tensor": 8, "pipeline": 2}}
 """Groups of two whole nodes."""
 
+MOST_LOOKS = 8
+"""How many looks may follow each other, woken by nothing but what they write themselves."""
+
 
 @cache
 def _subject(spec: str) -> Subject | tuple[Problem, ...]:
@@ -77,10 +81,20 @@ class Operator:
     situations: dict[str, Situation] = field(default_factory=dict)
     written: list[Write] = field(default_factory=list)
     asked: list[Ask] = field(default_factory=list)
+    last: Outcome = field(default_factory=Outcome)
+    looked_at: int = -1
 
     def edit(self, **spec: Any) -> None:
         self.spec = self.spec | spec
         self.generation += 1
+        self.cluster.version += 1
+
+    def fork(self) -> Operator:
+        """Return an operator and a cluster that are just as these, to go on with."""
+        own = {
+            name: copy(getattr(self, name)) for name in ("annotations", "contested", "moves", "situations", "written", "asked")
+        }
+        return replace(self, cluster=self.cluster.fork(), **own)
 
     @property
     def subject(self) -> Subject | tuple[Problem, ...]:
@@ -130,7 +144,7 @@ class Operator:
 
     def look(self, seen: Seen | None = None) -> Published:
         """Carry one look out, to what it leaves behind."""
-        seen = seen or self.seen()
+        seen, self.looked_at = seen or self.seen(), self.cluster.version
         while True:
             step = advance(seen, self.cluster.now)
             if step.ask:
@@ -194,11 +208,24 @@ class Operator:
         facts = [found for name, found in self.cluster.facts.items() if name not in ask.lost]
         return take_stock(subject, facts, [*own, *others], tuple(kept), **options)
 
-    def run(self, seconds: float, step: float = 30.0) -> Published:
-        """Let time pass, and look whenever the operator would: as long as there is something to write, and then now and again."""
-        ends = self.cluster.now.timestamp() + seconds
-        published = self.look()
-        while self.cluster.now.timestamp() < ends:
+    def run(self, seconds: float, step: float = 10.0) -> Published:
+        """Let time pass, and look when the operator would: when something has changed, and when a look has asked for it.
+
+        What it writes wakes it at once, before anybody has acted on it.
+        """
+        ends = self.cluster.now + timedelta(seconds=seconds)
+        published = self._rest(self.look())
+        while self.cluster.now < ends:
             self.cluster.pass_time(step)
-            published = self.look()
+            published = self._rest(published)
         return published
+
+    def _rest(self, published: Published) -> Published:
+        looks = 0
+        while self.looked_at != self.cluster.version or (not looks and self._is_due(published)):
+            published, looks = self.look(), looks + 1
+            assert looks <= MOST_LOOKS, f"still writing: {self.last.written}"
+        return published
+
+    def _is_due(self, published: Published) -> bool:
+        return published.again_at is not None and self.cluster.now >= published.again_at

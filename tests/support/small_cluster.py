@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -64,7 +64,8 @@ class SmallCluster(World):
     """Nodes, and the pods of one model on them; time passes when the test says so.
 
     ``others`` are GPUs that somebody else's pods hold, by node. ``stuck`` are nodes on which pods do not end. ``refuses`` is
-    what the API server does not take; of pods it is neither created by the controller.
+    what the API server does not take; of pods it is neither created by the controller. ``version`` changes with all that
+    an operator would be woken by.
     """
 
     now: datetime = NOON
@@ -74,6 +75,13 @@ class SmallCluster(World):
     refuses: list[Refuses] = field(default_factory=list)
     facts: dict[str, NodeFacts | NodeExclusion] = field(default_factory=dict)
     silent_since: dict[str, datetime] = field(default_factory=dict)
+    version: int = 0
+
+    def fork(self) -> SmallCluster:
+        """Return a cluster that is just as this one, to go on with."""
+        own = {name: copy.deepcopy(getattr(self, name)) for name in ("objects", "pods", "nodes", "uids")}
+        shared = {name: copy.copy(getattr(self, name)) for name in ("others", "stuck", "refuses", "facts", "silent_since")}
+        return replace(self, **own, **shared)
 
     def add_nodes(self, count: int, first: int = 0, **options: Any) -> None:
         """Add nodes of 8 x H100: ``h100-0``, ``h100-1``, ..."""
@@ -82,6 +90,7 @@ class SmallCluster(World):
 
     def set_node(self, name: str, *, ready: bool = True, **options: Any) -> None:
         """Add a node, or change it into this one."""
+        self.version += 1
         self.nodes[name] = a_node(name, ready=ready, **options)
         found = read_node(self.nodes[name])
         assert found
@@ -93,6 +102,7 @@ class SmallCluster(World):
 
     def delete_node(self, name: str) -> None:
         """Delete a Node object: its pods go with it."""
+        self.version += 1
         del self.nodes[name], self.facts[name]
         self.silent_since.pop(name, None)
 
@@ -113,6 +123,7 @@ class SmallCluster(World):
         return Outcome(written=tuple(written), refused=tuple(refused))
 
     def _write(self, write: Write) -> None:
+        self.version += not isinstance(write, DryRunPod)
         match write:
             case CreateKey():
                 self._store(write.content, f"uid-{next(self.uids)}")
@@ -131,6 +142,7 @@ class SmallCluster(World):
 
     def end(self, item: dict[str, Any], grace_seconds: int = GRACE_SECONDS, taken_by: str = "") -> None:
         """Begin to end a pod, or give one that ends less time."""
+        self.version += 1
         metadata = item["metadata"]
         metadata.setdefault("deletionTimestamp", self.now.isoformat())
         metadata["deletionGracePeriodSeconds"] = min(grace_seconds, metadata.get("deletionGracePeriodSeconds", grace_seconds))
@@ -151,6 +163,7 @@ class SmallCluster(World):
 
     def settle(self) -> None:
         """Let controllers, scheduler and kubelets do what is due."""
+        before = self._shown()
         self._end_pods()
         self._create_pods()
         for item in self.pods.values():
@@ -158,6 +171,14 @@ class SmallCluster(World):
                 self._schedule(item)
         for item in self.pods.values():
             self._run(item)
+        self.version += before != self._shown()
+
+    def _shown(self) -> list[tuple[object, ...]]:
+        pods = self.pods.values()
+        return [
+            (p["metadata"]["uid"], p["metadata"].get("deletionTimestamp"), p["spec"].get("nodeName"), repr(p["status"]))
+            for p in pods
+        ]
 
     def _end_pods(self) -> None:
         for name, item in list(self.pods.items()):
@@ -166,7 +187,8 @@ class SmallCluster(World):
                 del self.pods[name]  # collected with its node
                 continue
             silent = self.silent_since.get(node or "")
-            if not self._is_wanted(item) or (silent and self.now >= silent + timedelta(seconds=EVICTION_SECONDS)):
+            evicted = silent and self.now >= silent + timedelta(seconds=EVICTION_SECONDS)
+            if "deletionTimestamp" not in item["metadata"] and (evicted or not self._is_wanted(item)):
                 self.end(item, taken_by="" if silent is None else "DeletionByTaintManager")
             ending = item["metadata"].get("deletionTimestamp")
             ended = ending and self.now >= datetime.fromisoformat(ending) + timedelta(seconds=END_SECONDS)

@@ -190,9 +190,9 @@ def test_groups_in_each_others_way_are_moved_one_beyond_the_limit_and_the_next_w
 
 
 def test_groups_in_each_others_way_keep_no_turn_of_other_models_for_ever() -> None:
-    world = in_a_ring(1, most=1)
-    writes = decide(ring(1), world.observed(), NOON, most_moving=1).writes
-    assert [written_name(write) for write in writes if is_stop(write)] == ["llama-1"]
+    for most in (1, 2):
+        writes = decide(ring(most), in_a_ring(1, most=1).observed(), NOON, most_moving=1).writes
+        assert [written_name(write) for write in writes if is_stop(write)] == ["llama-1"]
 
 
 def test_groups_in_each_others_way_go_no_further_than_the_limit_where_one_of_them_can_start() -> None:
