@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -29,14 +29,18 @@ class Replanned:
 
 
 def plan_anew(
-    subject: Subject, record: PlanRecord | None, inventory: Inventory, held: Sequence[tuple[str, ...]] = ()
+    subject: Subject,
+    record: PlanRecord | None,
+    inventory: Inventory,
+    held: Sequence[tuple[str, ...]] = (),
+    planned: Callable[[Subject, Inventory], Report] = plan_serving,
 ) -> Replanned:
-    """Return a new plan; where there is none, the one that there is stands.
+    """Return a new plan, as it is ``planned``; where there is none, the one that there is stands.
 
     Groups that stand keep their nodes as far as the new plan can run there: ``held`` says which those are where there is no plan
     of record.
     """
-    report = plan_serving(subject, inventory)
+    report = planned(subject, inventory)
     if isinstance(report.outcome, Plan):
         stays = record.plan.groups if record else tuple(held)
         groups = settled(subject, report.outcome, inventory, stays, record.plan if record else None)
@@ -146,6 +150,18 @@ def _recorded(subject: Subject, record: PlanRecord | None, report: Report) -> Re
     if made and record:
         made = replace(made, generations=record.generations)  # one that is to start beside its former self goes on with that
     return Replanned(record=made, report=report)
+
+
+def planned_again(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | None:
+    """Return a plan of the same layout on the same pool, on nodes that are free now; None where there is none alike."""
+    pools = replace(inventory, pools=tuple(pool for pool in inventory.pools if pool.name == plan.pool), excluded=())
+    request = _pinned(subject.request, plan)
+    if request.space.fill:
+        request = replace(request, space=replace(request.space, replicas=plan.layout.replicas, fill=False))
+    found = make_plan(subject.model, pools, request, subject.traits).outcome
+    if isinstance(found, NoPlan) or replace(found.layout, partition=plan.layout.partition) != plan.layout:
+        return None
+    return None if any(_differences(found, plan)) else found
 
 
 def rescale(subject: Subject, plan: Plan, inventory: Inventory) -> Report:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -71,3 +71,13 @@ def gangs(gated: ControlPlane, gated_operator: OperatorProcess, request: pytest.
     name = gated.create_namespace(request.node.name.removeprefix("test_").replace("_", "-")[:40].strip("-"))
     yield Models(gated, name)
     gated.api.delete(f"/api/v1/namespaces/{name}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show beside a failure what the operators of the test have logged last."""
+    report = yield
+    if report.failed and isinstance(item, pytest.Function):
+        running = (used for used in item.funcargs.values() if isinstance(used, OperatorProcess))
+        report.sections += [("log of the operator", one.logs()[-6000:]) for one in running]
+    return report

@@ -17,12 +17,13 @@ from shardwright.cluster.resources import (
 )
 
 NEEDED: Final[Sequence[tuple[Resource, str, str]]] = (
-    *((NODES, "", verb) for verb in ("list", "watch")),
+    *((NODES, "", verb) for verb in ("get", "list", "watch")),
+    (PODS, "", "get"),
     *((SHARDED_MODELS, "", verb) for verb in ("get", "list", "watch")),
     (SHARDED_MODELS, "status", "patch"),
     (SECRETS, "", "create"),
     *((child, "", verb) for child in CHILDREN for verb in ("get", "list", "watch", "create", "patch", "delete")),
-    *((child, "", verb) for child in OPTIONAL_CHILDREN for verb in ("get", "list", "create", "patch", "delete")),
+    *((child, "", verb) for child in OPTIONAL_CHILDREN for verb in ("get", "list", "watch", "create", "patch", "delete")),
 )
 """Resource, subresource and verb without which nothing works."""
 

@@ -15,6 +15,7 @@ from shardwright.controller.view import View, base_key
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.pools import build_inventory
 from shardwright.modelspec.catalogue import read_catalogue_extension
+from shardwright.reconcile.plan_cache import PlanCache
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.seen import Ask
@@ -35,6 +36,7 @@ class Planner:
         self._view = view
         self._catalogue = Watched(catalogue_file, "the catalogue file", _read_catalogue)
         self._settings = Watched(settings_file, "the settings file", read_settings)
+        self._plans = PlanCache()
         self.files_version = 0
         self._subjects: dict[Key, tuple[tuple[Any, ...], Subject]] = {}
         self._pooled: dict[str, tuple[int, Inventory]] = {}
@@ -91,10 +93,17 @@ class Planner:
         if ask.beside is not None and ask.on is not None:
             return await self._beside(key, subject, ask.on, *ask.beside)
         inventory = self._stock(key, subject)
-        made = await asyncio.to_thread(_make, subject, ask, inventory)
+        made = await asyncio.to_thread(self._make, subject, ask, inventory)
         if made.short and ask.choice is Choice.REPLAN and (vacated := self._stock(key, subject, vacated=True)) != inventory:
-            return await asyncio.to_thread(_make, subject, ask, vacated)  # where its former generations are in the way
+            return await asyncio.to_thread(self._make, subject, ask, vacated)  # where its former generations are in the way
         return made
+
+    def _make(self, subject: Subject, ask: Ask, inventory: Inventory) -> Replanned:
+        if ask.choice is Choice.RESCALE and ask.on:
+            return scale(subject, ask.on, inventory)
+        if ask.choice is Choice.REHOUSE and ask.on:
+            return mend(subject, ask.on, inventory, ask.leaving)
+        return plan_anew(subject, ask.on, inventory, ask.held, self._plans.plan)
 
     async def _beside(self, key: Key, subject: Subject, record: PlanRecord, group: int, generation: int) -> Replanned:
         """Return the record with a group as a later generation on free GPUs, without a record where there are none."""
@@ -136,11 +145,3 @@ def _texts(content: str) -> dict[str, str]:
     if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
         raise ValueError("it must be one JSON object of model id to the text of a config.json")
     return texts
-
-
-def _make(subject: Subject, ask: Ask, inventory: Inventory) -> Replanned:
-    if ask.choice is Choice.RESCALE and ask.on:
-        return scale(subject, ask.on, inventory)
-    if ask.choice is Choice.REHOUSE and ask.on:
-        return mend(subject, ask.on, inventory, ask.leaving)
-    return plan_anew(subject, ask.on, inventory, ask.held)

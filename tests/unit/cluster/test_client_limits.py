@@ -14,6 +14,7 @@ from shardwright.cluster.resources import ACCESS_REVIEWS, CONFIG_MAPS, NODES
 from tests.support.scripted_api import Answer, ScriptedApi
 
 BROKEN = Answer(500, {"message": "etcd is away"})
+BUSY = Answer(429, {"message": "slow down"}, (("Retry-After", "30"),))
 SOON = 0.3
 """Seconds of a deadline that the answer will not meet."""
 
@@ -40,11 +41,13 @@ def get(client: Client, namespace: str = "models") -> Any:
     return run(lambda: client.get(CONFIG_MAPS, namespace, "a"))
 
 
-@pytest.mark.parametrize("fault", [Answer(hang=True), Answer(trickle=True), BROKEN], ids=["hangs", "trickles", "fails"])
+@pytest.mark.parametrize(
+    "fault", [Answer(hang=True), Answer(trickle=True), BROKEN, BUSY], ids=["hangs", "trickles", "fails", "busy"]
+)
 def test_what_is_not_done_by_the_deadline_is_an_error_that_says_so(fault: Answer) -> None:
     with serving(fault) as (api, client):
         with pytest.raises(ApiError) as error:
-            get(client.until(monotonic() + SOON))
+            run(lambda: asyncio.wait_for(client.until(monotonic() + SOON).get(CONFIG_MAPS, "models", "a"), 15))
         assert (error.value.code, error.value.reason, error.value.passes) == (0, "DeadlineExceeded", True)
         assert api.requests
 

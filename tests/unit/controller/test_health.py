@@ -125,7 +125,8 @@ def test_a_port_that_is_taken_is_an_error(server: HealthServer) -> None:
         listening_socket(server.port)
 
 
-def test_clients_that_say_nothing_keep_nobody_from_asking(server: HealthServer) -> None:
+def test_clients_that_say_nothing_keep_nobody_from_asking(server: HealthServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardwright.controller.health.EXCHANGE_SECONDS", 600)
     silent = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(2 * MOST_CONNECTIONS)]
     try:
         assert get(server.port, "/healthz") == (200, "ok")
@@ -133,6 +134,12 @@ def test_clients_that_say_nothing_keep_nobody_from_asking(server: HealthServer) 
     finally:
         for client in silent:
             client.close()
+
+
+def test_a_client_that_says_nothing_for_long_is_left(server: HealthServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardwright.controller.health.EXCHANGE_SECONDS", 0.05)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as silent:
+        assert silent.recv(1) == b""
 
 
 def test_a_client_that_takes_no_answer_keeps_nobody_from_asking(health: Health) -> None:

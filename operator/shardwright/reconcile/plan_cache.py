@@ -1,0 +1,101 @@
+"""Plans that were made before: the same question over the same kind of stock has the same layout, wherever its nodes are.
+
+A plan is a choice of a layout on a pool, and then of nodes. The choice depends on the question and on how much room each pool
+has, not on which of its nodes are free; so it is remembered by both, and only the nodes are chosen anew.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from shardwright.hardware.inventory import Inventory, Pool
+from shardwright.pipeline import plan_serving
+from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.replanning import planned_again
+from shardwright.resolving.subject import Subject
+
+REMEMBERED_MAX: Final = 512
+"""Questions that are remembered; the one that was asked longest ago goes first. Basis: assumed, a few MiB."""
+
+NODES_MAX: Final = 64
+"""Up to how many free nodes of a pool are counted for one replica: whether there are more changes no choice. Basis: assumed, more
+than any replica is cut over."""
+
+SAME: Final = 1.005
+"""By which factor a prediction may differ where the nodes are others, before all layouts are compared again. Basis: assumed,
+below what tells layouts apart."""
+
+
+class PlanCache:
+    """Reports by question and stock."""
+
+    def __init__(self) -> None:
+        self._reports: OrderedDict[tuple[Any, ...], Report] = OrderedDict()
+
+    def plan(self, subject: Subject, inventory: Inventory) -> Report:
+        """Return what :func:`~shardwright.pipeline.plan_serving` returns, out of memory where that says the same."""
+        key = (_question(subject), stock_of(inventory, subject.intent.replicas))
+        known = self._reports.get(key)
+        again = _again(subject, known.outcome, inventory) if known else None
+        if known is None or again is None:
+            return self._made(key, subject, inventory)
+        self._reports.move_to_end(key)
+        return replace(known, outcome=again)
+
+    def _made(self, key: tuple[Any, ...], subject: Subject, inventory: Inventory) -> Report:
+        report = self._reports[key] = plan_serving(subject, inventory)
+        self._reports.move_to_end(key)
+        while len(self._reports) > REMEMBERED_MAX:
+            self._reports.popitem(last=False)
+        return report
+
+
+def _question(subject: Subject) -> tuple[Any, ...]:
+    """Return all that a plan depends on beside the cluster; not whose it is, nor at which generation."""
+    return subject.cut_hash, subject.intent.replicas, subject.request.deploy
+
+
+def _again(subject: Subject, plan: Plan | NoPlan, inventory: Inventory) -> Plan | NoPlan | None:
+    """Return the plan on nodes that are free now, None where it would not do the same there."""
+    if isinstance(plan, NoPlan) or not plan.groups:
+        return plan
+    found = planned_again(subject, plan, inventory)
+    if found is None:
+        return None
+    was, now = plan.performance, found.performance
+    pairs = ((was.ttft_seconds, now.ttft_seconds), (was.tpot_seconds, now.tpot_seconds))
+    same = all(max(one, other) <= SAME * min(one, other) for one, other in pairs)
+    alike = (plan.tensor_link, plan.pipeline_link) == (found.tensor_link, found.pipeline_link)
+    return replace(plan, groups=found.groups) if same and alike else None
+
+
+def stock_of(inventory: Inventory, replicas: int) -> tuple[Any, ...]:
+    """Return what of the room of each pool can change the choice of a layout: how many nodes have how many GPUs free.
+
+    Beyond a limit they are not counted. Nodes that a scale-up link joins are counted by domain.
+    """
+    most = NODES_MAX * max(1, replicas)
+    pools = tuple((pool.name, pool.gpu_hour_price, pool.warnings, *_room(pool, most)) for pool in inventory.pools)
+    excluded = tuple(sorted(Counter((item.problem.code, item.product) for item in inventory.excluded).items()))
+    return pools, excluded, inventory.free_capacity_known
+
+
+def _room(pool: Pool, most: int) -> Iterator[Any]:
+    yield min(most, len(pool.nodes))
+    yield tuple(_counted([node.free for node in pool.nodes], most))
+    if pool.crosses_nodes:
+        domains: dict[str, list[int]] = {}
+        for node in pool.nodes:
+            domains.setdefault(node.domain, []).append(node.free)
+        yield tuple(sorted(tuple(sorted(free)) for free in domains.values()))
+
+
+def _counted(free: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
+    """Yield how many nodes have at least so many GPUs free, for each number, none above ``most``."""
+    counts = Counter(free)
+    total = 0
+    for gpus in sorted(counts, reverse=True):
+        if gpus > 0:
+            total += counts[gpus]
+            yield gpus, min(total, most)

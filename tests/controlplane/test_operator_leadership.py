@@ -1,0 +1,63 @@
+"""Leadership among real processes: stopped and woken up, and with a Lease that somebody else has touched."""
+
+import os
+import signal
+
+import pytest
+
+from tests.harness.api import ApiError
+from tests.harness.controlplane import ControlPlane
+from tests.harness.waiting import wait_for
+from tests.support.operator import SYSTEM, OperatorProcess
+
+pytestmark = pytest.mark.controlplane
+
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/shardwright"
+SHORT = ("--lease-duration-seconds=4", "--lease-renew-deadline-seconds=2", "--lease-retry-seconds=1")
+
+
+def holder(chart: ControlPlane) -> str | None:
+    """Return who holds the Lease, None where there is none."""
+    try:
+        return str(chart.api.get(LEASE)["spec"]["holderIdentity"])
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return None
+
+
+def test_a_leader_that_was_stopped_for_long_ends_itself_when_it_wakes_up_and_leaves_the_next_one_alone(
+    chart: ControlPlane,
+) -> None:
+    with OperatorProcess(chart, *SHORT) as first:
+        wait_for(first.leads, 30, "the first to lead")
+        with OperatorProcess(chart, *SHORT, identity="operator-b") as second:
+            process = first.running()
+            assert process
+            os.kill(process, signal.SIGSTOP)
+            wait_for(second.leads, 30, "the second to lead")
+
+            os.kill(process, signal.SIGCONT)
+            wait_for(lambda: first.running() is None, 30, "the first to end")
+            assert "ending at once" in first.logs()
+            assert holder(chart) == "operator-b"
+            assert second.leads()
+
+
+def test_a_leader_under_whom_the_lease_is_deleted_makes_it_again_and_leads_on(chart: ControlPlane) -> None:
+    with OperatorProcess(chart) as first:
+        wait_for(first.leads, 30, "the first to lead")
+        with OperatorProcess(chart, identity="operator-b") as second:
+            chart.api.delete(LEASE)
+            wait_for(lambda: holder(chart) is not None, 30, "another Lease")
+            assert holder(chart) == "operator-a"
+            assert (first.leads(), second.leads()) == (True, False)
+
+
+def test_a_leader_whose_lease_was_given_to_somebody_else_by_hand_ends_itself(chart: ControlPlane) -> None:
+    with OperatorProcess(chart) as first:
+        wait_for(first.leads, 30, "the first to lead")
+        chart.api.patch(LEASE, {"spec": {"holderIdentity": "by-hand"}})
+        wait_for(lambda: first.running() is None, 30, "it to end")
+        assert holder(chart) == "by-hand"
+    chart.api.patch(LEASE, {"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})  # for the tests that follow
