@@ -18,7 +18,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError, Problem
 from shardwright.pipeline import bundle_for
 from shardwright.reconcile.availability import unavailable
-from shardwright.reconcile.decide import Desired, decide, keep_alive, placed
+from shardwright.reconcile.decide import Desired, decide, is_leftover, keep_alive, placed
 from shardwright.reconcile.decision import Apply, DryRunPod, Why, Write
 from shardwright.reconcile.events import surge_event
 from shardwright.reconcile.generations import generations
@@ -93,7 +93,10 @@ def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | No
     if tried is None:
         content = record_object(owner, record)
         writes = placed(content, owner.uid, known.observed)
-        return Step(records=record, writes=writes) if writes else place_taken(content)
+        if writes:
+            return Step(records=record, writes=writes)
+        live = known.observed.objects[object_key(content)]
+        return place_taken(content, leftover=is_leftover(live, content))
     return problem_of(tried.refused[0], queued=False) if tried.refused else None
 
 

@@ -89,7 +89,9 @@ Write = Create | CreateKey | Apply | Patch | DryRunPod | Delete
 
 
 def written_name(write: Write) -> str:
-    """Return the name of the object that a write is about."""
+    """Return the name of the object that a write is about; a pod that is only tried has the start of one."""
+    if isinstance(write, DryRunPod):
+        return str(write.content["metadata"]["generateName"])
     return str(write.name if isinstance(write, Patch | Delete) else write.content["metadata"]["name"])
 
 
