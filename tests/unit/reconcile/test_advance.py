@@ -102,7 +102,7 @@ class TestStages:
         assert deployed.published
         assert deployed.published.kept
         assert (deployed.published.kept.record, deployed.published.kept.released) == (recorded.records, frozenset())
-        assert [event.reason for event in deployed.published.events] == ["Planned", "Progressing"]
+        assert [event.reason for event in deployed.published.events] == ["Planned"]
 
         written = operator.cluster.carry_out(deployed.writes)
         assert advance(seen.done(written), now).published == deployed.published
