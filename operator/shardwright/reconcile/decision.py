@@ -89,8 +89,11 @@ Write = Create | CreateKey | Apply | Patch | DryRunPod | Delete
 
 
 def written_name(write: Write) -> str:
-    """Return the name of the object that a write is about."""
-    return str(write.name if isinstance(write, Patch | Delete) else write.content["metadata"]["name"])
+    """Return the name of the object that a write is about; of a pod that is only tried, how it would begin."""
+    if isinstance(write, Patch | Delete):
+        return write.name
+    metadata = write.content["metadata"]
+    return str(metadata["generateName"] if isinstance(write, DryRunPod) else metadata["name"])
 
 
 def written_kind(write: Write) -> str:

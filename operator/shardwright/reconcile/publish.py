@@ -119,7 +119,7 @@ def publish(seen: Seen, known: Known, planned: Planned, deployed: Deployed, now:
         found=found,
         report=planned.report,
         kept=_kept(seen, planned, found),
-        known=seen.cluster is not None and not isinstance(seen.subject, tuple),
+        known=seen.cluster is not None and not isinstance(seen.subject, tuple) and not known.unreadable,
         since=known.since,
         kept_out=_kept_out(seen, outcome),
         repaired={object_key(w.content): w.fields for w in outcome.written if isinstance(w, Apply) and w.why is Why.DRIFT},
