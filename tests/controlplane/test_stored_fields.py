@@ -62,7 +62,7 @@ def test_the_operator_finds_a_field_that_is_dropped_and_creates_nothing(control_
     finally:
         client.close()
     (refusal,) = outcome.refused
-    assert refusal.problem
+    assert refusal.problem is not None
     assert refusal.problem.code == "FieldDropped"
     assert refusal.problem.gap == "but the API server drops spec.template.spec.schedulingGroup"
     assert control_plane.api.get(f"/apis/apps/v1/namespaces/{namespace}/statefulsets")["items"] == []

@@ -28,8 +28,8 @@ def client(control_plane: ControlPlane) -> Iterator[Client]:
     opened.close()
 
 
-async def carry_out(client: Client, write: Write) -> Outcome:
-    return await writer.Writer(client, lambda _: None).carry_out([write])
+async def carry_out(client: Client, writes: list[Write]) -> Outcome:
+    return await writer.Writer(client, lambda _: None).carry_out(writes)
 
 
 def a_config_map(namespace: str, **data: str) -> Manifest:
@@ -40,11 +40,11 @@ def test_an_apply_removes_what_our_creation_set_and_keeps_what_others_set(
     client: Client, control_plane: ControlPlane, namespace: str
 ) -> None:
     async def scenario() -> None:
-        await carry_out(client, Create(content=a_config_map(namespace, a="1", b="1")))
+        await carry_out(client, [Create(content=a_config_map(namespace, a="1", b="1"))])
         control_plane.kubectl("patch", "configmap", "ours", "-n", namespace, "-p", '{"data": {"theirs": "1"}}')
         live = await client.get(CONFIG_MAPS, namespace, "ours")
         assert live
-        await carry_out(client, Apply(content=a_config_map(namespace, a="2"), uid=live["metadata"]["uid"]))
+        await carry_out(client, [Apply(content=a_config_map(namespace, a="2"), uid=live["metadata"]["uid"])])
         live = await client.get(CONFIG_MAPS, namespace, "ours")
         assert live
         assert live["data"] == {"a": "2", "theirs": "1"}
@@ -56,7 +56,7 @@ def test_a_version_that_is_out_of_date_is_a_conflict_and_no_refusal(
     client: Client, control_plane: ControlPlane, namespace: str
 ) -> None:
     async def scenario() -> None:
-        await carry_out(client, Create(content=a_config_map(namespace, a="1")))
+        await carry_out(client, [Create(content=a_config_map(namespace, a="1"))])
         stale = await client.get(CONFIG_MAPS, namespace, "ours")
         assert stale
         control_plane.kubectl("patch", "configmap", "ours", "-n", namespace, "-p", '{"data": {"theirs": "1"}}')
@@ -70,8 +70,8 @@ def test_a_version_that_is_out_of_date_is_a_conflict_and_no_refusal(
 
 def test_an_apply_with_the_uid_of_an_object_that_is_gone_creates_nothing(client: Client, namespace: str) -> None:
     async def scenario() -> None:
-        outcome = await carry_out(client, Apply(content=a_config_map(namespace, a="1"), uid="gone"))
-        assert [(refusal.code, refusal.passes) for refusal in outcome.refused] == [(409, True)]
+        (refusal,) = (await carry_out(client, [Apply(content=a_config_map(namespace, a="1"), uid="gone")])).refused
+        assert (refusal.code, refusal.passes) == (409, True)
         assert await client.get(CONFIG_MAPS, namespace, "ours") is None
 
     asyncio.run(scenario())

@@ -1,19 +1,30 @@
-"""The parts of an operator that plan, reconcile and compare, on an API server in memory."""
+"""The parts of an operator that plan, reconcile and compare, on an API server in memory whose watches miss nothing."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from shardwright.cluster.events import Recorder
-from shardwright.cluster.resources import NODES, PODS, SHARDED_MODELS, STATEFUL_SETS
+from shardwright.cluster.handover import Change
+from shardwright.cluster.resources import CONFIG_MAPS, NODES, PODS, SHARDED_MODELS, STATEFUL_SETS, Resource
+from shardwright.cluster.sources import CHILD_SOURCES, MANAGED, project_child, project_config_map, project_node, project_pod
+from shardwright.cluster.store import Concern
+from shardwright.controller.clock import SteadyClock
 from shardwright.controller.intake import Intake
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.planner import Planner
-from shardwright.controller.queue import Key
-from shardwright.controller.reconciler import Reconciler, Terms
+from shardwright.controller.queue import Again, Key, Priority, Queue
+from shardwright.controller.reading import Reading
+from shardwright.controller.reconciler import Parts as ReconcilerParts
+from shardwright.controller.reconciler import Reconciler
 from shardwright.controller.resync import Resync
 from shardwright.controller.view import View
+from shardwright.reconcile.decision import kind_of
+from shardwright.reconcile.rollout import planned_nodes
 from tests.harness import fleet
 from tests.harness.api import Manifest
 from tests.support.builders_reconcile import pod
@@ -23,42 +34,112 @@ from tests.support.memory_api import MemoryApi
 NAMESPACE = "models"
 H100 = "h100-8x-dell-xe9680"
 LARGE = {"id": "meta-llama/Llama-3.1-405B-Instruct"}
+"""A model that needs two nodes of 8 x H100."""
+
+_WATCHED = [source.resource for source in CHILD_SOURCES]
+
+
+@dataclass
+class Hand:
+    """A clock, in seconds, that moves when it is moved."""
+
+    seconds: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+class Asking(Queue):
+    """A queue that nobody works on; ``added`` is what was put in, in order."""
+
+    def __init__(self, clock: Hand) -> None:
+        super().__init__(1, clock)
+        self.added: list[tuple[Key, Priority]] = []
+
+    def add(self, key: Key, priority: Priority, *, fresh: bool = False) -> None:
+        self.added.append((key, priority))
+        super().add(key, priority, fresh=fresh)
+
+    def add_after(self, key: Key, again: Again) -> None:
+        self.added.append((key, again.priority))
+        super().add_after(key, again)
 
 
 @dataclass
 class Parts:
-    """One operator; ``asked`` are the models that events and freed capacity want looked at."""
+    """One operator; ``most_moving`` is how many groups of all models it may have down on purpose.
+
+    While ``watching`` is False its watches are cut: what happens then it does not hear of.
+    """
 
     api: MemoryApi = field(default_factory=MemoryApi)
-    asked: list[Key] = field(default_factory=list)
+    most_moving: int | None = None
+    watching: bool = True
 
     def __post_init__(self) -> None:
-        self.view = View(wake=self.asked.append)
+        self.clock = Hand()
+        self.view = View()
+        self.queue = Asking(self.clock)
         self.metrics = Metrics()
         self.planner = Planner(self.view, None)
-        recorder = Recorder(self.api, "test")
-        self.reconciler = Reconciler(self.api, self.view, self.planner, recorder, self.metrics, Terms())
-        self.resync = Resync(self.api, self.view, self.metrics)
-        self.intake = Intake(self.view, self.asked.append)
+        self.intake = Intake(self.view, self.queue, lambda: True)
+        self.reading = Reading(self.api, self.view, self.planner, self.most_moving, "cluster.local")
+        self.resync = Resync(self.api, self.view, self.reading, self.metrics)
+        parts = ReconcilerParts(
+            client=self.api,
+            view=self.view,
+            planner=self.planner,
+            reading=self.reading,
+            recorder=Recorder(self.api, "test"),
+            metrics=self.metrics,
+        )
+        self.reconciler = Reconciler(parts, SteadyClock(self.clock))
+        self.api.watch(self._on_change)
+
+    @property
+    def asked(self) -> list[Key]:
+        """Return the models that were to be looked at, in the order in which they were asked for."""
+        return [key for key, _ in self.queue.added]
+
+    async def sync(self) -> None:
+        """List everything, and book what the plans of record keep."""
+        await self.resync.run()
+        await self.resync.book()
+        self.view.synced = True
+
+    async def look(self, key: Key) -> Again | None:
+        return await self.reconciler.look(key)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.clock.seconds += seconds
 
     def add_nodes(self, count: int, first: int = 0) -> None:
-        """Add nodes of 8 x H100, and tell the operator as its watch would."""
+        """Add nodes of 8 x H100."""
         for node in fleet.make(H100, count, "h100", first=first):
-            self.intake.on_event(NODES, self.api.put(NODES, node), False)
+            self.api.put(NODES, node)
 
-    def add_model(self, name: str, **spec: Any) -> Key:
-        """Create or replace a ShardedModel, and tell the operator as its watch would."""
+    def change_node(self, name: str, **spec: Any) -> None:
+        """Change the spec of a node: ``unschedulable=True`` cordons it."""
+        with self.api.changing(NODES, None, name) as node:
+            node["spec"] = {**node.get("spec", {}), **spec}
+
+    def silence(self, name: str) -> None:
+        """Let the kubelet of a node stop answering."""
+        with self.api.changing(NODES, None, name) as node:
+            node["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+
+    def add_model(self, name: str, created: str = "2026-01-02T12:00:00Z", **spec: Any) -> Key:
+        """Create a ShardedModel, or another one in its place."""
         manifest = a_sharded_model(name, NAMESPACE, **spec)
+        manifest["metadata"]["creationTimestamp"] = created
         manifest["spec"] = {"replicas": 1, "mode": "Deploy"} | manifest["spec"]
-        self.intake.on_event(SHARDED_MODELS, self.api.put(SHARDED_MODELS, manifest), False)
+        self.api.put(SHARDED_MODELS, manifest)
         return NAMESPACE, name
 
     def change(self, key: Key, **spec: Any) -> None:
-        self.model(key)["spec"] |= spec
-        self.model(key)["metadata"]["generation"] += 1
-
-    async def look(self, key: Key) -> float | None:
-        return await self.reconciler.look(key)
+        with self.api.changing(SHARDED_MODELS, *key) as model:
+            model["spec"] = model["spec"] | spec
 
     def model(self, key: Key) -> Manifest:
         found = self.api.find(SHARDED_MODELS, *key)
@@ -80,33 +161,122 @@ class Parts:
             if plural == STATEFUL_SETS.plural and own.startswith(f"{name}-")
         ]
 
+    def replicas(self, name: str) -> list[int]:
+        """Return how many pods each group of a model is to have."""
+        return [group["spec"]["replicas"] for group in self.groups(name)]
+
     def scripts(self) -> dict[str, Manifest]:
         """Return the ConfigMaps of the scripts, as they are stored."""
         return {
-            name: item for (plural, _, name), item in self.api.objects.items() if plural == "configmaps" and "-scripts-" in name
+            name: item
+            for (plural, _, name), item in self.api.objects.items()
+            if plural == CONFIG_MAPS.plural and "-scripts-" in name
         }
 
     def run_pods(self, name: str, **status: Any) -> None:
-        """Let every pod of a model run and be ready, as the StatefulSet controller and the kubelets would."""
+        """Let every pod of a model run and be ready, as the StatefulSet controller, the scheduler and the kubelets would."""
         for group in self.groups(name):
             self.run_group(group, **status)
 
     def run_group(self, group: Manifest, **status: Any) -> None:
-        labels = group["spec"]["template"]["metadata"]["labels"]
-        for rank in range(group["spec"]["replicas"]):
-            item = pod(f"{group['metadata']['name']}-{rank}", revision=labels["shardwright.io/template-hash"], **status)
+        """Let the pods of one group run; those beyond its replicas end."""
+        template, name, nodes = group["spec"]["template"], group["metadata"]["name"], sorted(planned_nodes(group))
+        labels, replicas = template["metadata"]["labels"], group["spec"]["replicas"]
+        for rank in range(replicas):
+            item = pod(f"{name}-{rank}", revision=labels["shardwright.io/template-hash"], **status)
             item["metadata"] |= {"namespace": NAMESPACE, "labels": {**labels, **item["metadata"]["labels"]}}
             item["metadata"]["ownerReferences"][0] |= {"uid": group["metadata"]["uid"]}
-            item["spec"] |= {"volumes": group["spec"]["template"]["spec"]["volumes"]}
+            item["spec"] = {**template["spec"], "nodeName": nodes[rank]}
             self.api.put(PODS, item)
+        beyond = [own for plural, _, own in self.api.objects if plural == PODS.plural and _rank(own, name) >= replicas]
+        for own in beyond:
+            self.api.remove(PODS, NAMESPACE, own)
 
-    def lose_node(self, name: str, pod_name: str) -> None:
-        """Let a node stop answering, with a pod on it that should have been gone long ago."""
-        node = self.api.objects["nodes", None, name]
-        node["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
-        lost = self.api.objects["pods", NAMESPACE, pod_name]
-        lost["metadata"]["deletionTimestamp"] = "2026-01-02T12:00:00Z"
-        lost["spec"]["nodeName"] = name
+    def delete_pod(self, name: str, grace_seconds: int = 30) -> None:
+        """Let a pod be deleted that does not end."""
+        with self.api.changing(PODS, NAMESPACE, name) as item:
+            item["metadata"] |= {"deletionTimestamp": "2026-01-02T12:00:00Z", "deletionGracePeriodSeconds": grace_seconds}
+
+    def unbind(self, name: str) -> None:
+        """Let the scheduler find no place for a pod."""
+        waits = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "lastTransitionTime": "2026-01-02T12:00:00Z",
+        }
+        with self.api.changing(PODS, NAMESPACE, name) as item:
+            item["spec"].pop("nodeName")
+            item["status"] = {"phase": "Pending", "conditions": [waits]}
+
+    def hold_gpus(self, node: str, gpus: int, name: str = "p") -> None:
+        """Let a pod of somebody else take GPUs of a node."""
+        container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+        spec = {"nodeName": node, "containers": [container]}
+        self.api.put(PODS, {"metadata": {"namespace": "them", "name": name}, "spec": spec, "status": {"phase": "Running"}})
 
     def reserved_nodes(self) -> set[str]:
         return {reservation.node for reservation in self.view.ledger.reservations()}
+
+    def _on_change(self, resource: Resource, item: Manifest, gone: bool) -> None:  # noqa: FBT001  a fact
+        if not self.watching:
+            return
+        if resource == SHARDED_MODELS:
+            self.intake.on_model(item, gone)
+        else:
+            self.intake.on_concern(self._taken(resource, item, gone=gone))
+
+    def _taken(self, resource: Resource, item: Manifest, *, gone: bool) -> Concern:
+        metadata, store = item["metadata"], self.view.store
+        key, version = (metadata.get("namespace", ""), metadata["name"]), int(metadata["resourceVersion"])
+        if resource == NODES:
+            return store.take_nodes({key: Change(None if gone else project_node(item), version)})
+        if resource == PODS:
+            return store.take_pods({key: Change(None if gone else project_pod(item), version)})
+        if resource == CONFIG_MAPS:
+            return store.take_config_maps({key: Change(None if gone else project_config_map(item), version)})
+        label, _, value = MANAGED[1].partition("=")
+        if resource not in _WATCHED or metadata.get("labels", {}).get(label) != value:
+            return Concern()
+        take = partial(store.take_children, kind_of(item))
+        return take({key: Change(None if gone else project_child(resource, item), version)})
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run a scenario to its end."""
+    asyncio.run(asyncio.wait_for(coroutine, 60))
+
+
+async def synced(nodes: int = 2, most_moving: int | None = None) -> Parts:
+    """Return an operator that knows of nodes and of no model."""
+    parts = Parts(most_moving=most_moving)
+    parts.add_nodes(nodes)
+    await parts.sync()
+    return parts
+
+
+async def deployed(nodes: int = 2) -> tuple[Parts, Key]:
+    """Return an operator that has looked at a model for two nodes once."""
+    parts = await synced(nodes)
+    key = parts.add_model("large", model=LARGE)
+    await parts.look(key)
+    return parts, key
+
+
+async def serving(nodes: int = 2) -> tuple[Parts, Key]:
+    """Return an operator with a model on h100-0 and h100-1 that serves, and has no more to do for it."""
+    parts, key = await deployed(nodes)
+    parts.run_pods("large")
+    while parts.api.written:
+        parts.api.written.clear()
+        await parts.look(key)
+    assert parts.condition(key)["reason"] == "Serving"
+    parts.api.requests.clear()
+    parts.queue.added.clear()
+    return parts, key
+
+
+def _rank(pod_name: str, group: str) -> int:
+    """Return the rank of a pod in a group, -1 where it is of another."""
+    head, _, rank = pod_name.rpartition("-")
+    return int(rank) if head == group else -1

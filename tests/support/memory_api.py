@@ -4,42 +4,78 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Self
 
 from shardwright.cluster.client import MERGE_PATCH, ApiError, Call, Client, Urgency
-from shardwright.cluster.resources import CONFIG_MAPS, NODES, SERVICES, SHARDED_MODELS, STATEFUL_SETS, Resource
+from shardwright.cluster.resources import Resource
 from tests.harness.api import Manifest
 
 Place = tuple[str, str | None, str]
 """Plural, namespace, name."""
 
-BY_PATH = {item.prefix + item.plural: item for item in (SHARDED_MODELS, NODES, SERVICES, CONFIG_MAPS, STATEFUL_SETS)}
+OnChange = Callable[[Resource, Manifest, bool], None]
+"""Told an object as it is now, or as it was when it went, and whether it is gone: an event of a watch that misses nothing."""
 
 
 class MemoryApi(Client):
-    """Objects by place. ``before`` is told verb and plural of each request and may refuse it, or do something first."""
+    """Objects by place.
+
+    ``before`` is told verb (a try is a ``dry-run``) and plural of each request and may refuse it, or do something first.
+    ``requests`` are all requests, ``written`` those of them that change something. ``watches`` are told every change.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[Place, Manifest] = {}
-        self.before: Callable[[str, str], Awaitable[None]] = _nothing
+        self.before: Callable[[str, str], Awaitable[None]] = nothing
+        self.requests: list[str] = []
         self.written: list[str] = []
+        self.watches: list[OnChange] = []
         self._numbers = itertools.count(1)
+        self._resources: dict[str, Resource] = {}
 
     def put(self, resource: Resource, item: Mapping[str, Any]) -> Manifest:
         """Store an object as somebody else would."""
         stored: Manifest = copy.deepcopy(dict(item))
         stored |= {"apiVersion": resource.api_version, "kind": resource.kind}
-        number = str(next(self._numbers))
-        stored["metadata"] = {"uid": f"uid-{number}", "generation": 1, **stored["metadata"], "resourceVersion": number}
-        self.objects[resource.plural, stored["metadata"].get("namespace"), stored["metadata"]["name"]] = stored
-        return stored
+        stored["metadata"] = {"uid": f"uid-{next(self._numbers)}", "generation": 1, **stored["metadata"]}
+        return self._store(resource, stored)
 
     def remove(self, resource: Resource, namespace: str | None, name: str) -> None:
-        del self.objects[resource.plural, namespace, name]
+        """Remove an object; nobody collects what it owned."""
+        gone = self.objects.pop((resource.plural, namespace, name))
+        self._tell(resource, gone, gone=True)
+
+    def collect(self, uid: str) -> None:
+        """Remove everything that an owner owns, as the garbage collector would."""
+        owned = [
+            (place, item)
+            for place, item in self.objects.items()
+            if any(owner["uid"] == uid for owner in item["metadata"].get("ownerReferences", ()))
+        ]
+        for place, item in owned:
+            if place in self.objects:
+                self.remove(self._resources[place[0]], *place[1:])
+                self.collect(item["metadata"]["uid"])
+
+    @contextmanager
+    def changing(self, resource: Resource, namespace: str | None, name: str) -> Iterator[Manifest]:
+        """Change an object in place, as somebody else would."""
+        item = self.objects[resource.plural, namespace, name]
+        before = copy.deepcopy(item.get("spec"))
+        yield item
+        item["metadata"]["generation"] += before != item.get("spec")
+        self._store(resource, item)
 
     def find(self, resource: Resource, namespace: str | None, name: str) -> Manifest | None:
         return self.objects.get((resource.plural, namespace, name))
+
+    def watch(self, on_change: OnChange) -> None:
+        """Tell everything that there is, and then every change."""
+        self.watches.append(on_change)
+        for place, item in list(self.objects.items()):
+            on_change(self._resources[place[0]], copy.deepcopy(item), False)
 
     def until(self, deadline: float) -> Self:
         del deadline
@@ -50,7 +86,7 @@ class MemoryApi(Client):
         return self
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> dict[str, Any] | None:
-        await self.before("get", resource.plural)
+        await self._asked("get", resource, name)
         return copy.deepcopy(self.find(resource, namespace, name))
 
     async def pages(
@@ -60,42 +96,53 @@ class MemoryApi(Client):
         found = [
             item for (plural, where, _), item in self.objects.items() if plural == resource.plural and namespace in (None, where)
         ]
-        page = [item for item in found if wanted.items() <= item["metadata"].get("labels", {}).items()]
-        await self.before("list", resource.plural)  # what happens now is not in this list
-        yield copy.deepcopy(page)
+        page = copy.deepcopy([item for item in found if wanted.items() <= item["metadata"].get("labels", {}).items()])
+        await self._asked("list", resource, "")  # what happens now is not in this list
+        yield page
 
     async def create(
         self, resource: Resource, namespace: str | None, body: Mapping[str, Any], *, dry_run: bool = False
     ) -> dict[str, Any]:
+        name = body["metadata"]["name"] if "name" in body["metadata"] else body["metadata"]["generateName"]
         if dry_run:
+            await self._asked("dry-run", resource, name)
             return copy.deepcopy(dict(body))
-        await self._write("create", resource, body["metadata"]["name"])
-        if self.find(resource, namespace, body["metadata"]["name"]):
+        await self._write("create", resource, name)
+        if self.find(resource, namespace, name):
             raise ApiError(409, "AlreadyExists", "there is one")
-        return self.put(resource, body)
+        return copy.deepcopy(self.put(resource, body))
 
     async def patch(
         self, resource: Resource, path: str, body: Any, content_type: str, *, force: bool = False, dry_run: bool = False
     ) -> dict[str, Any]:
         del force
-        if dry_run:
-            return copy.deepcopy(dict(body))
         _, _, below = path.partition("/namespaces/")
         namespace, _, name, *subresource = below.split("/")
+        if dry_run:
+            await self._asked("dry-run", resource, name)
+            return copy.deepcopy(dict(body))
         await self._write("patch", resource, "/".join([name, *subresource]))
-        live = self.objects[resource.plural, namespace, name]
-        if body["metadata"]["uid"] != live["metadata"]["uid"]:
+        live = self.find(resource, namespace, name)
+        if live is None or body["metadata"]["uid"] != live["metadata"]["uid"]:
             raise ApiError(409, "Conflict", "another object of the name")
-        if content_type == MERGE_PATCH and not subresource:
-            live["metadata"] = _merged(live["metadata"], body["metadata"])
-            return live
-        live |= {"status": _merged(live.get("status", {}), body["status"])} if subresource else _but_metadata(body)
-        live["metadata"] |= {} if subresource else body["metadata"]
-        return live
+        with self.changing(resource, namespace, name) as live:
+            if subresource:
+                live["status"] = _merged(live.get("status", {}), body["status"])
+            elif content_type == MERGE_PATCH:
+                live.update(_merged(live, body))
+            else:
+                live.update(_but_metadata(body))
+                live["metadata"] |= copy.deepcopy(body["metadata"])
+        return copy.deepcopy(live)
 
     async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str, grace_seconds: int | None = None) -> None:
-        del uid, grace_seconds
+        del grace_seconds
         await self._write("delete", resource, name)
+        live = self.find(resource, namespace, name)
+        if live is None:
+            return
+        if live["metadata"]["uid"] != uid:
+            raise ApiError(409, "Conflict", "another object of the name")
         self.remove(resource, namespace, name)
 
     async def send(self, call: Call) -> dict[str, Any]:
@@ -103,12 +150,30 @@ class MemoryApi(Client):
         assert call.path == "/apis", call.path
         return {"groups": [{"versions": [{"groupVersion": "apps/v1"}]}]}
 
-    async def _write(self, verb: str, resource: Resource, name: str) -> None:
+    def _store(self, resource: Resource, item: Manifest) -> Manifest:
+        item["metadata"]["resourceVersion"] = str(next(self._numbers))
+        self._resources[resource.plural] = resource
+        self.objects[resource.plural, item["metadata"].get("namespace"), item["metadata"]["name"]] = item
+        self._tell(resource, item, gone=False)
+        return item
+
+    def _tell(self, resource: Resource, item: Manifest, *, gone: bool) -> None:
+        event = copy.deepcopy(item)
+        if gone:
+            event["metadata"]["resourceVersion"] = str(next(self._numbers))
+        for on_change in self.watches:
+            on_change(resource, copy.deepcopy(event), gone)
+
+    async def _asked(self, verb: str, resource: Resource, name: str) -> None:
+        self.requests.append(f"{verb} {resource.plural}/{name}")
         await self.before(verb, resource.plural)
+
+    async def _write(self, verb: str, resource: Resource, name: str) -> None:
+        await self._asked(verb, resource, name)
         self.written.append(f"{verb} {resource.plural}/{name}")
 
 
-async def _nothing(_verb: str, _plural: str) -> None:
+async def nothing(_verb: str, _plural: str) -> None:
     return
 
 

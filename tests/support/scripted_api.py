@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from kubernetes.client import Configuration
 
 from shardwright.cluster.access import Access
+from shardwright.cluster.client import Client
 
 REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired", 422: "Invalid"}
 
@@ -78,6 +79,18 @@ class ScriptedApi:
             if part in path:
                 return answer
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+
+@contextmanager
+def serving(*answers: Answer, **options: Any) -> Iterator[tuple[ScriptedApi, Client]]:
+    """Give a server that answers so, and a client of it with these options."""
+    api = ScriptedApi(*answers)
+    client = Client(api.access(), threads=2, **options)
+    try:
+        yield api, client
+    finally:
+        client.close()
+        api.stop()
 
 
 def _handler(api: ScriptedApi) -> type[BaseHTTPRequestHandler]:

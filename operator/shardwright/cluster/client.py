@@ -144,13 +144,6 @@ class Client:
             )
         )
 
-    async def annotate(
-        self, resource: Resource, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]
-    ) -> dict[str, Any]:
-        """Set annotations (None: remove) of exactly the object with this uid; 409 where another has its name."""
-        body = {"metadata": {"uid": uid, "annotations": dict(annotations)}}
-        return await self.patch(resource, resource.path(namespace, name), body, MERGE_PATCH)
-
     async def replace(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Replace an object whose body carries the resource version it was read at; 409 where it changed since."""
         path = resource.path(namespace, name)

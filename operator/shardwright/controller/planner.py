@@ -38,7 +38,7 @@ class Planner:
         self._settings = Watched(settings_file, "the settings file", read_settings)
         self._plans = PlanCache()
         self.files_version = 0
-        self._subjects: dict[str, tuple[tuple[Any, ...], Subject]] = {}  # by uid
+        self._subjects: dict[Key, tuple[tuple[Any, ...], Subject]] = {}
         self._pooled: dict[str, tuple[int, Inventory]] = {}
 
     def load_settings(self) -> None:
@@ -62,8 +62,9 @@ class Planner:
             InputError: what the user must correct.
         """
         metadata = live["metadata"]
-        asked = (metadata["generation"], config_text, self.files_version)
-        known = self._subjects.get(metadata["uid"])
+        key = metadata["namespace"], metadata["name"]
+        asked = (metadata["uid"], metadata["generation"], config_text, self.files_version)
+        known = self._subjects.get(key)
         if known is None or known[0] != asked:
             resource = read_stored(live)
             question = Question(
@@ -72,12 +73,12 @@ class Planner:
                 catalogue=self._catalogue.content,
                 settings=self._settings.content,
             )
-            known = self._subjects[metadata["uid"]] = asked, resolve(question)
+            known = self._subjects[key] = asked, resolve(question)
         return known[1]
 
-    def forget(self, uid: str) -> None:
+    def forget(self, key: Key) -> None:
         """Forget a resource that is gone."""
-        self._subjects.pop(uid, None)
+        self._subjects.pop(key, None)
 
     async def answer(self, key: Key, subject: Subject, ask: Ask) -> Replanned:
         """Return the planner's answer; the GPUs of a plan that is to be deployed are kept from then on."""

@@ -72,7 +72,7 @@ class Reconciler:
         """
         live = self._view.resources.get(key)
         if live is None or "deletionTimestamp" in live["metadata"]:
-            self._forget(key, live)
+            self._forget(key)
             return None
         mark, note, now = self._mark(key, live), self._notes.of(key), self._clock.now()
         if note.mark == mark and (note.again_at is None or now < note.again_at):
@@ -203,12 +203,11 @@ class Reconciler:
             self._parts.reading.config_maps.put(dict(content))
         self._view.store.wrote(content)
 
-    def _forget(self, key: Key, live: Mapping[str, Any] | None) -> None:
+    def _forget(self, key: Key) -> None:
         self._view.forget(key)
         self._notes.forget(key)
+        self._parts.planner.forget(key)
         self._parts.metrics.drop(key)
-        if live:
-            self._parts.planner.forget(live["metadata"]["uid"])
 
 
 def _after(seen: Seen, step: Step, outcome: Outcome) -> tuple[Seen, Published | None]:

@@ -67,8 +67,8 @@ def decide(desired: Desired, observed: Observed, now: datetime, most_moving: int
     """
     foreign = _foreign(desired, observed)
     if foreign:
-        leftovers = tuple(" ".join(object_key(live)) for live, content in foreign if _is_leftover(live, content))
-        conflicts = tuple(_conflict(live) for live, content in foreign if not _is_leftover(live, content))
+        leftovers = tuple(" ".join(object_key(live)) for live, content in foreign if is_leftover(live, content))
+        conflicts = tuple(_conflict(live) for live, content in foreign if not is_leftover(live, content))
         standing = standing_groups(observed, desired.owner_uid, now, desired.rules)
         return Decision(writes=(), groups=standing, conflicts=conflicts, leftovers=leftovers)
     groups = [_group(content, observed, desired.rules) for content in desired.objects if content["kind"] == STATEFUL_SET]
@@ -202,8 +202,10 @@ def _foreign(desired: Desired, observed: Observed) -> list[tuple[Mapping[str, An
     return [(live, content) for live, content in pairs if live is not None and controller_uid(live) != desired.owner_uid]
 
 
-def _is_leftover(live: Mapping[str, Any], content: Mapping[str, Any]) -> bool:
-    """Return whether an object belongs to an earlier resource of our name: it goes by itself, the user need not act."""
+def is_leftover(live: Mapping[str, Any], content: Mapping[str, Any]) -> bool:
+    """Return whether an object is going, or of an earlier resource of our name: it goes by itself, the user need not act."""
+    if "deletionTimestamp" in live["metadata"]:
+        return True
     theirs, ours = controller(live), controller(content)
     return all(theirs.get(field) == ours.get(field) for field in ("apiVersion", "kind", "name"))
 

@@ -89,11 +89,10 @@ Write = Create | CreateKey | Apply | Patch | DryRunPod | Delete
 
 
 def written_name(write: Write) -> str:
-    """Return the name of the object that a write is about; of a pod that is only tried, how it would begin."""
-    if isinstance(write, Patch | Delete):
-        return write.name
-    metadata = write.content["metadata"]
-    return str(metadata["generateName"] if isinstance(write, DryRunPod) else metadata["name"])
+    """Return the name of the object that a write is about; a pod that is only tried has the start of one."""
+    if isinstance(write, DryRunPod):
+        return str(write.content["metadata"]["generateName"])
+    return str(write.name if isinstance(write, Patch | Delete) else write.content["metadata"]["name"])
 
 
 def written_kind(write: Write) -> str:

@@ -12,7 +12,7 @@ from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.sentences import failure_sentence, not_ready_sentence
 from shardwright.reconcile.states import GroupState, Situation
 
-_PASSING: Final = frozenset({Reason.WAITING_FOR_QUOTA, Reason.API_UNAVAILABLE})
+_PASSING: Final = frozenset({Reason.WAITING_FOR_QUOTA, Reason.API_UNAVAILABLE, Reason.PROGRESSING})
 """Reasons for which nothing was written, and which pass without the user."""
 
 _BROKEN: Final = frozenset({Situation.BACKING_OFF, Situation.UNREADY})

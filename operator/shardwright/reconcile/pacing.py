@@ -8,6 +8,9 @@ from typing import Any, Final
 PACE_SECONDS: Final = 10.0
 """The least time between two writes that say nothing new. Basis: assumed; a probe or a label that flaps does so every second."""
 
+NEWS_SECONDS: Final = 60.0
+"""How long what was said is no news. Basis: assumed; what flaps comes back within it, what comes back later is another story."""
+
 Gist = tuple[Any, ...]
 """What a status says in facts: the generation, and of each condition its type, status and reason."""
 
@@ -28,14 +31,17 @@ def gist_of(status: Mapping[str, Any]) -> Gist:
 
 
 def write_at(said: Iterable[Said], gist: Gist, now: datetime) -> datetime:
-    """Return when a status may be written: now, unless its facts were said a moment ago, or are those that were said last."""
-    recent = sorted((item for item in said if now - item.at < timedelta(seconds=PACE_SECONDS)), key=lambda item: item.at)
+    """Return when a status may be written: now if its facts are new, else at the pace of what comes back or says the same."""
+    recent = _recent(said, now)
     if not any(item.gist == gist for item in recent):
         return now
-    return recent[-1].at + timedelta(seconds=PACE_SECONDS)
+    return max(now, max(item.at for item in recent) + timedelta(seconds=PACE_SECONDS))
 
 
 def remembered(said: Iterable[Said], gist: Gist, now: datetime) -> tuple[Said, ...]:
     """Return what has been said lately, with what is said now."""
-    recent = (item for item in said if now - item.at < timedelta(seconds=PACE_SECONDS))
-    return (*recent, Said(at=now, gist=gist))
+    return (*_recent(said, now), Said(at=now, gist=gist))
+
+
+def _recent(said: Iterable[Said], now: datetime) -> list[Said]:
+    return [item for item in said if now - item.at < timedelta(seconds=NEWS_SECONDS)]

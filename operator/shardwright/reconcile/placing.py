@@ -37,7 +37,7 @@ class Planned:
 def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask:
     """Return the plan that stands, or what to ask the planner first."""
     record, intent = known.record, subject.intent
-    stale = departure_problem(known.leaving) or _lasting_fault(known) or _no_room(seen, known, subject)
+    stale = _fault(known, record) or _no_room(seen, known, subject)
     if record and intent.paused:
         return Planned(record=record, report=record.report(), stale=stale)
     wanted = Wanted(
@@ -57,7 +57,8 @@ def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask:
 
 def _ask(seen: Seen, known: Known, choice: Choice) -> Ask:
     leaving = frozenset(item.group for item in known.leaving) if choice is Choice.REHOUSE else frozenset[int]()
-    return Ask(on=known.record, choice=choice, leaving=leaving, held=() if known.record else _held(seen, known))
+    held = () if known.record else _held(seen, known)
+    return Ask(on=known.record, choice=choice, leaving=leaving, held=held, lost=known.lost)
 
 
 def _held(seen: Seen, known: Known) -> tuple[tuple[str, ...], ...]:
@@ -78,7 +79,8 @@ def _of_answer(known: Known, subject: Subject, answer: Replanned, stale: Problem
         return Planned(record=record, report=answer.report, undeployable=made.plan.undeployable)
     if answer.short:
         moved = made is not None and made != record
-        return Planned(record=made, report=answer.report, short=answer.short, stale=stale, events=_news(made) if moved else ())
+        left = _fault(known, made) if moved else stale
+        return Planned(record=made, report=answer.report, short=answer.short, stale=left, events=_news(made) if moved else ())
     if record and made and record.input_hash == made.input_hash and record.plan == made.plan:
         return Planned(record=record, report=record.report(), stale=stale)
     return Planned(record=made, report=answer.report, events=_news(made))
@@ -88,9 +90,13 @@ def _news(record: PlanRecord | None) -> tuple[Event, ...]:
     return (plan_event(record.plan),) if record else ()
 
 
-def _lasting_fault(known: Known) -> Problem | None:
-    """Return what is wrong with a planned node that will not pass by itself, None where nothing is."""
-    return next((item.problem for item in known.unfit if item.fault not in PASSES), None)
+def _fault(known: Known, record: PlanRecord | None) -> Problem | None:
+    """Return what is wrong with a node that a plan still says: a group must leave it, or it will not pass by itself."""
+    groups = record.plan.groups if record else ()
+    leaving = [item for item in known.leaving if item.group < len(groups) and item.node in groups[item.group]]
+    planned = {node for group in groups for node in group}
+    lasting = (item.problem for item in known.unfit if item.fault not in PASSES and item.node in planned)
+    return departure_problem(leaving) or next(lasting, None)
 
 
 def _has_its_gpus(seen: Seen, record: PlanRecord | None) -> bool:

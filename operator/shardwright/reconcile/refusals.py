@@ -119,13 +119,16 @@ def pods_refused(stateful_set: str, message: str) -> Problem:
     )
 
 
-def place_taken(content: Mapping[str, Any]) -> Problem:
-    """Return the problem of an object whose name somebody else uses, or whose former self is still being deleted."""
+def place_taken(content: Mapping[str, Any], *, leftover: bool) -> Problem:
+    """Return the problem of an object whose name somebody else uses; ``leftover``: it will go by itself."""
+    if leftover:
+        what = f"{content['kind']} {content['metadata']['name']} of an earlier ShardedModel of this name is still to be deleted"
+        return Problem(code="Progressing", what=what)
     return Problem(
         code="NameConflict",
         what=f"{content['kind']} {content['metadata']['name']}",
         limit="is needed for this model",
-        gap="but is controlled by something else, or is being deleted",
+        gap="but is controlled by something else",
         remedy="delete or rename it, or give the ShardedModel another name",
         path="metadata.name",
     )

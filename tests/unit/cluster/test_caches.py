@@ -8,7 +8,8 @@ from contextlib import suppress
 
 from shardwright.cluster.caches import Caches
 from shardwright.cluster.reader import Timing
-from shardwright.cluster.store import Concern
+from shardwright.cluster.store import Concern, Store
+from shardwright.reconcile.ledger import Ledger
 from tests.support.builders_nodes import a_node
 from tests.support.builders_store import a_pod, a_set
 from tests.support.watch_api import Reply, WatchApi, a_list, line
@@ -39,6 +40,7 @@ def read(
     complete: Callable[[Caches], bool],
     on_concern: Callable[[Concern], None] = lambda _: None,
     *,
+    ledger: Ledger | None = None,
     pods: bool = True,
 ) -> Caches:
     """Return caches that have read everything once, and more until they are complete."""
@@ -50,7 +52,7 @@ def read(
             on_concern(what)
             news.set()
 
-        caches = Caches(cluster.client, concern, pods=pods, timing=QUICK)
+        caches = Caches(cluster.client, Store(ledger or Ledger()), concern, pods=pods, timing=QUICK)
         assert not caches.synced
         caches.start()
         async with asyncio.timeout(20):
@@ -75,9 +77,11 @@ def test_they_are_complete_when_every_kind_that_is_there_has_been_read_and_tell_
     pod = a_pod("llama-0-0", model="llama", set_name="llama-0", node="a", gpus=8)
     cluster.events["pods"] = Reply(parts=[line(("ADDED", pod))], ending="hold")
     seen: list[Concern] = []
+    ledger = Ledger()
 
-    caches = read(cluster, lambda caches: bool(caches.store.members("uid-of-llama-0")), seen.append)
-    assert caches.store.taken == {"a": 8}
+    caches = read(cluster, lambda caches: bool(caches.store.members("uid-of-llama-0")), seen.append, ledger=ledger)
+    assert caches.filled.is_set()
+    assert ledger.taken() == {"a": 8}
     assert {kind for kind, health in caches.health.items() if health.synced} == caches.health.keys()
     assert caches.absent_kinds == {kind for kind in caches.health if kind.startswith(("ComputeDomain", "PodGroup"))}
     assert caches.counts["Pod"].events == 1

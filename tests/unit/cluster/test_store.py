@@ -15,6 +15,7 @@ from shardwright.cluster.sources import PodFacts
 from shardwright.cluster.store import Concern, Store
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
+from shardwright.reconcile.ledger import Ledger
 from shardwright.reconcile.observed import STATEFUL_SET
 from tests.support.builders_nodes import a_node
 from tests.support.builders_store import a_config_map, a_pod, a_service, a_set, children, config_maps, nodes, pods
@@ -28,9 +29,14 @@ def member(name: str, **options: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def store() -> Store:
-    """One group of two pods of llama on the nodes a and b."""
-    made = Store()
+def ledger() -> Ledger:
+    return Ledger()
+
+
+@pytest.fixture
+def store(ledger: Ledger) -> Store:
+    """One group of two pods of llama on the node a, and a free node b."""
+    made = Store(ledger)
     made.take_nodes(nodes(a_node("a"), a_node("b")))
     made.take_children(SET, children(a_set("llama-0", version=10)))
     made.take_children("Service", children(a_service("llama")))
@@ -39,7 +45,7 @@ def store() -> Store:
 
 
 def test_nodes_are_there_by_name_with_or_without_what_can_be_planned() -> None:
-    store = Store()
+    store = Store(Ledger())
     shared = a_node("shared", labels={"nvidia.com/gpu.replicas": "4"})
     concern = store.take_nodes(nodes(a_node("a"), shared, {"metadata": {"name": "cpu"}}))
     assert store.nodes.keys() == {"a", "shared"}
@@ -83,14 +89,12 @@ def test_pods_of_a_stateful_set_that_nobody_of_ours_controls_are_strangers(store
     assert store.strangers(LLAMA) == (("models", "theirs-0"),)
 
 
-def test_gpus_are_counted_by_node_and_of_ours_by_group(store: Store) -> None:
+def test_the_ledger_is_told_what_pods_hold(ledger: Ledger, store: Store) -> None:
     store.take_pods(pods(a_pod("foreign", node="b", gpus=3)))
-    assert store.taken == {"a": 16, "b": 3}
-    assert store.bound == {(LLAMA, "llama-0", "a"): 16}
-    assert [usage.gpus for usage in store.usage_of(LLAMA)] == [8, 8]
+    assert ledger.taken() == {"a": 16, "b": 3}
+    assert ledger.taken(LLAMA) == {"b": 3}
     store.take_pods(pods(gone=(("models", "foreign"), ("models", "llama-0-1"))))
-    assert store.taken == {"a": 8}
-    assert sum(usage.gpus for usage in store.usage()) == 8
+    assert ledger.taken() == {"a": 8}
 
 
 def test_a_pod_that_ends_frees_its_node_and_one_that_starts_frees_nothing(store: Store) -> None:
@@ -98,23 +102,48 @@ def test_a_pod_that_ends_frees_its_node_and_one_that_starts_frees_nothing(store:
     assert store.take_pods(pods(gone=(("models", "foreign"),))) == Concern(freed=frozenset("b"))
 
 
-def test_the_stock_has_a_new_version_when_it_may_have_changed_and_only_then(store: Store) -> None:
-    seen = [store.stock_version]
+def test_the_nodes_have_a_new_version_when_one_has_changed_and_only_then(store: Store) -> None:
+    seen = [store.node_version]
 
     def news() -> bool:
-        seen.append(store.stock_version)
+        seen.append(store.node_version)
         return seen[-1] > seen[-2]
 
-    store.take_pods(pods(member("llama-0-0", ready=False)))
+    store.take_pods(pods(a_pod("foreign", node="b", gpus=3)))
     store.take_nodes(nodes(a_node("a")))
     store.take_children(SET, children(a_set("llama-0", replicas=5)))
     assert not news()
-    store.take_pods(pods(a_pod("foreign", node="b", gpus=3)))
-    assert news()
     store.take_nodes(nodes(a_node("a", cordoned=True)))
     assert news()
     store.take_nodes(nodes(gone=("a",)))
     assert news()
+
+
+def test_a_model_has_a_new_version_when_something_of_it_has_changed_and_only_then(store: Store) -> None:
+    seen = [store.version_of(LLAMA)]
+
+    def news() -> bool:
+        seen.append(store.version_of(LLAMA))
+        return seen[-1] > seen[-2]
+
+    store.take_pods(pods(member("llama-0-0"), a_pod("foreign", node="b", gpus=3), a_pod("q", model="qwen")))
+    store.take_nodes(nodes(a_node("a", cordoned=True)))
+    store.take_config_maps(config_maps(a_config_map("theirs")))
+    same = store.child("Service", "models", "llama")
+    assert same
+    store.take_children("Service", {("models", "llama"): Change(same, same.version + 1)})
+    assert not news()
+    store.take_pods(pods(member("llama-0-0", ready=False)))
+    assert news()
+    store.take_children(SET, children(a_set("llama-0", replicas=5)))
+    assert news()
+    store.take_config_maps(config_maps(a_config_map("record", "llama")))
+    assert news()
+
+
+def test_members_of_a_model_are_there_by_its_label_too(store: Store) -> None:
+    store.take_pods(pods(a_pod("llama-7-0", model="llama", set_name="llama-7"), a_pod("alone", model="llama")))
+    assert {member.name for member in store.members_of(LLAMA)} == {"llama-0-0", "llama-0-1", "llama-7-0"}
 
 
 def test_a_change_of_a_member_concerns_its_model_and_what_is_worse_hurts_it(store: Store) -> None:
@@ -152,7 +181,7 @@ def test_a_pod_concerns_the_model_that_controls_it_and_the_one_that_it_names(sto
 
 
 def test_a_model_with_a_long_name_goes_by_its_base() -> None:
-    store = Store()
+    store = Store(Ledger())
     concern = store.take_children(SET, children(a_set("x", owner="qwen2.5-7b")))
     assert concern.models == {("models", "qwen2-5-7b-5f5e975ce4")}
 
@@ -244,7 +273,8 @@ _gone = st.tuples(
 
 @given(st.lists(st.one_of(_pods, _gone), max_size=60))
 def test_what_is_counted_as_changes_come_is_what_counting_anew_would_say(history: list[Any]) -> None:
-    store = Store()
+    ledger = Ledger()
+    store = Store(ledger)
     live: dict[tuple[str, str], PodFacts | None] = {}
     store.take_children(SET, children(a_set("llama-0"), a_set("qwen-0", owner="qwen")))
     for step in history:
@@ -254,9 +284,7 @@ def test_what_is_counted_as_changes_come_is_what_counting_anew_would_say(history
         there = {key: facts for key, facts in live.items() if facts}
         kept = there.values()
         held = [facts.usage for facts in kept if facts.usage]
-        assert store.taken == sum((Counter({usage.node: usage.gpus}) for usage in held), Counter())
-        ours = [Counter({(usage.owner, usage.group, usage.node): usage.gpus}) for usage in held if usage.owner]
-        assert store.bound == sum(ours, Counter())
+        assert ledger.taken() == sum((Counter({usage.node: usage.gpus}) for usage in held), Counter())
         for name in ("llama-0", "qwen-0"):
             controlled = {facts.member.name for facts in kept if facts.member and facts.set_uid == f"uid-of-{name}"}
             assert {member.name for member in store.members(f"uid-of-{name}")} == controlled

@@ -9,14 +9,14 @@ from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Exclusion, Report
 from shardwright.reconcile.findings import Findings
-from shardwright.reconcile.groups import GroupState
+from shardwright.reconcile.states import GroupState, Situation
 from tests.support.builders_deployment import a_plan
 
 KEY = ("models", "llama")
 LAYOUT = Layout(tensor=4, pipeline=2, attention_data=2, context=4)
 FOUND = Findings(generation=1)
-SERVES = GroupState(name="llama-0", ready=True, situation="Ready", restarts=2, outage_seconds=95)
-WAITS = GroupState(name="llama-1", ready=False, situation="BackingOff", restarts=7, failing=True, budget_spent=True)
+SERVES = GroupState(name="llama-0", ready=True, situation=Situation.READY, restarts=2, outage_seconds=95)
+WAITS = GroupState(name="llama-1", ready=False, situation=Situation.BACKING_OFF, restarts=7, failing=True, budget_spent=True)
 LIVES = ("shardwright_model_", "shardwright_group_")
 
 Series = dict[tuple[str, ...], float]
@@ -54,12 +54,12 @@ def conditions(metrics: Metrics) -> set[tuple[str, ...]]:
 def test_a_plan_is_shown_per_stage_and_component_and_goes_as_a_whole() -> None:
     metrics = Metrics()
     metrics.show(KEY, FOUND, report(exclusion("HeadsNotDivisible", 2), exclusion("HeadsNotDivisible", 3)))
-    shown = series(metrics, "shardwright_plan")
+    shown = series(metrics, "shardwright_plan_")
     assert shown["shardwright_plan_gpus",] == 16
     assert shown["shardwright_plan_excluded", "HeadsNotDivisible"] == 5
     assert sum(name == "shardwright_plan_memory_bytes" for name, *_ in shown) == 10
     metrics.drop(KEY)
-    assert series(metrics, "shardwright_plan", *LIVES) == {}
+    assert series(metrics, "shardwright_plan_", *LIVES) == {}
 
 
 def test_the_layout_is_shown_with_all_its_degrees() -> None:
@@ -104,6 +104,9 @@ def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_
         ("Stalled", "False", "Idle"),
         ("Degraded", "True", "RestartBudgetSpent"),
         ("PlanStale", "False", "PlanValid"),
+        ("FieldConflict", "False", "Idle"),
+        ("ForeignPods", "False", "Idle"),
+        ("TurnAwaited", "False", "Idle"),
     }
     metrics.show(KEY, living(SERVES), None)
     assert conditions(metrics) == {
@@ -113,6 +116,9 @@ def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_
         ("Stalled", "False", "Idle"),
         ("Degraded", "False", "Idle"),
         ("PlanStale", "False", "PlanValid"),
+        ("FieldConflict", "False", "Idle"),
+        ("ForeignPods", "False", "Idle"),
+        ("TurnAwaited", "False", "Idle"),
     }
 
 
@@ -121,16 +127,16 @@ def test_a_group_that_is_gone_and_a_spec_that_cannot_be_read_leave_no_series() -
     metrics.show(KEY, living(SERVES, WAITS), report())
     metrics.show(KEY, replace(FOUND, problems=(Problem(code="InvalidSpec", what="spec.replicas is -1"),)), None)
     assert ("Stalled", "True", "InvalidSpec") in conditions(metrics)
-    shown = {name for name, *_ in series(metrics, "shardwright_plan", *LIVES)}
+    shown = {name for name, *_ in series(metrics, "shardwright_plan_", *LIVES)}
     assert shown == {"shardwright_model_condition", "shardwright_model_groups_ready"}
 
 
 def test_a_model_that_goes_takes_its_series_along_and_no_others() -> None:
     metrics = Metrics()
     metrics.show(KEY, living(SERVES, WAITS), report())
-    before = series(metrics, "shardwright_plan", *LIVES)
+    before = series(metrics, "shardwright_plan_", *LIVES)
     metrics.show(("models", "other"), living(WAITS), report())
     metrics.drop(("models", "other"))
-    assert series(metrics, "shardwright_plan", *LIVES) == before
+    assert series(metrics, "shardwright_plan_", *LIVES) == before
     metrics.drop(KEY)
-    assert series(metrics, "shardwright_plan", *LIVES) == {}
+    assert series(metrics, "shardwright_plan_", *LIVES) == {}

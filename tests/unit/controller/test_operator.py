@@ -10,7 +10,7 @@ from shardwright.controller.operator import Operator
 from shardwright.controller.options import parse_options
 from tests.support.scripted_api import Answer, ScriptedApi
 
-KEY = ("models", "llama")
+MODEL = {"metadata": {"namespace": "models", "name": "llama", "uid": "u", "generation": 1}}
 
 
 @pytest.fixture
@@ -26,13 +26,13 @@ def operator(api: ScriptedApi, *arguments: str) -> Operator:
 
 def test_who_does_not_lead_queues_nothing(api: ScriptedApi) -> None:
     standby = operator(api)
-    standby._ask(KEY)
+    standby._intake.on_model(MODEL, False)
     assert sum(standby._queue.load().depth.values()) == 0
 
 
 def test_who_leads_queues_what_has_changed(api: ScriptedApi) -> None:
     alone = operator(api, "--no-leader-elect")
-    alone._ask(KEY)
+    alone._intake.on_model(MODEL, False)
     assert sum(alone._queue.load().depth.values()) == 1
 
 

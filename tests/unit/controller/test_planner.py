@@ -3,20 +3,23 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from shardwright.api.resource import parse_manifest
 from shardwright.controller.planner import Planner
 from shardwright.controller.view import View
 from shardwright.errors import InputError
-from shardwright.hardware.nodes import GpuUsage, read_node
-from shardwright.resolving.stock import reservations_of
+from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.publish import Kept
+from shardwright.reconcile.seen import Ask
+from shardwright.replanning import Replanned
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_operator import LARGE
 from tests.support.builders_reconcile import a_record
 from tests.support.builders_resource import A_CONFIG, a_sharded_model
+from tests.support.builders_store import a_pod, nodes, pods
 
 
 def a_catalogue(name: str = "us/ours") -> str:
@@ -54,7 +57,7 @@ def test_new_settings_hold_and_broken_ones_change_nothing(tmp_path: Path) -> Non
     file.unlink()
     assert not planner.reload()
 
-    subject = planner.resolve(parse_manifest(a_sharded_model()), None)
+    subject = planner.resolve(a_live_model(), None)
 
     assert subject.deployment.arguments == {"seed": 4}
     assert subject.defaulted == ("engine.args.seed",)
@@ -68,31 +71,98 @@ def test_an_operator_does_not_start_with_broken_settings(tmp_path: Path) -> None
         Planner(View(), None, file).load_settings()
 
 
-@pytest.mark.parametrize(("nodes", "place"), [(6, ("h100-02", "h100-03")), (3, ("h100-00", "h100-01"))])
+LOADS = ((8, None), (16, ""))
+"""Concurrency, and the text of a ConfigMap that nothing refers to: another question each."""
+
+NEW = Ask(on=None, choice=Choice.REPLAN)
+
+
+def a_live_model(name: str = "llama", **spec: Any) -> dict[str, Any]:
+    manifest = a_sharded_model(name, "models", **spec)
+    return {**manifest, "metadata": {**manifest["metadata"], "uid": f"uid-of-{name}", "generation": 1}}
+
+
+@pytest.fixture
+def view() -> View:
+    """Two nodes of 8 H100 on which nobody has anything."""
+    made = View()
+    made.store.take_nodes(nodes(*h100_nodes(2)))
+    return made
+
+
+def test_a_resource_is_resolved_once_for_each_form_of_it() -> None:
+    planner = Planner(View(), None)
+    subject = planner.resolve(a_live_model(), None)
+    assert planner.resolve(a_live_model(), None) is subject
+    changed = a_live_model(replicas=3)
+    changed["metadata"]["generation"] = 2
+    assert planner.resolve(changed, None).intent.replicas == 3
+    another = a_live_model(replicas=2)
+    another["metadata"]["uid"] = "another"
+    assert planner.resolve(another, None).intent.replicas == 2
+
+
+def test_a_plan_that_is_to_be_deployed_keeps_its_gpus_before_the_next_one_is_planned(view: View) -> None:
+    planner = Planner(view, None)
+    keys = [("models", name) for name in ("first", "second", "third")]
+    subjects = [planner.resolve(a_live_model(name, mode="Deploy", replicas=1), None) for _, name in keys]
+
+    async def plan_all() -> list[Replanned]:
+        return list(await asyncio.gather(*(planner.answer(k, s, NEW) for k, s in zip(keys, subjects, strict=True))))
+
+    answers = asyncio.run(plan_all())
+    kept = [sum(item.gpus for item in view.ledger.kept(key)) for key in keys]
+    assert all(answer.record for answer in answers)
+    assert min(kept) > 0
+    assert sum(kept) == sum(view.ledger.taken().values())
+    assert max(view.ledger.taken().values()) <= 8
+
+
+def test_a_plan_that_is_only_shown_keeps_nothing(view: View) -> None:
+    planner = Planner(view, None)
+    shown = planner.resolve(a_live_model(model=LARGE, mode="PlanOnly", replicas=1), None)
+    assert asyncio.run(planner.answer(("models", "llama"), shown, NEW)).record
+    assert view.ledger.taken() == {}
+
+
+def test_a_second_place_for_a_group_is_on_gpus_that_nobody_has_or_is_none(view: View) -> None:
+    planner = Planner(view, None)
+    subject = planner.resolve(a_live_model(mode="Deploy", replicas=1), None)
+    key = ("models", "llama")
+    record = asyncio.run(planner.answer(key, subject, NEW)).record
+    assert record
+    ((first, *_),) = record.plan.groups
+    bound = a_pod("llama-0-0", model="llama", set_name="llama-0", node=first, gpus=record.plan.gpus_per_node)
+    view.store.take_pods(pods(bound, a_pod("foreign", node="h100-01", gpus=8)))
+    beside = Ask(on=record, beside=(0, 1))
+
+    found = asyncio.run(planner.answer(key, subject, beside)).record
+    assert found
+    assert found.generations == (1,)
+    assert found.plan.groups == ((first,),)  # 8 GPUs hold it twice
+    assert view.ledger.taken() == {"h100-01": 8, first: 2 * record.plan.gpus_per_node}
+
+    view.store.take_pods(pods(a_pod("another", node=first, gpus=8 - record.plan.gpus_per_node)))
+    view.keep(key, Kept(record=record))
+    assert asyncio.run(planner.answer(key, subject, beside)).record is None
+
+
+@pytest.mark.parametrize(("count", "place"), [(6, ("h100-02", "h100-03")), (3, ("h100-00", "h100-01"))])
 def test_a_change_while_a_next_generation_starts_leaves_the_former_its_gpus_where_there_are_others(
-    nodes: int, place: tuple[str, ...]
+    count: int, place: tuple[str, ...]
 ) -> None:
     """The former one serves on h100-00 and -01; the next one, on what is elsewhere, has no pod yet."""
     view = View()
     planner = Planner(view, None)
-    before, after = (
-        planner.resolve(parse_manifest(a_sharded_model(model=LARGE, workload={"concurrency": load})), None) for load in (8, 16)
-    )
-    facts = {node["metadata"]["name"]: fact for node in h100_nodes(nodes) if (fact := read_node(node))}
-    view.nodes.finish_list(facts)
-    pods = reservations_of(("default", "llama"), a_plan(groups=(("h100-00", "h100-01"),)))
-    view.usage.finish_list(
-        {
-            ("default", f"llama-0-{rank}"): GpuUsage(
-                node=pod.node, resource="nvidia.com/gpu", gpus=pod.gpus, owner=pod.owner, group=pod.group
-            )
-            for rank, pod in enumerate(pods)
-        }
-    )
+    before, after = (planner.resolve(a_live_model(model=LARGE, workload={"concurrency": load}), text) for load, text in LOADS)
+    view.store.take_nodes(nodes(*h100_nodes(count)))
+    serving = (a_pod(f"llama-0-{rank}", model="llama", set_name="llama-0", node=f"h100-0{rank}", gpus=8) for rank in range(2))
+    view.store.take_pods(pods(*serving))
+    key = ("models", "llama")
     record = a_record(cut_hash=before.cut_hash, plan=a_plan(groups=(("h100-02", "h100-03"),)), generations=(1,))
-    view.reserve(("default", "llama"), record)
+    view.keep(key, Kept(record=record))
 
-    planned = asyncio.run(planner.plan(("default", "llama"), after, record, serving=True))
+    answer = asyncio.run(planner.answer(key, after, Ask(on=record, choice=Choice.REPLAN)))
 
-    assert planned.record is not None
-    assert (planned.record.plan.groups, planned.record.generations) == ((place,), (1,))
+    assert answer.record is not None
+    assert (answer.record.plan.groups, answer.record.generations) == ((place,), (1,))

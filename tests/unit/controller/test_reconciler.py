@@ -1,36 +1,15 @@
 """One look at a model, with its faults: what comes between, what is refused, what there is no room for."""
 
-import asyncio
-from collections.abc import Coroutine
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from shardwright.cluster.client import ApiError
-from shardwright.cluster.resources import CONFIG_MAPS, PODS, SERVICES, SHARDED_MODELS
-from shardwright.controller import planner as planner_module
-from shardwright.controller.queue import Key
-from tests.support.builders_operator import LARGE, NAMESPACE, Parts
-
-
-def run(coroutine: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(coroutine, 60))
-
-
-async def synced(nodes: int = 2) -> Parts:
-    parts = Parts()
-    parts.add_nodes(nodes)
-    await parts.resync.run()
-    return parts
-
-
-async def deployed() -> tuple[Parts, Key]:
-    """Return an operator that has looked at a model for two nodes once."""
-    parts = await synced()
-    key = parts.add_model("large", model=LARGE)
-    await parts.look(key)
-    return parts, key
+from shardwright.cluster.resources import CONFIG_MAPS, SHARDED_MODELS
+from shardwright.controller.notes import Note
+from shardwright.controller.queue import Again, Priority
+from shardwright.controller.view import Interests
+from tests.support.builders_operator import LARGE, NAMESPACE, deployed, run, serving, synced
 
 
 def test_a_model_is_planned_recorded_and_deployed_in_one_look() -> None:
@@ -46,13 +25,11 @@ def test_a_model_is_planned_recorded_and_deployed_in_one_look() -> None:
 
 def test_nothing_is_written_for_a_scheduler_that_is_not_there_and_what_serves_goes_on() -> None:
     async def scenario() -> None:
-        parts, key = await deployed()
-        parts.run_pods("large")
-        await parts.look(key)
+        parts, key = await serving()
         before = len([line for line in parts.api.written if "statefulsets" in line])
 
         parts.change(key, placement={"scheduler": "Native"})
-        assert await parts.look(key) == 30
+        assert await parts.look(key) == Again(seconds=30, priority=Priority.RESYNC)
         assert parts.status(key)["groups"][0]["ready"]
         assert parts.condition(key)["reason"] == "SchedulerUnavailable"
         assert "choose another scheduler" in parts.condition(key, "Stalled")["message"]
@@ -105,9 +82,7 @@ def test_a_plan_that_is_only_shown_has_no_start_up_budget() -> None:
 
 def test_a_model_that_serves_keeps_its_address_when_there_is_no_room_for_more_of_it() -> None:
     async def scenario() -> None:
-        parts, key = await deployed()
-        parts.run_pods("large")
-        await parts.look(key)
+        parts, key = await serving()
         before = parts.status(key)
 
         parts.change(key, replicas=2)
@@ -136,9 +111,7 @@ def test_a_model_that_serves_keeps_its_address_when_its_spec_becomes_wrong() -> 
 
 def test_a_group_is_looked_after_while_there_is_no_room_for_another() -> None:
     async def scenario() -> None:
-        parts, key = await deployed()
-        parts.run_pods("large")
-        await parts.look(key)
+        parts, key = await serving()
         parts.change(key, replicas=2)
         ended = {"name": "engine", "restartCount": 1, "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
         parts.run_pods("large", containerStatuses=[ended])
@@ -158,9 +131,7 @@ def test_a_model_is_scaled_down_while_its_nodes_are_away() -> None:
         await parts.look(key)
         assert len(parts.groups("small")) == 2
         for name in ("h100-0", "h100-1"):
-            node = parts.api.objects["nodes", None, name]
-            node["spec"] = {**node.get("spec", {}), "unschedulable": True}
-        await parts.resync.run()
+            parts.change_node(name, unschedulable=True)
 
         parts.change(key, replicas=0)
         await parts.look(key)
@@ -171,116 +142,26 @@ def test_a_model_is_scaled_down_while_its_nodes_are_away() -> None:
     run(scenario())
 
 
-def test_a_group_whose_node_died_moves_although_more_groups_wait_for_room() -> None:
-    async def scenario() -> None:
-        parts, key = await deployed()
-        parts.run_pods("large")
-        parts.change(key, replicas=2)
-        parts.add_nodes(1, first=2)
-        parts.lose_node("h100-1", "large-0-1")
-        await parts.resync.run()
-
-        await parts.look(key)
-
-        assert parts.reserved_nodes() == {"h100-0", "h100-2"}
-        assert parts.condition(key, "PlanStale")["status"] == "False"
-        assert parts.condition(key)["reason"] == "NothingFits"  # of two groups
-        assert parts.status(key)["plan"]["placement"]["nodes"] == ["h100-0", "h100-2"]
-        assert [group["spec"]["replicas"] for group in parts.groups("large")] == [0]
-
-    run(scenario())
-
-
-def test_a_group_stays_on_a_cordoned_node_until_a_pod_is_evicted_and_then_goes_elsewhere() -> None:
-    async def scenario() -> None:
-        parts = await synced(nodes=3)
-        key = parts.add_model("large", model=LARGE)
-        await parts.look(key)
-        parts.run_pods("large")
-        parts.api.objects["nodes", None, "h100-1"]["spec"]["unschedulable"] = True
-        await parts.resync.run()
-        await parts.look(key)
-        assert (parts.reserved_nodes(), parts.condition(key)["status"]) == ({"h100-0", "h100-1"}, "True")
-
-        parts.api.remove(PODS, NAMESPACE, "large-0-1")
-        await parts.look(key)
-
-        assert parts.reserved_nodes() == {"h100-0", "h100-2"}
-        assert parts.status(key)["plan"]["placement"]["nodes"] == ["h100-0", "h100-2"]
-
-    run(scenario())
-
-
-@pytest.mark.parametrize(("since", "nodes"), [(360, {"h100-0", "h100-2"}), (330, {"h100-0", "h100-1"})])
-def test_a_group_whose_planned_node_is_dead_for_long_goes_elsewhere_although_it_left_no_pod_there(
-    since: int, nodes: set[str]
-) -> None:
-    async def scenario() -> None:
-        parts = await synced(nodes=3)
-        key = parts.add_model("large", model=LARGE)
-        await parts.look(key)
-        parts.run_pods("large")
-        stamp = (datetime.now(UTC) - timedelta(seconds=since)).isoformat()
-        dead = {"type": "Ready", "status": "Unknown", "lastTransitionTime": stamp}
-        parts.api.objects["nodes", None, "h100-1"]["status"]["conditions"] = [dead]
-        parts.api.remove(PODS, NAMESPACE, "large-0-1")  # by force
-        await parts.resync.run()
-        await parts.look(key)
-        assert parts.reserved_nodes() == nodes
-
-    run(scenario())
-
-
-@pytest.mark.parametrize(("seconds", "nodes"), [(300, {"h100-0", "h100-2"}), (270, {"h100-0", "h100-1"})])
-def test_a_group_goes_elsewhere_when_somebody_else_keeps_gpus_that_it_is_planned_on(seconds: int, nodes: set[str]) -> None:
-    async def scenario() -> None:
-        parts = await synced(nodes=3)
-        key = parts.add_model("large", model=LARGE)
-        await parts.look(key)
-        parts.run_pods("large")
-        stamp = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
-        waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": stamp}
-        waiting = parts.api.objects["pods", NAMESPACE, "large-0-1"]
-        waiting["spec"].pop("nodeName")
-        waiting["status"] = {"phase": "Pending", "conditions": [waits]}
-        holds = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-        foreign = {"metadata": {"namespace": "them", "name": "p"}, "spec": {"nodeName": "h100-1", "containers": [holds]}}
-        parts.api.put(PODS, foreign)
-        await parts.resync.run()
-
-        await parts.look(key)
-
-        assert parts.reserved_nodes() == nodes
-        assert parts.status(key)["plan"]["placement"]["nodes"] == sorted(nodes)
-
-    run(scenario())
-
-
-def test_a_node_that_comes_while_a_model_is_planned_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_comes_when_the_planner_has_answered_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         parts = await synced(nodes=1)
         key = parts.add_model("large", model=LARGE)
-        parts.asked.clear()
-        make = planner_module._make
-        loop = asyncio.get_running_loop()
-        arrived = asyncio.Event()
+        answer = parts.planner.answer
 
-        def slowly(*arguments: Any) -> Any:
-            asyncio.run_coroutine_threadsafe(_add_node(parts, arrived), loop).result()
-            return make(*arguments)
+        async def too_early(*arguments: Any) -> Any:
+            answered = await answer(*arguments)
+            parts.add_nodes(1, first=1)
+            return answered
 
-        monkeypatch.setattr(planner_module, "_make", slowly)
+        monkeypatch.setattr(parts.planner, "answer", too_early)
         await parts.look(key)
-        assert arrived.is_set()
-        assert parts.condition(key)["status"] == "False"
-        assert parts.asked == [key]
+        assert parts.condition(key)["reason"] == "NothingFits"
+
+        parts.queue.added.clear()
+        parts.intake.wake_waiting()
+        assert parts.queue.added == [(key, Priority.WAITING)]
 
     run(scenario())
-
-
-async def _add_node(parts: Parts, arrived: asyncio.Event) -> None:
-    parts.add_nodes(1, first=1)
-    arrived.set()
 
 
 def test_a_record_that_is_refused_is_shown_deploys_nothing_and_reserves_nothing() -> None:
@@ -309,9 +190,7 @@ def test_a_change_that_the_api_server_refuses_leaves_the_scripts_of_running_pods
             raise ApiError(422, "Invalid", "field is immutable")
 
     async def scenario() -> None:
-        parts, key = await deployed()
-        parts.run_pods("large")
-        await parts.look(key)
+        parts, key = await serving()
         before = parts.scripts()
         parts.change(key, readiness={"silenceSeconds": 90})
         parts.api.before = refuse
@@ -331,6 +210,18 @@ def test_a_change_that_the_api_server_refuses_leaves_the_scripts_of_running_pods
     run(scenario())
 
 
+def test_a_plan_that_can_only_be_shown_keeps_no_gpus_from_others() -> None:
+    async def scenario() -> None:
+        parts = await synced(nodes=4)
+        over_nodes = {"tensor": 16, "attentionData": 2}
+        key = parts.add_model("wide", model={"id": "deepseek-ai/DeepSeek-V3"}, parallelism=over_nodes)
+        await parts.look(key)
+        assert parts.condition(key)["reason"] == "NotDeployable"
+        assert (parts.groups("wide"), parts.reserved_nodes()) == ([], set())
+
+    run(scenario())
+
+
 def test_a_foreign_object_in_the_place_of_the_record_lets_nothing_be_reserved() -> None:
     async def scenario() -> None:
         parts = await synced()
@@ -346,17 +237,17 @@ def test_a_foreign_object_in_the_place_of_the_record_lets_nothing_be_reserved() 
 def test_what_an_earlier_resource_of_the_name_left_is_waited_for_and_stalls_nobody() -> None:
     async def scenario() -> None:
         parts, key = await deployed()
+        former = parts.model(key)["metadata"]["uid"]
         parts.api.remove(SHARDED_MODELS, *key)
         parts.add_model("large", model=LARGE)
 
-        assert await parts.look(key) == 30.0
+        assert await parts.look(key) == Again(seconds=30.0)
         ready = parts.condition(key)
         assert (ready["status"], ready["reason"]) == ("False", "Progressing")
         assert "of an earlier ShardedModel of this name" in ready["message"]
         assert [parts.condition(key, kind)["status"] for kind in ("Stalled", "Reconciling")] == ["False", "True"]
 
-        for place in [place for place in parts.api.objects if place[0] not in ("nodes", "shardedmodels", "events")]:
-            del parts.api.objects[place]
+        parts.api.collect(former)
         await parts.look(key)
         owner = parts.groups("large")[0]["metadata"]["ownerReferences"][0]
         assert owner["uid"] == parts.model(key)["metadata"]["uid"]
@@ -368,26 +259,28 @@ def test_a_model_that_is_gone_is_forgotten_with_everything_about_it() -> None:
     async def scenario() -> None:
         parts, key = await deployed()
         assert b'shardwright_plan_gpus{name="large"' in parts.metrics.text()
+        assert parts.reconciler._notes.of(key) != Note()
+
         parts.api.remove(SHARDED_MODELS, *key)
         assert await parts.look(key) is None
-        assert (parts.view.models, parts.view.interests, parts.reserved_nodes()) == ({}, {}, set())
+
+        assert parts.view.interests(key) == Interests()
+        assert (parts.view.models, parts.view.resources, parts.reserved_nodes()) == ({}, {}, set())
+        assert parts.view.freed == {"h100-0", "h100-1"}
+        assert parts.reconciler._notes.of(key) == Note()
+        assert parts.planner._subjects == {}
         assert b'name="large"' not in parts.metrics.text()
 
     run(scenario())
 
 
-def test_nothing_is_written_by_a_second_look() -> None:
+def test_a_model_that_is_being_deleted_keeps_nothing_and_nothing_is_written_for_it() -> None:
     async def scenario() -> None:
-        parts = await synced()
-        key = parts.add_model("large", model=LARGE)
-        for _ in range(3):
-            await parts.look(key)
-            parts.run_pods("large")
-        await parts.look(key)
-        parts.api.written.clear()
-        await parts.look(key)
-        assert parts.api.written == []
-        assert parts.condition(key)["reason"] == "Serving"
-        assert parts.api.find(SERVICES, NAMESPACE, "large")
+        parts, key = await deployed()
+        with parts.api.changing(SHARDED_MODELS, *key) as model:  # somebody's finalizer holds it
+            model["metadata"]["deletionTimestamp"] = "2026-01-02T12:00:00Z"
+        parts.api.requests.clear()
+        assert await parts.look(key) is None
+        assert (parts.reserved_nodes(), parts.api.requests) == (set(), [])
 
     run(scenario())

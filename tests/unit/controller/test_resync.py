@@ -1,87 +1,172 @@
-"""The full comparison takes nothing away that came while it ran."""
+"""The full comparison takes nothing away that came while it ran, and books first what runs."""
+
+from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
+import pytest
+
+from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import CONFIG_MAPS, SHARDED_MODELS
-from tests.support.builders_operator import LARGE, NAMESPACE, Parts
+from tests.support.builders_operator import LARGE, NAMESPACE, Parts, deployed, run, synced
 
 
-def run(coroutine: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(coroutine, 60))
-
-
-def test_a_model_that_may_plan_while_everything_is_listed_keeps_its_reservation() -> None:
+def test_a_model_that_plans_while_everything_is_listed_keeps_its_gpus() -> None:
     async def scenario() -> None:
-        parts = Parts()
-        parts.add_nodes(2)
-        await parts.resync.run()
+        parts = await synced()
         looks: list[asyncio.Task[Any]] = []
 
         async def create_a_model(verb: str, plural: str) -> None:
             if (verb, plural) == ("list", "shardedmodels"):
                 looks.append(asyncio.create_task(parts.look(parts.add_model("large", model=LARGE))))
-                if not parts.planner.lock.locked():
-                    await looks[0]
+                await looks[0]
 
         parts.api.before = create_a_model
         await parts.resync.run()
-        await looks[0]
 
         assert parts.reserved_nodes() == {"h100-0", "h100-1"}
-        assert parts.view.interests[NAMESPACE, "large"].nodes == {"h100-0", "h100-1"}
-        assert list(parts.view.models.values()) == [(NAMESPACE, "large")]
+        assert parts.view.interests((NAMESPACE, "large")).nodes == {"h100-0", "h100-1"}
+        assert parts.view.models == {(NAMESPACE, "large"): (NAMESPACE, "large")}
 
     run(scenario())
 
 
-def test_a_record_that_is_not_found_takes_no_reservation_away() -> None:
+def test_a_list_that_is_older_than_an_event_undoes_nothing() -> None:
     async def scenario() -> None:
-        parts = Parts()
-        parts.add_nodes(2)
-        await parts.resync.run()
-        key = parts.add_model("large", model=LARGE)
-        await parts.look(key)
-        record = parts.api.find(CONFIG_MAPS, NAMESPACE, "large-plan")
-        assert record
-        record["metadata"]["labels"] = {}  # somebody has removed what we list by
+        parts, key = await deployed()
 
+        async def change(verb: str, _plural: str) -> None:
+            if verb == "list":
+                parts.change(key, replicas=2)
+
+        parts.api.before = change
         await parts.resync.run()
-        assert parts.reserved_nodes() == {"h100-0", "h100-1"}
+        assert parts.view.resources[key]["spec"]["replicas"] == 2
 
     run(scenario())
 
 
-def test_a_model_that_is_no_longer_deployed_or_gone_reserves_nothing() -> None:
+def test_a_list_that_fails_takes_nothing_away() -> None:
+    async def fail(verb: str, _plural: str) -> None:
+        if verb == "list":
+            raise ApiError(410, "Expired", "too old")
+
     async def scenario() -> None:
-        parts = Parts()
-        parts.add_nodes(2)
+        parts, key = await deployed()
+        parts.api.before = fail
+        with pytest.raises(ApiError):
+            await parts.resync.run()
+        assert (set(parts.view.resources), parts.reserved_nodes()) == ({key}, {"h100-0", "h100-1"})
+
+    run(scenario())
+
+
+def test_a_model_whose_end_no_event_has_told_gives_its_gpus_back_with_the_next_list() -> None:
+    async def scenario() -> None:
+        parts, key = await deployed()
+        parts.watching = False
+        parts.api.remove(SHARDED_MODELS, *key)
         await parts.resync.run()
-        first = parts.add_model("first")
-        second = parts.add_model("second")
-        for key in (first, second):
+        assert (parts.view.resources, parts.view.models, parts.reserved_nodes()) == ({}, {}, set())
+        assert parts.view.freed == {"h100-0", "h100-1"}
+        assert b'name="large"' not in parts.metrics.text()
+
+    run(scenario())
+
+
+def test_a_model_that_is_not_deployed_any_more_books_nothing() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        first, second, third = (parts.add_model(name) for name in ("first", "second", "third"))
+        for key in (first, second, third):
             await parts.look(key)
-        assert len(list(parts.view.reserved())) == 2
         parts.change(first, mode="PlanOnly")
-        parts.api.remove(SHARDED_MODELS, *second)
-
-        assert await parts.resync.run() == [first]
-        assert parts.reserved_nodes() == set()
-        assert list(parts.view.models.values()) == [first]
+        parts.change(second, replicas=0)
+        await parts.resync.book()
+        assert parts.view.ledger.owners() == {third}
 
     run(scenario())
 
 
-def test_what_is_reserved_is_read_from_the_records_after_a_restart() -> None:
+def test_what_the_plans_of_record_keep_is_booked_anew_after_a_restart() -> None:
     async def scenario() -> None:
-        before = Parts()
-        before.add_nodes(2)
-        await before.resync.run()
-        await before.look(before.add_model("large", model=LARGE))
-
+        before, _ = await deployed()
+        before.run_pods("large")
         after = Parts(api=before.api)
-        await after.resync.run()
-        assert set(after.view.reserved()) == set(before.view.reserved())
+        await after.sync()
+        assert set(after.view.ledger.reservations()) == set(before.view.ledger.reservations())
+        assert after.view.ledger.taken() == before.view.ledger.taken() == {"h100-0": 8, "h100-1": 8}
+
+    run(scenario())
+
+
+def test_a_plan_of_record_of_an_earlier_resource_of_the_name_books_nothing() -> None:
+    async def scenario() -> None:
+        parts, key = await deployed()
+        parts.api.remove(SHARDED_MODELS, *key)
+        parts.add_model("large", model=LARGE)
+        after = Parts(api=parts.api)
+        await after.sync()
+        assert after.reserved_nodes() == set()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("runs", "keeps"), [("", "old"), ("young", "young")], ids=["none", "the younger one"])
+def test_of_two_plans_for_the_same_gpus_that_of_the_older_model_counts_unless_only_the_other_runs(runs: str, keeps: str) -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        old = parts.add_model("old", created="2026-01-02T12:00:00Z", model=LARGE)
+        await parts.look(old)
+        record = parts.api.find(CONFIG_MAPS, NAMESPACE, "old-plan")
+        assert record
+        young = parts.add_model("young", created="2026-01-02T13:00:00Z", model=LARGE)
+        uid, metadata = parts.model(young)["metadata"]["uid"], record["metadata"]
+        theirs = {"name": "young-plan", "ownerReferences": [{**metadata["ownerReferences"][0], "name": "young", "uid": uid}]}
+        fields = {name: metadata[name] for name in ("namespace", "labels", "annotations")}
+        parts.api.put(CONFIG_MAPS, {"metadata": {**fields, **theirs}, "data": record["data"]})
+        if runs:
+            (group,) = parts.groups("old")
+            labels = group["spec"]["template"]["metadata"]["labels"]
+            labels |= {"shardwright.io/model": runs, "shardwright.io/group": f"{runs}-0"}
+            group["metadata"]["name"] = f"{runs}-0"
+            parts.run_group(group)
+
+        after = Parts(api=parts.api)
+        await after.sync()
+
+        assert after.view.ledger.owners() == {(NAMESPACE, keeps)}
+        assert after.view.ledger.taken() == {"h100-0": 8, "h100-1": 8}
+
+    run(scenario())
+
+
+def test_a_plan_of_record_that_cannot_be_read_ends_the_booking_and_is_no_evidence() -> None:
+    async def fail(verb: str, plural: str) -> None:
+        if (verb, plural) == ("get", "configmaps"):
+            raise ApiError(503, "", "away")
+
+    async def scenario() -> None:
+        before, _ = await deployed()
+        after = Parts(api=before.api)
+        before.api.before = fail
+        with pytest.raises(ApiError):
+            await after.sync()
+        assert not after.view.synced
+
+    run(scenario())
+
+
+def test_nothing_is_planned_before_the_plans_of_record_are_booked() -> None:
+    async def scenario() -> None:
+        parts = Parts()
+        parts.add_nodes(2)
+        key = parts.add_model("large", model=LARGE)
+        again = await parts.look(key)
+        assert again is not None
+        assert again.seconds == 1
+        assert parts.condition(key)["reason"] == "ClusterReading"
+        assert parts.groups("large") == []
 
     run(scenario())

@@ -1,4 +1,6 @@
-"""Events to keys: who is looked at when something changes, and who is left in peace."""
+"""Events to keys: who is looked at when something changes, how soon, and who is left in peace."""
+
+from __future__ import annotations
 
 import copy
 from datetime import UTC, datetime
@@ -6,61 +8,59 @@ from typing import Any
 
 import pytest
 
-from shardwright.cluster.resources import NODES, PODS, SERVICES, SHARDED_MODELS
+from shardwright.cluster.store import Concern
 from shardwright.controller.intake import Intake
-from shardwright.controller.queue import Key
+from shardwright.controller.queue import Key, Priority
 from shardwright.controller.view import Interests, View
-from shardwright.errors import Problem
+from shardwright.reconcile.publish import Kept
 from shardwright.rendering.names import base_name
 from tests.harness import fleet
 from tests.support.builders_deployment import a_plan
+from tests.support.builders_operator import Asking, Hand
 from tests.support.builders_reconcile import a_record
+from tests.support.builders_store import a_config_map, a_pod, a_service, a_set, children, config_maps, nodes, pods
 
 WAITING, PLANNED, OTHER = ("models", "waiting"), ("models", "planned"), ("models", "other")
 NODE = fleet.make("h100-8x-dell-xe9680", 1, "node")[0]
 
 
-@pytest.fixture
-def added() -> list[Key]:
-    return []
+class Listener:
+    """A view, what feeds it and what was asked for because of it."""
+
+    def __init__(self, *, leads: bool = True) -> None:
+        self.view = View()
+        self.queue = Asking(Hand())
+        self.intake = Intake(self.view, self.queue, lambda: leads)
+        self.view.note(WAITING, Interests(waits_for_capacity=True))
+        self.view.note(PLANNED, Interests(nodes=frozenset({"node-0"})))
+        self.view.note(OTHER, Interests(config_map=("models", "config")))
+
+    def hears(self, concern: Concern) -> list[tuple[Key, Priority]]:
+        """Return what is asked for because of changes, and of what they free."""
+        self.queue.added.clear()
+        self.intake.on_concern(concern)
+        self.intake.wake_waiting()
+        return self.queue.added
 
 
 @pytest.fixture
-def view(added: list[Key]) -> View:
-    view = View(wake=added.append)
-    view.interests = {
-        WAITING: Interests(waits_for_capacity=True),
-        PLANNED: Interests(nodes=frozenset({"node-0"})),
-        OTHER: Interests(config_map=("models", "config")),
-    }
-    return view
+def listener() -> Listener:
+    return Listener()
 
 
-@pytest.fixture
-def intake(view: View, added: list[Key]) -> Intake:
-    return Intake(view, added.append)
+def a_model(name: str, **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"namespace": "models", "name": name, "uid": f"uid-of-{name}", "generation": 1, **metadata}}
 
 
-def gpu_pod(name: str = "p", **metadata: Any) -> dict[str, Any]:
-    container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "4"}}}
-    return {
-        "metadata": {"namespace": "models", "name": name, **metadata},
-        "spec": {"nodeName": "node-0", "containers": [container]},
-        "status": {"phase": "Running"},
-    }
+def test_a_new_node_concerns_who_is_planned_on_it_and_who_waits(listener: Listener) -> None:
+    asked = listener.hears(listener.view.store.take_nodes(nodes(NODE)))
+    assert asked == [(PLANNED, Priority.ROLL), (WAITING, Priority.WAITING)]
 
 
-def test_a_new_node_concerns_who_waits_and_who_is_planned_on_it(intake: Intake, added: list[Key]) -> None:
-    intake.on_event(NODES, NODE, False)
-    assert added == [WAITING, PLANNED]
-
-
-def test_a_heartbeat_concerns_nobody(intake: Intake, added: list[Key]) -> None:
-    intake.on_event(NODES, NODE, False)
-    added.clear()
+def test_a_heartbeat_concerns_nobody(listener: Listener) -> None:
+    listener.view.store.take_nodes(nodes(NODE))
     beat = {**NODE, "metadata": {**NODE["metadata"], "resourceVersion": "99"}}
-    intake.on_event(NODES, beat, False)
-    assert added == []
+    assert listener.hears(listener.view.store.take_nodes(nodes(beat))) == []
 
 
 @pytest.mark.parametrize(
@@ -68,72 +68,124 @@ def test_a_heartbeat_concerns_nobody(intake: Intake, added: list[Key]) -> None:
     [{}, {"nvidia.com/gpu.product": "unheard-of"}, {"nvidia.com/mig.config.state": "pending"}],
     ids=["nothing else", "labels", "MIG"],
 )
-def test_a_dead_node_is_not_ready_whatever_else_is_wrong_with_it(view: View, intake: Intake, more: dict[str, str]) -> None:
+def test_a_dead_node_is_not_ready_whatever_else_is_wrong_with_it(listener: Listener, more: dict[str, str]) -> None:
     dead = copy.deepcopy(NODE)
     dead["metadata"]["labels"] |= more
     dead["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-02T12:00:00Z"}]
-    intake.on_event(NODES, dead, False)
-    assert view.not_ready() == {"node-0": datetime(2026, 1, 2, 12, tzinfo=UTC)}
-    intake.on_event(NODES, NODE, False)
-    assert view.not_ready() == {}
+    listener.view.store.take_nodes(nodes(dead))
+    assert listener.view.store.unready == {"node-0": datetime(2026, 1, 2, 12, tzinfo=UTC)}
+    listener.view.store.take_nodes(nodes(NODE))
+    assert listener.view.store.unready == {}
 
 
-def test_a_gpu_pod_that_ends_concerns_who_waits(intake: Intake, view: View, added: list[Key]) -> None:
-    intake.on_event(PODS, gpu_pod(), False)
-    assert [(usage.node, usage.gpus) for usage in view.usage.values()] == [("node-0", 4)]
-    added.clear()
-    intake.on_event(PODS, gpu_pod(), True)
-    assert added == [WAITING]
-    assert view.usage.values() == ()
+def test_a_gpu_pod_that_ends_concerns_who_waits_and_one_that_starts_nobody(listener: Listener) -> None:
+    store = listener.view.store
+    assert listener.hears(store.take_pods(pods(a_pod("p", node="node-0", gpus=4)))) == []
+    assert listener.view.ledger.taken() == {"node-0": 4}
+    assert listener.hears(store.take_pods(pods(gone=(("models", "p"),)))) == [(WAITING, Priority.WAITING)]
+    assert listener.view.ledger.taken() == {}
 
 
-def test_a_pod_of_a_model_concerns_that_model_whatever_its_name(intake: Intake, added: list[Key]) -> None:
-    model = {"metadata": {"namespace": "models", "name": "qwen2.5"}}
-    intake.on_event(SHARDED_MODELS, model, False)
-    labels = {"shardwright.io/model": base_name("qwen2.5")}
-    intake.on_event(PODS, {"metadata": {"namespace": "models", "name": "x", "labels": labels}}, False)
-    assert added == [("models", "qwen2.5")] * 2
+def test_a_pod_of_a_model_concerns_that_model_whatever_its_name(listener: Listener) -> None:
+    listener.intake.on_model(a_model("qwen2.5"), False)
+    assert listener.queue.added == [(("models", "qwen2.5"), Priority.NEW)]
+    pod = a_pod("x", model=base_name("qwen2.5"))
+    assert listener.hears(listener.view.store.take_pods(pods(pod))) == [(("models", "qwen2.5"), Priority.ROLL)]
 
 
-def test_an_object_that_lost_its_labels_still_has_its_owner(intake: Intake, added: list[Key]) -> None:
-    owner = {"kind": "ShardedModel", "name": "llama", "uid": "u", "controller": True}
-    intake.on_event(SERVICES, {"metadata": {"namespace": "models", "name": "llama", "ownerReferences": [owner]}}, True)
-    assert added == [("models", "llama")]
+def test_a_member_that_is_not_ready_any_more_comes_before_all_others(listener: Listener) -> None:
+    listener.intake.on_model(a_model("llama"), False)
+    store, key = listener.view.store, ("models", "llama")
+    store.take_children("StatefulSet", children(a_set("llama-0")))
+    ready, broken = (a_pod("llama-0-0", model="llama", set_name="llama-0", node="node-0", ready=ready) for ready in (True, False))
+    assert listener.hears(store.take_pods(pods(ready))) == [(key, Priority.ROLL)]
+    assert listener.hears(store.take_pods(pods(broken))) == [(key, Priority.BROKEN)]
 
 
-def test_a_config_map_concerns_who_reads_it_and_after_a_gap_all_readers(intake: Intake, added: list[Key]) -> None:
-    intake.on_config_map({"namespace": "models", "name": "config"})
-    intake.on_config_map({"namespace": "models", "name": "another"})
-    assert added == [OTHER]
-    intake.on_config_map(None)
-    assert added == [OTHER, OTHER]
+def test_an_object_that_lost_its_owner_concerns_who_it_was_of(listener: Listener) -> None:
+    listener.intake.on_model(a_model("llama"), False)
+    store = listener.view.store
+    store.take_children("Service", children(a_service("llama")))
+    concern = store.take_children("Service", children(a_service("llama", owner="")))
+    assert listener.hears(concern) == [(("models", "llama"), Priority.ROLL)]
 
 
-def test_a_reservation_that_is_given_up_wakes_who_waits(view: View, added: list[Key]) -> None:
-    view.reserve(PLANNED, a_record(generations=(1,)))
-    assert added == []
-    assert {(r.owner, r.group, r.node, r.gpus) for r in view.reserved()} == {
+def test_a_config_map_concerns_who_reads_it(listener: Listener) -> None:
+    store = listener.view.store
+    assert listener.hears(store.take_config_maps(config_maps(a_config_map("config")))) == [(OTHER, Priority.NEW)]
+    assert listener.hears(store.take_config_maps(config_maps(a_config_map("another")))) == []
+
+
+def test_a_status_is_no_news_and_a_deletion_an_annotation_or_another_generation_is(listener: Listener) -> None:
+    def asks(**changes: Any) -> bool:
+        listener.queue.added.clear()
+        listener.intake.on_model({**a_model("llama", **changes), "status": {"replicas": len(changes)}}, False)
+        return bool(listener.queue.added)
+
+    assert asks()
+    assert not asks()
+    assert not asks(resourceVersion="8", labels={"a": "b"})
+    assert asks(annotations={"a": "b"})
+    assert asks(annotations={"a": "b"}, generation=2)
+    assert asks(annotations={"a": "b"}, generation=2, deletionTimestamp="2026-01-02T12:00:00Z")
+
+
+def test_the_late_end_of_an_earlier_resource_of_the_name_ends_nothing(listener: Listener) -> None:
+    listener.intake.on_model(a_model("llama", uid="new"), False)
+    listener.queue.added.clear()
+    listener.intake.on_model(a_model("llama", uid="old"), True)
+    assert listener.view.resources.keys() == {("models", "llama")}
+    assert listener.queue.added == []
+
+
+def test_who_does_not_lead_asks_for_nothing_and_knows_all_the_same() -> None:
+    standby = Listener(leads=False)
+    standby.intake.on_model(a_model("llama"), False)
+    assert standby.hears(standby.view.store.take_nodes(nodes(NODE))) == []
+    assert standby.view.resources.keys() == {("models", "llama")}
+
+
+def test_gpus_that_are_given_up_wake_who_waits(listener: Listener) -> None:
+    view = listener.view
+    assert view.keep(PLANNED, Kept(record=a_record(generations=(1,))))
+    assert listener.hears(Concern()) == []
+    assert {(r.owner, r.group, r.node, r.gpus) for r in view.ledger.reservations()} == {
         (PLANNED, "planned-0-g1", "h100-a-01", 8),
         (PLANNED, "planned-0-g1", "h100-a-02", 8),
     }
-    view.reserve(PLANNED, None)
-    assert added == [WAITING]
-    view.reserve(PLANNED, a_record(generations=(1,)))
+    view.keep(PLANNED, None)
+    assert listener.hears(Concern()) == [(WAITING, Priority.WAITING)]
+    view.keep(PLANNED, Kept(record=a_record(generations=(1,))))
     view.forget(PLANNED)
-    assert added == [WAITING, WAITING]
+    assert listener.hears(Concern()) == [(WAITING, Priority.WAITING)]
 
 
-def test_nothing_is_planned_before_every_cache_was_listed_once(view: View) -> None:
-    assert not view.synced
-    for cache in (view.nodes, view.usage):
-        cache.begin_list()
-        cache.finish_list({})
-    assert not view.synced
-    view.records_read = True
-    assert view.synced
+def test_the_gpus_of_a_group_that_gave_them_back_are_not_kept(listener: Listener) -> None:
+    listener.view.keep(PLANNED, Kept(record=a_record(), released=frozenset({0})))
+    assert list(listener.view.ledger.reservations()) == []
 
 
-def test_a_plan_that_can_only_be_shown_keeps_no_gpus_from_others(view: View) -> None:
-    shown_only = a_plan(undeployable=Problem(code="NotDeployable", what="tensor 32 over trays"))
-    view.reserve(PLANNED, a_record(plan=shown_only))
-    assert list(view.reserved()) == []
+def test_a_plan_that_was_made_for_gpus_that_others_have_is_not_kept(listener: Listener) -> None:
+    view = listener.view
+    view.store.take_nodes(nodes(NODE))
+    record = a_record(plan=a_plan(groups=(("node-0",),)))
+    view.store.take_pods(pods(a_pod("foreign", node="node-0", gpus=1)))
+    assert not view.keep(PLANNED, Kept(record=record))
+    assert view.free(PLANNED, ["node-0"]) == {"node-0": 7}
+    view.store.take_pods(pods(gone=(("models", "foreign"),)))
+    assert view.keep(PLANNED, Kept(record=record))
+    assert (view.free(PLANNED, ["node-0"]), view.free(OTHER, ["node-0"])) == ({"node-0": 8}, {"node-0": 0})
+
+
+def test_what_is_free_is_unknown_where_pods_may_not_be_listed(listener: Listener) -> None:
+    listener.view.pods_visible = False
+    assert listener.view.free(PLANNED, ["node-0"]) is None
+
+
+def test_groups_that_are_down_on_purpose_are_counted_over_all_models(listener: Listener) -> None:
+    view = listener.view
+    view.note(PLANNED, Interests(moving=2))
+    view.note(OTHER, Interests(moving=1))
+    assert (view.moving, view.moving_elsewhere(PLANNED), view.moving_elsewhere(WAITING)) == (3, 1, 3)
+    view.forget(PLANNED)
+    assert view.moving == 1

@@ -34,6 +34,7 @@ def around(
     *,
     faults: dict[str, Fault] | None = None,
     lost: set[str] | None = None,
+    hanging: set[int] | None = None,
     free: dict[str, int] | None = None,
     unsettled: set[int] | None = None,
     homeless: set[int] | None = None,
@@ -44,6 +45,7 @@ def around(
         unfit=tuple(Unfit(node=node, fault=fault, says=f"is {fault}") for node, fault in sorted(faults.items())),
         since=dict.fromkeys(faults, NOON),
         lost=frozenset(lost or ()),
+        hanging=frozenset(hanging or ()),
         free=PLENTY | (free or {}),
         unsettled=frozenset(unsettled or ()),
         homeless=frozenset(homeless or ()),
@@ -83,8 +85,9 @@ def test_nobody_looks_again_for_a_fault_under_a_group_that_has_its_place() -> No
 @pytest.mark.parametrize(
     ("seen", "groups"),
     [
-        (around(lost={"a"}), {0}),
-        (around(lost={"b"}), {0, 1}),
+        (around(lost={"a"}, hanging={0}), {0}),
+        (around(lost={"b"}, hanging={0}), {0}),
+        (around(lost={"b"}, hanging={0, 1, 2}), {0, 1}),
         (around(free={"d": 3}, unsettled={2}, homeless={2}), {2}),
         (around(free={"d": 3}, unsettled={2}), set()),
         (around(free={"d": 3}, homeless={2}), set()),
@@ -92,7 +95,8 @@ def test_nobody_looks_again_for_a_fault_under_a_group_that_has_its_place() -> No
     ],
     ids=[
         "lost",
-        "lost under two groups",
+        "lost under one of the two groups that share a node",
+        "lost under both",
         "taken by others",
         "taken by others a moment ago",
         "taken by others, and by now the group has its place",
@@ -110,7 +114,7 @@ REVIVE = "bring the node back or delete its Node object"
 @pytest.mark.parametrize(
     ("seen", "said", "back"),
     [
-        (around(lost={"b", "x"}), "b holds pods that should be gone, and does not give them back", REVIVE),
+        (around(lost={"b", "x"}, hanging={1}), "b holds pods that should be gone, and does not give them back", REVIVE),
         (
             around(faults={"b": Fault.CORDONED, "d": Fault.CORDONED}, unsettled=ALL),
             "b is Cordoned, and a group waits for a place there, as does d",

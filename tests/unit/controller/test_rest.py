@@ -1,0 +1,229 @@
+"""What costs nothing, and what comes again and again: looks at rest, our own events, flaps, fights, faults of the API server."""
+
+from __future__ import annotations
+
+import pytest
+
+from shardwright.cluster.client import ApiError
+from shardwright.cluster.resources import PODS, SERVICES, SHARDED_MODELS
+from shardwright.controller.queue import Again, Key, Priority
+from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, serving, synced
+from tests.support.memory_api import nothing
+
+STATUS = "patch shardedmodels/large/status"
+
+
+def test_a_look_where_nothing_has_changed_asks_for_nothing_and_writes_nothing() -> None:
+    async def scenario() -> None:
+        parts, key = await serving()
+        parts.wait(3600)
+        assert await parts.look(key) is None
+        assert parts.api.requests == []
+
+    run(scenario())
+
+
+def test_what_changes_around_a_model_and_does_not_concern_it_costs_no_request_either() -> None:
+    async def scenario() -> None:
+        parts, key = await serving()
+        parts.add_nodes(1, first=7)
+        parts.hold_gpus("h100-7", 8)
+        assert parts.asked == []
+        assert await parts.look(key) is None
+        assert parts.api.requests == []
+
+    run(scenario())
+
+
+def test_our_own_status_is_no_news() -> None:
+    async def scenario() -> None:
+        parts = await synced(nodes=1)
+        key = parts.add_model("large", model=LARGE)
+        parts.queue.added.clear()
+        await parts.look(key)
+        assert parts.api.written[0] == STATUS
+        assert parts.asked == []
+
+    run(scenario())
+
+
+def test_what_its_user_writes_is_news_before_all_that_waits() -> None:
+    async def scenario() -> None:
+        parts, key = await serving()
+        with parts.api.changing(SHARDED_MODELS, *key) as model:
+            model["metadata"]["annotations"] = {"shardwright.io/restart-groups": "now"}
+        parts.change(key, replicas=2)
+        assert parts.queue.added == [(key, Priority.NEW)] * 2
+
+    run(scenario())
+
+
+def test_what_comes_free_wakes_those_that_wait_the_oldest_first_and_once() -> None:
+    async def scenario() -> None:
+        parts = await synced(nodes=2)
+        for node in ("h100-0", "h100-1"):
+            parts.hold_gpus(node, 8, name=node)
+        ages = {"b": "2026-01-02T12:00:00Z", "c": "2026-01-02T11:00:00Z", "a": "2026-01-02T13:00:00Z"}
+        keys = {name: parts.add_model(name, created=created, model=LARGE) for name, created in ages.items()}
+        for key in keys.values():
+            await parts.look(key)
+        parts.intake.wake_waiting()
+        parts.queue.added.clear()
+
+        parts.api.remove(PODS, "them", "h100-0")
+        for _ in range(2):
+            parts.intake.wake_waiting()
+
+        assert parts.queue.added == [(keys[name], Priority.WAITING) for name in ("c", "b", "a")]
+
+    run(scenario())
+
+
+def test_a_probe_that_flaps_sixty_times_in_a_minute_is_a_handful_of_writes_and_the_last_word_is_said() -> None:
+    async def scenario() -> None:
+        parts, key = await serving()
+        again: Again | None = None
+        for flip in range(60):
+            parts.wait(1)
+            _set_ready(parts, "large-0-1", ready=flip % 2 == 1)
+            again = await parts.look(key)
+        assert parts.api.written.count(STATUS) <= 8
+        assert {line.partition("/")[0] for line in parts.api.written} == {"patch shardedmodels", "create events"}
+
+        while again:
+            parts.wait(again.seconds)
+            again = await parts.look(key)
+        assert parts.condition(key)["reason"] == "Serving"
+
+    run(scenario())
+
+
+def _set_ready(parts: Parts, pod: str, *, ready: bool) -> None:
+    with parts.api.changing(PODS, NAMESPACE, pod) as item:
+        item["status"]["conditions"] = [{"type": "Ready", "status": str(ready)}]
+
+
+async def _set_back(parts: Parts, key: Key, seconds: int) -> None:
+    """Let somebody set a field of the Service back each second, and look each time."""
+    for _ in range(seconds):
+        parts.wait(1)
+        with parts.api.changing(SERVICES, *key) as service:
+            service["spec"]["ports"][0]["port"] = 9
+        await parts.look(key)
+
+
+def test_a_field_that_somebody_else_keeps_setting_back_is_repaired_now_and_then_and_is_a_condition() -> None:
+    async def scenario() -> None:
+        parts, key = await serving()
+        repair = "patch services/large"
+        await _set_back(parts, key, 20)
+        assert parts.api.written.count(repair) == 5
+        contested = parts.condition(key, "FieldConflict")
+        assert (contested["status"], contested["reason"]) == ("True", "FieldContested")
+        assert "spec.ports[0].port of Service large" in contested["message"]
+        assert parts.condition(key)["reason"] == "Serving"
+
+        await _set_back(parts, key, 300)
+        assert parts.api.written.count(repair) == 6
+
+        parts.wait(300)
+        await parts.look(key)
+        found = parts.api.find(SERVICES, *key)
+        assert found
+        assert found["spec"]["ports"][0]["port"] == 8000
+        parts.wait(300)
+        await parts.look(key)
+        assert parts.condition(key, "FieldConflict")["status"] == "False"
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("refused", [("create", "services"), ("create", "configmaps")], ids=["an object", "the plan of record"])
+def test_a_write_that_the_api_server_cannot_answer_is_in_the_status_and_is_tried_again(refused: tuple[str, str]) -> None:
+    async def away(verb: str, plural: str) -> None:
+        if (verb, plural) == refused:
+            raise ApiError(500, "InternalError", "failed calling webhook: connection refused")
+
+    async def scenario() -> None:
+        parts = await synced()
+        parts.api.before = away
+        key = parts.add_model("large", model=LARGE)
+        with pytest.raises(ApiError, match="failed calling webhook"):
+            await parts.look(key)
+        assert parts.status(key)["observedGeneration"] == 1
+        ready = parts.condition(key)
+        assert (ready["status"], ready["reason"]) == ("False", "ApiUnavailable")
+        assert "failed calling webhook" in ready["message"]
+        assert parts.condition(key, "Stalled")["status"] == "False"
+
+        parts.api.before = nothing
+        await parts.look(key)
+        assert [group["metadata"]["name"] for group in parts.groups("large")] == ["large-0"]
+
+    run(scenario())
+
+
+def test_a_refusal_whose_words_vary_is_one_status_and_no_event_of_ours_comes_of_it() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("large", model=LARGE)
+
+        async def refuse(verb: str, plural: str) -> None:
+            if (verb, plural) == ("create", "statefulsets"):
+                raise ApiError(403, "Forbidden", f"request {len(parts.api.requests)} is denied by policy")
+
+        parts.api.before = refuse
+        with pytest.raises(ApiError):
+            await parts.look(key)
+        parts.queue.added.clear()
+        parts.api.written.clear()
+        for _ in range(9):
+            with pytest.raises(ApiError):
+                await parts.look(key)
+        assert STATUS not in parts.api.written
+        assert parts.asked == []
+
+    run(scenario())
+
+
+def test_no_more_groups_of_all_models_restart_at_once_than_the_operator_allows() -> None:
+    async def scenario() -> None:
+        parts = await synced(nodes=2, most_moving=1)
+        keys = [parts.add_model(name) for name in ("first", "second")]
+        for key in keys:
+            await parts.look(key)
+            parts.run_pods(key[1])
+            await parts.look(key)
+        for key in keys:
+            parts.change(key, readiness={"silenceSeconds": 90})
+            await parts.look(key)
+        assert (parts.replicas("first"), parts.replicas("second")) == ([0], [1])
+        assert parts.view.moving == 1
+        awaited = parts.condition(keys[1], "TurnAwaited")
+        assert (awaited["status"], awaited["reason"]) == ("True", "OthersRestart")
+        assert parts.condition(keys[0], "TurnAwaited")["status"] == "False"
+
+        parts.run_pods("first")
+        await parts.look(keys[0])
+        parts.run_pods("first")
+        await parts.look(keys[0])
+        assert parts.view.moving == 0
+        again = await parts.look(keys[1])
+        assert (parts.replicas("first"), parts.replicas("second")) == ([1], [0])
+        assert again is not None
+
+    run(scenario())
+
+
+def test_a_group_that_awaits_its_turn_is_looked_at_again_by_itself() -> None:
+    async def scenario() -> None:
+        parts = await synced(nodes=1, most_moving=0)
+        key = parts.add_model("first")
+        await parts.look(key)
+        parts.run_pods("first")
+        await parts.look(key)
+        parts.change(key, readiness={"silenceSeconds": 90})
+        assert await parts.look(key) is not None
+        assert parts.condition(key, "TurnAwaited")["status"] == "True"
+
+    run(scenario())
