@@ -59,7 +59,9 @@ class Reading:
         """Note that the API server did not know a kind when an object of it was written: a reader may notice later."""
         self._unserved[_alone(kind)] = monotonic()
 
-    def _absent(self) -> frozenset[str]:
+    @property
+    def absent_kinds(self) -> frozenset[str]:
+        """Return the kinds of object that this cluster does not have."""
         since = monotonic() - UNSERVED_SECONDS
         return self._absent_kinds.union(kind for kind, at in self._unserved.items() if at > since)
 
@@ -108,7 +110,7 @@ class Reading:
             return not_permitted(str(error), namespace), None
         members = self._members(owner, objects)
         strangers = tuple(sorted(name for _, name in store.strangers(base_key((namespace, owner.name)))))
-        observed = Observed(objects=objects, members=members, absent_kinds=self._absent(), strangers=strangers)
+        observed = Observed(objects=objects, members=members, absent_kinds=self.absent_kinds, strangers=strangers)
         ours = kept is not None and any(ref["uid"] == owner.uid for ref in kept["metadata"].get("ownerReferences") or ())
         return observed, record if ours else None
 
