@@ -166,6 +166,7 @@ def _gptq(fields: Fields) -> Quantization:
         block=(1, _group(fields, "group_size")),
         scale_bits=16,
         zero_point_bits=bits,
+        alone=bits == FP8_PER_TENSOR.bits,
     )
     base = _unless_ignored("gptq", storage, fields, "modules_to_not_convert", "modules_in_block_to_not_quantize")
     rules = fields.section("dynamic")
@@ -196,7 +197,8 @@ def _changed(storage: Storage, rule: Fields | None) -> Storage:
         return storage
     bits = rule.integer("bits", _BITS, default=storage.bits)
     group = _group(rule, "group_size") if "group_size" in rule.values else (storage.block or (1, 0))[1]
-    return replace(storage, name=f"int{bits}", bits=bits, block=(1, group), zero_point_bits=bits)
+    alone = bits == FP8_PER_TENSOR.bits
+    return replace(storage, name=f"int{bits}", bits=bits, block=(1, group), zero_point_bits=bits, alone=alone)
 
 
 def _mxfp4(fields: Fields) -> Quantization:
@@ -257,21 +259,23 @@ def _by_target(base: Callable[[Weight], Storage | None], targets: list[_Target])
 def _compressed(weights: Fields, *, alone: bool) -> Storage:
     """Return how a group stores its weights; ``alone`` is whether it leaves activations as they are."""
     bits = weights.integer("num_bits", _BITS)
-    strategy = weights.string("strategy") or "tensor"
+    strategy, eight = weights.string("strategy") or "tensor", bits == FP8_PER_TENSOR.bits
     floating = weights.string("type") == "float"
     if floating and bits == MXFP4.bits:
         return NVFP4 if strategy == "tensor_group" else replace(MXFP4, block=(1, _group(weights, "group_size")))
     name = f"fp{bits}" if floating else f"int{bits}"
     if strategy == "group":
         zeros = 0 if weights.boolean("symmetric", default=True) else bits
-        return Storage(name=name, bits=bits, block=(1, _group(weights, "group_size")), scale_bits=16, zero_point_bits=zeros)
+        block = (1, _group(weights, "group_size"))
+        return Storage(name=name, bits=bits, block=block, scale_bits=16, zero_point_bits=zeros, alone=eight and alone)
     if strategy == "block":
-        block = weights.integers("block_structure") or (128, 128)
-        return Storage(name=name, bits=bits, block=(block[0], block[-1]), scale_bits=32)
+        shape = weights.integers("block_structure") or (128, 128)
+        return Storage(name=name, bits=bits, block=(shape[0], shape[-1]), scale_bits=32, alone=eight and alone)
     if strategy not in ("tensor", "channel"):
         weights.refuse("strategy", f"{strategy!r:.60}", "must be tensor, channel, group or block")
     scale = 16 if alone and not floating else 32  # in the model's dtype
-    return Storage(name=name, bits=bits, block=(0 if strategy == "tensor" else 1, 0), scale_bits=scale)
+    block = (0 if strategy == "tensor" else 1, 0)
+    return Storage(name=name, bits=bits, block=block, scale_bits=scale, alone=eight and alone)
 
 
 def _modelopt(fields: Fields) -> Quantization:

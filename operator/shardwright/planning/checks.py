@@ -64,7 +64,7 @@ class Judge:
 
     def __init__(self, model: ModelSpec, request: Request, traits: EngineTraits) -> None:
         self._model, self._request, self._traits = model, request, traits
-        self._prices = estimator_of(model, request, traits)
+        self.prices = estimator_of(model, request, traits)
         self._shapes: dict[Layout, tuple[Violation, ...]] = {}
         self._of_pool: dict[str, tuple[tuple[Violation, ...], tuple[Violation, ...]]] = {}
         self._empty: dict[str, Shelf] = {}
@@ -72,7 +72,7 @@ class Judge:
     def verdict(self, candidate: Candidate) -> Verdict:
         """Return everything that speaks against a candidate."""
         shape = self._shape(candidate.layout)
-        prices = None if shape else self._prices
+        prices = None if shape else self.prices
         dtypes, images = self._pool(candidate.pool)
         found = [*shape, *dtypes, *budget_violations(candidate, self._request.space), *images]
         if prices is not None:

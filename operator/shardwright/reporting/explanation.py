@@ -231,7 +231,7 @@ def _cache(plan: Plan, request: Request | None) -> str:
     if rate is not None:
         return f"{holds}; serves {format_count(plan.performance.requests_per_second)} of {rate:g} requests a second"
     offered = -(-request.workload.concurrency // max(plan.layout.replicas, 1))
-    running = plan.performance.running_requests * plan.layout.attention_data
+    running = plan.performance.running_requests
     return f"{holds}; requests queue: {running:,} of {offered:,} run at once"
 
 

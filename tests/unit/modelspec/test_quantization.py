@@ -1,5 +1,7 @@
 """How quantized weights are stored: scales, blocks, and the modules that are left alone."""
 
+from dataclasses import replace
+
 import pytest
 
 from shardwright.errors import InputError
@@ -11,6 +13,7 @@ from tests.support.builders_model import a_config, a_model, a_moe, catalogued
 BF16 = Storage(name="bf16", bits=16)
 FP8 = Storage(name="fp8", bits=8, block=(0, 0), scale_bits=32)
 NVFP4 = Storage(name="nvfp4", bits=4, block=(1, 16), scale_bits=8)
+ALONE = replace(FP8, alone=True)
 BLOCK = Storage(name="fp8", bits=8, block=(128, 128), scale_bits=32)
 
 
@@ -35,7 +38,7 @@ def _stored(**quantization: object) -> Storage:
         ),
         (
             {"quant_method": "gptq", "bits": 8, "group_size": -1},
-            Storage(name="int8", bits=8, block=(1, 0), scale_bits=16, zero_point_bits=8),
+            Storage(name="int8", bits=8, block=(1, 0), scale_bits=16, zero_point_bits=8, alone=True),
         ),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, NVFP4),
         ({"quant_algo": "NVFP4"}, NVFP4),
@@ -52,9 +55,9 @@ def test_each_method_has_its_storage(quantization: dict[str, object], storage: S
 @pytest.mark.parametrize(
     ("weights", "storage"),
     [
-        ({"num_bits": 8, "type": "float", "strategy": "tensor"}, FP8),
-        ({"num_bits": 8, "type": "float", "strategy": "channel"}, Storage(name="fp8", bits=8, block=(1, 0), scale_bits=32)),
-        ({"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]}, BLOCK),
+        ({"num_bits": 8, "type": "float", "strategy": "tensor"}, ALONE),
+        ({"num_bits": 8, "type": "float", "strategy": "channel"}, replace(ALONE, block=(1, 0))),
+        ({"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]}, replace(BLOCK, alone=True)),
         (
             {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 64},
             Storage(name="int4", bits=4, block=(1, 64), scale_bits=16),
@@ -69,6 +72,13 @@ def test_each_method_has_its_storage(quantization: dict[str, object], storage: S
 def test_compressed_tensors_are_stored_by_strategy(weights: dict[str, object], storage: Storage) -> None:
     groups = {"group_0": {"targets": ["Linear"], "weights": weights}}
     assert _stored(quant_method="compressed-tensors", config_groups=groups) == storage
+
+
+@pytest.mark.parametrize(("activations", "alone"), [({"num_bits": 8}, False), (None, True)])
+def test_8_bits_beside_activations_of_16_are_no_product_of_8_bits(activations: dict[str, int] | None, alone: bool) -> None:  # noqa: FBT001
+    group = {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float"}, "input_activations": activations}
+    storage = _stored(quant_method="compressed-tensors", config_groups={"group_0": group})
+    assert (storage.alone, storage.product) == (alone, "fp8 alone" if alone else "fp8")
 
 
 def test_embeddings_head_norms_and_biases_stay() -> None:

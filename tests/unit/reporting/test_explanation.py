@@ -82,7 +82,7 @@ def test_it_says_when_requests_will_queue() -> None:
 
 def test_requests_that_run_are_counted_over_all_attention_ranks() -> None:
     layout = Layout(attention_data=8, expert=8, replicas=2)
-    plan = a_plan(layout=layout, carries_load=False, performance=a_performance(running=20))
+    plan = a_plan(layout=layout, carries_load=False, performance=a_performance(running=160))
 
     said = _fact(explain(a_report(plan), request=a_request(concurrency=1024)).facts, "K/V cache")
 
