@@ -148,7 +148,7 @@ def _undominated(seen: Seen) -> Iterator[Finding]:
     for other in seen.ranked[1:]:
         crosses = other.candidate.uses_network and not plan.candidate.uses_network
         margin = 1 + (NEAR_TIE_OVER_NETWORK if crosses else NEAR_TIE)
-        cheaper = seen.scale.total(other.candidate) <= seen.scale.total(plan.candidate)
+        cheaper = seen.scale.cost(other.candidate) <= seen.scale.cost(plan.candidate)
         surely = other.tight <= plan.tight and other.carries_load >= plan.carries_load
         more = _rate(other) > _rate(plan) * margin
         sooner = answer_seconds(other.estimate, request) * margin < answer_seconds(plan.estimate, request)
@@ -163,14 +163,16 @@ def _rate(standing: Standing) -> float:
 
 
 def _simplest(seen: Seen) -> Iterator[Finding]:
-    """What is as good and as sure, on no more GPUs and without the network, is taken."""
+    """What is as good and as sure, for no more and without the network, is taken; but not where the plan answers much sooner."""
     plan = seen.plan
     for other in seen.ranked[1:]:
         same = (other.tight, other.carries_load) == (plan.tight, plan.carries_load) and other.score >= plan.score
         sure = "modelled" not in other.estimate.performance.basis or "modelled" in plan.estimate.performance.basis
         fewer = seen.scale.cost(other.candidate) <= seen.scale.cost(plan.candidate)
         apart = plan.candidate.uses_network and not other.candidate.uses_network
-        if same and sure and fewer and apart and not plan.falls_behind:
+        times = [answer_seconds(one.estimate, seen.question.request) for one in (plan, other)]
+        much = times[0] * (1 + NEAR_TIE_OVER_NETWORK) < times[1]
+        if same and sure and fewer and apart and not much and not plan.falls_behind:
             yield _found("Near tie", seen, other, f"is as good as {_words(plan)} and needs no network")
 
 
@@ -299,7 +301,8 @@ def _no_worse(law: str, before: Seen, after: Seen) -> Iterator[Finding]:
     """Yield that the plan got worse: it carries less, or by its objective is less good, by more than two near ties.
 
     What carries the load goes before what does not, so a plan that carries it now may be less good by the objective. So does,
-    for Latency, what fits a node: it gets no second one where replicas do as well.
+    for Latency, what fits a node: it gets no second one where replicas do as well. And what brings as much as soon for no more
+    is no worse, whatever the objective weighs.
     """
     if not after.ranked:
         yield _found(law, before, before.plan, "and nothing stands any more")
@@ -307,13 +310,20 @@ def _no_worse(law: str, before: Seen, after: Seen) -> Iterator[Finding]:
     old, new = before.plan, after.plan
     if (new.tight, not new.carries_load) > (old.tight, not old.carries_load):
         yield _found(law, before, new, f"does not carry the load as {_words(old)} did")
-    elif (
-        (new.tight, new.carries_load) == (old.tight, old.carries_load) and not new.falls_behind and not _kept_in_a_node(old, new)
-    ):
+    elif (new.tight, new.carries_load) == (old.tight, old.carries_load) and not new.falls_behind:
+        if _kept_in_a_node(old, new) or _as_good_in_all(before, after):
+            return
         gained = new.score / old.score if old.score > 0 else old.score / new.score
         network = NEAR_TIE_OVER_NETWORK if before.plan.candidate.uses_network or after.plan.candidate.uses_network else 0.0
         if gained < 1 / (1 + SLACK + network):
             yield _found(law, before, new, f"is worth {gained:.3f} of {_words(old)}")
+
+
+def _as_good_in_all(before: Seen, after: Seen) -> bool:
+    old, new = before.plan, after.plan
+    times = [answer_seconds(seen.plan.estimate, seen.question.request) for seen in (before, after)]
+    cheaper = after.scale.cost(new.candidate) <= before.scale.cost(old.candidate)
+    return cheaper and _rate(new) >= _rate(old) * (1 - SLACK) and times[1] <= times[0] * (1 + SLACK)
 
 
 def _kept_in_a_node(old: Standing, new: Standing) -> bool:

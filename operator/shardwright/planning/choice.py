@@ -91,10 +91,19 @@ def _in_copies(best: Standing, ranked: Sequence[Standing], scale: Scale, prices:
 
 
 def _simplest(ranked: Sequence[Standing], scale: Scale) -> Standing:
-    """Return, of what is as good as the first, the one with the fewest GPUs, nodes, and links that cross the network."""
-    first = ranked[0]
-    near = [other for other in ranked if near_tie(first, other) and _shown_only(other, scale) == _shown_only(first, scale)]
+    """Return, of what is as good as the first, the one with the fewest GPUs, nodes, and links that cross the network.
+
+    First the best that keeps inside its nodes takes the place of one over the network that is not much better.
+    """
+    alike = [other for other in ranked if _shown_only(other, scale) == _shown_only(ranked[0], scale)]
+    inside = (other for other in alike if _stays_inside(other, ranked[0]) and near_tie(ranked[0], other))
+    best = next(inside, ranked[0])
+    near = [other for other in alike if other is best or (near_tie(best, other) and _worth(best, other) <= NEAR_TIE)]
     return min(near, key=lambda other: (*_effort(other, scale), ranked.index(other)))
+
+
+def _stays_inside(other: Standing, first: Standing) -> bool:
+    return first.candidate.uses_network and not other.candidate.uses_network
 
 
 def _worth(first: Standing, other: Standing) -> float:
@@ -123,10 +132,10 @@ def _measured(standing: Standing) -> bool:
 def _unbeaten(best: Standing, ranked: Sequence[Standing], scale: Scale) -> Standing:
     """Return the layout, or what brings more and sooner for no more GPUs; of several what the objective prefers."""
     while True:
-        better = next((other for other in ranked if _comes_before(other, best, scale) and _dominates(other, best, scale)), None)
-        if better is None:
+        better = [other for other in ranked if _comes_before(other, best, scale) and _dominates(other, best, scale)]
+        if not better:
             return best
-        best = better
+        best = _simplest(better, scale)
 
 
 def _comes_before(other: Standing, best: Standing, scale: Scale) -> bool:
@@ -139,7 +148,7 @@ def _dominates(other: Standing, best: Standing, scale: Scale, margin: float | No
     Of an offered rate that both serve neither brings more.
     """
     margin = 1 + (_margin(other, best) if margin is None else margin)
-    if scale.total(other.candidate) > scale.total(best.candidate):
+    if scale.cost(other.candidate) > scale.cost(best.candidate):
         return False
     if best.falls_behind:
         return _served(other) > _served(best) * margin
