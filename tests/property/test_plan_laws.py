@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from shardwright.costs.estimate import Estimator, Task
 from shardwright.layouts.layout import Candidate
-from shardwright.planning import choice
 from tests.support.plan_laws import examine
 from tests.support.questions import a_question
 
@@ -42,9 +41,3 @@ def test_attention_ranks_that_serve_requests_that_do_not_exist_break_littles_law
     monkeypatch.setattr(Estimator, "task", for_every_rank)
 
     assert "Little" in _laws_broken(range(60))
-
-
-def test_a_plan_that_the_objective_alone_picks_is_dominated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "_unbeaten", lambda best, *_: best)
-
-    assert "Dominated" in _laws_broken(range(196, 197))
