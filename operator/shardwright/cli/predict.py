@@ -92,8 +92,7 @@ def _refusals(case: Case) -> list[Problem]:
     traits = case.traits
     length = case.workload.max_model_len if traits.refuses_long_requests else None
     problems = shape_problems(case.model, case.candidate.layout, traits, length)
-    problems = (*problems, *dtype_problems(case.model, case.candidate.pool.gpu, case.workload.kv_cache_dtype, traits))
-    return [problem for problem in problems if not (traits.mixes_expert_cuts and problem.code == "ExpertDegreeImpossible")]
+    return [*problems, *dtype_problems(case.model, case.candidate.pool.gpu, case.workload.kv_cache_dtype, traits)]
 
 
 def _memory(found: Estimate) -> dict[str, float]:

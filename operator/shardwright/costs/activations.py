@@ -97,7 +97,7 @@ def _gathered_values(model: ModelSpec, layout: Layout) -> float:
 def _workspace(model: ModelSpec, block: object, layout: Layout) -> float:
     if not isinstance(block, ExpertFeedForward):
         return 0.0
-    ways = 1 if layout.expert > 1 else layout.tensor * layout.attention_data
+    ways = max(1, layout.tensor * layout.attention_data // layout.expert)
     columns = block.expert_intermediate / ways
     wide = max((block.matrices - 1) * columns, model.hidden_size) + max(columns, model.hidden_size)
     return block.experts_per_token * wide
