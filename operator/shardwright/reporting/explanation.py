@@ -195,6 +195,7 @@ def _plan_facts(plan: Plan, request: Request | None, pool: Pool | None) -> tuple
         Fact(label="Latency", value=_latency(plan, request)),
         Fact(label="K/V cache", value=_cache(plan, request)),
         *_cost(plan),
+        *_stages(plan),
         Fact(label="Links", value=_links(plan, pool)),
         Fact(label="Pool", value=plan.pool),
     )
@@ -220,6 +221,19 @@ def _percentiles(speed: Performance, request: Request | None) -> str:
 def _cost(plan: Plan) -> Iterator[Fact]:
     if plan.million_tokens_price is not None:
         yield Fact(label="Cost", value=f"{price(plan.million_tokens_price)} per million output tokens at this load")
+
+
+def _stages(plan: Plan) -> Iterator[Fact]:
+    """Say how many micro-batches keep the stages of a pipeline busy, and what of a token's time they wait for each other."""
+    stages, speed = plan.layout.pipeline, plan.performance
+    if stages > 1:
+        batches = min(stages, speed.running_requests)
+        each = -(-speed.running_requests // batches)
+        bubble = sum(share.seconds for share in speed.decode_shares if share.name == "Bubble") / speed.tpot_seconds
+        what = (
+            f"{stages}, {batches} micro-batch{'es' if batches > 1 else ''} of {each:,} request{'s' if each > 1 else ''} in flight"
+        )
+        yield Fact(label="Stages", value=f"{what}; {bubble:.0%} of a token's time waits for other stages")
 
 
 def _cache(plan: Plan, request: Request | None) -> str:

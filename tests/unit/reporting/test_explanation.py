@@ -230,3 +230,12 @@ def test_a_plan_of_no_replicas_says_that_nothing_runs() -> None:
 
     assert explanation.headline == "tensor 8 on NVIDIA-H100-80GB-HBM3; replicas is 0, nothing runs"
     assert explanation.nodes == ()
+
+
+def test_stages_say_their_micro_batches_and_what_of_a_tokens_time_waits_for_other_stages() -> None:
+    waiting = replace(a_performance(running=20), tpot_seconds=0.05, decode_shares=(TimeShare(name="Bubble", seconds=0.01),))
+    plan = a_plan(layout=Layout(tensor=8, pipeline=4), performance=waiting)
+
+    said = _fact(explain(a_report(plan)).facts, "Stages")
+
+    assert said == "4, 4 micro-batches of 5 requests in flight; 20% of a token's time waits for other stages"
