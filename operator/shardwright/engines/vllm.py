@@ -90,9 +90,12 @@ _QUANTIZATIONS: Final = frozenset(
         "compressed-tensors",
         "fp8",
         "gptq",
+        "inc",
         "modelopt",
         "modelopt_fp4",
         "mxfp4",
+        "quark",
+        "torchao",
     }
 )
 
