@@ -27,9 +27,12 @@ def chart(control_plane: ControlPlane) -> ControlPlane:
 
 
 @pytest.fixture(scope="module")
-def operator(chart: ControlPlane) -> Iterator[OperatorProcess]:
-    """One operator for all tests of a module, with the rights that the chart grants and no others."""
-    with OperatorProcess(chart) as running:
+def operator(chart: ControlPlane, request: pytest.FixtureRequest) -> Iterator[OperatorProcess]:
+    """One operator for all tests of a module, with the rights that the chart grants and no others.
+
+    A module whose rules wait for minutes says with `PACE` how many times as fast the operator's clock runs.
+    """
+    with OperatorProcess(chart, pace=getattr(request.module, "PACE", 1)) as running:
         yield running
 
 
@@ -50,9 +53,9 @@ def gated() -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="module")
-def gated_operator(gated: ControlPlane) -> Iterator[OperatorProcess]:
-    """One operator there for all tests of a module."""
-    with OperatorProcess(gated) as running:
+def gated_operator(gated: ControlPlane, request: pytest.FixtureRequest) -> Iterator[OperatorProcess]:
+    """One operator there for all tests of a module, at the module's `PACE`."""
+    with OperatorProcess(gated, pace=getattr(request.module, "PACE", 1)) as running:
         yield running
 
 

@@ -54,8 +54,8 @@ def test_a_group_has_its_pod_group_before_its_pods_and_restarts_through_zero_wit
 
 
 def a_pod_on(node: str) -> Manifest:
-    """Return a pod of somebody else that holds all GPUs of a node."""
-    container = {"name": "theirs", "image": "theirs", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    """Return a pod of somebody else that holds most CPUs of a node: the planner knows GPUs only."""
+    container = {"name": "theirs", "image": "theirs", "resources": {"requests": {"cpu": "150"}}}  # of 192
     spec = {"nodeSelector": {"kubernetes.io/hostname": node}, "containers": [container]}
     return {"metadata": {"name": "theirs"}, "spec": spec}
 
@@ -68,7 +68,7 @@ def a_copy_of(group: Manifest) -> Manifest:
 
 def test_a_group_of_which_one_node_is_taken_waits_as_a_whole_and_holds_nothing(gangs: Models, nodes: Fleet) -> None:
     first, _ = nodes(H100, 2)
-    gangs.create("large", LARGE, placement=NATIVE, mode="PlanOnly")
+    gangs.create("large", LARGE, placement=NATIVE, mode="PlanOnly", pod={"resources": {"cpu": "100"}})
     gangs.wait_reason("large", "PlanOnly")
     gangs.post("Pod", a_pod_on(first))
     wait_for(lambda: gangs.pods()[0]["spec"].get("nodeName") == first, 30, "somebody else's pod to be placed")

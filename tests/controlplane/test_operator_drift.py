@@ -8,7 +8,7 @@ from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
-from tests.support.models import LARGE, Models, lists_of_nodes, writes_of_operator
+from tests.support.models import LARGE, Models, lists_of_models, writes_of_operator
 from tests.support.operator import OperatorProcess
 
 pytestmark = pytest.mark.controlplane
@@ -78,10 +78,14 @@ def test_a_deleted_service_comes_back(serving: Models) -> None:
     wait_for(lambda: serving.get("Service", "large")["metadata"]["uid"] != before, 15, "another Service")
 
 
-def test_a_damaged_plan_of_record_is_written_again_and_moves_nothing(serving: Models) -> None:
+def test_a_damaged_plan_of_record_leaves_what_runs_alone_and_is_made_anew_around_it_when_it_is_deleted(serving: Models) -> None:
     before, nodes = serving.uids(), _planned_nodes(serving)
     serving.patch("ConfigMap", "large-plan", {"data": {"plan.json": "{}"}})
-    wait_for(lambda: len(serving.get("ConfigMap", "large-plan")["data"]["plan.json"]) > 100, 15, "the record")
+    said = serving.wait_reason("large", "PlanRecordUnreadable")["message"]
+    assert "delete the ConfigMap" in said
+    assert serving.get("ConfigMap", "large-plan")["data"]["plan.json"] == "{}"
+
+    serving.delete("ConfigMap", "large-plan")
     serving.wait_ready("large")
     assert (serving.uids(), _planned_nodes(serving)) == (before, nodes)
 
@@ -154,8 +158,8 @@ def _without_status_writes(models: Models, kind: str, name: str) -> str:
 
 def _wait_for_comparisons(control_plane: ControlPlane, count: int) -> None:
     """Wait until the operator has compared everything so many times from now on, begun and ended."""
-    goal = lists_of_nodes(control_plane) + count + 1
-    wait_for(lambda: lists_of_nodes(control_plane) >= goal, 60, f"{count} full comparisons", interval=0.2)
+    goal = lists_of_models(control_plane) + count + 1
+    wait_for(lambda: lists_of_models(control_plane) >= goal, 60, f"{count} full comparisons", interval=0.2)
 
 
 def _edited_environment(template: Manifest) -> None:

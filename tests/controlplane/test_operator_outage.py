@@ -8,7 +8,7 @@ from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
 from tests.support.builders_chart import CHART
-from tests.support.models import LARGE, Models, lists_of_nodes
+from tests.support.models import LARGE, Models, lists_of_models
 from tests.support.operator import SYSTEM, OperatorProcess
 from tests.support.wire import Wire
 
@@ -38,13 +38,13 @@ def test_an_operator_that_was_cut_off_learns_all_that_happened_meanwhile(
     chart: ControlPlane, namespace: str, fleet: Fleet, wire: Wire
 ) -> None:
     fleet(H100, 3)
-    models, listed = Models(chart, namespace), lists_of_nodes(chart)
+    models, listed = Models(chart, namespace), lists_of_models(chart)
     with OperatorProcess(chart, *ALONE, server=wire.url) as operator:
         models.create("large", LARGE)
         models.create("gone")
         models.wait_ready("large")
         models.wait_ready("gone")
-        wait_for(lambda: lists_of_nodes(chart) >= listed + 2, 30, "the lists of its start, which are tried until they work")
+        wait_for(lambda: lists_of_models(chart) >= listed + 2, 30, "the lists of its start, which are tried until they work")
         before, service, process = models.uids(), models.get("Service", "large")["metadata"]["uid"], operator.running()
 
         wire.cut()

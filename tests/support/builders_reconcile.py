@@ -66,7 +66,7 @@ class World:
     """An API server, a StatefulSet controller and a kubelet in few lines; pods change when :meth:`settle` is called.
 
     ``mixed``: pods of one group have been of several revisions at once. ``kept_out`` are the StatefulSets whose pods are refused,
-    by name.
+    ``short_since`` says since when each lacks pods, both by name.
     """
 
     objects: dict[ObjectKey, dict[str, Any]] = field(default_factory=dict)
@@ -74,6 +74,7 @@ class World:
     uids: Any = field(default_factory=lambda: itertools.count(1))
     mixed: bool = False
     kept_out: dict[str, KeptOut] = field(default_factory=dict)
+    short_since: dict[str, datetime] = field(default_factory=dict)
 
     def write(self, writes: Sequence[Write], first: int | None = None) -> None:
         """Carry out the first writes only, as an operator that is killed after them."""
@@ -159,7 +160,9 @@ class World:
         members = tuple(member for item in self.pods.values() if (member := read_member(item)))
         uids = {name: item["metadata"]["uid"] for name, item in self.sets().items()}
         kept_out = {uids[name]: said for name, said in self.kept_out.items() if name in uids}
-        return Observed(objects=copy.deepcopy(self.objects), members=members, kept_out=kept_out)
+        short_since = {uids[name]: since for name, since in self.short_since.items() if name in uids}
+        objects = copy.deepcopy(self.objects)
+        return Observed(objects=objects, members=members, kept_out=kept_out, short_since=short_since)
 
     def run(self, wanted: Desired, now: datetime = NOON, limit: int = 12) -> int:
         """Decide, write and settle until nothing is left to write; return the number of writes."""

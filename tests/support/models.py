@@ -132,10 +132,12 @@ def writes_of_operator(control_plane: ControlPlane) -> list[str]:
     return found
 
 
-def lists_of_nodes(control_plane: ControlPlane) -> int:
-    """Return how often the operator has listed the nodes: twice at its start, then once per full comparison."""
+def lists_of_models(control_plane: ControlPlane) -> int:
+    """Return how often the operator has listed the models of all namespaces: at its start, then once per full comparison."""
     return sum(
-        event["user"]["username"] == OPERATOR_USER and event["verb"] == "list" and event["objectRef"]["resource"] == "nodes"
+        event["user"]["username"] == OPERATOR_USER
+        and event["verb"] == "list"
+        and event["objectRef"]["resource"] == "shardedmodels"
         for event in control_plane.audit_events()
         if "objectRef" in event
     )

@@ -32,10 +32,12 @@ class OperatorProcess:
         identity: str = "operator-a",
         account: str = "shardwright",
         server: str = "",
+        pace: float = 1,
     ) -> None:
         """Nothing runs yet; see `start`. The chart must be installed.
 
         `arguments` are added to the command line; `server` is another address under which it reaches the API server.
+        Its clock runs `pace` times as fast as any other.
         """
         kubeconfig = control_plane.kubeconfig_for(SYSTEM, account)
         if server:
@@ -43,7 +45,7 @@ class OperatorProcess:
         self._arguments = [
             sys.executable,
             "-m",
-            "shardwright.controller",
+            *(["shardwright.controller"] if pace == 1 else ["tests.support.paced", str(pace)]),
             f"--kubeconfig={kubeconfig}",
             f"--lease-namespace={SYSTEM}",
             f"--identity={identity}",

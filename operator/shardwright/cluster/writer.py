@@ -7,7 +7,16 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final
 
-from shardwright.cluster.client import APPLY_PATCH, FIELD_MANAGER, JSON_PATCH, MERGE_PATCH, ApiError, Client, NotLeadingError
+from shardwright.cluster.client import (
+    APPLY_PATCH,
+    FIELD_MANAGER,
+    JSON_PATCH,
+    MERGE_PATCH,
+    ApiError,
+    Client,
+    NotLeadingError,
+    Urgency,
+)
 from shardwright.cluster.resources import BY_KIND, PODS, SECRETS, STATEFUL_SETS, Resource
 from shardwright.cluster.ssh_key import key_pair
 from shardwright.errors import Problem
@@ -20,6 +29,7 @@ from shardwright.reconcile.decision import (
     ObjectKey,
     Patch,
     Write,
+    ended_groups,
     kind_of,
     written_kind,
     written_name,
@@ -90,7 +100,7 @@ class Writer:
             if isinstance(write, Create | Apply) and not missing.isdisjoint(write.needs):
                 continue
             try:
-                await self._carry_out(client, write)
+                await self._carry_out(client.at(Urgency.REPAIR) if ended_groups([write]) else client, write)
             except NotLeadingError:
                 raise
             except ApiError as error:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from shardwright.cluster.store import Concern
 from shardwright.controller.queue import Again, Key, Priority, Queue
-from shardwright.controller.view import View
+from shardwright.controller.view import View, asked
 
 SETTLING_SECONDS: Final = 0.5
 """How long what breaks nothing is waited for more of. Basis: assumed; the pods of a group are made, bound and started one after
@@ -34,7 +34,7 @@ class Intake:
             self._add(key, Priority.NEW, fresh=True)
             return
         self._view.take_resource(content)
-        if before is None or _asked(before) != _asked(content):
+        if before is None or asked(before) != asked(content):
             self._add(key, Priority.NEW, fresh=True)
 
     def on_concern(self, concern: Concern) -> None:
@@ -72,9 +72,3 @@ class Intake:
     def _add_soon(self, key: Key) -> None:
         if self._may_ask():
             self._queue.add_after(key, Again(seconds=SETTLING_SECONDS, priority=Priority.ROLL))
-
-
-def _asked(content: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return all of a ShardedModel that its user or the API server writes: the status is ours."""
-    metadata = content["metadata"]
-    return metadata["uid"], metadata["generation"], metadata.get("annotations"), metadata.get("deletionTimestamp")

@@ -17,8 +17,9 @@ from shardwright.reconcile.sightings import Sighting
 class Note:
     """Since when passing facts have been so, what was said against pods, what was repaired, and which status was written.
 
-    ``unseen`` are objects that exist, as the API server has said, and that no cache shows. ``mark`` tells what was looked at: as
-    long as it is the same, nothing is to be done before ``again_at``.
+    ``unseen`` are objects that exist, as the API server has said, and that no cache shows. ``refusals`` is how many looks in a
+    row wrote something that was not taken. ``mark`` tells what was looked at: as long as it is the same, nothing is to be done
+    before ``again_at``.
     """
 
     since: Mapping[Sighting, datetime] = field(default_factory=dict)
@@ -26,6 +27,7 @@ class Note:
     repairs: Mapping[ObjectKey, tuple[Repair, ...]] = field(default_factory=dict)
     said: tuple[Said, ...] = ()
     unseen: frozenset[ObjectKey] = frozenset()
+    refusals: int = 0
     mark: object = None
     again_at: datetime | None = None
 
@@ -53,7 +55,18 @@ class Notes:
             repairs=remembered(before.repairs, published.repaired, now),
             said=before.said,
             unseen=published.unseen,
+            refusals=before.refusals,
         )
+
+    def refused(self, key: Key) -> int:
+        """Note one more look in a row of which a write was not taken, and return how many they are."""
+        before = self.of(key)
+        self._notes[key] = replace(before, refusals=before.refusals + 1)
+        return before.refusals + 1
+
+    def taken(self, key: Key) -> None:
+        """Note that all that a look wrote was taken."""
+        self._notes[key] = replace(self.of(key), refusals=0)
 
     def rest(self, key: Key, mark: object, again_at: datetime | None) -> None:
         """Note what was looked at, and when there is something to do although it stays as it is."""

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 BEAT_SECONDS: Final = 0.5
 FILES_SECONDS: Final = 5.0
 SYNC_RETRY_SECONDS: Final = 2.0
-FINISH_SECONDS: Final = 10.0  # what work in flight gets after SIGTERM
+FINISH_SECONDS: Final = 1.0  # what work in flight gets after SIGTERM, so that another operator leads within two seconds
 
 
 class Operator:
@@ -111,8 +111,10 @@ class Operator:
     async def _start_reading(self, watches: Watches) -> None:
         """Start to watch everything, once it is known what may be seen."""
         watches.start()
-        with suppress(ApiError):  # without an answer the readers will fail and say so
-            self._view.pods_visible = await may_see_pods(self._client)
+        while True:
+            if await self._asked_for_pods():
+                break
+            await asyncio.sleep(SYNC_RETRY_SECONDS)
         caches = Caches(self._client, self._view.store, self._intake.on_concern, pods=self._view.pods_visible)
         caches.start()
         self._caches = caches
@@ -121,6 +123,15 @@ class Operator:
         with suppress(ApiError):
             for missing in await missing_permissions(self._client):
                 log.error("not permitted, but needed: %s", missing)
+
+    async def _asked_for_pods(self) -> bool:
+        """Find out whether pods may be listed, and return whether the API server has said so."""
+        try:
+            self._view.pods_visible = await may_see_pods(self._client)
+        except ApiError as error:
+            log.warning("the API server does not answer: %s", error, extra={"reason": error.reason})
+            return False
+        return True
 
     def _on_loop(self, function: Callable[..., None]) -> Callable[..., None]:
         """Return a function for other threads that has ``function`` called on this loop."""
@@ -150,7 +161,7 @@ class Operator:
             self._health.beat()
             self._metrics.show_load(self._queue.load(), self._view.moving)
             if self._caches:
-                self._reading.absent_kinds = self._caches.absent_kinds
+                self._reading.note_absent(self._caches.absent_kinds)
             await asyncio.sleep(BEAT_SECONDS)
 
     async def _wake_waiting(self) -> None:

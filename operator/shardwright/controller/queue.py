@@ -26,6 +26,12 @@ RETRY_SPREAD: Final = 0.2  # share by which a pause differs at random, so that w
 DOUBLINGS: Final = 16  # more would say nothing: the longest pause is reached long before
 
 
+def retry_pause_seconds(failures: int) -> float:
+    """Return the pause after so many failures in a row: it doubles with each, up to the longest."""
+    pause = min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * float(2 ** (min(failures, DOUBLINGS) - 1)))
+    return pause * random.uniform(1 - RETRY_SPREAD, 1 + RETRY_SPREAD)  # noqa: S311  guards nothing
+
+
 class Priority(IntEnum):
     """How urgent a look is, the most urgent first."""
 
@@ -184,8 +190,7 @@ class Queue:
         """
         self._retries += 1
         failures = self._failures[key] = min(self._failures.get(key, 0) + 1, DOUBLINGS)
-        pause = min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * float(2 ** (failures - 1)))
-        pause = max(pause * random.uniform(1 - RETRY_SPREAD, 1 + RETRY_SPREAD), least_seconds)  # noqa: S311  guards nothing
+        pause = max(retry_pause_seconds(failures), least_seconds)
         asked = self._asked.get(key)
         if asked and asked.fresh:
             return 0.0

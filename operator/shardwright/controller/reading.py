@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from time import monotonic
 from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
@@ -32,9 +33,12 @@ from shardwright.resolving.subject import Subject
 
 FORBIDDEN: Final = 403
 
+UNSERVED_SECONDS: Final = 60.0
+"""How long a kind counts as missing after a write has found it so. Basis: assumed; what is installed later is tried again."""
+
 
 class Reading:
-    """Makes one frozen value of what the caches hold; ``absent_kinds`` tells kinds of object that the cluster does not have."""
+    """Makes one frozen value of what the caches hold."""
 
     def __init__(self, client: Client, view: View, planner: Planner, most_moving: int | None, cluster_domain: str) -> None:
         self._client = client
@@ -44,7 +48,22 @@ class Reading:
         self._cluster_domain = cluster_domain
         self._schedulers = Schedulers(client)
         self.config_maps = ConfigMaps(client, view.store)
-        self.absent_kinds: frozenset[str] = frozenset()
+        self._absent_kinds: frozenset[str] = frozenset()
+        self._unserved: dict[str, float] = {}  # kinds that a write has found missing, and when
+
+    def note_absent(self, kinds: frozenset[str]) -> None:
+        """Note which kinds of object the readers do not find in this cluster."""
+        self._absent_kinds = frozenset(map(_alone, kinds))
+
+    def note_unserved(self, kind: str) -> None:
+        """Note that the API server did not know a kind when an object of it was written: a reader may notice later."""
+        self._unserved[_alone(kind)] = monotonic()
+
+    @property
+    def absent_kinds(self) -> frozenset[str]:
+        """Return the kinds of object that this cluster does not have."""
+        since = monotonic() - UNSERVED_SECONDS
+        return self._absent_kinds.union(kind for kind, at in self._unserved.items() if at > since)
 
     async def read(self, key: Key, live: Mapping[str, Any], note: Note, now: datetime) -> Seen:
         """Return everything that a look needs to know.
@@ -183,6 +202,11 @@ class Reading:
             ("", name): Change(project_node(node) if node else None, 0) for name, node in zip(wanted, found, strict=True)
         }
         return bool(self._view.store.take_nodes(changes).nodes)
+
+
+def _alone(kind: str) -> str:
+    """Return a kind without its version and group."""
+    return kind.partition(".")[0]
 
 
 def owner_of(live: Mapping[str, Any]) -> Owner:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
-from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.client import Client
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.status import write_status
 from shardwright.cluster.writer import Writer
@@ -15,9 +15,10 @@ from shardwright.controller.clock import SteadyClock
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.notes import Notes
 from shardwright.controller.planner import Planner
-from shardwright.controller.queue import Again, Key, Priority
+from shardwright.controller.queue import Again, Key, Priority, retry_pause_seconds
 from shardwright.controller.reading import Reading
-from shardwright.controller.view import Interests, View, base_key
+from shardwright.controller.view import Interests, View, asked, base_key
+from shardwright.controller.workers import NotAllTakenError
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.decision import Apply, DryRunPod, ended_groups, written_kind, written_name
 from shardwright.reconcile.pacing import gist_of, write_at
@@ -28,7 +29,12 @@ from shardwright.resolving.subject import Subject
 
 log = logging.getLogger(__name__)
 
+UNKNOWN_PATH: Final = "UnknownPath"  # the API server does not have this kind of object
 CHANGED_SECONDS: Final = 0.1  # until the next look, where what is looked at has changed under it
+
+WRITTEN_SECONDS: Final = 0.5
+"""How long after a write there is another look: our own writes are no news, and what was decided from what stood before them may
+follow from them. Basis: assumed; the first pods have been made by then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +67,8 @@ class Reconciler:
         """Bring a model one step further and return when to look again, None for only when it changes.
 
         Raises:
-            ApiError: the API server could not be read or refuses something; the look is to be repeated after a pause.
+            NotAllTakenError: something was not taken; all else is done and published.
+            ApiError: the API server could not be read; the look is to be repeated after a pause.
         """
         live = self._view.resources.get(key)
         if live is None or "deletionTimestamp" in live["metadata"]:
@@ -79,9 +86,18 @@ class Reconciler:
         again_at = await self._publish(key, live, published, done)
         refused = next((item for item in done.refused if not isinstance(item.write, DryRunPod)), None)
         if refused:
-            raise ApiError(refused.code, refused.reason, refused.message)
-        self._notes.rest(key, None if done.written else self._mark(key, self._view.resources.get(key, live)), again_at)
+            again = self._after_refusal(key, again_at, _priority(published))
+            raise NotAllTakenError(refused.code, refused.reason, refused.message, again)
+        self._notes.taken(key)
+        if any(not isinstance(write, DryRunPod) for write in done.written):
+            return Again(seconds=WRITTEN_SECONDS, priority=_priority(published))
+        self._notes.rest(key, mark, again_at)  # what has changed since it began is still to be looked at
         return self._again(again_at, _priority(published))
+
+    def _after_refusal(self, key: Key, again_at: datetime | None, priority: Priority) -> Again:
+        """Return when to try again what was not taken: after pauses that double, and not later than what else there is to do."""
+        pause = Again(seconds=retry_pause_seconds(self._notes.refused(key)), priority=priority)
+        return min(filter(None, (pause, self._again(again_at, priority))), key=lambda again: again.seconds)
 
     def _again(self, at: datetime | None, priority: Priority) -> Again | None:
         if at is None:
@@ -97,15 +113,15 @@ class Reconciler:
         if view.interests(key).waits_for_capacity:
             return object()
         nodes, config_map = view.interests(key).nodes, view.interests(key).config_map
-        known = view.nodes(nodes)
         return (
-            (metadata["uid"], metadata["generation"], metadata.get("annotations")),
+            (metadata["uid"], metadata["generation"], metadata.get("annotations"), live.get("status")),
             view.store.version_of(base_key(key)),
-            tuple((name, id(known.get(name))) for name in sorted(nodes)),
+            view.nodes(nodes),
             view.free(key, nodes),
             view.synced,
             view.store.config_map(config_map) if config_map else None,
             self._parts.planner.files_version,
+            self._parts.reading.absent_kinds,
         )
 
     async def _advance(self, key: Key, seen: Seen) -> tuple[Published, Outcome]:
@@ -121,6 +137,9 @@ class Reconciler:
                 continue
             outcome = await self._writer.carry_out(step.writes)
             done = Outcome(written=(*done.written, *outcome.written), refused=(*done.refused, *outcome.refused))
+            for refusal in outcome.refused:
+                if refusal.reason == UNKNOWN_PATH:
+                    self._parts.reading.note_unserved(written_kind(refusal.write))
             seen, published = _after(seen, step, outcome)
             if published:
                 return published, done
@@ -171,7 +190,7 @@ class Reconciler:
             else:
                 stored = await write_status(self._parts.client, live, published.status)
                 self._notes.wrote_status(key, gist, now)
-                if stored:
+                if stored and asked(stored) == asked(live):  # what its user has changed meanwhile is for its event to tell
                     self._view.take_resource(stored)
         for event in published.events:
             await self._parts.recorder.record(live, event)
@@ -210,6 +229,8 @@ def _priority(published: Published) -> Priority:
 def _log(key: Key, done: Outcome) -> None:
     name = "/".join(key)
     for write in done.written:
+        if isinstance(write, DryRunPod):
+            continue
         fields = write.fields if isinstance(write, Apply) else ()
         target = f"{written_kind(write)}/{written_name(write)}"
         log.info("%s %s", type(write).__name__.lower(), target, extra={"key": name, "fields": fields})

@@ -149,5 +149,11 @@ def base_key(key: Key) -> Owner:
     return key[0], base_name(key[1])
 
 
+def asked(content: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return all of a ShardedModel that its user or the API server writes: the status is ours."""
+    metadata = content["metadata"]
+    return metadata["uid"], metadata["generation"], metadata.get("annotations"), metadata.get("deletionTimestamp")
+
+
 def _created(resource: Mapping[str, Any] | None) -> str:
     return str(resource["metadata"].get("creationTimestamp") or "") if resource else ""

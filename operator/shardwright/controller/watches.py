@@ -9,6 +9,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, repeat
 from typing import Any
 
 import kopf
@@ -23,10 +24,10 @@ OnEvent = Callable[[Mapping[str, Any], bool], None]
 
 
 class Backoffs:
-    """Pauses between attempts of a request, anew for every request."""
+    """Pauses between attempts of a request, anew for every request and without end: an API server that is away comes back."""
 
     def __iter__(self) -> Iterator[float]:
-        return iter((0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0))
+        return chain((0.5, 1.0, 2.0, 4.0, 8.0, 16.0), repeat(30.0))
 
 
 class Watches(threading.Thread):

@@ -21,6 +21,14 @@ Look = Callable[[Key], Awaitable[Again | None]]
 """Looks at a model and returns when to look again although nothing may happen, None for only when something does."""
 
 
+class NotAllTakenError(ApiError):
+    """Something that a look wrote was not taken; ``again`` is when to look again, unless something happens before."""
+
+    def __init__(self, code: int, reason: str, message: str, again: Again) -> None:
+        super().__init__(code, reason, message)
+        self.again = again
+
+
 class Workers:
     """The workers of one queue, as many as it hands keys to at once; each look ends after ``deadline_seconds``."""
 
@@ -66,6 +74,11 @@ class Workers:
         try:
             async with asyncio.timeout(self._deadline_seconds) as deadline:
                 again = await self._look(key)
+        except NotAllTakenError as error:
+            log.warning("not all was taken: %s", error, extra={"key": name, "seconds": round(error.again.seconds, 2)})
+            self._queue.forget(key)
+            self._queue.add_after(key, error.again)
+            return "api_error"
         except ApiError as error:
             pause = self._queue.retry(key, error.retry_after_seconds or 0.0)
             log.warning("API server: %s", error, extra={"key": name, "reason": error.reason, "seconds": round(pause, 2)})

@@ -18,7 +18,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError, Problem
 from shardwright.pipeline import bundle_for
 from shardwright.reconcile.availability import unavailable
-from shardwright.reconcile.decide import Decision, Desired, decide, is_leftover, keep_alive, placed
+from shardwright.reconcile.decide import Desired, decide, is_leftover, keep_alive, placed
 from shardwright.reconcile.decision import Apply, DryRunPod, Why, Write
 from shardwright.reconcile.events import surge_event
 from shardwright.reconcile.generations import generations
@@ -76,8 +76,11 @@ def _put_in_place(seen: Seen, known: Known, subject: Subject, planned: Planned, 
             stands = replace(planned, record=known.record, events=())
             return _end(seen, known, stands, _kept(seen, known, now, refused=placing), now)
     deployed = _deploy(seen, known, subject, planned, now)
-    if isinstance(deployed, Step):
-        return deployed
+    beside = _beside(seen, known, subject, planned, deployed)
+    if isinstance(beside, Step):
+        return beside
+    if beside:
+        planned, deployed = beside, _deploy(seen, known, subject, beside, now)
     return _end(seen, known, planned, deployed, now)
 
 
@@ -97,7 +100,7 @@ def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | No
     return problem_of(tried.refused[0], queued=False) if tried.refused else None
 
 
-def _deploy(seen: Seen, known: Known, subject: Subject, planned: Planned, now: datetime) -> Deployed | Step:
+def _deploy(seen: Seen, known: Known, subject: Subject, planned: Planned, now: datetime) -> Deployed:
     """Return what is to be written, or kept alive where it is not known what there should be."""
     record, problem = planned.record, (seen.cluster or Cluster()).scheduler_problem
     if record is None or not _may_run(subject, planned, record):
@@ -108,7 +111,7 @@ def _deploy(seen: Seen, known: Known, subject: Subject, planned: Planned, now: d
         bundle = _bundle(seen, subject, known, record)
     except InputError as error:
         return _kept(seen, known, now, problems=error.problems)
-    return _decided(seen, known, subject, planned, bundle, now)
+    return _decided(seen, known, planned, bundle, now)
 
 
 def _may_run(subject: Subject, planned: Planned, record: PlanRecord) -> bool:
@@ -119,7 +122,7 @@ def _may_run(subject: Subject, planned: Planned, record: PlanRecord) -> bool:
     return record.input_hash == subject.input_hash or fewer
 
 
-def _decided(seen: Seen, known: Known, subject: Subject, planned: Planned, bundle: Bundle, now: datetime) -> Deployed | Step:
+def _decided(seen: Seen, known: Known, planned: Planned, bundle: Bundle, now: datetime) -> Deployed:
     """Return the next writes for the objects that a plan turns into."""
     owner, record, cluster = seen.resource.owner, planned.record, seen.cluster or Cluster()
     assert record is not None  # noqa: S101 - the objects are of its plan
@@ -127,34 +130,26 @@ def _decided(seen: Seen, known: Known, subject: Subject, planned: Planned, bundl
     objects = (content, *bundle.objects)
     desired = Desired(owner_uid=owner.uid, objects=objects, keys=bundle.keys, rules=known.rules)
     decision = decide(desired, known.observed.having(content, owner.uid), now, cluster.most_moving)
-    if decision.stopping and not subject.intent.paused and not seen.outcome:
-        beside = _beside(seen, known, subject, planned, decision, now)
-        if beside is not None:
-            return beside
     return Deployed(decision=decision, record=record, runs=bool(bundle.objects))
 
 
-def _beside(
-    seen: Seen, known: Known, subject: Subject, planned: Planned, decision: Decision, now: datetime
-) -> Deployed | Step | None:
-    """Start the first group that is to stop on free GPUs as well; None where there are none, or its plan is not kept."""
-    group = decision.stopping[0]
-    generation = generation_of(decision.groups[group].name)[1] + 1
-    if generation > GENERATION_MAX:
+def _beside(seen: Seen, known: Known, subject: Subject, planned: Planned, deployed: Deployed) -> Planned | Step | None:
+    """Return how the first group that is to stop starts on free GPUs as well; None where there are none, or it is not kept."""
+    if subject.intent.paused or deployed.decision is None or not deployed.decision.stopping:
         return None
-    ask = Ask(on=planned.record, beside=(group, generation))
+    group = deployed.decision.stopping[0]
+    name = deployed.decision.groups[group].name
+    ask = Ask(on=planned.record, lost=known.lost, beside=(group, generation_of(name)[1] + 1))
     answer = seen.answers.get(ask)
     if answer is None:
-        return Step(ask=ask)
+        return None if seen.outcome or generation_of(name)[1] >= GENERATION_MAX else Step(ask=ask)
     if answer.record is None:
         return None
     placing = _record(seen, known, answer.record)
-    if isinstance(placing, Problem):
-        return None
     if placing is not None:
-        return placing
-    event = surge_event(decision.groups[group].name, answer.record.plan.groups[group])
-    return _deploy(seen, known, subject, replace(planned, record=answer.record, events=(*planned.events, event)), now)
+        return placing if isinstance(placing, Step) else None
+    event = surge_event(name, answer.record.plan.groups[group])
+    return replace(planned, record=answer.record, report=answer.record.report(), events=(*planned.events, event))
 
 
 def _kept(
@@ -205,10 +200,11 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
     plan, owner, observed = record.plan, seen.resource.owner, known.observed
     cluster = seen.cluster or Cluster()
     sets = [live for (kind, _), live in observed.objects.items() if kind == STATEFUL_SET]
+    ready = frozenset(group.name for group in known.standing if group.ready)
     bundle = bundle_for(
         subject,
         plan,
-        ready_pods=ready_pods(sets, len(plan.groups), plan.nodes_per_replica),
+        ready_pods=ready_pods(sets, len(plan.groups), plan.nodes_per_replica, ready),
         cluster_domain=cluster.domain,
         generations=generations(base_name(owner.name), plan.groups, observed, owner.uid, known.lost, record.generations),
         scheduling_api=cluster.scheduling_api or None,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shardwright.api.conditions import ConditionType
+from shardwright.api.conditions import ConditionType, Reason
 from shardwright.planning.report import Plan
 from shardwright.reconcile.decision import Apply, Create, Delete, Patch, Why, Write, written_kind, written_name
 from shardwright.reconcile.findings import Findings, summarise
@@ -33,7 +33,8 @@ def events_of(before: Iterable[Mapping[str, Any]], found: Findings, written: Ite
     """
     summary = summarise(found)
     ready = next((condition for condition in before if condition["type"] == ConditionType.READY), {})
-    if ready.get("reason") != summary.reason:
+    begins = not ready and summary.reason == Reason.PROGRESSING  # says no more than that there is a plan
+    if ready.get("reason") != summary.reason and not begins:
         yield Event(reason=summary.reason, action="Reconcile", note=summary.message, warning=summary.stalled)
     for write in written:
         yield from _of_write(write, found)

@@ -65,7 +65,7 @@ class Group:
 
     ``former`` is the live StatefulSet of the generation before, where this one is made anew beside it, with its pods.
     ``as_it_is``: nobody knows what it should be, so ``rendered`` is the live one with all its pods, and it is kept alive so.
-    ``kept_out`` says that the API server refuses its pods, ``short_since`` since when some have been missing.
+    ``kept_out`` says that the API server refuses its pods, ``short_since`` since when it has fewer than it should.
     """
 
     rendered: Mapping[str, Any]
@@ -95,9 +95,13 @@ class Group:
 
     @property
     def complete(self) -> bool:
-        """Return whether all its pods are ready together, of whatever revision and in whatever number they were made."""
-        standing = (self.live or {}).get("spec", {}).get("replicas") or self.size
-        return _all_ready(self.members, standing)
+        """Return whether all its pods are ready together, of whatever revision and in whatever number they were made.
+
+        Pods whose StatefulSet is at zero, or gone, are as good as gone, whether they have begun to end or not.
+        """
+        live = self.live or {"metadata": {}, "spec": {}}
+        standing = 0 if "deletionTimestamp" in live["metadata"] else live["spec"].get("replicas") or 0
+        return standing > 0 and _all_ready(self.members, standing)
 
     @property
     def served_by(self) -> str | None:

@@ -11,7 +11,7 @@ from shardwright.reconcile.decide import standing_groups
 from shardwright.reconcile.generations import lost_nodes, unsettled_groups
 from shardwright.reconcile.groups import LifeRules
 from shardwright.reconcile.observed import KeptOut, Observed
-from shardwright.reconcile.relocation import Departure, Surroundings, departures, homeless_groups, recheck_at
+from shardwright.reconcile.relocation import Departure, Surroundings, departures, hanging_groups, homeless_groups, recheck_at
 from shardwright.reconcile.rules import life_rules
 from shardwright.reconcile.seen import Cluster, Seen
 from shardwright.reconcile.sightings import Sight, Sighting, by_own_clock, carried_on, of_members, of_node, of_sets
@@ -73,9 +73,9 @@ def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
 def _by_own_clock(seen: Seen, observed: Observed, since: Mapping[Sighting, datetime], now: datetime) -> Observed:
     marks = {uid: Sighting(Sight.KEPT_OUT, uid) for uid in seen.kept_out}
     kept_out = {uid: KeptOut(said=said, since=since[marks[uid]]) for uid, said in seen.kept_out.items() if marks[uid] in since}
-    short = {sighting.of: began for sighting, began in since.items() if sighting.sight is Sight.NO_PODS}
+    short_since = {sighting.of: began for sighting, began in since.items() if sighting.sight is Sight.NO_PODS}
     members = by_own_clock(observed.members, since, now)
-    return replace(observed, members=members, kept_out=kept_out, short_since=short)
+    return replace(observed, members=members, kept_out=kept_out, short_since=short_since)
 
 
 def _with_groups(
@@ -88,6 +88,7 @@ def _with_groups(
         around,
         free=(seen.cluster or Cluster()).free or {},
         unsettled=unsettled_groups(groups, base, standing),
+        hanging=hanging_groups(len(groups), base, own.members, around.lost, now),
         homeless=homeless_groups(len(groups), base, standing, own.members, now) | released,
     )
 

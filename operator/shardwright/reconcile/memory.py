@@ -4,7 +4,7 @@ Every write repeats all of it: an apply drops what it does not repeat. Status is
 operator between any two writes loses nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -112,14 +112,15 @@ def read_memory(stateful_set: Mapping[str, Any]) -> Memory:
     )
 
 
-def ready_pods(stateful_sets: Iterable[Mapping[str, Any]], groups: int, size: int) -> int:
+def ready_pods(stateful_sets: Iterable[Mapping[str, Any]], groups: int, size: int, ready: Collection[str] = ()) -> int:
     """Return the pods of the groups that have been ready at some time, at most ``groups`` of them, each counted once.
 
-    A group that is at zero comes back with ``size`` pods; one that stands has as many as it was made with.
+    ``ready`` are the names of those that are ready now, which is noted in the same look. A group that is at zero comes back with
+    ``size`` pods; one that stands has as many as it was made with.
     """
     pods: dict[str, int] = {}
     for live in stateful_sets:
-        if read_memory(live).ready_once:
+        if live["metadata"]["name"] in ready or read_memory(live).ready_once:
             root, _ = generation_of(live["metadata"]["name"])
             pods[root] = max(live["spec"].get("replicas") or size, pods.get(root, 0))
     return sum(sorted(pods.values(), reverse=True)[:groups])

@@ -43,8 +43,8 @@ class Observed:
     """The objects that carry our label or a wanted name, ours or not, and all pods that StatefulSets control.
 
     ``absent_kinds`` are kinds of object that this cluster does not have. ``strangers`` are the names of pods that carry the
-    labels of the model although no StatefulSet controls them. ``kept_out`` are the StatefulSets whose pods are refused, by uid,
-    ``short_since`` since when StatefulSets have had fewer pods than they should.
+    labels of the model although no StatefulSet controls them. ``kept_out`` are the StatefulSets whose pods are refused,
+    ``short_since`` says since when each has fewer pods than it should, both by uid.
     """
 
     objects: Mapping[ObjectKey, Mapping[str, Any]]

@@ -57,7 +57,8 @@ def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask:
 
 def _ask(seen: Seen, known: Known, choice: Choice) -> Ask:
     leaving = frozenset(item.group for item in known.leaving) if choice is Choice.REHOUSE else frozenset[int]()
-    return Ask(on=known.record, choice=choice, leaving=leaving, held=() if known.record else _held(seen, known))
+    held = () if known.record else _held(seen, known)
+    return Ask(on=known.record, choice=choice, leaving=leaving, held=held, lost=known.lost)
 
 
 def _held(seen: Seen, known: Known) -> tuple[tuple[str, ...], ...]:

@@ -119,9 +119,9 @@ def publish(seen: Seen, known: Known, planned: Planned, deployed: Deployed, now:
         found=found,
         report=planned.report,
         kept=_kept(seen, planned, found),
-        known=seen.cluster is not None and not isinstance(seen.subject, tuple),
+        known=seen.cluster is not None and not isinstance(seen.subject, tuple) and not (known.unreadable and known.standing),
         since=known.since,
-        kept_out=_kept_out(seen, outcome),
+        kept_out=_kept_out(seen, known, outcome),
         repaired={object_key(w.content): w.fields for w in outcome.written if isinstance(w, Apply) and w.why is Why.DRIFT},
         unseen=frozenset(key for item in outcome.refused if (key := _exists(item))),
         waits_for_capacity=planned.short is not None,
@@ -174,18 +174,23 @@ def _first_refusal(outcome: Outcome, *, queued: bool) -> Problem | None:
 
 def _pods_refused(seen: Seen, known: Known, outcome: Outcome) -> Problem | None:
     """Return why pods of a StatefulSet are not created, in the words of the API server."""
-    said = _kept_out(seen, outcome)
+    said = _kept_out(seen, known, outcome)
     names = {live["metadata"]["uid"]: name for (_, name), live in known.observed.objects.items()}
     return next((pods_refused(names[uid], text) for uid, text in sorted(said.items()) if uid in names), None)
 
 
-def _kept_out(seen: Seen, outcome: Outcome) -> dict[str, str]:
-    """Return what is said against the pods of StatefulSets after this look; where nobody asked, what was said before."""
+def _kept_out(seen: Seen, known: Known, outcome: Outcome) -> dict[str, str]:
+    """Return what is said against the pods of StatefulSets after this look; where nobody asked, what was said before.
+
+    One that is at zero has nobody to ask for, and of one that has all its pods nothing is said any more.
+    """
     refused = {
         item.write.set_uid: item.message for item in outcome.refused if isinstance(item.write, DryRunPod) and not item.passes
     }
     taken = {write.set_uid for write in outcome.written if isinstance(write, DryRunPod)}
-    return {uid: text for uid, text in seen.kept_out.items() if uid not in taken} | refused
+    at_zero = {live["metadata"]["uid"] for live in known.observed.objects.values() if live.get("spec", {}).get("replicas") == 0}
+    short = {sighting.of for sighting in known.since if sighting.sight is Sight.NO_PODS}
+    return {uid: text for uid, text in seen.kept_out.items() if uid in at_zero | short - taken} | refused
 
 
 def _status(seen: Seen, planned: Planned, deployed: Deployed, found: Findings, now: datetime) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Final
 from shardwright.errors import Problem
 from shardwright.planning.report import Plan
 from shardwright.planning.validity import Fault, Unfit
+from shardwright.reconcile.generations import overdue
 from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.states import GroupState
@@ -58,13 +59,15 @@ class Surroundings:
     """What is known of the nodes of a plan and of who stands on them.
 
     ``unfit`` are the planned nodes with a fault, ``since`` when each of them was first seen with it, by node. ``lost`` are
-    nodes that do not give pods of this model back. ``free`` is how many GPUs others leave on each planned node.
-    ``unsettled`` are the planned groups that need a place now, ``homeless`` those that found none where they are planned.
+    nodes that do not give pods of this model back, ``hanging`` the planned groups whose pods these are. ``free`` is how many
+    GPUs others leave on each planned node. ``unsettled`` are the planned groups that need a place now, ``homeless`` those that
+    found none where they are planned.
     """
 
     unfit: Sequence[Unfit] = ()
     since: Mapping[str, datetime] = field(default_factory=dict)
     lost: frozenset[str] = frozenset()
+    hanging: frozenset[int] = frozenset()
     free: Mapping[str, int] = field(default_factory=dict)
     unsettled: frozenset[int] = frozenset()
     homeless: frozenset[int] = frozenset()
@@ -96,7 +99,7 @@ def _reasons(
 ) -> Iterator[Departure]:
     """Yield why a group leaves nodes of its own, the worst first."""
     for node in nodes:
-        if node in seen.lost:
+        if node in seen.lost and index in seen.hanging:
             what = "holds pods that should be gone, and does not give them back"
             yield Departure(group=index, node=node, what=what, back="bring the node back or delete its Node object")
     if index not in seen.unsettled:
@@ -149,6 +152,12 @@ def homeless_groups(
     waiting = {member.group for member in members if member.unschedulable_since and now >= member.unschedulable_since + waited}
     gave_up = (state.name for state in standing if state.gave_its_place_back)
     found = {generation_of(name)[0] for name in (*waiting, *gave_up)}
+    return frozenset(index for index in range(count) if group_name(base, index) in found)
+
+
+def hanging_groups(count: int, base: str, members: Iterable[Member], lost: frozenset[str], now: datetime) -> frozenset[int]:
+    """Return which of ``count`` planned groups have pods on lost nodes that should be gone."""
+    found = {generation_of(member.group)[0] for member in members if member.node in lost and overdue(member, now)}
     return frozenset(index for index in range(count) if group_name(base, index) in found)
 
 

@@ -20,7 +20,7 @@ def one_after_another(
     turns = max_unavailable - sum(not group.complete for group in groups)
     if most_moving is not None:
         turns = min(turns, most_moving - sum(step.state.moving and not step.planned for step in steps))
-    turns = max(turns, int(_is_a_cycle(groups, steps, max_unavailable)))
+    turns = max(turns, int(max_unavailable > 0 and _is_a_cycle(groups, steps)))
     return tuple(_restrained(groups, steps, turns, _in_the_way(groups, steps)))
 
 
@@ -32,12 +32,11 @@ def _restrained(groups: Sequence[Group], steps: Sequence[Step], turns: int, firs
         yield Step(state=outdated(group)) if step.planned and group.name not in chosen else step
 
 
-def _is_a_cycle(groups: Sequence[Group], steps: Sequence[Step], most: int) -> bool:
-    """Return whether no group that is down can start before one restarts that serves, and no turn is left for that."""
+def _is_a_cycle(groups: Sequence[Group], steps: Sequence[Step]) -> bool:
+    """Return whether there are groups that are down, and none of them can start before one restarts that serves."""
     down = [(group, step) for group, step in zip(groups, steps, strict=True) if not group.complete]
     held = _held_in_the_way(groups, steps)
-    waits = all(step.state.unplaced and not _nodes(group).isdisjoint(held) for group, step in down)
-    return len(down) >= most > 0 and waits
+    return bool(down) and all(step.state.unplaced and not _nodes(group).isdisjoint(held) for group, step in down)
 
 
 def _in_the_way(groups: Sequence[Group], steps: Sequence[Step]) -> frozenset[str]:

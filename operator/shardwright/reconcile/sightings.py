@@ -52,13 +52,16 @@ def of_node(item: Unfit) -> Sighting:
 
 
 def of_sets(observed: Observed, owner_uid: str, kept_out: Iterable[str]) -> frozenset[Sighting]:
-    """Return what of the StatefulSets of an owner may pass; ``kept_out`` are those whose pods were refused, by uid."""
+    """Return what of the StatefulSets of an owner may pass; ``kept_out`` are those whose pods were refused, by uid.
+
+    One that has all its pods by now, or that is at zero, is not kept out: what begins then begins anew.
+    """
     lives = [live for (kind, _), live in observed.objects.items() if kind == STATEFUL_SET and controller_uid(live) == owner_uid]
     wanted = {live["metadata"]["uid"]: live["spec"].get("replicas") or 0 for live in lives}
     there = Counter(member.set_uid for member in observed.members)
-    short = (Sighting(Sight.NO_PODS, uid) for uid, pods in wanted.items() if there[uid] < pods)
-    refused = (Sighting(Sight.KEPT_OUT, uid) for uid in kept_out if uid in wanted)
-    return frozenset((*short, *refused))
+    short = {uid for uid, pods in wanted.items() if there[uid] < pods}
+    refused = (Sighting(Sight.KEPT_OUT, uid) for uid in kept_out if uid in short)
+    return frozenset((*(Sighting(Sight.NO_PODS, uid) for uid in short), *refused))
 
 
 def by_own_clock(members: Iterable[Member], since: Mapping[Sighting, datetime], now: datetime) -> tuple[Member, ...]:

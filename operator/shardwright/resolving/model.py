@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from shardwright.api.drafts import PATH as DRAFT_PATH
@@ -69,7 +70,15 @@ def _read_known(model_id: str, catalogue: Mapping[str, Mapping[str, object]], pa
     entry = find_model(model_id, catalogue)
     if entry is None:
         raise InputError([model_unknown(model_id, catalogue).under(path)])
-    return _read(entry.config, model_id, f"{path}.id")
+    return _read(entry.config, model_id, f"{path}.id") if model_id in catalogue else _built_in(model_id, f"{path}.id")
+
+
+@lru_cache(maxsize=64)
+def _built_in(model_id: str, path: str) -> ModelSpec:
+    """Return a model of the built-in catalogue; many resources are of the same few, and reading one takes milliseconds."""
+    entry = find_model(model_id)
+    assert entry is not None  # noqa: S101 - it was found before
+    return _read(entry.config, model_id, path)
 
 
 def _read_text(text: str, model_id: str) -> ModelSpec:

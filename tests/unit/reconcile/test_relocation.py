@@ -1,11 +1,13 @@
 """A planned group leaves a node that it cannot have, and no sooner than it must."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from shardwright.planning.validity import PASSES, Fault, Unfit
+from shardwright.reconcile.generations import LOST_SECONDS
 from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.members import Failure
 from shardwright.reconcile.relocation import (
@@ -16,6 +18,7 @@ from shardwright.reconcile.relocation import (
     Surroundings,
     departure_problem,
     departures,
+    hanging_groups,
     homeless_groups,
     recheck_at,
 )
@@ -34,6 +37,7 @@ def around(
     *,
     faults: dict[str, Fault] | None = None,
     lost: set[str] | None = None,
+    hanging: set[int] | None = None,
     free: dict[str, int] | None = None,
     unsettled: set[int] | None = None,
     homeless: set[int] | None = None,
@@ -44,6 +48,7 @@ def around(
         unfit=tuple(Unfit(node=node, fault=fault, says=f"is {fault}") for node, fault in sorted(faults.items())),
         since=dict.fromkeys(faults, NOON),
         lost=frozenset(lost or ()),
+        hanging=frozenset(hanging or ()),
         free=PLENTY | (free or {}),
         unsettled=frozenset(unsettled or ()),
         homeless=frozenset(homeless or ()),
@@ -83,8 +88,9 @@ def test_nobody_looks_again_for_a_fault_under_a_group_that_has_its_place() -> No
 @pytest.mark.parametrize(
     ("seen", "groups"),
     [
-        (around(lost={"a"}), {0}),
-        (around(lost={"b"}), {0, 1}),
+        (around(lost={"a"}, hanging={0}), {0}),
+        (around(lost={"b"}, hanging={0}), {0}),
+        (around(lost={"b"}, hanging={0, 1, 2}), {0, 1}),
         (around(free={"d": 3}, unsettled={2}, homeless={2}), {2}),
         (around(free={"d": 3}, unsettled={2}), set()),
         (around(free={"d": 3}, homeless={2}), set()),
@@ -92,7 +98,8 @@ def test_nobody_looks_again_for_a_fault_under_a_group_that_has_its_place() -> No
     ],
     ids=[
         "lost",
-        "lost under two groups",
+        "lost under one of the two groups that share a node",
+        "lost under both",
         "taken by others",
         "taken by others a moment ago",
         "taken by others, and by now the group has its place",
@@ -110,7 +117,7 @@ REVIVE = "bring the node back or delete its Node object"
 @pytest.mark.parametrize(
     ("seen", "said", "back"),
     [
-        (around(lost={"b", "x"}), "b holds pods that should be gone, and does not give them back", REVIVE),
+        (around(lost={"b", "x"}, hanging={1}), "b holds pods that should be gone, and does not give them back", REVIVE),
         (
             around(faults={"b": Fault.CORDONED, "d": Fault.CORDONED}, unsettled=ALL),
             "b is Cordoned, and a group waits for a place there, as does d",
@@ -159,3 +166,11 @@ def test_a_group_is_homeless_when_a_pod_has_found_no_place_for_five_minutes() ->
     late = NOON + timedelta(seconds=UNSCHEDULABLE_SECONDS)
     assert homeless_groups(3, "llama", [], [waiting, member("llama-0-0")], late) == {2}
     assert homeless_groups(3, "llama", [], [waiting], late - timedelta(seconds=1)) == frozenset()
+
+
+def test_only_groups_whose_own_pods_should_be_gone_from_a_lost_node_hang_there() -> None:
+    late = NOON + timedelta(seconds=LOST_SECONDS)
+    hangs = replace(member("llama-1-0"), node="a", deleting=True, gone_by=NOON)
+    serves, elsewhere = replace(member("llama-0-0"), node="a"), replace(hangs, group="llama-2", node="b")
+    assert hanging_groups(3, "llama", [hangs, serves, elsewhere], frozenset({"a"}), late) == {1}
+    assert hanging_groups(3, "llama", [hangs], frozenset({"a"}), late - timedelta(seconds=1)) == frozenset()

@@ -190,9 +190,9 @@ def test_groups_in_each_others_way_are_moved_one_beyond_the_limit_and_the_next_w
 
 
 def test_groups_in_each_others_way_keep_no_turn_of_other_models_for_ever() -> None:
-    world = in_a_ring(1, most=1)
-    writes = decide(ring(1), world.observed(), NOON, most_moving=1).writes
-    assert [written_name(write) for write in writes if is_stop(write)] == ["llama-1"]
+    for most in (1, 2):
+        writes = decide(ring(most), in_a_ring(1, most=1).observed(), NOON, most_moving=1).writes
+        assert [written_name(write) for write in writes if is_stop(write)] == ["llama-1"]
 
 
 def test_groups_in_each_others_way_go_no_further_than_the_limit_where_one_of_them_can_start() -> None:
@@ -265,6 +265,12 @@ def test_a_group_that_moves_has_one_of_the_turns_until_it_serves_again() -> None
     assert decide(wanted, world.observed(), NOON, 1).writes == ()
     world.settle()
     assert [written_name(write) for write in decide(wanted, world.observed(), NOON, 1).writes if is_stop(write)] == ["llama-1"]
+
+
+def test_a_group_that_has_been_told_to_stop_is_down_before_its_first_pod_begins_to_end() -> None:
+    world, wanted = running(), desired(*groups("r2"))
+    world.write(decide(wanted, world.observed(), NOON).writes)
+    assert decide(wanted, world.observed(), NOON).writes == ()
 
 
 def test_a_failure_takes_no_turn_from_anybody_and_waits_for_none() -> None:

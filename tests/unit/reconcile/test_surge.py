@@ -142,7 +142,7 @@ def test_a_change_of_mind_while_the_next_generation_starts_rolls_that_one_and_th
 def test_a_next_generation_that_finds_no_place_ends_the_former_after_five_minutes() -> None:
     world = serving("llama-0")
     world.write(look(world, "llama-0-g1").writes)
-    world.objects["StatefulSet", "llama-0-g1"]["metadata"]["creationTimestamp"] = NOON.isoformat()
+    world.short_since["llama-0-g1"] = NOON
     wait = timedelta(seconds=UNSCHEDULABLE_SECONDS)
 
     assert decide(wanted("llama-0-g1"), world.observed(), NOON + wait - timedelta(seconds=1)).writes == ()
@@ -152,7 +152,7 @@ def test_a_next_generation_that_finds_no_place_ends_the_former_after_five_minute
 def test_a_next_generation_that_has_its_place_may_take_its_time() -> None:
     world = serving("llama-0")
     world.write(look(world, "llama-0-g1").writes)
-    world.objects["StatefulSet", "llama-0-g1"]["metadata"]["creationTimestamp"] = NOON.isoformat()
+    world.short_since["llama-0-g1"] = NOON
     world.settle()
     world.pods["llama-0-g1-1"]["status"]["conditions"][0]["status"] = "False"
 
@@ -177,7 +177,7 @@ def test_a_next_generation_with_a_pod_that_no_node_takes_ends_the_former_after_f
 def test_a_next_generation_that_fails_or_is_corrected_later_leaves_the_former_alone(revision: str) -> None:
     world, later = serving("llama-0"), NOON + timedelta(minutes=10)
     world.write(look(world, "llama-0-g1").writes)
-    world.objects["StatefulSet", "llama-0-g1"]["metadata"]["creationTimestamp"] = NOON.isoformat()
+    world.short_since["llama-0-g1"] = NOON
     world.settle()
     world.pods["llama-0-g1-1"]["status"]["conditions"][0]["status"] = "False"
     if revision == "r2":

@@ -1,0 +1,47 @@
+"""A node that is away for a moment only moves nothing: the operator's clock runs as any other here."""
+
+import pytest
+
+from tests.harness.controlplane import ControlPlane
+from tests.harness.plugin import Fleet
+from tests.support.models import LARGE, Models
+from tests.support.places import lose, nodes_of, wait_stale, wait_stays
+
+pytestmark = pytest.mark.controlplane
+
+H100 = "h100-8x-dell-xe9680"
+
+
+@pytest.fixture
+def spare(models: Models, fleet: Fleet) -> Models:
+    """The models of a cluster with one node more than LARGE needs."""
+    fleet(H100, 3)
+    return models
+
+
+def test_a_group_waits_for_a_node_that_does_not_answer_for_a_moment(spare: Models, control_plane: ControlPlane) -> None:
+    spare.create("large", LARGE)
+    before = nodes_of(spare)
+
+    lose(spare, control_plane, before[1])
+    wait_stays(spare, before[1])
+    assert spare.condition("large", "PlanStale")["status"] == "False"
+
+    control_plane.nodes.set_ready(before[1])
+    assert sorted(nodes_of(spare)) == sorted(before)
+
+
+def test_a_planned_node_that_is_deleted_and_comes_back_within_the_grace_moves_nothing(
+    spare: Models, fleet: Fleet, control_plane: ControlPlane
+) -> None:
+    spare.create("large", LARGE)
+    before = nodes_of(spare)
+    (pod,) = (pod["metadata"]["name"] for pod in spare.pods() if pod["spec"]["nodeName"] == before[1])
+
+    control_plane.nodes.delete(before[1])
+    control_plane.api.delete(f"/api/v1/namespaces/{spare.namespace}/pods/{pod}", grace_period_seconds=0)  # as its collection does
+    wait_stays(spare, before[1])
+    wait_stale(spare, before[1])
+
+    fleet(H100, 1, first=int(before[1].rpartition("-")[2]))
+    assert sorted(nodes_of(spare)) == sorted(before)

@@ -1,0 +1,403 @@
+"""Laws of whole histories: an operator around ``advance`` on a small cluster, and everything that can happen to both."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shardwright.errors import Problem
+from shardwright.planning.report import NoPlan
+from shardwright.reconcile import states
+from shardwright.reconcile.advance import Step
+from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.seen import Ask, Outcome, Seen
+from shardwright.reconcile.states import MOVES, Situation
+from shardwright.rendering.names import group_name
+from shardwright.replanning import Replanned
+from tests.support.builders_reconcile import crashed
+from tests.support.builders_seen import ONE_NODE, OWNER, TWO_NODES, Operator
+from tests.support.small_cluster import LOAD_SECONDS, READY, UNREADY, Refuses, SmallCluster
+
+SELECTOR = {"pool": "serving"}
+HALF_A_NODE: dict[str, Any] = {"parallelism": {"tensor": 4, "pipeline": 1}}
+SHAPES = {"half a node": HALF_A_NODE, "a node": ONE_NODE, "two nodes": TWO_NODES}
+NODES_OF = {"half a node": 0.5, "a node": 1, "two nodes": 2}
+RECOVERED_SECONDS = 2400
+"""How long after the end of a fault everything serves again: the longest patience with a node, a move and its loading."""
+
+histories = settings(max_examples=50)
+
+
+def serving(shape: str, groups: int, spare: int, **spec: Any) -> Operator:
+    """Return an operator whose groups serve, with some nodes to spare."""
+    return _serving(shape, groups, spare, json.dumps(spec)).fork()
+
+
+@cache
+def _serving(shape: str, groups: int, spare: int, spec: str) -> Operator:
+    cluster = SmallCluster()
+    cluster.add_nodes(-int(-groups * NODES_OF[shape] // 1) + spare, labels=SELECTOR)
+    selects = {"placement": {"nodeSelector": SELECTOR}}
+    operator = Operator(cluster, SHAPES[shape] | selects | {"replicas": groups} | json.loads(spec))
+    operator.run(LOAD_SECONDS + 30)
+    assert len(cluster.serving()) == groups
+    operator.written.clear()
+    return operator
+
+
+def until_all_rest(operator: Operator, groups: int) -> None:
+    """Let time pass until every group has had its turn."""
+    for _ in range((groups + 1) * 4):
+        operator.run(LOAD_SECONDS + 100, step=20)
+        if set(operator.situations.values()) == {Situation.READY}:
+            break
+    assert operator.cluster.serving().keys() == names(groups)
+
+
+def until_all_serve(operator: Operator, seconds: int, groups: int) -> None:
+    """Let time pass until all groups serve and a while after, at most so long."""
+    for _ in range(0, seconds, 60):
+        operator.run(60)
+        if len(operator.cluster.serving()) == groups:
+            break
+    operator.run(60)
+    assert operator.cluster.serving().keys() == names(groups)
+
+
+def names(count: int) -> set[str]:
+    return {group_name(OWNER.name, index) for index in range(count)}
+
+
+def crash(operator: Operator, name: str) -> None:
+    """Let the engine of a pod end, and the kubelet start it again."""
+    item = operator.cluster.pods.get(name)
+    if item and item["spec"].get("nodeName") and "deletionTimestamp" not in item["metadata"]:
+        item["status"] |= {"containerStatuses": crashed(name)["status"]["containerStatuses"]}
+        operator.cluster.version += 1
+
+
+FAULTS: dict[str, dict[str, Any] | None] = {
+    "deleted": None,
+    "not ready": {"ready": False},
+    "relabelled": {"labels": {}},
+    "tainted": {"taints": [{"key": "theirs", "effect": "NoSchedule"}]},
+    "taken by its autoscaler": {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]},
+    "degraded": {"gpus": 7},
+    "cordoned": {"cordoned": True},
+    "unknown": {"product": "NVIDIA-R100"},
+}
+"""What becomes of a node, by what is said of it; None: it is gone."""
+
+
+def strike(cluster: SmallCluster, node: str, fault: str, *, drained: bool) -> None:
+    changes = FAULTS[fault]
+    if changes is None:
+        cluster.delete_node(node)
+    else:
+        cluster.set_node(node, **{"labels": SELECTOR} | changes)
+    if drained and node in cluster.nodes:
+        cluster.drain(node)
+
+
+@histories
+@given(
+    shape=st.sampled_from(sorted(SHAPES)),
+    groups=st.integers(1, 4),
+    fault=st.sampled_from(sorted(FAULTS)),
+    drained=st.booleans(),
+    lasts=st.none() | st.sampled_from([20, 100, 320, 700]),
+    restarted=st.booleans(),
+    at=st.integers(0, 9),
+)
+def test_a_fault_of_one_node_costs_the_groups_on_it_and_moves_no_other(
+    *, shape: str, groups: int, fault: str, lasts: int | None, at: int, drained: bool, restarted: bool
+) -> None:
+    operator = serving(shape, groups, spare=1)
+    cluster, before = operator.cluster, operator.cluster.serving()
+    used = sorted({item["spec"]["nodeName"] for item in cluster.pods.values()})
+    node = used[at % len(used)]
+    stood = cluster.standing_on(node)
+    others = {name: pods for name, pods in before.items() if name not in stood}
+    places = planned(operator)
+
+    strike(cluster, node, fault, drained=drained)
+    for passed in range(0, (lasts or 0) + RECOVERED_SECONDS, 20):
+        if passed == lasts:
+            cluster.set_node(node, labels=SELECTOR)
+        if restarted and passed == 60:
+            operator.since, operator.kept_out = {}, {}
+        operator.run(20, step=10)
+        assert {name: pods for name, pods in cluster.serving().items() if name in others} == others
+        assert all(now == was for name, now, was in zip(sorted(before), planned(operator), places, strict=True) if name in others)
+        if passed > (lasts or 0) + 400 and len(cluster.serving()) == groups:
+            break
+
+    assert cluster.serving().keys() == before.keys()
+    assert_moves_are_drawn(operator)
+
+
+def planned(operator: Operator) -> Sequence[tuple[str, ...]]:
+    assert operator.kept
+    return operator.kept.record.plan.groups
+
+
+def assert_moves_are_drawn(operator: Operator) -> None:
+    assert [(a, b) for a, b in operator.moves if b not in MOVES[a]] == []
+
+
+@dataclass
+class Stop:
+    """One batch of writes: the groups that were down before it, those that it takes down, and whether all of the first waited."""
+
+    down: set[str]
+    stopped: set[str]
+    waiting: bool
+
+
+@dataclass
+class Contrary(Operator):
+    """An operator whose planner gives groups each other's nodes when it plans anew, and that notes what it stops."""
+
+    order: Sequence[int] = ()
+    stops: list[Stop] = field(default_factory=list)
+
+    def answer(self, seen: Seen, ask: Ask) -> Replanned:
+        found = super().answer(seen, ask)
+        if ask.choice is not Choice.REPLAN or ask.beside or found.record is None or isinstance(found.report.outcome, NoPlan):
+            return found
+        groups = found.record.plan.groups
+        nodes = [node for group in groups for node in group]
+        order = [index for index in self.order if index < len(nodes)]
+        moved = [nodes[index] for index in order]
+        size = found.record.plan.nodes_per_replica
+        plan = replace(found.record.plan, groups=tuple(tuple(moved[at : at + size]) for at in range(0, len(moved), size)))
+        return replace(found, record=replace(found.record, plan=plan), report=replace(found.report, outcome=plan))
+
+    def _write(self, step: Step) -> Outcome:
+        wanted, before = names(self.spec["replicas"]), self.cluster.serving()
+        unplaced = {
+            item["metadata"]["name"].rpartition("-")[0]
+            for item in self.cluster.pods.values()
+            if not item["spec"].get("nodeName") and "deletionTimestamp" not in item["metadata"]
+        }
+        outcome = super()._write(step)
+        stopped = {name for name in before if name in wanted and name not in self.cluster.serving()}
+        down = wanted - before.keys()
+        if stopped:
+            self.stops.append(Stop(down=down, stopped=stopped, waiting=bool(down) and down <= unplaced))
+        return outcome
+
+
+EDITS: dict[str, Callable[[Operator, int], None]] = {
+    "env": lambda operator, count: operator.edit(
+        engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO" if count % 2 else "WARN"}]}
+    ),
+    "restart": lambda operator, count: operator.annotations.update({"shardwright.io/restart": str(count)}),
+    "silence": lambda operator, count: operator.edit(readiness={"silenceSeconds": 100 + count}),
+    "nothing": lambda _operator, _count: None,
+}
+
+
+@histories
+@given(
+    shape=st.sampled_from(["a node", "two nodes"]),
+    groups=st.integers(2, 4),
+    spare=st.integers(0, 1),
+    rollout=st.fixed_dictionaries({"maxUnavailable": st.integers(1, 2), "maxSurge": st.integers(0, 1)}),
+    turns=st.none() | st.just(1),
+    order=st.permutations(range(9)),
+    edits=st.lists(st.tuples(st.sampled_from(sorted(EDITS)), st.sampled_from([0, 20, 130, 400])), min_size=1, max_size=3),
+)
+def test_no_more_groups_are_down_on_purpose_than_allowed_but_one_where_all_that_are_down_wait_for_it(
+    *,
+    shape: str,
+    groups: int,
+    spare: int,
+    rollout: dict[str, int],
+    turns: int | None,
+    order: list[int],
+    edits: list[tuple[str, int]],
+) -> None:
+    first = serving(shape, groups, spare, rollout=rollout)
+    operator = Contrary(**{name: getattr(first, name) for name in first.__dataclass_fields__}, order=order)
+    operator.most_moving = turns
+    for count, (edit, seconds) in enumerate(edits):
+        EDITS[edit](operator, count)
+        operator.run(seconds)
+    until_all_rest(operator, groups)
+
+    for stop in operator.stops:
+        assert len(stop.down) + len(stop.stopped) <= rollout["maxUnavailable"] or (stop.waiting and len(stop.stopped) == 1)
+    assert not operator.cluster.mixed
+    assert operator.look().status["conditions"][0]["reason"] == "Serving"
+    assert_moves_are_drawn(operator)
+
+
+def typo(operator: Operator) -> None:
+    operator.problems = (Problem(code="InvalidSpec", what="spec.engine.args: no-such-argument"),)
+
+
+def no_room(operator: Operator) -> None:
+    operator.edit(parallelism={"tensor": 8, "pipeline": 6})
+
+
+def unreadable_record(operator: Operator) -> None:
+    operator.cluster.objects["ConfigMap", "llama-plan"]["data"]["plan.json"] = "{"
+
+
+def no_scheduler(operator: Operator) -> None:
+    operator.scheduler_problem = Problem(code="SchedulerUnavailable", what="Volcano", limit="is not here")
+
+
+def refused(operator: Operator) -> None:
+    operator.cluster.refuses = [Refuses(kind=kind) for kind in ("Service", "ConfigMap", "PodDisruptionBudget")]
+
+
+TROUBLES = [typo, no_room, unreadable_record, no_scheduler, refused]
+
+
+@histories
+@given(
+    groups=st.integers(1, 3),
+    happened=st.lists(
+        st.tuples(st.sampled_from(range(len(TROUBLES))), st.none() | st.integers(0, 2), st.sampled_from([10, 60, 330])),
+        min_size=1,
+        max_size=4,
+    ),
+    paused=st.booleans(),
+)
+def test_what_runs_is_left_running_and_kept_alive_by_all_that_is_no_plan(
+    groups: int, happened: list[tuple[int, int | None, int]], *, paused: bool
+) -> None:
+    operator = serving("two nodes", groups, spare=0)
+    before, spec, broken = operator.cluster.serving(), operator.spec, set()
+    record = operator.cluster.objects["ConfigMap", "llama-plan"]["data"]["plan.json"]
+    for trouble, rank, seconds in happened:
+        TROUBLES[trouble](operator)
+        operator.spec = operator.spec | {"paused": paused}
+        if rank is not None and rank < groups:
+            crash(operator, f"llama-{rank}-1")
+            broken.add(f"llama-{rank}")
+        operator.run(seconds)
+        standing = {name: pods for name, pods in operator.cluster.serving().items() if name not in broken}
+        assert standing == {name: pods for name, pods in before.items() if name not in broken}
+    assert not (paused and operator.written)
+    operator.spec = operator.spec | {"paused": False}
+    until_all_serve(operator, 1500, groups)
+
+    operator.cluster.objects["ConfigMap", "llama-plan"]["data"]["plan.json"] = record
+    operator.cluster.refuses, operator.problems, operator.scheduler_problem = [], (), None
+    operator.spec = spec
+    until_all_serve(operator, 600, groups)
+    after = operator.cluster.serving()
+    assert {name: pods for name, pods in after.items() if name not in broken} == {
+        name: pods for name, pods in before.items() if name not in broken
+    }
+    assert after.keys() == before.keys()
+    assert_moves_are_drawn(operator)
+
+
+def probe_fails(operator: Operator, name: str) -> None:
+    """Let the readiness probe of an engine fail once."""
+    item = operator.cluster.pods.get(name)
+    if item and item["status"]["conditions"] == [READY]:
+        item["status"]["conditions"] = [UNREADY]
+        operator.cluster.version += 1
+
+
+def gate(operator: Operator, name: str) -> None:
+    """Let a queue hold a pod back that has no node yet."""
+    item = operator.cluster.pods.get(name)
+    if item and not item["spec"].get("nodeName"):
+        item["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+        operator.cluster.version += 1
+
+
+def scale_by_hand(operator: Operator, name: str) -> None:
+    item = operator.cluster.sets().get(name.rpartition("-")[0])
+    if item:
+        item["spec"]["replicas"] = 1
+        operator.cluster.version += 1
+
+
+def delete_set(operator: Operator, name: str) -> None:
+    operator.cluster.objects.pop(("StatefulSet", name.rpartition("-")[0]), None)
+    operator.cluster.version += 1
+
+
+def delete_pod(operator: Operator, name: str) -> None:
+    if name in operator.cluster.pods:
+        operator.cluster.end(operator.cluster.pods[name])
+
+
+def roll(operator: Operator, _name: str) -> None:
+    operator.edit(readiness={"silenceSeconds": 100 + operator.generation})
+
+
+def take(operator: Operator, _name: str) -> None:
+    operator.cluster.others["h100-0"] = 8
+
+
+def give_back(operator: Operator, _name: str) -> None:
+    operator.cluster.others.clear()
+
+
+def nothing(_operator: Operator, _name: str) -> None:
+    pass
+
+
+ACCIDENTS: dict[str, Callable[[Operator, str], None]] = {
+    "crash": crash,
+    "probe": probe_fails,
+    "gate": gate,
+    "scale": scale_by_hand,
+    "delete set": delete_set,
+    "delete pod": delete_pod,
+    "roll": roll,
+    "taken": take,
+    "free": give_back,
+    "nothing": nothing,
+}
+
+
+@histories
+@given(
+    stop=st.booleans(),
+    happened=st.lists(
+        st.tuples(
+            st.sampled_from(sorted(ACCIDENTS)),
+            st.sampled_from(["llama-0-0", "llama-0-1", "llama-1-1"]),
+            st.sampled_from([0, 10, 40, 200, 700]),
+        ),
+        min_size=2,
+        max_size=7,
+    ),
+)
+def test_groups_only_ever_go_where_the_drawing_says_and_come_back(happened: list[tuple[str, str, int]], *, stop: bool) -> None:
+    restart = {"budget": 1, "maxDelaySeconds": 120, "onBudgetSpent": "Stop" if stop else "Retry"}
+    operator = serving("two nodes", 2, spare=0, restart=restart)
+    for accident, name, seconds in happened:
+        ACCIDENTS[accident](operator, name)
+        operator.run(seconds)
+    assert_moves_are_drawn(operator)
+
+    operator.cluster.others.clear()
+    for item in operator.cluster.pods.values():
+        item["spec"].pop("schedulingGates", None)
+    operator.annotations["shardwright.io/restart"] = "now"
+    until_all_serve(operator, 3600, 2)
+    assert not operator.cluster.mixed
+    assert_moves_are_drawn(operator)
+
+
+@pytest.mark.parametrize("situation", list(Situation))
+def test_every_situation_is_drawn_and_has_its_moves(situation: Situation) -> None:
+    assert f" {situation}" in (states.__doc__ or "").replace("▶", " ").replace("──", "  ")
+    assert situation not in MOVES[situation]
+    assert MOVES[situation]
+    assert any(situation in there for there in MOVES.values())

@@ -1,0 +1,231 @@
+"""What one look has read, and an operator around ``advance`` that reads, asks, writes and publishes as the shell does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import cache
+from json import dumps, loads
+from typing import Any
+
+from shardwright.api.record import PlanRecord
+from shardwright.api.resource import parse_manifest
+from shardwright.errors import InputError, Problem
+from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.nodes import GpuUsage
+from shardwright.reconcile.advance import Step, advance
+from shardwright.reconcile.decision import ObjectKey, Write
+from shardwright.reconcile.members import read_member
+from shardwright.reconcile.observed import Observed
+from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.publish import Kept, Published
+from shardwright.reconcile.record_object import read_record
+from shardwright.reconcile.seen import Ask, Cluster, Outcome, Resource, Seen
+from shardwright.reconcile.sightings import Sighting
+from shardwright.reconcile.states import Situation
+from shardwright.rendering.deployment import Owner
+from shardwright.rendering.labels import MODEL
+from shardwright.rendering.names import base_name
+from shardwright.replanning import Replanned, mend, place_beside, plan_anew, scale
+from shardwright.resolving.question import Question
+from shardwright.resolving.stock import reservations_of, take_stock
+from shardwright.resolving.subject import Subject, resolve
+from tests.support.builders_reconcile import OWNER_UID
+from tests.support.builders_resource import a_sharded_model
+from tests.support.small_cluster import GPU, SmallCluster
+
+OWNER = Owner(name="llama", namespace="models", uid=OWNER_UID)
+ONE_NODE = {"parallelism": {"tensor": 8, "pipeline": 1}}
+"""Groups of one whole node."""
+
+TWO_NODES = {"model": {"id": "meta-llama/Llama-3.1-405B-Instruct"}, "parallelism": {"tensor": 8, "pipeline": 2}}
+"""Groups of two whole nodes."""
+
+MOST_LOOKS = 8
+"""How many looks may follow each other, woken by nothing but what they write themselves."""
+
+
+@cache
+def _subject(spec: str) -> Subject | tuple[Problem, ...]:
+    manifest = a_sharded_model(OWNER.name, OWNER.namespace, **loads(spec))
+    manifest["metadata"]["uid"] = OWNER.uid
+    try:
+        return resolve(Question(resource=parse_manifest(manifest)))
+    except InputError as error:
+        return error.problems
+
+
+@dataclass
+class Operator:
+    """An operator of one model on a small cluster: everything around ``advance`` that takes no decision.
+
+    ``spec`` and ``annotations`` are the resource's. ``problems`` are what is wrong with it, whatever the spec says.
+    ``moves`` are all pairs of situations that a StatefulSet was seen in one after the other.
+    """
+
+    cluster: SmallCluster
+    spec: dict[str, Any]
+    annotations: dict[str, str] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    most_moving: int | None = None
+    contested: dict[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
+    scheduler_problem: Problem | None = None
+    generation: int = 1
+    kept: Kept | None = None
+    since: Mapping[Sighting, datetime] = field(default_factory=dict)
+    kept_out: Mapping[str, str] = field(default_factory=dict)
+    status: Mapping[str, Any] = field(default_factory=dict)
+    moves: set[tuple[Situation, Situation]] = field(default_factory=set)
+    situations: dict[str, Situation] = field(default_factory=dict)
+    written: list[Write] = field(default_factory=list)
+    asked: list[Ask] = field(default_factory=list)
+    last: Outcome = field(default_factory=Outcome)
+    looked_at: int = -1
+
+    def edit(self, **spec: Any) -> None:
+        self.spec = self.spec | spec
+        self.generation += 1
+        self.cluster.version += 1
+
+    def fork(self) -> Operator:
+        """Return an operator and a cluster that are just as these, to go on with."""
+        own = {
+            name: copy(getattr(self, name)) for name in ("annotations", "contested", "moves", "situations", "written", "asked")
+        }
+        return replace(self, cluster=self.cluster.fork(), **own)
+
+    @property
+    def subject(self) -> Subject | tuple[Problem, ...]:
+        return self.problems or _subject(dumps({"mode": "Deploy"} | self.spec, sort_keys=True))
+
+    def seen(self) -> Seen:
+        """Return what a look reads now."""
+        objects = dict(self.cluster.objects)
+        pods = self.cluster.pods.values()
+        members = tuple(member for item in pods if (member := read_member(item)))
+        theirs = {member.uid for member in members}
+        strangers = (item["metadata"] for item in pods if item["metadata"]["uid"] not in theirs)
+        observed = Observed(
+            objects=objects,
+            members=members,
+            strangers=tuple(sorted(item["name"] for item in strangers if item["labels"].get(MODEL) == base_name(OWNER.name))),
+        )
+        resource = Resource(
+            owner=OWNER,
+            generation=self.generation,
+            annotations=self.annotations,
+            status=self.status,
+            paused=bool(self.spec.get("paused")),
+        )
+        return Seen(
+            resource=resource,
+            subject=self.subject,
+            record=read_record(OWNER, observed),
+            observed=observed,
+            cluster=self._cluster(observed),
+            since=self.since,
+            contested=self.contested,
+            kept_out=self.kept_out,
+        )
+
+    def _cluster(self, observed: Observed) -> Cluster:
+        cluster, record = self.cluster, read_record(OWNER, observed)
+        planned = {node for group in record.plan.groups for node in group} if isinstance(record, PlanRecord) else set()
+        bound = {member.node for member in observed.members if member.node}
+        return Cluster(
+            nodes={name: facts for name, facts in cluster.facts.items() if name in planned | bound},
+            free={name: cluster.gpus(name) - cluster.others.get(name, 0) for name in planned.intersection(cluster.nodes)},
+            reserved=self.kept is not None,
+            scheduler_problem=self.scheduler_problem,
+            most_moving=self.most_moving,
+        )
+
+    def look(self, seen: Seen | None = None) -> Published:
+        """Carry one look out, to what it leaves behind."""
+        seen, self.looked_at = seen or self.seen(), self.cluster.version
+        while True:
+            step = advance(seen, self.cluster.now)
+            if step.ask:
+                self.asked.append(step.ask)
+                seen = seen.answered(step.ask, self.answer(seen, step.ask))
+            elif step.records:
+                self.kept = Kept(record=step.records)
+                seen = seen.put_down(step.records, self._write(step))
+            else:
+                published = self._written(seen, step)
+                if published:
+                    return self._publish(published)
+                seen = seen.done(self.last)
+
+    def _write(self, step: Step) -> Outcome:
+        self.last = self.cluster.carry_out(step.writes)
+        self.written += self.last.written
+        return self.last
+
+    def _written(self, seen: Seen, step: Step) -> Published | None:
+        """Return what a look leaves behind, None where it is to be found out what came of its writes."""
+        outcome = self._write(step) if step.writes else Outcome()
+        return step.published if outcome.written == step.writes or seen.outcome else None
+
+    def _publish(self, published: Published) -> Published:
+        if published.known:
+            self.kept = published.kept
+        self.since, self.kept_out, self.status = published.since, published.kept_out, published.status
+        situations = {group.name: group.situation for group in published.found.groups}
+        self.moves |= {
+            (self.situations[name], after)
+            for name, after in situations.items()
+            if name in self.situations and self.situations[name] is not after
+        }
+        self.situations = situations
+        return published
+
+    def answer(self, seen: Seen, ask: Ask) -> Replanned:
+        """Return what the planner answers, with all that it knows of the cluster."""
+        assert isinstance(seen.subject, Subject)
+        subject, record = seen.subject, ask.on
+        if ask.beside and record:
+            group, generation = ask.beside
+            nodes = place_beside(subject, record.plan, self.stock(subject, ask, beside=group))
+            moved = record.moved(group, nodes, generation) if nodes else None
+            return Replanned(record=moved, report=record.report())
+        stock = self.stock(subject, ask)
+        if ask.choice is Choice.RESCALE and record:
+            return scale(subject, record, stock)
+        if ask.choice is Choice.REHOUSE and record:
+            return mend(subject, record, stock, ask.leaving)
+        made = plan_anew(subject, record, stock, ask.held)
+        return plan_anew(subject, record, self.stock(subject, ask, vacated=True), ask.held) if made.short else made
+
+    def stock(self, subject: Subject, ask: Ask, **options: Any) -> Inventory:
+        """Return what there is for the model beside what pods and its own plan hold."""
+        others = [GpuUsage(node=node, resource=GPU, gpus=gpus) for node, gpus in self.cluster.others.items()]
+        key = (OWNER.namespace, base_name(OWNER.name))
+        own = [replace(usage, owner=key) for usage in self.cluster.usage()]
+        kept = reservations_of(key, self.kept.record.plan, self.kept.record.generations) if self.kept else ()
+        facts = [found for name, found in self.cluster.facts.items() if name not in ask.lost]
+        return take_stock(subject, facts, [*own, *others], tuple(kept), **options)
+
+    def run(self, seconds: float, step: float = 10.0) -> Published:
+        """Let time pass, and look when the operator would: when something has changed, and when a look has asked for it.
+
+        What it writes wakes it at once, before anybody has acted on it.
+        """
+        ends = self.cluster.now + timedelta(seconds=seconds)
+        published = self._rest(self.look())
+        while self.cluster.now < ends:
+            self.cluster.pass_time(step)
+            published = self._rest(published)
+        return published
+
+    def _rest(self, published: Published) -> Published:
+        looks = 0
+        while self.looked_at != self.cluster.version or (not looks and self._is_due(published)):
+            published, looks = self.look(), looks + 1
+            assert looks <= MOST_LOOKS, f"still writing: {self.last.written}"
+        return published
+
+    def _is_due(self, published: Published) -> bool:
+        return published.again_at is not None and self.cluster.now >= published.again_at
