@@ -53,7 +53,11 @@ class Intake:
         view.freed |= concern.freed
 
     def wake_waiting(self) -> None:
-        """Ask for looks at those that wait for GPUs, the oldest first, if any have come free."""
+        """Ask for looks at those that wait for GPUs that have come free, the oldest first, or for a turn that has come."""
+        if self._view.turn_came:
+            self._view.turn_came = False
+            for key in self._view.waiting_for_turn():
+                self._add(key, Priority.ROLL)
         if not self._view.freed:
             return
         self._view.freed.clear()

@@ -50,7 +50,7 @@ class Operator:
         self._lease_client = Client(access, threads=2, on_call=count, urgency=Urgency.LEASE)
         self._elector = Elector(self._lease_client, _identity(options), timings=options.lease_timings)
         self._client = Client(access, on_call=count, may_write=self._leads, limits=options.request_limits)
-        self._planner = Planner(self._view, options.catalogue_file, options.settings_file)
+        self._planner = Planner(self._view, options.catalogue_file, options.settings_file, self._metrics.planning.inc)
         self._planner.load_settings()
         self._intake = Intake(self._view, self._queue, self._leads)
         self._reading = self._make_reading()

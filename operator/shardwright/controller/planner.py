@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from time import thread_time
 from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
@@ -31,7 +32,14 @@ REMEMBERED: Final = 16
 class Planner:
     """Holds the lock under which GPUs are chosen and kept, and the administrator's files; no request is made under it."""
 
-    def __init__(self, view: View, catalogue_file: Path | None, settings_file: Path | None = None) -> None:
+    def __init__(
+        self,
+        view: View,
+        catalogue_file: Path | None,
+        settings_file: Path | None = None,
+        on_planned: Callable[[float], None] = lambda _cpu_seconds: None,
+    ) -> None:
+        self._on_planned = on_planned
         self._lock = asyncio.Lock()
         self._view = view
         self._catalogue = Watched(catalogue_file, "the catalogue file", _read_catalogue)
@@ -99,6 +107,14 @@ class Planner:
         return made
 
     def _make(self, subject: Subject, ask: Ask, inventory: Inventory) -> Replanned:
+        """Answer, on a thread, and tell how many seconds of CPU that took."""
+        began = thread_time()
+        try:
+            return self._answered(subject, ask, inventory)
+        finally:
+            self._on_planned(thread_time() - began)
+
+    def _answered(self, subject: Subject, ask: Ask, inventory: Inventory) -> Replanned:
         if ask.choice is Choice.RESCALE and ask.on:
             return scale(subject, ask.on, inventory)
         if ask.choice is Choice.REHOUSE and ask.on:

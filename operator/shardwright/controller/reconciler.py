@@ -107,10 +107,10 @@ class Reconciler:
     def _mark(self, key: Key, live: Mapping[str, Any]) -> object:
         """Return what tells that nothing that matters to a model has changed since the last look: equal then.
 
-        To a model that waits for capacity everything matters that may have come free.
+        To a model that waits for capacity, or for its turn, what others do matters.
         """
         view, metadata = self._view, live["metadata"]
-        if view.interests(key).waits_for_capacity:
+        if view.interests(key).waits_for_capacity or view.interests(key).waits_for_turn:
             return object()
         nodes, config_map = view.interests(key).nodes, view.interests(key).config_map
         return (
@@ -174,6 +174,7 @@ class Reconciler:
                 nodes=frozenset(node for group in groups for node in group),
                 waits_for_capacity=published.waits_for_capacity,
                 moving=published.moving,
+                waits_for_turn=bool(published.found.awaiting_turn),
             ),
         )
         self._view.keep(key, published.kept)

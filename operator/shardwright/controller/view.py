@@ -20,12 +20,16 @@ from shardwright.resolving.stock import reservations_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interests:
-    """What one model depends on beside its own objects; ``moving`` is how many of its groups are down on purpose."""
+    """What one model depends on beside its own objects.
+
+    ``moving`` is how many of its groups are down on purpose; ``waits_for_turn``: groups of it wait because others' are.
+    """
 
     config_map: Key | None = None
     nodes: frozenset[str] = frozenset()
     waits_for_capacity: bool = False
     moving: int = 0
+    waits_for_turn: bool = False
 
 
 NOTHING = Interests()
@@ -44,12 +48,14 @@ class View:
     resources: dict[Key, Mapping[str, Any]] = field(default_factory=dict)
     models: dict[Owner, Key] = field(default_factory=dict)
     freed: set[str] = field(default_factory=set)
+    turn_came: bool = False
     synced: bool = False
     pods_visible: bool = True
     _interests: dict[Key, Interests] = field(default_factory=dict)
     _on_node: dict[str, set[Key]] = field(default_factory=dict)
     _reading: dict[Key, set[Key]] = field(default_factory=dict)
     _waiting: dict[Key, None] = field(default_factory=dict)
+    _turns: dict[Key, None] = field(default_factory=dict)
     _moving: int = 0
 
     def __post_init__(self) -> None:
@@ -94,7 +100,12 @@ class View:
             self._waiting.setdefault(key)
         else:
             self._waiting.pop(key, None)
+        if now.waits_for_turn:
+            self._turns.setdefault(key)
+        else:
+            self._turns.pop(key, None)
         self._moving += now.moving - before.moving
+        self.turn_came |= now.moving < before.moving
 
     def keep(self, key: Key, kept: Kept | None) -> bool:
         """Keep the GPUs of a plan of record (None: none) and return whether all of them could be kept."""
@@ -138,6 +149,10 @@ class View:
     def waiting(self) -> list[Key]:
         """Return the models that wait for capacity, those first that have been there the longest."""
         return sorted(self._waiting, key=lambda key: (_created(self.resources.get(key)), key))
+
+    def waiting_for_turn(self) -> tuple[Key, ...]:
+        """Return the models of which groups wait because groups of others move, those first that began to wait first."""
+        return tuple(self._turns)
 
     def reading(self, config_maps: Iterable[Key]) -> set[Key]:
         """Return the models whose architecture comes from one of these ConfigMaps."""

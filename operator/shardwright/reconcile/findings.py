@@ -55,6 +55,12 @@ class Findings:
     most_moving: int | None = None
 
     @property
+    def awaiting_turn(self) -> tuple[GroupState, ...]:
+        """Return the groups that are to restart and wait because groups of other models do."""
+        waiting = (group for group in self.groups if group.situation is Situation.OUTDATED)
+        return tuple(waiting) if self.most_moving == 0 else ()
+
+    @property
     def groups(self) -> tuple[GroupState, ...]:
         """Return how the groups stand."""
         return self.decision.groups if self.decision else self.standing
@@ -234,8 +240,8 @@ def _strangers(found: Findings) -> Condition:
 
 def _limited(found: Findings) -> Condition:
     """Return whether groups wait for their turn because groups of other models restart."""
-    waiting = [group.name for group in found.groups if group.situation is Situation.OUTDATED]
-    if found.most_moving != 0 or not waiting:
+    waiting = [group.name for group in found.awaiting_turn]
+    if not waiting:
         return _condition(found, ConditionType.TURN_AWAITED, False, Reason.IDLE)
     message = f"{', '.join(waiting[:3])}: as many groups of all models restart as the operator allows at once"
     return _condition(found, ConditionType.TURN_AWAITED, True, Reason.OTHERS_RESTART, message)

@@ -84,7 +84,7 @@ def test_the_same_again_changes_nothing(ledger: Ledger) -> None:
 
 def test_a_group_that_does_not_fit_on_one_of_its_nodes_is_left_out_whole_and_the_others_are_not(ledger: Ledger) -> None:
     wanted = (*keeps("b", "c", owner=QWEN), *keeps("c", owner=QWEN, group="qwen-1"))
-    assert ledger.keep(QWEN, wanted, EIGHT) == ({"qwen-0"}, frozenset())
+    assert ledger.keep(QWEN, wanted, EIGHT) == (frozenset({"qwen-0"}), frozenset())
     assert ledger.kept(QWEN) == keeps("c", owner=QWEN, group="qwen-1")
     assert ledger.taken() == {"a": 8, "b": 8, "c": 8}
 
@@ -125,7 +125,7 @@ def test_a_node_of_which_nothing_is_known_is_kept_as_the_plan_says() -> None:
 
 
 def test_another_plan_replaces_what_was_kept_and_tells_what_came_free(ledger: Ledger) -> None:
-    assert ledger.keep(LLAMA, keeps("b", "c"), EIGHT) == (frozenset(), {"a"})
+    assert ledger.keep(LLAMA, keeps("b", "c"), EIGHT) == (frozenset(), frozenset({"a"}))
     assert ledger.taken() == {"b": 8, "c": 8}
     assert ledger.forget(LLAMA) == {"b", "c"}
     assert (ledger.owners(), list(ledger.reservations()), ledger.taken()) == (frozenset(), [], {})
