@@ -51,6 +51,8 @@ class Intake:
         for key in view.reading(concern.config_maps):
             self._add(key, Priority.NEW, fresh=True)
         view.freed |= concern.freed
+        if concern.priorities:
+            self.all_again(Priority.WAITING)
 
     def wake_waiting(self) -> None:
         """Ask for looks at those that wait for GPUs, the oldest first, if any have come free."""

@@ -104,6 +104,7 @@ class Reconciler:
             tuple((name, id(known.get(name))) for name in sorted(nodes)),
             view.free(key, nodes),
             view.synced,
+            view.store.priorities,
             view.store.config_map(config_map) if config_map else None,
             self._parts.planner.files_version,
         )
