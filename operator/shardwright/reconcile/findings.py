@@ -59,6 +59,11 @@ class Findings:
         """Return how the groups stand."""
         return self.decision.groups if self.decision else self.standing
 
+    @property
+    def others_first(self) -> tuple[str, ...]:
+        """Return the groups that wait to restart because as many groups of other models do as may at once."""
+        return tuple(group.name for group in self.groups if self.most_moving == 0 and group.situation is Situation.OUTDATED)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
@@ -234,8 +239,8 @@ def _strangers(found: Findings) -> Condition:
 
 def _limited(found: Findings) -> Condition:
     """Return whether groups wait for their turn because groups of other models restart."""
-    waiting = [group.name for group in found.groups if group.situation is Situation.OUTDATED]
-    if found.most_moving != 0 or not waiting:
+    waiting = found.others_first
+    if not waiting:
         return _condition(found, ConditionType.TURN_AWAITED, False, Reason.IDLE)
     message = f"{', '.join(waiting[:3])}: as many groups of all models restart as the operator allows at once"
     return _condition(found, ConditionType.TURN_AWAITED, True, Reason.OTHERS_RESTART, message)

@@ -31,6 +31,9 @@ UNSYNCED_SECONDS: Final = 1.0
 UNREADY_SECONDS: Final = 30.0
 """How soon to look again at what is not ready, although its events should wake us. Basis: assumed."""
 
+TURN_SECONDS: Final = 5.0
+"""The same while groups wait because groups of other models restart: their end is no event of ours. Basis: assumed."""
+
 NO_PODS_SECONDS: Final = 10.0
 """The same while pods are missing: the API server is asked why then. Basis: assumed; they are made in a second."""
 
@@ -212,6 +215,8 @@ def _again_at(seen: Seen, known: Known, found: Findings, now: datetime) -> datet
         times.append(now + timedelta(seconds=NO_PODS_SECONDS))
     if found.refused or found.contested or _unfinished(found):
         times.append(now + timedelta(seconds=UNREADY_SECONDS))
+    if found.others_first:
+        times.append(now + timedelta(seconds=TURN_SECONDS))
     return min(times, default=None)
 
 
