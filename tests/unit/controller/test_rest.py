@@ -7,6 +7,7 @@ import pytest
 from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import PODS, SERVICES, SHARDED_MODELS
 from shardwright.controller.queue import Again, Key, Priority
+from shardwright.controller.reading import Reading
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, serving, synced
 from tests.support.memory_api import nothing
 
@@ -19,6 +20,18 @@ def test_a_look_where_nothing_has_changed_asks_for_nothing_and_writes_nothing() 
         parts.wait(3600)
         assert await parts.look(key) is None
         assert parts.api.requests == []
+
+    run(scenario())
+
+
+def test_a_look_where_nothing_has_changed_does_not_even_read_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        parts, key = await serving()
+        monkeypatch.delattr(Reading, "read")
+        assert await parts.look(key) is None
+        parts.api.remove(PODS, NAMESPACE, "large-0-1")
+        with pytest.raises(AttributeError):
+            await parts.look(key)
 
     run(scenario())
 

@@ -114,6 +114,7 @@ def test_own_pods_that_a_new_plan_has_no_place_for_are_not_in_its_way(ledger: Le
 
 def test_a_next_generation_may_be_planned_where_the_former_one_still_is(ledger: Ledger) -> None:
     ledger.bind(pod("llama-0-0"), holds("a"))
+    ledger.bind(pod("llama-0-g1-0"), holds("c", group="llama-0-g1"))
     assert ledger.keep(LLAMA, keeps("a", "b", group="llama-0-g1"), EIGHT)[0] == frozenset()
     assert ledger.kept(LLAMA) == keeps("a", "b", group="llama-0-g1")
 
