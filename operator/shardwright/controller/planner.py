@@ -23,7 +23,7 @@ from shardwright.reconcile.plan_cache import PlanCache
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.seen import Ask
-from shardwright.reconcile.waiting import Waiting, holds, kept_back
+from shardwright.reconcile.waiting import Waiting, first_of, holds, kept_back
 from shardwright.rendering.names import group_name
 from shardwright.replanning import Replanned, place_beside
 from shardwright.resolving.question import Question
@@ -126,8 +126,7 @@ class Planner:
     async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Replanned:
         if ask.beside is not None and ask.on is not None:
             return await self._beside(key, subject, ask.on, *ask.beside)
-        repair = ask.choice is Choice.REHOUSE  # what has served gets its place back before anything that is to come
-        inventory = self._stock(key, subject, claims=not repair)
+        inventory = self._stock(key, subject, repair=ask.choice is Choice.REHOUSE)
         made = await asyncio.to_thread(self._make, subject, ask, inventory)
         if made.short and ask.choice is Choice.REPLAN and (vacated := self._stock(key, subject, vacated=True)) != inventory:
             return await asyncio.to_thread(self._make, subject, ask, vacated)  # where its former generations are in the way
@@ -150,7 +149,7 @@ class Planner:
         return Replanned(record=record.moved(group, nodes, generation) if nodes else None, report=record.report())
 
     def _stock(
-        self, key: Key, subject: Subject, *, beside: int | None = None, vacated: bool = False, claims: bool = True
+        self, key: Key, subject: Subject, *, beside: int | None = None, vacated: bool = False, repair: bool = False
     ) -> Inventory:
         """Return what there is for a model: nodes that it selects and tolerates, without what others hold or claim before it."""
         whole, view = self._whole(subject), self._view
@@ -159,9 +158,9 @@ class Planner:
         own = base_key(key)
         root = None if beside is None else group_name(own[1], beside)
         taken = view.ledger.taken(own, beside=root, vacated=vacated)
-        if claims:
-            claimed = view.claimed_before(view.rank(key, subject.deployment.priority_class))
-            taken.update(kept_back(claimed, view.unheld(claimed)))
+        rank = view.rank(key, subject.deployment.priority_class)
+        claimed = view.claimed_before(first_of(rank) if repair else rank)
+        taken.update(kept_back(claimed, view.unheld(claimed)))
         return whole.without(taken)
 
     def _whole(self, subject: Subject) -> Inventory:

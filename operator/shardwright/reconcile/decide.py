@@ -187,6 +187,7 @@ def _group(content: Mapping[str, Any], observed: Observed, rules: LifeRules) -> 
         former_members=observed.members_of(former["metadata"]["name"]) if former else (),
         kept_out=observed.kept_out.get(live["metadata"]["uid"]) if live else None,
         short_since=observed.short_since.get(live["metadata"]["uid"]) if live else None,
+        crowded_out=generation_of(name)[0] in observed.crowded_out,
     )
 
 

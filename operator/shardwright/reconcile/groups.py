@@ -21,7 +21,7 @@ from shardwright.reconcile.incidents import (
     find_unschedulable,
     new_incident,
 )
-from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, Failure, Member
+from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, PREEMPTED, Failure, Member
 from shardwright.reconcile.memory import Memory, changed_annotations, read_memory
 from shardwright.reconcile.observed import KeptOut
 from shardwright.reconcile.states import AT_ZERO, Awaited, GroupState, Situation, Wait
@@ -66,6 +66,7 @@ class Group:
     ``former`` is the live StatefulSet of the generation before, where this one is made anew beside it, with its pods.
     ``as_it_is``: nobody knows what it should be, so ``rendered`` is the live one with all its pods, and it is kept alive so.
     ``kept_out`` says that the API server refuses its pods, ``short_since`` since when it has fewer than it should.
+    ``crowded_out``: others leave it too few GPUs on its nodes.
     """
 
     rendered: Mapping[str, Any]
@@ -77,6 +78,7 @@ class Group:
     as_it_is: bool = False
     kept_out: KeptOut | None = None
     short_since: datetime | None = None
+    crowded_out: bool = False
 
     @property
     def name(self) -> str:
@@ -185,6 +187,8 @@ def _leave_zero(group: Group, now: datetime) -> Step:
         memory = memory.forgiven()
     elif incident.spent(policy) and policy.stop_when_spent:
         return Step(state=_state(group, Situation.STOPPED, Wait(what=Awaited.CHANGE, said=str(incident.counted))))
+    elif group.crowded_out and incident.failure.reason == PREEMPTED:
+        return Step(state=_state(group, Situation.BACKING_OFF, Wait(what=Awaited.ROOM)))
     elif incident.time <= now < (until := incident.restart_at(policy)):  # a clock that ran ahead holds nothing down
         pause = Wait(what=Awaited.PAUSE, said=until.isoformat())
         return Step(state=_state(group, Situation.BACKING_OFF, pause, look_at=until))

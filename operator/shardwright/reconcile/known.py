@@ -11,7 +11,15 @@ from shardwright.reconcile.decide import standing_groups
 from shardwright.reconcile.generations import lost_nodes, unsettled_groups
 from shardwright.reconcile.groups import LifeRules
 from shardwright.reconcile.observed import KeptOut, Observed
-from shardwright.reconcile.relocation import Departure, Surroundings, departures, hanging_groups, homeless_groups, recheck_at
+from shardwright.reconcile.relocation import (
+    Departure,
+    Surroundings,
+    crowded_out,
+    departures,
+    hanging_groups,
+    homeless_groups,
+    recheck_at,
+)
 from shardwright.reconcile.rules import life_rules
 from shardwright.reconcile.seen import Cluster, Seen
 from shardwright.reconcile.sightings import Sight, Sighting, by_own_clock, carried_on, of_members, of_node, of_sets
@@ -51,6 +59,8 @@ def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
     sighted = (*of_members(observed.members), *map(of_node, unfit), *of_sets(observed, uid, seen.kept_out))
     since = carried_on(seen.since, sighted, now)
     own = _by_own_clock(seen, observed, since, now).seen_from(silent)
+    if record and cluster.free is not None:
+        own = replace(own, crowded_out=crowded_out(record.plan, base_name(seen.resource.owner.name), cluster.free))
     standing = standing_groups(own, uid, now, rules)
     lost = lost_nodes(own.members, silent, now)
     around = Surroundings(unfit=unfit, since={item.node: since[of_node(item)] for item in unfit}, lost=lost)
@@ -82,7 +92,7 @@ def _with_groups(
     around: Surroundings, record: PlanRecord, own: Observed, standing: tuple[GroupState, ...], seen: Seen, now: datetime
 ) -> Surroundings:
     base, groups = base_name(seen.resource.owner.name), record.plan.groups
-    gave_up = {generation_of(state.name)[0] for state in standing if state.kept_out}
+    gave_up = {generation_of(state.name)[0] for state in standing if state.holds_nothing}
     released = frozenset(index for index in range(len(groups)) if group_name(base, index) in gave_up)
     return replace(
         around,

@@ -44,7 +44,8 @@ class Observed:
 
     ``absent_kinds`` are kinds of object that this cluster does not have. ``strangers`` are the names of pods that carry the
     labels of the model although no StatefulSet controls them. ``kept_out`` are the StatefulSets whose pods are refused,
-    ``short_since`` says since when each has fewer pods than it should, both by uid.
+    ``short_since`` says since when each has fewer pods than it should, both by uid. ``crowded_out`` are the groups, without
+    their generation, on whose nodes others leave too few GPUs.
     """
 
     objects: Mapping[ObjectKey, Mapping[str, Any]]
@@ -53,6 +54,7 @@ class Observed:
     strangers: tuple[str, ...] = ()
     kept_out: Mapping[str, KeptOut] = field(default_factory=dict)
     short_since: Mapping[str, datetime] = field(default_factory=dict)
+    crowded_out: frozenset[str] = frozenset()
 
     def having(self, content: Mapping[str, Any], uid: str) -> "Observed":
         """Return the same after an object has been written."""

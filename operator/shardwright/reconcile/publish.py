@@ -227,7 +227,7 @@ def _kept(seen: Seen, planned: Planned, found: Findings) -> Kept | None:
     record, subject = planned.record, seen.subject
     if record is None or not record.plan.deployable or not isinstance(subject, Subject) or subject.intent.plan_only:
         return None
-    gave_up = {generation_of(group.name)[0] for group in found.groups if group.kept_out}
+    gave_up = {generation_of(group.name)[0] for group in found.groups if group.holds_nothing}
     base = base_name(seen.resource.owner.name)
     return Kept(
         record=record,

@@ -161,6 +161,12 @@ def hanging_groups(count: int, base: str, members: Iterable[Member], lost: froze
     return frozenset(index for index in range(count) if group_name(base, index) in found)
 
 
+def crowded_out(plan: Plan, base: str, free: Mapping[str, int]) -> frozenset[str]:
+    """Return the names of the groups of a plan, without their generation, on whose nodes others leave too few GPUs."""
+    full = _full_nodes(plan, free)
+    return frozenset(group_name(base, index) for index, nodes in enumerate(plan.groups) if not full.isdisjoint(nodes))
+
+
 def _full_nodes(plan: Plan, free: Mapping[str, int]) -> frozenset[str]:
     """Return the planned nodes on which others have left fewer GPUs free than the plan has there."""
     wanted = Counter(name for group in plan.groups for name in group)

@@ -24,7 +24,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from shardwright.reconcile.members import PODS_REFUSED, UNSCHEDULABLE, Failure
+from shardwright.reconcile.members import PODS_REFUSED, PREEMPTED, UNSCHEDULABLE, Failure
 
 
 class Situation(StrEnum):
@@ -67,6 +67,7 @@ class Awaited(StrEnum):
     LATE_POD = "LatePod"  #: a pod that should be gone is still there
     STOP = "Stop"  #: it stops as a whole
     STOP_AGAIN = "StopAgain"  #: somebody scaled it up while it stopped
+    ROOM = "Room"  #: its pods were preempted, and others have what was theirs
     PAUSE = "Pause"  #: the back-off after a failure
     CHANGE = "Change"  #: the restart budget is spent: somebody must change something
     TURN = "Turn"  #: other groups restart first
@@ -121,10 +122,10 @@ class GroupState:
         return bound and self.situation not in AT_ZERO
 
     @property
-    def kept_out(self) -> bool:
-        """Return whether it went to zero because the API server refuses its pods: it holds no GPUs any more."""
+    def holds_nothing(self) -> bool:
+        """Return whether it went to zero because its pods are refused, or for pods of a higher class: it keeps no GPUs then."""
         why = self.last_failure.reason if self.last_failure else ""
-        return why == PODS_REFUSED and self.situation in AT_ZERO
+        return why in {PODS_REFUSED, PREEMPTED} and self.situation in AT_ZERO
 
     @property
     def gave_its_place_back(self) -> bool:

@@ -31,6 +31,11 @@ def rank_of(priority: int, created: str, key: tuple[str, str]) -> Rank:
     return -priority, created, key
 
 
+def first_of(rank: Rank) -> Rank:
+    """Return a place before everybody of the same priority: that of a group that has lost its nodes."""
+    return rank[0], "", ("", "")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
     """A model that waits: its place in line, since when by our own clock, for what, and what it claims.

@@ -520,7 +520,7 @@ def test_a_group_whose_pods_are_refused_gives_its_gpus_back_after_five_minutes_a
     world.write((write,))
     group = state(world, seconds(REFUSED_SECONDS), rules)
     assert group.last_failure == Failure(rank=0, reason="PodsRefused", message="exceeded quota: pods")
-    assert (group.situation, group.kept_out, group.budget_spent) == (Situation.BACKING_OFF, True, False)
+    assert (group.situation, group.holds_nothing, group.budget_spent) == (Situation.BACKING_OFF, True, False)
     assert group.look_at == seconds(REFUSED_SECONDS + 30)
 
     (write,) = look(world, seconds(REFUSED_SECONDS + 30), rules).writes
