@@ -88,15 +88,25 @@ def decide(desired: Desired, observed: Observed, now: datetime, most_moving: int
     )
 
 
-def keep_alive(observed: Observed, owner_uid: str, rules: LifeRules, now: datetime, size: int | None = None) -> Decision:
+def keep_alive(
+    observed: Observed,
+    owner_uid: str,
+    rules: LifeRules,
+    now: datetime,
+    *,
+    size: int | None = None,
+    most_moving: int | None = None,
+) -> Decision:
     """Return what keeps the groups that exist alive as they are, where nobody knows what they should be.
 
-    A group that fails still goes through zero and comes back as it was; nothing is created, changed or deleted. ``size`` is how
-    many pods a group has that is at zero and does not remember (None: it stays at zero).
+    A group that fails still goes through zero and comes back as it was, and so do all, one after another, where a restart is
+    asked for; nothing is created, changed or deleted. ``size`` is how many pods a group has that is at zero and does not
+    remember (None: it stays at zero), ``most_moving`` as in :func:`decide`.
     """
     lives = [live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET]
     ours = [_as_it_is(live, observed, rules, size) for live in lives if controller_uid(live) == owner_uid]
-    steps = [next_step(group, now) if group.size else Step(state=next_step(group, now).state) for group in ours]
+    wanted = [next_step(group, now) if group.size else Step(state=next_step(group, now).state) for group in ours]
+    steps = one_after_another(ours, wanted, rules.max_unavailable, most_moving)
     return Decision(writes=tuple(write for step in steps for write in step.writes), groups=tuple(step.state for step in steps))
 
 
