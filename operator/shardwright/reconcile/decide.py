@@ -42,10 +42,10 @@ class Desired:
 class Decision:
     """What to write now, in order, and what the reader of the status must know.
 
-    ``conflicts`` are foreign objects in our places, ``leftovers`` what an earlier ShardedModel of the same name has
-    left to the garbage collector (kind and name): then nothing is written at all. ``stopping`` are the groups, by index, whose
-    service these writes end on purpose, and that could be made anew beside it first. ``wake_at`` is when to look
-    again although nothing may have happened.
+    ``conflicts`` are foreign objects in our places, ``leftovers`` what an earlier ShardedModel of the same name has left to
+    the garbage collector (kind and name): then what runs is kept alive, and nothing else is written. ``stopping`` are the
+    groups, by index, whose service these writes end on purpose, and that could be made anew beside it first. ``wake_at`` is
+    when to look again although nothing may have happened.
     """
 
     writes: tuple[Write, ...]
@@ -69,8 +69,8 @@ def decide(desired: Desired, observed: Observed, now: datetime, most_moving: int
     if foreign:
         leftovers = tuple(" ".join(object_key(live)) for live, content in foreign if _is_leftover(live, content))
         conflicts = tuple(_conflict(live) for live, content in foreign if not _is_leftover(live, content))
-        standing = standing_groups(observed, desired.owner_uid, now, desired.rules)
-        return Decision(writes=(), groups=standing, conflicts=conflicts, leftovers=leftovers)
+        alive = keep_alive(observed, desired.owner_uid, desired.rules, now, most_moving=most_moving)
+        return replace(alive, conflicts=conflicts, leftovers=leftovers)
     groups = [_group(content, observed, desired.rules) for content in desired.objects if content["kind"] == STATEFUL_SET]
     former = _former_generations(groups, desired, observed, now)
     most = 0 if any(former.values()) else desired.rules.max_unavailable
