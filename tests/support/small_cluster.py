@@ -260,11 +260,15 @@ class SmallCluster(World):
         return [item for item in self.pods.values() if controller_uid(item) == uid]
 
     def serving(self) -> dict[str, frozenset[str]]:
-        """Return the groups that serve, whatever their generation, by name of group, with the uids of their pods."""
+        """Return the groups that serve, whatever their generation, by name of group, with the uids of their pods.
+
+        An engine that has ended and was started again alone does not find the other ranks of its group.
+        """
         found: dict[str, frozenset[str]] = {}
         for name, item in self.sets().items():
             pods = self.pods_of(name)
             ready = [READY in p["status"]["conditions"] and "deletionTimestamp" not in p["metadata"] for p in pods]
+            ready += [len(pods) == 1 or not p["status"]["containerStatuses"][0]["restartCount"] for p in pods if all(ready)]
             if item["spec"]["replicas"] and len(pods) == item["spec"]["replicas"] and all(ready):
                 found[generation_of(name)[0]] = frozenset(p["metadata"]["uid"] for p in pods)
         return found

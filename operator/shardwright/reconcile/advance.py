@@ -160,7 +160,8 @@ def _kept(
     if seen.resource.paused:
         return Deployed(problems=problems, refused=refused)
     size = known.record.plan.nodes_per_replica if known.record else None
-    decision = keep_alive(known.observed, seen.resource.owner.uid, known.rules, now, size)
+    most_moving = (seen.cluster or Cluster()).most_moving
+    decision = keep_alive(known.observed, seen.resource.owner.uid, known.rules, now, size=size, most_moving=most_moving)
     return Deployed(decision=decision, problems=problems, refused=refused)
 
 

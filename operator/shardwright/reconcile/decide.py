@@ -42,10 +42,10 @@ class Desired:
 class Decision:
     """What to write now, in order, and what the reader of the status must know.
 
-    ``conflicts`` are foreign objects in our places, ``leftovers`` what an earlier ShardedModel of the same name has
-    left to the garbage collector (kind and name): then nothing is written at all. ``stopping`` are the groups, by index, whose
-    service these writes end on purpose, and that could be made anew beside it first. ``wake_at`` is when to look
-    again although nothing may have happened.
+    ``conflicts`` are foreign objects in our places, ``leftovers`` what an earlier ShardedModel of the same name has left to
+    the garbage collector (kind and name): then what runs is kept alive, and nothing else is written. ``stopping`` are the
+    groups, by index, whose service these writes end on purpose, and that could be made anew beside it first. ``wake_at`` is
+    when to look again although nothing may have happened.
     """
 
     writes: tuple[Write, ...]
@@ -69,8 +69,8 @@ def decide(desired: Desired, observed: Observed, now: datetime, most_moving: int
     if foreign:
         leftovers = tuple(" ".join(object_key(live)) for live, content in foreign if is_leftover(live, content))
         conflicts = tuple(_conflict(live) for live, content in foreign if not is_leftover(live, content))
-        standing = standing_groups(observed, desired.owner_uid, now, desired.rules)
-        return Decision(writes=(), groups=standing, conflicts=conflicts, leftovers=leftovers)
+        alive = keep_alive(observed, desired.owner_uid, desired.rules, now, most_moving=most_moving)
+        return replace(alive, conflicts=conflicts, leftovers=leftovers)
     groups = [_group(content, observed, desired.rules) for content in desired.objects if content["kind"] == STATEFUL_SET]
     former = _former_generations(groups, desired, observed, now)
     most = 0 if any(former.values()) else desired.rules.max_unavailable
@@ -89,15 +89,25 @@ def decide(desired: Desired, observed: Observed, now: datetime, most_moving: int
     )
 
 
-def keep_alive(observed: Observed, owner_uid: str, rules: LifeRules, now: datetime, size: int | None = None) -> Decision:
+def keep_alive(
+    observed: Observed,
+    owner_uid: str,
+    rules: LifeRules,
+    now: datetime,
+    *,
+    size: int | None = None,
+    most_moving: int | None = None,
+) -> Decision:
     """Return what keeps the groups that exist alive as they are, where nobody knows what they should be.
 
-    A group that fails still goes through zero and comes back as it was; nothing is created, changed or deleted. ``size`` is how
-    many pods a group has that is at zero and does not remember (None: it stays at zero).
+    A group that fails still goes through zero and comes back as it was, and so do all, one after another, where a restart is
+    asked for; nothing is created, changed or deleted. ``size`` is how many pods a group has that is at zero and does not
+    remember (None: it stays at zero), ``most_moving`` as in :func:`decide`.
     """
     lives = [live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET]
     ours = [_as_it_is(live, observed, rules, size) for live in lives if controller_uid(live) == owner_uid]
-    steps = [next_step(group, now) if group.size else Step(state=next_step(group, now).state) for group in ours]
+    wanted = [next_step(group, now) if group.size else Step(state=next_step(group, now).state) for group in ours]
+    steps = one_after_another(ours, wanted, rules.max_unavailable, most_moving)
     return Decision(writes=tuple(write for step in steps for write in step.writes), groups=tuple(step.state for step in steps))
 
 

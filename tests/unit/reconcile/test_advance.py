@@ -256,7 +256,7 @@ class TestWithoutAPlanForTheSpecAsItIs:
         break_a_rank(operator)
         published = operator.run(600)
         assert operator.written == []
-        assert len(operator.cluster.serving()) == 2  # it is the kubelet's: the engine runs again
+        assert operator.cluster.serving().keys() == {"llama-0"}
         assert published.status["groups"][1]["name"] == "llama-1"
 
     def test_a_plan_that_cannot_be_run_ends_nothing_of_what_runs(self) -> None:
@@ -276,6 +276,18 @@ class TestWithoutAPlanForTheSpecAsItIs:
         operator.run(600)
         assert operator.cluster.serving().keys() == before.keys()
         assert operator.cluster.serving() != before
+
+    def test_a_restart_that_is_asked_for_goes_from_group_to_group_all_the_same(self) -> None:
+        operator = two_groups()
+        before = operator.cluster.serving()
+        no_room(operator)
+        operator.annotations["shardwright.io/restart"] = "now"
+        for _ in range(60):
+            operator.run(10)
+            assert operator.cluster.serving()
+        after = operator.cluster.serving()
+        assert after.keys() == before.keys()
+        assert all(after[name].isdisjoint(before[name]) for name in before)
 
     def test_a_broken_group_of_a_resource_without_a_record_comes_back_with_the_pods_that_it_had(self) -> None:
         operator = two_groups()

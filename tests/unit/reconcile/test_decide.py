@@ -43,7 +43,22 @@ def test_an_object_with_our_label_and_another_owner_is_not_deleted() -> None:
         assert decide(desired(), observed, NOON).writes == ()
 
 
-def test_a_foreign_object_in_our_place_stops_every_write() -> None:
+def test_a_foreign_object_in_our_place_keeps_no_broken_group_down() -> None:
+    world, wanted = World(), desired(service(), stateful_set(), stateful_set("llama-1"))
+    world.run(wanted)
+    world.objects["Service", "llama"] = with_owner(service(), None)
+    world.crash("llama-1-1")
+    for _ in range(4):
+        world.write(decide(wanted, world.observed(), NOON).writes)
+        world.settle()
+
+    decision = decide(wanted, world.observed(), NOON)
+    assert [conflict.what for conflict in decision.conflicts] == ["Service llama"]
+    assert decision.writes == ()
+    assert [(group.ready, group.restarts) for group in decision.groups] == [(True, 0), (True, 1)]
+
+
+def test_a_foreign_object_in_our_place_stops_every_other_write() -> None:
     observed = Observed(objects={("Service", "llama"): with_owner(service(), None)})
     decision = decide(desired(rendered("ConfigMap", "llama-scripts"), service()), observed, NOON)
     assert decision.writes == ()
