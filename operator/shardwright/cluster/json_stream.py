@@ -62,7 +62,9 @@ class ListDocument:
             else:
                 self.fields[str(key)] = self._value()
             if self._take(",}") == "}":
-                return
+                break
+        for _ in self._chunks:  # an answer that is read to its end leaves its connection to the next request
+            pass
 
     def _array(self) -> Iterator[Any]:
         self._take("[")

@@ -90,8 +90,11 @@ def _refused(code: int, message: str, *, established: bool = False) -> ReadError
 
 def _chunks(response: Any) -> Iterator[bytes]:
     try:
-        while chunk := response.read1(READ_BYTES):
-            yield chunk
+        if response.chunked:  # as every API server sends it
+            yield from response.stream(READ_BYTES)
+        else:
+            while chunk := response.read1(READ_BYTES):
+                yield chunk
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise BrokenError(str(error)) from error
 

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,6 +61,24 @@ def test_it_asks_for_what_it_may_know() -> None:
     assert watch == {"labelSelector": "x", "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "7"}
     assert ["as=PartialObjectMetadataList" in accept for accept in api.accepted] == [True, True, False]
     assert "as=PartialObjectMetadata;" in api.accepted[2]
+
+
+def test_pages_and_watches_that_end_properly_share_a_connection() -> None:
+    pages = [a_list(version=7, cursor="more"), a_list(version=7, cursor="more"), a_list(version=7)]
+    api = WatchApi(pages, [a_watch(ending="end"), a_watch(ending="end"), a_watch(("ADDED", an_object("a", 8, 1)))])
+    with reading(api) as (_, delivered):
+        delivered.wait_for(lambda: delivered.state == {A: 1})
+        assert api.connections == 1
+
+
+def test_answers_that_a_proxy_has_unchunked_are_read_as_they_come() -> None:
+    go = threading.Event()
+    whole = replace(a_list(an_object("a", 5, 1), version=7), chunked=False)
+    watch = replace(a_watch(("ADDED", an_object("b", 8, 2)), go, ("ADDED", an_object("c", 9, 3))), chunked=False)
+    with reading(WatchApi([whole], [watch])) as (_, delivered):
+        delivered.wait_for(lambda: delivered.state == {A: 1, B: 2})
+        go.set()
+        delivered.wait_for(lambda: delivered.state == {A: 1, B: 2, C: 3})
 
 
 def test_events_that_change_nothing_that_matters_are_not_handed_over() -> None:
@@ -297,6 +316,20 @@ def test_an_object_whose_projection_begins_to_fail_is_absent() -> None:
     del odd["value"]
     with reading(WatchApi([a_list(an_object("a", 5, 1), version=7)], [a_watch(("MODIFIED", odd))])) as (_, delivered):
         delivered.wait_for(lambda: delivered.state == {} and len(delivered.batches) == 2)
+
+
+def test_something_may_stand_in_for_an_object_whose_projection_fails() -> None:
+    odd = an_object("odd", 8)
+    del odd["value"]
+    delivered = Delivered()
+    source = Source(resource=PODS, project=value_of, stand_in=lambda key: f"instead of {key[1]}")
+    with WatchApi([a_list(odd, version=7)]) as api:
+        reader = Reader(api.client, source, delivered, QUICK)
+        reader.start()
+        delivered.wait_for(lambda: bool(delivered.state))
+        reader.stop()
+    reader.join(20)
+    assert delivered.state == {("models", "odd"): "instead of odd"}
 
 
 def test_an_object_that_cannot_be_decoded_concerns_that_object_alone(caplog: pytest.LogCaptureFixture) -> None:
