@@ -23,8 +23,7 @@ HEAD: Final = 4096  # characters in which a name is looked for
 
 _DECODER: Final = json.JSONDecoder()
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
-_SEGMENT: Final = re.compile(r'[^"{}\[\]]*+["{}\[\]]')
-_REST_OF_STRING: Final = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_SEGMENT: Final = re.compile(r'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+(?:([{\[])|([}\]])|"|\Z)', re.DOTALL)
 _NAME: Final = re.compile(r'"metadata":\{"name":"([^"\\]*)"(?:[^{}]*?"namespace":"([^"\\]*)")?')
 
 
@@ -120,43 +119,27 @@ class Text:
             return _unreadable(head, why)
 
     def _segments(self) -> Iterator[str]:
-        """Take one value segment by segment, and yield those that are not too deep; what is deeper becomes null."""
+        """Take one value, each time up to the next bracket, and yield what is not too deep; what is deeper becomes null."""
         depth = 0
         while True:
-            segment = self._segment()
-            if segment[-1] in "{[":
-                depth += 1
-                if depth <= DEEPEST + 1:
-                    yield segment if depth <= DEEPEST else f"{segment[:-1]}null"
-                continue
-            if depth <= DEEPEST:
-                yield segment
-            if segment[-1] == '"':
-                yield from (part for part in self._rest_of_string() if depth <= DEEPEST)
-            elif segment[-1] in "}]":
-                depth -= 1
-                if depth == 0:
-                    return
-
-    def _segment(self) -> str:
-        """Take all up to the next bracket or the beginning of a string."""
-        while not (found := _SEGMENT.match(self._text, self._at)):
-            self._gather(len(self._text) - self._at + 1)
-        self._at = found.end()
-        return found[0]
-
-    def _rest_of_string(self) -> Iterator[str]:
-        """Take the rest of a string with the mark at its end, part by part."""
-        while True:
-            found = _REST_OF_STRING.match(self._text, self._at)
-            if found:
+            for found in _SEGMENT.finditer(self._text, self._at):
+                if not found.lastindex:  # cut off, maybe in a string
+                    break
                 self._at = found.end()
-                yield found[0]
-            if self._text[self._at : self._at + 1] == '"':
-                self._at += 1
-                yield '"'
-                return
-            self._gather(len(self._text) - self._at + 1)
+                if found.lastindex == 1:
+                    depth += 1
+                    if depth <= DEEPEST + 1:
+                        yield found[0] if depth <= DEEPEST else f"{found[0][:-1]}null"
+                    continue
+                if depth <= DEEPEST:
+                    yield found[0]
+                depth -= 1
+                if not depth:
+                    return
+            have = len(self._text) - self._at
+            if have > LONGEST_OBJECT:
+                raise BrokenError(f"a text is longer than {LONGEST_OBJECT} characters")
+            self._gather(max(2 * have, PIECE))
 
 
 class ListDocument:

@@ -92,10 +92,10 @@ def test_an_item_that_is_too_long_is_passed_over_without_being_kept(monkeypatch:
     monkeypatch.setattr(json_stream, "LONGEST_OBJECT", 200_000)
 
     def chunks() -> Iterator[bytes]:
-        yield b'{"items":[{"metadata":{"name":"long","namespace":"models"},"text":"'
+        yield b'{"items":[{"metadata":{"name":"long","namespace":"models"},"texts":[[]'
         for _ in range(1000):
-            yield b"x" * 9_999 + b"\\\\"
-        yield b'"},{"b":2}]}'
+            yield b',["' + b"x" * 9_999 + b'\\\\"]'
+        yield b']},{"b":2}]}'
 
     tracemalloc.start()
     long, after = ListDocument(chunks()).items()
@@ -104,6 +104,13 @@ def test_an_item_that_is_too_long_is_passed_over_without_being_kept(monkeypatch:
     assert long == Unreadable(why="is longer than 200000 characters", namespace="models", name="long")
     assert after == {"b": 2}
     assert peak < 3_000_000
+
+
+def test_a_text_that_is_too_long_for_any_object_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "LONGEST_OBJECT", 200_000)
+    endless = (b'{"items":[{"text":"' if not number else b"x" * 10_000 for number in range(1000))
+    with pytest.raises(BrokenError, match="a text is longer than 200000 characters"):
+        list(ListDocument(endless).items())
 
 
 def test_a_page_of_many_large_items_is_never_in_memory_as_a_whole() -> None:
@@ -149,6 +156,18 @@ def test_a_line_that_is_too_long_is_dropped_and_named(monkeypatch: pytest.Monkey
     before, dropped, after = lines(b'{"a":1}\n' + long + b'\n{"b":2}\n', size)
     assert (before, after) == ({"a": 1}, {"b": 2})
     assert dropped == Unreadable(why="is longer than 1000 bytes", namespace="models", name="long")
+
+
+def test_a_line_that_is_too_long_is_not_kept_while_it_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "LONGEST_OBJECT", 200_000)
+    feed = Lines()
+    tracemalloc.start()
+    found = [item for _ in range(1000) for item in feed.feed(b"x" * 10_000)]
+    found += feed.feed(b"\n")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == [Unreadable(why="is longer than 200000 bytes")]
+    assert peak < 2_000_000
 
 
 def test_a_line_that_is_nested_too_deeply_is_read_without_its_depths() -> None:
