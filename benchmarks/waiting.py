@@ -2,7 +2,7 @@
 
     python -m benchmarks.waiting
 
-Prints the table of docs/decisions/0005-waiting.md. Nothing is random but for the seeds that are printed, so it prints the same on
+Prints the table of docs/decisions/0010-waiting.md. Nothing is random but for the seeds that are printed, so it prints the same on
 every machine. The functions that decide are the operator's own; nodes and models are as simple as can be.
 """
 

@@ -6,6 +6,7 @@ import json
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -31,6 +32,7 @@ class Reply:
     parts: Sequence[bytes | threading.Event] = ()
     status: int = 200
     ending: Literal["end", "cut", "hold"] = "end"
+    chunked: bool = True
 
 
 def a_list(*objects: Any, version: int = 1, cursor: str = "") -> Reply:
@@ -64,6 +66,7 @@ class WatchApi:
         self._ended = threading.Event()
         self.requests: list[dict[str, str]] = []
         self.accepted: list[str] = []
+        self.connections = 0
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self._client = Client(self._access(), threads=1)
@@ -106,28 +109,29 @@ def _handler(api: WatchApi) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
+        def setup(self) -> None:
+            api.connections += 1
+            super().setup()
+
         def do_GET(self) -> None:
             asked = urlsplit(self.path)
             reply = api.reply(asked.path, dict(parse_qsl(asked.query)), self.headers["Accept"])
             self.send_response(reply.status)
-            self.send_header("Transfer-Encoding", "chunked")
+            self.send_header(*(("Transfer-Encoding", "chunked") if reply.chunked else ("Connection", "close")))
             self.end_headers()
-            try:
+            with suppress(OSError):  # the client has gone
                 self._send(reply)
-            except OSError:  # the client has gone
-                self.close_connection = True
+            self.close_connection = self.close_connection or reply.ending != "end"
 
         def _send(self, reply: Reply) -> None:
             for part in reply.parts:
                 if isinstance(part, threading.Event):
                     part.wait(TIMEOUT_SECONDS)
                 elif part:
-                    self.wfile.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
+                    self.wfile.write(f"{len(part):x}\r\n".encode() + part + b"\r\n" if reply.chunked else part)
             if reply.ending == "hold":
-                self.wfile.flush()
                 api.hold()
-            self.close_connection = reply.ending != "end"
-            if reply.ending == "end":
+            elif reply.ending == "end" and reply.chunked:
                 self.wfile.write(b"0\r\n\r\n")
 
         def log_message(self, *_: object) -> None:

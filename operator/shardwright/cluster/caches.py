@@ -54,6 +54,11 @@ class Caches:
         for reader in self._readers.values():
             reader.stop()
 
+    def join(self, seconds: float) -> None:
+        """Wait until nothing is read any more, for each reader no longer than this; blocking."""
+        for reader in self._readers.values():
+            reader.join(seconds)
+
     @property
     def synced(self) -> bool:
         """Return whether all that there was of everything has been taken over."""

@@ -1,7 +1,8 @@
 """JSON as it arrives: the items of a LIST one by one, the events of a watch line by line, never a whole document.
 
-Whatever one object is like, the next is read: one that is too large, nested too deeply, or holds a number that Python does
-not take is passed over and named as :class:`Unreadable`. Only what breaks the document itself is an error.
+Whatever one object is like, the next is read. What is nested more deeply than anything in Kubernetes (managed fields may be,
+by anybody who may write an object) is read without its depths; what is too long, or holds a number that Python does not take,
+is passed over and named as :class:`Unreadable`. Only what breaks the document itself is an error.
 """
 
 import json
@@ -14,18 +15,24 @@ from typing import Any, Final
 LONGEST_OBJECT: Final = 16 * 2**20
 """Characters of one object that are kept. Basis: assumed, ten times the 1.5 MiB that etcd takes of one in a request."""
 
+DEEPEST: Final = 64
+"""Levels that are read of an object where it has more than Python decodes. Basis: assumed, four times what typed objects have."""
+
 PIECE: Final = 2**16  # characters that are gathered before the next item is decoded: a piece of one is decoded in vain
 HEAD: Final = 4096  # characters in which a name is looked for
 
 _DECODER: Final = json.JSONDecoder()
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
-_OUTSIDE: Final = re.compile(r'["{}\[\]]')
-_REST_OF_STRING: Final = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_SEGMENT: Final = re.compile(r'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+(?:([{\[])|([}\]])|"|\Z)', re.DOTALL)
 _NAME: Final = re.compile(r'"metadata":\{"name":"([^"\\]*)"(?:[^{}]*?"namespace":"([^"\\]*)")?')
 
 
 class BrokenError(Exception):
     """What arrives is not the JSON that was asked for, or ends in its midst."""
+
+
+class SilentError(BrokenError):
+    """Nothing arrives for too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,52 +44,16 @@ class Unreadable:
     name: str = ""
 
 
-class ListDocument:
-    """A LIST as it arrives; ``fields`` are those beside the items, complete when all items have been taken."""
+class Text:
+    """JSON text as it arrives, of which one value after the other is taken."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
         self._utf8 = getincrementaldecoder("utf-8")("replace")
         self._text = ""
         self._at = 0
-        self.fields: dict[str, Any] = {}
 
-    def items(self) -> Iterator[Any]:
-        """Yield each item, decoded or :class:`Unreadable`.
-
-        Raises:
-            BrokenError: this is no LIST, or it ends in its midst.
-        """
-        self._take("{")
-        while True:
-            key = self._value()
-            self._take(":")
-            if key == "items" and self._next() == "[":
-                yield from self._array()
-            else:
-                self.fields[str(key)] = self._value()
-            if self._take(",}") == "}":
-                return
-
-    def _array(self) -> Iterator[Any]:
-        self._take("[")
-        if self._next() == "]":
-            self._take("]")
-            return
-        while True:
-            yield self._value()
-            if self._take(",]") == "]":
-                return
-
-    def _take(self, wanted: str) -> str:
-        """Take the next character, which must be one of those."""
-        character = self._next()
-        if character not in wanted:
-            raise BrokenError(f"{self._text[self._at : self._at + 40]!a} where one of {' '.join(wanted)} belongs")
-        self._at += 1
-        return character
-
-    def _next(self) -> str:
+    def next(self) -> str:
         """Return the next character that is not space, without taking it."""
         while True:
             found = _SPACE.match(self._text, self._at)
@@ -91,23 +62,36 @@ class ListDocument:
                 return self._text[self._at]
             self._gather(1)
 
-    def _value(self) -> Any:
+    def take(self, wanted: str) -> str:
+        """Take the next character, which must be one of those."""
+        character = self.next()
+        if character not in wanted:
+            raise BrokenError(f"{self._text[self._at : self._at + 40]!a} where one of {' '.join(wanted)} belongs")
+        self._at += 1
+        return character
+
+    def value(self) -> Any:
         """Take one value, which something always follows; where it is cut off, it is tried again with twice as much."""
-        self._next()
+        self.next()
         while True:
             have = len(self._text) - self._at
             if have > LONGEST_OBJECT:
-                return self._passed_over(f"is longer than {LONGEST_OBJECT} characters")
+                return self._shallow(f"is longer than {LONGEST_OBJECT} characters")
             try:
                 value, end = _DECODER.raw_decode(self._text, self._at)
             except json.JSONDecodeError:
                 end = len(self._text)
             except (ValueError, RecursionError) as error:
-                return self._passed_over(str(error))
+                return self._shallow(str(error))
             if end < len(self._text):
                 self._at = end
                 return value
             self._gather(max(2 * have, PIECE))
+
+    def end(self) -> None:
+        """Take what is left: an answer that is read to its end leaves its connection to the next request."""
+        for _ in self._chunks:
+            pass
 
     def _gather(self, least: int) -> None:
         """Have at least so many characters before us, or all that come."""
@@ -120,31 +104,80 @@ class ListDocument:
             raise BrokenError("the answer ends in its midst")
         self._text, self._at = "".join(parts), 0
 
-    def _passed_over(self, why: str) -> Unreadable:
-        """Take one value without decoding or keeping it."""
-        unreadable = _unreadable(self._text[self._at : self._at + HEAD], why)
+    def _shallow(self, why: str) -> Any:
+        """Take one value and return it without its depths, or that it cannot be read and why."""
+        head = self._text[self._at : self._at + HEAD]
+        kept: list[str] = []
+        size = 0
+        for segment in self._segments():
+            size += len(segment)
+            if size <= LONGEST_OBJECT:
+                kept.append(segment)
+        try:
+            return json.loads("".join(kept)) if size <= LONGEST_OBJECT else _unreadable(head, why)
+        except ValueError:
+            return _unreadable(head, why)
+
+    def _segments(self) -> Iterator[str]:
+        """Take one value, each time up to the next bracket, and yield what is not too deep; what is deeper becomes null."""
         depth = 0
         while True:
-            found = _OUTSIDE.search(self._text, self._at)
-            self._at = found.end() if found else len(self._text)
-            if not found:
-                self._gather(PIECE)
-            elif found[0] == '"':
-                self._pass_over_string()
-            else:
-                depth += 1 if found[0] in "{[" else -1
-                if depth == 0:
-                    return unreadable
+            for found in _SEGMENT.finditer(self._text, self._at):
+                if not found.lastindex:  # cut off, maybe in a string
+                    break
+                self._at = found.end()
+                if found.lastindex == 1:
+                    depth += 1
+                    if depth <= DEEPEST + 1:
+                        yield found[0] if depth <= DEEPEST else f"{found[0][:-1]}null"
+                    continue
+                if depth <= DEEPEST:
+                    yield found[0]
+                depth -= 1
+                if not depth:
+                    return
+            have = len(self._text) - self._at
+            if have > LONGEST_OBJECT:
+                raise BrokenError(f"a text is longer than {LONGEST_OBJECT} characters")
+            self._gather(max(2 * have, PIECE))
 
-    def _pass_over_string(self) -> None:
-        """Take the rest of a string with the mark at its end."""
+
+class ListDocument:
+    """A LIST as it arrives; ``fields`` are those beside the items, complete when all items have been taken."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._text = Text(chunks)
+        self.fields: dict[str, Any] = {}
+
+    def items(self) -> Iterator[Any]:
+        """Yield each item, decoded or :class:`Unreadable`.
+
+        Raises:
+            BrokenError: this is no LIST, or it ends in its midst.
+        """
+        text = self._text
+        text.take("{")
         while True:
-            found = _REST_OF_STRING.match(self._text, self._at)
-            self._at = found.end() if found else self._at
-            if self._text[self._at : self._at + 1] == '"':
-                self._at += 1
+            key = text.value()
+            text.take(":")
+            if key == "items" and text.next() == "[":
+                yield from self._array()
+            else:
+                self.fields[str(key)] = text.value()
+            if text.take(",}") == "}":
+                text.end()
                 return
-            self._gather(len(self._text) - self._at + 1)
+
+    def _array(self) -> Iterator[Any]:
+        text = self._text
+        text.take("[")
+        if text.next() == "]":
+            text.take("]")
+            return
+        while True:
+            yield text.value()
+            if text.take(",]") == "]":
+                return
 
 
 class Lines:
@@ -187,15 +220,15 @@ class Lines:
 
 
 def _line(parts: Iterable[bytes], size: int) -> Any:
-    text = b"".join(parts)
+    line = b"".join(parts)
     if size > LONGEST_OBJECT:
-        return _unreadable(text[:HEAD].decode(errors="replace"), f"is longer than {LONGEST_OBJECT} bytes")
+        return _unreadable(line[:HEAD].decode(errors="replace"), f"is longer than {LONGEST_OBJECT} bytes")
     try:
-        return json.loads(text.decode(errors="replace"))
+        return json.loads(line.decode(errors="replace"))
     except json.JSONDecodeError as error:
-        raise BrokenError(f"{text[:40].decode(errors='replace')!a} is no event: {error}") from error
-    except (ValueError, RecursionError) as error:
-        return _unreadable(text[:HEAD].decode(errors="replace"), str(error))
+        raise BrokenError(f"{line[:40].decode(errors='replace')!a} is no event: {error}") from error
+    except (ValueError, RecursionError):
+        return Text(iter([line, b"\n"])).value()
 
 
 def _unreadable(head: str, why: str) -> Unreadable:

@@ -10,7 +10,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from sys import intern
 from time import monotonic
@@ -18,9 +18,9 @@ from typing import Any, Final, Generic, TypeVar
 
 from shardwright.cluster.client import CHUNK, Client
 from shardwright.cluster.handover import Change, Key
-from shardwright.cluster.json_stream import BrokenError, Lines, ListDocument, Unreadable, metadata_of
+from shardwright.cluster.json_stream import BrokenError, Lines, ListDocument, SilentError, Unreadable, metadata_of
 from shardwright.cluster.resources import Resource
-from shardwright.cluster.streams import ReadError, Trouble, error_in_stream, open_stream
+from shardwright.cluster.streams import ReadError, Stream, Trouble, error_in_stream, open_stream
 
 log = logging.getLogger(__name__)
 
@@ -49,10 +49,10 @@ class Timing:
     longest_pause: float = 60.0
 
 
-PASSING: Final = frozenset({Trouble.EXPIRED, Trouble.BROKEN})
+PASSING: Final = frozenset({Trouble.EXPIRED, Trouble.BROKEN, Trouble.SILENT})
 """What happens to every stream now and then, and means something only when it happens again at once."""
 
-DOUBTFUL: Final = frozenset({Trouble.BROKEN, Trouble.FAILING})
+DOUBTFUL: Final = frozenset({Trouble.BROKEN, Trouble.SILENT, Trouble.FAILING})
 """What, when it happens again at once, may come of a version that the API server does not know: after a restore of etcd."""
 
 
@@ -98,8 +98,7 @@ class Reader(threading.Thread, Generic[V]):
     """Reads one source until :meth:`stop`; ``deliver`` is called on its thread."""
 
     def __init__(self, client: Client, source: Source[V], deliver: Deliver, timing: Timing | None = None) -> None:
-        super().__init__(name=source.resource.plural, daemon=True)
-        self.health = Health()
+        super().__init__(name=_shown(source.resource), daemon=True)
         self.counts = Counts()
         self._client = client
         self._source = source
@@ -110,12 +109,24 @@ class Reader(threading.Thread, Generic[V]):
         self._list_due = 0.0
         self._failures = 0  # since a stream was a good one
         self._suspect = False  # the last stream went wrong after it had been opened
+        self._health = Health()
+        self._opened_at: float | None = None  # the stream that is open
         self._complained: set[Key] = set()
         self._stopping = threading.Event()
+        self._stream: Stream | None = None
+
+    @property
+    def health(self) -> Health:
+        """Return how it reads; a stream that has stood a while is trusted: where nothing happens nothing comes for a minute."""
+        health, opened_at = self._health, self._opened_at
+        stands = opened_at is not None and monotonic() - opened_at >= self._timing.proof
+        return _well(health) if stands and health.trouble is not Trouble.SILENT else health
 
     def stop(self) -> None:
-        """Open no more streams; the one that is open ends with the next event."""
+        """End, soon."""
         self._stopping.set()
+        if stream := self._stream:
+            stream.end()
 
     def run(self) -> None:
         """Read until stopped."""
@@ -150,7 +161,7 @@ class Reader(threading.Thread, Generic[V]):
         """Add the objects of one page; return the other fields of the document."""
         query = (("limit", str(CHUNK)), *((("continue", cursor),) if cursor else ()))
         with self._open("list", query) as chunks:
-            document = ListDocument(self._until_stopped(chunks))
+            document = ListDocument(chunks)
             try:
                 for item in document.items():
                     key, change = self._projected(item)
@@ -170,7 +181,7 @@ class Reader(threading.Thread, Generic[V]):
         self._list_due = monotonic() + _spread(self._timing.relist)
         self.counts.lists += 1
         self._deliver(changes, True)
-        self.health = replace(self.health, synced=True, served=True)
+        self._health = replace(self._health, synced=True, served=True)
 
     def _watch(self) -> None:
         """Take over events until the stream ends."""
@@ -184,17 +195,25 @@ class Reader(threading.Thread, Generic[V]):
             self.counts.watches += 1
             if not self._suspect:
                 self._prove()
-            started, lines = monotonic(), Lines()
+            self._opened_at = opened_at = monotonic()
             try:
-                for chunk in self._until_stopped(chunks):
-                    self._take_events(lines, chunk)
-                lines.end()
+                self._follow(chunks)
             except BrokenError as error:
-                raise ReadError(Trouble.BROKEN, f"the watch of {self.name} is broken: {error}", established=True) from error
-        if monotonic() - started >= self._timing.proof:
-            self._prove()
-        else:
+                if not isinstance(error, SilentError) and monotonic() - opened_at >= self._timing.proof:
+                    self._prove()  # something between us and the server ends what is quiet
+                trouble = Trouble.SILENT if isinstance(error, SilentError) else Trouble.BROKEN
+                raise ReadError(trouble, f"the watch of {self.name} is broken: {error}", established=True) from error
+            finally:
+                self._opened_at = None
+        if monotonic() - opened_at < self._timing.proof:
             raise ReadError(Trouble.BROKEN, f"the watch of {self.name} has ended too soon", established=True)
+        self._prove()
+
+    def _follow(self, chunks: Iterator[bytes]) -> None:
+        lines = Lines()
+        for chunk in chunks:
+            self._take_events(lines, chunk)
+        lines.end()
 
     def _take_events(self, lines: Lines, chunk: bytes) -> None:
         """Take over the events that a chunk completes and hand over what they change, all at once."""
@@ -271,24 +290,33 @@ class Reader(threading.Thread, Generic[V]):
             else:
                 self._known[key] = change.value
 
-    def _open(self, verb: str, query: tuple[tuple[str, str], ...]) -> AbstractContextManager[Iterator[bytes]]:
+    @contextmanager
+    def _open(self, verb: str, query: tuple[tuple[str, str], ...]) -> Iterator[Iterator[bytes]]:
+        """Give the answer to a request as it arrives, until told to stop."""
         source = self._source
-        query = (*source.query, *query)
-        return open_stream(self._client, source.resource, verb, query, self._timing.silence, metadata_only=source.metadata_only)
+        asked = (*source.query, *query)
+        opened = open_stream(self._client, source.resource, verb, asked, self._timing.silence, metadata_only=source.metadata_only)
+        with opened as stream:
+            self._stream = stream
+            try:
+                yield self._until_stopped(stream)
+            finally:
+                self._stream = None
 
-    def _until_stopped(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        for chunk in chunks:
-            if self._stopping.is_set():
-                raise BrokenError("stopped")
+    def _until_stopped(self, stream: Stream) -> Iterator[bytes]:
+        chunks = iter(stream)
+        while not self._stopping.is_set():
+            if not (chunk := next(chunks, b"")):
+                return
             yield chunk
+        raise BrokenError("stopped")
 
     def _prove(self) -> None:
         """Note that the stream is a good one."""
         self._failures, self._suspect = 0, False
-        if self.health.failing_since is not None:
-            seconds = monotonic() - self.health.failing_since
-            log.info("%s can be read again, after %.0f s", self.name, seconds)
-            self.health = replace(self.health, failing_since=None, trouble=None, message="")
+        if self._health.failing_since is not None:
+            log.info("%s can be read again, after %.0f s", self.name, monotonic() - self._health.failing_since)
+            self._health = _well(self._health)
 
     def _fail(self, error: ReadError) -> None:
         """Note a failure, say so where it is news, and wait before the next attempt."""
@@ -309,10 +337,10 @@ class Reader(threading.Thread, Generic[V]):
         return _spread(min(self._timing.longest_pause, self._timing.first_pause * float(2 ** min(self._failures - 1, 16))))
 
     def _show(self, error: ReadError) -> None:
-        if self.health.trouble is not error.trouble:
+        if self._health.trouble is not error.trouble:
             log.warning("cannot read %s (%s), trying again and again: %s", self.name, error.trouble.value, error)
-        since = monotonic() if self.health.failing_since is None else self.health.failing_since
-        self.health = replace(self.health, failing_since=since, trouble=error.trouble, message=str(error))
+        since = monotonic() if self._health.failing_since is None else self._health.failing_since
+        self._health = replace(self._health, failing_since=since, trouble=error.trouble, message=str(error))
 
     def _do_without(self, trouble: Trouble) -> None:
         """Go on without a kind that need not be there; what is not ours to see any more may still be there."""
@@ -321,9 +349,19 @@ class Reader(threading.Thread, Generic[V]):
             changes = {key: Change(None, 0) for key in self._known}
             self._version = ""
         self._apply(changes)
-        if changes or not self.health.synced:
+        if changes or not self._health.synced:
             self._deliver(changes, True)
-        self.health = Health(synced=True, served=False)
+        self._health = Health(synced=True, served=False)
+
+
+def _shown(resource: Resource) -> str:
+    """Return how a kind is called in the log, with the group where several groups have it."""
+    group = resource.api_version.partition("/")[0]
+    return f"{resource.plural}.{group}" if "." in group else resource.plural
+
+
+def _well(health: Health) -> Health:
+    return replace(health, failing_since=None, trouble=None, message="")
 
 
 def _number(version: str) -> int:

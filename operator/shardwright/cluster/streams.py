@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from enum import StrEnum
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ import urllib3
 
 from shardwright.cluster.calls import JSON
 from shardwright.cluster.client import ApiError, Call, Client
-from shardwright.cluster.json_stream import BrokenError
+from shardwright.cluster.json_stream import BrokenError, SilentError
 from shardwright.cluster.resources import Resource
 
 METADATA: Final = {
@@ -32,7 +32,8 @@ class Trouble(StrEnum):
     NOT_SERVED = "NotServed"  #: the cluster does not have the kind (404)
     FAILING = "Failing"  #: any other answer that is not 200, or an ERROR in a watch
     EXPIRED = "Expired"  #: the version is too old (410): a LIST follows
-    BROKEN = "Broken"  #: what arrives is not what was asked for, ends in its midst, or stays out
+    BROKEN = "Broken"  #: what arrives is not what was asked for, or ends in its midst
+    SILENT = "Silent"  #: nothing arrives
     FAULT = "Fault"  #: ours
 
 
@@ -59,12 +60,13 @@ def open_stream(
     silence_seconds: float,
     *,
     metadata_only: bool = False,
-) -> Iterator[Iterator[bytes]]:
+) -> Iterator["Stream"]:
     """Ask for all objects of a kind (``verb`` list or watch) and give the answer as it arrives; closed at the end.
 
     Raises:
         ReadError: there is no answer, or it refuses.
-        BrokenError: the answer breaks off, or nothing comes for ``silence_seconds``; raised where it is read.
+        BrokenError: the answer breaks off; raised where it is read.
+        SilentError: nothing comes for ``silence_seconds``; raised where it is read.
     """
     accept = METADATA[verb] if metadata_only else JSON
     call = Call(verb=verb, resource=resource, path=resource.path(), method="GET", query=query, accept=accept)
@@ -75,7 +77,22 @@ def open_stream(
     with closing(response):
         if response.status != OK:
             raise _refused(*_refusal(response))
-        yield _chunks(response)
+        yield Stream(response)
+
+
+class Stream:
+    """The body of an answer; iterated over by one thread, ended by any."""
+
+    def __init__(self, response: Any) -> None:
+        self._response = response
+
+    def __iter__(self) -> Iterator[bytes]:
+        return _chunks(self._response)
+
+    def end(self) -> None:
+        """Have whoever waits for more wait no longer."""
+        with suppress(ValueError, RuntimeError, OSError):  # it has ended by itself
+            self._response.shutdown()
 
 
 def error_in_stream(status: Mapping[str, Any]) -> ReadError:
@@ -91,8 +108,13 @@ def _refused(code: int, message: str, *, established: bool = False) -> ReadError
 
 def _chunks(response: Any) -> Iterator[bytes]:
     try:
-        while chunk := response.read1(READ_BYTES):
-            yield chunk
+        if response.chunked:  # as every API server sends it
+            yield from response.stream(READ_BYTES)
+        else:
+            while chunk := response.read1(READ_BYTES):
+                yield chunk
+    except urllib3.exceptions.ReadTimeoutError as error:
+        raise SilentError(str(error)) from error
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise BrokenError(str(error)) from error
 

@@ -65,8 +65,7 @@ def read(
 
     with cluster:
         caches = asyncio.run(scenario())
-    for reader in caches._readers.values():
-        reader.join(20)
+        caches.join(20)
     return caches
 
 

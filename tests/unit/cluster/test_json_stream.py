@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shardwright.cluster import json_stream
-from shardwright.cluster.json_stream import BrokenError, Lines, ListDocument, Unreadable, metadata_of
+from shardwright.cluster.json_stream import DEEPEST, BrokenError, Lines, ListDocument, Unreadable, metadata_of
 
 ITEMS: list[Any] = [
     {
@@ -23,7 +23,8 @@ ITEMS: list[Any] = [
     {"metadata": {"name": "b"}, "claims": [{"metadata": {}}, {"metadata": {}}]},
 ]
 LIST = {"kind": "PodList", "metadata": {"resourceVersion": "7", "continue": "x"}, "items": ITEMS, "later": 1}
-DEEP = b'{"metadata":{"name":"deep","namespace":"models"},"value":' + b'{"a":' * 5000 + b'"\\"}]\\\\"' + b"}" * 5000 + b"}"
+SHALLOW = b'{"metadata":{"name":"deep","namespace":"models"},"spec":{"text":"a \\" { [ b \\\\","none":{},"few":[[]]}}'
+DEEP = SHALLOW[:-1] + b',"value":' + b'{"a":' * 5000 + b'"\\"}]\\\\"' + b"}" * 5000 + b"}"
 
 
 def pieces(text: bytes, size: int) -> Iterator[bytes]:
@@ -59,13 +60,25 @@ def test_a_list_that_ends_anywhere_in_its_midst_is_an_error() -> None:
             list(ListDocument(pieces(text[:length], 16)).items())
 
 
+def depth_of(value: Any) -> int:
+    depth = 0
+    while isinstance(value, dict | list) and value:
+        depth, value = depth + 1, (list(value.values()) if isinstance(value, dict) else value)[-1]
+    return depth
+
+
 @pytest.mark.parametrize("size", [1, 7, 100_000])
-def test_an_item_that_is_nested_too_deeply_is_passed_over_and_named(size: int) -> None:
+def test_an_item_that_is_nested_too_deeply_is_read_without_its_depths(size: int) -> None:
     text = b'{"items":[{"a":1},' + DEEP + b',{"b":2}],"metadata":{}}'
     before, deep, after = ListDocument(pieces(text, size)).items()
     assert (before, after) == ({"a": 1}, {"b": 2})
-    assert isinstance(deep, Unreadable)
-    assert (deep.namespace, deep.name) == ("models", "deep")
+    assert {key: deep[key] for key in ("metadata", "spec")} == json.loads(SHALLOW)
+    assert depth_of(deep["value"]) == DEEPEST - 1
+
+
+def test_arrays_are_read_without_their_depths_too() -> None:
+    (deep,) = ListDocument(iter([b'{"items":[' + b"[1," * 5000 + b"2" + b"]" * 5000 + b"]}"])).items()
+    assert depth_of(deep) == DEEPEST
 
 
 def test_an_item_with_a_number_that_python_does_not_take_is_passed_over() -> None:
@@ -79,10 +92,10 @@ def test_an_item_that_is_too_long_is_passed_over_without_being_kept(monkeypatch:
     monkeypatch.setattr(json_stream, "LONGEST_OBJECT", 200_000)
 
     def chunks() -> Iterator[bytes]:
-        yield b'{"items":[{"metadata":{"name":"long","namespace":"models"},"text":"'
+        yield b'{"items":[{"metadata":{"name":"long","namespace":"models"},"texts":[[]'
         for _ in range(1000):
-            yield b"x" * 9_999 + b"\\\\"
-        yield b'"},{"b":2}]}'
+            yield b',["' + b"x" * 9_999 + b'\\\\"]'
+        yield b']},{"b":2}]}'
 
     tracemalloc.start()
     long, after = ListDocument(chunks()).items()
@@ -91,6 +104,13 @@ def test_an_item_that_is_too_long_is_passed_over_without_being_kept(monkeypatch:
     assert long == Unreadable(why="is longer than 200000 characters", namespace="models", name="long")
     assert after == {"b": 2}
     assert peak < 3_000_000
+
+
+def test_a_text_that_is_too_long_for_any_object_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "LONGEST_OBJECT", 200_000)
+    endless = (b'{"items":[{"text":"' if not number else b"x" * 10_000 for number in range(1000))
+    with pytest.raises(BrokenError, match="a text is longer than 200000 characters"):
+        list(ListDocument(endless).items())
 
 
 def test_a_page_of_many_large_items_is_never_in_memory_as_a_whole() -> None:
@@ -138,10 +158,23 @@ def test_a_line_that_is_too_long_is_dropped_and_named(monkeypatch: pytest.Monkey
     assert dropped == Unreadable(why="is longer than 1000 bytes", namespace="models", name="long")
 
 
-def test_a_line_that_is_nested_too_deeply_is_passed_over_and_named() -> None:
+def test_a_line_that_is_too_long_is_not_kept_while_it_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "LONGEST_OBJECT", 200_000)
+    feed = Lines()
+    tracemalloc.start()
+    found = [item for _ in range(1000) for item in feed.feed(b"x" * 10_000)]
+    found += feed.feed(b"\n")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == [Unreadable(why="is longer than 200000 bytes")]
+    assert peak < 2_000_000
+
+
+def test_a_line_that_is_nested_too_deeply_is_read_without_its_depths() -> None:
     deep, after = lines(b'{"type":"ADDED","object":' + DEEP + b'}\n{"b":2}\n', 10_000)
-    assert isinstance(deep, Unreadable)
-    assert (deep.namespace, deep.name, after) == ("models", "deep", {"b": 2})
+    assert deep["object"]["spec"] == json.loads(SHALLOW)["spec"]
+    assert depth_of(deep["object"]["value"]) == DEEPEST - 2
+    assert after == {"b": 2}
 
 
 def test_a_node_has_a_name_and_no_namespace() -> None:

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ def reading(
         reader.start()
         yield reader, delivered
         reader.stop()
-    reader.join(20)
+        reader.join(20)
     assert not reader.is_alive()
 
 
@@ -60,6 +61,24 @@ def test_it_asks_for_what_it_may_know() -> None:
     assert watch == {"labelSelector": "x", "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "7"}
     assert ["as=PartialObjectMetadataList" in accept for accept in api.accepted] == [True, True, False]
     assert "as=PartialObjectMetadata;" in api.accepted[2]
+
+
+def test_pages_and_watches_that_end_properly_share_a_connection() -> None:
+    pages = [a_list(version=7, cursor="more"), a_list(version=7, cursor="more"), a_list(version=7)]
+    api = WatchApi(pages, [a_watch(ending="end"), a_watch(ending="end"), a_watch(("ADDED", an_object("a", 8, 1)))])
+    with reading(api) as (_, delivered):
+        delivered.wait_for(lambda: delivered.state == {A: 1})
+        assert api.connections == 1
+
+
+def test_answers_that_a_proxy_has_unchunked_are_read_as_they_come() -> None:
+    go = threading.Event()
+    whole = replace(a_list(an_object("a", 5, 1), version=7), chunked=False)
+    watch = replace(a_watch(("ADDED", an_object("b", 8, 2)), go, ("ADDED", an_object("c", 9, 3))), chunked=False)
+    with reading(WatchApi([whole], [watch])) as (_, delivered):
+        delivered.wait_for(lambda: delivered.state == {A: 1, B: 2})
+        go.set()
+        delivered.wait_for(lambda: delivered.state == {A: 1, B: 2, C: 3})
 
 
 def test_events_that_change_nothing_that_matters_are_not_handed_over() -> None:
@@ -159,10 +178,51 @@ def test_a_list_that_is_cut_off_changes_nothing() -> None:
     assert delivered.batches == [({A: 1}, True), ({A: None, C: 1}, True)]
 
 
-def test_a_connection_that_says_nothing_is_dead() -> None:
-    api = WatchApi([a_list(version=7)], [a_watch(), a_watch(("ADDED", an_object("a", 8, 1)))])
+def test_a_connection_that_says_nothing_is_dead_and_one_after_the_other_ends_in_a_list() -> None:
+    api = WatchApi(
+        [a_list(version=7), a_list(an_object("b", 9, 1), version=9)],
+        [a_watch(), a_watch(("ADDED", an_object("a", 8, 1))), a_watch(), a_watch()],
+    )
     with reading(api, Timing(silence=0.05, proof=0, first_pause=0.001)) as (_, delivered):
+        delivered.wait_for(lambda: delivered.state == {B: 1})
+    versions = [request.get("resourceVersion") for request in api.requests]
+    assert versions[:5] == [None, "7", "7", "8", None]
+
+
+def test_silence_after_silence_shows_until_something_comes() -> None:
+    go = threading.Event()
+    late = a_watch(go, ("ADDED", an_object("a", 8, 1)))
+    with reading(
+        WatchApi([a_list(version=7)] * 9, [a_watch()] * 3 + [late]), Timing(silence=0.05, proof=0, first_pause=0.001)
+    ) as (
+        reader,
+        delivered,
+    ):
+        delivered.wait_for(lambda: reader.counts.failures >= 2)
+        assert reader.health.trouble is Trouble.SILENT
+        go.set()
         delivered.wait_for(lambda: delivered.state == {A: 1})
+        delivered.wait_for(lambda: reader.health.failing_since is None)
+
+
+def test_what_cuts_every_quiet_watch_after_a_while_is_no_trouble() -> None:
+    with reading(WatchApi([a_list(version=7)], [a_watch(ending="cut")] * 5)) as (reader, delivered):
+        delivered.wait_for(lambda: reader.counts.failures == 5)
+        assert reader._failures == 1
+        assert reader.health == Health(synced=True)
+        assert reader.counts.lists == 1
+
+
+def test_a_watch_that_stands_is_trusted_although_nothing_happens() -> None:
+    expired = a_watch(("ERROR", {"code": 410}))
+    lists = [a_list(version=7)] * 4
+    with reading(WatchApi(lists, [expired] * 3), Timing(proof=0.05, first_pause=0.001, longest_pause=0.002)) as (
+        reader,
+        delivered,
+    ):
+        delivered.wait_for(lambda: reader.counts.watches == 4)
+        assert reader._health.trouble is Trouble.EXPIRED
+        delivered.wait_for(lambda: reader.health == Health(synced=True))
 
 
 @pytest.mark.parametrize(
@@ -299,19 +359,43 @@ def test_an_object_whose_projection_begins_to_fail_is_absent() -> None:
         delivered.wait_for(lambda: delivered.state == {} and len(delivered.batches) == 2)
 
 
+def test_something_may_stand_in_for_an_object_whose_projection_fails() -> None:
+    odd = an_object("odd", 8)
+    del odd["value"]
+    delivered = Delivered()
+    source = Source(resource=PODS, project=value_of, stand_in=lambda key: f"instead of {key[1]}")
+    with WatchApi([a_list(odd, version=7)]) as api:
+        reader = Reader(api.client, source, delivered, QUICK)
+        reader.start()
+        delivered.wait_for(lambda: bool(delivered.state))
+        reader.stop()
+        reader.join(20)
+    assert delivered.state == {("models", "odd"): "instead of odd"}
+
+
 def test_an_object_that_cannot_be_decoded_concerns_that_object_alone(caplog: pytest.LogCaptureFixture) -> None:
-    hostile = b'{"a":' * 5000 + b'"\\"}\\\\"' + b"}" * 5000
-    head = b'{"metadata":{"name":"deep","namespace":"models","resourceVersion":"5"},"value":'
+    odd = b'{"metadata":{"name":"odd","namespace":"models","resourceVersion":"5"},"value":' + b"1" * 5000 + b"}"
     a, b = (json.dumps(an_object(name, 5, 1)).encode() for name in "ab")
-    whole = b'{"metadata":{"resourceVersion":"7"},"items":[' + a + b"," + head + hostile + b"}," + b + b"]}"
-    event = b'{"type":"ADDED","object":' + head + hostile + b"}}\n"
-    api = WatchApi([Reply(parts=[whole])], [a_watch(event, ("ADDED", an_object("c", 9, 1)))])
+    whole = b'{"metadata":{"resourceVersion":"7"},"items":[' + a + b"," + odd + b"," + b + b"]}"
+    api = WatchApi(
+        [Reply(parts=[whole])], [a_watch(b'{"type":"ADDED","object":' + odd + b"}\n", ("ADDED", an_object("c", 9, 1)))]
+    )
     with reading(api) as (reader, delivered):
         delivered.wait_for(lambda: C in delivered.state)
     assert delivered.state == {A: 1, B: 1, C: 1}
     assert reader.counts.unreadable == 2
     assert len(caplog.records) == 1
-    assert caplog.records[0].getMessage().startswith("pods models/deep cannot be read: ")
+    assert caplog.records[0].getMessage().startswith("pods models/odd cannot be read: ")
+
+
+def test_an_object_that_is_nested_too_deeply_is_kept_like_any_other() -> None:
+    managed = b'{"f:a":' * 5000 + b"{}" + b"}" * 5000
+    deep = json.dumps(an_object("a", 8, 1)).encode()[:-1] + b',"managedFields":' + managed + b"}"
+    listed = Reply(parts=[b'{"metadata":{"resourceVersion":"7"},"items":[' + deep + b"]}"])
+    changed = deep.replace(b'"value": 1', b'"value": 2')
+    with reading(WatchApi([listed], [a_watch(b'{"type":"MODIFIED","object":' + changed + b"}\n")])) as (reader, delivered):
+        delivered.wait_for(lambda: delivered.state == {A: 2})
+    assert (delivered.batches[0], reader.counts.unreadable) == (({A: 1}, True), 0)
 
 
 def test_a_fault_of_ours_ends_in_a_new_list() -> None:
@@ -328,4 +412,4 @@ def test_a_fault_of_ours_ends_in_a_new_list() -> None:
         reader.start()
         delivered.wait_for(lambda: delivered.state == {A: 1})
         reader.stop()
-    reader.join(20)
+        reader.join(20)

@@ -78,8 +78,10 @@ def test_members_are_there_by_the_uid_of_their_stateful_set_in_rank_order(store:
 def test_a_pod_that_only_says_that_it_is_of_a_model_is_a_stranger(store: Store) -> None:
     labelled, of_no_set = a_pod("labelled", model="llama"), a_pod("llama-1-0", model="llama", set_name="llama-1")
     forged = a_pod("llama-0-7", model="llama", set_name="llama-0", set_uid="forged")
-    store.take_pods(pods(labelled, of_no_set, forged))
-    assert store.strangers(LLAMA) == (("models", "labelled"), ("models", "llama-1-0"), ("models", "llama-0-7"))
+    of_no_rank = a_pod("llama-0-999999", model="llama", set_name="llama-0")
+    store.take_pods(pods(labelled, of_no_set, forged, of_no_rank))
+    names = ("labelled", "llama-1-0", "llama-0-7", "llama-0-999999")
+    assert store.strangers(LLAMA) == tuple(("models", name) for name in names)
     assert [member.rank for member in store.members("uid-of-llama-0")] == [0, 1]
 
 
@@ -169,6 +171,15 @@ def test_a_member_that_fails_is_worse(store: Store, status: dict[str, Any], wors
     assert store.take_pods(pods(pod)).hurt == (frozenset({LLAMA}) if worse else frozenset())
 
 
+def test_a_member_that_fails_once_more_in_the_same_way_is_worse(store: Store) -> None:
+    for restarts in (1, 2, 3):
+        pod = member("llama-0-0")
+        ended = {"terminated": {"exitCode": 1, "reason": "Error"}}
+        container: dict[str, Any] = {"name": "engine", "restartCount": restarts, "state": {"running": {}}, "lastState": ended}
+        pod["status"]["containerStatuses"] = [container]
+        assert store.take_pods(pods(pod)).hurt == {LLAMA}
+
+
 def test_a_member_that_is_deleted_or_replaced_is_worse(store: Store) -> None:
     deleted = member("llama-0-0", deletionTimestamp="2026-01-02T12:00:00Z")
     assert store.take_pods(pods(deleted)).hurt == {LLAMA}
@@ -176,7 +187,7 @@ def test_a_member_that_is_deleted_or_replaced_is_worse(store: Store) -> None:
 
 
 def test_a_pod_concerns_the_model_that_controls_it_and_the_one_that_it_names(store: Store) -> None:
-    liar = a_pod("llama-0-0", model="qwen", set_name="llama-0", node="a", gpus=8)
+    liar = a_pod("llama-0-2", model="qwen", set_name="llama-0", node="a", gpus=8)
     assert store.take_pods(pods(liar)).models == {LLAMA, QWEN}
 
 
@@ -208,6 +219,11 @@ def test_a_child_that_is_gone_is_nowhere(store: Store) -> None:
     assert store.child(SET, "models", "llama-0") is None
     assert store.strangers(LLAMA) == (("models", "llama-0-1"), ("models", "llama-0-0"))
     assert store.take_children(SET, {("models", "llama-0"): Change(None, 12)}) == Concern()
+
+
+def test_a_kind_that_goes_takes_its_objects_along_whatever_their_version(store: Store) -> None:
+    store.take_children(SET, {("models", "llama-0"): Change(None, 0)})
+    assert store.child(SET, "models", "llama-0") is None
 
 
 def test_a_stateful_set_that_was_made_anew_has_the_new_uid(store: Store) -> None:
