@@ -9,7 +9,7 @@ from shardwright.cluster import writer
 from shardwright.cluster.access import open_access
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import CONFIG_MAPS
-from shardwright.reconcile.decision import Apply, Create, Write
+from shardwright.reconcile.decision import Apply, Create, Patch, Why, Write
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.seen import Outcome
 from shardwright.rendering.deployment import CacheClaim
@@ -48,6 +48,39 @@ def test_an_apply_removes_what_our_creation_set_and_keeps_what_others_set(
         live = await client.get(CONFIG_MAPS, namespace, "ours")
         assert live
         assert live["data"] == {"a": "2", "theirs": "1"}
+
+    asyncio.run(scenario())
+
+
+def test_an_apply_removes_what_an_earlier_one_set_also_where_annotations_were_patched_between(
+    client: Client, control_plane: ControlPlane, namespace: str
+) -> None:
+    def a_group(**env: str) -> Manifest:
+        (group,) = render(a_plan(), a_deployment(owner=an_owner(namespace=namespace))).of_kind("StatefulSet")
+        template = group["spec"]["template"]
+        container = template["spec"]["containers"][0]
+        containers = [{**container, "env": [{"name": name, "value": value} for name, value in env.items()]}]
+        metadata = {key: value for key, value in group["metadata"].items() if key != "ownerReferences"}
+        spec = {**group["spec"], "replicas": 0, "template": {**template, "spec": {**template["spec"], "containers": containers}}}
+        return {**group, "metadata": metadata, "spec": spec}
+
+    def stored() -> Manifest:
+        path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{a_group()['metadata']['name']}"
+        return dict(control_plane.api.get(path))
+
+    def names() -> list[str]:
+        return [item["name"] for item in stored()["spec"]["template"]["spec"]["containers"][0]["env"]]
+
+    async def scenario() -> None:
+        await carry_out(client, [Create(content=a_group(A="1"))])
+        uid, name = stored()["metadata"]["uid"], stored()["metadata"]["name"]
+        await carry_out(client, [Apply(content=a_group(A="1", B="1"), uid=uid)])
+        noted = Patch(name=name, namespace=namespace, uid=uid, annotations={"shardwright.io/size": "2"}, why=Why.NOTE)
+        await carry_out(client, [noted])
+        assert (names(), stored()["metadata"]["annotations"]["shardwright.io/size"]) == (["A", "B"], "2")
+
+        await carry_out(client, [Apply(content=a_group(A="1"), uid=uid)])
+        assert (names(), stored()["metadata"].get("annotations", {}).get("shardwright.io/size")) == (["A"], None)
 
     asyncio.run(scenario())
 

@@ -273,21 +273,31 @@ async def _owned_by_apply(client: Client, resource: Resource, path: str, metadat
 
 
 async def _own_by_apply(client: Client, resource: Resource, path: str, live: Mapping[str, Any]) -> None:
-    """Turn the field ownership of our POST into that of an apply, once.
+    """Turn the field ownership of our POST, and of our patches since, into that of an apply.
 
-    Otherwise no apply could remove a field again: the POST would still own it. The version that was read is
-    replaced, not tested: out of date it answers 409, where a test that fails answers 422 as a real refusal does.
+    Otherwise no apply could remove a field again: the other would still own it. A manager has one entry of each operation: what
+    an apply of ours owns already is kept beside what is added. The version that was read is replaced, not tested: out of date
+    it answers 409, where a test that fails answers 422 as a real refusal does.
     """
     managers = live["metadata"].get("managedFields") or ()
-    index = next((i for i, m in enumerate(managers) if _posted_by_us(m)), None)
-    if index is None:
+    ours = {manager["operation"]: index for index, manager in enumerate(managers) if _is_ours(manager)}
+    if "Update" not in ours:
         return
-    operations = [
-        {"op": "replace", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]},
-        {"op": "replace", "path": f"/metadata/managedFields/{index}/operation", "value": "Apply"},
-    ]
-    await client.patch(resource, path, operations, JSON_PATCH)
+    fields = f"/metadata/managedFields/{ours['Update']}"
+    operations: list[dict[str, Any]] = [{"op": "replace", "path": f"{fields}/operation", "value": "Apply"}]
+    if "Apply" in ours:
+        applied, updated = (managers[ours[operation]].get("fieldsV1") or {} for operation in ("Apply", "Update"))
+        both = {"op": "replace", "path": f"/metadata/managedFields/{ours['Apply']}/fieldsV1", "value": _union(applied, updated)}
+        operations = [both, {"op": "remove", "path": fields}]
+    version = {"op": "replace", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]}
+    await client.patch(resource, path, [version, *operations], JSON_PATCH)
 
 
-def _posted_by_us(manager: Mapping[str, Any]) -> bool:
-    return manager.get("manager") == FIELD_MANAGER and manager.get("operation") == "Update" and not manager.get("subresource")
+def _is_ours(manager: Mapping[str, Any]) -> bool:
+    return manager.get("manager") == FIELD_MANAGER and not manager.get("subresource")
+
+
+def _union(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return two sets of fields as one, as ``fieldsV1`` writes them: each field with the set of those below it."""
+    shared = {field: _union(one[field], other[field]) for field in one.keys() & other.keys()}
+    return {**one, **other, **shared}

@@ -20,7 +20,7 @@ from shardwright.controller.leadership import fence, keep_leading
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.options import Options
 from shardwright.controller.planner import Planner
-from shardwright.controller.queue import Priority, Queue
+from shardwright.controller.queue import Again, Key, Priority, Queue
 from shardwright.controller.reading import Reading
 from shardwright.controller.reconciler import Parts, Reconciler
 from shardwright.controller.resync import Resync
@@ -55,7 +55,8 @@ class Operator:
         self._intake = Intake(self._view, self._queue, self._leads)
         self._reading = self._make_reading()
         self._resync = Resync(self._client, self._view, self._reading, self._metrics)
-        self._workers = Workers(self._queue, self._make_reconciler().look, self._metrics)
+        self._reconciler = self._make_reconciler()
+        self._workers = Workers(self._queue, self._look, self._metrics)
         self._caches: Caches | None = None
         self._reads = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -77,6 +78,12 @@ class Operator:
                 metrics=self._metrics,
             )
         )
+
+    async def _look(self, key: Key) -> Again | None:
+        try:
+            return await self._reconciler.look(key)
+        finally:
+            self._intake.looked_at(key)
 
     def _leads(self) -> bool:
         return self._elector.leading or not self._options.leader_elect

@@ -141,6 +141,7 @@ class Reading:
             scheduler_problem=scheduler.problem,
             most_moving=None if self._most_moving is None else max(0, self._most_moving - others),
             domain=self._cluster_domain,
+            priorities=self._view.store.priorities,
         )
 
     async def _resolve(self, key: Key, live: Mapping[str, Any]) -> Subject | tuple[Problem, ...]:

@@ -140,9 +140,9 @@ class Ledger:
             taken[node] -= count
         return +taken
 
-    def taken_on(self, nodes: Iterable[str], owner: Owner) -> dict[str, int]:
+    def taken_on(self, nodes: Iterable[str], owner: Owner | None = None) -> dict[str, int]:
         """Return the same for a few nodes alone."""
-        own = self._own(owner, beside=None, vacated=False)
+        own = self._own(owner, beside=None, vacated=False) if owner else Counter[str]()
         return {node: self._total(node) - own[node] for node in nodes}
 
     def _own(self, owner: Owner, *, beside: str | None, vacated: bool) -> Counter[str]:

@@ -191,6 +191,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "pod.resources.cpu": _under("pod", {}, {"resources": {"cpu": 11}}),
     "pod.resources.memory": _under("pod", {}, {"resources": {"memory": "7Gi"}}),
     "pod.runtimeClassName": _under("pod", {}, {"runtimeClassName": "nvidia"}),
+    "pod.priorityClassName": _under("pod", {}, {"priorityClassName": "serving"}),
     "pod.imagePullSecrets[0].name": _under("pod", {}, {"imagePullSecrets": [{"name": "registry"}]}),
     "pod.network.rdma": _network({}, {"rdma": "None"}),
     "pod.network.resources[0].name": _explicit({"name": "rdma/a"}, {"name": "rdma/b"}),

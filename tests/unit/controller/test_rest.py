@@ -81,11 +81,15 @@ def test_what_comes_free_wakes_those_that_wait_the_oldest_first_and_once() -> No
         for key in keys.values():
             await parts.look(key)
         parts.intake.wake_waiting()
+        for key in (*keys.values(), *keys.values(), *keys.values()):
+            parts.intake.looked_at(key)  # whoever's turn it was
         parts.queue.added.clear()
 
         parts.api.remove(PODS, "them", "h100-0")
         for _ in range(2):
             parts.intake.wake_waiting()
+        for name in ("c", "b", "a"):
+            parts.intake.looked_at(keys[name])
 
         assert parts.queue.added == [(keys[name], Priority.WAITING) for name in ("c", "b", "a")]
 
