@@ -29,6 +29,8 @@ from shardwright.reconcile.record_object import record_key
 from shardwright.reconcile.refusals import not_permitted
 from shardwright.reconcile.seen import Cluster, Resource, Seen
 from shardwright.rendering.deployment import Owner
+from shardwright.rendering.labels import MODEL
+from shardwright.rendering.names import base_name
 from shardwright.resolving.subject import Subject
 
 FORBIDDEN: Final = 403
@@ -104,11 +106,11 @@ class Reading:
             held = [await self.config_maps.get(where) for where in store.config_maps(owner.uid)]
             objects = {object_key(content): content for content in (*found, *held, kept) if content}
             objects |= await self._named(namespace, [key for key in unseen if key not in objects])
+            members = self._members(owner, objects) if self._view.pods_visible else await self._listed_members(owner)
         except ApiError as error:
             if error.code != FORBIDDEN:
                 raise
             return not_permitted(str(error), namespace), None
-        members = self._members(owner, objects)
         strangers = tuple(sorted(name for _, name in store.strangers(base_key((namespace, owner.name)))))
         observed = Observed(objects=objects, members=members, absent_kinds=self.absent_kinds, strangers=strangers)
         ours = kept is not None and any(ref["uid"] == owner.uid for ref in kept["metadata"].get("ownerReferences") or ())
@@ -122,24 +124,37 @@ class Reading:
         left = store.members_of(base_key((owner.namespace, owner.name)))
         return (*found.values(), *(member for member in left if member.uid not in found))
 
+    async def _listed_members(self, owner: Owner) -> tuple[Member, ...]:
+        """Return the same where pods may not be listed in all namespaces, and perhaps may in this one.
+
+        Raises:
+            ApiError: not there either, or they could not be read.
+        """
+        label = f"{MODEL}={base_name(owner.name)}"
+        found = await self._client.list(PODS, owner.namespace, labelSelector=label)
+        return tuple(member for pod in found if (member := read_member(pod)))
+
     async def _named(self, namespace: str, keys: Iterable[ObjectKey]) -> dict[ObjectKey, dict[str, Any]]:
         """Return objects that no cache shows, by name: they lack our label, or are somebody else's."""
         wanted = tuple(keys)
         found = await asyncio.gather(*(self._client.get(BY_KIND[kind], namespace, name) for kind, name in wanted))
         return {key: item for key, item in zip(wanted, found, strict=True) if item is not None}
 
+    def most_moving(self, key: Key) -> int | None:
+        """Return how many groups of a model may be down on purpose beside those of all others, None for any number."""
+        return None if self._most_moving is None else max(0, self._most_moving - self._view.moving_elsewhere(key))
+
     async def _around(self, key: Key, subject: Subject | tuple[Problem, ...], nodes: frozenset[str]) -> Cluster:
         """Return what is known of the cluster around a model."""
         named = subject.intent.scheduler if isinstance(subject, Subject) else "None"
         scheduler = Finding() if named == "None" else (await self._schedulers.find())[named]
-        others = self._view.moving_elsewhere(key)
         return Cluster(
             nodes=self._view.nodes(nodes),
             free=self._view.free(key, nodes),
             reserved=bool(self._view.ledger.kept(base_key(key))),
             scheduling_api=scheduler.api,
             scheduler_problem=scheduler.problem,
-            most_moving=None if self._most_moving is None else max(0, self._most_moving - others),
+            most_moving=self.most_moving(key),
             domain=self._cluster_domain,
             priorities=self._view.store.priorities,
         )

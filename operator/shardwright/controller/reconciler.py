@@ -24,7 +24,7 @@ from shardwright.reconcile.decision import Apply, DryRunPod, ended_groups, writt
 from shardwright.reconcile.pacing import gist_of, write_at
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.publish import Published
-from shardwright.reconcile.seen import Ask, Outcome, Seen
+from shardwright.reconcile.seen import Ask, Cluster, Outcome, Seen
 from shardwright.resolving.subject import Subject
 
 log = logging.getLogger(__name__)
@@ -107,10 +107,11 @@ class Reconciler:
     def _mark(self, key: Key, live: Mapping[str, Any]) -> object:
         """Return what tells that nothing that matters to a model has changed since the last look: equal then.
 
-        To a model that waits for capacity, or for its turn, what others do matters.
+        To a model that waits for capacity, or for its turn, what others do matters; pods that are not watched may have changed.
         """
         view, metadata = self._view, live["metadata"]
-        if view.interests(key).waits_for_capacity or view.interests(key).waits_for_turn:
+        wants = view.interests(key)
+        if wants.waits_for_capacity or wants.waits_for_turn or not view.pods_visible:
             return object()
         nodes, config_map = view.interests(key).nodes, view.interests(key).config_map
         return (
@@ -136,6 +137,8 @@ class Reconciler:
             if (groups := ended_groups(step.writes)) and not seen.certain:
                 seen = await self._certain(seen, groups)
                 continue
+            if step.published and seen.cluster:
+                self._take_turns(key, step.published, seen.cluster)
             outcome = await self._writer.carry_out(step.writes)
             done = Outcome(written=(*done.written, *outcome.written), refused=(*done.refused, *outcome.refused))
             for refusal in outcome.refused:
@@ -144,6 +147,14 @@ class Reconciler:
             seen, published = _after(seen, step, outcome)
             if published:
                 return published, done
+
+    def _take_turns(self, key: Key, published: Published, cluster: Cluster) -> None:
+        """Count the groups that are to go down before they do: two looks at once never take the same turn."""
+        before = self._view.interests(key)
+        most = self._parts.reading.most_moving(key)
+        if most is not None and published.moving > before.moving and most < (cluster.most_moving or 0):
+            raise ChangedError
+        self._view.note(key, replace(before, moving=published.moving))
 
     async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Any:
         """Ask the planner; before groups leave their nodes those are read afresh."""
