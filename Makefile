@@ -7,7 +7,7 @@ DEMO   ?=
 INSTALL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: bench-operator bench-operator-short score fit bench-start help setup test test-unit test-controlplane test-engine test-versions test-mpi lock-engine lint fmt generate verify lock tools demo demo-down image wheel kind-up kind-test kind-test-full kind-demo kind-down clean
+.PHONY: bench-operator bench-operator-short explore score fit bench-start help setup test test-unit test-controlplane test-engine test-versions test-mpi lock-engine lint fmt generate verify lock tools demo demo-down image wheel kind-up kind-test kind-test-full kind-demo kind-down clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -109,6 +109,9 @@ score: setup ## Predict the published measurements beside the checkout and print
 	@$(PYTHON) $(TRUTH)/score.py cases --half dev > build/cases.jsonl
 	@$(BIN)/shardwright predict --input build/cases.jsonl --output build/predictions.jsonl
 	@$(PYTHON) $(TRUTH)/score.py report --half dev build/predictions.jsonl
+
+explore: setup ## Ask the planner 2,000 questions that nobody wrote down and report the laws that it breaks (about five minutes)
+	$(BIN)/python -m benchmarks.explore $(if $(QUESTIONS),--questions $(QUESTIONS)) $(if $(FIRST),--first $(FIRST))
 
 fit: setup ## Fit the cost model to the published measurements anew, with its cross-validation (about 15 minutes)
 	$(BIN)/python benchmarks/fit.py --data $(TRUTH)

@@ -12,7 +12,7 @@ import json
 import math
 import statistics
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -164,7 +164,18 @@ def _document(problem: Problem, theta: Sequence[float], bands: Mapping[str, Any]
             for engine, scheme in SCHEMES.items()
         },
         "bands": bands,
+        "formats": _formats(problem.truth),
     }
+
+
+def _formats(truth: GroundTruth) -> dict[str, dict[str, int]]:
+    """Return how many rows there are of every way to store weights, by engine."""
+    rows: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in truth.rows:
+        if not row.experimental:
+            question = truth.questions[row.question]
+            rows[question.engine].update({name for kind in question.task.replica.kinds for name in kind.floor.formats})
+    return {engine: dict(sorted(counts.items())) for engine, counts in sorted(rows.items())}
 
 
 def _rounded(value: float) -> float:

@@ -112,11 +112,10 @@ def predict(question: Question, fitted: Coefficients) -> Predicted:
     task = question.task
     speed = serve(task.replica, task.load, fitted)
     outputs = task.load.workload.output_tokens
-    first = speed.prefill + speed.waiting
     return Predicted(
         throughput=math.log(task.groups * speed.requests_per_second * outputs),
-        tpot=math.log(speed.after(first) / outputs),
-        ttft=math.log(first + speed.queued),
+        tpot=math.log(speed.after / outputs),
+        ttft=math.log(speed.first + speed.queued),
     )
 
 

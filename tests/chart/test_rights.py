@@ -27,6 +27,7 @@ def test_the_operator_has_exactly_these_rights(objects: list[Manifest]) -> None:
         "apps/statefulsets": OWNED,
         "policy/poddisruptionbudgets": OWNED,
         "resource.nvidia.com/computedomains": OWNED - {"watch"},
+        "scheduling.k8s.io/priorityclasses": {"list", "watch"},
         "events.k8s.io/events": {"create"},
     }
 

@@ -1,7 +1,7 @@
 """The values of the chart: each is described, checked with a message, and does something."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,18 @@ BEGIN, END = "<!-- values: written by `pytest tests/chart --update-goldens` -->\
 CONFIG = '{\n  "hidden_act": "silu",\n  "eps": 1e-05, "limit": Infinity,\n  "note": "größer \\u2264 <1>"\n}\n'
 
 
-def _settings(defaults: dict[str, Any], admitted: list[str], classes: Sequence[str] = ("nvidia",)) -> str:
-    content = {"admittedArguments": admitted, "admittedRuntimeClasses": classes, "engineDefaults": defaults}
+def _settings(
+    defaults: dict[str, Any],
+    admitted: list[str],
+    classes: Sequence[str] = ("nvidia",),
+    priorities: Mapping[str, Sequence[str]] | None = None,
+) -> str:
+    content = {
+        "admittedArguments": admitted,
+        "admittedPriorityClasses": priorities or {},
+        "admittedRuntimeClasses": classes,
+        "engineDefaults": defaults,
+    }
     return json.dumps(content, indent=2) + "\n"
 
 
@@ -58,14 +68,18 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "admittedArguments": (["trust-remote-code"], {f"{SETTINGS}": _settings({}, ["trust-remote-code"])}),
     "admittedRuntimeClasses": (["gvisor"], {f"{SETTINGS}": _settings({}, [], ["gvisor"])}),
+    "admittedPriorityClasses": (
+        {"models": ["serving"], "*": []},
+        {f"{SETTINGS}": _settings({}, [], priorities={"*": [], "models": ["serving"]})},
+    ),
     "schedulers": (
         ["Native", "Coscheduling"],
         {
-            "ClusterRole/shardwright rules.12.apiGroups.0": "scheduling.k8s.io",
-            "ClusterRole/shardwright rules.12.apiGroups.1": "scheduling.x-k8s.io",
-            "ClusterRole/shardwright rules.12.resources.0": "podgroups",
+            "ClusterRole/shardwright rules.13.apiGroups.0": "scheduling.k8s.io",
+            "ClusterRole/shardwright rules.13.apiGroups.1": "scheduling.x-k8s.io",
+            "ClusterRole/shardwright rules.13.resources.0": "podgroups",
             **{
-                f"ClusterRole/shardwright rules.12.verbs.{index}": verb
+                f"ClusterRole/shardwright rules.13.verbs.{index}": verb
                 for index, verb in enumerate(("get", "list", "create", "patch", "delete"))
             },
         },
@@ -112,6 +126,10 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "catalogue": ({"acme/llama": "./config.json"}, "'/catalogue/acme~1llama': './config.json' does not match pattern"),
     "engineDefaults": ({"engine": {"image": "-"}}, "'/engineDefaults/engine/image': '-' does not match pattern"),
     "admittedArguments": (["--config"], "'/admittedArguments/0': '--config' does not match pattern"),
+    "admittedPriorityClasses": (
+        {"models": ["High"]},
+        "'/admittedPriorityClasses/models/0': 'High' does not match pattern",
+    ),
     "admittedRuntimeClasses": (["Kata"], "'/admittedRuntimeClasses/0': 'Kata' does not match pattern"),
     "schedulers": (["Kueue"], "'/schedulers/0': value must be one of 'Native', 'Volcano', 'Coscheduling'"),
     "crds.enabled": ("yes", "'/crds/enabled': got string, want boolean"),

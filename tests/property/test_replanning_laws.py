@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardwright.api.resource import parse_manifest
-from shardwright.hardware.nodes import read_node
-from shardwright.pipeline import plan_serving
+from shardwright.hardware.nodes import GpuUsage, read_node
+from shardwright.pipeline import plan_serving, record_of
 from shardwright.planning.report import Plan
-from shardwright.replanning import rehouse
+from shardwright.replanning import plan_anew, rehouse
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import Subject, resolve
@@ -21,13 +21,15 @@ NODES = tuple(f"h100-{index:02}" for index in range(5))
 GPUS = 8
 
 
-def subject_of(tensor: int) -> Subject:
-    manifest = a_sharded_model(parallelism={"tensor": tensor, "pipeline": 1})
+def subject_of(tensor: int, replicas: int = 1) -> Subject:
+    manifest = a_sharded_model(parallelism={"tensor": tensor, "pipeline": 1}, replicas=replicas)
     return resolve(Question(resource=parse_manifest(manifest)))
 
 
 SUBJECTS = {tensor: subject_of(tensor) for tensor in (4, 8)}
 FACTS = {node["metadata"]["name"]: fact for node in h100_nodes(len(NODES)) if (fact := read_node(node))}
+
+WHOLE = {tensor: take_stock(subject, FACTS.values(), ()) for tensor, subject in SUBJECTS.items()}
 
 
 def plan_on(subject: Subject, nodes: list[str]) -> Plan:
@@ -57,3 +59,36 @@ def test_as_many_groups_as_have_room_leave_lost_nodes_and_nobody_else_moves(
     room = sum((GPUS - held[node] * tensor) // tensor for node in NODES if node not in lost)
     assert (short is None) is (len(homed) == groups)
     assert short is None or room == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(sorted(SUBJECTS)),
+    st.lists(st.sampled_from(NODES), min_size=1, max_size=6),
+    st.integers(1, 6),
+    st.dictionaries(st.sampled_from(NODES), st.sampled_from([0, 4, 8]), max_size=3),
+)
+def test_of_a_new_plan_only_the_groups_move_that_cannot_have_their_nodes_and_no_gpu_is_planned_twice(
+    tensor: int, held: list[str], wanted: int, taken: dict[str, int]
+) -> None:
+    held = [node for index, node in enumerate(held) if (held[:index].count(node) + 1) * tensor <= GPUS]
+    subject = subject_of(tensor, wanted)
+    others = [GpuUsage(node=node, resource="nvidia.com/gpu", gpus=gpus) for node, gpus in taken.items() if gpus]
+    inventory = take_stock(subject, FACTS.values(), others)
+    record = record_of(subject, replace(plan_serving(SUBJECTS[tensor], WHOLE[tensor]), outcome=plan_on(SUBJECTS[tensor], held)))
+
+    found = plan_anew(subject, record, inventory)
+
+    room = {node: GPUS - taken.get(node, 0) for node in NODES}
+    if sum(gpus // tensor for gpus in room.values()) < wanted:
+        assert (found.record, found.short is None) == (record, False)
+        return
+    assert found.record is not None
+    groups = [node for (node,) in found.record.plan.groups]
+    assert len(groups) == wanted
+    assert all(count * tensor <= room[node] for node, count in Counter(groups).items())
+    stays = Counter[str]()
+    for index, node in enumerate(held[:wanted]):
+        if (stays[node] + 1) * tensor <= room[node]:
+            stays[node] += 1
+            assert groups[index] == node

@@ -206,12 +206,19 @@ def test_what_overlaps_takes_no_less_than_the_longer_and_no_more_than_both(floor
     assert max(reading, computing) * (1 - 1e-9) <= kernels(dense) <= (reading + computing) * (1 + 1e-9)
 
 
-@given(floor=floors, tokens=st.floats(1, 16384))
-def test_weights_without_a_unit_of_their_own_take_the_fitted_factor_to_multiply(floor: StageFloor, tokens: float) -> None:
-    fitted, batch = coefficients_of("vLLM", ""), Batch(sequences=tokens, sampled=tokens)
-    computing = replace(floor, weights=0.0, expert_weights=0.0, attention=())
-    wide, native = (step_time(replace(computing, widened=so), NOBODY, 0.0, batch, fitted).compute for so in (True, False))
-    assert wide == pytest.approx(native * fitted.widening)
+@given(floor=floors, tokens=st.floats(1, 16384), more=st.floats(1, 4))
+def test_weights_without_a_unit_of_their_own_are_widened_for_nothing_up_to_32_rows(
+    floor: StageFloor, tokens: float, more: float
+) -> None:
+    """A fifth more of what goes beyond; never less for more tokens."""
+    fitted, computing = coefficients_of("vLLM", ""), replace(floor, weights=0.0, expert_weights=0.0, attention=(), widened=True)
+    few, many = (
+        step_time(replace(computing, head_token=0.0), NOBODY, 0.0, Batch(sequences=count), fitted).compute
+        for count in (tokens, tokens * more)
+    )
+
+    assert few == pytest.approx(computing.token * (tokens + 0.2 * max(0.0, tokens - 32)) / fitted.compute_efficiency)
+    assert few <= many
 
 
 def test_an_int4_model_is_widened_where_no_unit_multiplies_it() -> None:

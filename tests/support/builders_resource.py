@@ -74,6 +74,7 @@ _COMPLETE: Manifest = {
     "pod": {
         "resources": {"cpu": "16", "memory": "64Gi"},
         "runtimeClassName": "nvidia",
+        "priorityClassName": "serving",
         "imagePullSecrets": [{"name": "registry"}],
         "network": {
             "rdma": "Explicit",

@@ -6,7 +6,7 @@ its status says what came from where.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from shardwright.api.engine import Engine
@@ -20,6 +20,14 @@ from shardwright.errors import InputError, Problem
 DEFAULTS: Final = "engineDefaults"
 ADMITTED: Final = "admittedArguments"
 RUNTIME_CLASSES: Final = "admittedRuntimeClasses"
+PRIORITY_CLASSES: Final = "admittedPriorityClasses"
+KNOWN: Final = (DEFAULTS, ADMITTED, RUNTIME_CLASSES, PRIORITY_CLASSES)
+
+EVERY_NAMESPACE: Final = "*"
+"""Stands for the namespaces that are not named."""
+
+SYSTEM: Final = "system-"
+"""How the PriorityClasses begin that Kubernetes keeps for itself: pods of theirs evict everything else."""
 
 NVIDIA: Final = "nvidia"
 """RuntimeClass that NVIDIA's GPU operator makes: it hands devices to a container, and opens nothing else."""
@@ -29,12 +37,17 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Defaults for ``spec.engine`` and ``spec.pod``; the dangerous engine options and the RuntimeClasses that users may set."""
+    """Defaults for ``spec.engine`` and ``spec.pod``, and what users may set: dangerous engine options, classes of their pods.
+
+    ``priority_classes`` are the names that may be used, by namespace (``*``: those that are not named); all but those of the
+    system where nothing is said of a namespace.
+    """
 
     engine: Engine | None = None
     pod: Pod | None = None
     admitted: frozenset[str] = frozenset()
     runtime_classes: frozenset[str] = frozenset({NVIDIA})
+    priority_classes: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 def read_settings(text: str) -> Settings:
@@ -45,10 +58,10 @@ def read_settings(text: str) -> Settings:
     """
     found = read_manifests(text)
     content = found[0] if found else {}
-    unknown = sorted(set(content) - {DEFAULTS, ADMITTED, RUNTIME_CLASSES})
+    unknown = sorted(set(content) - set(KNOWN))
     defaults, admitted = content.get(DEFAULTS) or {}, content.get(ADMITTED) or []
-    classes = content.get(RUNTIME_CLASSES, [NVIDIA])
-    problems = [*(_unknown(name) for name in unknown), *_shapes(defaults, admitted, classes)]
+    classes, priorities = content.get(RUNTIME_CLASSES, [NVIDIA]), content.get(PRIORITY_CLASSES) or {}
+    problems = [*(_unknown(name) for name in unknown), *_shapes(defaults, admitted, classes, priorities)]
     if problems or len(found) > 1:
         raise InputError(problems or [_unknown("a second document")])
     problems = [problem.under(ADMITTED) for problem in check_admission(admitted)]
@@ -60,6 +73,7 @@ def read_settings(text: str) -> Settings:
         pod=spec.pod if "pod" in defaults else None,
         admitted=frozenset(admitted),
         runtime_classes=frozenset(classes),
+        priority_classes={namespace: frozenset(names) for namespace, names in priorities.items()},
     )
 
 
@@ -76,6 +90,27 @@ def check_runtime_class(own: Spec, settings: Settings) -> Iterator[Problem]:
         limit=f"must be one of {', '.join(sorted(settings.runtime_classes)) or 'none'}",
         gap="what a container sees of its node is for the administrator to say",
         remedy=f"leave it out, or have {name} added to {RUNTIME_CLASSES} of the chart",
+    )
+
+
+def check_priority_class(own: Spec, namespace: str, settings: Settings) -> Iterator[Problem]:
+    """Yield why a resource of this namespace may not name its PriorityClass: its pods would go before those of others."""
+    name = own.pod.priority_class_name if own.pod else None
+    default = settings.pod.priority_class_name if settings.pod else None
+    if name is None or name == default:
+        return
+    by_namespace = settings.priority_classes
+    admitted = by_namespace.get(namespace, by_namespace.get(EVERY_NAMESPACE))
+    if name in admitted if admitted is not None else not name.startswith(SYSTEM):
+        return
+    limit = f"must not begin with {SYSTEM}" if admitted is None else f"must be one of {', '.join(sorted(admitted)) or 'none'}"
+    yield Problem(
+        code="PriorityClassNotAdmitted",
+        path="spec.pod.priorityClassName",
+        what=name,
+        limit=f"{limit} in namespace {namespace}",
+        gap="who goes first is for the administrator to say",
+        remedy=f"leave it out, or have {name} added to {PRIORITY_CLASSES} of the chart",
     )
 
 
@@ -139,6 +174,9 @@ def _merged_pod(own: Pod, default: Pod, applied: list[str]) -> Pod:
     if own.runtime_class_name is None and default.runtime_class_name is not None:
         update["runtime_class_name"] = default.runtime_class_name
         applied.append("pod.runtimeClassName")
+    if own.priority_class_name is None and default.priority_class_name is not None:
+        update["priority_class_name"] = default.priority_class_name
+        applied.append("pod.priorityClassName")
     if own.network is None and default.network is not None:
         update["network"] = default.network
         applied.append("pod.network")
@@ -166,18 +204,24 @@ def _of_defaults(problem: Problem) -> Problem:
     return replace(problem, path=f"{DEFAULTS}.{problem.path.removeprefix('spec.')}")
 
 
-def _shapes(defaults: object, admitted: object, classes: object) -> Iterable[Problem]:
+def _shapes(defaults: object, admitted: object, classes: object, priorities: object) -> Iterable[Problem]:
     if not isinstance(defaults, Mapping):
         yield _wrong(DEFAULTS, defaults, "must be an object with engine, pod or both")
     else:
         yield from (_unknown(f"{DEFAULTS}.{name}") for name in sorted(set(defaults) - {"engine", "pod"}))
     for path, names, of in ((ADMITTED, admitted, "option names without dashes"), (RUNTIME_CLASSES, classes, "names")):
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        if not _are_names(names):
             yield _wrong(path, names, f"must be a list of {of}")
+    if not isinstance(priorities, Mapping) or not all(_are_names(names) for names in priorities.values()):
+        yield _wrong(PRIORITY_CLASSES, priorities, "must be an object of namespace, or *, to a list of names")
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 def _unknown(path: str) -> Problem:
-    remedy = f"known here: {DEFAULTS}.engine, {DEFAULTS}.pod, {ADMITTED}, {RUNTIME_CLASSES}"
+    remedy = f"known here: {DEFAULTS}.engine, {DEFAULTS}.pod, {', '.join(KNOWN[1:])}"
     return Problem(code="UnknownField", path=path, what="is not a setting of the operator", remedy=remedy)
 
 

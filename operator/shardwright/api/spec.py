@@ -208,6 +208,11 @@ class Pod(Part):
     runtime_class_name: Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)] | None = Field(
         default=None, description="RuntimeClass of the pods."
     )
+    priority_class_name: Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)] | None = Field(
+        default=None,
+        description="PriorityClass of the pods. Models that wait for GPUs get them by its value, equal ones by age. Default: the "
+        "cluster's default class, else value 0.",
+    )
     image_pull_secrets: list[PullSecret] = Field(
         default_factory=list,
         max_length=16,

@@ -13,7 +13,7 @@ from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN
 from shardwright.costs.estimates import Estimate
 from shardwright.errors import InputError, Problem
-from shardwright.planning.checks import memory_violations
+from shardwright.planning.checks import dtype_problems, memory_violations
 from shardwright.planning.shapes import shape_problems
 from shardwright.units import GIB
 
@@ -88,11 +88,11 @@ def _prediction(case: Case, cases: Cases) -> dict[str, Any]:
 
 
 def _refusals(case: Case) -> list[Problem]:
-    """Return what the engine refuses of the model's sizes."""
+    """Return what the engine refuses of the model's sizes, and of its number formats on the GPU."""
     traits = case.traits
     length = case.workload.max_model_len if traits.refuses_long_requests else None
     problems = shape_problems(case.model, case.candidate.layout, traits, length)
-    return [problem for problem in problems if not (traits.mixes_expert_cuts and problem.code == "ExpertDegreeImpossible")]
+    return [*problems, *dtype_problems(case.model, case.candidate.pool.gpu, case.workload.kv_cache_dtype, traits)]
 
 
 def _memory(found: Estimate) -> dict[str, float]:

@@ -11,6 +11,7 @@ from shardwright.cluster.resources import (
     NODES,
     OPTIONAL_CHILDREN,
     PODS,
+    PRIORITY_CLASSES,
     SECRETS,
     SHARDED_MODELS,
     Resource,
@@ -19,6 +20,7 @@ from shardwright.cluster.resources import (
 NEEDED: Final[Sequence[tuple[Resource, str, str]]] = (
     *((NODES, "", verb) for verb in ("get", "list", "watch")),
     (PODS, "", "get"),
+    *((PRIORITY_CLASSES, "", verb) for verb in ("list", "watch")),
     *((SHARDED_MODELS, "", verb) for verb in ("get", "list", "watch")),
     (SHARDED_MODELS, "status", "patch"),
     (SECRETS, "", "create"),

@@ -42,6 +42,7 @@ STATEFUL_SETS: Final = Resource(prefix="/apis/apps/v1", plural="statefulsets", k
 DISRUPTION_BUDGETS: Final = Resource(prefix="/apis/policy/v1", plural="poddisruptionbudgets", kind="PodDisruptionBudget")
 COMPUTE_DOMAINS: Final = Resource(prefix="/apis/resource.nvidia.com/v1beta1", plural="computedomains", kind="ComputeDomain")
 EVENTS: Final = Resource(prefix="/apis/events.k8s.io/v1", plural="events", kind="Event")
+PRIORITY_CLASSES: Final = Resource(prefix="/apis/scheduling.k8s.io/v1", plural="priorityclasses", kind="PriorityClass")
 LEASES: Final = Resource(prefix="/apis/coordination.k8s.io/v1", plural="leases", kind="Lease")
 ACCESS_REVIEWS: Final = Resource(
     prefix="/apis/authorization.k8s.io/v1", plural="selfsubjectaccessreviews", kind="SelfSubjectAccessReview"

@@ -18,6 +18,7 @@ from shardwright.cluster.resources import (
     NODES,
     POD_GROUPS,
     PODS,
+    PRIORITY_CLASSES,
     SERVICES,
     STATEFUL_SETS,
     Resource,
@@ -28,6 +29,7 @@ from shardwright.hardware.suitability import implausible
 from shardwright.reconcile.decision import kind_of
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import controller
+from shardwright.reconcile.priorities import PriorityClass
 from shardwright.rendering.labels import API_VERSION, KIND, MODEL
 
 MANAGED: Final = ("labelSelector", "app.kubernetes.io/managed-by=shardwright")
@@ -149,6 +151,11 @@ def project_config_map(config_map: Mapping[str, Any]) -> ConfigMapFacts:
     return ConfigMapFacts(uid=metadata["uid"], version=metadata["resourceVersion"], owner=owner, owner_uid=owner_uid)
 
 
+def project_priority_class(content: Mapping[str, Any]) -> PriorityClass:
+    """Return what matters of a PriorityClass."""
+    return PriorityClass(value=int(content["value"]), is_default=content.get("globalDefault") is True)
+
+
 def _model_of(content: Mapping[str, Any]) -> tuple[str, str]:
     """Return name and uid of the ShardedModel that controls an object, empty where none does."""
     owner = controller(content)
@@ -179,6 +186,8 @@ POD_SOURCE: Final = Source(resource=PODS, project=project_pod)
 """All pods, finished ones too: how a pod of ours has failed is known from nothing else. Of foreign ones nothing is kept then."""
 
 CONFIG_MAP_SOURCE: Final = Source(resource=CONFIG_MAPS, project=project_config_map, metadata_only=True)
+
+PRIORITY_CLASS_SOURCE: Final = Source(resource=PRIORITY_CLASSES, project=project_priority_class)
 
 CHILD_SOURCES: Final = (
     *(_child(resource) for resource in (STATEFUL_SETS, SERVICES, DISRUPTION_BUDGETS)),

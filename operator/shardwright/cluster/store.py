@@ -20,6 +20,7 @@ from shardwright.reconcile.decision import kind_of
 from shardwright.reconcile.ledger import Ledger
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import CONFIG_MAP, STATEFUL_SET
+from shardwright.reconcile.priorities import Priorities, PriorityClass
 from shardwright.rendering.names import base_name
 
 Node = NodeFacts | NodeExclusion
@@ -39,7 +40,7 @@ class Concern:
 
     ``models`` are those whose objects or pods have changed, ``hurt`` those of them with a pod that is gone, fails, or is not
     ready any more. ``nodes`` have changed themselves, ``freed`` are those where GPUs may have come free. ``config_maps`` are
-    all that have changed, whoever reads them.
+    all that have changed, whoever reads them. ``priorities``: a PriorityClass has changed.
     """
 
     models: frozenset[Key] = NOTHING
@@ -47,9 +48,10 @@ class Concern:
     nodes: frozenset[str] = NOTHING
     freed: frozenset[str] = NOTHING
     config_maps: frozenset[Key] = NOTHING
+    priorities: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.models or self.nodes or self.freed or self.config_maps)
+        return bool(self.models or self.nodes or self.freed or self.config_maps or self.priorities)
 
 
 class Index(Generic[A, B]):
@@ -76,10 +78,11 @@ class Index(Generic[A, B]):
 
 
 class Store:
-    """See the fields; ``node_version`` goes up with every change of a node."""
+    """``node_version`` goes up with every change of a node; ``priorities`` are the PriorityClasses that there are."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.node_version = 0
+        self.priorities = Priorities()
         self._ledger = ledger
         self._versions: Counter[Key] = Counter()
         self._nodes: dict[str, Node] = {}
@@ -202,6 +205,12 @@ class Store:
             models |= {(key[0], base_name(facts.owner)) for facts in (before, now) if facts and facts.owner}
         self._versions.update(models)
         return Concern(models=frozenset(models), config_maps=frozenset(changed))
+
+    def take_priority_classes(self, changes: Mapping[Key, Change[PriorityClass]]) -> Concern:
+        """Take over what has changed of PriorityClasses."""
+        before = self.priorities
+        self.priorities = before.changed({name: change.value for (_, name), change in changes.items()})
+        return Concern(priorities=self.priorities != before)
 
     def wrote(self, content: Mapping[str, Any]) -> None:
         """Take over an object as the API server has answered that it is stored: the next look sees it, and no event is news."""

@@ -1,6 +1,8 @@
 """Events to keys: which models are to be looked at because something has changed, and how soon. On the main loop only."""
 
+from collections import deque
 from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import Any, Final
 
 from shardwright.cluster.store import Concern
@@ -14,14 +16,21 @@ another, and each of it is an event."""
 FREED_SECONDS: Final = 1.0
 """The least time between two rounds of those that wait for GPUs. Basis: assumed; a model that goes frees many nodes."""
 
+TURN_SECONDS: Final = 2.0
+"""How long those in line wait for a look at the one before them. Basis: assumed, several times what a look takes."""
+
 
 class Intake:
     """Takes events over into the view and asks for looks; ``may_ask`` is False in a process that does not lead."""
 
-    def __init__(self, view: View, queue: Queue, may_ask: Callable[[], bool]) -> None:
+    def __init__(self, view: View, queue: Queue, may_ask: Callable[[], bool], clock: Callable[[], float] = monotonic) -> None:
         self._view = view
         self._queue = queue
         self._may_ask = may_ask
+        self._clock = clock
+        self._round: deque[Key] = deque()  # who waits, may use what has come free, and has not had its turn
+        self._turn: Key | None = None
+        self._turn_ends = 0.0
 
     def on_model(self, content: Mapping[str, Any], gone: bool) -> None:  # noqa: FBT001  a fact
         """Take over an event of a ShardedModel; our own status is no news."""
@@ -51,13 +60,44 @@ class Intake:
         for key in view.reading(concern.config_maps):
             self._add(key, Priority.NEW, fresh=True)
         view.freed |= concern.freed
+        if concern.priorities:
+            self.all_again(Priority.WAITING)
 
     def wake_waiting(self) -> None:
-        """Ask for looks at those that wait for GPUs, the oldest first, if any have come free."""
-        if not self._view.freed:
-            return
-        self._view.freed.clear()
-        for key in self._view.waiting():
+        """Ask for looks at those that wait and may use the GPUs that have come free: one after another, in line.
+
+        Those that wait for their turn to restart are all looked at when one has come.
+        """
+        if self._view.turn_came:
+            self._view.turn_came = False
+            for key in self._view.waiting_for_turn():
+                self._add(key, Priority.ROLL)
+        if self._view.freed:
+            served = {*self._round, *self._view.served_by(self._view.freed)}
+            self._round = deque(sorted(served, key=self._view.place_in_line))
+            self._view.freed.clear()
+        if self._turn and self._clock() >= self._turn_ends:
+            self._skip(self._turn[0])
+        if self._turn is None:
+            self._next_turn()
+
+    def looked_at(self, key: Key) -> None:
+        """Let the next one in line have its turn, now that this one has been looked at."""
+        if key == self._turn:
+            self._next_turn()
+
+    def _next_turn(self) -> None:
+        self._turn = self._round.popleft() if self._round else None
+        if self._turn:
+            self._turn_ends = self._clock() + TURN_SECONDS
+            self._add(self._turn, Priority.WAITING)
+
+    def _skip(self, namespace: str) -> None:
+        """Wait no longer for looks at models of a namespace: its API calls may hang, which is nothing to the others."""
+        theirs = [key for key in self._round if key[0] == namespace]
+        self._round = deque(key for key in self._round if key[0] != namespace)
+        self._turn = None
+        for key in theirs:
             self._add(key, Priority.WAITING)
 
     def all_again(self, priority: Priority) -> None:

@@ -44,9 +44,7 @@ class Metrics:
         self.moving = Gauge(
             "shardwright_groups_moving", "Groups of all models that are down because they move or roll.", registry=registry
         )
-        self.planning = Histogram(
-            "shardwright_planning_duration_seconds", "Time of one answer of the planner.", registry=registry, buckets=BUCKETS
-        )
+        self.planning = Counter("shardwright_planning_cpu_seconds", "CPU time that the planner has taken.", registry=registry)
         self.api_requests = Counter(
             "shardwright_api_requests", "Requests to the API server.", ("verb", "resource", "code"), registry=registry
         )

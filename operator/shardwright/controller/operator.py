@@ -20,7 +20,7 @@ from shardwright.controller.leadership import fence, keep_leading
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.options import Options
 from shardwright.controller.planner import Planner
-from shardwright.controller.queue import Priority, Queue
+from shardwright.controller.queue import Again, Key, Priority, Queue
 from shardwright.controller.reading import Reading
 from shardwright.controller.reconciler import Parts, Reconciler
 from shardwright.controller.resync import Resync
@@ -50,12 +50,13 @@ class Operator:
         self._lease_client = Client(access, threads=2, on_call=count, urgency=Urgency.LEASE)
         self._elector = Elector(self._lease_client, _identity(options), timings=options.lease_timings)
         self._client = Client(access, on_call=count, may_write=self._leads, limits=options.request_limits)
-        self._planner = Planner(self._view, options.catalogue_file, options.settings_file)
+        self._planner = Planner(self._view, options.catalogue_file, options.settings_file, self._metrics.planning.inc)
         self._planner.load_settings()
         self._intake = Intake(self._view, self._queue, self._leads)
         self._reading = self._make_reading()
         self._resync = Resync(self._client, self._view, self._reading, self._metrics)
-        self._workers = Workers(self._queue, self._make_reconciler().look, self._metrics)
+        self._reconciler = self._make_reconciler()
+        self._workers = Workers(self._queue, self._look, self._metrics)
         self._caches: Caches | None = None
         self._reads = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -77,6 +78,12 @@ class Operator:
                 metrics=self._metrics,
             )
         )
+
+    async def _look(self, key: Key) -> Again | None:
+        try:
+            return await self._reconciler.look(key)
+        finally:
+            self._intake.looked_at(key)
 
     def _leads(self) -> bool:
         return self._elector.leading or not self._options.leader_elect

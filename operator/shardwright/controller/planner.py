@@ -2,8 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from time import thread_time
 from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
@@ -15,12 +18,14 @@ from shardwright.controller.view import View, base_key
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.pools import build_inventory
 from shardwright.modelspec.catalogue import read_catalogue_extension
+from shardwright.reconcile import answering
 from shardwright.reconcile.plan_cache import PlanCache
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.seen import Ask
+from shardwright.reconcile.waiting import Waiting, holds, kept_back
 from shardwright.rendering.names import group_name
-from shardwright.replanning import Replanned, mend, place_beside, plan_anew, scale
+from shardwright.replanning import Replanned, place_beside
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import Subject, resolve
 
@@ -31,7 +36,14 @@ REMEMBERED: Final = 16
 class Planner:
     """Holds the lock under which GPUs are chosen and kept, and the administrator's files; no request is made under it."""
 
-    def __init__(self, view: View, catalogue_file: Path | None, settings_file: Path | None = None) -> None:
+    def __init__(
+        self,
+        view: View,
+        catalogue_file: Path | None,
+        settings_file: Path | None = None,
+        on_planned: Callable[[float], None] = lambda _cpu_seconds: None,
+    ) -> None:
+        self._on_planned = on_planned
         self._lock = asyncio.Lock()
         self._view = view
         self._catalogue = Watched(catalogue_file, "the catalogue file", _read_catalogue)
@@ -80,30 +92,54 @@ class Planner:
         """Forget a resource that is gone."""
         self._subjects.pop(key, None)
 
-    async def answer(self, key: Key, subject: Subject, ask: Ask) -> Replanned:
-        """Return the planner's answer; the GPUs of a plan that is to be deployed are kept from then on."""
+    async def answer(self, key: Key, subject: Subject, ask: Ask, now: datetime) -> Replanned:
+        """Return the planner's answer; the GPUs of a plan that is to be deployed are kept from then on.
+
+        A model that does not get what it asks for stands in line from then on.
+        """
         async with self._lock:
             answer = await self._answer(key, subject, ask)
             record = answer.record
             if record and record != ask.on and record.plan.deployable and not subject.intent.plan_only:
                 self._view.keep(key, Kept(record=record))
+            if ask.beside is None:
+                self._view.stand_in_line(key, await self._waiting(key, subject, ask, now) if answer.short else None)
             return answer
+
+    async def _waiting(self, key: Key, subject: Subject, ask: Ask, now: datetime) -> Waiting:
+        """Return how a model waits that did not get what it asked for: with nodes that it claims once it has waited for long."""
+        waiting = Waiting(
+            rank=self._view.rank(key, subject.deployment.priority_class),
+            since=now,
+            asked=subject.input_hash,
+            terms=subject.terms,
+            deploys=not subject.intent.plan_only and self._view.pods_visible,
+        ).carried_on(self._view.line.get(key))
+        if not waiting.may_claim(now):
+            return waiting
+        whole, taken = self._whole(subject), self._view.ledger.taken(base_key(key))
+        found = tuple(answering.rooms(whole, taken, self._view.claimed_before(waiting.rank)))
+        if holds(waiting.claim, {room.node: room for room in found}):
+            return waiting
+        return replace(waiting, claim=await asyncio.to_thread(answering.claim, subject, ask, whole, found))
 
     async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Replanned:
         if ask.beside is not None and ask.on is not None:
             return await self._beside(key, subject, ask.on, *ask.beside)
-        inventory = self._stock(key, subject)
+        repair = ask.choice is Choice.REHOUSE  # what has served gets its place back before anything that is to come
+        inventory = self._stock(key, subject, claims=not repair)
         made = await asyncio.to_thread(self._make, subject, ask, inventory)
         if made.short and ask.choice is Choice.REPLAN and (vacated := self._stock(key, subject, vacated=True)) != inventory:
             return await asyncio.to_thread(self._make, subject, ask, vacated)  # where its former generations are in the way
         return made
 
     def _make(self, subject: Subject, ask: Ask, inventory: Inventory) -> Replanned:
-        if ask.choice is Choice.RESCALE and ask.on:
-            return scale(subject, ask.on, inventory)
-        if ask.choice is Choice.REHOUSE and ask.on:
-            return mend(subject, ask.on, inventory, ask.leaving)
-        return plan_anew(subject, ask.on, inventory, ask.held, self._plans.plan)
+        """Answer, on a thread, and tell how many seconds of CPU that took."""
+        began = thread_time()
+        try:
+            return answering.answer(subject, ask, inventory, self._plans.plan)
+        finally:
+            self._on_planned(thread_time() - began)
 
     async def _beside(self, key: Key, subject: Subject, record: PlanRecord, group: int, generation: int) -> Replanned:
         """Return the record with a group as a later generation on free GPUs, without a record where there are none."""
@@ -113,14 +149,20 @@ class Planner:
             nodes = await asyncio.to_thread(place_beside, subject, record.plan, inventory)
         return Replanned(record=record.moved(group, nodes, generation) if nodes else None, report=record.report())
 
-    def _stock(self, key: Key, subject: Subject, *, beside: int | None = None, vacated: bool = False) -> Inventory:
-        """Return what there is for a model: nodes that it selects and tolerates, without what others hold."""
+    def _stock(
+        self, key: Key, subject: Subject, *, beside: int | None = None, vacated: bool = False, claims: bool = True
+    ) -> Inventory:
+        """Return what there is for a model: nodes that it selects and tolerates, without what others hold or claim before it."""
         whole, view = self._whole(subject), self._view
         if not view.pods_visible:
             return whole
         own = base_key(key)
         root = None if beside is None else group_name(own[1], beside)
-        return whole.without(view.ledger.taken(own, beside=root, vacated=vacated))
+        taken = view.ledger.taken(own, beside=root, vacated=vacated)
+        if claims:
+            claimed = view.claimed_before(view.rank(key, subject.deployment.priority_class))
+            taken.update(kept_back(claimed, view.unheld(claimed)))
+        return whole.without(taken)
 
     def _whole(self, subject: Subject) -> Inventory:
         """Return all nodes in pools as pods of these terms see them; collapsed anew only when a node has changed."""

@@ -156,6 +156,7 @@ class Reading:
             scheduler_problem=scheduler.problem,
             most_moving=self.most_moving(key),
             domain=self._cluster_domain,
+            priorities=self._view.store.priorities,
         )
 
     async def _resolve(self, key: Key, live: Mapping[str, Any]) -> Subject | tuple[Problem, ...]:

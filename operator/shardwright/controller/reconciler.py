@@ -107,10 +107,11 @@ class Reconciler:
     def _mark(self, key: Key, live: Mapping[str, Any]) -> object:
         """Return what tells that nothing that matters to a model has changed since the last look: equal then.
 
-        To a model that waits for capacity everything matters that may have come free; pods that are not watched may have changed.
+        To a model that waits for capacity, or for its turn, what others do matters; pods that are not watched may have changed.
         """
         view, metadata = self._view, live["metadata"]
-        if view.interests(key).waits_for_capacity or not view.pods_visible:
+        wants = view.interests(key)
+        if wants.waits_for_capacity or wants.waits_for_turn or not view.pods_visible:
             return object()
         nodes, config_map = view.interests(key).nodes, view.interests(key).config_map
         return (
@@ -119,6 +120,7 @@ class Reconciler:
             view.nodes(nodes),
             view.free(key, nodes),
             view.synced,
+            view.store.priorities,
             view.store.config_map(config_map) if config_map else None,
             self._parts.planner.files_version,
             self._parts.reading.absent_kinds,
@@ -161,7 +163,7 @@ class Reconciler:
             if await self._parts.reading.certain_nodes(nodes):
                 raise ChangedError
         self._view.note(key, replace(self._view.interests(key), waits_for_capacity=True))  # what comes free meanwhile counts
-        return await self._parts.planner.answer(key, subject, ask)
+        return await self._parts.planner.answer(key, subject, ask, self._clock.now())
 
     async def _certain(self, seen: Seen, groups: frozenset[str]) -> Seen:
         certain = await self._parts.reading.freshened(seen, groups)
@@ -173,6 +175,8 @@ class Reconciler:
         """Keep what a look has found for the next one, and the GPUs of what stands."""
         self._notes.take_over(key, published, self._clock.now())
         before = self._view.interests(key)
+        if not (published.waits_for_capacity or published.found.hidden) and published.found.cluster_known:
+            self._view.stand_in_line(key, None)
         if not published.known:
             self._view.note(key, replace(before, moving=published.moving))
             return
@@ -181,16 +185,17 @@ class Reconciler:
             key,
             Interests(
                 config_map=before.config_map,
-                nodes=frozenset(node for group in groups for node in group),
+                nodes=frozenset(node for group in groups for node in group) | self._view.claimed_by(key),
                 waits_for_capacity=published.waits_for_capacity,
                 moving=published.moving,
+                waits_for_turn=bool(published.found.awaiting_turn),
             ),
         )
         self._view.keep(key, published.kept)
 
     async def _publish(self, key: Key, live: Mapping[str, Any], published: Published, done: Outcome) -> datetime | None:
         """Write the status, unless it says again what it said a moment ago, and return when to look again."""
-        now, again_at = self._clock.now(), published.again_at
+        now, again_at = self._clock.now(), self._again_at(key, published)
         self._parts.metrics.show(key, published.found, published.report)  # who has read the status finds the series
         if published.status != (live.get("status") or {}):
             gist = gist_of(published.status)
@@ -206,6 +211,13 @@ class Reconciler:
             await self._parts.recorder.record(live, event)
         _log(key, done)
         return again_at
+
+    def _again_at(self, key: Key, published: Published) -> datetime | None:
+        """Return when to look again by what was found, and when a model that waits begins to claim nodes."""
+        waiting = self._view.line.get(key)
+        claims_at = waiting.claims_at if waiting else None
+        times = (published.again_at, claims_at if claims_at and claims_at > self._clock.now() else None)
+        return min((time for time in times if time), default=None)
 
     def _stored(self, content: Mapping[str, Any]) -> None:
         """Take over an object as the API server has stored it: the next look sees it before any event does."""

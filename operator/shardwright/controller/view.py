@@ -3,6 +3,7 @@
 Everything is a projection that can be read again at any time; nothing here is the only copy of anything.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,20 +13,26 @@ from shardwright.controller.queue import Key
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.pools import Reservation
+from shardwright.hardware.scheduling import Admission, PodTerms
 from shardwright.reconcile.ledger import Ledger, Owner
 from shardwright.reconcile.publish import Kept
+from shardwright.reconcile.waiting import Rank, Waiting, claimed_before, rank_of
 from shardwright.rendering.names import base_name
 from shardwright.resolving.stock import reservations_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interests:
-    """What one model depends on beside its own objects; ``moving`` is how many of its groups are down on purpose."""
+    """What one model depends on beside its own objects.
+
+    ``moving`` is how many of its groups are down on purpose; ``waits_for_turn``: groups of it wait because others' are.
+    """
 
     config_map: Key | None = None
     nodes: frozenset[str] = frozenset()
     waits_for_capacity: bool = False
     moving: int = 0
+    waits_for_turn: bool = False
 
 
 NOTHING = Interests()
@@ -36,7 +43,7 @@ class View:
     """The caches, and which models to look at when something in them changes.
 
     ``synced`` is False until every cache is full and the plans of record are read. ``freed`` are nodes on which GPUs have come
-    free since it was last emptied.
+    free since it was last emptied. ``line`` is how those wait that the planner found no room for; see ``stand_in_line``.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
@@ -44,12 +51,15 @@ class View:
     resources: dict[Key, Mapping[str, Any]] = field(default_factory=dict)
     models: dict[Owner, Key] = field(default_factory=dict)
     freed: set[str] = field(default_factory=set)
+    turn_came: bool = False
     synced: bool = False
     pods_visible: bool = True
     _interests: dict[Key, Interests] = field(default_factory=dict)
     _on_node: dict[str, set[Key]] = field(default_factory=dict)
     _reading: dict[Key, set[Key]] = field(default_factory=dict)
+    line: dict[Key, Waiting] = field(default_factory=dict)
     _waiting: dict[Key, None] = field(default_factory=dict)
+    _turns: dict[Key, None] = field(default_factory=dict)
     _moving: int = 0
 
     def __post_init__(self) -> None:
@@ -69,6 +79,7 @@ class View:
         self.models.pop(base_key(key), None)
         self.note(key, NOTHING)
         self._interests.pop(key, None)
+        self.stand_in_line(key, None)
         self.freed |= self.ledger.forget(base_key(key))
 
     def interests(self, key: Key) -> Interests:
@@ -94,7 +105,12 @@ class View:
             self._waiting.setdefault(key)
         else:
             self._waiting.pop(key, None)
+        if now.waits_for_turn:
+            self._turns.setdefault(key)
+        else:
+            self._turns.pop(key, None)
         self._moving += now.moving - before.moving
+        self.turn_came |= now.moving < before.moving
 
     def keep(self, key: Key, kept: Kept | None) -> bool:
         """Keep the GPUs of a plan of record (None: none) and return whether all of them could be kept."""
@@ -109,6 +125,31 @@ class View:
     def _healthy(self, nodes: Iterable[str]) -> dict[str, int]:
         found = ((name, self.store.nodes.get(name)) for name in set(nodes))
         return {name: node.gpus for name, node in found if isinstance(node, NodeFacts)}
+
+    def stand_in_line(self, key: Key, waiting: Waiting | None) -> None:
+        """Have a model wait for GPUs, None: not any more; nodes that it claims no longer are free for others."""
+        before = self.line.pop(key, None)
+        if waiting is not None:
+            self.line[key] = waiting
+        self.freed |= (before.claim.keys() if before else set()) - (waiting.claim.keys() if waiting else set())
+
+    def rank(self, key: Key, priority_class: str | None) -> Rank:
+        """Return the place in line of a model whose pods are of this class."""
+        return rank_of(self.store.priorities.value_of(priority_class), _created(self.resources.get(key)), key)
+
+    def claimed_before(self, rank: Rank) -> Counter[str]:
+        """Return the GPUs by node that are claimed by those who come before a place in line."""
+        return claimed_before(self.line.values(), rank)
+
+    def claimed_by(self, key: Key) -> frozenset[str]:
+        """Return the nodes that a model claims."""
+        return frozenset(self.line[key].claim) if key in self.line else frozenset()
+
+    def unheld(self, nodes: Iterable[str]) -> dict[str, int]:
+        """Return how many GPUs of these nodes nobody holds."""
+        healthy = self._healthy(nodes)
+        taken = self.ledger.taken_on(healthy)
+        return {name: max(0, gpus - taken[name]) for name, gpus in healthy.items()}
 
     def free(self, key: Key, nodes: Iterable[str]) -> dict[str, int] | None:
         """Return how many GPUs others leave a model on these nodes, None where pods may not be listed."""
@@ -135,9 +176,29 @@ class View:
         """Return the models that are planned on one of these nodes."""
         return set().union(*(self._on_node.get(node, ()) for node in nodes))
 
-    def waiting(self) -> list[Key]:
-        """Return the models that wait for capacity, those first that have been there the longest."""
-        return sorted(self._waiting, key=lambda key: (_created(self.resources.get(key)), key))
+    def served_by(self, freed: Iterable[str]) -> list[Key]:
+        """Return the models that wait for capacity and may use one of these nodes, in the order in which they are served."""
+        usable = [node for name in freed if isinstance(node := self.store.nodes.get(name), NodeFacts)]
+        admitted: dict[str, bool] = {}
+        for key in self._waiting:
+            if (terms := self._terms(key)) is not None and repr(terms) not in admitted:
+                admission = Admission(terms)
+                admitted[repr(terms)] = any(admission.keeps_out(node) is None for node in usable)
+        return sorted((key for key in self._waiting if admitted.get(repr(self._terms(key)), True)), key=self.place_in_line)
+
+    def place_in_line(self, key: Key) -> Rank:
+        """Return the place in line of a model; of one that nobody has planned yet as if its pods were of the default class."""
+        waiting = self.line.get(key)
+        return waiting.rank if waiting else self.rank(key, None)
+
+    def _terms(self, key: Key) -> PodTerms | None:
+        """Return what the pods of a model that waits ask of nodes, None where that is not known yet."""
+        waiting = self.line.get(key)
+        return waiting.terms if waiting else None
+
+    def waiting_for_turn(self) -> tuple[Key, ...]:
+        """Return the models of which groups wait because groups of others move, those first that began to wait first."""
+        return tuple(self._turns)
 
     def reading(self, config_maps: Iterable[Key]) -> set[Key]:
         """Return the models whose architecture comes from one of these ConfigMaps."""

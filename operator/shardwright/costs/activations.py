@@ -19,6 +19,9 @@ fitted, a Llama 8B pass of 20,000 and of 29,000 tokens (2.07 and 2.99 GiB; 2.9 c
 WIDE_COPIES: Final = 1.5
 """Rows of a block's widest matrix that are held at once: the product and half of it after gating. Basis: derived."""
 
+GATHERED_COPIES: Final = 2
+"""Rows of the hidden size per token of all attention-data ranks: gathered before the experts, and their sums. Basis: derived."""
+
 LOGIT_BYTES: Final = 4
 """Bytes of one logit while sampling. Source: engines.md section 7 (FP32 copies)."""
 
@@ -37,7 +40,7 @@ def activation_bytes(model: ModelSpec, layout: Layout, limits: Limits, logit_cop
         last: Whether the rank is on the last stage, which samples.
     """
     row = limits.batched_tokens * ELEMENT_BYTES[model.dtype]
-    kept = row * _expert_workspace_values(model, layout)
+    kept = row * (_expert_workspace_values(model, layout) + _gathered_values(model, layout))
     hidden = model.residual_streams * model.hidden_size
     forward = row * (HIDDEN_COPIES * hidden + max(_wide_values(layer, layout) for layer in _kinds(model)))
     sampling = logit_copies * limits.sequences * model.vocabulary * LOGIT_BYTES + row * hidden
@@ -83,10 +86,18 @@ def _expert_workspace_values(model: ModelSpec, layout: Layout) -> float:
     return max((_workspace(model, layer.feed_forward, layout) for layer in _kinds(model)), default=0.0)
 
 
+def _gathered_values(model: ModelSpec, layout: Layout) -> float:
+    """Return the values per token of what attention-data ranks gather: every token of all of them, and its sum to give back.
+
+    Source: vLLM 0.32, ``allgather_reducescatter``: what it gathers is of the size of all ranks' batches.
+    """
+    return GATHERED_COPIES * layout.attention_data * model.hidden_size if layout.attention_data > 1 else 0.0
+
+
 def _workspace(model: ModelSpec, block: object, layout: Layout) -> float:
     if not isinstance(block, ExpertFeedForward):
         return 0.0
-    ways = 1 if layout.expert > 1 else layout.tensor * layout.attention_data
+    ways = max(1, layout.tensor * layout.attention_data // layout.expert)
     columns = block.expert_intermediate / ways
     wide = max((block.matrices - 1) * columns, model.hidden_size) + max(columns, model.hidden_size)
     return block.experts_per_token * wide

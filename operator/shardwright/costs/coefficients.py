@@ -5,7 +5,7 @@ model, a GPU or a version: a generation is all that was released up to a date. d
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib import resources
@@ -17,6 +17,10 @@ BAND_LEVEL: Final = 0.8
 BAND_MODELLED: Final = 0.45
 """Half width where public measurements are missing: several nodes, NVL72, uneven stages, context parallelism. Basis:
 assumed."""
+
+
+ENOUGH_ROWS: Final = 20
+"""Published rows of a storage format below which nothing that is stored so counts as measured. Basis: assumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,17 +93,19 @@ def coefficients_of(engine: str, released: str) -> Coefficients:
     return next((found for until, found in generations if not until or (released and released <= until)), generations[-1][1])
 
 
-def band_of(engine: str, kind: str, *, known: bool) -> Band:
+def band_of(engine: str, kind: str, formats: Iterable[str], *, known: bool) -> Band:
     """Return the band of a kind of measurement; of a model where there is none.
 
     Args:
         engine: The engine.
         kind: How requests arrive; empty for what has hardly been measured.
+        formats: How the weights are stored, and whether they are widened.
         known: Whether all facts of the model are; else the band is twice as wide.
     """
-    rows = _data()["bands"].get(engine, {})
-    low, high = rows.get(kind, (_MODELLED.low, _MODELLED.high))
-    basis = "fitted" if kind in rows else _MODELLED.basis
+    rows, seen = _data()["bands"].get(engine, {}), _data()["formats"].get(engine, {})
+    measured = kind in rows and all(seen.get(name, 0) >= ENOUGH_ROWS for name in formats)
+    low, high = rows[kind] if measured else (_MODELLED.low, _MODELLED.high)
+    basis = "fitted" if measured else _MODELLED.basis
     return Band(low=low, high=high, basis=basis) if known else Band(low=low * low, high=high * high, basis=basis)
 
 

@@ -2,14 +2,13 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Final
 
 from shardwright.costs.coefficients import Band, Coefficients, band_of, coefficients_of
 from shardwright.costs.communication import Fabric, group_fabric, tensor_fabric
 from shardwright.costs.drafts import draft_load_bytes, draft_passes
 from shardwright.costs.estimates import Estimate, Performance
-from shardwright.costs.limits import requests_per_replica
-from shardwright.costs.loading import Storage, load_time
+from shardwright.costs.kvcache import kv_bits
+from shardwright.costs.loading import Storage, distinct_nodes, load_time
 from shardwright.costs.memory import ReplicaMemory, StageHold, replica_memory, stage_holds
 from shardwright.costs.overheads import Device
 from shardwright.costs.roofline import Links, hidden_bytes, stage_floor
@@ -22,8 +21,6 @@ from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 
-_CACHE_BITS: Final = {"fp8": 8, "bf16": 16, "fp16": 16, "fp32": 32}
-
 _Degrees = tuple[int, int, int, int, int, tuple[int, ...]]
 _Stages = tuple[tuple[StageHold, ...], tuple[tuple[StageWork, int], ...]]
 
@@ -32,12 +29,14 @@ _Stages = tuple[tuple[StageHold, ...], tuple[tuple[StageWork, int], ...]]
 class Task:
     """One candidate's speed as a question: all that does not depend on the fitted coefficients.
 
-    ``groups`` is how many batches of ``load`` run beside each other: replicas times attention-data ranks.
+    ``groups`` is how many batches of ``load`` run beside each other: one on every attention-data rank of every replica that
+    has a request. A rank without one steps with the others of its replica.
     """
 
     replica: Replica
     load: Load
-    groups: float
+    groups: int
+    replicas: int  # that have a request
     kind: str  # of measurement that comes nearest; "" where there is none: the band is that of a model
 
 
@@ -90,20 +89,19 @@ class Estimator:
     def task(self, candidate: Candidate, memory: ReplicaMemory | None = None) -> Task:
         """Return what is to be priced of a candidate."""
         memory = memory or self.memory(candidate)
-        layout = candidate.layout
-        replica = self._replica(candidate)
-        room = self._room(memory)
-        offered = requests_per_replica(self._workload, layout) / layout.attention_data
-        running = max(1.0, min(offered, memory.limits.sequences, room))
-        groups = min(layout.replicas, self._workload.concurrency) * layout.attention_data
+        layout, requests = candidate.layout, self._workload.concurrency
+        groups, busy = min(layout.replicas * layout.attention_data, requests), min(layout.replicas, requests)
+        offered = requests / groups
         load = Load(
             workload=self._workload,
             offered=offered,
-            running=running,
+            running=max(1.0, min(offered, memory.limits.sequences, self._room(memory))),
             chunk_tokens=memory.limits.batched_tokens,
+            ranks=groups / busy,
             mixed=self._traits.mixes_prompts and self._traits.chunks_prompts,
         )
-        return Task(replica=replica, load=load, groups=groups, kind=_kind(candidate, replica, self._workload))
+        replica = self._replica(candidate)
+        return Task(replica=replica, load=load, groups=groups, replicas=busy, kind=_kind(candidate, replica, self._workload))
 
     def _room(self, memory: ReplicaMemory) -> float:
         """Return how many requests run at once: each takes its whole length, or what it has grown to on the mean."""
@@ -123,13 +121,14 @@ class Estimator:
             max_sequences=memory.limits.sequences,
             max_batched_tokens=memory.limits.batched_tokens,
             load_bytes_per_node=load_bytes,
-            load=load_time(load_bytes, placement.nodes_per_replica, self._storage),
+            load=load_time(load_bytes, distinct_nodes(candidate.layout, placement.gpus_per_node), self._storage),
             performance=self._performance(candidate, memory),
         )
 
     def _performance(self, candidate: Candidate, memory: ReplicaMemory) -> Performance:
         task = self.task(candidate, memory)
-        band = band_of(self._traits.name, task.kind, known=not self._model.warnings)
+        formats = {name for kind in task.replica.kinds for name in kind.floor.formats}
+        band = band_of(self._traits.name, task.kind, formats, known=not self._model.warnings)
         return price(task, self._fitted, band)
 
     def _load_bytes(self, layout: Layout, gpus_per_node: int) -> int:
@@ -164,7 +163,7 @@ class Estimator:
 
     def _made(self, candidate: Candidate) -> Replica:
         link, gpu, drafter = candidate.placement.pipeline_link, candidate.pool.gpu, self._traits.drafter
-        links, bits = _links(candidate, hidden_bytes(self._work)), self._kv_bits()
+        links, bits = _links(candidate, hidden_bytes(self._work)), kv_bits(self._model, self._workload.kv_cache_dtype)
         return Replica(
             kinds=self._stage_kinds(candidate.layout, gpu),
             links=links,
@@ -175,15 +174,13 @@ class Estimator:
             drafting=draft_passes(drafter, candidate.layout, links, gpu, bits, self._traits) if drafter else None,
         )
 
-    def _kv_bits(self) -> int:
-        return _CACHE_BITS[self._model.dtype if self._workload.kv_cache_dtype == "auto" else self._workload.kv_cache_dtype]
-
     def _stage_kinds(self, layout: Layout, gpu: Gpu) -> tuple[StageKind, ...]:
         key = (_degrees(layout), self._workload.kv_cache_dtype, gpu)
         if key not in self._kinds:
-            stages = self._stages(layout)[1]
+            bits = kv_bits(self._model, self._workload.kv_cache_dtype)
             self._kinds[key] = tuple(
-                StageKind(floor=stage_floor(stage, self._work, gpu, self._kv_bits()), count=count) for stage, count in stages
+                StageKind(floor=stage_floor(stage, self._work, gpu, bits), count=count)
+                for stage, count in self._stages(layout)[1]
             )
         return self._kinds[key]
 
@@ -191,7 +188,8 @@ class Estimator:
 def price(task: Task, fitted: Coefficients, band: Band) -> Performance:
     """Return the speed of a task with an engine's coefficients."""
     speed = serve(task.replica, task.load, fitted)
-    return performance(speed, task.load, task.groups, band=(band.low, band.high), basis=band.basis)
+    running = round(task.groups * task.load.running / task.replicas)
+    return performance(speed, task.load, task.groups, running=running, band=band)
 
 
 def _kind(candidate: Candidate, replica: Replica, workload: Workload) -> str:

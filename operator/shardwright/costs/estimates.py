@@ -77,6 +77,7 @@ class Estimate:
     load_bytes_per_node: int
     performance: Performance
     load: LoadTime | None = None
+    capacity: float | None = None  # requests a second that are served at most, where a rate is offered
 
     @property
     def load_seconds(self) -> float | None:

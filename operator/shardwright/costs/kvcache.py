@@ -73,6 +73,11 @@ class KvCache:
         return int(self.requests(kv_bytes, request_tokens) * request_tokens)
 
 
+def kv_bits(model: ModelSpec, kv_cache_dtype: str) -> int:
+    """Return the bits of a value in the cache: ``auto`` is what the checkpoint asks for, else the model's dtype."""
+    return _CACHE_BITS[(model.cache_dtype or model.dtype) if kv_cache_dtype == "auto" else kv_cache_dtype]
+
+
 def kv_cache(model: ModelSpec, layout: Layout, stage: int, kv_cache_dtype: str, traits: EngineTraits) -> KvCache:
     """Return the K/V cache of a rank of one pipeline stage; every attention-data rank has its own.
 
@@ -85,8 +90,7 @@ def kv_cache(model: ModelSpec, layout: Layout, stage: int, kv_cache_dtype: str, 
     """
     first, end = split_layers(len(model.layers), layout.pipeline, traits.remainder, layout.partition)[stage]
     model_bits = _CACHE_BITS[model.dtype]
-    bits = _CACHE_BITS[(model.cache_dtype or model.dtype) if kv_cache_dtype == "auto" else kv_cache_dtype]
-    form = CacheFormat(bits=bits, model_bits=model_bits, block_tokens=traits.kv_block_tokens)
+    form = CacheFormat(bits=kv_bits(model, kv_cache_dtype), model_bits=model_bits, block_tokens=traits.kv_block_tokens)
     pages = _pages(model, layout.tensor, form)
     own = KvCache(
         groups=pages.groups,

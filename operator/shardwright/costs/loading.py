@@ -4,10 +4,13 @@ No source measures the storage of a cluster, so every bandwidth is an assumption
 capture and the start of processes come on top (``rendering/budgets.py``).
 """
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
+
+from shardwright.layouts.layout import Layout
 
 
 class Storage(StrEnum):
@@ -76,12 +79,21 @@ UNKNOWN_STORAGE: Final = ReadSpeed(
 )
 
 
+def distinct_nodes(layout: Layout, gpus_per_node: int) -> int:
+    """Return how many nodes of a replica hold different stages; attention ranks and tensor ranks beside them hold the same ones.
+
+    >>> distinct_nodes(Layout(tensor=8, pipeline=2), 8), distinct_nodes(Layout(attention_data=48, expert=48), 4)
+    (2, 1)
+    """
+    return math.ceil(layout.pipeline / max(1, gpus_per_node // layout.tensor))
+
+
 def load_time(bytes_per_node: int, nodes: int, storage: Storage | None) -> LoadTime:
     """Return how long the busiest node of a replica reads.
 
     Args:
         bytes_per_node: What its ranks hold, each stage once.
-        nodes: Nodes of the replica; from the hub or an image each of them fetches all layers.
+        nodes: How many times that the whole model is (``distinct_nodes``): from the hub or an image every node fetches all of it.
         storage: Where the weights lie, None where that is not known.
 
     >>> found = load_time(10**12, 1, Storage.CLAIM)

@@ -26,9 +26,18 @@ _UNITS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """Which unit multiplies weights that are stored so; where the GPU has none, they are widened first."""
 
+_ALONE: Final = ("none", "bf16", "fp16")  # of weights beside activations of 16 bits (``Storage.product``)
+
 _PLAIN: Final = ("bf16", "fp16")
 _ALL_REDUCES_PER_LAYER: Final = 2  # after attention and after the feed-forward block
 _ACTIVATION_BYTES: Final = 2  # bf16 and fp16 cross links and memory as two bytes a value
+WIDENED_ROWS: Final = 32.0
+"""Rows (of an expert: its own) up to which weights that the GPU has no unit for are widened while they are read, for nothing.
+Basis: measured, Marlin keeps nearly the whole gain of 4 bits up to 16 to 32 rows. Source: arXiv 2408.11743, figure 1."""
+DENSE_WIDENING: Final = 1.2
+"""How many times longer further rows take in the matrices that every token passes (experts have the fitted ``widening``).
+Basis: assumed; Marlin loses its gain over 16 bits between 64 and 256 rows, and is up to a fifth behind with prompts.
+Source: arXiv 2408.11743, figures 1 and 9."""
 _OVERLAP: Final = 3.0
 """How sharply computing hides behind reading memory: the norm of the two (infinite: the slower alone). Basis: assumed."""
 
@@ -38,7 +47,8 @@ class Batch:
     """What one step carries on one attention rank: decoding sequences, and prompt tokens with the mean context they see.
 
     ``context_tokens`` is the mean context of the sequences, ``verified`` the tokens that each has in this step,
-    ``sampled`` the sequences that get a token, ``peers`` the attention ranks whose tokens meet in the experts.
+    ``sampled`` the sequences that get a token. ``prompting`` is how many of the attention ranks have such a prompt in the same
+    step: their tokens meet in the experts.
     """
 
     sequences: float = 0.0
@@ -47,11 +57,18 @@ class Batch:
     prompt_tokens: float = 0.0
     prompt_context_tokens: float = 0.0
     sampled: float = 0.0
+    prompting: float = 1.0
 
     @property
     def tokens(self) -> float:
         """Return the tokens that pass every layer."""
         return self.sequences * self.verified + self.prompt_tokens
+
+    def met(self, peers: int) -> float:
+        """Return the tokens of all attention ranks; a rank without a request takes part with one of its own."""
+        return (
+            max(1.0, self.sequences * self.verified) * peers + self.prompt_tokens * self.prompting if peers > 1 else self.tokens
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +94,7 @@ class StageFloor:
     widened: bool  # most dense weights have no unit of their own
     expert_widened: bool
     expert_columns: float  # of one expert's slice
+    formats: tuple[str, ...]  # how most dense and most expert weights are stored, "int4 widened" without a unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,17 +132,21 @@ class StepTime:
         return self.weights + self.kv_cache + self.compute + moved + self.overhead
 
 
+def _units(storage: str) -> tuple[str, ...]:
+    return _ALONE if storage.endswith(" alone") else _UNITS.get(storage, _PLAIN)
+
+
 def matmul_flops(gpu: Gpu, storage: str) -> float:
     """Return the FLOP/s of large matrix products on the unit that multiplies weights stored so."""
     rates = gpu.matmul_flops or gpu.flops
-    units = _UNITS.get(storage, _PLAIN)
+    units = _units(storage)
     return next((rates[unit] for unit in units if unit in rates), 0.0) or max(rates.values())
 
 
 def widened(gpu: Gpu, storage: str) -> bool:
     """Return whether weights stored so are widened before they are multiplied, for want of a unit."""
-    units = _UNITS.get(storage, _PLAIN)
-    return storage not in _PLAIN and units[0] not in gpu.flops
+    units = _units(storage)
+    return bool(storage) and storage not in _PLAIN and units[0] not in gpu.flops
 
 
 def stage_floor(stage: StageWork, model: ModelWork, gpu: Gpu, kv_bits: int) -> StageFloor:
@@ -140,6 +162,7 @@ def stage_floor(stage: StageWork, model: ModelWork, gpu: Gpu, kv_bits: int) -> S
         )
         for work in stage.attention
     )
+    dense, experts = _mostly(stage.matmul_flops), _mostly(stage.expert_flops)
     return StageFloor(
         layers=stage.layers,
         products=stage.products,
@@ -152,15 +175,16 @@ def stage_floor(stage: StageWork, model: ModelWork, gpu: Gpu, kv_bits: int) -> S
         head_token=stage.head_flops / plain,
         hidden_token=stage.layers * model.hidden * _ACTIVATION_BYTES / bandwidth,
         attention=attention,
-        widened=_mostly_widened(gpu, stage.matmul_flops),
-        expert_widened=_mostly_widened(gpu, stage.expert_flops),
+        widened=widened(gpu, dense),
+        expert_widened=widened(gpu, experts),
         expert_columns=stage.expert_columns,
+        formats=tuple(f"{name} widened" if widened(gpu, name) else name for name in (dense, experts) if name),
     )
 
 
-def _mostly_widened(gpu: Gpu, flops: tuple[tuple[str, float], ...]) -> bool:
-    most = max(flops, key=lambda item: item[1], default=("bf16", 0.0))
-    return widened(gpu, most[0])
+def _mostly(flops: tuple[tuple[str, float], ...]) -> str:
+    """Return how most of these weights are stored; empty where there are none."""
+    return max(flops, key=lambda item: item[1], default=("", 0.0))[0]
 
 
 def step_time(
@@ -172,14 +196,13 @@ def step_time(
     mean (None: the fitted one).
     """
     tokens = batch.tokens
-    rows = tokens + fitted.saturation_tokens
-    dense_compute = (floor.token * rows + floor.head_token * batch.sampled) / fitted.compute_efficiency
+    dense = floor.token * _rows(tokens, fitted, widened=floor.widened)
+    dense_compute = (dense + floor.head_token * batch.sampled) / fitted.compute_efficiency
     dense_weights = floor.weights / fitted.memory_efficiency
     kv, scores = _attention(floor, batch, fitted)
-    expert_compute, expert_weights = _experts(floor, links, hot_share, tokens, fitted, imbalance)
+    met = batch.met(links.peers)
+    expert_compute, expert_weights = _experts(floor, links, hot_share, met, fitted, imbalance)
     compute, weights = 0.0, 0.0
-    dense_compute *= fitted.widening if floor.widened else 1.0
-    expert_compute *= fitted.widening if floor.expert_widened else 1.0
     thin = 1 + fitted.thin_columns / max(1.0, floor.expert_columns)
     for busy, read, factor in ((dense_compute, dense_weights, 1.0), (expert_compute, expert_weights, thin)):
         computing, reading = _joined(busy, read)
@@ -191,13 +214,24 @@ def step_time(
         kv_cache=kv,
         compute=compute,
         communication=_tensor_seconds(floor, links, tokens, fitted),
-        expert_communication=_expert_seconds(floor, links, hot_share, tokens, fitted),
+        expert_communication=_expert_seconds(floor, links, met, fitted),
         context_communication=_context_seconds(floor, links, tokens, fitted),
         overhead=floor.products * fitted.product_seconds
         + floor.expert_layers * fitted.expert_layer_seconds
         + tokens * floor.hidden_token * fitted.activation_copies
         + batch.sequences * fitted.sequence_seconds,
     )
+
+
+def _rows(tokens: float, fitted: Coefficients, *, widened: bool) -> float:
+    """Return the rows that a product of ``tokens`` takes the time of.
+
+    Large tiles are padded, by ``saturation_tokens``. Kernels that widen weights have small ones: up to ``WIDENED_ROWS`` they
+    do so in the shadow of memory, further rows take ``DENSE_WIDENING`` times as long.
+    """
+    if widened:
+        return tokens + (DENSE_WIDENING - 1) * max(0.0, tokens - WIDENED_ROWS)
+    return tokens + fitted.saturation_tokens
 
 
 def _joined(one: float, other: float) -> tuple[float, float]:
@@ -223,20 +257,21 @@ def _attention(floor: StageFloor, batch: Batch, fitted: Coefficients) -> tuple[f
 
 
 def _experts(
-    floor: StageFloor, links: Links, hot_share: float, tokens: float, fitted: Coefficients, imbalance: float | None
+    floor: StageFloor, links: Links, hot_share: float, met: float, fitted: Coefficients, imbalance: float | None
 ) -> tuple[float, float]:
     """Return the seconds of computing and of reading the routed experts of the busiest rank.
 
-    All attention-data ranks' tokens meet here. An expert that is touched at all computes some rows more than it has.
+    All attention-data ranks' tokens meet here (``met``). An expert that is touched at all computes some rows more than it has.
     """
     if not floor.expert_weights or not hot_share:
         return 0.0, 0.0
-    met = tokens * links.peers
     factor = (fitted.expert_imbalance if imbalance is None else imbalance) if links.whole_experts else 1.0
     touched = min(1.0, (1.0 - math.pow(1 - min(hot_share, 1 - 1e-12), met)) * factor)
-    rows = met * hot_share * floor.experts * factor
-    padding = touched * floor.experts * fitted.saturation_tokens * fitted.expert_padding
-    compute = floor.expert_token * (rows + padding) / fitted.compute_efficiency
+    experts = touched * floor.experts
+    rows = met * hot_share * floor.experts * factor + experts * fitted.saturation_tokens * fitted.expert_padding
+    if floor.expert_widened:
+        rows += (fitted.widening - 1) * max(0.0, rows - experts * WIDENED_ROWS)
+    compute = floor.expert_token * rows / fitted.compute_efficiency
     return compute, floor.expert_weights * touched / fitted.memory_efficiency
 
 
@@ -248,18 +283,15 @@ def _tensor_seconds(floor: StageFloor, links: Links, tokens: float, fitted: Coef
     return reduced * (each + fitted.collective_seconds)
 
 
-def _expert_seconds(floor: StageFloor, links: Links, hot_share: float, tokens: float, fitted: Coefficients) -> float:
+def _expert_seconds(floor: StageFloor, links: Links, met: float, fitted: Coefficients) -> float:
     """Return what gathering the tokens of all attention-data ranks and giving back their sums takes, a layer each.
 
-    Whole experts get their tokens all-to-all, a token at most once per rank; sliced ones need every token on all ranks.
+    Every rank gets every token, whether it has an expert for it or not: ``allgather_reducescatter``, vLLM's default of
+    ``--all2all-backend`` (0.32 ``config/parallel.py``), which is what is rendered.
     """
     if links.peers == 1 or not floor.expert_layers:
         return 0.0
-    ranks = links.experts.ranks
-    chosen = hot_share * floor.experts * ranks  # experts of one token
-    copies = min(ranks, chosen) if links.whole_experts else ranks
-    size = tokens * links.hidden_bytes * copies
-    return 2 * floor.expert_layers * (all_to_all_seconds(size, links.experts) + fitted.collective_seconds)
+    return 2 * floor.expert_layers * (all_to_all_seconds(met * links.hidden_bytes, links.experts) + fitted.collective_seconds)
 
 
 def _context_seconds(floor: StageFloor, links: Links, tokens: float, fitted: Coefficients) -> float:

@@ -288,4 +288,4 @@ def _stored_bytes(storage: Storage, outputs: int, inputs: int) -> int:
 
 
 def _round_up(value: int, multiple: int) -> int:
-    return math.ceil(value / multiple) * multiple
+    return math.ceil(value / multiple) * multiple if multiple else value

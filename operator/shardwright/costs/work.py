@@ -142,7 +142,7 @@ def _by_storage(model: ModelSpec, weights: Iterable[Weight]) -> Mapping[str, Pre
     per_layer: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(model.layers))
     for weight in weights:
         if weight.layer is not None and weight.layer < len(model.layers):
-            per_layer[weight.storage.name][weight.layer] += weight.elements
+            per_layer[weight.storage.product][weight.layer] += weight.elements
     return {name: _running(elements) for name, elements in per_layer.items()}
 
 

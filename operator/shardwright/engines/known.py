@@ -55,6 +55,8 @@ def _tensorrt_llm(version: str | None) -> EngineTraits:
         mixes_expert_cuts=True,
         batch_defaults=(),
         fixed_overhead_bytes=GIB // 2,
+        least_capability=None,
+        widens_fp8_from=None,
     )
 
 

@@ -90,9 +90,12 @@ _QUANTIZATIONS: Final = frozenset(
         "compressed-tensors",
         "fp8",
         "gptq",
+        "inc",
         "modelopt",
         "modelopt_fp4",
         "mxfp4",
+        "quark",
+        "torchao",
     }
 )
 
@@ -146,6 +149,8 @@ _SOURCES: Final[Mapping[str, str]] = {
     "data_beside_tensor": "vLLM 0.32.0 source, config/parallel.py: world is tensor x pipeline x data",
     "deals_experts_evenly": "vLLM 0.32.0 source, fused_moe/layer.py:determine_expert_map: the first ranks get one more",
     "over_ray": "no figure: what spec.engine.executor asks for, not how vLLM runs by itself",
+    "least_capability": "docs.vllm.ai, installation on NVIDIA CUDA: 7.0 up to 0.22, 7.5 since",
+    "widens_fp8_from": "docs.vllm.ai v0.32.0, quantization/llm_compressor/fp8: weight-only by FP8 Marlin from 7.5",
     "warnings": "none: what is not known of vLLM has a figure or a rule of its own",
     "width_divides_replica": "vLLM 0.32.0 source, models/gpt_oss.py:MLPBlock: expert width over all ranks",
 }
@@ -193,7 +198,14 @@ def traits(version: str) -> EngineTraits:
         logit_copies=generation.logit_copies,
         counts_graphs=generation.counts_graphs,
         chunks_prompts=generation.chunks_prompts,
+        least_capability=_OLDEST if release is None or release >= _DROPPED_VOLTA_IN else None,
+        widens_fp8_from=_OLDEST,
     )
+
+
+_OLDEST: Final = (7, 5)  # Turing
+
+_DROPPED_VOLTA_IN: Final = (0, 23)
 
 
 _LISTED_UP_TO: Final = (0, 33)

@@ -35,6 +35,11 @@ MEMORY_MATCH: Final = 0.15
 are up to 7 % below nominal (ECC, driver) and rows of one name differ by 50 % or more."""
 
 
+WORTH_EXPONENT: Final = 0.35
+"""By what power of its memory bandwidth and of its FLOP/s a GPU is worth more than another. Basis: assumed; it gives an A100 half
+of an H100, an L4 a fifth and a GB200 twice as much, about what clouds ask for them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """A kind of link between GPUs, as one GPU sees it, in one direction.
@@ -86,6 +91,12 @@ class Gpu:
     memory_basis: str = ""
     cross_checked: str = "no"
     matmul_flops: Mapping[str, float] = field(default_factory=dict, hash=False)
+
+    @property
+    def worth(self) -> float:
+        """Return what the GPU may cost in relation to others, where nobody states a price; an H100 is about 1."""
+        plain = max((self.flops[unit] for unit in ("bf16", "fp16") if unit in self.flops), default=TERA)
+        return float((self.memory_bytes_per_second / (3350 * GIGA) * plain / (989 * TERA)) ** WORTH_EXPONENT)
 
     def __hash__(self) -> int:
         """Hash what tells rows apart, like a link's."""

@@ -1,6 +1,6 @@
 """The inventory: what the cluster has and what of it is free, collapsed into pools of alike nodes."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -104,3 +104,8 @@ class Inventory:
     def without(self, taken: Mapping[str, int]) -> "Inventory":
         """Return what is left where nothing of it was taken before; ``taken`` are GPUs by node."""
         return replace(self, pools=tuple(pool.without(taken) for pool in self.pools))
+
+    def of_nodes(self, names: Collection[str]) -> "Inventory":
+        """Return what there is on these nodes alone; a pool none of whose nodes is among them is left out."""
+        pools = (replace(pool, nodes=tuple(node for node in pool.nodes if node.name in names)) for pool in self.pools)
+        return replace(self, pools=tuple(pool for pool in pools if pool.nodes))

@@ -52,7 +52,7 @@ def enumerate_candidates(
 def layouts(model: ModelSpec, pool: Pool, space: SearchSpace, traits: EngineTraits, most_nodes: int) -> Iterator[Layout]:
     """Yield the layouts of a pool over up to ``most_nodes`` nodes a replica, in ascending order of degrees."""
     for tensor, pipeline, data in sorted(set(_degrees(model, pool, space, most_nodes))):
-        for expert in _expert_degrees(model, tensor, data, space.expert):
+        for expert in _expert_degrees(model, tensor * data, space.expert, traits, beside=data > 1):
             layout = Layout(tensor=tensor, pipeline=pipeline, expert=expert, attention_data=data, replicas=space.replicas)
             yield from _variants(model, layout, space, traits)
 
@@ -122,17 +122,20 @@ def _pinned(pool: Pool, space: SearchSpace) -> Iterator[tuple[int, int]]:
             yield tensor, pipeline * data
 
 
-def _expert_degrees(model: ModelSpec, tensor: int, data: int, pin: int | None) -> tuple[int, ...]:
+def _expert_degrees(model: ModelSpec, ranks: int, pin: int | None, traits: EngineTraits, *, beside: bool) -> tuple[int, ...]:
     """Return 1 (experts sliced over all ranks) and, for experts on several ranks, all of them (whole experts).
 
-    Beside attention replicas experts are whole, unless a pin says otherwise.
+    Where an engine has both at once also what lies between: experts are dealt to sets of ranks that slice them. ``beside``
+    attention replicas experts are whole, unless a pin says otherwise.
     """
-    ranks = tensor * data
     if pin is not None:
         return (pin,) if pin == 1 or (model.experts and pin == ranks) else ()
     if not model.experts or ranks == 1:
         return (1,)
-    return (1, ranks) if data == 1 else (ranks,)
+    if beside:
+        return (ranks,)
+    between = (degree for degree in range(2, ranks) if ranks % degree == 0) if traits.mixes_expert_cuts else ()
+    return (1, *between, ranks)
 
 
 def _context_degrees(model: ModelSpec, tensor: int, pin: int | None) -> tuple[int, ...]:

@@ -84,6 +84,8 @@ class EngineTraits:
     ``shares_context`` says that tensor ranks can share the tokens of a request, ``data_beside_tensor`` that replicas of the
     attention may each have several tensor ranks, ``deals_experts_evenly`` that every rank must get as many whole
     experts as the others. ``over_ray`` says that ranks on several nodes are joined by Ray.
+    ``least_capability`` is the compute capability of the oldest NVIDIA GPUs that it runs on (None: not known),
+    ``widens_fp8_from`` that of the oldest on which its kernels widen FP8 weights for want of a unit (None: it has none).
     ``warnings`` are what every plan for the engine says of what is not known of it.
     ``sources`` names where each figure comes from.
     """
@@ -135,4 +137,6 @@ class EngineTraits:
     data_beside_tensor: bool = True
     deals_experts_evenly: bool = False
     over_ray: bool = False
+    least_capability: tuple[int, int] | None = None
+    widens_fp8_from: tuple[int, int] | None = None
     warnings: tuple[str, ...] = ()

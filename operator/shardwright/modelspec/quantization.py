@@ -7,6 +7,7 @@ from typing import Final
 
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.fields import WIDTH, Fields
+from shardwright.modelspec.formats import FP8_PER_TENSOR, INT8_PER_CHANNEL, MODELOPT, MXFP4, NF4, NVFP4, QUARK, TORCHAO
 from shardwright.modelspec.modules import (
     MAX_ENTRIES,
     MAX_PATTERNS,
@@ -19,21 +20,6 @@ from shardwright.modelspec.modules import (
 )
 from shardwright.modelspec.spec import ModelSpec, Part, Storage, Weight
 from shardwright.modelspec.tensors import BF16, FP16
-
-FP8_PER_TENSOR: Final = Storage(name="fp8", bits=8, block=(0, 0), scale_bits=32)
-"""What vLLM makes of BF16 weights with ``--quantization fp8``: one FP32 scale per matrix."""
-
-MXFP4: Final = Storage(name="mxfp4", bits=4, block=(1, 32), scale_bits=8)
-"""OCP MXFP4: 32 elements share an E8M0 exponent."""
-
-NVFP4: Final = Storage(name="nvfp4", bits=4, block=(1, 16), scale_bits=8)
-"""NVIDIA's FP4: 16 elements share an FP8 scale; the FP32 scale of each matrix is not counted."""
-
-NF4: Final = Storage(name="nf4", bits=4, block=(1, 64), scale_bits=32)
-"""bitsandbytes' 4 bits: 64 elements share an FP32 scale (a little less where scales are quantized too)."""
-
-INT8_PER_CHANNEL: Final = Storage(name="int8", bits=8, block=(1, 0), scale_bits=32)
-"""bitsandbytes' 8 bits: one FP32 scale per output."""
 
 _PLAIN: Final = {storage.name: storage for storage in (BF16, FP16)}
 _BITS: Final = (1, 16)
@@ -166,6 +152,7 @@ def _gptq(fields: Fields) -> Quantization:
         block=(1, _group(fields, "group_size")),
         scale_bits=16,
         zero_point_bits=bits,
+        alone=bits == FP8_PER_TENSOR.bits,
     )
     base = _unless_ignored("gptq", storage, fields, "modules_to_not_convert", "modules_in_block_to_not_quantize")
     rules = fields.section("dynamic")
@@ -196,7 +183,8 @@ def _changed(storage: Storage, rule: Fields | None) -> Storage:
         return storage
     bits = rule.integer("bits", _BITS, default=storage.bits)
     group = _group(rule, "group_size") if "group_size" in rule.values else (storage.block or (1, 0))[1]
-    return replace(storage, name=f"int{bits}", bits=bits, block=(1, group), zero_point_bits=bits)
+    alone = bits == FP8_PER_TENSOR.bits
+    return replace(storage, name=f"int{bits}", bits=bits, block=(1, group), zero_point_bits=bits, alone=alone)
 
 
 def _mxfp4(fields: Fields) -> Quantization:
@@ -257,29 +245,31 @@ def _by_target(base: Callable[[Weight], Storage | None], targets: list[_Target])
 def _compressed(weights: Fields, *, alone: bool) -> Storage:
     """Return how a group stores its weights; ``alone`` is whether it leaves activations as they are."""
     bits = weights.integer("num_bits", _BITS)
-    strategy = weights.string("strategy") or "tensor"
+    strategy, eight = weights.string("strategy") or "tensor", bits == FP8_PER_TENSOR.bits
     floating = weights.string("type") == "float"
     if floating and bits == MXFP4.bits:
         return NVFP4 if strategy == "tensor_group" else replace(MXFP4, block=(1, _group(weights, "group_size")))
     name = f"fp{bits}" if floating else f"int{bits}"
     if strategy == "group":
         zeros = 0 if weights.boolean("symmetric", default=True) else bits
-        return Storage(name=name, bits=bits, block=(1, _group(weights, "group_size")), scale_bits=16, zero_point_bits=zeros)
+        block = (1, _group(weights, "group_size"))
+        return Storage(name=name, bits=bits, block=block, scale_bits=16, zero_point_bits=zeros, alone=eight and alone)
     if strategy == "block":
-        block = weights.integers("block_structure") or (128, 128)
-        return Storage(name=name, bits=bits, block=(block[0], block[-1]), scale_bits=32)
+        shape = weights.integers("block_structure") or (128, 128)
+        return Storage(name=name, bits=bits, block=(shape[0], shape[-1]), scale_bits=32, alone=eight and alone)
     if strategy not in ("tensor", "channel"):
         weights.refuse("strategy", f"{strategy!r:.60}", "must be tensor, channel, group or block")
     scale = 16 if alone and not floating else 32  # in the model's dtype
-    return Storage(name=name, bits=bits, block=(0 if strategy == "tensor" else 1, 0), scale_bits=scale)
+    block = (0 if strategy == "tensor" else 1, 0)
+    return Storage(name=name, bits=bits, block=block, scale_bits=scale, alone=eight and alone)
 
 
 def _modelopt(fields: Fields) -> Quantization:
     """Read NVIDIA's form; mixed precision is refused."""
     algorithm = (fields.string("quant_algo") or "").upper()
-    storage = next((storage for name, storage in _MODELOPT.items() if algorithm.startswith(name)), None)
+    storage = next((storage for name, storage in MODELOPT.items() if algorithm.startswith(name)), None)
     if storage is None:
-        fields.refuse("quant_algo", f"{algorithm!r:.60}", f"must be one of {', '.join(_MODELOPT)}")
+        fields.refuse("quant_algo", f"{algorithm!r:.60}", f"must be one of {', '.join(MODELOPT)}")
         storage = FP8_PER_TENSOR
     cached = (fields.string("kv_cache_quant_algo") or "").upper().startswith("FP8")
     return replace(_unless_ignored("modelopt", storage, fields, "ignore"), head=True, cache_dtype="fp8" if cached else None)
@@ -295,13 +285,56 @@ def _fbgemm_fp8(fields: Fields) -> Quantization:
     return _unless_ignored("fbgemm_fp8", storage, fields, "modules_to_not_convert")
 
 
-_MODELOPT: Final = {
-    "NVFP4": NVFP4,
-    "MXFP4": MXFP4,
-    "FP8_PB": replace(FP8_PER_TENSOR, block=(128, 128)),
-    "FP8": replace(FP8_PER_TENSOR, scale_bits=64),
-}
-"""NVIDIA's algorithms by the start of their names: weights' storage, FP8 with the static scale of the inputs beside."""
+def _quark(fields: Fields) -> Quantization:
+    """Read AMD's form: one way to store all weights; rules for single layers are named, not followed."""
+    rules = fields.section("global_quant_config")
+    weight, inputs = (rules.section(name) if rules else None for name in ("weight", "input_tensors"))
+    kind, group = (weight.string("dtype") or "", _group(weight, "group_size")) if weight else ("", 0)
+    per_group = weight is not None and weight.string("qscheme") == "per_group"
+    storage = QUARK.get(kind)
+    if storage is None:
+        fields.refuse("global_quant_config", f"weights in {kind!r:.60}", f"must be one of {', '.join(QUARK)}")
+        storage = FP8_PER_TENSOR
+    storage = replace(storage, block=(1, group) if per_group else storage.block, alone=storage.bits == 8 and inputs is None)  # noqa: PLR2004
+    return _beside_rules(_unless_ignored("quark", storage, fields, "exclude"), fields.section("layer_quant_config"))
+
+
+def _torchao(fields: Fields) -> Quantization:
+    kinds = fields.section("quant_type")
+    default = kinds.section("default") if kinds else None
+    kind, data = (default.string("_type") or "", default.section("_data")) if default else ("", None)
+    storage = TORCHAO.get(kind)
+    if storage is None:
+        fields.refuse("quant_type", f"{kind!r:.60}", f"must be one of {', '.join(TORCHAO)}")
+        storage = FP8_PER_TENSOR
+    if storage.bits == 4 and data is not None:  # noqa: PLR2004
+        storage = replace(storage, block=(1, _group(data, "group_size")))
+    return _unless_ignored("torchao", storage, fields, "modules_to_not_convert")
+
+
+def _inc(fields: Fields) -> Quantization:
+    """Read Intel's form (AutoRound); modules that it keeps in 16 bits are listed one by one."""
+    bits = fields.integer("bits", _BITS)
+    storage = Storage(
+        name=f"int{bits}",
+        bits=bits,
+        block=(1, _group(fields, "group_size")),
+        scale_bits=16,
+        zero_point_bits=bits,
+        alone=bits == FP8_PER_TENSOR.bits,
+    )
+    rules = fields.section("extra_config")
+    sections = {name: rules.section(name) for name in rules.values} if rules else {}
+    own = {name: rule.integer("bits", _BITS, default=bits) for name, rule in sections.items() if rule}
+    kept = frozenset(name for name, width in own.items() if width == _BITS[1])
+    base = Quantization(method="inc", storage=lambda weight: None if full_name(weight) in kept else storage)
+    return _beside_rules(base, {name: width for name, width in own.items() if width not in (bits, _BITS[1])})
+
+
+def _beside_rules(quantization: Quantization, rules: "Fields | dict[str, int] | None") -> Quantization:
+    count = len(rules.values if isinstance(rules, Fields) else rules or ())
+    said = f"{count} layers are quantized by rules of their own, which are not followed: bytes may be off"
+    return replace(quantization, warnings=(*quantization.warnings, said)) if count else quantization
 
 
 def _group(fields: Fields, *names: str) -> int:
@@ -320,6 +353,10 @@ _METHODS: Final[dict[str, Callable[[Fields], Quantization]]] = {
     "fbgemm_fp8": _fbgemm_fp8,
     "modelopt": _modelopt,
     "modelopt_fp4": _modelopt,
+    "quark": _quark,
+    "torchao": _torchao,
+    "inc": _inc,
+    "auto-round": _inc,
 }
 
 

@@ -36,7 +36,7 @@ class Storage:
 
     ``bits`` per element; for quantized weights one scale of ``scale_bits`` per ``block`` of
     (outputs, inputs) elements (0 in a place: the whole extent of that axis; None: no scales), and
-    ``zero_point_bits`` per block beside it.
+    ``zero_point_bits`` per block beside it. ``alone`` says that activations keep their dtype: the weights are widened to it.
     """
 
     name: str  # bf16, fp16, fp32, fp8, int8, int4, nvfp4, mxfp4
@@ -44,6 +44,12 @@ class Storage:
     block: tuple[int, int] | None = None
     scale_bits: int = 0
     zero_point_bits: int = 0
+    alone: bool = False
+
+    @property
+    def product(self) -> str:
+        """Return how it is multiplied: 8 bits beside activations of 16 are no product of the 8 bit units."""
+        return f"{self.name} alone" if self.alone else self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

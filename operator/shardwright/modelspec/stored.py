@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.modelspec.quantization import FP8_PER_TENSOR, MXFP4
+from shardwright.modelspec.formats import FP8_PER_TENSOR, MXFP4
 from shardwright.modelspec.spec import ModelSpec, Storage, Weight
 from shardwright.modelspec.tensors import BF16, FP16
 

@@ -54,7 +54,9 @@ class _Open:
     def estimate(self, candidate: Candidate) -> Estimate:
         """Return the estimate at the number in flight that the rate comes to."""
         found = self._settled(candidate)[1]
-        return replace(found, performance=self._no_more_than_offered(found.performance))
+        most = self._at(_rounded_up(_MOST_IN_FLIGHT * candidate.layout.replicas)).estimate(candidate)
+        capacity = max(found.performance.requests_per_second, most.performance.requests_per_second)
+        return replace(found, performance=self._as_offered(found.performance, capacity), capacity=capacity)
 
     def _settled(self, candidate: Candidate) -> tuple[Estimator, Estimate]:
         """Return what prices at the number in flight, at most what is not served any more, and its price."""
@@ -85,9 +87,9 @@ class _Open:
             low, high = (low, middle) if enough else (middle + 1, high)
         return _number(low)
 
-    def _no_more_than_offered(self, speed: Performance) -> Performance:
-        """Return the performance with the throughput that was asked for where more would be served."""
-        share = min(1.0, (self._workload.requests_per_second or 0) / speed.requests_per_second)
+    def _as_offered(self, speed: Performance, capacity: float) -> Performance:
+        """Return the performance with the throughput that was asked for, or what is served of it."""
+        share = min(capacity, self._workload.requests_per_second or 0) / speed.requests_per_second
         return replace(
             speed,
             output_tokens_per_second=speed.output_tokens_per_second * share,

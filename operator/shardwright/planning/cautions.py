@@ -1,6 +1,5 @@
 """What to keep an eye on: what was lowered, what is slow, what is uncertain, and what would help."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -12,8 +11,11 @@ from shardwright.layouts.layout import Candidate
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import estimator_of
+from shardwright.planning.choice import keeps_up
+from shardwright.planning.phrases import copies as copies_of
+from shardwright.planning.phrases import degrees
 from shardwright.planning.request import Request
-from shardwright.planning.select import Standing
+from shardwright.planning.select import UTILISATION, Scale, Standing, answer_seconds
 from shardwright.units import format_bytes
 
 _NOTICEABLE_SHARE: Final = 0.05
@@ -37,8 +39,7 @@ def warnings(
     return (
         *_tight(best),
         *_lowered(best, request, traits),
-        *_lighter(best, request, model, traits),
-        *_more_replicas(best, request),
+        *_lighter(best, model, traits),
         *_slow_links(best.candidate),
         *_adapters(best, traits),
         *_downloads(request),
@@ -56,9 +57,42 @@ def warnings(
     )
 
 
-def falls_behind(standing: Standing, request: Request) -> bool:
-    """Return whether more requests arrive than are served: no queue is long enough."""
-    return request.workload.requests_per_second is not None and not standing.carries_load
+def more_replicas(ranked: Sequence[Standing], copies: Standing | None, scale: Scale) -> Iterator[str]:
+    """Yield how many replicas would serve what this plan does not, and what replicas would bring on its own GPUs.
+
+    Args:
+        ranked: What stands, the plan first.
+        copies: Replicas of a smaller layout that bring more, and sooner, on as many GPUs; None where there are none.
+        scale: By what layouts are compared.
+    """
+    best, request = ranked[0], scale.request
+    if request.space.fill:
+        return
+    if best.estimate.capacity is not None:
+        yield from _keeps_up(best, keeps_up(ranked, scale))
+    if copies is not None:
+        here, there = best.estimate, copies.estimate
+        more = there.performance.output_tokens_per_second / here.performance.output_tokens_per_second - 1
+        sooner = 1 - answer_seconds(there, request) / answer_seconds(here, request)
+        layout = copies.candidate.layout
+        brings = f"bring {more:.0%} more output tokens per second and answer" if here.capacity is None else "answer"
+        yield (
+            f"replicas would use its GPUs better: {layout.replicas} of {degrees(layout)} {brings} in {sooner:.0%} less time "
+            f"(replicas: {layout.replicas}, or budget.fill)"
+        )
+
+
+def _keeps_up(best: Standing, wanted: Candidate) -> Iterator[str]:
+    """Yield how many replicas would serve the offered rate, where these do not, or on fewer GPUs."""
+    gpus, free = wanted.layout.gpus, sum(node.free for node in wanted.pool.nodes)
+    room = "which are free" if gpus <= free else f"of which {free:,} are free"
+    served = f"{copies_of(wanted.layout)} would serve it on {gpus:,} GPUs of {wanted.pool.name}, {room}"
+    if best.carries_load:
+        if gpus < best.candidate.layout.gpus and wanted.layout.replicas > 1:
+            yield f"fewer GPUs would serve the rate: {served} (replicas: {wanted.layout.replicas:,})"
+        return
+    how = "faster than they are served" if best.falls_behind else f"at more than {UTILISATION:.0%} of what is served at most"
+    yield f"requests arrive {how}: {served} (replicas: {wanted.layout.replicas:,})"
 
 
 def _tight(best: Standing) -> Iterator[str]:
@@ -148,9 +182,9 @@ def _slowed_by_drafts(best: Standing, request: Request, model: ModelSpec, traits
         )
 
 
-def _lighter(best: Standing, request: Request, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
+def _lighter(best: Standing, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
     """Yield what would make room where requests queue for K/V; where its bytes are told, lighter weights make none."""
-    if best.carries_load or falls_behind(best, request):
+    if best.carries_load or best.falls_behind:
         return
     if traits.kv_cache_bytes is not None:
         yield "requests queue for K/V: engine.args.kv-cache-memory-bytes says how much there is"
@@ -165,19 +199,12 @@ def _lighter(best: Standing, request: Request, model: ModelSpec, traits: EngineT
     )
 
 
-def _more_replicas(best: Standing, request: Request) -> Iterator[str]:
-    """Yield how many replicas would serve a rate that these do not."""
-    if falls_behind(best, request):
-        replicas = math.ceil(best.candidate.layout.replicas / best.served_share)
-        yield f"requests arrive faster than they are served: about replicas: {replicas:,} would keep up"
-
-
 def _unpriced(inventory: Inventory) -> Iterator[str]:
-    """Yield that a large GPU counts as much as a small one, where there are both and not all have a price."""
+    """Yield by what GPUs of several kinds are compared, where not all have a price."""
     stated = [pool.gpu_hour_price is not None for pool in inventory.pools]
     if not all(stated) and len({pool.gpu.id for pool in inventory.pools}) > 1:
         who = "some nodes state" if any(stated) else "the nodes state"
-        yield f"every GPU counts the same, large or small: {who} no price (shardwright.io/gpu-hour-price)"
+        yield f"GPUs of several kinds are compared by their data sheets: {who} no price (shardwright.io/gpu-hour-price)"
 
 
 def rdma_devices(candidate: Candidate) -> tuple[tuple[str, int], ...]:

@@ -11,7 +11,7 @@ from shardwright.hardware.gpus import Gpu
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Candidate, Layout, Placement, SearchSpace
 from shardwright.layouts.placement import Shelf
-from shardwright.layouts.traits import Drafter, EngineTraits
+from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import Prices, estimator_of
 from shardwright.planning.limits import tpot_seconds, ttft_seconds
@@ -64,7 +64,7 @@ class Judge:
 
     def __init__(self, model: ModelSpec, request: Request, traits: EngineTraits) -> None:
         self._model, self._request, self._traits = model, request, traits
-        self._prices = estimator_of(model, request, traits)
+        self.prices = estimator_of(model, request, traits)
         self._shapes: dict[Layout, tuple[Violation, ...]] = {}
         self._of_pool: dict[str, tuple[tuple[Violation, ...], tuple[Violation, ...]]] = {}
         self._empty: dict[str, Shelf] = {}
@@ -72,7 +72,7 @@ class Judge:
     def verdict(self, candidate: Candidate) -> Verdict:
         """Return everything that speaks against a candidate."""
         shape = self._shape(candidate.layout)
-        prices = None if shape else self._prices
+        prices = None if shape else self.prices
         dtypes, images = self._pool(candidate.pool)
         found = [*shape, *dtypes, *budget_violations(candidate, self._request.space), *images]
         if prices is not None:
@@ -100,7 +100,7 @@ class Judge:
     def _pool(self, pool: Pool) -> tuple[tuple[Violation, ...], tuple[Violation, ...]]:
         """Return what speaks against every layout on a pool: number formats, the engine's image."""
         if pool.name not in self._of_pool:
-            dtypes = dtype_problems(self._model, pool.gpu, self._request.workload.kv_cache_dtype, self._traits.drafter)
+            dtypes = dtype_problems(self._model, pool.gpu, self._request.workload.kv_cache_dtype, self._traits)
             images = image_violations(pool, self._traits)
             self._of_pool[pool.name] = tuple(Violation(problem=problem) for problem in dtypes), tuple(images)
         return self._of_pool[pool.name]
@@ -292,14 +292,19 @@ def budget_violations(candidate: Candidate, space: SearchSpace) -> Iterator[Viol
             yield Violation(problem=problem, miss=used / limit - 1)
 
 
-def dtype_problems(model: ModelSpec, gpu: Gpu, kv_cache_dtype: str, drafter: Drafter | None = None) -> Iterator[Problem]:
-    """Yield the number formats that a model needs, or the one that drafts for it, and a GPU has no unit for."""
-    other = "select other GPUs or other weights"
-    as_fp16 = f"set model.quantization: FP16, or {other}" if model.quantization is None and "fp16" in gpu.flops else other
+def dtype_problems(model: ModelSpec, gpu: Gpu, kv_cache_dtype: str, traits: EngineTraits) -> Iterator[Problem]:
+    """Yield that the engine does not run on a GPU, and the number formats that a model needs and neither of them can do."""
+    if _older(gpu, traits.least_capability):
+        yield _too_old(gpu, traits)
+        return
+    other, drafter = "select other GPUs or other weights", traits.drafter
+    in_fp16 = "set model.quantization: FP16" if model.quantization is None else "set engine.args.dtype: float16"
+    as_fp16 = f"{in_fp16}, or {other}" if "fp16" in gpu.flops else other
+    widens = traits.widens_fp8_from is not None and gpu.vendor == "NVIDIA" and not _older(gpu, traits.widens_fp8_from)
     needed = [("bf16", "the model computes in bf16", "spec.model", as_fp16)] if model.dtype == "bf16" else []
-    if _holds_fp8(model):
+    if _holds_fp8(model) and not widens:
         needed.append(("fp8", "the weights are held in fp8", "spec.model.quantization", other))
-    if drafter is not None and _holds_fp8(drafter.model):
+    if drafter is not None and _holds_fp8(drafter.model) and not widens:
         needed.append(("fp8", "the draft model's weights are held in fp8", "spec.workload.draftModel", other))
     if kv_cache_dtype == "fp8":
         needed.append(("fp8", "the K/V cache is kept in fp8", "spec.workload.kvCacheQuantization", other))
@@ -313,6 +318,22 @@ def dtype_problems(model: ModelSpec, gpu: Gpu, kv_cache_dtype: str, drafter: Dra
                 remedy=remedy,
                 path=path,
             )
+
+
+def _older(gpu: Gpu, least: tuple[int, int] | None) -> bool:
+    return least is not None and gpu.compute_capability is not None and gpu.compute_capability < least
+
+
+def _too_old(gpu: Gpu, traits: EngineTraits) -> Problem:
+    least, own = (".".join(map(str, version or ())) for version in (traits.least_capability, gpu.compute_capability))
+    return Problem(
+        code="GpuTooOld",
+        what=f"{traits.name} {traits.version}",
+        limit=f"runs on NVIDIA GPUs of compute capability {least} and newer",
+        gap=f"{gpu.id} has {own}",
+        remedy="select other GPUs",
+        path="spec.placement",
+    )
 
 
 def _holds_fp8(model: ModelSpec) -> bool:

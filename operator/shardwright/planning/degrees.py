@@ -135,7 +135,7 @@ def _expert_problems(model: ModelSpec, layout: Layout, traits: EngineTraits) -> 
     if model.experts == 0:
         yield from _needs_experts(layout)
         return
-    if layout.expert not in (1, ranks):
+    if layout.expert not in (1, ranks) and not (traits.mixes_expert_cuts and ranks % layout.expert == 0):
         yield Problem(
             code="ExpertDegreeImpossible",
             path=_EXPERT,

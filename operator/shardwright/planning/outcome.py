@@ -17,7 +17,7 @@ from shardwright.planning.select import Scale, Standing, assess, rank
 _BUSY: Final = frozenset({"InsufficientCapacity"})
 _SHORT: Final = frozenset({"InsufficientCapacity", "PoolTooSmall"})
 
-_HARDWARE: Final = _SHORT | {"WeightsExceedMemory", "KvCacheTooSmall", "KvCachePinTooLarge", "DtypeNotSupported"}
+_HARDWARE: Final = _SHORT | {"WeightsExceedMemory", "KvCacheTooSmall", "KvCachePinTooLarge", "DtypeNotSupported", "GpuTooOld"}
 """Problems that other hardware may not have; the rest is up to the user."""
 
 RETURNING: Final = frozenset({"NotReady", "Cordoned", "MigReconfiguring", "DriverUpgrading"})

@@ -7,8 +7,9 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.layouts.enumerate import enumerate_candidates
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
-from shardwright.planning.cautions import rdma_devices, warnings
+from shardwright.planning.cautions import more_replicas, rdma_devices, warnings
 from shardwright.planning.checks import Judge, Verdict
+from shardwright.planning.choice import in_replicas, settled
 from shardwright.planning.exclusions import count_exclusions
 from shardwright.planning.outcome import no_plan
 from shardwright.planning.reach import in_reach, not_yet
@@ -28,7 +29,7 @@ def make_plan(model: ModelSpec, inventory: Inventory, request: Request, traits: 
     judge = Judge(model, request, traits)
     verdicts = [judge.verdict(candidate) for candidate in enumerate_candidates(model, inventory, request.space, traits)]
     standing = [verdict for verdict in verdicts if not verdict.violations]
-    ranked = best_first(standing, scale)
+    ranked = settled(best_first(standing, scale), scale, judge.prices)
     if not ranked:
         larger = enumerate_candidates(model, inventory, request.space, traits, beyond=True)
         verdicts = [judge.verdict(candidate) for candidate in larger]
@@ -38,7 +39,8 @@ def make_plan(model: ModelSpec, inventory: Inventory, request: Request, traits: 
         return Report(outcome=outcome, alternatives=(), excluded=excluded, considered=len(verdicts))
     others = runners_up(ranked, ALTERNATIVES)
     why = reasons(ranked, verdicts, scale, standing=_reached(standing, deploy=request.deploy))
-    care = warnings(inventory, (ranked[0], *others), request, model, traits)
+    copies = None if request.space.fill else in_replicas(ranked[0], ranked, scale, judge.prices)
+    care = (*more_replicas(ranked, copies, scale), *warnings(inventory, (ranked[0], *others), request, model, traits))
     return Report(
         outcome=_plan(ranked[0], why, care, traits, deploy=request.deploy),
         alternatives=tuple(alternative(best=ranked[0], other=other, request=request) for other in others),

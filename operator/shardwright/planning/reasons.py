@@ -8,13 +8,14 @@ from typing import Final
 from shardwright.costs.estimates import Performance, TimeShare
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
-from shardwright.planning.cautions import falls_behind, rdma_devices
+from shardwright.planning.cautions import rdma_devices
 from shardwright.planning.checks import Verdict
+from shardwright.planning.choice import near_tie
 from shardwright.planning.phrases import copies, degrees, duration, per_second, price, requests_of
 from shardwright.planning.reach import not_yet
 from shardwright.planning.report import Alternative
 from shardwright.planning.request import OptimizeFor, Request
-from shardwright.planning.select import Scale, Standing, assess, million_tokens_price, rank
+from shardwright.planning.select import Scale, Standing, answer_seconds, assess, million_tokens_price, rank
 from shardwright.units import format_bytes
 
 _GOALS: Final[Mapping[OptimizeFor, str]] = MappingProxyType(
@@ -55,9 +56,9 @@ def reasons(ranked: Sequence[Standing], verdicts: Sequence[Verdict], scale: Scal
         _chosen(best, standing, scale),
         *_passed_over(ranked, request),
         _memory(best),
-        _load(best, request),
+        _load(ranked, request),
         *_not_free(best, verdicts, scale),
-        _time(best, request),
+        _time(best),
         *_price(best),
         *_uneven(best, ranked),
         *_network(best),
@@ -92,7 +93,7 @@ def _chosen(best: Standing, standing: int, scale: Scale) -> str:
         return f"{copies(layout)} on {pool.product} ({pool.name}) is the only layout that can run."
     several = layout.replicas > 1
     what = f"{'give' if several else 'gives'} {_goal(scale)}"
-    if not best.carries_load:
+    if best.estimate.capacity is not None and not best.carries_load:
         what = f"{'come' if several else 'comes'} closest to carrying the load"
     return f"{copies(layout)} on {pool.product} ({pool.name}) {what} of the {standing} layouts that can run."
 
@@ -104,16 +105,35 @@ def _reached(ranked: Sequence[Standing], request: Request) -> Sequence[Standing]
 
 def _passed_over(ranked: Sequence[Standing], request: Request) -> Iterator[str]:
     """Yield what is better but cannot be deployed yet, and so was not taken."""
-    other = rank(ranked)[0]
-    if request.deploy and other is not ranked[0]:
+    best, other = ranked[0], rank(ranked)[0]
+    if other is best:
+        return
+    if request.deploy and not_yet(other.candidate) and not not_yet(best.candidate):
         yield f"{copies(other.candidate.layout)} would be better, but cannot be deployed yet: mode PlanOnly shows it."
+        return
+    cut, gpus = copies(other.candidate.layout), other.candidate.layout.gpus
+    here, there = best.estimate.performance, other.estimate.performance
+    sooner = answer_seconds(best.estimate, request) <= answer_seconds(other.estimate, request)
+    if sooner and here.output_tokens_per_second >= there.output_tokens_per_second:
+        yield f"{cut} on {gpus} GPUs {_why_first(other, best)}, but brings less and answers later."
+    elif near_tie(other, best):
+        yield f"{cut} on {gpus} GPUs is better by less than predictions tell apart; this one is simpler."
+    else:
+        yield f"{cut} on {gpus} GPUs answers sooner, but not than replicas inside nodes would on as many GPUs."
+
+
+def _why_first(other: Standing, best: Standing) -> str:
+    if other.carries_load and not best.carries_load:
+        return "carries the load"
+    return "fits with more room" if best.tight and not other.tight else "is preferred by the objective"
 
 
 def _goal(scale: Scale) -> str:
     goal = _GOALS[scale.request.objective.optimize_for]
     if scale.request.space.fill:
         return goal.removesuffix(" per GPU").replace(" per GPU", "").replace("that its GPUs are worth", "the budget allows")
-    return goal.replace("per GPU", "for the price of its GPUs") if scale.by_price else goal
+    counted = "for the price of its GPUs" if scale.by_price else "for what its GPUs are worth" if scale.by_worth else "per GPU"
+    return goal.replace("per GPU", counted)
 
 
 def _memory(best: Standing) -> str:
@@ -125,19 +145,32 @@ def _memory(best: Standing) -> str:
     )
 
 
-def _load(best: Standing, request: Request) -> str:
-    load = request.workload
+def _load(ranked: Sequence[Standing], request: Request) -> str:
+    best, load = ranked[0], request.workload
     offered = requests_of(load.concurrency)
     if load.requests_per_second is not None:
         offered = f"{load.requests_per_second:g} requests a second"
     shape = f"{offered} of {load.input_tokens:,} + {load.output_tokens:,} tokens"
+    if load.requests_per_second is not None:
+        return _rate(best, load.requests_per_second, shape)
     if best.carries_load:
         return f"It carries {shape} without queueing."
-    if load.requests_per_second is not None:
-        served = best.estimate.performance.requests_per_second
-        return f"No layout serves {load.requests_per_second:g} requests a second; this one comes closest with {served:.3g}."
-    share = f"{_running(best):,} of {_offered(best, request):,}"
-    return f"No layout carries {shape}; this one queues least: {share} run at once per replica."
+    share = f"{_running(best, request):,} of {_offered(best, request):,} run at once per replica"
+    if any(other.carries_load for other in ranked):
+        return f"It queues: of {shape} {share}."
+    return f"No layout carries {shape}: {share}, the others wait."
+
+
+def _rate(best: Standing, rate: float, shape: str) -> str:
+    capacity = _served(best)
+    if best.carries_load:
+        return f"It carries {shape}, {rate / capacity:.0%} of the {capacity:.3g} that it serves at most."
+    if best.falls_behind:
+        return f"No layout serves {rate:g} requests a second; this one comes closest with {capacity:.3g}."
+    return (
+        f"It serves {shape}, but that is {rate / capacity:.0%} of the {capacity:.3g} that it serves at most: "
+        "where arrivals vary, requests wait."
+    )
 
 
 def _not_free(best: Standing, verdicts: Sequence[Verdict], scale: Scale) -> Iterator[str]:
@@ -156,11 +189,11 @@ def _not_free(best: Standing, verdicts: Sequence[Verdict], scale: Scale) -> Iter
         yield f"{cut} would carry it, but {problem.what}, {problem.gap}."
 
 
-def _time(best: Standing, request: Request) -> str:
+def _time(best: Standing) -> str:
     speed = best.estimate.performance
     first = (
         "the queue grows without end; one token"
-        if falls_behind(best, request)
+        if best.falls_behind
         else (f"first token after {duration(speed.ttft_seconds)}, then one")
     )
     return (
@@ -243,14 +276,21 @@ def _nearest(verdicts: Sequence[Verdict], codes: frozenset[str]) -> tuple[Verdic
 def _queueing(smaller: Standing, request: Request) -> str:
     rate, cut = request.workload.requests_per_second, degrees(smaller.candidate.layout)
     if rate is not None:
-        served = smaller.estimate.performance.requests_per_second
-        return f"Fewer GPUs would fall behind: {cut} serves {served:.3g} of {rate:g} requests a second."
-    return f"On fewer GPUs requests would queue: {cut} runs {_running(smaller):,} of {_offered(smaller, request):,} at once."
+        return (
+            f"Fewer GPUs would fall behind: {cut} serves {_served(smaller):.3g} requests a second at most, {rate:g} are offered."
+        )
+    share = f"{_running(smaller, request):,} of {_offered(smaller, request):,}"
+    return f"On fewer GPUs requests would queue: {cut} runs {share} at once."
 
 
-def _running(standing: Standing) -> int:
-    """Return the requests that run at once in one replica, over all its attention ranks."""
-    return standing.estimate.performance.running_requests * standing.candidate.layout.attention_data
+def _served(standing: Standing) -> float:
+    return standing.estimate.capacity or standing.estimate.performance.requests_per_second
+
+
+def _running(standing: Standing, request: Request) -> int:
+    """Return the requests that run at once in one replica, over all its attention ranks: not all, where K/V is short for them."""
+    running, offered = standing.estimate.performance.running_requests, _offered(standing, request)
+    return running if standing.carries_load else min(running, max(1, offered - 1))
 
 
 def _offered(standing: Standing, request: Request) -> int:
@@ -277,10 +317,11 @@ def _queues_more(best: Standing, other: Standing, request: Request) -> str:
     """Return how many requests run at once or are served, where they are fewer than under the chosen layout."""
     if other.served_share >= best.served_share:
         return ""
-    rate, speed = request.workload.requests_per_second, other.estimate.performance
+    rate = request.workload.requests_per_second
     if rate is not None:
-        return f"falls behind: serves {speed.requests_per_second:.3g} of {rate:g} requests a second"
-    return f"queues{'' if best.carries_load else ' more'}: only {requests_of(_running(other))} at once per replica"
+        behind = "falls behind" if other.falls_behind else "has no headroom"
+        return f"{behind}: serves {_served(other):.3g} requests a second at most, {rate:g} are offered"
+    return f"queues{'' if best.carries_load else ' more'}: only {requests_of(_running(other, request))} at once per replica"
 
 
 def _more(ratio: float) -> str:

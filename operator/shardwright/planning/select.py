@@ -18,6 +18,10 @@ THROUGHPUT_WEIGHT: Final = 0.8
 SECONDS_PER_HOUR: Final = 3600
 TOKENS_PER_MILLION: Final = 10**6
 
+UTILISATION: Final = 0.8
+"""Share of the requests a second that a layout serves at most which it is planned for. Basis: assumed: arrivals vary, and with
+four fifths of what can be served the mean wait of random arrivals is still a few services long."""
+
 _RATE_TOLERANCE: Final = 1e-6  # what rounding leaves of a rate that is met
 
 DOUBLING_GAIN: Final = 0.10
@@ -28,23 +32,34 @@ DOUBLING_GAIN: Final = 0.10
 class Scale:
     """By what layouts are compared: the objective, and what a GPU counts.
 
-    Where every pool has a price, a GPU counts as its price; else as one. With a budget that is to be filled the
-    GPUs are given: only their price counts, not how many of them a layout uses.
+    Where every pool has a price, a GPU counts as its price; else as one, or where there are several kinds as what its data
+    sheet is worth. With a budget that is to be filled the GPUs are given: only their price counts, not how many of them a
+    layout uses.
     """
 
     request: Request
     by_price: bool
+    by_worth: bool = False
 
     @classmethod
     def of(cls, request: Request, inventory: Inventory) -> "Scale":
         """Return the scale of a request on an inventory."""
         priced = bool(inventory.pools) and all(pool.gpu_hour_price is not None for pool in inventory.pools)
-        return cls(request=request, by_price=priced)
+        several = len({pool.gpu.id for pool in inventory.pools}) > 1
+        return cls(request=request, by_price=priced, by_worth=several and not priced)
 
     def cost(self, candidate: Candidate) -> float:
-        """Return what a candidate's GPUs count."""
-        each = (candidate.pool.gpu_hour_price or 1.0) if self.by_price else 1.0
-        return each if self.request.space.fill else each * candidate.layout.gpus
+        """Return what a candidate's GPUs count: one of them where they are given."""
+        return self._each(candidate) if self.request.space.fill else self.total(candidate)
+
+    def total(self, candidate: Candidate) -> float:
+        """Return what all of a candidate's GPUs count."""
+        return self._each(candidate) * candidate.layout.gpus
+
+    def _each(self, candidate: Candidate) -> float:
+        if self.by_price:
+            return candidate.pool.gpu_hour_price or 1.0
+        return candidate.pool.gpu.worth if self.by_worth else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +68,19 @@ class Standing:
 
     candidate: Candidate
     estimate: Estimate
-    served_share: float  # of the offered requests that run at once; 1 carries the load
+    served_share: float  # of the offered requests that run at once, or of the offered rate with headroom; 1 carries the load
     score: float  # the objective, greater is better
+    falls_behind: bool = False  # more requests arrive than are served at most: the queue grows without end
 
     @property
     def carries_load(self) -> bool:
         """Return whether no request waits for K/V space."""
         return self.served_share >= 1
+
+    @property
+    def replicas_wanted(self) -> int:
+        """Return how many replicas would carry the load, if each serves as much as these."""
+        return math.ceil(self.candidate.layout.replicas / self.served_share)
 
     @property
     def tight(self) -> bool:
@@ -70,7 +91,8 @@ class Standing:
 def select(verdicts: Iterable[Verdict], scale: Scale) -> tuple[Standing, ...]:
     """Return the candidates that nothing speaks against, best first; empty when there is none.
 
-    What surely starts goes before what is tight; what carries the load before what queues; of what queues, what queues least.
+    What surely starts goes before what is tight, what carries the load before what queues. Then the objective decides: of what
+    queues with the time that requests wait.
     """
     standing = (verdict for verdict in verdicts if not verdict.violations)
     return rank(assess(verdict.candidate, estimate, scale) for verdict in standing if (estimate := verdict.estimate))
@@ -83,22 +105,33 @@ def rank(standing: Iterable[Standing]) -> tuple[Standing, ...]:
 
 def assess(candidate: Candidate, estimate: Estimate, scale: Scale) -> Standing:
     """Return a candidate with its score under the request's objective."""
+    share = _served_share(candidate, estimate, scale.request)
     return Standing(
         candidate=candidate,
         estimate=estimate,
-        served_share=_served_share(candidate, estimate, scale.request),
-        score=score(candidate, estimate, scale),
+        served_share=share,
+        score=score(candidate, estimate, scale) if share >= 1 else waiting_score(candidate, estimate, scale),
+        falls_behind=share < UTILISATION and scale.request.workload.requests_per_second is not None,
     )
 
 
 def _served_share(candidate: Candidate, estimate: Estimate, request: Request) -> float:
-    """Return the share of the offered load that is served without waiting: of the requests in flight, or of the rate."""
+    """Return the share of the offered load that is served without waiting: of the requests in flight, or of the rate.
+
+    A rate wants headroom: requests do not arrive evenly, and what is served by all that there is waits ever longer.
+    """
     rate = request.workload.requests_per_second
     if rate is not None:
-        served = estimate.performance.requests_per_second / rate
+        served = (estimate.capacity or estimate.performance.requests_per_second) * UTILISATION / rate
         return 1.0 if served > 1 - _RATE_TOLERANCE else served
     offered = math.ceil(requests_per_replica(request.workload, candidate.layout) / candidate.layout.attention_data)
     return min(1.0, min(estimate.kv_requests, estimate.max_sequences) / offered)
+
+
+def answer_seconds(estimate: Estimate, request: Request) -> float:
+    """Return how long a request takes from its arrival to its last token, waiting included."""
+    speed = estimate.performance
+    return speed.ttft_seconds + request.workload.output_tokens * speed.tpot_seconds
 
 
 def score(candidate: Candidate, estimate: Estimate, scale: Scale) -> float:
@@ -107,16 +140,29 @@ def score(candidate: Candidate, estimate: Estimate, scale: Scale) -> float:
     Latency is the negative time per request, times a price for GPUs at which a doubling breaks even when
     it brings ``DOUBLING_GAIN``: comparing any two layouts that way gives one best, whatever the order.
     """
-    request, speed, cost = scale.request, estimate.performance, scale.cost(candidate)
-    per_gpu = speed.output_tokens_per_second / cost
-    match request.objective.optimize_for:
+    speed = estimate.performance
+    per_gpu = speed.output_tokens_per_second / scale.cost(candidate)
+    match scale.request.objective.optimize_for:
         case OptimizeFor.THROUGHPUT:
             return per_gpu
         case OptimizeFor.BALANCED:
             return float(per_gpu**THROUGHPUT_WEIGHT * (1 / speed.tpot_seconds) ** (1 - THROUGHPUT_WEIGHT))
         case OptimizeFor.LATENCY:
-            seconds = speed.ttft_seconds + request.workload.output_tokens * speed.tpot_seconds
-            return float(-seconds * cost ** -math.log2(1 - DOUBLING_GAIN))
+            return _worth_its_gpus(answer_seconds(estimate, scale.request), candidate, scale)
+
+
+def waiting_score(candidate: Candidate, estimate: Estimate, scale: Scale) -> float:
+    """Return the objective where requests wait: what a user gets, the waiting included, as Latency has it.
+
+    Of a rate that is served without enough to spare it is what is served.
+    """
+    if estimate.capacity is not None:
+        return _worth_its_gpus(1 / estimate.capacity, candidate, scale)
+    return _worth_its_gpus(answer_seconds(estimate, scale.request), candidate, scale)
+
+
+def _worth_its_gpus(seconds: float, candidate: Candidate, scale: Scale) -> float:
+    return float(-seconds * scale.cost(candidate) ** -math.log2(1 - DOUBLING_GAIN))
 
 
 def million_tokens_price(standing: Standing) -> float | None:
@@ -167,12 +213,11 @@ def _kind(layout: Layout) -> tuple[bool, ...]:
 def _order(standing: Standing) -> tuple[object, ...]:
     candidate = standing.candidate
     crossing = sum(share.seconds for share in standing.estimate.performance.decode_shares if "Communication" in share.name)
-    queues = 0.0 if standing.carries_load else -standing.served_share
     return (
         standing.tight,
         not standing.carries_load,
-        queues,
         -standing.score,
+        -standing.served_share,
         candidate.layout.gpus,
         candidate.pool.gpu.memory_bytes,
         crossing,

@@ -265,7 +265,7 @@ def _is_padded(weight: _CutWeight, rules: _Rules) -> bool:
 def _ways(weight: _CutWeight, layout: Layout) -> int:
     """Return into how many slices a weight is cut."""
     if weight.experts:
-        return 1 if layout.expert > 1 else layout.tensor * layout.attention_data
+        return max(1, layout.tensor * layout.attention_data // layout.expert)
     return min(layout.tensor, weight.kv_heads) if weight.kv_heads else layout.tensor
 
 

@@ -58,8 +58,9 @@ def advance(seen: Seen, now: datetime) -> Step:
         return _end(seen, known, Planned(record=known.record), _kept(seen, known, now, problems=seen.subject), now)
     if seen.cluster is None:
         return Step(published=publish(seen, known, Planned(record=known.record), Deployed(), now))
-    if known.unreadable and known.standing:
-        return _end(seen, known, Planned(record=None), _kept(seen, known, now, problems=(known.unreadable,)), now)
+    missing = seen.cluster.priorities.problem_of(seen.subject.deployment.priority_class)
+    if problem := missing or (known.unreadable if known.standing else None):
+        return _end(seen, known, Planned(record=known.record), _kept(seen, known, now, problems=(problem,)), now)
     planned = plan(seen, known, seen.subject)
     if isinstance(planned, Ask):
         return Step(ask=planned)

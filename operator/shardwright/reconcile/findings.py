@@ -55,14 +55,15 @@ class Findings:
     most_moving: int | None = None
 
     @property
+    def awaiting_turn(self) -> tuple[GroupState, ...]:
+        """Return the groups that are to restart and wait because groups of other models do."""
+        waiting = (group for group in self.groups if group.situation is Situation.OUTDATED)
+        return tuple(waiting) if self.most_moving == 0 else ()
+
+    @property
     def groups(self) -> tuple[GroupState, ...]:
         """Return how the groups stand."""
         return self.decision.groups if self.decision else self.standing
-
-    @property
-    def others_first(self) -> tuple[str, ...]:
-        """Return the groups that wait to restart because as many groups of other models do as may at once."""
-        return tuple(group.name for group in self.groups if self.most_moving == 0 and group.situation is Situation.OUTDATED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +240,7 @@ def _strangers(found: Findings) -> Condition:
 
 def _limited(found: Findings) -> Condition:
     """Return whether groups wait for their turn because groups of other models restart."""
-    waiting = found.others_first
+    waiting = [group.name for group in found.awaiting_turn]
     if not waiting:
         return _condition(found, ConditionType.TURN_AWAITED, False, Reason.IDLE)
     message = f"{', '.join(waiting[:3])}: as many groups of all models restart as the operator allows at once"

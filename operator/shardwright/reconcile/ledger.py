@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.pools import Reservation
@@ -68,12 +69,6 @@ class Ledger:
             return frozenset()
         return self._changed((usage, 1), (before, -1))
 
-    def bind_all(self, pods: Mapping[PodKey, GpuUsage]) -> frozenset[str]:
-        """Replace everything that pods hold and return the nodes on which GPUs came free."""
-        gone = [pod for pod in self._pods if pod not in pods]
-        freed = [self.bind(pod, None) for pod in gone] + [self.bind(pod, usage) for pod, usage in pods.items()]
-        return frozenset().union(*freed)
-
     def keep(
         self, owner: Owner, wanted: Iterable[Reservation], gpus_of: Mapping[str, int] | None = None
     ) -> tuple[frozenset[str], frozenset[str]]:
@@ -81,7 +76,8 @@ class Ledger:
 
         Args:
             owner: Whose plan it is.
-            wanted: What the plan needs; a group that would not fit on one of its nodes is left out whole.
+            wanted: What the plan needs; a group for which others leave no room on one of its nodes is left out whole. Its own
+                pods that a new plan has no place for are going: they are in nobody's way but the scheduler's.
             gpus_of: Healthy GPUs by node; a node that is not in it cannot be judged, so nothing is left out because of it.
 
         Returns:
@@ -94,20 +90,21 @@ class Ledger:
         free_before = {item.node: self._total(item.node) for item in before}
         for item in before:
             self._keep(item, -item.gpus)
+        room = self._room(owner, {item.node for item in wanted}, gpus_of or {})
         refused = set()
         taken_in: list[Reservation] = []
         by_group: defaultdict[str, list[Reservation]] = defaultdict(list)
         for item in wanted:
             by_group[item.group].append(item)
         for group, items in by_group.items():
+            needed = _by_node(items)
+            if any(room[node] < gpus for node, gpus in needed.items()):
+                refused.add(group)
+                continue
             for item in items:
                 self._keep(item, item.gpus)
-            if any(self._overfull(item.node, gpus_of or {}) for item in items):
-                refused.add(group)
-                for item in items:
-                    self._keep(item, -item.gpus)
-            else:
-                taken_in += items
+                room[item.node] -= item.gpus
+            taken_in += items
         if taken_in:
             self._kept[owner] = tuple(taken_in)
         freed = frozenset(node for node, count in free_before.items() if self._total(node) < count)
@@ -143,9 +140,9 @@ class Ledger:
             taken[node] -= count
         return +taken
 
-    def taken_on(self, nodes: Iterable[str], owner: Owner) -> dict[str, int]:
+    def taken_on(self, nodes: Iterable[str], owner: Owner | None = None) -> dict[str, int]:
         """Return the same for a few nodes alone."""
-        own = self._own(owner, beside=None, vacated=False)
+        own = self._own(owner, beside=None, vacated=False) if owner else Counter[str]()
         return {node: self._total(node) - own[node] for node in nodes}
 
     def _own(self, owner: Owner, *, beside: str | None, vacated: bool) -> Counter[str]:
@@ -164,8 +161,10 @@ class Ledger:
     def _total(self, node: str) -> int:
         return self._taken[node] + self._foreign[node]
 
-    def _overfull(self, node: str, gpus_of: Mapping[str, int]) -> bool:
-        return node in gpus_of and self._total(node) > gpus_of[node]
+    def _room(self, owner: Owner, nodes: Iterable[str], gpus_of: Mapping[str, int]) -> dict[str, float]:
+        """Return how many GPUs others leave a model on these nodes; without end where that cannot be judged."""
+        own = self._own(owner, beside=None, vacated=True)
+        return {node: gpus_of.get(node, inf) - self._total(node) + own[node] for node in nodes}
 
     def _changed(self, *changes: tuple[GpuUsage | None, int]) -> frozenset[str]:
         nodes = {usage.node: self._total(usage.node) for usage, _ in changes if usage}
@@ -213,3 +212,10 @@ class Ledger:
         self._groups[owner].discard(root)
         if not self._groups[owner]:
             del self._groups[owner]
+
+
+def _by_node(items: Iterable[Reservation]) -> Counter[str]:
+    gpus: Counter[str] = Counter()
+    for item in items:
+        gpus[item.node] += item.gpus
+    return gpus

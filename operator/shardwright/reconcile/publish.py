@@ -31,9 +31,6 @@ UNSYNCED_SECONDS: Final = 1.0
 UNREADY_SECONDS: Final = 30.0
 """How soon to look again at what is not ready, although its events should wake us. Basis: assumed."""
 
-TURN_SECONDS: Final = 5.0
-"""The same while groups wait because groups of other models restart: their end is no event of ours. Basis: assumed."""
-
 NO_PODS_SECONDS: Final = 10.0
 """The same while pods are missing: the API server is asked why then. Basis: assumed; they are made in a second."""
 
@@ -216,8 +213,6 @@ def _again_at(seen: Seen, known: Known, found: Findings, now: datetime) -> datet
     beside_the_spec = bool(found.problems) and isinstance(seen.subject, Subject)  # what the cluster lacks may come
     if found.refused or found.contested or beside_the_spec or _unfinished(found):
         times.append(now + timedelta(seconds=UNREADY_SECONDS))
-    if found.others_first:
-        times.append(now + timedelta(seconds=TURN_SECONDS))
     return min(times, default=None)
 
 

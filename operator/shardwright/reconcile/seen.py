@@ -12,6 +12,7 @@ from shardwright.hardware.inventory import NodeExclusion
 from shardwright.reconcile.decision import ObjectKey, Write
 from shardwright.reconcile.observed import Observed
 from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.priorities import Priorities
 from shardwright.reconcile.sightings import Sighting
 from shardwright.rendering.deployment import Owner
 from shardwright.replanning import Replanned
@@ -46,6 +47,7 @@ class Cluster:
         scheduler_problem: Why that scheduler cannot be told.
         most_moving: How many of its groups may be down on purpose at once for the sake of all models (None: any number).
         domain: DNS domain of the cluster.
+        priorities: The PriorityClasses that there are.
     """
 
     nodes: Mapping[str, NodeFacts | NodeExclusion] = field(default_factory=dict)
@@ -55,6 +57,7 @@ class Cluster:
     scheduler_problem: Problem | None = None
     most_moving: int | None = None
     domain: str = "cluster.local"
+    priorities: Priorities = field(default_factory=Priorities)
 
     def silent_nodes(self, observed: Observed) -> frozenset[str]:
         """Return the nodes of these pods whose kubelet does not answer or says that it cannot run pods."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from shardwright.costs.loading import CLAIM_BYTES_PER_SECOND, HUB_BYTES_PER_SECOND
+from shardwright.costs.loading import CLAIM_BYTES_PER_SECOND, HUB_BYTES_PER_SECOND, distinct_nodes
 from shardwright.planning.report import Plan
 from shardwright.units import GIB, MIB, format_bytes
 
@@ -90,7 +90,7 @@ def start_budget(plan: Plan, *, downloads: bool, quantizes: bool = False) -> Sta
     engine makes less of what it reads.
     """
     read = plan.load_bytes_per_node * (FILE_BYTES_PER_FP8_BYTE if quantizes else 1)
-    size = read * (plan.nodes_per_replica if downloads else 1)
+    size = read * (distinct_nodes(plan.layout, plan.gpus_per_node) if downloads else 1)
     speed = HUB_BYTES_PER_SECOND if downloads else CLAIM_BYTES_PER_SECOND
     safety = DOWNLOAD_SAFETY if downloads else LOAD_SAFETY
     load = max(LEAST_SECONDS, BASE_SECONDS + COMPILE_SECONDS + ceil(safety * size / speed))

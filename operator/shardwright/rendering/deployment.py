@@ -144,6 +144,7 @@ class Deployment:
     cpu: str | None = None
     memory: str | None = None
     runtime_class: str | None = None
+    priority_class: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
     network: PodNetwork = field(default_factory=PodNetwork)
     cluster_domain: str = "cluster.local"

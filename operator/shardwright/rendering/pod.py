@@ -117,6 +117,8 @@ def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
         spec["nodeSelector"] = dict(deployment.node_selector)
     if deployment.runtime_class is not None:
         spec["runtimeClassName"] = deployment.runtime_class
+    if deployment.priority_class is not None:
+        spec["priorityClassName"] = deployment.priority_class
     if deployment.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in deployment.image_pull_secrets]
     return spec

@@ -195,6 +195,7 @@ def _plan_facts(plan: Plan, request: Request | None, pool: Pool | None) -> tuple
         Fact(label="Latency", value=_latency(plan, request)),
         Fact(label="K/V cache", value=_cache(plan, request)),
         *_cost(plan),
+        *_stages(plan),
         Fact(label="Links", value=_links(plan, pool)),
         Fact(label="Pool", value=plan.pool),
     )
@@ -222,6 +223,19 @@ def _cost(plan: Plan) -> Iterator[Fact]:
         yield Fact(label="Cost", value=f"{price(plan.million_tokens_price)} per million output tokens at this load")
 
 
+def _stages(plan: Plan) -> Iterator[Fact]:
+    """Say how many micro-batches keep the stages of a pipeline busy, and what of a token's time they wait for each other."""
+    stages, speed = plan.layout.pipeline, plan.performance
+    if stages > 1:
+        batches = min(stages, speed.running_requests)
+        each = -(-speed.running_requests // batches)
+        bubble = sum(share.seconds for share in speed.decode_shares if share.name == "Bubble") / speed.tpot_seconds
+        what = (
+            f"{stages}, {batches} micro-batch{'es' if batches > 1 else ''} of {each:,} request{'s' if each > 1 else ''} in flight"
+        )
+        yield Fact(label="Stages", value=f"{what}; {bubble:.0%} of a token's time waits for other stages")
+
+
 def _cache(plan: Plan, request: Request | None) -> str:
     """Say how many tokens a replica holds, and whether that is enough for its share of the load."""
     holds = f"{format_count(plan.kv_tokens)} tokens per replica, up to {plan.max_model_len:,} per request"
@@ -231,7 +245,7 @@ def _cache(plan: Plan, request: Request | None) -> str:
     if rate is not None:
         return f"{holds}; serves {format_count(plan.performance.requests_per_second)} of {rate:g} requests a second"
     offered = -(-request.workload.concurrency // max(plan.layout.replicas, 1))
-    running = plan.performance.running_requests * plan.layout.attention_data
+    running = plan.performance.running_requests
     return f"{holds}; requests queue: {running:,} of {offered:,} run at once"
 
 

@@ -28,6 +28,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "ExpertParallelNeedsExperts": "use expert parallelism without experts",
         "ExpertsFewerThanRanks": "have more ranks than experts",
         "ExpertsNotDivisible": "do not divide the experts",
+        "GpuTooOld": "need a newer GPU",
         "HeadsNotDivisible": "do not divide the attention heads",
         "InsufficientCapacity": "need more GPUs than are free now",
         "IntermediateNotDivisible": "do not divide the feed-forward width",

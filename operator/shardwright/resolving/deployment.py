@@ -70,6 +70,7 @@ def to_deployment(resource: ShardedModel, *, engine_version: str, stored_quantiz
         cpu=pod.resources.cpu if pod.resources else None,
         memory=pod.resources.memory if pod.resources else None,
         runtime_class=pod.runtime_class_name,
+        priority_class=pod.priority_class_name,
         image_pull_secrets=tuple(secret.name for secret in pod.image_pull_secrets),
         network=_network(spec),
         silence_seconds=spec.readiness.silence_seconds if spec.readiness.tokens else 0,

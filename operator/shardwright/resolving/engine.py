@@ -6,7 +6,7 @@ from typing import Final
 
 from shardwright.api import engine as wire
 from shardwright.api.request import adapter_slots, network_of
-from shardwright.api.settings import DEFAULTS, check_default_version, check_runtime_class
+from shardwright.api.settings import DEFAULTS, check_default_version, check_priority_class, check_runtime_class
 from shardwright.api.spec import Spec
 from shardwright.engines.engine import ENGINES
 from shardwright.engines.options import check_arguments, check_features
@@ -118,6 +118,7 @@ def version_of(spec: Spec, question: Question) -> str:
         *(problem.under(f"{DEFAULTS}.engine.args") for problem in check_arguments(preset, version, trusted, rules)),
         *check_features(_asked(spec, rules.policy), version, rules),
         *check_runtime_class(question.resource.spec, settings),
+        *check_priority_class(question.resource.spec, question.resource.metadata.namespace, settings),
         *check_default_version(question.resource.spec, settings),
     )
     if problems:

@@ -82,7 +82,7 @@ class Test70BOnEightL40SWithoutNvlink:
         assert plan.layout.tensor < 8
         assert plan.layout.pipeline > 1
         mine, its = (one.performance.output_tokens_per_second / one.layout.gpus for one in (plan, flat))
-        assert mine > 1.5 * its
+        assert mine > 1.3 * its
 
     def test_throughput_of_the_whole_node_is_pipelines_or_replicas_too(self) -> None:
         plan = _plan(_report("llama-70b", L40S_NODE, a_request(THROUGHPUT, fill=True, max_gpus=8, replicas=64)))
@@ -149,14 +149,15 @@ def test_qwen3_235b_in_fp8_starts_at_tensor_8_with_and_without_whole_experts(exp
 class TestDeepSeekV3InFp8:
     """671 B parameters, 256 experts, latent attention."""
 
-    def test_16_h200_are_two_replicas_or_one_wide_expert_group_and_both_are_shown(self) -> None:
+    def test_16_h200_are_two_replicas_as_every_token_would_cross_the_network_to_one_wide_expert_group(self) -> None:
         """256 requests in flight, Throughput, the whole of 16 GPUs."""
         pool = a_pool("H200-SXM-141GB", 2)
-        report = _report("deepseek-v3", pool, a_request(THROUGHPUT, concurrency=256, fill=True, max_gpus=16, replicas=256))
+        whole = a_request(THROUGHPUT, concurrency=256, fill=True, max_gpus=16, replicas=256)
+        plan = _plan(_report("deepseek-v3", pool, whole))
+        wide = _plan(_report("deepseek-v3", pool, a_request(THROUGHPUT, concurrency=256, tensor=1, attention_data=16)))
 
-        shown = [_plan(report).layout, *(other.layout for other in report.alternatives)]
-        assert any(layout.replicas == 2 and layout.gpus_per_replica == 8 for layout in shown)
-        assert any(layout.attention_data > 1 and layout.expert == 16 for layout in shown)
+        assert (plan.layout.replicas, plan.layout.gpus_per_replica) == (2, 8)
+        assert plan.performance.output_tokens_per_second > 1.3 * wide.performance.output_tokens_per_second
 
     @pytest.mark.parametrize("goal", [BALANCED, THROUGHPUT])
     def test_32_gpus_of_a_rack_are_attention_data_beside_experts(self, goal: OptimizeFor) -> None:

@@ -82,10 +82,24 @@ CASES = (
         tensor=8,
     ),
     Case(
-        id="DeepSeek-V3 FP8 on H200: one node, attention replicas beside whole experts",
+        id="DeepSeek-V3 FP8 on H200: one node, two attention replicas beside whole experts",
         model="deepseek-v3",
         pool=a_pool("H200-SXM-141GB", 2),
         request=a_request(),
+        tensor=4,
+    ),
+    Case(
+        id="DeepSeek-V3 FP8 on H200, one request: all ranks on it",
+        model="deepseek-v3",
+        pool=a_pool("H200-SXM-141GB", 2),
+        request=a_request(concurrency=1),
+        tensor=8,
+    ),
+    Case(
+        id="DeepSeek-V3 FP8 on H200, many requests: every rank has its own",
+        model="deepseek-v3",
+        pool=a_pool("H200-SXM-141GB"),
+        request=a_request(concurrency=1024),
         tensor=1,
     ),
     Case(
@@ -147,13 +161,13 @@ def test_405b_loses_with_tensor_across_nodes_by_its_price() -> None:
     assert best.loses.endswith("more per token for tensor communication")
 
 
-def test_70b_on_pcie_gains_several_times_from_not_using_tensor_8() -> None:
+def test_70b_on_pcie_gains_from_not_using_tensor_8() -> None:
     best, flat = (_report("llama-70b", a_pool("L40S-48GB"), a_request(THROUGHPUT, tensor=tensor)).outcome for tensor in (None, 8))
     assert isinstance(best, Plan)
     assert isinstance(flat, Plan)
 
     per_gpu = [plan.performance.output_tokens_per_second / plan.layout.gpus for plan in (best, flat)]
-    assert per_gpu[0] > 1.7 * per_gpu[1]
+    assert per_gpu[0] > 1.3 * per_gpu[1]
 
 
 def test_seven_ranks_fail_the_vocabulary_and_eight_the_heads() -> None:

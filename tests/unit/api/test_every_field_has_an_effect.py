@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
-from shardwright.reconcile.standing import Choice, judge
-from shardwright.reconcile.standing import Question as PlanQuestion
 
 from shardwright.api.record import PlanRecord
 from shardwright.api.resource import ShardedModel, parse_manifest
@@ -19,6 +17,7 @@ from shardwright.errors import InputError
 from shardwright.hardware.nodes import read_node
 from shardwright.pipeline import bundle_for, plan_serving
 from shardwright.planning.report import Plan
+from shardwright.reconcile.plan_choice import Choice, Wanted, choose
 from shardwright.reconcile.rules import life_rules
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import take_stock
@@ -192,6 +191,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "pod.resources.cpu": _under("pod", {}, {"resources": {"cpu": 11}}),
     "pod.resources.memory": _under("pod", {}, {"resources": {"memory": "7Gi"}}),
     "pod.runtimeClassName": _under("pod", {}, {"runtimeClassName": "nvidia"}),
+    "pod.priorityClassName": _under("pod", {}, {"priorityClassName": "serving"}),
     "pod.imagePullSecrets[0].name": _under("pod", {}, {"imagePullSecrets": [{"name": "registry"}]}),
     "pod.network.rdma": _network({}, {"rdma": "None"}),
     "pod.network.resources[0].name": _explicit({"name": "rdma/a"}, {"name": "rdma/b"}),
@@ -267,11 +267,9 @@ def what_one_sees(resource: ShardedModel, plan: Plan) -> tuple[Any, ...]:
 def fate_of_a_valid_plan(subject: Subject, plan: Plan) -> Choice:
     """Return what becomes of a plan that was made for this spec and still fits the cluster."""
     intent = subject.intent
-    question = PlanQuestion(
-        input_hash=subject.input_hash, cut_hash=subject.cut_hash, replan=intent.replan, replicas=intent.replicas
-    )
+    wanted = Wanted(input_hash=subject.input_hash, cut_hash=subject.cut_hash, replan=intent.replan, replicas=intent.replicas)
     record = PlanRecord(input_hash=subject.input_hash, cut_hash=subject.cut_hash, generation=1, plan=plan)
-    return judge(record, question, None, serving=False).choice
+    return choose(record, wanted, leaving=False)
 
 
 def _has_fields(schema: Mapping[str, Any]) -> bool:

@@ -58,7 +58,7 @@ def test_text_that_is_no_json_is_a_problem() -> None:
         code="PlanRecordUnreadable",
         what="the plan of record",
         limit="is not JSON",
-        remedy="a new plan is made; delete the ConfigMap to be rid of the message",
+        remedy="what runs is left as it is; delete the ConfigMap to have a new plan made",
     )
 
 

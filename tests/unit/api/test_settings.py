@@ -24,6 +24,7 @@ DEFAULTS: dict[str, Any] = {
     },
     "pod": {
         "runtimeClassName": "nvidia",
+        "priorityClassName": "serving",
         "resources": {"cpu": 8, "memory": "64Gi"},
         "imagePullSecrets": [{"name": "mirror"}],
     },
@@ -63,6 +64,7 @@ def test_a_spec_that_says_nothing_gets_everything_and_is_told_so() -> None:
         "engine.image",
         "engine.version",
         "pod.imagePullSecrets.mirror",
+        "pod.priorityClassName",
         "pod.resources.cpu",
         "pod.resources.memory",
         "pod.runtimeClassName",
@@ -78,7 +80,7 @@ def test_what_a_spec_says_wins_entry_by_entry() -> None:
             "apiKeySecretRef": {"name": "own"},
             "env": [{"name": "NCCL_DEBUG", "value": "WARN"}],
         },
-        pod={"runtimeClassName": "kata", "resources": {"cpu": 2}},
+        pod={"runtimeClassName": "kata", "priorityClassName": "batch", "resources": {"cpu": 2}},
     )
 
     merged, applied = with_defaults(own, settings())
@@ -90,7 +92,8 @@ def test_what_a_spec_says_wins_entry_by_entry() -> None:
     assert [(item.name, item.value) for item in merged.engine.env] == [("NCCL_DEBUG", "WARN"), ("NCCL_IB_HCA", "mlx5")]
     assert merged.pod
     assert merged.pod.resources
-    assert (merged.pod.runtime_class_name, merged.pod.resources.cpu, merged.pod.resources.memory) == ("kata", "2", "64Gi")
+    assert (merged.pod.runtime_class_name, merged.pod.priority_class_name) == ("kata", "batch")
+    assert (merged.pod.resources.cpu, merged.pod.resources.memory) == ("2", "64Gi")
     assert applied == (
         "engine.args.seed",
         "engine.env.NCCL_IB_HCA",
@@ -124,6 +127,9 @@ def test_without_defaults_a_spec_is_left_alone() -> None:
         ({"admittedArguments": ["seed"]}, [("EngineArgumentNotAdmissible", "admittedArguments.seed")]),
         ({"admittedRuntimeClasses": "nvidia"}, [("WrongType", "admittedRuntimeClasses")]),
         ({"admittedRuntimeClasses": []}, []),
+        ({"admittedPriorityClasses": ["serving"]}, [("WrongType", "admittedPriorityClasses")]),
+        ({"admittedPriorityClasses": {"models": "serving"}}, [("WrongType", "admittedPriorityClasses")]),
+        ({"admittedPriorityClasses": {"models": ["serving"], "*": []}}, []),
         ("a: [", [("ManifestUnreadable", "")]),
     ],
 )

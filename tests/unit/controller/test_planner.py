@@ -17,7 +17,7 @@ from shardwright.replanning import Replanned
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_operator import LARGE
-from tests.support.builders_reconcile import a_record
+from tests.support.builders_reconcile import NOON, a_record
 from tests.support.builders_resource import A_CONFIG, a_sharded_model
 from tests.support.builders_store import a_pod, nodes, pods
 
@@ -108,7 +108,7 @@ def test_a_plan_that_is_to_be_deployed_keeps_its_gpus_before_the_next_one_is_pla
     subjects = [planner.resolve(a_live_model(name, mode="Deploy", replicas=1), None) for _, name in keys]
 
     async def plan_all() -> list[Replanned]:
-        return list(await asyncio.gather(*(planner.answer(k, s, NEW) for k, s in zip(keys, subjects, strict=True))))
+        return list(await asyncio.gather(*(planner.answer(k, s, NEW, NOON) for k, s in zip(keys, subjects, strict=True))))
 
     answers = asyncio.run(plan_all())
     kept = [sum(item.gpus for item in view.ledger.kept(key)) for key in keys]
@@ -121,7 +121,7 @@ def test_a_plan_that_is_to_be_deployed_keeps_its_gpus_before_the_next_one_is_pla
 def test_a_plan_that_is_only_shown_keeps_nothing(view: View) -> None:
     planner = Planner(view, None)
     shown = planner.resolve(a_live_model(model=LARGE, mode="PlanOnly", replicas=1), None)
-    assert asyncio.run(planner.answer(("models", "llama"), shown, NEW)).record
+    assert asyncio.run(planner.answer(("models", "llama"), shown, NEW, NOON)).record
     assert view.ledger.taken() == {}
 
 
@@ -129,14 +129,14 @@ def test_a_second_place_for_a_group_is_on_gpus_that_nobody_has_or_is_none(view: 
     planner = Planner(view, None)
     subject = planner.resolve(a_live_model(mode="Deploy", replicas=1), None)
     key = ("models", "llama")
-    record = asyncio.run(planner.answer(key, subject, NEW)).record
+    record = asyncio.run(planner.answer(key, subject, NEW, NOON)).record
     assert record
     ((first, *_),) = record.plan.groups
     bound = a_pod("llama-0-0", model="llama", set_name="llama-0", node=first, gpus=record.plan.gpus_per_node)
     view.store.take_pods(pods(bound, a_pod("foreign", node="h100-01", gpus=8)))
     beside = Ask(on=record, beside=(0, 1))
 
-    found = asyncio.run(planner.answer(key, subject, beside)).record
+    found = asyncio.run(planner.answer(key, subject, beside, NOON)).record
     assert found
     assert found.generations == (1,)
     assert found.plan.groups == ((first,),)  # 8 GPUs hold it twice
@@ -144,7 +144,7 @@ def test_a_second_place_for_a_group_is_on_gpus_that_nobody_has_or_is_none(view: 
 
     view.store.take_pods(pods(a_pod("another", node=first, gpus=8 - record.plan.gpus_per_node)))
     view.keep(key, Kept(record=record))
-    assert asyncio.run(planner.answer(key, subject, beside)).record is None
+    assert asyncio.run(planner.answer(key, subject, beside, NOON)).record is None
 
 
 @pytest.mark.parametrize(("count", "place"), [(6, ("h100-02", "h100-03")), (3, ("h100-00", "h100-01"))])
@@ -162,7 +162,7 @@ def test_a_change_while_a_next_generation_starts_leaves_the_former_its_gpus_wher
     record = a_record(cut_hash=before.cut_hash, plan=a_plan(groups=(("h100-02", "h100-03"),)), generations=(1,))
     view.keep(key, Kept(record=record))
 
-    answer = asyncio.run(planner.answer(key, after, Ask(on=record, choice=Choice.REPLAN)))
+    answer = asyncio.run(planner.answer(key, after, Ask(on=record, choice=Choice.REPLAN), NOON))
 
     assert answer.record is not None
     assert (answer.record.plan.groups, answer.record.generations) == ((place,), (1,))

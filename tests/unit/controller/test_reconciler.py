@@ -29,7 +29,7 @@ def test_nothing_is_written_for_a_scheduler_that_is_not_there_and_what_serves_go
         before = len([line for line in parts.api.written if "statefulsets" in line])
 
         parts.change(key, placement={"scheduler": "Native"})
-        await parts.look(key)
+        assert await parts.look(key) == Again(seconds=0.5, priority=Priority.RESYNC)  # the plan of record says the new question
         assert await parts.look(key) == Again(seconds=30, priority=Priority.RESYNC)
         assert parts.status(key)["groups"][0]["ready"]
         assert parts.condition(key)["reason"] == "SchedulerUnavailable"

@@ -7,6 +7,7 @@ import pytest
 from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import PODS, SERVICES, SHARDED_MODELS
 from shardwright.controller.queue import Again, Key, Priority
+from shardwright.controller.reading import Reading
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, serving, synced
 from tests.support.memory_api import nothing
 
@@ -19,6 +20,18 @@ def test_a_look_where_nothing_has_changed_asks_for_nothing_and_writes_nothing() 
         parts.wait(3600)
         assert await parts.look(key) is None
         assert parts.api.requests == []
+
+    run(scenario())
+
+
+def test_a_look_where_nothing_has_changed_does_not_even_read_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        parts, key = await serving()
+        monkeypatch.delattr(Reading, "read")
+        assert await parts.look(key) is None
+        parts.api.remove(PODS, NAMESPACE, "large-0-1")
+        with pytest.raises(AttributeError):
+            await parts.look(key)
 
     run(scenario())
 
@@ -68,11 +81,15 @@ def test_what_comes_free_wakes_those_that_wait_the_oldest_first_and_once() -> No
         for key in keys.values():
             await parts.look(key)
         parts.intake.wake_waiting()
+        for key in (*keys.values(), *keys.values(), *keys.values()):
+            parts.intake.looked_at(key)  # whoever's turn it was
         parts.queue.added.clear()
 
         parts.api.remove(PODS, "them", "h100-0")
         for _ in range(2):
             parts.intake.wake_waiting()
+        for name in ("c", "b", "a"):
+            parts.intake.looked_at(keys[name])
 
         assert parts.queue.added == [(keys[name], Priority.WAITING) for name in ("c", "b", "a")]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shardwright.cluster.client import ApiError
-from shardwright.cluster.resources import CONFIG_MAPS, SHARDED_MODELS
+from shardwright.cluster.resources import CONFIG_MAPS, PODS, SHARDED_MODELS
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, deployed, run, synced
 
 
@@ -113,31 +113,36 @@ def test_a_plan_of_record_of_an_earlier_resource_of_the_name_books_nothing() -> 
     run(scenario())
 
 
-@pytest.mark.parametrize(("runs", "keeps"), [("", "old"), ("young", "young")], ids=["none", "the younger one"])
-def test_of_two_plans_for_the_same_gpus_that_of_the_older_model_counts_unless_only_the_other_runs(runs: str, keeps: str) -> None:
+@pytest.mark.parametrize(
+    ("runs", "keeps", "nodes"),
+    [(False, "old", {"h100-1": 8, "h100-2": 8}), (True, "young", {"h100-0": 8, "h100-1": 8})],
+    ids=["none", "the younger one"],
+)
+def test_of_two_plans_for_the_same_node_that_of_the_older_model_counts_unless_only_the_other_runs(
+    keeps: str, nodes: dict[str, int], *, runs: bool
+) -> None:
+    """Of the younger one, planned on h100-0 and -1, a pod runs on h100-0; the older one is planned on h100-1 and -2."""
+
     async def scenario() -> None:
-        parts = await synced()
-        old = parts.add_model("old", created="2026-01-02T12:00:00Z", model=LARGE)
-        await parts.look(old)
-        record = parts.api.find(CONFIG_MAPS, NAMESPACE, "old-plan")
-        assert record
+        parts = await synced(nodes=3)
         young = parts.add_model("young", created="2026-01-02T13:00:00Z", model=LARGE)
-        uid, metadata = parts.model(young)["metadata"]["uid"], record["metadata"]
-        theirs = {"name": "young-plan", "ownerReferences": [{**metadata["ownerReferences"][0], "name": "young", "uid": uid}]}
-        fields = {name: metadata[name] for name in ("namespace", "labels", "annotations")}
-        parts.api.put(CONFIG_MAPS, {"metadata": {**fields, **theirs}, "data": record["data"]})
+        await parts.look(young)
         if runs:
-            (group,) = parts.groups("old")
-            labels = group["spec"]["template"]["metadata"]["labels"]
-            labels |= {"shardwright.io/model": runs, "shardwright.io/group": f"{runs}-0"}
-            group["metadata"]["name"] = f"{runs}-0"
-            parts.run_group(group)
+            parts.run_pods("young")
+            parts.api.remove(PODS, NAMESPACE, "young-0-1")
+        old = parts.add_model("old", created="2026-01-02T12:00:00Z", model=LARGE)
+        record = parts.api.find(CONFIG_MAPS, NAMESPACE, "young-plan")
+        assert record
+        owner = {**record["metadata"]["ownerReferences"][0], "name": "old", "uid": parts.model(old)["metadata"]["uid"]}
+        metadata = {"name": "old-plan", "namespace": NAMESPACE, "ownerReferences": [owner]}
+        data = {name: text.replace('["h100-0","h100-1"]', '["h100-1","h100-2"]') for name, text in record["data"].items()}
+        parts.api.put(CONFIG_MAPS, {"metadata": metadata, "data": data})
 
         after = Parts(api=parts.api)
         await after.sync()
 
         assert after.view.ledger.owners() == {(NAMESPACE, keeps)}
-        assert after.view.ledger.taken() == {"h100-0": 8, "h100-1": 8}
+        assert after.view.ledger.taken() == nodes
 
     run(scenario())
 

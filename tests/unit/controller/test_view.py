@@ -155,6 +155,7 @@ def test_gpus_that_are_given_up_wake_who_waits(listener: Listener) -> None:
     }
     view.keep(PLANNED, None)
     assert listener.hears(Concern()) == [(WAITING, Priority.WAITING)]
+    listener.intake.looked_at(WAITING)
     view.keep(PLANNED, Kept(record=a_record(generations=(1,))))
     view.forget(PLANNED)
     assert listener.hears(Concern()) == [(WAITING, Priority.WAITING)]

@@ -41,13 +41,20 @@ def test_nothing_is_faster_than_its_data_sheet(engine: str, released: str) -> No
 
 def test_the_band_is_that_of_a_model_where_nothing_was_measured_and_wider_for_unknown_facts() -> None:
     measured, unsure, modelled = (
-        band_of("vLLM", "ClosedLoop", known=True),
-        band_of("vLLM", "ClosedLoop", known=False),
-        band_of("vLLM", "", known=True),
+        band_of("vLLM", "ClosedLoop", ("bf16",), known=True),
+        band_of("vLLM", "ClosedLoop", ("bf16",), known=False),
+        band_of("vLLM", "", ("bf16",), known=True),
     )
 
     assert (measured.basis, unsure.basis, modelled.basis) == ("fitted", "fitted", "modelled")
     assert unsure.low < measured.low < 1 < measured.high < unsure.high
-    assert band_of("vLLM", "", known=False).high > modelled.high
+    assert band_of("vLLM", "", ("bf16",), known=False).high > modelled.high
     assert modelled.low <= 0.6
     assert modelled.high >= 1.4
+
+
+@pytest.mark.parametrize(
+    ("formats", "basis"), [(("bf16", "mxfp4 widened"), "fitted"), (("int4 widened",), "modelled"), ((), "fitted")]
+)
+def test_a_way_to_store_weights_that_hardly_a_row_has_is_modelled(formats: tuple[str, ...], basis: str) -> None:
+    assert band_of("vLLM", "ClosedLoop", formats, known=True).basis == basis

@@ -66,7 +66,7 @@ def test_large_messages_over_nvlink_take_what_was_measured(ranks: int, size_byte
 def test_four_ranks_on_one_pcie_root_are_slower_than_two() -> None:
     two, four = (all_reduce_seconds(8 * MEGABYTE, _fabric(a_pool("L40S-48GB"), Layout(tensor=n))) for n in (2, 4))
 
-    assert four > 2 * two
+    assert four > 1.5 * two  # half as many bytes again, and what they slow each other
 
 
 def test_across_nodes_the_network_and_its_latency_are_added() -> None:

@@ -108,7 +108,7 @@ def test_its_passes_read_it_once_for_every_token_that_it_drafts() -> None:
     least = 3 * (8.03e9 - 128256 * 4096) * 2 / 4 / 3.35e12 / load.tokens_per_step
     read = {share.name: share.seconds for share in paid.decode_shares}["Weights"]
     assert read - {share.name: share.seconds for share in free.decode_shares}["Weights"] > least
-    assert least < paid.tpot_seconds - free.tpot_seconds < 3 * least
+    assert least < paid.tpot_seconds - free.tpot_seconds < 3.5 * least
     assert paid.ttft_seconds > free.ttft_seconds
     assert paid.basis == "modelled"
 

@@ -27,6 +27,7 @@ NOTHING = StageFloor(
     widened=False,
     expert_widened=False,
     expert_columns=float("inf"),
+    formats=("bf16",),
 )
 HOT_SHARE = 8 / 128
 
@@ -72,15 +73,19 @@ def test_a_recurrent_state_is_read_once_per_sequence_whatever_its_context() -> N
     assert _step(recurrent, sequences=8, context_tokens=9e4).kv_cache == pytest.approx(8e-6 / FITTED.kv_efficiency)
 
 
-def test_a_token_goes_to_as_many_ranks_as_it_has_experts_at_most() -> None:
-    """8 experts per token on 16 ranks: eight copies where experts are whole, sixteen where each is sliced over all."""
+def test_every_token_goes_to_every_rank_whether_it_has_an_expert_for_it_or_not() -> None:
+    """8 experts per token on 16 ranks: what is gathered are the tokens of all of them, whole experts or slices."""
     spread = replace(NOTHING, experts=8)
     wide = replace(ALONE, experts=Fabric(inner_ranks=16, inner=NVLINK), peers=16, hidden_bytes=2**20)
-
     whole, sliced = (
         _step(spread, replace(wide, whole_experts=so), sequences=10_000).expert_communication for so in (True, False)
     )
-    assert sliced / whole == pytest.approx(2.0, rel=0.01)
+    assert whole == sliced
+
+    twice = replace(wide, experts=Fabric(inner_ranks=32, inner=NVLINK), peers=32)
+    assert _step(spread, twice, sequences=10_000).expert_communication / whole == pytest.approx(
+        2 * (31 / 32) / (15 / 16), rel=0.01
+    )
 
 
 def test_ranks_that_share_k_v_pay_for_it_in_every_layer() -> None:

@@ -8,7 +8,7 @@ from shardwright.costs.coefficients import coefficients_of
 from shardwright.costs.communication import NETWORK_EFFICIENCY
 from shardwright.costs.estimate import Estimator, estimate
 from shardwright.costs.estimates import Estimate, Performance
-from shardwright.costs.serving import serve
+from shardwright.costs.serving import UNEVEN_STEPS, serve
 from shardwright.costs.workload import Arrival, Workload
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Candidate, Layout
@@ -57,13 +57,16 @@ def test_as_many_batches_as_stages_keep_every_stage_busy() -> None:
 
 
 def test_one_loop_prepares_the_steps_of_all_micro_batches() -> None:
-    """Where preparing a step takes longer than any stage works on it, P micro-batches come no faster than P times that."""
+    """Where preparing a step takes longer than any stage works on it, P micro-batches come no faster than P times that.
+
+    Every further one of them makes all of them wait a little.
+    """
     layout, fitted = Layout(pipeline=4), replace(coefficients_of("vLLM", ""), step_seconds=0.1)
     pool = a_pool()
     candidate = Candidate(layout=layout, pool=pool, placement=place(pool, layout))
     task = Estimator(a_model("llama-8b"), LOAD, vllm_traits()).task(candidate)
 
-    assert serve(task.replica, task.load, fitted).cycle == pytest.approx(4 * 0.1)
+    assert serve(task.replica, task.load, fitted).cycle == pytest.approx(4 * 0.1 * (1 + 3 * UNEVEN_STEPS))
 
 
 def test_the_slowest_stage_sets_the_pace() -> None:

@@ -72,6 +72,19 @@ class TestPartOfABoard:
         assert (found.kind, found.gpus) == (DomainKind.NONE, 1)
         assert found.warning.startswith(f"{gpus} of a board of 8 H100-SXM-80GB")
 
+    @pytest.mark.parametrize(
+        ("instance", "product", "gpus"),
+        [
+            ("a2-ultragpu-4g", "NVIDIA-A100-SXM4-80GB", 4),
+            ("a2-highgpu-2g", "NVIDIA-A100-SXM4-40GB", 2),
+            ("a3-highgpu-4g", "NVIDIA-H100-80GB-HBM3", 4),
+            ("gpu_2x_h100_sxm5", "NVIDIA-H100-80GB-HBM3", 2),
+        ],
+    )
+    def test_in_a_machine_of_a_cloud_that_joins_what_it_gives_it_is_a_board(self, instance: str, product: str, gpus: int) -> None:
+        labels = {"node.kubernetes.io/instance-type": instance, "nvidia.com/gpu.machine": "Google-Compute-Engine"}
+        assert domain(a_node("x", product=product, gpus=gpus, labels=labels)) == Domain(kind=DomainKind.NODE, name="x", gpus=gpus)
+
     def test_on_bare_metal_it_is_a_board_of_its_own(self) -> None:
         node = a_node("x", gpus=4, labels={"nvidia.com/gpu.machine": "ThinkSystem-SR675-V3"})
         assert domain(node) == Domain(kind=DomainKind.NODE, name="x", gpus=4)

@@ -153,7 +153,7 @@ def test_memory_does_not_make_another_product_of_a_certain_name() -> None:
 
 def test_every_instance_type_has_a_gpu_of_the_catalogue() -> None:
     table = load_instances()
-    assert len(table) == 87
+    assert len(table) == 98
     assert {row.gpu_id for row in table.values()} <= set(load_gpus())
     assert table["p4d.24xlarge"].gpu_id == "A100-SXM4-40GB"
     assert table["gpu_8x_h100_sxm5"].network_gbps_per_gpu is None

@@ -1,5 +1,7 @@
 """How quantized weights are stored: scales, blocks, and the modules that are left alone."""
 
+from dataclasses import replace
+
 import pytest
 
 from shardwright.errors import InputError
@@ -11,6 +13,7 @@ from tests.support.builders_model import a_config, a_model, a_moe, catalogued
 BF16 = Storage(name="bf16", bits=16)
 FP8 = Storage(name="fp8", bits=8, block=(0, 0), scale_bits=32)
 NVFP4 = Storage(name="nvfp4", bits=4, block=(1, 16), scale_bits=8)
+ALONE = replace(FP8, alone=True)
 BLOCK = Storage(name="fp8", bits=8, block=(128, 128), scale_bits=32)
 
 
@@ -35,7 +38,7 @@ def _stored(**quantization: object) -> Storage:
         ),
         (
             {"quant_method": "gptq", "bits": 8, "group_size": -1},
-            Storage(name="int8", bits=8, block=(1, 0), scale_bits=16, zero_point_bits=8),
+            Storage(name="int8", bits=8, block=(1, 0), scale_bits=16, zero_point_bits=8, alone=True),
         ),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, NVFP4),
         ({"quant_algo": "NVFP4"}, NVFP4),
@@ -43,6 +46,38 @@ def _stored(**quantization: object) -> Storage:
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, Storage(name="nf4", bits=4, block=(1, 64), scale_bits=32)),
         ({"quant_method": "bitsandbytes", "load_in_8bit": True}, Storage(name="int8", bits=8, block=(1, 0), scale_bits=32)),
         ({"quant_method": "fbgemm_fp8"}, Storage(name="fp8", bits=8, block=(1, 0), scale_bits=32)),
+        (
+            {
+                "quant_method": "quark",
+                "global_quant_config": {"weight": {"dtype": "fp8_e4m3"}, "input_tensors": {"dtype": "fp8_e4m3"}},
+            },
+            FP8,
+        ),
+        (
+            {
+                "quant_method": "quark",
+                "global_quant_config": {
+                    "weight": {"dtype": "fp4", "qscheme": "per_group", "group_size": 32},
+                    "input_tensors": {},
+                },
+            },
+            Storage(name="mxfp4", bits=4, block=(1, 32), scale_bits=8),
+        ),
+        (
+            {
+                "quant_method": "torchao",
+                "quant_type": {"default": {"_type": "Int4WeightOnlyConfig", "_data": {"group_size": 64}}},
+            },
+            Storage(name="int4", bits=4, block=(1, 64), scale_bits=16, zero_point_bits=16),
+        ),
+        (
+            {"quant_method": "torchao", "quant_type": {"default": {"_type": "Float8WeightOnlyConfig", "_data": {}}}},
+            Storage(name="fp8", bits=8, block=(1, 0), scale_bits=32, alone=True),
+        ),
+        (
+            {"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": True},
+            Storage(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4),
+        ),
     ],
 )
 def test_each_method_has_its_storage(quantization: dict[str, object], storage: Storage) -> None:
@@ -52,9 +87,9 @@ def test_each_method_has_its_storage(quantization: dict[str, object], storage: S
 @pytest.mark.parametrize(
     ("weights", "storage"),
     [
-        ({"num_bits": 8, "type": "float", "strategy": "tensor"}, FP8),
-        ({"num_bits": 8, "type": "float", "strategy": "channel"}, Storage(name="fp8", bits=8, block=(1, 0), scale_bits=32)),
-        ({"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]}, BLOCK),
+        ({"num_bits": 8, "type": "float", "strategy": "tensor"}, ALONE),
+        ({"num_bits": 8, "type": "float", "strategy": "channel"}, replace(ALONE, block=(1, 0))),
+        ({"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]}, replace(BLOCK, alone=True)),
         (
             {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 64},
             Storage(name="int4", bits=4, block=(1, 64), scale_bits=16),
@@ -69,6 +104,44 @@ def test_each_method_has_its_storage(quantization: dict[str, object], storage: S
 def test_compressed_tensors_are_stored_by_strategy(weights: dict[str, object], storage: Storage) -> None:
     groups = {"group_0": {"targets": ["Linear"], "weights": weights}}
     assert _stored(quant_method="compressed-tensors", config_groups=groups) == storage
+
+
+@pytest.mark.parametrize(("activations", "alone"), [({"num_bits": 8}, False), (None, True)])
+def test_8_bits_beside_activations_of_16_are_no_product_of_8_bits(activations: dict[str, int] | None, alone: bool) -> None:  # noqa: FBT001
+    group = {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float"}, "input_activations": activations}
+    storage = _stored(quant_method="compressed-tensors", config_groups={"group_0": group})
+    assert (storage.alone, storage.product) == (alone, "fp8 alone" if alone else "fp8")
+
+
+def test_rules_for_single_layers_that_are_not_followed_are_said() -> None:
+    weights = {"dtype": "fp8_e4m3"}
+    own = {
+        "quant_method": "quark",
+        "global_quant_config": {"weight": weights},
+        "layer_quant_config": {"*down_proj": {"weight": weights}},
+    }
+    (said,) = a_model(quantization_config=own).warnings
+    assert said == "1 layers are quantized by rules of their own, which are not followed: bytes may be off"
+
+
+def test_modules_that_autoround_keeps_in_16_bits_stay() -> None:
+    kept = {"model.layers.0.mlp.down_proj": {"bits": 16}}
+    model = a_model(quantization_config={"quant_method": "auto-round", "bits": 4, "group_size": 128, "extra_config": kept})
+    stored = {weight.layer: weight.storage.name for weight in model.weights if weight.name == "mlp.down_proj"}
+    assert (stored[0], stored[1], model.warnings) == ("bf16", "int4", ())
+
+
+@pytest.mark.parametrize(
+    ("quantization", "field"),
+    [
+        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "int2"}}}, "global_quant_config"),
+        ({"quant_method": "torchao", "quant_type": {"default": {"_type": "Mixed"}}}, "quant_type"),
+    ],
+)
+def test_a_type_of_weights_that_is_not_known_is_refused_with_its_field(quantization: dict[str, object], field: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        a_model(quantization_config=quantization)
+    assert refusal.value.problems[0].path.endswith(field)
 
 
 def test_embeddings_head_norms_and_biases_stay() -> None:

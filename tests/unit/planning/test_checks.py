@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from shardwright.engines import vllm
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Candidate, Layout
@@ -87,8 +88,7 @@ def test_less_k_v_than_one_request_needs_says_that_it_was_asked_for() -> None:
     ("model", "gpu", "what"),
     [
         ("llama-8b", "T4-16GB", "the model computes in bf16"),
-        ("llama-8b", "V100-SXM2-32GB", "the model computes in bf16"),
-        ("llama-70b-fp8", "A100-SXM4-80GB", "the weights are held in fp8"),
+        ("llama-70b-fp8", "MI250-128GB", "the weights are held in fp8"),
     ],
 )
 def test_a_number_format_without_a_unit_is_refused(model: str, gpu: str, what: str) -> None:
@@ -99,9 +99,22 @@ def test_unquantized_weights_without_a_bf16_unit_can_be_computed_in_fp16() -> No
     assert _problems("llama-8b", Layout(), a_pool("T4-16GB"))["DtypeNotSupported"].remedy == (
         "set model.quantization: FP16, or select other GPUs or other weights"
     )
-    assert _problems("llama-70b-fp8", Layout(), a_pool("A100-SXM4-80GB"))["DtypeNotSupported"].remedy == (
-        "select other GPUs or other weights"
+    assert _problems("llama-70b-fp8", Layout(), a_pool("T4-16GB"))["DtypeNotSupported"].remedy == (
+        "set engine.args.dtype: float16, or select other GPUs or other weights"
     )
+
+
+@pytest.mark.parametrize("gpu", ["A100-SXM4-80GB", "A10G-24GB", "L40S-48GB", "H100-SXM-80GB"])
+def test_fp8_weights_run_on_every_gpu_that_marlin_runs_on(gpu: str) -> None:
+    assert "DtypeNotSupported" not in _problems("llama-70b-fp8", Layout(tensor=8), a_pool(gpu))
+
+
+def test_a_gpu_that_the_engine_has_dropped_is_too_old() -> None:
+    problems = _problems("llama-8b", Layout(), a_pool("V100-SXM2-32GB"))
+
+    assert problems["GpuTooOld"].gap == "V100-SXM2-32GB has 7.0"
+    assert "DtypeNotSupported" not in problems
+    assert vllm.traits("0.22.0").least_capability is None
 
 
 def test_an_fp8_cache_needs_an_fp8_unit() -> None:

@@ -98,7 +98,7 @@ def test_a_draft_model_that_leaves_no_room_is_named_among_the_weights() -> None:
 def test_a_draft_model_in_fp8_needs_gpus_with_such_a_unit() -> None:
     fp8 = replace(vllm_traits(), drafter=Drafter(model=a_model("llama-70b-fp8"), tokens=3))
 
-    report = make_plan(a_model("llama-70b"), an_inventory(a_pool("A100-SXM4-80GB")), a_request(), fp8)
+    report = make_plan(a_model("llama-70b"), an_inventory(a_pool("MI250-128GB", gpus_per_node=8)), a_request(), fp8)
 
     (example,) = (item.example for item in report.excluded if item.code == "DtypeNotSupported")
-    assert "the draft model's weights are held in fp8 but A100-SXM4-80GB has no fp8 unit" in example
+    assert "the draft model's weights are held in fp8 but MI250-128GB has no fp8 unit" in example

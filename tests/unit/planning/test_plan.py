@@ -95,7 +95,10 @@ def test_a_load_that_nothing_carries_is_said() -> None:
     plan = _plan("llama-8b", an_inventory(a_pool("L4-24GB", gpus_per_node=1)))
 
     assert not plan.carries_load
-    assert re.match(r"No layout carries 64 requests of 2,048 \+ 512 tokens; this one queues least: \d\d of 64", plan.reasons[2])
+    assert re.fullmatch(
+        r"No layout carries 64 requests of 2,048 \+ 512 tokens: \d\d of 64 run at once per replica, the others wait\.",
+        plan.reasons[2],
+    )
     assert any(re.fullmatch(r"batch limits lowered to .* to leave room for K/V", warning) for warning in plan.warnings)
 
 
@@ -218,9 +221,9 @@ def test_requests_are_counted_over_all_attention_ranks_of_a_replica() -> None:
     request = a_request(concurrency=4096, input_tokens=8000, tensor=1, pipeline=1, attention_data=8)
     plan = _plan("deepseek-v3", an_inventory(a_pool("H200-SXM-141GB")), request)
 
-    running = plan.performance.running_requests * 8
-    assert running * 8512 == pytest.approx(plan.kv_tokens, rel=0.05)
-    assert plan.reasons[2].endswith(f"this one queues least: {running} of 4,096 run at once per replica.")
+    running = plan.performance.running_requests
+    assert running * (8000 + 512 / 2) == pytest.approx(plan.kv_tokens, rel=0.05)
+    assert plan.reasons[2].endswith(f": {running} of 4,096 run at once per replica, the others wait.")
 
 
 def test_a_limit_binds_before_the_memory_of_layouts_that_could_not_run() -> None:
@@ -249,7 +252,7 @@ def test_a_rate_that_is_not_served_says_what_is_and_how_many_replicas_would_do()
     assert not any("at once" in text for text in (*plan.reasons, *(other.loses for other in report.alternatives)))
     assert report.alternatives[0].loses.startswith("falls behind: serves ")
     (advice,) = [warning for warning in plan.warnings if warning.startswith("requests arrive faster than they are served")]
-    replicas = int(advice.split("replicas: ")[1].split(" ")[0])
+    replicas = int(advice.split("(replicas: ")[1].rstrip(")"))
     followed = _plan("llama-70b", an_inventory(a_pool(nodes=replicas)), _rate(20.0, replicas=replicas))
     assert followed.carries_load
 
@@ -259,13 +262,14 @@ def _rate(requests_per_second: float, **space: Any) -> Request:
     return replace(request, workload=replace(request.workload, requests_per_second=requests_per_second))
 
 
-def test_gpus_of_several_kinds_without_prices_count_the_same_and_that_is_said() -> None:
+def test_gpus_of_several_kinds_without_prices_are_compared_by_their_data_sheets_and_that_is_said() -> None:
     pools = (a_pool(), a_pool("L40S-48GB"))
     priced = tuple(replace(pool, gpu_hour_price=1.0) for pool in pools)
     none, some, every = (_plan("llama-8b", an_inventory(*found)).warnings for found in (pools, (priced[0], pools[1]), priced))
 
-    assert none == ("every GPU counts the same, large or small: the nodes state no price (shardwright.io/gpu-hour-price)",)
-    assert some == ("every GPU counts the same, large or small: some nodes state no price (shardwright.io/gpu-hour-price)",)
+    compared = "GPUs of several kinds are compared by their data sheets"
+    assert none == (f"{compared}: the nodes state no price (shardwright.io/gpu-hour-price)",)
+    assert some == (f"{compared}: some nodes state no price (shardwright.io/gpu-hour-price)",)
     assert every == ()
 
 

@@ -125,13 +125,20 @@ def test_what_carries_the_load_goes_before_what_is_faster() -> None:
     assert _best(BALANCED, faster, carrying) == TWO
 
 
-def test_where_nothing_carries_the_load_what_queues_least_wins() -> None:
-    verdicts = [_verdict(ONE, _estimate(9000, requests=10)), _verdict(TWO, _estimate(100, requests=20))]
+def test_where_nothing_carries_the_load_what_answers_first_wins_whatever_queues_less() -> None:
+    slow, soon = Layout(pipeline=2), Layout(tensor=2)
+    verdicts = [_verdict(slow, _estimate(tpot=0.04, requests=20)), _verdict(soon, _estimate(tpot=0.02, ttft=5.0, requests=10))]
 
     ranked = select(verdicts, BALANCED)
 
-    assert ranked[0].candidate.layout == TWO
+    assert ranked[0].candidate.layout == soon
     assert not ranked[0].carries_load
+
+
+def test_where_all_answers_take_as_long_what_queues_less_wins() -> None:
+    verdicts = [_verdict(Layout(pipeline=2), _estimate(requests=10)), _verdict(TWO, _estimate(requests=20))]
+
+    assert select(verdicts, BALANCED)[0].candidate.layout == TWO
 
 
 def test_what_is_spoken_against_is_never_chosen() -> None:
@@ -233,14 +240,23 @@ def test_filling_a_budget_compares_what_all_its_gpus_bring() -> None:
     assert _best(filling, few, many) == many.candidate.layout
 
 
-def test_an_offered_rate_is_carried_when_it_is_served() -> None:
+def test_an_offered_rate_is_carried_when_it_is_served_with_headroom() -> None:
     asked = replace(BALANCED, workload=replace(BALANCED.workload, requests_per_second=2.0))
     slow, fast = _estimate(9000), _estimate(100)
-    fast = replace(fast, performance=replace(fast.performance, requests_per_second=2.0))
+    slow, fast = replace(slow, capacity=1.25), replace(fast, capacity=2.5)
 
     ranked = select([_verdict(ONE, slow), _verdict(TWO, fast)], asked)
 
-    assert [(one.candidate.layout, one.served_share) for one in ranked] == [(TWO, 1.0), (ONE, 0.5)]
+    assert [(one.candidate.layout, one.served_share, one.falls_behind) for one in ranked] == [(TWO, 1.0, False), (ONE, 0.5, True)]
+
+
+def test_a_rate_that_takes_more_than_four_fifths_of_what_is_served_is_not_carried() -> None:
+    asked = replace(BALANCED, workload=replace(BALANCED.workload, requests_per_second=2.0))
+
+    (found,) = select([_verdict(ONE, replace(_estimate(9000), capacity=2.2))], asked)
+
+    assert found.served_share == pytest.approx(0.88)
+    assert not found.falls_behind
 
 
 def test_ties_go_to_less_communication_then_fewer_nodes() -> None:

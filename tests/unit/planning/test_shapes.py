@@ -99,6 +99,7 @@ def test_experts_that_are_sliced_must_divide_by_tensor_times_attention_data() ->
 def test_an_expert_degree_between_one_and_all_ranks_is_impossible() -> None:
     (problem,) = shape_problems(a_moe(), Layout(tensor=4, expert=2), oracle_traits())
     assert problem.code == "ExpertDegreeImpossible"
+    assert shape_problems(a_moe(), Layout(tensor=4, expert=2), oracle_traits(mixes_expert_cuts=True)) == ()
 
 
 def test_ranks_beyond_the_experts_are_refused_only_where_somebody_needs_one_each() -> None:

@@ -299,16 +299,20 @@ class TestFaultsOfNodes:
         assert places == {"llama-0-0": "h100-4", "llama-1-0": "h100-1", "llama-2-0": "h100-2", "llama-3-0": "h100-3"}
         assert len(operator.cluster.serving()) == 4
 
-    def test_an_edit_while_a_node_is_cordoned_and_no_other_is_free_costs_the_group_on_it(self) -> None:
+    def test_an_edit_while_a_node_is_cordoned_and_no_other_is_free_waits_for_room_and_ends_nothing(self) -> None:
         operator = serving(4, **ONE_NODE, replicas=4)
         operator.cluster.set_node("h100-0", cordoned=True)
         operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "WARN"}]})
-        for _ in range(60):
-            operator.run(20, step=10)
-            assert operator.cluster.serving().keys() >= {"llama-1", "llama-2", "llama-3"}
+        before = operator.cluster.serving()
+        assert outcome(operator.run(600)) == ("InsufficientCapacity", "Reconciling")
+        assert operator.cluster.serving() == before
         operator.cluster.set_node("h100-0")
-        operator.run(1200)
-        assert len(operator.cluster.serving()) == 4
+        for _ in range(60):
+            operator.run(20)
+            assert len(operator.cluster.serving()) >= 3
+        after = operator.cluster.serving()
+        assert after.keys() == before.keys()
+        assert not set.intersection(*(set().union(*pods.values()) for pods in (before, after)))
 
     def test_a_node_that_is_gone_is_waited_for_as_long_as_a_kubelet_takes_to_register_it_again(self) -> None:
         operator = serving(2, **ONE_NODE, replicas=1)
@@ -550,6 +554,8 @@ class TestPlans:
         published = operator.look()
         assert [ask.beside for ask in operator.asked] == [None, (0, 1)]
         assert [event.reason for event in published.events] == ["Planned", "Surging", "Progressing"]
+        assert published.kept
+        assert (published.kept.record.plan.groups, published.kept.record.generations) == ((("h100-1",),), (1,))
         for _ in range(30):
             operator.run(20, step=10)
             assert operator.cluster.serving().keys() == {"llama-0"}

@@ -1,11 +1,13 @@
 """A planned group leaves a node that it cannot have, and no sooner than it must."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from shardwright.planning.validity import PASSES, Fault, Unfit
+from shardwright.reconcile.generations import LOST_SECONDS
 from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.members import Failure
 from shardwright.reconcile.relocation import (
@@ -16,6 +18,7 @@ from shardwright.reconcile.relocation import (
     Surroundings,
     departure_problem,
     departures,
+    hanging_groups,
     homeless_groups,
     recheck_at,
 )
@@ -163,3 +166,11 @@ def test_a_group_is_homeless_when_a_pod_has_found_no_place_for_five_minutes() ->
     late = NOON + timedelta(seconds=UNSCHEDULABLE_SECONDS)
     assert homeless_groups(3, "llama", [], [waiting, member("llama-0-0")], late) == {2}
     assert homeless_groups(3, "llama", [], [waiting], late - timedelta(seconds=1)) == frozenset()
+
+
+def test_only_groups_whose_own_pods_should_be_gone_from_a_lost_node_hang_there() -> None:
+    late = NOON + timedelta(seconds=LOST_SECONDS)
+    hangs = replace(member("llama-1-0"), node="a", deleting=True, gone_by=NOON)
+    serves, elsewhere = replace(member("llama-0-0"), node="a"), replace(hangs, group="llama-2", node="b")
+    assert hanging_groups(3, "llama", [hangs, serves, elsewhere], frozenset({"a"}), late) == {1}
+    assert hanging_groups(3, "llama", [hangs], frozenset({"a"}), late - timedelta(seconds=1)) == frozenset()

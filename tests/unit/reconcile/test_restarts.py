@@ -8,12 +8,13 @@ import pytest
 
 from shardwright.reconcile.decide import Decision, decide
 from shardwright.reconcile.decision import Apply, Why
-from shardwright.reconcile.groups import LifeRules
+from shardwright.reconcile.groups import REFUSED_SECONDS, LifeRules
 from shardwright.reconcile.incidents import find_failure, new_incident
 from shardwright.reconcile.members import Failure, Member, read_member
 from shardwright.reconcile.memory import READY_ONCE, Memory, read_memory, ready_pods
+from shardwright.reconcile.observed import KeptOut
 from shardwright.reconcile.sentences import waiting_sentence
-from shardwright.reconcile.states import GroupState
+from shardwright.reconcile.states import GroupState, Situation
 from shardwright.resolving.intent import RestartPolicy
 from tests.support.builders_reconcile import NOON, World, crashed, desired, no_place, pod, stateful_set
 
@@ -498,3 +499,44 @@ def test_memory_that_somebody_has_damaged_is_forgotten(damage: str) -> None:
     names = ("incident", "ready-since", "stopped-at", "last-outage-seconds")
     annotations = {f"shardwright.io/{name}": damage for name in names}
     assert read_memory({"metadata": {"annotations": annotations}}) == Memory()
+
+
+def kept_out(rules: LifeRules | None = None) -> World:
+    """Return a group whose pods the API server has refused since noon."""
+    world = World()
+    world.write(look(world, rules=rules).writes)
+    world.kept_out["llama-0"] = KeptOut(said="exceeded quota: pods", since=NOON)
+    return world
+
+
+def test_a_group_whose_pods_are_refused_gives_its_gpus_back_after_five_minutes_and_tries_again_after_a_pause() -> None:
+    rules = LifeRules(restart=RestartPolicy(budget=0, delay_seconds=30))
+    world = kept_out(rules)
+    assert look(world, seconds(REFUSED_SECONDS - 1), rules).writes == ()
+
+    (write,) = look(world, seconds(REFUSED_SECONDS), rules).writes
+    assert isinstance(write, Apply)
+    assert (write.why, write.content["spec"]["replicas"]) == (Why.FAILURE, 0)
+    world.write((write,))
+    group = state(world, seconds(REFUSED_SECONDS), rules)
+    assert group.last_failure == Failure(rank=0, reason="PodsRefused", message="exceeded quota: pods")
+    assert (group.situation, group.kept_out, group.budget_spent) == (Situation.BACKING_OFF, True, False)
+    assert group.look_at == seconds(REFUSED_SECONDS + 30)
+
+    (write,) = look(world, seconds(REFUSED_SECONDS + 30), rules).writes
+    assert isinstance(write, Apply)
+    assert write.why is Why.START
+
+
+def test_a_group_that_serves_goes_on_although_a_further_pod_of_it_would_be_refused() -> None:
+    world = running()
+    world.kept_out["llama-0"] = KeptOut(said="exceeded quota: pods", since=NOON)
+    assert look(world, seconds(86_400)).writes == ()
+
+
+def test_the_first_rank_that_is_missing_is_the_one_that_was_refused() -> None:
+    world = kept_out()
+    world.put(pod("llama-0-0", ready=False))
+    world.write(look(world, seconds(REFUSED_SECONDS)).writes)
+    assert memory(world).incident
+    assert state(world).last_failure == Failure(rank=1, reason="PodsRefused", message="exceeded quota: pods")

@@ -41,6 +41,7 @@ FULL = a_deployment(
     cpu="12",
     memory="200Gi",
     runtime_class="nvidia",
+    priority_class="serving",
     image_pull_secrets=("mirror",),
 )
 ON_CLAIM = a_deployment(claim=ClaimPath(claim="weights", path="/llama/405b/"), revision="abc")
@@ -282,6 +283,8 @@ def test_what_the_user_says_about_the_pod_is_there() -> None:
     pod, engine = pod_of(bundle), engine_of(bundle)
     assert pod["nodeSelector"] == {"team": "a"}
     assert pod["runtimeClassName"] == "nvidia"
+    assert pod["priorityClassName"] == "serving"
+    assert "priorityClassName" not in pod_of(render(a_plan(), a_deployment()))
     assert pod["imagePullSecrets"] == [{"name": "mirror"}]
     dedicated = {"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoSchedule"}
     assert pod["tolerations"] == [*map(dict, DEFAULT_TOLERATIONS), dedicated]

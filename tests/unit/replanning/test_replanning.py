@@ -233,6 +233,69 @@ def test_a_new_plan_leaves_the_generation_that_a_group_is_to_have() -> None:
     assert (found.record.input_hash, found.record.generations) == (after.input_hash, (1,))
 
 
+EDITED = {"workload": {"concurrency": 7}}
+PAIR, ONE_EACH = {**LARGE, "parallelism": {"tensor": 8, "pipeline": 2}}, {"parallelism": {"tensor": 8, "pipeline": 1}}
+
+
+def held_by(spec: dict[str, Any], *groups: tuple[str, ...]) -> PlanRecord:
+    """Return the record of a plan whose groups have these nodes."""
+    subject = a_subject(**spec, replicas=len(groups))
+    record = a_record_of(subject, h100_nodes(6))
+    return replace(record, plan=replace(record.plan, groups=groups))
+
+
+def groups_anew(spec: dict[str, Any], record: PlanRecord | None, *names: str, **options: Any) -> tuple[tuple[str, ...], ...]:
+    """Return where the groups of a new plan are, on nodes of these names."""
+    subject = a_subject(**spec)
+    found = plan_anew(subject, record, stock(subject, [a_node(name) for name in names]), **options)
+    assert found.record is not None
+    assert found.short is None
+    assert found.report.outcome == found.record.plan
+    return found.record.plan.groups
+
+
+SIX = tuple(f"h100-{index:02}" for index in range(6))
+
+
+@pytest.mark.parametrize(
+    ("spec", "groups"),
+    [(ONE_EACH, (("h100-04",), ("h100-01",))), (PAIR, (("h100-05", "h100-00"), ("h100-02", "h100-01")))],
+    ids=["a node", "two nodes"],
+)
+def test_a_new_plan_leaves_groups_on_the_nodes_that_they_have(spec: dict[str, Any], groups: tuple[tuple[str, ...], ...]) -> None:
+    assert groups_anew({**spec, **EDITED, "replicas": 2}, held_by(spec, *groups), *SIX) == groups
+
+
+def test_a_new_plan_moves_the_groups_alone_that_have_lost_a_node() -> None:
+    record = held_by(ONE_EACH, ("h100-00",), ("h100-01",), ("h100-02",))
+    assert groups_anew({**ONE_EACH, **EDITED, "replicas": 3}, record, *SIX[1:4]) == (("h100-03",), ("h100-01",), ("h100-02",))
+
+
+def test_a_new_plan_with_more_groups_adds_them_and_one_with_fewer_drops_the_last() -> None:
+    record = held_by(ONE_EACH, ("h100-04",), ("h100-01",))
+    assert groups_anew({**ONE_EACH, **EDITED, "replicas": 3}, record, *SIX) == (("h100-04",), ("h100-01",), ("h100-00",))
+    assert groups_anew({**ONE_EACH, **EDITED, "replicas": 1}, record, *SIX) == (("h100-04",),)
+
+
+def test_a_new_plan_without_a_record_leaves_groups_where_they_stand() -> None:
+    held = (("h100-04",), (), ("h100-01",))
+    spec = {**ONE_EACH, "replicas": 3}
+    assert groups_anew(spec, None, *SIX, held=held) == (("h100-04",), ("h100-00",), ("h100-01",))
+
+
+def test_groups_of_another_shape_get_the_places_that_share_most_nodes_with_theirs() -> None:
+    record = held_by(ONE_EACH, ("h100-02",), ("h100-00",))
+    assert groups_anew({**PAIR, "replicas": 2}, record, *SIX[:4]) == (("h100-02", "h100-03"), ("h100-00", "h100-01"))
+
+
+def test_groups_that_share_nodes_stay_and_further_ones_fill_these_nodes_up() -> None:
+    halves = {"parallelism": {"tensor": 4, "pipeline": 1}}
+    record = held_by(halves, ("h100-01",), ("h100-00",))
+    found = groups_anew({**halves, **EDITED, "replicas": 4}, record, *SIX[:2])
+    assert found[:2] == (("h100-01",), ("h100-00",))
+    assert sorted(found[2:]) == [("h100-00",), ("h100-01",)]
+
+
 def beside(subject: Subject, plan: Plan, nodes: int, group: int = 0) -> tuple[str, ...] | None:
     """Return a second place for a group whose plan is kept and whose pods are all bound."""
     kept = reservations_of(OWN, plan)

@@ -82,7 +82,7 @@ def test_it_says_when_requests_will_queue() -> None:
 
 def test_requests_that_run_are_counted_over_all_attention_ranks() -> None:
     layout = Layout(attention_data=8, expert=8, replicas=2)
-    plan = a_plan(layout=layout, carries_load=False, performance=a_performance(running=20))
+    plan = a_plan(layout=layout, carries_load=False, performance=a_performance(running=160))
 
     said = _fact(explain(a_report(plan), request=a_request(concurrency=1024)).facts, "K/V cache")
 
@@ -230,3 +230,12 @@ def test_a_plan_of_no_replicas_says_that_nothing_runs() -> None:
 
     assert explanation.headline == "tensor 8 on NVIDIA-H100-80GB-HBM3; replicas is 0, nothing runs"
     assert explanation.nodes == ()
+
+
+def test_stages_say_their_micro_batches_and_what_of_a_tokens_time_waits_for_other_stages() -> None:
+    waiting = replace(a_performance(running=20), tpot_seconds=0.05, decode_shares=(TimeShare(name="Bubble", seconds=0.01),))
+    plan = a_plan(layout=Layout(tensor=8, pipeline=4), performance=waiting)
+
+    said = _fact(explain(a_report(plan)).facts, "Stages")
+
+    assert said == "4, 4 micro-batches of 5 requests in flight; 20% of a token's time waits for other stages"

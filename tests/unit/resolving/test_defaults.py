@@ -121,6 +121,30 @@ class TestTheAdministrator:
         else:
             resolve(question)
 
+    @pytest.mark.parametrize(
+        ("settings", "name", "refused"),
+        [
+            ({}, "serving", False),
+            ({}, "system-node-critical", True),
+            ({"admittedPriorityClasses": {"default": ["serving"]}}, "serving", False),
+            ({"admittedPriorityClasses": {"default": ["serving"]}}, "batch", True),
+            ({"admittedPriorityClasses": {"*": ["serving"]}}, "batch", True),
+            ({"admittedPriorityClasses": {"*": [], "default": ["batch"]}}, "batch", False),
+            ({"admittedPriorityClasses": {"other": []}}, "batch", False),
+            ({"admittedPriorityClasses": {"*": []}, "engineDefaults": {"pod": {"priorityClassName": "batch"}}}, "batch", False),
+        ],
+    )
+    def test_which_priority_classes_may_be_named_is_said_for_each_namespace(
+        self, settings: dict[str, object], name: str, *, refused: bool
+    ) -> None:
+        said = read_settings(json.dumps(settings))
+        question = Question(resource=a_resource(pod={"priorityClassName": name}), settings=said)
+
+        if refused:
+            assert problems_of(question) == [("PriorityClassNotAdmitted", "spec.pod.priorityClassName")]
+        else:
+            resolve(question)
+
     def test_the_runtime_class_of_nvidia_is_admitted_where_nobody_says_anything(self) -> None:
         resolve(Question(resource=a_resource(pod={"runtimeClassName": "nvidia"})))
 

@@ -59,6 +59,7 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
         cpu="16",
         memory="64Gi",
         runtime_class="nvidia",
+        priority_class="serving",
         image_pull_secrets=("registry",),
         network=PodNetwork(rdma=True, attachments=("fabric/rail-0",), lock_memory=True),
         scheduling=Scheduling(adapter="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving"),

@@ -7,7 +7,7 @@ from typing import Final
 from shardwright.modelspec.families.deepseek import read_experts
 from shardwright.modelspec.families.family import Family, Shape
 from shardwright.modelspec.fields import CONTEXT, HEAD_DIM, HEADS, LAYERS, VOCABULARY, WIDTH, Fields
-from shardwright.modelspec.quantization import MXFP4
+from shardwright.modelspec.formats import MXFP4
 from shardwright.modelspec.spec import ExpertFeedForward, LatentAttention, Layer, Part, Split, Storage
 from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, gated, linear, norms, routed, router
 

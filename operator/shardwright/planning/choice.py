@@ -1,0 +1,187 @@
+"""Which of the ranked layouts is taken: a near tie goes to the simpler cut, and nothing is taken that another beats in all.
+
+The objective ranks; here the rank is held to what a prediction can tell apart, and to what replicas of a smaller layout
+would bring on the same GPUs.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from shardwright.costs.coefficients import BAND_MODELLED
+from shardwright.layouts.layout import Candidate
+from shardwright.planning.arrivals import Prices
+from shardwright.planning.reach import not_yet
+from shardwright.planning.request import OptimizeFor
+from shardwright.planning.select import Scale, Standing, answer_seconds, assess
+
+NEAR_TIE: Final = 0.03
+"""Share by which a layout must be better to be better. Basis: assumed, a third of the median error of throughput."""
+
+NEAR_TIE_OVER_NETWORK: Final = BAND_MODELLED / 2
+"""The same for traffic over the network between nodes against traffic inside one. Basis: assumed, half of the band that such
+predictions have: hardly one has been measured."""
+
+NOTEWORTHY: Final = 0.10
+"""Share by which replicas must be better on the same GPUs to be named. Basis: assumed, the median error of throughput."""
+
+_SMALLER_TRIED: Final = 12
+"""Smaller layouts whose replicas are looked at, the best first. Basis: assumed."""
+
+
+def settled(ranked: Sequence[Standing], scale: Scale, prices: Prices) -> tuple[Standing, ...]:
+    """Return the same with what is taken first.
+
+    Args:
+        ranked: What stands, the best by the objective first.
+        scale: By what it was ranked.
+        prices: What priced it.
+    """
+    if not ranked:
+        return ()
+    best = _unbeaten(_simplest(_paying(ranked, scale, prices), scale), ranked, scale)
+    return (best, *(other for other in ranked if other is not best))
+
+
+def in_replicas(best: Standing, ranked: Sequence[Standing], scale: Scale, prices: Prices) -> Standing | None:
+    """Return replicas of a smaller layout that bring more, and sooner, on as many GPUs of the same pool; the best of them."""
+    found = [copies for copies in _in_copies(best, ranked, scale, prices) if _dominates(copies, best, scale, NOTEWORTHY)]
+    return max(found, key=lambda copies: copies.score, default=None)
+
+
+def _paying(ranked: Sequence[Standing], scale: Scale, prices: Prices) -> Sequence[Standing]:
+    """Return the rank from the first layout that its nodes pay for; all of it where none does.
+
+    Who wants the least time, or cannot be served at all, gets no layout over several nodes that replicas inside nodes beat:
+    more of them can be had any time.
+    """
+    first, goal = ranked[0], scale.request.objective.optimize_for
+    if scale.request.space.fill or not (goal is OptimizeFor.LATENCY or first.falls_behind):
+        return ranked
+    for index, standing in enumerate(ranked):
+        if standing.tight != first.tight or _shown_only(standing, scale) != _shown_only(first, scale):
+            break
+        if not _spans(standing) or not _copied(standing, ranked, scale, prices):
+            return ranked[index:]
+    return ranked
+
+
+def _copied(standing: Standing, ranked: Sequence[Standing], scale: Scale, prices: Prices) -> bool:
+    """Return whether replicas inside nodes, on as many GPUs, answer as soon and serve as much."""
+    inside = [other for other in ranked if not _spans(other)]
+    return any(
+        (standing.falls_behind or _seconds(copies, scale) <= _seconds(standing, scale) * (1 + NEAR_TIE))
+        and _served(copies) >= _served(standing) * (1 - NEAR_TIE)
+        for copies in _in_copies(standing, inside, scale, prices)
+    )
+
+
+def _in_copies(best: Standing, ranked: Sequence[Standing], scale: Scale, prices: Prices) -> Iterator[Standing]:
+    """Yield the best smaller layouts of a pool, with as many replicas as the GPUs of a larger one hold."""
+    gpus, pool = best.candidate.layout.gpus, best.candidate.pool
+    smaller = (other for other in ranked if other.candidate.pool is pool and 2 * other.candidate.layout.gpus <= gpus)
+    likely = sorted((other for other in smaller if not other.tight), key=lambda other: -other.score)
+    for other in likely[:_SMALLER_TRIED]:
+        layout = other.candidate.layout
+        replicas = layout.replicas * (gpus // layout.gpus)
+        if scale.request.workload.requests_per_second is None and replicas > scale.request.workload.concurrency:
+            continue
+        copies = replace(other.candidate, layout=replace(layout, replicas=replicas))
+        yield assess(copies, prices.estimate(copies), scale)
+
+
+def _simplest(ranked: Sequence[Standing], scale: Scale) -> Standing:
+    """Return, of what is as good as the first, the one with the fewest GPUs, nodes, and links that cross the network.
+
+    First the best that keeps inside its nodes takes the place of one over the network that is not much better.
+    """
+    alike = [other for other in ranked if _shown_only(other, scale) == _shown_only(ranked[0], scale)]
+    inside = (other for other in alike if _stays_inside(other, ranked[0]) and near_tie(ranked[0], other))
+    best = next(inside, ranked[0])
+    near = [other for other in alike if other is best or (near_tie(best, other) and _worth(best, other) <= NEAR_TIE)]
+    return min(near, key=lambda other: (*_effort(other, scale), ranked.index(other)))
+
+
+def _stays_inside(other: Standing, first: Standing) -> bool:
+    return first.candidate.uses_network and not other.candidate.uses_network
+
+
+def _worth(first: Standing, other: Standing) -> float:
+    """Return by what share the first is better, by an objective that may be negative."""
+    better, worse = first.score, other.score
+    return better / worse - 1 if better > 0 else worse / better - 1
+
+
+def _effort(standing: Standing, scale: Scale) -> tuple[float, ...]:
+    candidate = standing.candidate
+    nodes = candidate.placement.nodes_per_replica
+    return (scale.cost(candidate), nodes, candidate.uses_network, candidate.pool.gpu.memory_bytes)
+
+
+def near_tie(first: Standing, other: Standing) -> bool:
+    """Return whether one is better by the objective, but by less than predictions tell apart, and known no better."""
+    same = (first.tight, first.carries_load) == (other.tight, other.carries_load)
+    as_sure = _measured(other) or not _measured(first)
+    return other is first or (same and as_sure and _worth(first, other) <= _margin(first, other))
+
+
+def _measured(standing: Standing) -> bool:
+    return standing.estimate.performance.basis != "modelled"
+
+
+def _unbeaten(best: Standing, ranked: Sequence[Standing], scale: Scale) -> Standing:
+    """Return the layout, or what brings more and sooner for no more GPUs; of several what the objective prefers."""
+    while True:
+        better = [other for other in ranked if _comes_before(other, best, scale) and _dominates(other, best, scale)]
+        if not better:
+            return best
+        best = _simplest(better, scale)
+
+
+def _comes_before(other: Standing, best: Standing, scale: Scale) -> bool:
+    return other.tight <= best.tight and _shown_only(other, scale) <= _shown_only(best, scale)
+
+
+def _dominates(other: Standing, best: Standing, scale: Scale, margin: float | None = None) -> bool:
+    """Return whether another brings more, and sooner, for no more GPUs, by more than a near tie.
+
+    Of an offered rate that both serve neither brings more.
+    """
+    margin = 1 + (_margin(other, best) if margin is None else margin)
+    if scale.cost(other.candidate) > scale.cost(best.candidate):
+        return False
+    if best.falls_behind:
+        return _served(other) > _served(best) * margin
+    more = best.estimate.capacity is not None or _served(other) > _served(best) * margin
+    return more and other.carries_load >= best.carries_load and _seconds(other, scale) * margin < _seconds(best, scale)
+
+
+def _margin(better: Standing, other: Standing) -> float:
+    crosses = better.candidate.uses_network and not other.candidate.uses_network
+    return NEAR_TIE_OVER_NETWORK if crosses else NEAR_TIE
+
+
+def _spans(standing: Standing) -> bool:
+    return standing.candidate.placement.nodes_per_replica > 1
+
+
+def _served(standing: Standing) -> float:
+    """Return the output tokens a second, or of an offered rate the requests that are served at most."""
+    return standing.estimate.capacity or standing.estimate.performance.output_tokens_per_second
+
+
+def _seconds(standing: Standing, scale: Scale) -> float:
+    return answer_seconds(standing.estimate, scale.request)
+
+
+def _shown_only(standing: Standing, scale: Scale) -> bool:
+    return scale.request.deploy and not_yet(standing.candidate) is not None
+
+
+def keeps_up(ranked: Sequence[Standing], scale: Scale) -> Candidate:
+    """Return the layout, with as many replicas as carry the load, that does so on the fewest GPUs."""
+    served = [other for other in ranked if not other.tight] or ranked
+    wanted = (
+        replace(other.candidate, layout=replace(other.candidate.layout, replicas=other.replicas_wanted)) for other in served
+    )
+    return min(wanted, key=lambda candidate: (scale.total(candidate), candidate.pool.name, candidate.layout))

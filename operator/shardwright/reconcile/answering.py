@@ -1,0 +1,56 @@
+"""What the planner answers to what a look asks, on what there is for the model; and what a model that waits claims."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from shardwright.api.record import PlanRecord
+from shardwright.hardware.inventory import Inventory
+from shardwright.pipeline import plan_serving
+from shardwright.planning.report import Plan, Report
+from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.seen import Ask
+from shardwright.reconcile.waiting import Claim, Room, choose
+from shardwright.replanning import Replanned, mend, plan_anew, scale
+from shardwright.resolving.subject import Subject
+
+
+def answer(
+    subject: Subject, ask: Ask, inventory: Inventory, planned: Callable[[Subject, Inventory], Report] = plan_serving
+) -> Replanned:
+    """Return what becomes of a plan of record, or a first plan, as it is ``planned``."""
+    if ask.choice is Choice.RESCALE and ask.on:
+        return scale(subject, ask.on, inventory)
+    if ask.choice is Choice.REHOUSE and ask.on:
+        return mend(subject, ask.on, inventory, ask.leaving)
+    return plan_anew(subject, ask.on, inventory, ask.held, planned)
+
+
+def rooms(whole: Inventory, taken: Mapping[str, int], claimed: Mapping[str, int]) -> Iterator[Room]:
+    """Yield the nodes that a model may claim: ``whole`` as if nothing ran, what others hold, what those before it claim."""
+    for pool in whole.pools:
+        for node in pool.nodes:
+            gpus = max(0, node.gpus - claimed.get(node.name, 0))
+            yield Room(node=node.name, gpus=gpus, free=min(gpus, max(0, node.gpus - taken.get(node.name, 0))))
+
+
+def claim(subject: Subject, ask: Ask, whole: Inventory, found: Sequence[Room]) -> Claim:
+    """Return what a model claims of these nodes: the GPUs of the plan that it would get on them, beyond those that it has."""
+    room_of = {room.node: room.gpus for room in found}
+    blocked = {node.name: node.gpus - room_of.get(node.name, 0) for pool in whole.pools for node in pool.nodes}
+    vacant = whole.without(blocked)
+
+    def fit(near: Sequence[Room]) -> Claim | None:
+        made = answer(subject, ask, vacant.of_nodes(frozenset(room.node for room in near)))
+        if made.short or made.record is None:
+            return None
+        return _gpus(made.record.plan) - _gpus(ask.on.plan if isinstance(ask.on, PlanRecord) else None)
+
+    return choose(found, fit)
+
+
+def _gpus(plan: Plan | None) -> Counter[str]:
+    """Return the GPUs of a plan by node."""
+    gpus: Counter[str] = Counter()
+    for node in (node for group in plan.groups for node in group) if plan else ():
+        gpus[node] += plan.gpus_per_node if plan else 0
+    return gpus

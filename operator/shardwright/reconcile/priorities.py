@@ -1,0 +1,50 @@
+"""PriorityClasses: which there are, and what a model counts that names one, or none."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from shardwright.errors import Problem
+
+PATH = "spec.pod.priorityClassName"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityClass:
+    """What matters of a PriorityClass: greater values go first; ``is_default``: pods that name none are of this one."""
+
+    value: int
+    is_default: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Priorities:
+    """The PriorityClasses of the cluster by name."""
+
+    classes: Mapping[str, PriorityClass] = field(default_factory=dict)
+
+    def changed(self, changes: Mapping[str, PriorityClass | None]) -> "Priorities":
+        """Return the same after changes by name, None for a class that is gone."""
+        whole = {**self.classes, **changes}
+        return replace(self, classes={name: found for name, found in whole.items() if found is not None})
+
+    def value_of(self, name: str | None) -> int:
+        """Return the priority of pods that name this class, or none; 0 where the class does not exist.
+
+        Of several default classes the one with the least value counts. Source: the admission plugin Priority of Kubernetes.
+        """
+        if name is not None:
+            return self.classes[name].value if name in self.classes else 0
+        return min((item.value for item in self.classes.values() if item.is_default), default=0)
+
+    def problem_of(self, name: str | None) -> Problem | None:
+        """Return why pods that name this class cannot be created, None where they can."""
+        if name is None or name in self.classes:
+            return None
+        return Problem(
+            code="PriorityClassMissing",
+            path=PATH,
+            what=f"PriorityClass {name}",
+            limit="does not exist in this cluster",
+            gap="the API server refuses its pods",
+            remedy=f"create it, name one that there is (kubectl get priorityclass), or leave {PATH} out",
+        )

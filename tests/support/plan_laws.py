@@ -1,0 +1,343 @@
+"""What holds for every question to the planner, and every layout that it lists; a finding says where it does not.
+
+Exceptions are named where they are made, each with its cause.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from shardwright.hardware.gpus import Gpu, Link
+from shardwright.hardware.inventory import Node, Pool
+from shardwright.layouts.enumerate import enumerate_candidates
+from shardwright.modelspec.spec import ExpertFeedForward, ModelSpec, Weight
+from shardwright.modelspec.stored import stored_as
+from shardwright.planning.arrivals import estimator_of
+from shardwright.planning.checks import Judge
+from shardwright.planning.choice import NEAR_TIE, NEAR_TIE_OVER_NETWORK, settled
+from shardwright.planning.plan import best_first, make_plan
+from shardwright.planning.report import Plan
+from shardwright.planning.select import Scale, Standing, answer_seconds
+from tests.support.questions import Question
+
+ROUNDING: Final = 1e-6
+
+SLACK: Final = (1 + NEAR_TIE) ** 2 - 1
+"""What two near ties, one before and one after, may cost together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A law that does not hold for a question."""
+
+    law: str
+    question: Question
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.law}: {self.what} [{self.question}]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A question with the layouts that stand, the plan first; none where nothing stands."""
+
+    question: Question
+    ranked: Sequence[Standing]
+    scale: Scale
+
+    @property
+    def plan(self) -> Standing:
+        return self.ranked[0]
+
+
+def look(question: Question) -> Seen:
+    """Return what the planner makes of a question, before it becomes words."""
+    model, inventory, request, traits = question.model, question.inventory, question.request, question.traits
+    judge, scale = Judge(model, request, traits), Scale.of(request, inventory)
+    verdicts = [judge.verdict(candidate) for candidate in enumerate_candidates(model, inventory, request.space, traits)]
+    standing = [verdict for verdict in verdicts if not verdict.violations]
+    return Seen(question=question, ranked=settled(best_first(standing, scale), scale, judge.prices), scale=scale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examined:
+    """A question, whether there is a plan, and the laws that it breaks."""
+
+    planned: bool
+    findings: Sequence[Finding]
+
+
+def examine(question: Question) -> Examined:
+    """Return what a question breaks: laws of its own, and of one question beside it that its seed picks."""
+    seen = look(question)
+    if not seen.ranked:
+        return Examined(planned=False, findings=())
+    laws = (_little, _data_sheet, _requests, _undominated, _simplest, _BESIDE[question.seed % len(_BESIDE)])
+    return Examined(planned=True, findings=[finding for law in laws for finding in law(seen)])
+
+
+def _little(seen: Seen) -> Iterator[Finding]:
+    """No more tokens than the requests in flight can bring in the time that each takes, nor than are offered."""
+    load = seen.question.request.workload
+    for standing in seen.ranked:
+        speed = standing.estimate.performance
+        most = load.concurrency * load.output_tokens / answer_seconds(standing.estimate, seen.question.request)
+        if load.requests_per_second is not None:
+            most = load.requests_per_second * load.output_tokens
+        if speed.output_tokens_per_second > most * (1 + ROUNDING):
+            yield _found("Little", seen, standing, f"{speed.output_tokens_per_second:.1f} tok/s of at most {most:.1f}")
+
+
+def _data_sheet(seen: Seen) -> Iterator[Finding]:
+    """No step is faster than reading the weights that it cannot do without, no prompt than its products on the fastest unit."""
+    load = seen.question.request.workload
+    dense, experts, active = _sizes(seen.question.model)
+    for standing in seen.ranked:
+        layout, gpu, speed = standing.candidate.layout, standing.candidate.pool.gpu, standing.estimate.performance
+        ranks = layout.tensor * layout.attention_data
+        read = (dense / layout.tensor + experts / ranks) / gpu.memory_bytes_per_second
+        if speed.tpot_seconds * load.tokens_per_step < read * (1 - ROUNDING):
+            yield _found("Data sheet", seen, standing, f"{speed.tpot_seconds:.5f} s per token, reading takes {read:.5f} s")
+        prompt = load.input_tokens * (1 - load.prefix_cache_hit_rate) * 2 * active / (layout.gpus_per_replica * _fastest(gpu))
+        if speed.ttft_seconds < prompt * (1 - ROUNDING):
+            yield _found(
+                "Data sheet", seen, standing, f"first token after {speed.ttft_seconds:.4f} s, its products take {prompt:.4f}"
+            )
+
+
+def _sizes(model: ModelSpec) -> tuple[float, float, float]:
+    """Return bytes that every step reads, bytes of the experts of one token, and elements that one token is multiplied with."""
+    blocks = [layer.feed_forward for layer in model.layers if isinstance(layer.feed_forward, ExpertFeedForward)]
+    hot = max((block.experts_per_token / block.experts for block in blocks), default=0.0)
+    inner = [weight for weight in model.weights if weight.layer is not None and weight.layer < len(model.layers)]
+    dense = [weight for weight in inner if weight.inputs > 1 and not weight.experts]
+    routed = [weight for weight in inner if weight.inputs > 1 and weight.experts]
+    active = sum(weight.elements for weight in dense) + hot * sum(weight.elements for weight in routed)
+    return _bytes(dense), hot * _bytes(routed), active
+
+
+def _bytes(weights: Sequence[Weight]) -> float:
+    return sum(weight.elements * weight.storage.bits / 8 for weight in weights)
+
+
+def _fastest(gpu: Gpu) -> float:
+    return max((*gpu.flops.values(), *gpu.matmul_flops.values()))
+
+
+def _requests(seen: Seen) -> Iterator[Finding]:
+    """No replica runs more requests than its share of those that there are."""
+    load = seen.question.request.workload
+    if load.requests_per_second is not None:
+        return
+    for standing in seen.ranked:
+        share = -(-load.concurrency // standing.candidate.layout.replicas)
+        running = standing.estimate.performance.running_requests
+        if not 1 <= running <= share:
+            yield _found("Requests", seen, standing, f"{running} run of {share}")
+
+
+def _undominated(seen: Seen) -> Iterator[Finding]:
+    """Nothing that surely starts brings more, and sooner, for no more GPUs.
+
+    By a near tie it may; over the network by half the band of a modelled figure, where the plan has no such traffic.
+    """
+    plan, request = seen.plan, seen.question.request
+    if plan.falls_behind:
+        return  # the queue grows without end, whatever the time
+    for other in seen.ranked[1:]:
+        crosses = other.candidate.uses_network and not plan.candidate.uses_network
+        margin = 1 + (NEAR_TIE_OVER_NETWORK if crosses else NEAR_TIE)
+        cheaper = seen.scale.cost(other.candidate) <= seen.scale.cost(plan.candidate)
+        surely = other.tight <= plan.tight and other.carries_load >= plan.carries_load
+        more = _rate(other) > _rate(plan) * margin
+        sooner = answer_seconds(other.estimate, request) * margin < answer_seconds(plan.estimate, request)
+        if cheaper and surely and more and sooner:
+            yield _found(
+                "Dominated", seen, other, f"{_rate(other):.1f} tok/s, and sooner; the plan is {_words(plan)}, {_rate(plan):.1f}"
+            )
+
+
+def _rate(standing: Standing) -> float:
+    return standing.estimate.performance.output_tokens_per_second
+
+
+def _simplest(seen: Seen) -> Iterator[Finding]:
+    """What is as good and as sure, for no more and without the network, is taken; but not where the plan answers much sooner."""
+    plan = seen.plan
+    for other in seen.ranked[1:]:
+        same = (other.tight, other.carries_load) == (plan.tight, plan.carries_load) and other.score >= plan.score
+        sure = "modelled" not in other.estimate.performance.basis or "modelled" in plan.estimate.performance.basis
+        fewer = seen.scale.cost(other.candidate) <= seen.scale.cost(plan.candidate)
+        apart = plan.candidate.uses_network and not other.candidate.uses_network
+        times = [answer_seconds(one.estimate, seen.question.request) for one in (plan, other)]
+        much = times[0] * (1 + NEAR_TIE_OVER_NETWORK) < times[1]
+        if same and sure and fewer and apart and not much and not plan.falls_behind:
+            yield _found("Near tie", seen, other, f"is as good as {_words(plan)} and needs no network")
+
+
+def _one_more(seen: Seen) -> Iterator[Finding]:
+    """One request more never halves what all get, nor doubles what each waits.
+
+    Where a layout that carries the load is pinned down by its limits, the next that does is another: then only what is served
+    counts. With a rate, concurrency says nothing.
+    """
+    load = seen.question.request.workload
+    if load.requests_per_second is not None or seen.question.request.space.fill or seen.question.request.objective.limited:
+        return
+    more = replace(load, concurrency=load.concurrency + 1)
+    after = _asked(seen, request=replace(seen.question.request, workload=more))
+    if not after.ranked:
+        yield _found("One more", seen, seen.plan, "one request more and nothing stands")
+        return
+    rates = [one.plan.estimate.performance.output_tokens_per_second for one in (seen, after)]
+    if rates[1] < rates[0] / 2:
+        yield _found("One more", seen, after.plan, f"{rates[0]:.1f} tok/s become {rates[1]:.1f}")
+
+
+def _more_nodes(seen: Seen) -> Iterator[Finding]:
+    """A node more never makes the plan worse."""
+    pools = tuple(
+        replace(pool, nodes=(*pool.nodes, _like(pool))) for pool in seen.question.inventory.pools if pool.domain_gpus <= 16
+    )
+    if len(pools) == len(seen.question.inventory.pools):
+        yield from _no_worse("More nodes", seen, _asked(seen, inventory=replace(seen.question.inventory, pools=pools)))
+
+
+def _like(pool: Pool) -> Node:
+    last = pool.nodes[-1]
+    return replace(last, name=f"{last.name}-more", domain=f"{last.domain}-more" if last.domain else "")
+
+
+def _faster_links(seen: Seen) -> Iterator[Finding]:
+    """Links that are twice as fast never make the plan worse."""
+    pools = tuple(
+        replace(
+            pool,
+            gpu=replace(pool.gpu, host=_twice(pool.gpu.host), scale_up=pool.gpu.scale_up and _twice(pool.gpu.scale_up)),
+            network=_twice(pool.network),
+        )
+        for pool in seen.question.inventory.pools
+    )
+    yield from _no_worse("Faster links", seen, _asked(seen, inventory=replace(seen.question.inventory, pools=pools)))
+
+
+def _twice(link: Link) -> Link:
+    return replace(link, bytes_per_second=2 * link.bytes_per_second, latency_seconds=link.latency_seconds / 2)
+
+
+def _more_memory(seen: Seen) -> Iterator[Finding]:
+    """A quarter more memory never makes the plan worse.
+
+    But where it crosses a size from which vLLM takes larger batches by itself: these slow single requests. And under a limit on
+    the time per token: where more run at once every token takes longer, and a limit says nothing of waiting.
+    """
+    pools = tuple(replace(pool, gpu=_larger(pool.gpu)) for pool in seen.question.inventory.pools)
+    sizes = [row.gpu_bytes for row in seen.question.traits.batch_defaults]
+    jumps = any(
+        pool.gpu.memory_bytes < size <= _larger(pool.gpu).memory_bytes for pool in seen.question.inventory.pools for size in sizes
+    )
+    if not jumps and not seen.question.request.objective.limited:
+        yield from _no_worse("More memory", seen, _asked(seen, inventory=replace(seen.question.inventory, pools=pools)))
+
+
+def _larger(gpu: Gpu) -> Gpu:
+    return replace(gpu, memory_bytes=gpu.memory_bytes * 5 // 4)
+
+
+def _fewer_bits(seen: Seen) -> Iterator[Finding]:
+    """FP8 instead of 16 bits never makes the plan worse where the GPU multiplies FP8.
+
+    With 4 bits it may: prompts are computed in 16 bits, after widening.
+    """
+    question = seen.question
+    plain = {weight.storage.name for weight in question.model.weights if weight.quantizable} <= {"bf16", "fp16"}
+    native = all("fp8" in pool.gpu.flops for pool in question.inventory.pools)
+    if plain and native:
+        halved = replace(question, model=stored_as(question.model, "fp8"), stored="fp8")
+        yield from _no_worse("Fewer bits", seen, look(halved))
+
+
+def _less_load(seen: Seen) -> Iterator[Finding]:
+    """Half of the requests are answered no later."""
+    load = seen.question.request.workload
+    if load.requests_per_second is not None or load.concurrency == 1 or seen.question.request.space.fill:
+        return
+    request = replace(seen.question.request, workload=replace(load, concurrency=load.concurrency // 2))
+    after = _asked(seen, request=request)
+    if not after.ranked or (seen.plan.carries_load and not after.plan.carries_load):
+        yield _found("Less load", seen, seen.plan, "is not carried any more with half of the requests")
+
+
+def _agreed(seen: Seen) -> Iterator[Finding]:
+    """The report says of the plan what its prediction says, and lists nothing that it did not price."""
+    question = seen.question
+    report = make_plan(question.model, question.inventory, question.request, question.traits)
+    plan, chosen = report.outcome, seen.plan
+    if not isinstance(plan, Plan) or (plan.layout, plan.pool) != (chosen.candidate.layout, chosen.candidate.pool.name):
+        yield _found("Agree", seen, chosen, "is not what the report plans")
+        return
+    alone = estimator_of(question.model, question.request, question.traits).estimate(chosen.candidate)
+    if (plan.performance, plan.carries_load) != (alone.performance, chosen.carries_load):
+        yield _found("Agree", seen, chosen, "is predicted otherwise alone")
+
+
+_BESIDE: Final[Sequence[Callable[[Seen], Iterator[Finding]]]] = (
+    _one_more,
+    _more_nodes,
+    _faster_links,
+    _more_memory,
+    _fewer_bits,
+    _less_load,
+    _agreed,
+)
+
+
+def _asked(seen: Seen, **changes: object) -> Seen:
+    return look(replace(seen.question, **changes))  # type: ignore[arg-type]
+
+
+def _no_worse(law: str, before: Seen, after: Seen) -> Iterator[Finding]:
+    """Yield that the plan got worse: it carries less, or by its objective is less good, by more than two near ties.
+
+    What carries the load goes before what does not, so a plan that carries it now may be less good by the objective. So does,
+    for Latency, what fits a node: it gets no second one where replicas do as well. And what brings as much as soon for no more
+    is no worse, whatever the objective weighs.
+    """
+    if not after.ranked:
+        yield _found(law, before, before.plan, "and nothing stands any more")
+        return
+    old, new = before.plan, after.plan
+    if (new.tight, not new.carries_load) > (old.tight, not old.carries_load):
+        yield _found(law, before, new, f"does not carry the load as {_words(old)} did")
+    elif (new.tight, new.carries_load) == (old.tight, old.carries_load) and not new.falls_behind:
+        if _kept_in_a_node(old, new) or _as_good_in_all(before, after):
+            return
+        gained = new.score / old.score if old.score > 0 else old.score / new.score
+        network = NEAR_TIE_OVER_NETWORK if before.plan.candidate.uses_network or after.plan.candidate.uses_network else 0.0
+        if gained < 1 / (1 + SLACK + network):
+            yield _found(law, before, new, f"is worth {gained:.3f} of {_words(old)}")
+
+
+def _as_good_in_all(before: Seen, after: Seen) -> bool:
+    old, new = before.plan, after.plan
+    times = [answer_seconds(seen.plan.estimate, seen.question.request) for seen in (before, after)]
+    cheaper = after.scale.cost(new.candidate) <= before.scale.cost(old.candidate)
+    return cheaper and _rate(new) >= _rate(old) * (1 - SLACK) and times[1] <= times[0] * (1 + SLACK)
+
+
+def _kept_in_a_node(old: Standing, new: Standing) -> bool:
+    nodes = [one.candidate.placement.nodes_per_replica for one in (old, new)]
+    return nodes[0] > 1 == nodes[1]
+
+
+def _words(standing: Standing) -> str:
+    layout = standing.candidate.layout
+    return (
+        f"{layout.replicas} x t{layout.tensor} p{layout.pipeline} d{layout.attention_data} e{layout.expert} c{layout.context} "
+        f"{layout.partition or ''} on {standing.candidate.pool.name}"
+    )
+
+
+def _found(law: str, seen: Seen, standing: Standing, what: str) -> Finding:
+    return Finding(law=law, question=seen.question, what=f"{_words(standing)}: {what}")

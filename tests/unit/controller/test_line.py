@@ -1,0 +1,211 @@
+"""The line before the GPUs: who is woken in which order, and what the planner leaves for those that have waited for long."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from shardwright.cluster.handover import Change
+from shardwright.cluster.sources import project_node, project_pod, project_priority_class
+from shardwright.controller.intake import TURN_SECONDS, Intake
+from shardwright.controller.planner import Planner
+from shardwright.controller.queue import Key, Queue
+from shardwright.controller.view import Interests, View
+from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.inventory import NodeExclusion
+from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.seen import Ask
+from shardwright.reconcile.waiting import BACKFILL_SECONDS
+from shardwright.replanning import Replanned
+from tests.support.builders_nodes import h100_nodes
+from tests.support.builders_reconcile import NOON
+from tests.support.builders_resource import a_sharded_model
+from tests.support.builders_store import a_pod
+from tests.support.builders_subject import LARGE
+
+LONG_AFTER = NOON + timedelta(seconds=BACKFILL_SECONDS)
+SMALL = {"model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}}
+
+
+class Desk:
+    """A view of two nodes of 8 GPUs, and the planner; models are created one after another."""
+
+    def __init__(self) -> None:
+        self.view = View()
+        self.planner = Planner(self.view, None)
+        nodes: dict[Key, Change[NodeFacts | NodeExclusion]] = {
+            ("", node["metadata"]["name"]): Change(project_node(node), 0) for node in h100_nodes(2)
+        }
+        self.view.store.take_nodes(nodes)
+        self.names = sorted(self.view.store.nodes)
+        self.view.store.take_priority_classes({("", "high"): Change(project_priority_class({"value": 100}), 0)})
+
+    def add(self, name: str, namespace: str = "models", /, **spec: Any) -> Key:
+        manifest = a_sharded_model(name, namespace, **spec)
+        created = f"2026-01-01T00:00:{len(self.view.resources):02}Z"
+        manifest["metadata"] |= {"uid": f"uid-{name}", "generation": 1, "creationTimestamp": created}
+        self.view.take_resource(manifest)
+        return namespace, name
+
+    def hold(self, node: str, gpus: int, name: str = "foreign") -> None:
+        """Let a pod of nobody's model have GPUs of a node, 0: none any more."""
+        pod = project_pod(a_pod(name, node=node, gpus=gpus)) if gpus else None
+        concern = self.view.store.take_pods({("models", name): Change(pod, 0)})
+        self.view.freed |= concern.freed
+
+    def ask(self, key: Key, now: datetime = NOON) -> Replanned:
+        subject = self.planner.resolve(self.view.resources[key], None)
+        self.view.note(key, Interests(waits_for_capacity=True))
+        answer = asyncio.run(self.planner.answer(key, subject, Ask(on=None, choice=Choice.REPLAN), now))
+        self.view.note(key, Interests(waits_for_capacity=answer.short is not None))
+        return answer
+
+    def nodes_of(self, answer: Replanned) -> set[str]:
+        assert answer.record, answer.short
+        return {node for group in answer.record.plan.groups for node in group}
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_a_later_model_passes_one_that_waits_until_that_has_waited_for_the_limit(desk: Desk) -> None:
+    large, small, late = desk.add("large", **LARGE), desk.add("small", **SMALL), desk.add("late", **SMALL)
+    desk.hold(desk.names[0], 4)
+
+    assert desk.ask(large).short
+    assert desk.nodes_of(desk.ask(small)) <= set(desk.names)
+    assert desk.ask(large, LONG_AFTER).short
+    refused = desk.ask(late, LONG_AFTER)
+
+    assert desk.view.line[large].claim == dict.fromkeys(desk.names, 8)
+    assert refused.short
+    assert refused.short.heals_by_itself
+
+
+def test_what_is_claimed_goes_to_whom_it_was_kept_for(desk: Desk) -> None:
+    large, late = desk.add("large", **LARGE), desk.add("late", **SMALL)
+    desk.hold(desk.names[0], 4)
+    desk.ask(large)
+    desk.ask(large, LONG_AFTER)
+    assert desk.ask(late, LONG_AFTER).short
+    desk.view.freed.clear()
+
+    desk.hold(desk.names[0], 0)
+
+    assert desk.view.served_by(desk.view.freed) == [large, late]
+    assert desk.nodes_of(desk.ask(large, LONG_AFTER)) == set(desk.names)
+    assert desk.view.line.keys() == {late}
+
+
+def test_a_claim_holds_up_nobody_of_higher_priority(desk: Desk) -> None:
+    large, high = desk.add("large", **LARGE), desk.add("high", pod={"priorityClassName": "high"}, **SMALL)
+    desk.hold(desk.names[0], 4)
+    desk.ask(large)
+    desk.ask(large, LONG_AFTER)
+
+    assert desk.nodes_of(desk.ask(high, LONG_AFTER)) <= set(desk.names)
+
+
+def test_the_claim_of_a_model_that_is_gone_is_free_for_who_waits(desk: Desk) -> None:
+    large, late = desk.add("large", **LARGE), desk.add("late", **SMALL)
+    desk.hold(desk.names[0], 4)
+    desk.ask(large)
+    desk.ask(large, LONG_AFTER)
+    desk.ask(late, LONG_AFTER)
+    desk.view.freed.clear()
+
+    desk.view.forget(large)
+
+    assert desk.view.freed == set(desk.names)
+    assert desk.view.served_by(desk.view.freed) == [late]
+    assert desk.nodes_of(desk.ask(late, LONG_AFTER)) <= set(desk.names)
+
+
+def test_a_model_that_is_only_shown_waits_and_claims_nothing(desk: Desk) -> None:
+    shown = desk.add("large", mode="PlanOnly", **LARGE)
+    desk.hold(desk.names[0], 4)
+
+    desk.ask(shown)
+    desk.ask(shown, LONG_AFTER)
+
+    assert desk.view.line[shown].claim == {}
+
+
+def test_only_those_are_woken_whose_pods_may_use_a_node_that_came_free(desk: Desk) -> None:
+    desk.hold(desk.names[0], 8, "first")
+    desk.hold(desk.names[1], 8, "second")
+    anywhere = desk.add("anywhere", **SMALL)
+    elsewhere = desk.add("elsewhere", placement={"nodeSelector": {"pool": "blue"}}, **SMALL)
+    assert desk.ask(anywhere).short
+    assert desk.ask(elsewhere).short
+
+    assert desk.view.served_by({desk.names[0]}) == [anywhere]
+    assert desk.view.served_by({"no-such-node"}) == []
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def woken(queue: Queue) -> list[Key]:
+    """Return the keys that are in line for a worker, and give them back as done."""
+
+    async def take() -> list[Key]:
+        found = []
+        while sum(queue.load().depth.values()):
+            key = (await queue.get()).key
+            queue.forget(key)
+            found.append(key)
+        return found
+
+    return asyncio.run(take())
+
+
+def test_those_in_line_have_their_turn_one_after_another(desk: Desk) -> None:
+    queue, clock = Queue(8), Clock()
+    intake = Intake(desk.view, queue, lambda: True, clock)
+    desk.hold(desk.names[0], 8, "first")
+    desk.hold(desk.names[1], 8, "second")
+    old, young = desk.add("old", **SMALL), desk.add("young", "other", **SMALL)
+    high = desk.add("high", pod={"priorityClassName": "high"}, **SMALL)
+    for key in (young, old, high):
+        desk.ask(key)
+    desk.view.freed = {desk.names[0]}
+
+    intake.wake_waiting()
+    assert woken(queue) == [high]
+    intake.wake_waiting()
+    assert woken(queue) == []
+    intake.looked_at(high)
+    assert woken(queue) == [old]
+    intake.looked_at(old)
+    assert woken(queue) == [young]
+    intake.looked_at(young)
+    assert woken(queue) == []
+
+
+def test_a_namespace_whose_looks_hang_holds_nobody_up_for_long(desk: Desk) -> None:
+    queue, clock = Queue(8), Clock()
+    intake = Intake(desk.view, queue, lambda: True, clock)
+    desk.hold(desk.names[0], 8, "first")
+    desk.hold(desk.names[1], 8, "second")
+    stuck, same = desk.add("stuck", "slow", **SMALL), desk.add("same", "slow", **SMALL)
+    other = desk.add("other", **SMALL)
+    for key in (stuck, same, other):
+        desk.ask(key)
+    desk.view.freed = {desk.names[0]}
+    intake.wake_waiting()
+    assert woken(queue) == [stuck]
+
+    clock.now += TURN_SECONDS
+    intake.wake_waiting()
+
+    assert set(woken(queue)) == {same, other}

@@ -1,0 +1,35 @@
+"""What an estimate takes from the model and what from the load."""
+
+from dataclasses import replace
+
+from shardwright.costs.estimate import estimate
+from shardwright.costs.loading import Storage, load_time
+from shardwright.layouts.layout import Candidate, Layout
+from shardwright.layouts.placement import place
+from shardwright.planning.plan import make_plan
+from shardwright.planning.report import Plan
+from shardwright.rendering.budgets import start_budget
+from tests.support.builders_plan import a_model, a_pool, a_request, an_inventory, an_nvl72_pool, vllm_traits
+
+
+def test_k_v_that_the_checkpoint_wants_in_fp8_is_read_as_fast_as_k_v_that_the_load_wants_so() -> None:
+    model, load = a_model("llama-70b"), a_request(input_tokens=16384, max_model_len=32768).workload
+    candidate = Candidate(layout=Layout(tensor=4), pool=a_pool(), placement=place(a_pool(), Layout(tensor=4)))
+
+    asked, own = (
+        estimate(one, candidate, replace(load, kv_cache_dtype=kept), vllm_traits())
+        for one, kept in ((model, "fp8"), (replace(model, cache_dtype="fp8"), "auto"))
+    )
+
+    assert own == asked
+
+
+def test_attention_replicas_over_many_nodes_read_the_model_once_a_node() -> None:
+    """48 ranks on twelve trays: each node reads the whole model and not twelve of it."""
+    request = replace(a_request(concurrency=4096, tensor=1, pipeline=1, attention_data=48), storage=Storage.HUB)
+    plan = make_plan(a_model("deepseek-v3"), an_inventory(an_nvl72_pool()), request, vllm_traits()).outcome
+    assert isinstance(plan, Plan)
+
+    assert plan.nodes_per_replica == 12
+    assert plan.load == load_time(plan.load_bytes_per_node, 1, Storage.HUB)
+    assert start_budget(plan, downloads=True).load_seconds < 5 * 3600
