@@ -28,11 +28,15 @@ def incident_of(models: Models) -> Manifest:
     return dict(json.loads(annotations_of(models)[INCIDENT]))
 
 
-def wait_serving(models: Models) -> Manifest:
-    """Return how the group stands when it serves and that is remembered."""
+def wait_serving(models: Models, restarts: int) -> None:
+    """Wait until the group serves after so many restarts, and that is remembered."""
     wait_for(lambda: READY_SINCE in annotations_of(models), 60, "all pods to be ready")
-    (group,) = models.wait_ready("large")["status"]["groups"]
-    return dict(group)
+    wait_for(lambda: groups_of(models) == [(True, restarts)], 60, f"the status to say {restarts} restarts")
+
+
+def groups_of(models: Models) -> list[tuple[bool, int]]:
+    """Return of each group whether it is ready, and how often it has been restarted."""
+    return [(group["ready"], group["restarts"]) for group in models.get("ShardedModel", "large")["status"]["groups"]]
 
 
 def crash(models: Models, control_plane: ControlPlane, restarts: int) -> Manifest:
@@ -63,7 +67,7 @@ def test_the_pauses_between_failures_in_a_row_double_up_to_the_longest_which_is_
 ) -> None:
     fleet(H100, 2)
     models.create("large", LARGE, restart={"maxDelaySeconds": 100, "budget": 4})
-    wait_serving(models)
+    wait_serving(models, 0)
 
     for number, pause in enumerate((0, 30, 60, 100, 100), 1):
         incident = crash(models, control_plane, number)
@@ -74,7 +78,7 @@ def test_the_pauses_between_failures_in_a_row_double_up_to_the_longest_which_is_
         if pause:
             wait_pause(models, incident, pause)
             let_pass(models, incident, pause)
-        assert wait_serving(models)["restarts"] == number
+        wait_serving(models, number)
 
 
 def test_a_stretch_of_service_makes_the_next_failure_the_first_of_its_row(
@@ -82,13 +86,13 @@ def test_a_stretch_of_service_makes_the_next_failure_the_first_of_its_row(
 ) -> None:
     fleet(H100, 2)
     models.create("large", LARGE)
-    wait_serving(models)
+    wait_serving(models, 0)
     crash(models, control_plane, 1)
-    wait_serving(models)
+    wait_serving(models, 1)
 
     earlier = datetime.fromisoformat(annotations_of(models)[READY_SINCE]) - timedelta(seconds=600)
     models.patch("StatefulSet", "large-0", {"metadata": {"annotations": {READY_SINCE: earlier.isoformat()}}})
     incident = crash(models, control_plane, 2)
 
     assert (incident["restarts"], incident["attempt"], incident["counted"]) == (2, 1, 1)
-    assert wait_serving(models)["restarts"] == 2
+    wait_serving(models, 2)

@@ -75,6 +75,7 @@ def test_while_an_evicted_pod_has_its_group_down_no_pod_of_another_group_may_be_
     assert_refused(serving, "large-1-0")
     assert_refused(serving, "large-1-1")
 
+    wait_for(lambda: serving.condition("large")["status"] == "False", 30, "the status to say so")
     end_drain(serving, control_plane, "large-0-0", "large-0-1")
     first, second = serving.wait_ready("large")["status"]["groups"]
     assert (first["restarts"], first["lastFailure"]) == (1, EVICTED)

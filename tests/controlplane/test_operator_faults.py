@@ -161,6 +161,44 @@ def test_hardware_that_is_not_there_at_all_stalls_until_it_comes(chart: ControlP
         models.wait_ready("large")
 
 
+def test_of_all_models_no_more_groups_roll_at_once_than_the_operator_may(
+    chart: ControlPlane, namespace: str, fleet: Fleet
+) -> None:
+    fleet(H100, 1)
+    models, names = Models(chart, namespace), ("one", "two")
+    with OperatorProcess(chart, "--max-moving-groups=1", pace=10):
+        for name in names:
+            models.create(name, replicas=2)
+        for name in names:
+            models.wait_ready(name)
+        before, least, awaited = models.uids(), 4, set[str]()
+
+        def rolled() -> bool:
+            nonlocal least
+            least = min(least, sum(_is_ready(pod) for pod in models.pods()))
+            awaited.update(name for name in names if _awaits_its_turn(models, name))
+            return before.isdisjoint(models.uids()) and len(models.pods()) == 4
+
+        for name in names:
+            models.change(name, engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
+        wait_for(rolled, 120, "four new pods")
+        assert least == 3
+        assert awaited
+        for name in names:
+            models.wait_ready(name)
+            assert not _awaits_its_turn(models, name)
+
+
+def _is_ready(pod: Manifest) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+
+
+def _awaits_its_turn(models: Models, name: str) -> bool:
+    conditions = models.get("ShardedModel", name)["status"]["conditions"]
+    return any((item["type"], item["status"], item["reason"]) == ("TurnAwaited", "True", "OthersRestart") for item in conditions)
+
+
 @pytest.mark.parametrize("name", ["qwen2.5-7b", "405b", "x" * 253])
 def test_natural_names_work(chart: ControlPlane, namespace: str, fleet: Fleet, name: str) -> None:
     fleet(H100, 1)

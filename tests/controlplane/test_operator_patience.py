@@ -1,10 +1,11 @@
-"""A node that is away for a moment only moves nothing: the operator's clock runs as any other here."""
+"""What is so for a moment only moves nothing and is said now and then: the operator's clock runs as any other here."""
 
 import pytest
 
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
-from tests.support.models import LARGE, Models
+from tests.harness.waiting import wait_for
+from tests.support.models import LARGE, Models, status_writes
 from tests.support.places import lose, nodes_of, wait_stale, wait_stays
 
 pytestmark = pytest.mark.controlplane
@@ -45,3 +46,22 @@ def test_a_planned_node_that_is_deleted_and_comes_back_within_the_grace_moves_no
 
     fleet(H100, 1, first=int(before[1].rpartition("-")[2]))
     assert sorted(nodes_of(spare)) == sorted(before)
+
+
+def test_a_label_that_comes_and_goes_moves_nothing_and_is_said_now_and_then(
+    models: Models, fleet: Fleet, control_plane: ControlPlane
+) -> None:
+    fleet(H100, 1)
+    models.create("llama", parallelism={"tensor": 8})
+    (node,) = models.wait_ready("llama")["status"]["plan"]["placement"]["nodes"]
+    label, before, written = "nvidia.com/gpu.product", models.uids(), status_writes(control_plane, models.namespace)
+    product = control_plane.nodes.get(node)["metadata"]["labels"][label]
+
+    for number in range(60):
+        changed = {"metadata": {"labels": {label: product if number % 2 else "another"}}}
+        control_plane.api.patch(f"/api/v1/nodes/{node}", changed)
+    wait_for(lambda: models.condition("llama", "PlanStale")["status"] == "False", 30, "the plan to be valid again")
+
+    assert models.uids() == before
+    assert models.condition("llama")["status"] == "True"
+    assert status_writes(control_plane, models.namespace) - written <= 6

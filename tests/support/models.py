@@ -132,6 +132,17 @@ def writes_of_operator(control_plane: ControlPlane) -> list[str]:
     return found
 
 
+def status_writes(control_plane: ControlPlane, namespace: str) -> int:
+    """Return how often the operator has written the status of a model of a namespace."""
+    return sum(
+        event["user"]["username"] == OPERATOR_USER
+        and event["verb"] == "patch"
+        and (event["objectRef"].get("namespace"), event["objectRef"].get("subresource")) == (namespace, "status")
+        for event in control_plane.audit_events()
+        if "objectRef" in event
+    )
+
+
 def lists_of_models(control_plane: ControlPlane) -> int:
     """Return how often the operator has listed the models of all namespaces: at its start, then once per full comparison."""
     return sum(

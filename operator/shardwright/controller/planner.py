@@ -125,10 +125,10 @@ class Planner:
 
     async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Replanned:
         if ask.beside is not None and ask.on is not None:
-            return await self._beside(key, subject, ask.on, *ask.beside)
-        inventory = self._stock(key, subject, repair=ask.choice is Choice.REHOUSE)
+            return await self._beside(key, subject, ask, ask.on, *ask.beside)
+        inventory = self._stock(key, subject, ask, repair=ask.choice is Choice.REHOUSE)
         made = await asyncio.to_thread(self._make, subject, ask, inventory)
-        if made.short and ask.choice is Choice.REPLAN and (vacated := self._stock(key, subject, vacated=True)) != inventory:
+        if made.short and ask.choice is Choice.REPLAN and (vacated := self._stock(key, subject, ask, vacated=True)) != inventory:
             return await asyncio.to_thread(self._make, subject, ask, vacated)  # where its former generations are in the way
         return made
 
@@ -140,19 +140,22 @@ class Planner:
         finally:
             self._on_planned(thread_time() - began)
 
-    async def _beside(self, key: Key, subject: Subject, record: PlanRecord, group: int, generation: int) -> Replanned:
+    async def _beside(self, key: Key, subject: Subject, ask: Ask, record: PlanRecord, group: int, generation: int) -> Replanned:
         """Return the record with a group as a later generation on free GPUs, without a record where there are none."""
         nodes: tuple[str, ...] | None = None
         if self._view.pods_visible:
-            inventory = self._stock(key, subject, beside=group)
+            inventory = self._stock(key, subject, ask, beside=group)
             nodes = await asyncio.to_thread(place_beside, subject, record.plan, inventory)
         return Replanned(record=record.moved(group, nodes, generation) if nodes else None, report=record.report())
 
     def _stock(
-        self, key: Key, subject: Subject, *, beside: int | None = None, vacated: bool = False, repair: bool = False
+        self, key: Key, subject: Subject, ask: Ask, *, beside: int | None = None, vacated: bool = False, repair: bool = False
     ) -> Inventory:
-        """Return what there is for a model: nodes that it selects and tolerates, without what others hold or claim before it."""
-        whole, view = self._whole(subject), self._view
+        """Return what there is for a model: nodes that it selects and tolerates, without what others hold or claim before it.
+
+        Of nodes that do not give its pods back nothing is free, whatever they say.
+        """
+        whole, view = self._whole(subject).without_nodes(ask.lost), self._view
         if not view.pods_visible:
             return whole
         own = base_key(key)

@@ -35,7 +35,7 @@ from shardwright.resolving.subject import Subject
 
 FORBIDDEN: Final = 403
 
-UNSERVED_SECONDS: Final = 60.0
+UNSERVED_SECONDS: Final = 10.0
 """How long a kind counts as missing after a write has found it so. Basis: assumed; what is installed later is tried again."""
 
 

@@ -105,6 +105,10 @@ class Inventory:
         """Return what is left where nothing of it was taken before; ``taken`` are GPUs by node."""
         return replace(self, pools=tuple(pool.without(taken) for pool in self.pools))
 
+    def without_nodes(self, names: Collection[str]) -> "Inventory":
+        """Return what there is where nothing of these nodes is free."""
+        return self.without({node.name: node.gpus for pool in self.pools for node in pool.nodes if node.name in names})
+
     def of_nodes(self, names: Collection[str]) -> "Inventory":
         """Return what there is on these nodes alone; a pool none of whose nodes is among them is left out."""
         pools = (replace(pool, nodes=tuple(node for node in pool.nodes if node.name in names)) for pool in self.pools)

@@ -210,7 +210,8 @@ def _again_at(seen: Seen, known: Known, found: Findings, now: datetime) -> datet
         times.append(now + timedelta(seconds=UNSYNCED_SECONDS))
     if any(sighting.sight is Sight.NO_PODS for sighting in known.since) and not seen.resource.paused:
         times.append(now + timedelta(seconds=NO_PODS_SECONDS))
-    if found.refused or found.contested or _unfinished(found):
+    beside_the_spec = bool(found.problems) and isinstance(seen.subject, Subject)  # what the cluster lacks may come
+    if found.refused or found.contested or beside_the_spec or _unfinished(found):
         times.append(now + timedelta(seconds=UNREADY_SECONDS))
     return min(times, default=None)
 
