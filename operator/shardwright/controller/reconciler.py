@@ -80,7 +80,8 @@ class Reconciler:
         refused = next((item for item in done.refused if not isinstance(item.write, DryRunPod)), None)
         if refused:
             raise ApiError(refused.code, refused.reason, refused.message)
-        self._notes.rest(key, None if done.written else self._mark(key, self._view.resources.get(key, live)), again_at)
+        after = self._mark(key, self._view.resources.get(key, live))  # what has changed under the look is still to be looked at
+        self._notes.rest(key, after if after == mark and not done.written else None, again_at)
         return self._again(again_at, _priority(published))
 
     def _again(self, at: datetime | None, priority: Priority) -> Again | None:
@@ -199,7 +200,7 @@ class Reconciler:
         self._notes.forget(key)
         self._parts.metrics.drop(key)
         if live:
-            self._parts.planner.forget(live["metadata"]["uid"])
+            self._parts.planner.forget(key, live["metadata"]["uid"])
 
 
 def _after(seen: Seen, step: Step, outcome: Outcome) -> tuple[Seen, Published | None]:
