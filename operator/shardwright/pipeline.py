@@ -12,6 +12,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.hardware.inventory import Inventory
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.planning.ways_out import ways_out
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.pod import start_budget
 from shardwright.rendering.render import render
@@ -25,6 +26,18 @@ def plan_serving(subject: Subject, inventory: Inventory) -> Report:
     """
     report = make_plan(subject.model, inventory, subject.request, subject.traits)
     return _without_groups(report) if subject.intent.replicas == 0 else report
+
+
+def with_ways_out(subject: Subject, inventory: Inventory, report: Report) -> Report:
+    """Return a report that says how many more nodes would do, where there is no room."""
+    outcome = report.outcome
+    if not isinstance(outcome, NoPlan) or outcome.lack is None:
+        return report
+
+    def fits(larger: Inventory) -> bool:
+        return isinstance(plan_serving(subject, larger).outcome, Plan)
+
+    return replace(report, outcome=replace(outcome, ways_out=ways_out(outcome.lack, inventory, fits)))
 
 
 def engine_status(subject: Subject, deployed: Plan | None = None) -> dict[str, Any]:

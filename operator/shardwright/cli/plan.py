@@ -18,7 +18,7 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.untrusted import mapping, text
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import parse_config
-from shardwright.pipeline import bundle_for, plan_serving
+from shardwright.pipeline import bundle_for, plan_serving, with_ways_out
 from shardwright.planning.report import Plan, Report
 from shardwright.rendering.hashing import with_content_hash
 from shardwright.rendering.names import base_name
@@ -186,7 +186,9 @@ def _answer(inputs: Inputs) -> list[Answer]:
     kept = list(inputs.surroundings.reservations)
     for subject in subjects:
         inventory = take_stock(subject, inputs.surroundings.nodes, inputs.surroundings.usage, kept)
-        answer = Answer(subject=subject, inventory=inventory, report=plan_serving(subject, inventory))
+        answer = Answer(
+            subject=subject, inventory=inventory, report=with_ways_out(subject, inventory, plan_serving(subject, inventory))
+        )
         kept += _kept(answer)
         answers.append(answer)
     return answers

@@ -18,6 +18,8 @@ from shardwright.controller.view import View, base_key
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.pools import build_inventory
 from shardwright.modelspec.catalogue import read_catalogue_extension
+from shardwright.planning.report import NoPlan
+from shardwright.planning.ways_out import Holder
 from shardwright.reconcile import answering
 from shardwright.reconcile.plan_cache import PlanCache
 from shardwright.reconcile.plan_choice import Choice
@@ -51,6 +53,7 @@ class Planner:
         self._plans = PlanCache()
         self.files_version = 0
         self._subjects: dict[Key, tuple[tuple[Any, ...], Subject]] = {}
+        self._advice: dict[Key, tuple[tuple[str, Ask, Inventory], NoPlan | None]] = {}
         self._pooled: dict[str, tuple[int, Inventory]] = {}
 
     def load_settings(self) -> None:
@@ -91,6 +94,7 @@ class Planner:
     def forget(self, key: Key) -> None:
         """Forget a resource that is gone."""
         self._subjects.pop(key, None)
+        self._advice.pop(key, None)
 
     async def answer(self, key: Key, subject: Subject, ask: Ask, now: datetime) -> Replanned:
         """Return the planner's answer; the GPUs of a plan that is to be deployed are kept from then on.
@@ -104,7 +108,37 @@ class Planner:
                 self._view.keep(key, Kept(record=record))
             if ask.beside is None:
                 self._view.stand_in_line(key, await self._waiting(key, subject, ask, now) if answer.short else None)
-            return answer
+        return await self._advised(key, subject, ask, answer) if answer.short and ask.beside is None else answer
+
+    async def _advised(self, key: Key, subject: Subject, ask: Ask, answer: Replanned) -> Replanned:
+        """Return the answer with what would make room: worked out beside the lock, and anew where there is something else."""
+        inventory = self._stock(key, subject, ask, repair=ask.choice is Choice.REHOUSE)
+        known = self._advice.get(key)
+        if known is None or known[0] != (subject.input_hash, ask, inventory):
+            holders = self._holders(key, subject, inventory)
+            advised = await asyncio.to_thread(answering.with_ways_out, subject, ask, inventory, answer, holders)
+            known = self._advice[key] = (subject.input_hash, ask, inventory), advised.short
+        ways = known[1].ways_out if known[1] else None
+        return replace(answer, short=replace(answer.short, ways_out=ways)) if answer.short else answer
+
+    def _holders(self, key: Key, subject: Subject, inventory: Inventory) -> tuple[Holder, ...]:
+        """Return the models that hold GPUs of an inventory and whose pods are of no higher priority than those of a model.
+
+        Those of other namespaces are not named: who may not see them must not learn of them.
+        """
+        view, found = self._view, []
+        values, nodes = view.store.priorities, {node.name for pool in inventory.pools for node in pool.nodes}
+        most = values.value_of(subject.deployment.priority_class)
+        for owner, gpus in view.ledger.holders(nodes).items():
+            other = view.models.get(owner)
+            theirs = self._subjects.get(view.resources[other]["metadata"]["uid"]) if other in view.resources else None
+            if other is None or other == key or theirs is None:
+                continue
+            priority = values.value_of(theirs[1].deployment.priority_class)
+            name = "/".join(other) if other[0] == key[0] else "a model of another namespace"
+            if priority <= most:
+                found.append(Holder(name=name, priority=priority, gpus=gpus))
+        return tuple(found)
 
     async def _waiting(self, key: Key, subject: Subject, ask: Ask, now: datetime) -> Waiting:
         """Return how a model waits that did not get what it asked for: with nodes that it claims once it has waited for long."""

@@ -10,7 +10,7 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.planning.checks import Verdict, Violation
 from shardwright.planning.phrases import copies, degrees
 from shardwright.planning.reasons import LIMITS, split
-from shardwright.planning.report import NoPlan
+from shardwright.planning.report import Lack, NoPlan
 from shardwright.planning.request import Request
 from shardwright.planning.select import Scale, Standing, assess, rank
 
@@ -29,21 +29,31 @@ def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, request: Request)
     scale = Scale.of(request, inventory)
     waiting = _best_waiting(verdicts, _BUSY, scale)
     if waiting is not None:
-        return NoPlan(problem=_capacity(waiting), heals_by_itself=True)
+        return NoPlan(problem=_capacity(waiting), heals_by_itself=True, lack=_lack(waiting))
     returning = _best_waiting(_when_returned(verdicts, inventory), _SHORT, scale)
     if returning is not None:
-        return NoPlan(problem=_returning(returning), heals_by_itself=True)
+        return NoPlan(problem=_returning(returning), heals_by_itself=True, lack=_lack(returning))
     hopeful = not inventory.pools or any(item.prices and item.codes <= _HARDWARE for item in verdicts)
     if hopeful and _away(inventory).keys() - {pool.product for pool in inventory.pools}:
         return NoPlan(problem=_unknown_away(inventory), heals_by_itself=True)
     if not verdicts:
         return NoPlan(problem=_nothing_to_try(inventory, request), heals_by_itself=False)
-    return NoPlan(problem=_binding(verdicts, scale), heals_by_itself=False)
-
-
-def _binding(verdicts: Sequence[Verdict], scale: Scale) -> Problem:
-    """Return what alone stands in the way: nodes for all replicas, else the budget, else the worst of the closest layout."""
     short = _best_waiting(verdicts, _SHORT, scale)
+    return NoPlan(problem=_binding(verdicts, short, scale), heals_by_itself=False, lack=_lack(short) if short else None)
+
+
+def _lack(verdict: Verdict) -> Lack:
+    placement, replicas = verdict.candidate.placement, verdict.candidate.layout.replicas
+    return Lack(
+        pool=verdict.candidate.pool.name,
+        gpus_per_node=placement.gpus_per_node,
+        missing_nodes=placement.missing_nodes,
+        nodes=placement.nodes_per_replica * replicas,
+    )
+
+
+def _binding(verdicts: Sequence[Verdict], short: Verdict | None, scale: Scale) -> Problem:
+    """Return what alone stands in the way: nodes for all replicas, else the budget, else the worst of the closest layout."""
     if short is not None and any(violation.replicas_possible for violation in short.violations):
         return _capacity(short)
     over = _best_over_budget(verdicts, scale)

@@ -2,6 +2,7 @@
 
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Layout
+from shardwright.planning.report import WaysOut
 
 
 def degrees(layout: Layout) -> str:
@@ -37,6 +38,21 @@ def copies(layout: Layout) -> str:
 def nodes_of(count: int, pool: Pool) -> str:
     """Return a number of nodes of a pool in words."""
     return f"{count} node{'s' if count > 1 else ''} of {pool.name}"
+
+
+def ways_sentence(ways: WaysOut | None) -> str:
+    """Return in words what would make room, empty where nothing is known to.
+
+    >>> ways_sentence(WaysOut(pool="h100-8x-400g", more_nodes=2, moved="models/small"))
+    'it would fit with 2 more nodes of h100-8x-400g, or if models/small went'
+    >>> ways_sentence(WaysOut(moved="models/small")), ways_sentence(WaysOut())
+    ('it would fit if models/small went', '')
+    """
+    if ways is None:
+        return ""
+    nodes = f"with {ways.more_nodes} more node{'s' if ways.more_nodes > 1 else ''} of {ways.pool}" if ways.more_nodes else ""
+    said = ", or ".join(filter(None, (nodes, f"if {ways.moved} went" if ways.moved else "")))
+    return f"it would fit {said}" if said else ""
 
 
 def gpus_of(count: int, state: str) -> str:

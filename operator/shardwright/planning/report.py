@@ -76,14 +76,36 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lack:
+    """What is missing for the layout that lacks least: nodes of a pool with so many free GPUs each, of all that it needs."""
+
+    pool: str
+    gpus_per_node: int
+    missing_nodes: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaysOut:
+    """What would make room: so many more nodes of a pool (0: none would), or a model that goes, as it is shown (empty: none)."""
+
+    pool: str = ""
+    more_nodes: int = 0
+    moved: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NoPlan:
     """Nothing can run; ``problem`` is the binding constraint with the closest layout.
 
-    ``heals_by_itself`` is True when the hardware is there but not free (or not ready): waiting helps.
+    ``heals_by_itself`` is True when the hardware is there but not free (or not ready): waiting helps. ``lack`` is what is missing
+    where only nodes are, and ``ways_out`` what would make room, where somebody has worked it out.
     """
 
     problem: Problem
     heals_by_itself: bool
+    lack: Lack | None = None
+    ways_out: WaysOut | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from shardwright.api.record import PlanRecord
 from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline import plan_serving
 from shardwright.planning.report import Plan, Report
+from shardwright.planning.ways_out import Holder, ways_out
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.waiting import Claim, Room, choose
@@ -23,6 +25,18 @@ def answer(
     if ask.choice is Choice.REHOUSE and ask.on:
         return mend(subject, ask.on, inventory, ask.leaving)
     return plan_anew(subject, ask.on, inventory, ask.held, planned)
+
+
+def with_ways_out(subject: Subject, ask: Ask, inventory: Inventory, made: Replanned, holders: Sequence[Holder]) -> Replanned:
+    """Return an answer that says what would make room, where there is none."""
+    short = made.short
+    if short is None or short.lack is None:
+        return made
+
+    def fits(other: Inventory) -> bool:
+        return answer(subject, ask, other).short is None
+
+    return replace(made, short=replace(short, ways_out=ways_out(short.lack, inventory, fits, holders)))
 
 
 def rooms(whole: Inventory, taken: Mapping[str, int], claimed: Mapping[str, int]) -> Iterator[Room]:

@@ -6,6 +6,7 @@ from typing import Final
 
 from shardwright.api.conditions import Condition, ConditionType, Reason
 from shardwright.errors import Problem
+from shardwright.planning.phrases import ways_sentence
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.decision import ObjectKey
@@ -107,7 +108,8 @@ def _blocked_by_cluster(found: Findings) -> Summary | None:
     if found.no_plan:
         heals = found.no_plan.heals_by_itself
         reason = Reason.INSUFFICIENT_CAPACITY if heals else Reason.NOTHING_FITS
-        return Summary(reason=reason, message=found.no_plan.problem.sentence(), stalled=not heals)
+        said = (found.no_plan.problem.sentence(), ways_sentence(found.no_plan.ways_out))
+        return Summary(reason=reason, message="; ".join(filter(None, said)), stalled=not heals)
     return None
 
 

@@ -21,7 +21,7 @@ from shardwright.reconcile.incidents import (
     find_unschedulable,
     new_incident,
 )
-from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, PREEMPTED, Failure, Member
+from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, Failure, Member
 from shardwright.reconcile.memory import Memory, changed_annotations, read_memory
 from shardwright.reconcile.observed import KeptOut
 from shardwright.reconcile.states import AT_ZERO, Awaited, GroupState, Situation, Wait
@@ -187,7 +187,7 @@ def _leave_zero(group: Group, now: datetime) -> Step:
         memory = memory.forgiven()
     elif incident.spent(policy) and policy.stop_when_spent:
         return Step(state=_state(group, Situation.STOPPED, Wait(what=Awaited.CHANGE, said=str(incident.counted))))
-    elif group.crowded_out and incident.failure.reason == PREEMPTED:
+    elif group.crowded_out:
         return Step(state=_state(group, Situation.BACKING_OFF, Wait(what=Awaited.ROOM)))
     elif incident.time <= now < (until := incident.restart_at(policy)):  # a clock that ran ahead holds nothing down
         pause = Wait(what=Awaited.PAUSE, said=until.isoformat())

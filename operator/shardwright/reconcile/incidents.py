@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, Final
 
-from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, PREEMPTED, UNSCHEDULABLE, Failure, Member
+from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, UNSCHEDULABLE, Failure, Member
 from shardwright.rendering.scripts import GROUP_ENDED_EXIT_CODE
 from shardwright.resolving.intent import RestartPolicy
 
@@ -21,7 +21,7 @@ MEMBERS: Final = "shardwright.io/members"
 CONTAINER_LOST: Final = frozenset({"Unknown", "ContainerStatusUnknown"})
 """How a container ended that nobody saw end: its node was started anew. Source: containerd (exit code 255), the kubelet (137)."""
 
-TAKEN_GRACEFULLY: Final = frozenset({"PodDeleted", "EvictionByEvictionAPI", PREEMPTED})
+TAKEN_GRACEFULLY: Final = frozenset({"PodDeleted", "EvictionByEvictionAPI", "PreemptionByScheduler"})
 """Why a pod ends that still runs and drains: its leader goes on answering. Source: condition DisruptionTarget, and ours."""
 
 UNSCHEDULABLE_SECONDS: Final = 300

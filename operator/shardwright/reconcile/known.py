@@ -6,6 +6,7 @@ from datetime import datetime
 
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
+from shardwright.hardware.facts import NodeFacts
 from shardwright.planning.validity import Unfit, unfit_nodes
 from shardwright.reconcile.decide import standing_groups
 from shardwright.reconcile.generations import lost_nodes, unsettled_groups
@@ -60,7 +61,9 @@ def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
     since = carried_on(seen.since, sighted, now)
     own = _by_own_clock(seen, observed, since, now).seen_from(silent)
     if record and cluster.free is not None:
-        own = replace(own, crowded_out=crowded_out(record.plan, base_name(seen.resource.owner.name), cluster.free))
+        healthy = {name: node.gpus for name, node in cluster.nodes.items() if isinstance(node, NodeFacts)}
+        crowded = crowded_out(record.plan, base_name(seen.resource.owner.name), cluster.free, healthy)
+        own = replace(own, crowded_out=crowded)
     standing = standing_groups(own, uid, now, rules)
     lost = lost_nodes(own.members, silent, now)
     around = Surroundings(unfit=unfit, since={item.node: since[of_node(item)] for item in unfit}, lost=lost)

@@ -6,7 +6,7 @@ counted as it changes; no question looks at all nodes or all models.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
@@ -144,6 +144,14 @@ class Ledger:
         """Return the same for a few nodes alone."""
         own = self._own(owner, beside=None, vacated=False) if owner else Counter[str]()
         return {node: self._total(node) - own[node] for node in nodes}
+
+    def holders(self, nodes: Collection[str]) -> dict[Owner, Counter[str]]:
+        """Return the GPUs by node of the models that hold or keep some on one of these nodes."""
+        found: dict[Owner, Counter[str]] = {}
+        for (owner, _), places in self._places.items():
+            if not places.keys().isdisjoint(nodes) and owner not in found:
+                found[owner] = self._own(owner, beside=None, vacated=True)
+        return found
 
     def _own(self, owner: Owner, *, beside: str | None, vacated: bool) -> Counter[str]:
         own: Counter[str] = Counter()

@@ -23,9 +23,6 @@ UNSCHEDULABLE: Final = "Unschedulable"
 PODS_REFUSED: Final = "PodsRefused"
 """Why a group gives its GPUs back whose pods the API server does not let be created."""
 
-PREEMPTED: Final = "PreemptionByScheduler"
-"""Who takes a pod away for one of a higher class. Source: ``PodReasonPreemptionByScheduler`` of the Kubernetes API."""
-
 FINISHED_PHASES: Final = frozenset({"Failed", "Succeeded"})
 
 

@@ -161,9 +161,12 @@ def hanging_groups(count: int, base: str, members: Iterable[Member], lost: froze
     return frozenset(index for index in range(count) if group_name(base, index) in found)
 
 
-def crowded_out(plan: Plan, base: str, free: Mapping[str, int]) -> frozenset[str]:
-    """Return the names of the groups of a plan, without their generation, on whose nodes others leave too few GPUs."""
-    full = _full_nodes(plan, free)
+def crowded_out(plan: Plan, base: str, free: Mapping[str, int], healthy: Mapping[str, int]) -> frozenset[str]:
+    """Return the names of the groups of a plan, without their generation, on whose nodes others leave too few GPUs.
+
+    A node that has too few healthy ones, whoever holds them, has a fault: those have a patience of their own.
+    """
+    full = _full_nodes(plan, free) - _full_nodes(plan, healthy)
     return frozenset(group_name(base, index) for index, nodes in enumerate(plan.groups) if not full.isdisjoint(nodes))
 
 

@@ -17,7 +17,7 @@ _WORDS: Final = {
     Awaited.LATE_POD: "{ranks} on node {said} should be gone by now",
     Awaited.STOP: "stops as a whole before it starts again",
     Awaited.STOP_AGAIN: "was scaled up while it stopped",
-    Awaited.ROOM: "was preempted by pods of a higher PriorityClass; starts again as a whole when there is room",
+    Awaited.ROOM: "pods of others have taken GPUs of its nodes; starts again as a whole when there is room",
     Awaited.PAUSE: "restarts at {said}",
     Awaited.CHANGE: "its engine has failed {said} times in a row",
     Awaited.TURN: "serves as it was until it is its turn",

@@ -24,7 +24,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from shardwright.reconcile.members import PODS_REFUSED, PREEMPTED, UNSCHEDULABLE, Failure
+from shardwright.reconcile.members import PODS_REFUSED, UNSCHEDULABLE, Failure
 
 
 class Situation(StrEnum):
@@ -67,7 +67,7 @@ class Awaited(StrEnum):
     LATE_POD = "LatePod"  #: a pod that should be gone is still there
     STOP = "Stop"  #: it stops as a whole
     STOP_AGAIN = "StopAgain"  #: somebody scaled it up while it stopped
-    ROOM = "Room"  #: its pods were preempted, and others have what was theirs
+    ROOM = "Room"  #: others have taken GPUs of its nodes: its pods were preempted
     PAUSE = "Pause"  #: the back-off after a failure
     CHANGE = "Change"  #: the restart budget is spent: somebody must change something
     TURN = "Turn"  #: other groups restart first
@@ -123,9 +123,10 @@ class GroupState:
 
     @property
     def holds_nothing(self) -> bool:
-        """Return whether it went to zero because its pods are refused, or for pods of a higher class: it keeps no GPUs then."""
+        """Return whether it is at zero and keeps no GPUs: its pods are refused, or others have taken what was its own."""
         why = self.last_failure.reason if self.last_failure else ""
-        return why in {PODS_REFUSED, PREEMPTED} and self.situation in AT_ZERO
+        refused = why == PODS_REFUSED and self.situation in AT_ZERO
+        return refused or any(wait.what is Awaited.ROOM for wait in self.waits)
 
     @property
     def gave_its_place_back(self) -> bool:

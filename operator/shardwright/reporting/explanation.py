@@ -13,7 +13,7 @@ from shardwright.costs.estimates import Performance, StageMemory
 from shardwright.costs.workload import Workload
 from shardwright.hardware.inventory import Inventory, NodeExclusion, Pool
 from shardwright.planning.limits import tpot_seconds, ttft_seconds
-from shardwright.planning.phrases import price
+from shardwright.planning.phrases import price, ways_sentence
 from shardwright.planning.report import Alternative, Exclusion, NoPlan, Plan, Report
 from shardwright.planning.request import Request, Statistic
 from shardwright.reporting.confidence import how_sure
@@ -128,10 +128,17 @@ def _explain_no_plan(outcome: NoPlan, report: Report, request: Request | None, i
     heals = (
         "waiting helps: the hardware is there, but not free or not ready" if outcome.heals_by_itself else "waiting does not help"
     )
+    ways = ways_sentence(outcome.ways_out)
+    way_out = (Fact(label="Way out", value=ways),) if ways else ()
     return Explanation(
         fits=False,
         headline=f"{'no room now' if outcome.heals_by_itself else 'nothing fits'}. {outcome.problem.sentence()}",
-        facts=(*_request_facts(request), Fact(label="Reason", value=outcome.problem.code), Fact(label="Outlook", value=heals)),
+        facts=(
+            *_request_facts(request),
+            Fact(label="Reason", value=outcome.problem.code),
+            Fact(label="Outlook", value=heals),
+            *way_out,
+        ),
         nodes=(),
         memory=(),
         reasons=(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,11 +16,15 @@ from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key, Queue
 from shardwright.controller.view import Interests, View
 from shardwright.hardware.facts import NodeFacts
-from shardwright.hardware.inventory import NodeExclusion
+from shardwright.hardware.inventory import Inventory, NodeExclusion
+from shardwright.planning.report import WaysOut
+from shardwright.planning.ways_out import Holder
+from shardwright.reconcile import answering
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.waiting import BACKFILL_SECONDS
 from shardwright.replanning import Replanned
+from shardwright.resolving.subject import Subject
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_reconcile import NOON
 from tests.support.builders_resource import a_sharded_model
@@ -209,3 +214,48 @@ def test_a_namespace_whose_looks_hang_holds_nobody_up_for_long(desk: Desk) -> No
     intake.wake_waiting()
 
     assert set(woken(queue)) == {same, other}
+
+
+def ways_of(answer: Replanned) -> WaysOut:
+    assert answer.short
+    assert answer.short.ways_out
+    return answer.short.ways_out
+
+
+def test_what_would_make_room_is_told_and_only_models_of_the_namespace_by_name(desk: Desk) -> None:
+    holding, large = desk.add("holding", **SMALL), desk.add("large", **LARGE)
+    theirs = desk.add("theirs", "other", **LARGE)
+    desk.ask(holding)
+
+    assert ways_of(desk.ask(large)) == WaysOut(pool="h100-sxm-80gb-8x-400g", more_nodes=1, moved="models/holding")
+    assert ways_of(desk.ask(theirs)).moved == "a model of another namespace"
+
+
+def test_a_model_of_a_higher_class_is_not_told_to_go(desk: Desk) -> None:
+    holding, large = desk.add("holding", pod={"priorityClassName": "high"}, **SMALL), desk.add("large", **LARGE)
+    desk.ask(holding)
+
+    assert ways_of(desk.ask(large)).moved == ""
+
+
+def test_what_would_make_room_is_worked_out_anew_only_where_there_is_something_else(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked_out: list[Inventory] = []
+    work_out = answering.with_ways_out
+
+    def counted(subject: Subject, ask: Ask, inventory: Inventory, made: Replanned, holders: Sequence[Holder]) -> Replanned:
+        worked_out.append(inventory)
+        return work_out(subject, ask, inventory, made, holders)
+
+    monkeypatch.setattr(answering, "with_ways_out", counted)
+    large = desk.add("large", **LARGE)
+    desk.hold(desk.names[0], 4)
+
+    first, second = ways_of(desk.ask(large)), ways_of(desk.ask(large))
+    assert first == second
+    assert len(worked_out) == 1
+
+    desk.hold(desk.names[0], 2)
+    desk.ask(large)
+    assert len(worked_out) == 2

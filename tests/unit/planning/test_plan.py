@@ -13,7 +13,7 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.networks import TCP_LATENCY_SECONDS
 from shardwright.hardware.rdma import RdmaMode, Reach
 from shardwright.planning.plan import make_plan
-from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.planning.report import Lack, NoPlan, Plan, Report
 from shardwright.planning.request import OptimizeFor, Request
 from shardwright.units import GIB
 from tests.support.builders_plan import a_model, a_network, a_pool, a_request, an_inventory, an_nvl72_pool, vllm_traits
@@ -322,6 +322,7 @@ def test_busy_hardware_heals_by_itself() -> None:
             remedy="free GPUs or add nodes; it goes on by itself then",
         ),
         heals_by_itself=True,
+        lack=Lack(pool="h100-sxm-80gb", gpus_per_node=4, missing_nodes=1, nodes=1),
     )
 
 
@@ -347,6 +348,7 @@ def test_room_for_some_replicas_only_is_what_binds() -> None:
             remedy="add nodes, or lower replicas: there is room for 2",
         ),
         heals_by_itself=False,
+        lack=Lack(pool="h100-sxm-80gb", gpus_per_node=8, missing_nodes=1, nodes=6),
     )
     assert isinstance(_report("llama-405b", an_inventory(a_pool(nodes=5)), a_request(replicas=2, tensor=8)).outcome, Plan)
 

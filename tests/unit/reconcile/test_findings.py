@@ -8,7 +8,7 @@ import pytest
 from shardwright.api.conditions import ConditionType
 from shardwright.api.published import Status
 from shardwright.errors import Problem
-from shardwright.planning.report import NoPlan
+from shardwright.planning.report import NoPlan, WaysOut
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.findings import Findings, Summary, conditions, summarise
 from shardwright.reconcile.members import Failure
@@ -117,6 +117,15 @@ def test_the_outcome_is_one_word_and_one_state(case: str) -> None:
     states = {"ready": summary.ready, "stalled": summary.stalled, "reconciling": summary.reconciling}
     assert summary.reason == reason
     assert [name for name, holds in states.items() if holds] == ([state] if state != "resting" else [])
+
+
+def test_where_there_is_no_room_a_person_is_told_what_would_make_some() -> None:
+    ways = WaysOut(pool="h100", more_nodes=2, moved="models/small")
+    no_plan = NoPlan(problem=PROBLEM, heals_by_itself=True, ways_out=ways)
+
+    message = summarise(found(plan=None, no_plan=no_plan)).message
+
+    assert message == f"{PROBLEM.sentence()}; it would fit with 2 more nodes of h100, or if models/small went"
 
 
 def test_several_problems_are_counted() -> None:

@@ -113,7 +113,7 @@ def test_a_preempted_group_comes_back_as_a_whole_when_there_is_room_and_has_its_
     assert kept(step) == Kept(record=life.record)
 
 
-def test_a_group_that_was_preempted_for_something_else_than_gpus_starts_again_at_once() -> None:
+def test_a_group_whose_gpus_nobody_took_starts_again_at_once() -> None:
     life = Life()
     life.run(NOON)
     life.preempt()
@@ -121,3 +121,16 @@ def test_a_group_that_was_preempted_for_something_else_than_gpus_starts_again_at
     life.run(NOON + timedelta(minutes=1))
 
     assert (life.pods, life.asked) == (2, [])
+
+
+def test_a_group_whose_preempted_pod_was_never_seen_to_end_waits_for_room_all_the_same() -> None:
+    life = Life()
+    life.run(NOON)
+    name = sorted(life.world.pods)[1]
+    life.world.pods[name] = {**life.world.pods[name], "metadata": {**life.world.pods[name]["metadata"], "uid": "another"}}
+    life.free = NO_ROOM
+
+    step = life.run(NOON + timedelta(minutes=1))
+
+    assert life.pods == 0
+    assert kept(step) == Kept(record=life.record, released=frozenset({0}))
