@@ -131,7 +131,7 @@ class Planner:
         most = values.value_of(subject.deployment.priority_class)
         for owner, gpus in view.ledger.holders(nodes).items():
             other = view.models.get(owner)
-            theirs = self._subjects.get(view.resources[other]["metadata"]["uid"]) if other in view.resources else None
+            theirs = self._subjects.get(other) if other else None
             if other is None or other == key or theirs is None:
                 continue
             priority = values.value_of(theirs[1].deployment.priority_class)
