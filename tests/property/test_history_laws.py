@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shardwright.errors import Problem
@@ -30,7 +30,7 @@ NODES_OF = {"half a node": 0.5, "a node": 1, "two nodes": 2}
 RECOVERED_SECONDS = 2400
 """How long after the end of a fault everything serves again: the longest patience with a node, a move and its loading."""
 
-histories = settings(max_examples=50)
+histories = settings(max_examples=40)
 
 
 def serving(shape: str, groups: int, spare: int, **spec: Any) -> Operator:
@@ -316,12 +316,9 @@ def probe_fails(operator: Operator, name: str) -> None:
         operator.cluster.version += 1
 
 
-def gate(operator: Operator, name: str) -> None:
-    """Let a queue hold a pod back that has no node yet."""
-    item = operator.cluster.pods.get(name)
-    if item and not item["spec"].get("nodeName"):
-        item["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
-        operator.cluster.version += 1
+def gate(operator: Operator, _name: str) -> None:
+    """Let a queue hold pods back from now on."""
+    operator.cluster.queued = True
 
 
 def scale_by_hand(operator: Operator, name: str) -> None:
@@ -351,6 +348,7 @@ def take(operator: Operator, _name: str) -> None:
 
 def give_back(operator: Operator, _name: str) -> None:
     operator.cluster.others.clear()
+    operator.cluster.admit()
 
 
 def nothing(_operator: Operator, _name: str) -> None:
@@ -384,6 +382,8 @@ ACCIDENTS: dict[str, Callable[[Operator, str], None]] = {
         max_size=7,
     ),
 )
+@example(stop=True, happened=[("crash", "llama-0-0", 200), ("crash", "llama-0-1", 200)])  # its budget is spent
+@example(stop=False, happened=[("gate", "", 0), ("crash", "llama-0-0", 40)])
 def test_groups_only_ever_go_where_the_drawing_says_and_come_back(happened: list[tuple[str, str, int]], *, stop: bool) -> None:
     restart = {"budget": 1, "maxDelaySeconds": 120, "onBudgetSpent": "Stop" if stop else "Retry"}
     operator = serving("two nodes", 2, spare=0, restart=restart)
@@ -392,12 +392,32 @@ def test_groups_only_ever_go_where_the_drawing_says_and_come_back(happened: list
         operator.run(seconds)
     assert_moves_are_drawn(operator)
 
-    operator.cluster.others.clear()
-    for item in operator.cluster.pods.values():
-        item["spec"].pop("schedulingGates", None)
+    give_back(operator, "")
     operator.annotations["shardwright.io/restart"] = "now"
     until_all_serve(operator, 3600, 2)
     assert not operator.cluster.mixed
+    assert_moves_are_drawn(operator)
+
+
+@pytest.mark.parametrize(
+    ("happened", "situation"),
+    [
+        ([("crash", "llama-0-0", 200), ("crash", "llama-0-1", 200)], Situation.STOPPED),
+        ([("gate", "", 0), ("crash", "llama-0-0", 40)], Situation.WAITING_FOR_QUOTA),
+        ([("probe", "llama-0-0", 0)], Situation.UNREADY),
+        ([("roll", "", 0)], Situation.OUTDATED),
+        ([("roll", "", 0)], Situation.STOPPING),
+        ([("roll", "", 60)], Situation.STARTING),
+        ([("crash", "llama-0-0", 200), ("crash", "llama-0-1", 20)], Situation.STOPPED),
+        ([("taken", "llama-0-0", 0), ("crash", "llama-0-0", 340)], Situation.BACKING_OFF),
+    ],
+)
+def test_histories_come_by_every_situation(happened: list[tuple[str, str, int]], situation: Situation) -> None:
+    operator = serving("two nodes", 2, spare=0, restart={"budget": 1, "onBudgetSpent": "Stop"})
+    for accident, name, seconds in happened:
+        ACCIDENTS[accident](operator, name)
+        operator.run(seconds)
+    assert situation in operator.situations.values()
     assert_moves_are_drawn(operator)
 
 

@@ -64,7 +64,8 @@ class SmallCluster(World):
     """Nodes, and the pods of one model on them; time passes when the test says so.
 
     ``others`` are GPUs that somebody else's pods hold, by node. ``stuck`` are nodes on which pods do not end. ``refuses`` is
-    what the API server does not take; of pods it is neither created by the controller. ``version`` changes with all that
+    what the API server does not take; of pods it is neither created by the controller. ``queued``: a queue holds new pods back.
+    ``version`` changes with all that
     an operator would be woken by.
     """
 
@@ -76,6 +77,7 @@ class SmallCluster(World):
     facts: dict[str, NodeFacts | NodeExclusion] = field(default_factory=dict)
     silent_since: dict[str, datetime] = field(default_factory=dict)
     version: int = 0
+    queued: bool = False
 
     def fork(self) -> SmallCluster:
         """Return a cluster that is just as this one, to go on with."""
@@ -167,7 +169,8 @@ class SmallCluster(World):
         self._end_pods()
         self._create_pods()
         for item in self.pods.values():
-            if not item["spec"].get("nodeName") and "deletionTimestamp" not in item["metadata"]:
+            waits = not item["spec"].get("nodeName") and not item["spec"].get("schedulingGates")
+            if waits and "deletionTimestamp" not in item["metadata"]:
                 self._schedule(item)
         for item in self.pods.values():
             self._run(item)
@@ -212,8 +215,15 @@ class SmallCluster(World):
         made = pod(name, uid=uid, revision=revision, set_uid=metadata["uid"])
         made["metadata"]["labels"] = {**template["metadata"]["labels"], **made["metadata"]["labels"]}
         made["spec"] = copy.deepcopy(template["spec"])
+        made["spec"] |= {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]} if self.queued else {}
         made["status"] = {"phase": "Pending", "conditions": [UNREADY]}
         return made
+
+    def admit(self) -> None:
+        """Let the queue go on with all pods that it holds back, and with those to come."""
+        self.queued, self.version = False, self.version + 1
+        for item in self.pods.values():
+            item["spec"].pop("schedulingGates", None)
 
     def _schedule(self, item: dict[str, Any]) -> None:
         wanted = planned_nodes({"spec": {"template": item}})
