@@ -139,6 +139,7 @@ class Reconciler:
                 continue
             if step.published and seen.cluster:
                 self._take_turns(key, step.published, seen.cluster)
+                self._take_gpus(key, step.published, seen.cluster)
             outcome = await self._writer.carry_out(step.writes)
             done = Outcome(written=(*done.written, *outcome.written), refused=(*done.refused, *outcome.refused))
             for refusal in outcome.refused:
@@ -155,6 +156,12 @@ class Reconciler:
         if most is not None and published.moving > before.moving and most < (cluster.most_moving or 0):
             raise ChangedError
         self._view.note(key, replace(before, moving=published.moving))
+
+    def _take_gpus(self, key: Key, published: Published, cluster: Cluster) -> None:
+        """Keep the GPUs of a plan that was only shown before its pods are made: two looks at once never take the same ones."""
+        if published.kept and not cluster.reserved and not self._view.keep(key, published.kept):
+            self._view.keep(key, None)
+            raise ChangedError
 
     async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Any:
         """Ask the planner; before groups leave their nodes those are read afresh."""

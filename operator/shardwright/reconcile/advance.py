@@ -117,7 +117,7 @@ def _deploy(seen: Seen, known: Known, subject: Subject, planned: Planned, now: d
 
 def _may_run(subject: Subject, planned: Planned, record: PlanRecord) -> bool:
     """Return whether a record says how to run the spec as it is: all of it, or the groups that there is room for."""
-    if planned.undeployable or not (record.plan.deployable or subject.intent.plan_only):
+    if planned.undeployable or planned.unplaced or not (record.plan.deployable or subject.intent.plan_only):
         return False
     fewer = planned.short is not None and record.cut_hash == subject.cut_hash
     return record.input_hash == subject.input_hash or fewer

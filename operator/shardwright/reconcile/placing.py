@@ -1,6 +1,6 @@
 """What becomes of the plan of record in this look: kept, or asked anew of the planner."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
@@ -22,13 +22,15 @@ from shardwright.resolving.subject import Subject
 class Planned:
     """What stands: the plan of record, new or kept, what to show of it, and why it is not all that is asked for.
 
-    ``short`` is why there is no plan for the spec as it is, ``undeployable`` why the one that there is cannot be run,
-    ``stale`` what is wrong with the plan that stands. ``events`` say that it is new.
+    ``short`` is why there is no plan for the spec as it is, ``unplaced``: the one that there is has no GPUs and may not run,
+    ``undeployable`` why the one that there is cannot be run, ``stale`` what is wrong with the plan that stands. ``events`` say
+    that it is new.
     """
 
     record: PlanRecord | None
     report: Report | None = None
     short: NoPlan | None = None
+    unplaced: bool = False
     undeployable: Problem | None = None
     stale: Problem | None = None
     events: tuple[Event, ...] = ()
@@ -47,12 +49,16 @@ def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask:
         replicas=intent.replicas,
         deploy=subject.request.deploy,
     )
-    choice = choose(record, wanted, leaving=bool(known.leaving), has_its_gpus=_has_its_gpus(seen, record))
+    has_its_gpus = _has_its_gpus(seen, record)
+    choice = choose(record, wanted, leaving=bool(known.leaving), has_its_gpus=has_its_gpus)
     if choice is Choice.KEEP and record:
         return Planned(record=record, report=record.report(), stale=stale)
     ask = _ask(seen, known, choice)
     answer = seen.answers.get(ask)
-    return ask if answer is None else _of_answer(known, subject, answer, stale)
+    if answer is None:
+        return ask
+    planned = _of_answer(known, subject, answer, stale)
+    return replace(planned, unplaced=not has_its_gpus and planned.record == record)
 
 
 def _ask(seen: Seen, known: Known, choice: Choice) -> Ask:

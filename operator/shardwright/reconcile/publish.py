@@ -122,10 +122,17 @@ def publish(seen: Seen, known: Known, planned: Planned, deployed: Deployed, now:
         known=seen.cluster is not None and not isinstance(seen.subject, tuple) and not (known.unreadable and known.standing),
         since=known.since,
         kept_out=_kept_out(seen, known, outcome),
-        repaired={object_key(w.content): w.fields for w in outcome.written if isinstance(w, Apply) and w.why is Why.DRIFT},
+        repaired=_repaired(outcome),
         unseen=frozenset(key for item in outcome.refused if (key := _exists(item))),
         waits_for_capacity=planned.short is not None,
     )
+
+
+def _repaired(outcome: Outcome) -> dict[ObjectKey, tuple[str, ...]]:
+    """Return which objects were set right, or would have been if somebody had not changed them at the same moment."""
+    raced = (item.write for item in outcome.refused if item.code == CONFLICT)
+    tried = (write for write in (*outcome.written, *raced) if isinstance(write, Apply) and write.why is Why.DRIFT)
+    return {object_key(write.content): write.fields for write in tried}
 
 
 def _exists(refusal: Refusal) -> ObjectKey | None:
@@ -226,7 +233,13 @@ def _unfinished(found: Findings) -> bool:
 def _kept(seen: Seen, planned: Planned, found: Findings) -> Kept | None:
     """Return the GPUs to keep for the model: none of a plan that is only shown, or cannot be run."""
     record, subject = planned.record, seen.subject
-    if record is None or not record.plan.deployable or not isinstance(subject, Subject) or subject.intent.plan_only:
+    if (
+        record is None
+        or planned.unplaced
+        or not record.plan.deployable
+        or not isinstance(subject, Subject)
+        or subject.intent.plan_only
+    ):
         return None
     gave_up = {generation_of(group.name)[0] for group in found.groups if group.holds_nothing}
     base = base_name(seen.resource.owner.name)
