@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -279,3 +280,42 @@ def test_a_paused_model_says_that_its_plan_has_lost_a_node(models: Models, fleet
     control_plane.nodes.delete(node)
     wait_for(lambda: models.condition("llama", "PlanStale")["status"] == "True", 30, "PlanStale")
     assert node in models.condition("llama", "PlanStale")["message"]
+
+
+def test_gpus_that_two_plans_have_been_shown_are_given_to_one_of_them(models: Models, fleet: Fleet) -> None:
+    fleet(H100, 1)
+    for name in ("one", "two"):
+        models.create(name, mode="PlanOnly", **WHOLE_NODE)
+        models.wait_reason(name, "PlanOnly")
+    for name in ("one", "two"):
+        models.change(name, mode="Deploy")
+
+    wait_for(
+        lambda: {models.condition(name)["reason"] for name in ("one", "two")} == {"Serving", "InsufficientCapacity"}, 60, "both"
+    )
+    assert len(models.pods()) == 1
+
+
+def test_somebody_who_keeps_setting_a_field_back_ends_in_a_condition(models: Models, fleet: Fleet) -> None:
+    fleet(H100, 1)
+    models.create("llama")
+    models.wait_ready("llama")
+    stop = threading.Event()
+
+    def fight() -> None:
+        while not stop.wait(0.1):
+            models.patch("Service", "llama", {"metadata": {"labels": {"app.kubernetes.io/name": "somebody"}}})
+
+    fighter = threading.Thread(target=fight)
+    fighter.start()
+    try:
+        wait_for(lambda: models.condition("llama", "FieldConflict")["status"] == "True", 60, "FieldConflict")
+    finally:
+        stop.set()
+        fighter.join()
+    condition = models.condition("llama", "FieldConflict")
+    assert condition["reason"] == "FieldContested"
+    assert "Service llama" in condition["message"]
+    assert models.condition("llama")["status"] == "True"
+    wait_for(lambda: models.condition("llama", "FieldConflict")["status"] == "False", 60, "it to be set right, and left")
+    assert models.get("Service", "llama")["metadata"]["labels"]["app.kubernetes.io/name"] != "somebody"
