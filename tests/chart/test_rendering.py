@@ -104,7 +104,7 @@ def test_the_operator_knows_every_flag_of_the_deployment(container: dict[str, An
         cluster_domain="cluster.local",
         port=8080,
         resync_seconds=300.0,
-        workers=8,
+        workers=16,
         max_moving_groups=5,
         kube_api_qps=500.0,
         kube_api_burst=500,

@@ -19,14 +19,14 @@ def test_the_operator_has_exactly_these_rights(objects: list[Manifest]) -> None:
         "shardwright.io/shardedmodels": {"get", "list", "watch"},
         "shardwright.io/shardedmodels/status": {"patch"},
         "shardwright.io/shardedmodels/finalizers": {"update"},
-        "nodes": {"list", "watch"},
-        "pods": {"list", "watch", "create", "delete"},
+        "nodes": {"get", "list", "watch"},
+        "pods": {"get", "list", "watch", "create", "delete"},
         "services": OWNED,
         "configmaps": OWNED,
         "secrets": {"create"},
         "apps/statefulsets": OWNED,
         "policy/poddisruptionbudgets": OWNED,
-        "resource.nvidia.com/computedomains": OWNED - {"watch"},
+        "resource.nvidia.com/computedomains": OWNED,
         "scheduling.k8s.io/priorityclasses": {"list", "watch"},
         "events.k8s.io/events": {"create"},
     }
@@ -38,7 +38,7 @@ def test_each_scheduler_adds_the_right_to_its_groups_and_no_other(control_plane:
 
     for name, group in groups.items():
         role = named(render(control_plane, f"--set=schedulers={{{name}}}"), "ClusterRole", "shardwright")
-        assert _rights(role) == plain | {f"{group}/podgroups": OWNED - {"watch"}}
+        assert _rights(role) == plain | {f"{group}/podgroups": OWNED}
 
 
 def test_the_lease_is_the_only_one_that_it_may_renew(objects: list[Manifest]) -> None:

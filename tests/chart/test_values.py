@@ -80,7 +80,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
             "ClusterRole/shardwright rules.13.resources.0": "podgroups",
             **{
                 f"ClusterRole/shardwright rules.13.verbs.{index}": verb
-                for index, verb in enumerate(("get", "list", "create", "patch", "delete"))
+                for index, verb in enumerate(("get", "list", "watch", "create", "patch", "delete"))
             },
         },
     ),
