@@ -33,6 +33,7 @@ from shardwright.cluster.reader import Reader, Source
 from shardwright.cluster.sources import NODE_SOURCE, POD_SOURCE, project_node, project_pod
 from shardwright.cluster.store import Store
 from shardwright.controller.queue import Again, Priority, Queue
+from shardwright.reconcile.ledger import Ledger
 
 DUMP: Final = Path(__file__).resolve().parents[1] / "tests" / "data" / "nodes" / "SYNTH-h100-8x-eks-p5.yaml"
 PAGE: Final = 500
@@ -182,13 +183,14 @@ async def read(client: Client, pipe: Connection, source: Source[Any], store: Sto
     reader.start()
     await listed.wait()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    print(f"{plural}: LIST {reader.counts.changes} kept, {cpu:.2f} s of CPU, {wall:.2f} s")
+    kept = reader.counts.changes
+    print(f"{plural}: LIST {kept} kept, {cpu:.2f} s of CPU, {wall:.2f} s")
     await asyncio.to_thread(wait_for, lambda: reader.counts.watches > 0)
     cpu = time.process_time()
     pipe.send(plural)
     await asyncio.to_thread(wait_for, lambda: reader.counts.events >= events)
     cpu = time.process_time() - cpu
-    changed = reader.counts.changes - len(store.nodes if plural == "nodes" else tuple(store.usage()))
+    changed = reader.counts.changes - kept
     reader.stop()
     print(f"{plural}: {cpu / events * 1e3:.3f} ms of CPU an event that changes nothing ({events} events, {changed} changes)")
 
@@ -254,7 +256,7 @@ def main() -> None:
     print(f"an event of a node has {node_bytes} bytes, one of a pod {pod_bytes}")
     configuration = Configuration()
     configuration.host, configuration.retries = f"http://127.0.0.1:{port}", False
-    client, store = Client(Access(configuration=configuration)), Store()
+    client, store = Client(Access(configuration=configuration)), Store(Ledger())
 
     async def everything() -> None:
         for source in (NODE_SOURCE, POD_SOURCE):

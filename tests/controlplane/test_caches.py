@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import socket
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ import pytest
 from shardwright.cluster.access import open_access
 from shardwright.cluster.caches import Caches
 from shardwright.cluster.client import Client
-from shardwright.cluster.reader import Timing
+from shardwright.cluster.reader import Health, Timing
 from shardwright.cluster.sources import project_config_map, project_node, project_pod
 from shardwright.cluster.store import Store
 from shardwright.reconcile.ledger import Ledger
@@ -49,6 +51,9 @@ class Running:
         store = self.caches.store
         return dict(store.nodes), dict(store._pods), dict(store._config_maps)
 
+    def failing(self) -> dict[str, Health]:
+        return {kind: health for kind, health in self.caches.health.items() if health.failing_since is not None}
+
     def truth(self) -> Any:
         return (
             {name: facts for (_, name), facts in self._listed("nodes", project_node).items()},
@@ -63,9 +68,8 @@ class Running:
 
 
 @contextmanager
-def running(control_plane: ControlPlane, server: str = "") -> Iterator[Running]:
-    access = open_access(control_plane.kubeconfig)
-    access.configuration.host = server or access.configuration.host
+def running(control_plane: ControlPlane, kubeconfig: Path | None = None) -> Iterator[Running]:
+    access = open_access(kubeconfig or control_plane.kubeconfig)
     client, loop, ledger = Client(access, threads=1), asyncio.new_event_loop(), Ledger()
     caches = Caches(client, Store(ledger), lambda _: None, timing=IMPATIENT)
     thread = threading.Thread(target=loop.run_forever)
@@ -142,15 +146,18 @@ def forget_history(control_plane: ControlPlane) -> None:
         assert answer.status == 200, answer.read()
 
 
-def test_what_happened_while_nobody_could_see_it_is_seen_afterwards() -> None:
+@pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
+def test_what_happened_while_nobody_could_see_it_is_seen_afterwards(tmp_path: Path) -> None:
     with ControlPlane.start() as control_plane, Wire(control_plane.url) as wire:
         api, fleet = control_plane.api, Fleet(control_plane)
         fleet(H100, 2)
         namespace = control_plane.create_namespace("gap")
+        by_wire = tmp_path / "kubeconfig"  # the library reads it again and again, so that an address set beside it does not last
+        by_wire.write_text(control_plane.kubeconfig.read_text().replace(control_plane.url, wire.url))
         maps = f"/api/v1/namespaces/{namespace}/configmaps"
         api.create(maps, {"metadata": {"name": "goes"}})
         api.create(f"/apis/apps/v1/namespaces/{namespace}/statefulsets", a_group(namespace, 2))
-        with running(control_plane, wire.url) as reading:
+        with running(control_plane, by_wire) as reading:
             wait_for(lambda: len(reading.ledger.taken()) == 2, 60, "both nodes to be taken")
             reading.wait_until_true()
             wire.cut()
@@ -163,9 +170,10 @@ def test_what_happened_while_nobody_could_see_it_is_seen_afterwards() -> None:
                 wire.mend()
             wait_for(lambda: not reading.ledger.taken(), 60, "the caches to see it")
             reading.wait_until_true()
-            healths = reading.caches.health.values
-            wait_for(lambda: not any(health.failing_since for health in healths()), 30, "all readers to be well")
-            assert reading.caches.counts["Service"].lists >= 2, "no version has expired, and this test shows less than it should"
+            wait_for(lambda: not reading.failing(), 30, "all readers to be well")
+            counts = reading.caches.counts
+            assert min(counts[kind].lists for kind in ("Pod", "ConfigMap", STATEFUL_SET)) >= 2, "their versions had not expired"
+    gc.collect()  # ssl.SSLSocket forgets to close a connection that is reset before its handshake; nobody else shall trip over it
 
 
 def test_an_object_that_is_nested_beyond_all_bounds_is_read_like_any_other(

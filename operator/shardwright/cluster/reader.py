@@ -338,7 +338,7 @@ class Reader(threading.Thread, Generic[V]):
 
     def _show(self, error: ReadError) -> None:
         if self._health.trouble is not error.trouble:
-            log.warning("cannot read %s (%s), trying again and again: %s", self.name, error.trouble.value, error)
+            log.warning("cannot read %s (%s), trying again and again: %s", self.name, error.trouble.value, str(error))
         since = monotonic() if self._health.failing_since is None else self._health.failing_since
         self._health = replace(self._health, failing_since=since, trouble=error.trouble, message=str(error))
 
