@@ -1,5 +1,7 @@
 """Killed, doubled, starved: the operator goes on from what the API server holds."""
 
+import json
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -275,3 +277,29 @@ def _bind(chart: ControlPlane, root: str, kind: str, role: str) -> None:
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
     binding = {"metadata": {"name": "narrow"}, "subjects": [subject], "roleRef": reference}
     chart.api.create(f"{root}/{kind.lower()}bindings", binding)
+
+
+def test_a_resource_that_is_nested_as_deeply_as_can_be_keeps_no_other_from_being_seen(
+    models: Models, control_plane: ControlPlane, namespace: str, fleet: Fleet
+) -> None:
+    fleet(H100, 2)
+    models.create("good")
+    models.wait_ready("good")
+    good = models.get("ShardedModel", "good")
+    kind = {"apiVersion": good["apiVersion"], "kind": good["kind"]}
+    fields = '{"f:a":' * 9_900 + "{}" + "}" * 9_900
+    managed = {
+        "manager": "x",
+        "operation": "Update",
+        "apiVersion": good["apiVersion"],
+        "fieldsType": "FieldsV1",
+        "fieldsV1": "DEEP",
+    }
+    metadata = {"name": "deep", "namespace": namespace, "managedFields": [managed]}
+    deep = json.dumps({**kind, "metadata": metadata, "spec": good["spec"]}).replace('"DEEP"', fields)
+    path = f"/apis/{good['apiVersion']}/namespaces/{namespace}/shardedmodels"
+    stored = control_plane.kubectl("create", "--raw", path, "-f", "-", input=deep)
+    assert stored.count("f:a") == 9_900
+    models.create("after")
+    models.wait_ready("after")
+    control_plane.kubectl("delete", "shardedmodel", "deep", "-n", namespace, "--wait=false")

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 from shardwright.cluster.access import AccessError, open_access
 from shardwright.controller.logs import configure
@@ -13,6 +14,9 @@ from shardwright.errors import InputError
 
 log = logging.getLogger(__name__)
 
+DEEPEST_OBJECT: Final = 10_000
+"""Levels that the API server takes of an object, in managed fields from anybody who may write it. Source: Go, encoding/json."""
+
 NO_ACCESS_EXIT_CODE = 3
 BAD_SETTINGS_EXIT_CODE = 2
 
@@ -21,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the operator and return its exit code."""
     options = parse_options(arguments)
     configure(options.log_level)
+    sys.setrecursionlimit(2 * DEEPEST_OBJECT)  # at Python's own of 1,000 one such resource would end kopf's watch for good
     return asyncio.run(_run(options))
 
 
