@@ -10,20 +10,13 @@ from hypothesis import given
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from shardwright.controller.queue import FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, RETRY_SPREAD, Again, Key, Priority, Queue
+from tests.support.clocks import Clock
 
 WORKERS = 5
 NAMESPACES = ("a", "b", "c")
 
 keys = st.tuples(st.sampled_from(NAMESPACES), st.sampled_from(("x", "y", "z")))
 priorities = st.sampled_from(Priority)
-
-
-@dataclass
-class Clock:
-    now: float = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @dataclass

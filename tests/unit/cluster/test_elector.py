@@ -11,6 +11,7 @@ import pytest
 from shardwright.cluster.client import ApiError, Client, Urgency
 from shardwright.cluster.elector import Elector, LeaseIdentity, LeaseTimings, unique_holder
 from shardwright.cluster.resources import CONFIG_MAPS
+from tests.support.clocks import Clock
 from tests.support.scripted_api import Answer, ScriptedApi
 
 TIMINGS = LeaseTimings()
@@ -57,17 +58,9 @@ class LeaseServer(Client):
             raise ApiError(500, "Broken", "no answer")
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1000.0)
 
 
 @pytest.fixture

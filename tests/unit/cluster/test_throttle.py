@@ -9,15 +9,9 @@ import pytest
 from shardwright.cluster.calls import Call, Urgency
 from shardwright.cluster.resources import EVENTS, SHARDED_MODELS, STATEFUL_SETS, Resource
 from shardwright.cluster.throttle import Gate, RequestLimits
+from tests.support.clocks import Clock
 
 MANY = RequestLimits(qps=1e6, burst=1000)
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 async def settle() -> None:

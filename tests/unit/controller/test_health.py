@@ -12,13 +12,7 @@ import pytest
 from shardwright.controller.health import LONGEST_REQUEST_BYTES, MOST_CONNECTIONS, Health, HealthServer, listening_socket
 from shardwright.controller.logs import JsonLines
 from shardwright.controller.metrics import Metrics
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.clocks import Clock
 
 
 class Scrapes:

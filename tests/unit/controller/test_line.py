@@ -30,6 +30,7 @@ from tests.support.builders_reconcile import NOON
 from tests.support.builders_resource import a_sharded_model
 from tests.support.builders_store import a_pod
 from tests.support.builders_subject import LARGE
+from tests.support.clocks import Clock
 
 LONG_AFTER = NOON + timedelta(seconds=BACKFILL_SECONDS)
 SMALL = {"model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}}
@@ -151,13 +152,6 @@ def test_only_those_are_woken_whose_pods_may_use_a_node_that_came_free(desk: Des
 
     assert desk.view.served_by({desk.names[0]}) == [anywhere]
     assert desk.view.served_by({"no-such-node"}) == []
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def woken(queue: Queue) -> list[Key]:

@@ -7,24 +7,15 @@ from typing import Any
 import pytest
 
 from shardwright.controller.queue import DOUBLINGS, FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, Again, Key, Priority, Queue, Turn
+from tests.support.clocks import Clock
 
 A, B = ("models", "a"), ("models", "b")
 NEW, BROKEN, RESYNC = Priority.NEW, Priority.BROKEN, Priority.RESYNC
 
 
-class Clock:
-    """A clock that a test moves on."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1000.0)
 
 
 @pytest.fixture
