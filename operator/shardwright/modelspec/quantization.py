@@ -145,15 +145,7 @@ def _awq(fields: Fields) -> Quantization:
 def _gptq(fields: Fields) -> Quantization:
     if fields.boolean("desc_act", default=False):
         fields.refuse("desc_act", "activation order", "is no longer served", "use weights that are quantized without it")
-    bits = fields.integer("bits", _BITS)
-    storage = Storage(
-        name=f"int{bits}",
-        bits=bits,
-        block=(1, _group(fields, "group_size")),
-        scale_bits=16,
-        zero_point_bits=bits,
-        alone=bits == FP8_PER_TENSOR.bits,
-    )
+    storage = _integers(fields)
     base = _unless_ignored("gptq", storage, fields, "modules_to_not_convert", "modules_in_block_to_not_quantize")
     rules = fields.section("dynamic")
     return _overridden(base, storage, rules) if rules else base
@@ -314,8 +306,25 @@ def _torchao(fields: Fields) -> Quantization:
 
 def _inc(fields: Fields) -> Quantization:
     """Read Intel's form (AutoRound); modules that it keeps in 16 bits are listed one by one."""
+    storage = _integers(fields)
+    rules = fields.section("extra_config")
+    sections = {name: rules.section(name) for name in rules.values} if rules else {}
+    own = {name: rule.integer("bits", _BITS, default=storage.bits) for name, rule in sections.items() if rule}
+    kept = frozenset(name for name, width in own.items() if width == _BITS[1])
+    base = Quantization(method="inc", storage=lambda weight: None if full_name(weight) in kept else storage)
+    return _beside_rules(base, {name: width for name, width in own.items() if width not in (storage.bits, _BITS[1])})
+
+
+def _beside_rules(quantization: Quantization, rules: "Fields | dict[str, int] | None") -> Quantization:
+    count = len(rules.values if isinstance(rules, Fields) else rules or ())
+    said = f"{count} layers are quantized by rules of their own, which are not followed: bytes may be off"
+    return replace(quantization, warnings=(*quantization.warnings, said)) if count else quantization
+
+
+def _integers(fields: Fields) -> Storage:
+    """Return integers of ``bits`` with a scale and a zero point per ``group_size`` inputs, as GPTQ stores them."""
     bits = fields.integer("bits", _BITS)
-    storage = Storage(
+    return Storage(
         name=f"int{bits}",
         bits=bits,
         block=(1, _group(fields, "group_size")),
@@ -323,18 +332,6 @@ def _inc(fields: Fields) -> Quantization:
         zero_point_bits=bits,
         alone=bits == FP8_PER_TENSOR.bits,
     )
-    rules = fields.section("extra_config")
-    sections = {name: rules.section(name) for name in rules.values} if rules else {}
-    own = {name: rule.integer("bits", _BITS, default=bits) for name, rule in sections.items() if rule}
-    kept = frozenset(name for name, width in own.items() if width == _BITS[1])
-    base = Quantization(method="inc", storage=lambda weight: None if full_name(weight) in kept else storage)
-    return _beside_rules(base, {name: width for name, width in own.items() if width not in (bits, _BITS[1])})
-
-
-def _beside_rules(quantization: Quantization, rules: "Fields | dict[str, int] | None") -> Quantization:
-    count = len(rules.values if isinstance(rules, Fields) else rules or ())
-    said = f"{count} layers are quantized by rules of their own, which are not followed: bytes may be off"
-    return replace(quantization, warnings=(*quantization.warnings, said)) if count else quantization
 
 
 def _group(fields: Fields, *names: str) -> int:
