@@ -56,7 +56,7 @@ def _whatever_the_rights(event: Manifest) -> bool:
 
 def _only_looked(event: Manifest) -> bool:
     """The chart grants the PodGroups of named schedulers only; readers of the others ask now and then if that has changed."""
-    return event["verb"] == "list" and event["objectRef"]["resource"] == "podgroups"
+    return (event["verb"], event["objectRef"]["resource"]) == ("list", "podgroups")
 
 
 def _used(control_plane: ControlPlane) -> set[Right]:
