@@ -23,6 +23,7 @@ PARALLEL: Final = 12
 QUIET_SHARE: Final = 0.1
 QUIET_READINGS: Final = 3
 QUIET_EVERY_SECONDS: Final = 1.0
+"""Quiet is a share of a core over a span of time, so each reading needs its span: nothing happens that could be waited for."""
 LOOKS: Final = "shardwright_reconcile_duration_seconds_count"
 PLANNING: Final = ("shardwright_planning_cpu_seconds_total", "shardwright_plan_duration_seconds_sum")
 """Where an operator says what planning has cost; none need be there."""

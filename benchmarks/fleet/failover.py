@@ -14,7 +14,9 @@ from tests.support.operator import OperatorProcess
 
 TAKEOVER_SECONDS: Final = 120.0
 POLL_SECONDS: Final = 0.05
+"""Between two questions for the first look; how exactly a takeover is timed."""
 PERIODS: Final = 3
+"""Full comparisons in the span that is measured; asking the operator how far it is would cost CPU that is measured."""
 OF_THE_CLUSTER: Final = {"list nodes", "list pods"}
 """Requests of a full comparison that are not about a model."""
 

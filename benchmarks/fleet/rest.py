@@ -11,9 +11,11 @@ from benchmarks.fleet import population
 from benchmarks.fleet.bench import Bench
 from benchmarks.fleet.population import FOREIGN
 from benchmarks.fleet.requests import count, writes
+from shardwright.reconcile.pacing import PACE_SECONDS
 from tests.support.operator import OperatorProcess
 
-SETTLE_SECONDS: Final = 10.0
+SETTLE_SECONDS: Final = PACE_SECONDS
+"""Within them the status that was held back while all was busy is written: no work of the rest."""
 EVENTS_QUIET_SECONDS: Final = 120.0
 SCRAPES: Final = 3
 POD_EVENT: Final = "pod_event.cpu_milliseconds"
