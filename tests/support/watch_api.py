@@ -61,13 +61,15 @@ def an_object(name: str, version: int, value: Any = "", namespace: str = "models
 class WatchApi:
     """Answers each LIST and each WATCH with the next reply of its script; at its end, a LIST is refused and a watch is silent."""
 
-    def __init__(self, lists: Sequence[Reply], watches: Sequence[Reply] = ()) -> None:
+    def __init__(self, lists: Sequence[Reply], watches: Sequence[Reply] = (), rights: Sequence[bool] = ()) -> None:
         self._scripts = {"list": deque(lists), "watch": deque(watches)}
+        self._rights = deque(rights)  # the answers to "may I?", in turn; after them: yes
+        self.asked_rights: list[Any] = []
         self._ended = threading.Event()
         self.requests: list[dict[str, str]] = []
         self.accepted: list[str] = []
         self.connections = 0
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": self}))
         self._server.daemon_threads = True
         self._client = Client(self._access(), threads=1)
 
@@ -101,43 +103,53 @@ class WatchApi:
             return Reply(ending="hold") if verb == "watch" else a_refusal(500, "the script has ended")
         return script.popleft()
 
+    def review(self, attributes: Any) -> Reply:
+        """Answer a SelfSubjectAccessReview."""
+        self.asked_rights.append(attributes)
+        allowed = self._rights.popleft() if self._rights else True
+        return Reply(parts=[json.dumps({"status": {"allowed": allowed}}).encode()])
+
     def hold(self) -> None:
         self._ended.wait(TIMEOUT_SECONDS)
 
 
-def _handler(api: WatchApi) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+class _Handler(BaseHTTPRequestHandler):
+    api: WatchApi
+    protocol_version = "HTTP/1.1"
 
-        def setup(self) -> None:
-            api.connections += 1
-            super().setup()
+    def setup(self) -> None:
+        self.api.connections += 1
+        super().setup()
 
-        def do_GET(self) -> None:
-            asked = urlsplit(self.path)
-            reply = api.reply(asked.path, dict(parse_qsl(asked.query)), self.headers["Accept"])
-            self.send_response(reply.status)
-            self.send_header(*(("Transfer-Encoding", "chunked") if reply.chunked else ("Connection", "close")))
-            self.end_headers()
-            with suppress(OSError):  # the client has gone
-                self._send(reply)
-            self.close_connection = self.close_connection or reply.ending != "end"
+    def do_GET(self) -> None:
+        asked = urlsplit(self.path)
+        self._answer(self.api.reply(asked.path, dict(parse_qsl(asked.query)), self.headers["Accept"]))
 
-        def _send(self, reply: Reply) -> None:
-            for part in reply.parts:
-                if isinstance(part, threading.Event):
-                    part.wait(TIMEOUT_SECONDS)
-                elif part:
-                    self.wfile.write(f"{len(part):x}\r\n".encode() + part + b"\r\n" if reply.chunked else part)
-            if reply.ending == "hold":
-                api.hold()
-            elif reply.ending == "end" and reply.chunked:
-                self.wfile.write(b"0\r\n\r\n")
+    def do_POST(self) -> None:
+        review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self._answer(self.api.review(review["spec"]["resourceAttributes"]))
 
-        def log_message(self, *_: object) -> None:
-            return
+    def _answer(self, reply: Reply) -> None:
+        self.send_response(reply.status)
+        self.send_header(*(("Transfer-Encoding", "chunked") if reply.chunked else ("Connection", "close")))
+        self.end_headers()
+        with suppress(OSError):  # the client has gone
+            self._send(reply)
+        self.close_connection = self.close_connection or reply.ending != "end"
 
-    return Handler
+    def _send(self, reply: Reply) -> None:
+        for part in reply.parts:
+            if isinstance(part, threading.Event):
+                part.wait(TIMEOUT_SECONDS)
+            elif part:
+                self.wfile.write(f"{len(part):x}\r\n".encode() + part + b"\r\n" if reply.chunked else part)
+        if reply.ending == "hold":
+            self.api.hold()
+        elif reply.ending == "end" and reply.chunked:
+            self.wfile.write(b"0\r\n\r\n")
+
+    def log_message(self, *_: object) -> None:
+        return
 
 
 class Delivered:

@@ -200,6 +200,14 @@ class Client:
     def _exchange(self, call: Call) -> asyncio.Future[dict[str, Any]]:
         return asyncio.get_running_loop().run_in_executor(self._threads, self._transport.exchange, call, self._deadline)
 
+    def ask(self, call: Call, seconds: float) -> dict[str, Any]:
+        """Send a request once and return its answer, within a time; blocking, past the gate.
+
+        Raises:
+            ApiError: refused, unanswered, or out of time.
+        """
+        return self._transport.exchange(call, monotonic() + seconds)
+
     def open(self, call: Call, read_timeout_seconds: float) -> Any:
         """Send a request and return the response before its body is read; blocking, past the gate."""
         return self._transport.stream(call, read_timeout_seconds)

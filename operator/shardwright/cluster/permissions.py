@@ -1,10 +1,10 @@
 """Asks the API server before starting what the service account may do, so that a missing rule has a clear name."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-from shardwright.cluster.client import Client
+from shardwright.cluster.client import Call, Client
 from shardwright.cluster.resources import (
     ACCESS_REVIEWS,
     CHILDREN,
@@ -32,15 +32,32 @@ NEEDED: Final[Sequence[tuple[Resource, str, str]]] = (
 
 async def may(client: Client, resource: Resource, subresource: str, verb: str) -> bool:
     """Return whether we may do this in all namespaces."""
+    return _allowed(await client.create(ACCESS_REVIEWS, None, _review(resource, subresource, verb)))
+
+
+def may_now(client: Client, resource: Resource, verb: str, seconds: float) -> bool:
+    """Return the same from any thread, blocking no longer than this.
+
+    Raises:
+        ApiError: the API server did not say.
+    """
+    review = _review(resource, "", verb)
+    call = Call(verb="create", resource=ACCESS_REVIEWS, path=ACCESS_REVIEWS.path(), method="POST", body=review)
+    return _allowed(client.ask(call, seconds))
+
+
+def _review(resource: Resource, subresource: str, verb: str) -> dict[str, Any]:
     group = resource.prefix.split("/")[2] if resource.prefix.startswith("/apis/") else ""
     attributes = {"group": group, "resource": resource.plural, "subresource": subresource, "verb": verb}
-    body = {
+    return {
         "apiVersion": ACCESS_REVIEWS.api_version,
         "kind": ACCESS_REVIEWS.kind,
         "spec": {"resourceAttributes": attributes},
     }
-    review = await client.create(ACCESS_REVIEWS, None, body)
-    return bool(review["status"]["allowed"])
+
+
+def _allowed(review: Mapping[str, Any]) -> bool:
+    return (review.get("status") or {}).get("allowed") is True
 
 
 async def missing_permissions(client: Client) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from shardwright.cluster.client import CHUNK, Client
 from shardwright.cluster.handover import Change, Key
 from shardwright.cluster.json_stream import BrokenError, Lines, ListDocument, SilentError, Unreadable, metadata_of
 from shardwright.cluster.resources import Resource
-from shardwright.cluster.streams import ReadError, Stream, Trouble, error_in_stream, open_stream
+from shardwright.cluster.streams import ReadError, Stream, Trouble, check_may, error_in_stream, open_stream
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,8 @@ class Counts:
 class Source(Generic[V]):
     """What is read and what is kept of it: ``project`` says, ``stand_in`` where it raises or the object cannot be decoded.
 
-    ``query`` holds selectors. An ``optional`` kind may be missing, or not ours to see: then there are no objects of it.
+    ``query`` holds selectors. An ``optional`` kind may be missing, or not ours to see, which is asked before it is read: then
+    there are no objects of it.
     """
 
     resource: Resource
@@ -132,6 +133,8 @@ class Reader(threading.Thread, Generic[V]):
         """Read until stopped."""
         while not self._stopping.is_set():
             try:
+                if self._source.optional and (self._failures or not self._version):
+                    check_may(self._client, self._source.resource, self._timing.silence)
                 if not self._version or monotonic() >= self._list_due:
                     self._list()
                 self._watch()

@@ -11,6 +11,7 @@ import urllib3
 from shardwright.cluster.calls import JSON
 from shardwright.cluster.client import ApiError, Call, Client
 from shardwright.cluster.json_stream import BrokenError, SilentError
+from shardwright.cluster.permissions import may_now
 from shardwright.cluster.resources import Resource
 
 METADATA: Final = {
@@ -78,6 +79,22 @@ def open_stream(
         if response.status != OK:
             raise _refused(*_refusal(response))
         yield Stream(response)
+
+
+def check_may(client: Client, resource: Resource, seconds: float) -> None:
+    """Ask whether all objects of a kind are ours to see, so that no request is refused that nobody needs.
+
+    Raises:
+        ReadError: they are not, or there is no answer.
+    """
+    try:
+        allowed = may_now(client, resource, "list", seconds)
+    except ApiError as error:
+        raise (_refused(error.code, str(error)) if error.code else ReadError(Trouble.UNREACHABLE, str(error))) from error
+    except OSError as error:  # the token's file may be out of reach
+        raise ReadError(Trouble.UNREACHABLE, str(error)) from error
+    if not allowed:
+        raise ReadError(Trouble.FORBIDDEN, f"the operator may not list {resource.plural}")
 
 
 class Stream:

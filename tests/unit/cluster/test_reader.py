@@ -326,6 +326,26 @@ def test_what_is_not_ours_to_see_any_more_may_still_be_there() -> None:
     assert delivered.state == {A: 1}
 
 
+def test_a_kind_that_need_not_be_there_is_read_only_where_it_is_ours_to_see() -> None:
+    api = WatchApi([a_list(an_object("a", 5, 1), version=7)], rights=[False, False, True])
+    with reading(api, optional=True) as (reader, delivered):
+        delivered.wait_for(lambda: delivered.state == {A: 1})
+        assert reader.health == Health(synced=True)
+    assert delivered.batches == [({}, True), ({A: 1}, True)]
+    assert (reader.counts.lists, reader.counts.failures) == (1, 2)
+    assert api.asked_rights == [{"group": "", "resource": "pods", "subresource": "", "verb": "list"}] * 3
+    assert len([query for query in api.requests if "watch" not in query]) == 1
+
+
+def test_what_the_right_to_see_was_taken_of_is_not_asked_for_again() -> None:
+    api = WatchApi([a_list(an_object("a", 5, 1), version=7)], [a_refusal(403)], rights=[True] + [False] * 10_000)
+    with reading(api, optional=True) as (reader, delivered):
+        delivered.wait_for(lambda: reader.counts.failures >= 4)
+        assert reader.health == Health(synced=True, served=False)
+    assert delivered.state == {A: 1}
+    assert len(api.requests) == 2
+
+
 def test_a_kind_that_must_be_there_is_waited_for() -> None:
     missing = Reply(status=404, parts=[b"404 page not found\n"])
     with reading(WatchApi([missing, a_list(version=7)])) as (reader, delivered):
