@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from shardwright.api.schema import defaults_schema
+from shardwright.api.schema import defaults_schema, gpus_schema
 from shardwright.api.settings import Settings, read_settings
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
@@ -21,6 +21,16 @@ SETTINGS = "ConfigMap/shardwright-settings data.settings.json"
 BEGIN, END = "<!-- values: written by `pytest tests/chart --update-goldens` -->\n", "<!-- end of values -->\n"
 # As in real configs: not all of it is JSON to a strict reader.
 CONFIG = '{\n  "hidden_act": "silu",\n  "eps": 1e-05, "limit": Infinity,\n  "note": "größer \\u2264 <1>"\n}\n'
+
+
+A_GPU = {
+    "product": "NVIDIA-R200",
+    "memoryMiB": 294912,
+    "memoryGigabytesPerSecond": 22000,
+    "teraflops": {"bf16": 4000},
+    "computeCapability": "10.7",
+    "source": "data sheet",
+}
 
 
 def _settings(
@@ -241,7 +251,9 @@ def test_a_config_from_a_file_reaches_the_catalogue_unchanged(control_plane: Con
 def test_the_defaults_have_the_bounds_of_the_fields_that_they_stand_for(*, update_goldens: bool) -> None:
     file = CHART / "values.schema.json"
     before, marker, after = file.read_text().partition('    "engineDefaults": {"type"')
-    written = f'{before}    "engineDefaults": {json.dumps(defaults_schema(), ensure_ascii=False)}\n  }}\n}}\n'
+    schemas = {"engineDefaults": defaults_schema(), "gpus": gpus_schema()}
+    lines = ",\n".join(f'    "{name}": {json.dumps(schema, ensure_ascii=False)}' for name, schema in schemas.items())
+    written = f"{before}{lines}\n  }}\n}}\n"
 
     if update_goldens:
         file.write_text(written)
@@ -249,6 +261,20 @@ def test_the_defaults_have_the_bounds_of_the_fields_that_they_stand_for(*, updat
 
     assert marker + after
     assert written == file.read_text()
+
+
+def test_gpus_reach_the_operator_and_start_it_anew(
+    control_plane: ControlPlane, tmp_path: Path, as_delivered: list[Manifest]
+) -> None:
+    file = tmp_path / "values.json"
+    file.write_text(json.dumps({"gpus": [A_GPU]}))
+
+    objects = render(control_plane, "--values", str(file))
+
+    settings = read_settings(named(objects, "ConfigMap", "-settings")["data"]["settings.json"])
+    assert [gpu.id for gpu in settings.gpus] == ["NVIDIA-R200"]
+    pods = [named(found, "Deployment", "shardwright")["spec"]["template"]["metadata"] for found in (as_delivered, objects)]
+    assert ["annotations" in metadata for metadata in pods] == [False, True]
 
 
 def test_what_the_chart_delivers_is_what_the_operator_reads(as_delivered: list[Manifest]) -> None:
