@@ -218,7 +218,7 @@ def _hardware(candidate: Candidate) -> tuple[object, ...]:
     """Return all of a candidate's hardware that its price depends on: the network only where it is crossed."""
     pool, placement = candidate.pool, candidate.placement
     network = pool.network if placement.nodes_per_replica > 1 else None
-    links = (placement.tensor_link, placement.pipeline_link, pool.domain_gpus, network)
+    links = (placement.tensor_link, placement.pipeline_link, placement.one_domain, pool.domain_gpus, network)
     return (pool.gpu, *links, placement.gpus_per_node, placement.nodes_per_replica)
 
 
