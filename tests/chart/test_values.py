@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,15 @@ CONFIG = '{\n  "hidden_act": "silu",\n  "eps": 1e-05, "limit": Infinity,\n  "not
 
 
 A_GPU = {
-    "product": "NVIDIA-R200",
-    "memoryMiB": 294912,
-    "memoryGigabytesPerSecond": 22000,
-    "teraflops": {"bf16": 4000},
     "computeCapability": "10.7",
+    "memoryGigabytesPerSecond": 22000,
+    "memoryMiB": 294912,
+    "product": "NVIDIA-R200",
     "source": "data sheet",
+    "teraflops": {"bf16": 4000},
 }
+GPUS_DIGEST = sha256(json.dumps([A_GPU], separators=(",", ":")).encode()).hexdigest()[:16]
+"""The operator reads them when it starts, and starts anew for others."""
 
 
 def _settings(
@@ -38,12 +41,14 @@ def _settings(
     admitted: list[str],
     classes: Sequence[str] = ("nvidia",),
     priorities: Mapping[str, Sequence[str]] | None = None,
+    gpus: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     content = {
         "admittedArguments": admitted,
         "admittedPriorityClasses": priorities or {},
         "admittedRuntimeClasses": classes,
         "engineDefaults": defaults,
+        "gpus": gpus,
     }
     return json.dumps(content, indent=2) + "\n"
 
@@ -81,6 +86,13 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "admittedPriorityClasses": (
         {"models": ["serving"], "*": []},
         {f"{SETTINGS}": _settings({}, [], priorities={"*": [], "models": ["serving"]})},
+    ),
+    "gpus": (
+        [A_GPU],
+        {
+            f"{SETTINGS}": _settings({}, [], gpus=[A_GPU]),
+            "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/gpus": GPUS_DIGEST,
+        },
     ),
     "schedulers": (
         ["Native", "Coscheduling"],
@@ -141,6 +153,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         "'/admittedPriorityClasses/models/0': 'High' does not match pattern",
     ),
     "admittedRuntimeClasses": (["Kata"], "'/admittedRuntimeClasses/0': 'Kata' does not match pattern"),
+    "gpus": ([A_GPU | {"memoryMiB": 12}], "'/gpus/0/memoryMiB': minimum: got 12, want 1,024"),
     "schedulers": (["Kueue"], "'/schedulers/0': value must be one of 'Native', 'Volcano', 'Coscheduling'"),
     "crds.enabled": ("yes", "'/crds/enabled': got string, want boolean"),
     "crds.keep": (1, "'/crds/keep': got number, want boolean"),
@@ -261,20 +274,6 @@ def test_the_defaults_have_the_bounds_of_the_fields_that_they_stand_for(*, updat
 
     assert marker + after
     assert written == file.read_text()
-
-
-def test_gpus_reach_the_operator_and_start_it_anew(
-    control_plane: ControlPlane, tmp_path: Path, as_delivered: list[Manifest]
-) -> None:
-    file = tmp_path / "values.json"
-    file.write_text(json.dumps({"gpus": [A_GPU]}))
-
-    objects = render(control_plane, "--values", str(file))
-
-    settings = read_settings(named(objects, "ConfigMap", "-settings")["data"]["settings.json"])
-    assert [gpu.id for gpu in settings.gpus] == ["NVIDIA-R200"]
-    pods = [named(found, "Deployment", "shardwright")["spec"]["template"]["metadata"] for found in (as_delivered, objects)]
-    assert ["annotations" in metadata for metadata in pods] == [False, True]
 
 
 def test_what_the_chart_delivers_is_what_the_operator_reads(as_delivered: list[Manifest]) -> None:
