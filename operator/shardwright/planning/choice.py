@@ -150,13 +150,15 @@ def _comes_before(other: Standing, best: Standing, scale: Scale) -> bool:
 def _dominates(other: Standing, best: Standing, scale: Scale, margin: float | None = None) -> bool:
     """Return whether another brings more, and sooner, for no more GPUs, by more than a near tie.
 
-    Of an offered rate that both serve neither brings more.
+    Of an offered rate that both serve neither brings more; what falls behind it beats nothing that serves it.
     """
     margin = 1 + (_margin(other, best) if margin is None else margin)
     if scale.cost(other.candidate) > scale.cost(best.candidate):
         return False
     if best.falls_behind:
         return _served(other) > _served(best) * margin
+    if other.falls_behind:
+        return False
     more = best.estimate.capacity is not None or _served(other) > _served(best) * margin
     return more and other.carries_load >= best.carries_load and _seconds(other, scale) * margin < _seconds(best, scale)
 
