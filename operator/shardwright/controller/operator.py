@@ -122,7 +122,8 @@ class Operator:
             if await self._asked_for_pods():
                 break
             await asyncio.sleep(SYNC_RETRY_SECONDS)
-        caches = Caches(self._client, self._view.store, self._intake.on_concern, pods=self._view.pods_visible)
+        view, on_concern = self._view, self._intake.on_concern
+        caches = Caches(self._client, view.store, on_concern, pods=view.pods_visible, gpus=self._planner.gpus)
         caches.start()
         self._caches = caches
         await caches.filled.wait()
