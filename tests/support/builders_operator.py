@@ -84,7 +84,7 @@ class Parts:
         self.planner = Planner(self.view, None)
         self.intake = Intake(self.view, self.queue, lambda: True)
         self.reading = Reading(self.api, self.view, self.planner, self.most_moving, "cluster.local")
-        self.resync = Resync(self.api, self.view, self.reading, self.metrics)
+        self.resync = Resync(self.api, self.view, self.reading, self.metrics, self.intake.on_gone)
         parts = ReconcilerParts(
             client=self.api,
             view=self.view,
@@ -224,7 +224,9 @@ class Parts:
         if resource == SHARDED_MODELS:
             self.intake.on_model(item, gone)
         else:
-            self.intake.on_concern(self._taken(resource, item, gone=gone))
+            concern = self._taken(resource, item, gone=gone)
+            self.reading.config_maps.forget_gone(concern.config_maps)
+            self.intake.on_concern(concern)
 
     def _taken(self, resource: Resource, item: Manifest, *, gone: bool) -> Concern:
         metadata, store = item["metadata"], self.view.store

@@ -4,8 +4,7 @@ Each change comes in once and updates indexes and counters, so that no question 
 :class:`Concern`. Models go by namespace and the base of their name, which is also the value of the label on their pods.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
@@ -84,7 +83,7 @@ class Store:
         self.node_version = 0
         self.priorities = Priorities()
         self._ledger = ledger
-        self._versions: Counter[Key] = Counter()
+        self._versions: dict[Key, int] = {}  # of the models that there are
         self._nodes: dict[str, Node] = {}
         self._unready: dict[str, datetime | None] = {}
         self._pods: dict[Key, PodFacts] = {}
@@ -117,8 +116,20 @@ class Store:
         return tuple(member for member in found if member)
 
     def version_of(self, model: Key) -> int:
-        """Return a number that goes up with every change of the objects and pods of a model."""
-        return self._versions[model]
+        """Return a number that goes up with every change of the objects and pods of a model that is followed."""
+        return self._versions.get(model, 0)
+
+    def follow(self, model: Key) -> None:
+        """Count the changes of a model from now on."""
+        self._versions.setdefault(model, 0)
+
+    def unfollow(self, model: Key) -> None:
+        """Count the changes of a model no more: what is left of it goes by itself."""
+        self._versions.pop(model, None)
+
+    def _count(self, models: Iterable[Key]) -> None:
+        for model in self._versions.keys() & models:
+            self._versions[model] += 1
 
     def strangers(self, model: Key) -> tuple[Key, ...]:
         """Return the pods that carry the label of a model and are no member of any StatefulSet that a ShardedModel controls."""
@@ -175,7 +186,7 @@ class Store:
             if before and before.member and is_worse(before.member, now.member if now else None):
                 hurt |= concerned
             freed |= self._ledger.bind(key, now.usage if now else None)
-        self._versions.update(models)
+        self._count(models)
         return Concern(models=frozenset(models), hurt=frozenset(hurt), freed=frozenset(freed))
 
     def take_children(self, kind: str, changes: Mapping[Key, Change[Child]]) -> Concern:
@@ -189,7 +200,7 @@ class Store:
             self._put_child(key, before, now)
             if before != now:
                 models |= {_model(child) for child in (before, now) if child and child.owner}
-        self._versions.update(models)
+        self._count(models)
         return Concern(models=frozenset(models))
 
     def take_config_maps(self, changes: Mapping[Key, Change[ConfigMapFacts]]) -> Concern:
@@ -203,7 +214,7 @@ class Store:
             self._put_config_map(key, before, now)
             changed.add(key)
             models |= {(key[0], base_name(facts.owner)) for facts in (before, now) if facts and facts.owner}
-        self._versions.update(models)
+        self._count(models)
         return Concern(models=frozenset(models), config_maps=frozenset(changed))
 
     def take_priority_classes(self, changes: Mapping[Key, Change[PriorityClass]]) -> Concern:

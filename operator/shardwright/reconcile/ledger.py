@@ -180,7 +180,7 @@ class Ledger:
             if usage is None:
                 continue
             if usage.owner is None:
-                self._foreign[usage.node] += sign * usage.gpus
+                _add(self._foreign, usage.node, sign * usage.gpus)
             else:
                 root, number = generation_of(usage.group)
                 with self._place(usage.owner, root, usage.node) as place:
@@ -212,7 +212,7 @@ class Ledger:
     def _count(self, group: tuple[Owner, str], sign: int) -> None:
         latest = self._latest.get(group, 0)
         for node, place in self._places[group].items():
-            self._taken[node] += sign * place.taken(latest)
+            _add(self._taken, node, sign * place.taken(latest))
 
     def _forget_group(self, owner: Owner, root: str) -> None:
         del self._places[owner, root]
@@ -220,6 +220,13 @@ class Ledger:
         self._groups[owner].discard(root)
         if not self._groups[owner]:
             del self._groups[owner]
+
+
+def _add(counts: Counter[str], node: str, gpus: int) -> None:
+    """Count GPUs of a node; nodes come and go, so one of which nothing is taken is not kept."""
+    counts[node] += gpus
+    if not counts[node]:
+        del counts[node]
 
 
 def _by_node(items: Iterable[Reservation]) -> Counter[str]:

@@ -122,6 +122,7 @@ def test_the_nodes_have_a_new_version_when_one_has_changed_and_only_then(store: 
 
 
 def test_a_model_has_a_new_version_when_something_of_it_has_changed_and_only_then(store: Store) -> None:
+    store.follow(LLAMA)
     seen = [store.version_of(LLAMA)]
 
     def news() -> bool:
