@@ -1,7 +1,7 @@
 """Reads all that one look needs: out of the caches, and fresh from the API server what no cache holds or what must be certain."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from time import monotonic
@@ -12,7 +12,7 @@ from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.handover import Change
 from shardwright.cluster.resources import BY_KIND, NODES, PODS, SHARDED_MODELS, STATEFUL_SETS
 from shardwright.cluster.schedulers import Finding, Schedulers
-from shardwright.cluster.sources import project_node
+from shardwright.cluster.sources import Child, project_node
 from shardwright.controller.config_maps import ConfigMaps
 from shardwright.controller.notes import Note
 from shardwright.controller.planner import Planner
@@ -34,6 +34,9 @@ from shardwright.rendering.names import base_name
 from shardwright.resolving.subject import Subject
 
 FORBIDDEN: Final = 403
+
+CHILDREN_AT_ONCE: Final = 64
+"""Objects of a model up to which they are decoded on the event loop. Basis: measured, 0.08 to 0.3 ms of CPU each."""
 
 UNSERVED_SECONDS: Final = 10.0
 """How long a kind counts as missing after a write has found it so. Basis: assumed; what is installed later is tried again."""
@@ -102,7 +105,7 @@ class Reading:
         store, namespace = self._view.store, owner.namespace
         try:
             kept, record = await self.config_maps.record((namespace, record_key(owner)[1]))
-            found = [child.content() for child in store.children(owner.uid)]
+            found = await _contents(store.children(owner.uid))
             held = [await self.config_maps.get(where) for where in store.config_maps(owner.uid)]
             objects = {object_key(content): content for content in (*found, *held, kept) if content}
             objects |= await self._named(namespace, [key for key in unseen if key not in objects])
@@ -218,6 +221,17 @@ class Reading:
             ("", name): Change(project_node(node) if node else None, 0) for name, node in zip(wanted, found, strict=True)
         }
         return bool(self._view.store.take_nodes(changes).nodes)
+
+
+async def _contents(children: Sequence[Child]) -> list[dict[str, Any]]:
+    """Return the objects; many of them are decoded where that holds nobody up."""
+    if len(children) <= CHILDREN_AT_ONCE:
+        return _decoded(children)
+    return await asyncio.to_thread(_decoded, children)
+
+
+def _decoded(children: Sequence[Child]) -> list[dict[str, Any]]:
+    return [child.content() for child in children]
 
 
 def _alone(kind: str) -> str:

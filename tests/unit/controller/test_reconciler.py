@@ -1,5 +1,6 @@
 """One look at a model, with its faults: what comes between, what is refused, what there is no room for."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import CONFIG_MAPS, SHARDED_MODELS
 from shardwright.controller.notes import Note
 from shardwright.controller.queue import Again, Priority
+from shardwright.controller.reconciler import GROUPS_AT_ONCE
 from shardwright.controller.view import Interests
+from shardwright.reconcile.advance import Step, advance
 from tests.support.builders_operator import LARGE, NAMESPACE, deployed, run, serving, synced
 
 
@@ -285,3 +288,26 @@ def test_a_model_that_is_being_deleted_keeps_nothing_and_nothing_is_written_for_
         assert (parts.reserved_nodes(), parts.api.requests) == (set(), [])
 
     run(scenario())
+
+
+@pytest.mark.parametrize(("groups", "aside"), [(GROUPS_AT_ONCE, False), (GROUPS_AT_ONCE + 1, True)], ids=["some", "many"])
+def test_what_is_worked_out_for_many_groups_holds_up_no_look_at_another_model(
+    monkeypatch: pytest.MonkeyPatch, groups: int, *, aside: bool
+) -> None:
+    """A pure call for one group takes a millisecond, and on the event loop everybody would wait for it."""
+    threads: set[bool] = set()
+
+    def noting(*arguments: Any) -> Step:
+        threads.add(threading.current_thread() is not threading.main_thread())
+        return advance(*arguments)
+
+    monkeypatch.setattr("shardwright.controller.reconciler.advance", noting)
+
+    async def scenario() -> None:
+        parts = await synced(nodes=3)
+        key = parts.add_model("many", replicas=groups)
+        await parts.look(key)
+        assert len(parts.groups("many")) == groups
+
+    run(scenario())
+    assert threads == {aside}
