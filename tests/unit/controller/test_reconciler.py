@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from shardwright.cluster.client import ApiError
-from shardwright.cluster.resources import CONFIG_MAPS, SHARDED_MODELS
+from shardwright.cluster.resources import CONFIG_MAPS, SERVICES, SHARDED_MODELS, STATEFUL_SETS, Resource
 from shardwright.controller.notes import Note
 from shardwright.controller.queue import Again, Priority
 from shardwright.controller.reconciler import GROUPS_AT_ONCE
@@ -311,3 +311,42 @@ def test_what_is_worked_out_for_many_groups_holds_up_no_look_at_another_model(
 
     run(scenario())
     assert threads == {aside}
+
+
+@pytest.mark.parametrize("kind", [STATEFUL_SETS, SERVICES], ids=["a group", "its Service"])
+def test_an_object_that_has_lost_our_label_is_taken_back(kind: Resource) -> None:
+    """No watch shows it any more, and its pods run on: whatever makes it anew is told that there is one."""
+
+    async def scenario() -> None:
+        parts, key = await serving()
+        name = "large-0" if kind is STATEFUL_SETS else "large"
+        uid = parts.api.objects[kind.plural, NAMESPACE, name]["metadata"]["uid"]
+        with parts.api.changing(kind, NAMESPACE, name) as live:
+            del live["metadata"]["labels"]["app.kubernetes.io/managed-by"]
+        assert parts.view.store.child(kind.kind, NAMESPACE, name) is None
+        for _ in range(3):
+            await parts.look_again(key)
+        child = parts.view.store.child(kind.kind, NAMESPACE, name)
+        assert child
+        assert (child.uid, child.owner_uid) == (uid, parts.model(key)["metadata"]["uid"])
+        assert (parts.condition(key)["reason"], parts.replicas("large")) == ("Serving", [2])
+
+    run(scenario())
+
+
+def test_an_object_of_somebody_else_in_our_place_is_said_for_as_long_as_it_is_there() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        parts.api.put(SERVICES, {"metadata": {"namespace": NAMESPACE, "name": "small"}, "spec": {}})
+        key = parts.add_model("small")
+        await parts.look_again(key)  # is told that there is one
+        reasons = []
+        for _ in range(4):
+            await parts.look_again(key)
+            reasons.append(parts.condition(key, "Stalled")["reason"])
+        assert reasons == ["NameConflict"] * 4
+        parts.api.remove(SERVICES, NAMESPACE, "small")
+        await parts.look_again(key)
+        assert parts.condition(key, "Stalled")["status"] == "False"
+
+    run(scenario())
