@@ -5,7 +5,7 @@ Each change comes in once and updates indexes and counters, so that no question 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
@@ -14,7 +14,7 @@ from shardwright.cluster.handover import Change, Key
 from shardwright.cluster.resources import BY_KIND
 from shardwright.cluster.sources import Child, ConfigMapFacts, PodFacts, project_child, project_config_map
 from shardwright.hardware.inventory import NodeExclusion
-from shardwright.hardware.nodes import NodeFacts
+from shardwright.hardware.nodes import GpuUsage, NodeFacts
 from shardwright.reconcile.decision import kind_of
 from shardwright.reconcile.ledger import Ledger
 from shardwright.reconcile.members import Member
@@ -185,13 +185,14 @@ class Store:
             models |= concerned
             if before and before.member and is_worse(before.member, now.member if now else None):
                 hurt |= concerned
-            freed |= self._ledger.bind(key, now.usage if now else None)
+            freed |= self._ledger.bind(key, self._usage(key, before, now))
         self._count(models)
         return Concern(models=frozenset(models), hurt=frozenset(hurt), freed=frozenset(freed))
 
     def take_children(self, kind: str, changes: Mapping[Key, Change[Child]]) -> Concern:
         """Take over what has changed of the objects of a kind; what is older than what is known is passed over."""
         models: set[Key] = set()
+        freed: set[str] = set()
         for (namespace, name), change in changes.items():
             key = (kind, namespace, name)
             before, now = self._children.get(key), change.value
@@ -200,8 +201,10 @@ class Store:
             self._put_child(key, before, now)
             if before != now:
                 models |= {_model(child) for child in (before, now) if child and child.owner}
+            if now and kind == STATEFUL_SET:
+                freed |= self._bind_pods_of(now)
         self._count(models)
-        return Concern(models=frozenset(models))
+        return Concern(models=frozenset(models), freed=frozenset(freed))
 
     def take_config_maps(self, changes: Mapping[Key, Change[ConfigMapFacts]]) -> Concern:
         """Take over what has changed of ConfigMaps; what is older than what is known is passed over."""
@@ -245,6 +248,27 @@ class Store:
             yield _model(controlling)
         if facts.model:
             yield namespace, facts.model
+
+    def _usage(self, key: Key, before: PodFacts | None, now: PodFacts | None) -> GpuUsage | None:
+        """Return the GPUs that a pod holds: for a model where a StatefulSet of it controls the pod, whatever its labels say.
+
+        It stays that model's when the StatefulSet goes before it.
+        """
+        if now is None or now.usage is None:
+            return None
+        controlling = self._sets.get(now.set_uid)
+        if controlling and self._is_member(now):
+            return replace(now.usage, owner=_model(controlling), group=controlling.name)
+        known = self._ledger.bound(key)
+        if known and known.owner and before and before.set_uid == now.set_uid:
+            return replace(now.usage, owner=known.owner, group=known.group)
+        return replace(now.usage, owner=None, group="")
+
+    def _bind_pods_of(self, child: Child) -> frozenset[str]:
+        """Book the pods that came before their StatefulSet was known, and return the nodes on which GPUs came free by that."""
+        keys = self._by_set.get(child.uid)
+        bound = (self._ledger.bind(key, self._usage(key, self._pods[key], self._pods[key])) for key in keys)
+        return frozenset().union(*bound)
 
     def _index_pod(self, key: Key, before: PodFacts | None, now: PodFacts | None) -> None:
         if now is None:

@@ -69,6 +69,10 @@ class Ledger:
             return frozenset()
         return self._changed((usage, 1), (before, -1))
 
+    def bound(self, pod: PodKey) -> GpuUsage | None:
+        """Return what a pod holds, None where it holds nothing."""
+        return self._pods.get(pod)
+
     def keep(
         self, owner: Owner, wanted: Iterable[Reservation], gpus_of: Mapping[str, int] | None = None
     ) -> tuple[frozenset[str], frozenset[str]]:
