@@ -31,9 +31,9 @@ from shardwright.reconcile.decision import kind_of
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import controller
 from shardwright.reconcile.priorities import PriorityClass
-from shardwright.rendering.labels import API_VERSION, KIND, MODEL
+from shardwright.rendering.labels import API_VERSION, KIND, MANAGED_BY, MODEL
 
-MANAGED: Final = ("labelSelector", "app.kubernetes.io/managed-by=shardwright")
+MANAGED: Final = ("labelSelector", "=".join(MANAGED_BY))
 
 _RANK: Final = re.compile(r"0|[1-9][0-9]{0,3}")
 """The last part of the name of a pod of a group. Basis: assumed, no group has ten thousand; a name may say any number."""

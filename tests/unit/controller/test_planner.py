@@ -10,6 +10,7 @@ import pytest
 from shardwright.controller.planner import Planner
 from shardwright.controller.view import View
 from shardwright.errors import InputError
+from shardwright.reconcile.observed import STATEFUL_SET
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.seen import Ask
@@ -19,7 +20,7 @@ from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_operator import LARGE
 from tests.support.builders_reconcile import NOON, a_record
 from tests.support.builders_resource import A_CONFIG, a_sharded_model
-from tests.support.builders_store import a_pod, nodes, pods
+from tests.support.builders_store import a_pod, a_set, children, nodes, pods
 
 
 def a_catalogue(name: str = "us/ours") -> str:
@@ -171,6 +172,7 @@ def test_a_change_while_a_next_generation_starts_leaves_the_former_its_gpus_wher
     before, after = (planner.resolve(a_live_model(model=LARGE, workload={"concurrency": load}), text) for load, text in LOADS)
     view.store.take_nodes(nodes(*h100_nodes(count)))
     serving = (a_pod(f"llama-0-{rank}", model="llama", set_name="llama-0", node=f"h100-0{rank}", gpus=8) for rank in range(2))
+    view.store.take_children(STATEFUL_SET, children(a_set("llama-0")))
     view.store.take_pods(pods(*serving))
     key = ("models", "llama")
     record = a_record(cut_hash=before.cut_hash, plan=a_plan(groups=(("h100-02", "h100-03"),)), generations=(1,))
