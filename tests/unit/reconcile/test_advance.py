@@ -450,6 +450,24 @@ class TestRefusals:
         assert published.kept.released == frozenset()
         assert published.kept_out == {}
 
+    def test_a_group_whose_pods_are_still_refused_takes_no_gpus_again_until_one_would_be_created(self) -> None:
+        operator = an_operator(2, **TWO_NODES, replicas=1)
+        operator.cluster.refuses = [Refuses(kind="Pod", message="exceeded quota: pods=0")]
+        operator.run(REFUSED_SECONDS + 40, step=NO_PODS_SECONDS)
+        operator.cluster.refuses = [Refuses(kind="Pod", message="exceeded quota: pods=1")]
+        for _ in range(10):
+            published = operator.run(600, step=60)
+            assert operator.cluster.sets()["llama-0"]["spec"]["replicas"] == 0
+            assert published.kept
+            assert published.kept.released == {0}
+            assert outcome(published) == ("PodsRefused", "Stalled")
+            assert "exceeded quota: pods=1" in condition(published, "Ready")["message"]
+        operator.cluster.refuses = []
+        published = operator.run(60)
+        assert published.kept
+        assert published.kept.released == frozenset()
+        assert [item["spec"]["replicas"] for item in operator.cluster.sets().values()] == [2]
+
     def test_a_group_whose_pods_are_refused_and_whose_gpus_others_have_taken_meanwhile_goes_elsewhere(self) -> None:
         operator = an_operator(2, **ONE_NODE, replicas=1)
         operator.cluster.refuses = [Refuses(kind="Pod")]
