@@ -165,8 +165,7 @@ def _refused(group: Group, now: datetime) -> Failure | None:
     kept_out = group.kept_out
     if kept_out is None or group.complete or now < kept_out.since + timedelta(seconds=REFUSED_SECONDS):
         return None
-    ranks = {member.rank for member in group.members}
-    missing = next((rank for rank in range(group.size) if rank not in ranks), 0)
+    missing = min({*range(group.size)} - {member.rank for member in group.members}, default=0)
     return Failure(rank=missing, reason=PODS_REFUSED, message=kept_out.said[-MESSAGE_LENGTH:])
 
 
@@ -293,6 +292,8 @@ def _waits(group: Group) -> Iterator[Wait]:
     """Yield what a group waits for, that which only some ranks wait for first."""
     if group.served_by:
         yield Wait(what=Awaited.FORMER if group.former_serves else Awaited.FORMER_TOO, said=group.served_by)
+    if group.crowded_out and not any(member.node for member in group.members):
+        yield Wait(what=Awaited.ROOM)
     missing = group.size - len(group.members)
     if missing > 0:
         yield Wait(what=Awaited.PODS_CREATED, said=f"{missing} of {group.size}")
