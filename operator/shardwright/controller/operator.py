@@ -123,7 +123,8 @@ class Operator:
             if await self._asked_for_pods():
                 break
             await asyncio.sleep(SYNC_RETRY_SECONDS)
-        caches = Caches(self._client, self._view.store, self._on_concern, pods=self._view.pods_visible)
+        view = self._view
+        caches = Caches(self._client, view.store, self._on_concern, pods=view.pods_visible, gpus=self._planner.gpus)
         caches.start()
         self._caches = caches
         await caches.filled.wait()

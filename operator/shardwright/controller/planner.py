@@ -17,6 +17,7 @@ from shardwright.controller.queue import Key
 from shardwright.controller.view import View, base_key
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.pools import build_inventory
+from shardwright.hardware.stated import NONE, OwnGpus, by_product
 from shardwright.modelspec.catalogue import read_catalogue_extension
 from shardwright.planning.report import NoPlan
 from shardwright.planning.ways_out import Holder
@@ -52,6 +53,7 @@ class Planner:
         self._settings = Watched(settings_file, "the settings file", read_settings)
         self._plans = PlanCache()
         self.files_version = 0
+        self.gpus: OwnGpus = NONE
         self._subjects: dict[Key, tuple[tuple[Any, ...], Subject]] = {}
         self._advice: dict[Key, tuple[tuple[str, Ask, Inventory], NoPlan | None]] = {}
         self._pooled: dict[str, tuple[int, Inventory]] = {}
@@ -59,10 +61,13 @@ class Planner:
     def load_settings(self) -> None:
         """Read the settings for the first time: a model that runs must not lose its defaults to a broken file.
 
+        GPUs that they state hold as long as this process runs: what it knows of nodes would else be of several makings.
+
         Raises:
             InputError: the file cannot be used.
         """
         self._settings.load()
+        self.gpus = by_product(self._settings.content.gpus)
 
     def reload(self) -> bool:
         """Read the administrator's files if they have changed and return whether one had; a broken one changes nothing."""

@@ -221,10 +221,10 @@ class Reading:
         Raises:
             ApiError: a node could not be read.
         """
-        wanted = tuple(names)
+        wanted, gpus = tuple(names), self._planner.gpus
         found = await asyncio.gather(*(self._client.get(NODES, None, name) for name in wanted))
         changes: dict[Key, Change[NodeFacts | NodeExclusion]] = {
-            ("", name): Change(project_node(node) if node else None, 0) for name, node in zip(wanted, found, strict=True)
+            ("", name): Change(project_node(node, gpus) if node else None, 0) for name, node in zip(wanted, found, strict=True)
         }
         return bool(self._view.store.take_nodes(changes).nodes)
 

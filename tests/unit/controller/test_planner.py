@@ -64,6 +64,20 @@ def test_new_settings_hold_and_broken_ones_change_nothing(tmp_path: Path) -> Non
     assert subject.defaulted == ("engine.args.seed",)
 
 
+def test_stated_gpus_are_those_of_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    gpu = {"memoryMiB": 294_912, "memoryGigabytesPerSecond": 22_000, "teraflops": {"bf16": 4_000}, "source": "data sheet"}
+    gpu |= {"product": "NVIDIA-R200", "computeCapability": "10.7"}
+    file.write_text(json.dumps({"gpus": [gpu]}))
+    planner = Planner(View(), None, file)
+    planner.load_settings()
+    file.write_text("{}")
+
+    assert planner.reload()
+
+    assert list(planner.gpus) == ["nvidia-r200"]  # the nodes that are known were read with it
+
+
 def test_an_operator_does_not_start_with_broken_settings(tmp_path: Path) -> None:
     file = tmp_path / "settings.json"
     file.write_text('{"engineDefaults": {"replicas": 1}}')
