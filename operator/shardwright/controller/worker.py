@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
 from shardwright.controller.metrics import Metrics
@@ -76,7 +77,7 @@ class Worker:
         """End the process, and what it works on."""
         self._stopped = True
         if self._process:
-            self._process.kill()
+            self._process.end()
 
     @property
     def pid(self) -> int | None:
@@ -124,10 +125,10 @@ class Worker:
         try:
             reply = await asyncio.to_thread(process.exchange, work)
         except EndedError as error:
-            self._replace(error.fault)
+            await self._replace(process, error.fault)
             return error.fault
-        except BaseException:
-            self._replace(Fault.CRASH)
+        except Exception:
+            await self._replace(process, Fault.CRASH)
             raise
         finally:
             alarm.cancel()
@@ -135,14 +136,14 @@ class Worker:
         if reply.error:
             raise WorkError(reply.error)
         if reply.fault is Fault.MEMORY:
-            self._replace(reply.fault)
+            await self._replace(process, reply.fault)
         answer: Answer = reply.answer
         return reply.fault or answer
 
-    def _replace(self, fault: Fault) -> None:
-        if self._process:
-            self._process.kill()
+    async def _replace(self, process: "_Process", fault: Fault) -> None:
+        """End a process and start another one, without waiting for that."""
         self._process = None
+        await asyncio.to_thread(process.end)
         if not self._stopped:
             self._metrics.worker_restarts.labels(fault.value).inc()
             log.warning("the worker is replaced", extra={"reason": fault.value})
@@ -153,12 +154,15 @@ class Worker:
         pause = START_PAUSE_SECONDS
         while not self._stopped:
             self.start()
-            assert self._process is not None  # noqa: S101 - it has been started
-            if await asyncio.to_thread(self._process.wait_ready):
-                return self._process
-            log.error("the worker ends before it can be asked; its memory is limited to %d bytes", self.budget.memory_bytes)
-            self._process.kill()
+            process = self._process
+            assert process is not None  # noqa: S101 - it has been started
+            if await asyncio.to_thread(process.wait_ready):
+                return process
+            log.error(
+                "the worker ended before it could be asked; its memory is limited to %d bytes", self.budget.memory_bytes
+            )
             self._process = None
+            await asyncio.to_thread(process.end)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_START_PAUSE_SECONDS)
         raise asyncio.CancelledError
@@ -188,7 +192,8 @@ class _Process:
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, "PYTHONPATH": path})
         self._shared = Shared(decides=True)
         self._ready = False
-        threading.Thread(target=self._log, name="worker-log", daemon=True).start()
+        self._logging = threading.Thread(target=self._log, name="worker-log", daemon=True)
+        self._logging.start()
 
     @property
     def pid(self) -> int:
@@ -220,8 +225,18 @@ class _Process:
         return reply
 
     def kill(self) -> None:
-        """End it at once."""
+        """End it at once, without waiting for that."""
         self._process.kill()
+
+    def end(self) -> None:
+        """End it at once, and leave nothing of it."""
+        self._process.kill()
+        self._process.wait()
+        self._logging.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None  # noqa: S101 - it is a pipe
+            with suppress(BrokenPipeError):
+                pipe.close()
 
     def _log(self) -> None:
         """Log what it prints, which is nothing but for a fault, until it ends."""
@@ -229,4 +244,3 @@ class _Process:
         with self._process.stderr as source:
             for line in source:
                 log.warning("worker: %s", line.decode(errors="replace").rstrip()[:LOGGED_MAX_LENGTH])
-        self._process.wait()
