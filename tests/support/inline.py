@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TypeVar
 
 from shardwright.controller.queue import Key, Priority
+from shardwright.controller.worker import Memo
 from shardwright.reconcile.budget import Failed
 from shardwright.reconcile.work import Work
 
@@ -13,19 +13,21 @@ Answer = TypeVar("Answer")
 
 
 class Inline:
-    """Answers at once; ``asked`` are the types of the questions, in order."""
+    """Answers at once; ``asked`` are the types of the questions, in order, and ``failing`` those that have no answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, **failing: Failed) -> None:
         self.asked: list[str] = []
+        self.failing = failing
 
     async def ask(
         self,
         key: Key,  # noqa: ARG002
         priority: Priority,  # noqa: ARG002
         work: Work[Answer],
-        then: Callable[[Answer | Failed], None],
+        memo: Memo[Answer | Failed],
     ) -> Answer | Failed:
-        self.asked.append(type(work).__name__)
-        answer = work.answer()
-        then(answer)
+        kind = type(work).__name__
+        self.asked.append(kind)
+        answer = self.failing[kind] if kind in self.failing else work.answer()
+        memo.keep(answer)
         return answer

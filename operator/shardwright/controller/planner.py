@@ -18,7 +18,7 @@ from shardwright.controller.subjects import Outcome as Resolved
 from shardwright.controller.subjects import Subjects
 from shardwright.controller.turns import Turns
 from shardwright.controller.view import View, base_key
-from shardwright.controller.worker import Asked
+from shardwright.controller.worker import Asked, Memo
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.pools import build_inventory
@@ -51,7 +51,7 @@ Answer = TypeVar("Answer")
 @dataclass(frozen=True, slots=True)
 class _Refused:
     until: float
-    problem: Problem
+    failed: Failed
 
 
 class Planner:
@@ -125,7 +125,8 @@ class Planner:
         def keep(outcome: Resolved | Failed) -> None:
             self._subjects.keep(key, form, _resolved(outcome))
 
-        return _resolved(await self._worker.ask(key, Priority.NEW, work, keep))
+        memo: Memo[Resolved | Failed] = Memo(recall=lambda: self._subjects.of(key, form), keep=keep)
+        return _resolved(await self._worker.ask(key, Priority.NEW, work, memo))
 
     def forget(self, key: Key) -> None:
         """Forget a resource that is gone."""
@@ -233,16 +234,20 @@ class Planner:
     async def _ask(self, key: Key, subject: Subject, ask: Ask, priority: Priority, work: Work[Answer]) -> Answer | Problem:
         """Return the worker's answer; what costs too much is asked again when the spec has changed, or after a long while."""
         asked = (type(work), subject.input_hash, ask.choice)
-        refused = self._refused.get(key, {}).get(asked)
-        if refused and self._clock() < refused.until:
-            return refused.problem
 
-        def note(outcome: Answer | Failed) -> None:
+        def recall() -> Failed | None:
+            refused = self._refused.get(key, {}).get(asked)
+            return refused.failed if refused and self._clock() < refused.until else None
+
+        def keep(outcome: Answer | Failed) -> None:
             if isinstance(outcome, Failed):
                 others = {other: known for other, known in self._refused.get(key, {}).items() if other[1] == subject.input_hash}
-                self._refused[key] = others | {asked: _Refused(self._clock() + REFUSED_SECONDS, plan_too_costly(outcome))}
+                self._refused[key] = others | {asked: _Refused(self._clock() + REFUSED_SECONDS, outcome)}
 
-        outcome = await self._worker.ask(key, priority, work, note)
+        if (known := recall()) is not None:
+            return plan_too_costly(known)
+        memo: Memo[Answer | Failed] = Memo(recall=recall, keep=keep)
+        outcome = await self._worker.ask(key, priority, work, memo)
         return plan_too_costly(outcome) if isinstance(outcome, Failed) else outcome
 
     async def _beside(

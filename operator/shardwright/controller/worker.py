@@ -13,7 +13,8 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Key, Priority
@@ -25,6 +26,7 @@ from shardwright.reconcile.work import Work
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
+Outcome = TypeVar("Outcome")
 
 TRIES: Final = 2
 """Of how many processes a question is asked that end with it: the first may have ended for another reason."""
@@ -42,15 +44,19 @@ class WorkError(Exception):
     """A fault of ours in the worker, with its traceback."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memo(Generic[Outcome]):
+    """Where the outcome of a question is kept, also if nobody waits for it any more, and found by who asks it again."""
+
+    recall: Callable[[], Outcome | None] = lambda: None
+    keep: Callable[[Outcome], None] = lambda _outcome: None
+
+
 class Asked(Protocol):
     """Who answers questions."""
 
-    async def ask(
-        self, key: Key, priority: Priority, work: Work[Answer], then: Callable[[Answer | Failed], None]
-    ) -> Answer | Failed:
+    async def ask(self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
         """Return the answer to a question about a model, or why it has none.
-
-        ``then`` is called with it in any case, also where nobody waits for it any more.
 
         Raises:
             WorkError: a fault of ours.
@@ -84,12 +90,10 @@ class Worker:
         """Return the process id, None where there is no process yet."""
         return self._process.pid if self._process else None
 
-    async def ask(
-        self, key: Key, priority: Priority, work: Work[Answer], then: Callable[[Answer | Failed], None] = lambda _: None
-    ) -> Answer | Failed:
+    async def ask(self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
         """Return the answer to a question about a model, or why it has none; see :class:`Asked`."""
         await self._turns.take(key, priority)
-        task = asyncio.create_task(self._finish(work, then))
+        task = asyncio.create_task(self._finish(work, memo))
         self._under_way.add(task)
         task.add_done_callback(self._finished)
         return await asyncio.shield(task)  # who asks may give up; the turn lasts until the process is free
@@ -100,11 +104,14 @@ class Worker:
         if not task.cancelled():
             task.exception()  # it is told to who asked; nobody else wants it
 
-    async def _finish(self, work: Work[Answer], then: Callable[[Answer | Failed], None]) -> Answer | Failed:
+    async def _finish(self, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
+        known = memo.recall()  # who asked may have given up and asked again meanwhile
+        if known is not None:
+            return known
         outcome = await self._outcome(work)
         if isinstance(outcome, Failed):
             self._metrics.worker_refusals.labels(outcome.fault.value).inc()
-        then(outcome)
+        memo.keep(outcome)
         return outcome
 
     async def _outcome(self, work: Work[Answer]) -> Answer | Failed:
@@ -158,9 +165,7 @@ class Worker:
             assert process is not None  # noqa: S101 - it has been started
             if await asyncio.to_thread(process.wait_ready):
                 return process
-            log.error(
-                "the worker ended before it could be asked; its memory is limited to %d bytes", self.budget.memory_bytes
-            )
+            log.error("the worker ended before it could be asked; its memory is limited to %d bytes", self.budget.memory_bytes)
             self._process = None
             await asyncio.to_thread(process.end)
             await asyncio.sleep(pause)

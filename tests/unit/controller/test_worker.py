@@ -16,7 +16,7 @@ import pytest
 
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Priority
-from shardwright.controller.worker import Worker, WorkError
+from shardwright.controller.worker import Memo, Worker, WorkError
 from shardwright.reconcile.budget import Budget, Failed, Fault
 from shardwright.reconcile.work import Work
 from tests.harness.waiting import wait_for
@@ -45,7 +45,7 @@ def run(scenario: Callable[[Worker], Awaitable[None]]) -> None:
 
 
 async def ask(worker: Worker, work: Work[int]) -> int | Failed:
-    return await worker.ask(KEY, Priority.NEW, work)
+    return await worker.ask(KEY, Priority.NEW, work, Memo())
 
 
 def refused(fault: Fault) -> Failed:
@@ -125,12 +125,14 @@ def test_a_fault_of_ours_is_told_to_who_asked_and_ends_nothing() -> None:
 def test_what_comes_of_a_question_is_noted_although_who_asked_has_given_up(tmp_path: Path) -> None:
     async def scenario(worker: Worker) -> None:
         noted: list[int | Failed] = []
+        memo: Memo[int | Failed] = Memo(recall=lambda: noted[0] if noted else None, keep=noted.append)
         begun = tmp_path / "begun"
-        asking = asyncio.create_task(worker.ask(KEY, Priority.NEW, Spin(begun=begun), noted.append))
+        asking = asyncio.create_task(worker.ask(KEY, Priority.NEW, Spin(begun=begun), memo))
         await asyncio.to_thread(wait_for, begun.exists, 60, "the question to be worked on")
         asking.cancel()
-        assert await ask(worker, Pid()) == worker.pid  # in its turn
-        assert noted == [refused(Fault.CPU)]
+        again = await worker.ask(KEY, Priority.NEW, Pid(), memo)  # a question that is known by then is not worked on again
+        assert (again, noted) == (refused(Fault.CPU), [refused(Fault.CPU)])
+        assert await ask(worker, Pid()) == worker.pid
 
     run(scenario)
 
@@ -149,13 +151,13 @@ PARENT = """
 import asyncio, os
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Priority
-from shardwright.controller.worker import Worker
+from shardwright.controller.worker import Memo, Worker
 from shardwright.reconcile.budget import Budget
 from tests.support.works import Pid
 
 async def main():
     worker = Worker(Budget(cpu_seconds=5, memory_bytes=96 << 20), Metrics())
-    print(await worker.ask(("a", "b"), Priority.NEW, Pid()), flush=True)
+    print(await worker.ask(("a", "b"), Priority.NEW, Pid(), Memo()), flush=True)
     await asyncio.Event().wait()
 
 asyncio.run(main())
