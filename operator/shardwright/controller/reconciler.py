@@ -1,5 +1,6 @@
 """One look at one ShardedModel: read everything, do what ``reconcile.advance`` says until it says nothing more, publish."""
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -130,7 +131,7 @@ class Reconciler:
         """Do what the pure core says until there is nothing left to do; return what to publish, and all that was written."""
         done = Outcome()
         while True:
-            step = advance(seen, self._clock.now())
+            step = await asyncio.to_thread(advance, seen, self._clock.now())  # a thousand groups take seconds to render
             if step.ask is not None and isinstance(seen.subject, Subject):
                 seen = seen.answered(step.ask, await self._answer(key, seen.subject, step.ask))
                 continue

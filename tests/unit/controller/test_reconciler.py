@@ -1,14 +1,20 @@
 """One look at a model, with its faults: what comes between, what is refused, what there is no room for."""
 
+import asyncio
+import threading
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import CONFIG_MAPS, SHARDED_MODELS
+from shardwright.controller import reconciler
 from shardwright.controller.notes import Note
 from shardwright.controller.queue import Again, Priority
 from shardwright.controller.view import Interests
+from shardwright.reconcile.advance import Step, advance
+from shardwright.reconcile.seen import Seen
 from tests.support.builders_operator import LARGE, NAMESPACE, deployed, run, serving, synced
 
 
@@ -161,6 +167,28 @@ def test_a_node_that_comes_when_the_planner_has_answered_is_not_missed(monkeypat
         parts.queue.added.clear()
         parts.intake.wake_waiting()
         assert parts.queue.added == [(key, Priority.WAITING)]
+
+    run(scenario())
+
+
+def test_while_a_look_works_out_what_to_do_everything_else_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, others_went_on = threading.Event(), threading.Event()
+
+    def advance_slowly(seen: Seen, now: datetime) -> Step:
+        begun.set()
+        assert others_went_on.wait(30)
+        return advance(seen, now)
+
+    async def go_on() -> None:
+        await asyncio.to_thread(begun.wait, 30)
+        others_went_on.set()
+
+    async def scenario() -> None:
+        parts = await synced(nodes=1)
+        key = parts.add_model("small")
+        monkeypatch.setattr(reconciler, "advance", advance_slowly)
+        await asyncio.gather(parts.look(key), go_on())
+        assert parts.replicas("small") == [1]
 
     run(scenario())
 
