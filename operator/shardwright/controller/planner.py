@@ -45,6 +45,9 @@ REMEMBERED: Final = 16
 REFUSED_SECONDS: Final = 3600.0
 """How long what cost too much is not asked again of a model that has not changed: the cluster may have."""
 
+HAS_ITS_TURN: Final = Priority.BROKEN
+"""How urgent the questions are of the one model that may choose GPUs: until they are answered nobody else may."""
+
 Answer = TypeVar("Answer")
 
 
@@ -198,7 +201,7 @@ class Planner:
         if holds(waiting.claim, {room.node: room for room in answering.rooms(whole, taken, claimed)}):
             return waiting
         work = ChooseClaim(subject=subject, ask=ask, stock=Stock(whole=whole, taken=taken), claimed=claimed)
-        claim = await self._ask(key, subject, ask, _urgency(ask), work)
+        claim = await self._ask(key, subject, ask, HAS_ITS_TURN, work)
         return replace(waiting, claim={} if isinstance(claim, Problem) else claim)
 
     async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Replanned | Problem:
@@ -216,7 +219,7 @@ class Planner:
         """Return the answer on a stock, out of memory where it says the same."""
         if answering.plans_anew(ask) and (recalled := await asyncio.to_thread(self._recall, subject, ask, stock)):
             return recalled
-        made = await self._ask(key, subject, ask, _urgency(ask), MakePlan(subject=subject, ask=ask, stock=stock))
+        made = await self._ask(key, subject, ask, HAS_ITS_TURN, MakePlan(subject=subject, ask=ask, stock=stock))
         if isinstance(made, Problem):
             return made
         if made.report:
@@ -257,7 +260,7 @@ class Planner:
         nodes: tuple[str, ...] | None = None
         if self._view.pods_visible:
             work = FindPlaceBeside(subject=subject, plan=record.plan, stock=self._stock(key, subject, ask, beside=group))
-            found = await self._ask(key, subject, ask, _urgency(ask), work)
+            found = await self._ask(key, subject, ask, HAS_ITS_TURN, work)
             if isinstance(found, Problem):
                 return found
             nodes = found

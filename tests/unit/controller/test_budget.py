@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from shardwright.api.resource import DEPTH_MAX
 from shardwright.cluster.resources import PODS
 from shardwright.controller.planner import REFUSED_SECONDS, Planner
+from shardwright.controller.queue import Key, Priority
 from shardwright.controller.subjects import Subjects
+from shardwright.controller.turns import Turns
 from shardwright.controller.view import View
+from shardwright.controller.worker import Memo
 from shardwright.errors import InputError, Problem
 from shardwright.reconcile.budget import Budget, Failed, Fault
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.seen import Ask
+from shardwright.reconcile.work import Work
 from shardwright.replanning import Replanned
 from shardwright.resolving.subject import Subject
 from tests.support.builders_nodes import h100_nodes
@@ -27,6 +31,7 @@ from tests.support.builders_subject import LARGE, a_subject
 from tests.support.clocks import Clock
 from tests.support.inline import Inline
 
+Answer = TypeVar("Answer")
 SPENT = Failed(fault=Fault.CPU, budget=Budget(cpu_seconds=10, memory_bytes=192 << 20))
 KEY = ("models", "llama")
 NEW = Ask(on=None, choice=Choice.REPLAN)
@@ -49,6 +54,40 @@ def resolved(planner: Planner, live: dict[str, Any], config_text: str | None = N
 
 def answered(planner: Planner, subject: Subject) -> Replanned | Problem:
     return asyncio.run(planner.answer(KEY, subject, NEW, NOON))
+
+
+class OneAtATime(Inline):
+    """Answers one question at a time, as the worker does, and lets others ask meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._turns = Turns()
+
+    async def ask(self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
+        async with self._turns.turn(key, priority):
+            await asyncio.sleep(0)
+            return await super().ask(key, priority, work, memo)
+
+
+def test_a_flood_of_models_of_one_namespace_holds_the_plan_of_another_up_by_a_few_questions() -> None:
+    async def plan(planner: Planner, namespace: str, name: str) -> None:
+        live = a_live_model(mode="PlanOnly")
+        live["metadata"] |= {"namespace": namespace, "name": name, "uid": name}
+        subject = await planner.resolve(live, None)
+        await planner.answer((namespace, name), subject, NEW, NOON)
+
+    async def scenario() -> int:
+        worker = OneAtATime()
+        planner = a_planner(worker, Clock())
+        flood = [asyncio.create_task(plan(planner, "flood", f"model-{number}")) for number in range(200)]
+        await asyncio.sleep(0)
+        await plan(planner, "other", "model")
+        for task in flood:
+            task.cancel()
+        await asyncio.gather(*flood, return_exceptions=True)
+        return len(worker.asked)
+
+    assert asyncio.run(scenario()) <= 8
 
 
 def test_a_resource_that_costs_too_much_is_not_read_again_before_it_or_its_config_changes() -> None:
