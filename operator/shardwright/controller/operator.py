@@ -226,8 +226,8 @@ class Operator:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._worker.stop()
         await self._elector.release()
+        self._worker.stop()
         self._client.close()
         self._lease_client.close()
 
