@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from shardwright.api.schema import defaults_schema
+from shardwright.api.schema import defaults_schema, gpus_schema
 from shardwright.api.settings import Settings, read_settings
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
@@ -23,17 +24,31 @@ BEGIN, END = "<!-- values: written by `pytest tests/chart --update-goldens` -->\
 CONFIG = '{\n  "hidden_act": "silu",\n  "eps": 1e-05, "limit": Infinity,\n  "note": "größer \\u2264 <1>"\n}\n'
 
 
+A_GPU = {
+    "computeCapability": "10.7",
+    "memoryGigabytesPerSecond": 22000,
+    "memoryMiB": 294912,
+    "product": "NVIDIA-R200",
+    "source": "data sheet",
+    "teraflops": {"bf16": 4000},
+}
+GPUS_DIGEST = sha256(json.dumps([A_GPU], separators=(",", ":")).encode()).hexdigest()[:16]
+"""The operator reads them when it starts, and starts anew for others."""
+
+
 def _settings(
     defaults: dict[str, Any],
     admitted: list[str],
     classes: Sequence[str] = ("nvidia",),
     priorities: Mapping[str, Sequence[str]] | None = None,
+    gpus: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     content = {
         "admittedArguments": admitted,
         "admittedPriorityClasses": priorities or {},
         "admittedRuntimeClasses": classes,
         "engineDefaults": defaults,
+        "gpus": gpus,
     }
     return json.dumps(content, indent=2) + "\n"
 
@@ -73,6 +88,13 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "admittedPriorityClasses": (
         {"models": ["serving"], "*": []},
         {f"{SETTINGS}": _settings({}, [], priorities={"*": [], "models": ["serving"]})},
+    ),
+    "gpus": (
+        [A_GPU],
+        {
+            f"{SETTINGS}": _settings({}, [], gpus=[A_GPU]),
+            "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/gpus": GPUS_DIGEST,
+        },
     ),
     "schedulers": (
         ["Native", "Coscheduling"],
@@ -135,6 +157,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         "'/admittedPriorityClasses/models/0': 'High' does not match pattern",
     ),
     "admittedRuntimeClasses": (["Kata"], "'/admittedRuntimeClasses/0': 'Kata' does not match pattern"),
+    "gpus": ([A_GPU | {"memoryMiB": 12}], "'/gpus/0/memoryMiB': minimum: got 12, want 1,024"),
     "schedulers": (["Kueue"], "'/schedulers/0': value must be one of 'Native', 'Volcano', 'Coscheduling'"),
     "crds.enabled": ("yes", "'/crds/enabled': got string, want boolean"),
     "crds.keep": (1, "'/crds/keep': got number, want boolean"),
@@ -245,7 +268,9 @@ def test_a_config_from_a_file_reaches_the_catalogue_unchanged(control_plane: Con
 def test_the_defaults_have_the_bounds_of_the_fields_that_they_stand_for(*, update_goldens: bool) -> None:
     file = CHART / "values.schema.json"
     before, marker, after = file.read_text().partition('    "engineDefaults": {"type"')
-    written = f'{before}    "engineDefaults": {json.dumps(defaults_schema(), ensure_ascii=False)}\n  }}\n}}\n'
+    schemas = {"engineDefaults": defaults_schema(), "gpus": gpus_schema()}
+    lines = ",\n".join(f'    "{name}": {json.dumps(schema, ensure_ascii=False)}' for name, schema in schemas.items())
+    written = f"{before}{lines}\n  }}\n}}\n"
 
     if update_goldens:
         file.write_text(written)

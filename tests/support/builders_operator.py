@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.handover import Change
 from shardwright.cluster.resources import CONFIG_MAPS, NODES, PODS, SHARDED_MODELS, STATEFUL_SETS, Resource
-from shardwright.cluster.sources import CHILD_SOURCES, MANAGED, project_child, project_config_map, project_node, project_pod
+from shardwright.cluster.sources import CHILD_SOURCES, project_child, project_config_map, project_node, project_pod
 from shardwright.cluster.store import Concern
 from shardwright.controller.clock import SteadyClock
 from shardwright.controller.intake import Intake
@@ -23,8 +24,10 @@ from shardwright.controller.reconciler import Parts as ReconcilerParts
 from shardwright.controller.reconciler import Reconciler
 from shardwright.controller.resync import Resync
 from shardwright.controller.view import View
+from shardwright.controller.workers import NotAllTakenError
 from shardwright.reconcile.decision import kind_of
 from shardwright.reconcile.rollout import planned_nodes
+from shardwright.rendering.labels import is_managed
 from tests.harness import fleet
 from tests.harness.api import Manifest
 from tests.support.builders_reconcile import pod
@@ -86,7 +89,7 @@ class Parts:
         self.planner = Planner(self.view, self.worker)
         self.intake = Intake(self.view, self.queue, lambda: True)
         self.reading = Reading(self.api, self.view, self.planner, self.most_moving, "cluster.local")
-        self.resync = Resync(self.api, self.view, self.reading, self.metrics)
+        self.resync = Resync(self.api, self.view, self.reading, self.metrics, self.intake.on_gone)
         parts = ReconcilerParts(
             client=self.api,
             view=self.view,
@@ -111,6 +114,12 @@ class Parts:
 
     async def look(self, key: Key) -> Again | None:
         return await self.reconciler.look(key)
+
+    async def look_again(self, key: Key) -> None:
+        """Look after a minute, whatever the last look has said of the next one; what is not taken is for the status to say."""
+        self.wait(60)
+        with suppress(NotAllTakenError):
+            await self.look(key)
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""
@@ -226,7 +235,9 @@ class Parts:
         if resource == SHARDED_MODELS:
             self.intake.on_model(item, gone)
         else:
-            self.intake.on_concern(self._taken(resource, item, gone=gone))
+            concern = self._taken(resource, item, gone=gone)
+            self.reading.config_maps.forget_gone(concern.config_maps)
+            self.intake.on_concern(concern)
 
     def _taken(self, resource: Resource, item: Manifest, *, gone: bool) -> Concern:
         metadata, store = item["metadata"], self.view.store
@@ -237,9 +248,9 @@ class Parts:
             return store.take_pods({key: Change(None if gone else project_pod(item), version)})
         if resource == CONFIG_MAPS:
             return store.take_config_maps({key: Change(None if gone else project_config_map(item), version)})
-        label, _, value = MANAGED[1].partition("=")
-        if resource not in _WATCHED or metadata.get("labels", {}).get(label) != value:
+        if resource not in _WATCHED:
             return Concern()
+        gone = gone or not is_managed(item)  # as a watch with a selector says it
         take = partial(store.take_children, kind_of(item))
         return take({key: Change(None if gone else project_child(resource, item), version)})
 

@@ -10,18 +10,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from shardwright.api.engine import Engine
+from shardwright.api.gpus import GPUS, read_gpus
 from shardwright.api.manifest import read_manifests
 from shardwright.api.names import API_VERSION, KIND
 from shardwright.api.resource import parse_manifest
 from shardwright.api.spec import Pod, Resources, Spec
 from shardwright.engines.options import check_admission
 from shardwright.errors import InputError, Problem
+from shardwright.hardware.gpus import Gpu
 
 DEFAULTS: Final = "engineDefaults"
 ADMITTED: Final = "admittedArguments"
 RUNTIME_CLASSES: Final = "admittedRuntimeClasses"
 PRIORITY_CLASSES: Final = "admittedPriorityClasses"
-KNOWN: Final = (DEFAULTS, ADMITTED, RUNTIME_CLASSES, PRIORITY_CLASSES)
+KNOWN: Final = (DEFAULTS, ADMITTED, RUNTIME_CLASSES, PRIORITY_CLASSES, GPUS)
 
 EVERY_NAMESPACE: Final = "*"
 """Stands for the namespaces that are not named."""
@@ -40,7 +42,7 @@ class Settings:
     """Defaults for ``spec.engine`` and ``spec.pod``, and what users may set: dangerous engine options, classes of their pods.
 
     ``priority_classes`` are the names that may be used, by namespace (``*``: those that are not named); all but those of the
-    system where nothing is said of a namespace.
+    system where nothing is said of a namespace. ``gpus`` are those that the catalogue lacks.
     """
 
     engine: Engine | None = None
@@ -48,6 +50,7 @@ class Settings:
     admitted: frozenset[str] = frozenset()
     runtime_classes: frozenset[str] = frozenset({NVIDIA})
     priority_classes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    gpus: tuple[Gpu, ...] = ()
 
 
 def read_settings(text: str) -> Settings:
@@ -67,13 +70,14 @@ def read_settings(text: str) -> Settings:
     problems = [problem.under(ADMITTED) for problem in check_admission(admitted)]
     if problems:
         raise InputError(problems)
-    spec = _read_defaults(defaults)
+    spec, gpus = _read_defaults(defaults), read_gpus(content.get(GPUS) or [])
     return Settings(
         engine=spec.engine if "engine" in defaults else None,
         pod=spec.pod if "pod" in defaults else None,
         admitted=frozenset(admitted),
         runtime_classes=frozenset(classes),
         priority_classes={namespace: frozenset(names) for namespace, names in priorities.items()},
+        gpus=gpus,
     )
 
 

@@ -14,6 +14,7 @@ from shardwright.cluster.client import ApiError, Client, Urgency
 from shardwright.cluster.elector import Elector, LeaseIdentity
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.permissions import may_see_pods, missing_permissions
+from shardwright.cluster.store import Concern
 from shardwright.controller.health import Health, HealthServer
 from shardwright.controller.intake import FREED_SECONDS, Intake
 from shardwright.controller.leadership import fence, keep_leading
@@ -58,7 +59,7 @@ class Operator:
         self._planner.load_settings()
         self._intake = Intake(self._view, self._queue, self._leads)
         self._reading = self._make_reading()
-        self._resync = Resync(self._client, self._view, self._reading, self._metrics)
+        self._resync = Resync(self._client, self._view, self._reading, self._metrics, self._intake.on_gone)
         self._reconciler = self._make_reconciler()
         self._workers = Workers(self._queue, self._look, self._metrics)
         self._caches: Caches | None = None
@@ -127,7 +128,8 @@ class Operator:
                 break
             await asyncio.sleep(SYNC_RETRY_SECONDS)
         self._worker.start()  # while the caches fill
-        caches = Caches(self._client, self._view.store, self._intake.on_concern, pods=self._view.pods_visible)
+        view = self._view
+        caches = Caches(self._client, view.store, self._on_concern, pods=view.pods_visible, gpus=self._planner.gpus)
         caches.start()
         self._caches = caches
         await caches.filled.wait()
@@ -135,6 +137,10 @@ class Operator:
         with suppress(ApiError):
             for missing in await missing_permissions(self._client):
                 log.error("not permitted, but needed: %s", missing)
+
+    def _on_concern(self, concern: Concern) -> None:
+        self._reading.config_maps.forget_gone(concern.config_maps)
+        self._intake.on_concern(concern)
 
     async def _asked_for_pods(self) -> bool:
         """Find out whether pods may be listed, and return whether the API server has said so."""

@@ -22,6 +22,7 @@ from shardwright.controller.worker import Asked, Memo
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.pools import build_inventory
+from shardwright.hardware.stated import NONE, OwnGpus, by_product
 from shardwright.modelspec.catalogue import read_catalogue_extension
 from shardwright.planning.report import NoPlan
 from shardwright.planning.ways_out import Holder
@@ -81,17 +82,21 @@ class Planner:
         self._administration = Administration()
         self._subjects = Subjects()
         self._refused: dict[Key, dict[tuple[object, ...], _Refused]] = {}
+        self.gpus: OwnGpus = NONE
         self._advice: dict[Key, tuple[tuple[str, Ask, Inventory], NoPlan | None]] = {}
         self._pooled: dict[str, tuple[int, Inventory]] = {}
 
     def load_settings(self) -> None:
         """Read the settings for the first time: a model that runs must not lose its defaults to a broken file.
 
+        GPUs that they state hold as long as this process runs: what it knows of nodes would else be of several makings.
+
         Raises:
             InputError: the file cannot be used.
         """
         self._settings.load()
         self._administer()
+        self.gpus = by_product(self._settings.content.gpus)
 
     def reload(self) -> bool:
         """Read the administrator's files if they have changed and return whether one had; a broken one changes nothing."""

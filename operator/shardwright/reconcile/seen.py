@@ -10,7 +10,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.reconcile.decision import ObjectKey, Write
-from shardwright.reconcile.observed import Observed
+from shardwright.reconcile.observed import STATEFUL_SET, Observed
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.priorities import Priorities
 from shardwright.reconcile.sightings import Sighting
@@ -137,6 +137,15 @@ class Seen:
     answers: Mapping[Ask, Replanned | Problem] = field(default_factory=dict)
     recorded: tuple[tuple[PlanRecord, Outcome], ...] = ()
     outcome: Outcome | None = None
+
+    @property
+    def groups(self) -> int:
+        """Return how many groups a look has to do with: those that there are, are planned or are wanted, whichever are most."""
+        objects = self.observed.objects if isinstance(self.observed, Observed) else {}
+        there = sum(kind == STATEFUL_SET for kind, _ in objects)
+        wanted = self.subject.intent.replicas if isinstance(self.subject, Subject) else 0
+        records = (self.record, *(answer.record for answer in self.answers.values() if isinstance(answer, Replanned)))
+        return max(there, wanted, *(len(record.plan.groups) for record in records if isinstance(record, PlanRecord)), 0)
 
     def answered(self, ask: Ask, answer: Replanned | Problem) -> "Seen":
         """Return the same with an answer of the planner, or why there is none."""

@@ -11,6 +11,7 @@ from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key
 from shardwright.controller.view import View
 from shardwright.errors import InputError, Problem
+from shardwright.reconcile.observed import STATEFUL_SET
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.seen import Ask
@@ -21,7 +22,7 @@ from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_operator import LARGE
 from tests.support.builders_reconcile import NOON, a_record
 from tests.support.builders_resource import A_CONFIG, a_sharded_model
-from tests.support.builders_store import a_pod, nodes, pods
+from tests.support.builders_store import a_pod, a_set, children, nodes, pods
 from tests.support.inline import Inline
 
 
@@ -64,6 +65,20 @@ def test_new_settings_hold_and_broken_ones_change_nothing(tmp_path: Path) -> Non
 
     assert subject.deployment.arguments == {"seed": 4}
     assert subject.defaulted == ("engine.args.seed",)
+
+
+def test_stated_gpus_are_those_of_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    gpu = {"memoryMiB": 294_912, "memoryGigabytesPerSecond": 22_000, "teraflops": {"bf16": 4_000}, "source": "data sheet"}
+    gpu |= {"product": "NVIDIA-R200", "computeCapability": "10.7"}
+    file.write_text(json.dumps({"gpus": [gpu]}))
+    planner = Planner(View(), Inline(), None, file)
+    planner.load_settings()
+    file.write_text("{}")
+
+    assert planner.reload()
+
+    assert list(planner.gpus) == ["nvidia-r200"]  # the nodes that are known were read with it
 
 
 def test_an_operator_does_not_start_with_broken_settings(tmp_path: Path) -> None:
@@ -170,6 +185,7 @@ def test_a_change_while_a_next_generation_starts_leaves_the_former_its_gpus_wher
     before, after = (resolved(planner, a_live_model(model=LARGE, workload={"concurrency": load}), text) for load, text in LOADS)
     view.store.take_nodes(nodes(*h100_nodes(count)))
     serving = (a_pod(f"llama-0-{rank}", model="llama", set_name="llama-0", node=f"h100-0{rank}", gpus=8) for rank in range(2))
+    view.store.take_children(STATEFUL_SET, children(a_set("llama-0")))
     view.store.take_pods(pods(*serving))
     key = ("models", "llama")
     record = a_record(cut_hash=before.cut_hash, plan=a_plan(groups=(("h100-02", "h100-03"),)), generations=(1,))
