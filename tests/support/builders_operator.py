@@ -32,6 +32,7 @@ from tests.harness import fleet
 from tests.harness.api import Manifest
 from tests.support.builders_reconcile import pod
 from tests.support.builders_resource import a_sharded_model
+from tests.support.inline import Inline
 from tests.support.memory_api import MemoryApi
 
 NAMESPACE = "models"
@@ -84,7 +85,8 @@ class Parts:
         self.view = View()
         self.queue = Asking(self.clock)
         self.metrics = Metrics()
-        self.planner = Planner(self.view, None)
+        self.worker = Inline()
+        self.planner = Planner(self.view, self.worker)
         self.intake = Intake(self.view, self.queue, lambda: True)
         self.reading = Reading(self.api, self.view, self.planner, self.most_moving, "cluster.local")
         self.resync = Resync(self.api, self.view, self.reading, self.metrics, self.intake.on_gone)

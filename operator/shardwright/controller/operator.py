@@ -27,6 +27,7 @@ from shardwright.controller.reconciler import Parts, Reconciler
 from shardwright.controller.resync import Resync
 from shardwright.controller.view import View
 from shardwright.controller.watches import Watches
+from shardwright.controller.worker import Worker
 from shardwright.controller.workers import Workers
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,10 @@ class Operator:
         self._lease_client = Client(access, threads=2, on_call=count, urgency=Urgency.LEASE)
         self._elector = Elector(self._lease_client, _identity(options), timings=options.lease_timings)
         self._client = Client(access, on_call=count, may_write=self._leads, limits=options.request_limits)
-        self._planner = Planner(self._view, options.catalogue_file, options.settings_file, self._metrics.planning.inc)
+        self._worker = Worker(options.budget, self._metrics)
+        self._planner = Planner(
+            self._view, self._worker, options.catalogue_file, options.settings_file, on_planned=self._metrics.planning.inc
+        )
         self._planner.load_settings()
         self._intake = Intake(self._view, self._queue, self._leads)
         self._reading = self._make_reading()
@@ -123,6 +127,7 @@ class Operator:
             if await self._asked_for_pods():
                 break
             await asyncio.sleep(SYNC_RETRY_SECONDS)
+        self._worker.start()  # while the caches fill
         view = self._view
         caches = Caches(self._client, view.store, self._on_concern, pods=view.pods_visible, gpus=self._planner.gpus)
         caches.start()
@@ -228,6 +233,7 @@ class Operator:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._elector.release()
+        self._worker.stop()
         self._client.close()
         self._lease_client.close()
 

@@ -171,7 +171,7 @@ class Reading:
     async def _resolve(self, key: Key, live: Mapping[str, Any]) -> Subject | tuple[Problem, ...]:
         """Return what a spec resolves to, or what the user must correct."""
         try:
-            return self._planner.resolve(live, await self._config_text(key, live))
+            return await self._planner.resolve(live, await self._config_text(key, live))
         except InputError as error:
             return error.problems
 

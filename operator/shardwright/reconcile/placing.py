@@ -36,8 +36,8 @@ class Planned:
     events: tuple[Event, ...] = ()
 
 
-def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask:
-    """Return the plan that stands, or what to ask the planner first."""
+def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask | Problem:
+    """Return the plan that stands, or what to ask the planner first, or why that has no answer."""
     record, intent = known.record, subject.intent
     stale = _fault(known, record) or _no_room(seen, known, subject)
     if record and intent.paused:
@@ -57,6 +57,8 @@ def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask:
     answer = seen.answers.get(ask)
     if answer is None:
         return ask
+    if isinstance(answer, Problem):
+        return answer
     planned = _of_answer(known, subject, answer, stale)
     return replace(planned, unplaced=not has_its_gpus and planned.record == record)
 

@@ -272,7 +272,7 @@ def test_a_model_that_is_gone_is_forgotten_with_everything_about_it() -> None:
         assert (parts.view.models, parts.view.resources, parts.reserved_nodes()) == ({}, {}, set())
         assert parts.view.freed == {"h100-0", "h100-1"}
         assert parts.reconciler._notes.of(key) == Note()
-        assert parts.planner._subjects == {}
+        assert len(parts.planner._subjects) == 0
         assert b'name="large"' not in parts.metrics.text()
 
     run(scenario())
