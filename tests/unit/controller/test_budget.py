@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypeVar
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar
 
 import pytest
 
@@ -19,7 +21,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.reconcile.budget import Budget, Failed, Fault
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.seen import Ask
-from shardwright.reconcile.work import Work
+from shardwright.reconcile.work import MakePlan, Work
 from shardwright.replanning import Replanned
 from shardwright.resolving.subject import Subject
 from tests.support.builders_nodes import h100_nodes
@@ -32,6 +34,7 @@ from tests.support.clocks import Clock
 from tests.support.inline import Inline
 
 Answer = TypeVar("Answer")
+P = ParamSpec("P")
 SPENT = Failed(fault=Fault.CPU, budget=Budget(cpu_seconds=10, memory_bytes=192 << 20))
 KEY = ("models", "llama")
 NEW = Ask(on=None, choice=Choice.REPLAN)
@@ -69,6 +72,15 @@ class OneAtATime(Inline):
             return await super().ask(key, priority, work, memo)
 
 
+class AtOnce(ThreadPoolExecutor):
+    """Does what goes to a thread at once: how many others ask meanwhile does not depend on how busy the machine is."""
+
+    def submit(self, fn: Callable[P, Answer], /, *args: P.args, **kwargs: P.kwargs) -> Future[Answer]:
+        done: Future[Answer] = Future()
+        done.set_result(fn(*args, **kwargs))
+        return done
+
+
 def test_a_flood_of_models_of_one_namespace_holds_the_plan_of_another_up_by_a_few_questions() -> None:
     async def plan(planner: Planner, namespace: str, name: str) -> None:
         live = a_live_model(mode="PlanOnly")
@@ -77,6 +89,7 @@ def test_a_flood_of_models_of_one_namespace_holds_the_plan_of_another_up_by_a_fe
         await planner.answer((namespace, name), subject, NEW, NOON)
 
     async def scenario() -> int:
+        asyncio.get_running_loop().set_default_executor(AtOnce())
         worker = OneAtATime()
         planner = a_planner(worker, Clock())
         flood = [asyncio.create_task(plan(planner, "flood", f"model-{number}")) for number in range(200)]
@@ -125,6 +138,44 @@ def test_a_plan_that_is_remembered_needs_no_worker() -> None:
     worker.failing["MakePlan"] = SPENT
 
     assert answered(planner, subject) == first
+
+
+class Late(Inline):
+    """Answers after whoever asked has given up, as the worker does."""
+
+    async def ask(self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
+        answer = await super().ask(key, priority, work, memo)
+        if isinstance(work, MakePlan):
+            raise TimeoutError
+        return answer
+
+
+def test_a_plan_that_comes_after_the_deadline_of_the_look_that_asked_is_found_by_the_next_one() -> None:
+    worker = Late()
+    planner = a_planner(worker, Clock())
+    subject = resolved(planner, a_live_model(mode="PlanOnly"))
+    with pytest.raises(TimeoutError):
+        answered(planner, subject)
+
+    assert isinstance(answered(planner, subject), Replanned)
+    assert worker.asked.count("MakePlan") == 1
+
+
+def test_what_another_leader_found_too_costly_to_read_is_read_after_everything_else() -> None:
+    asked: list[Priority] = []
+
+    class Noting(Inline):
+        async def ask(self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
+            asked.append(priority)
+            return await super().ask(key, priority, work, memo)
+
+    def says(generation: int) -> dict[str, Any]:
+        return {"observedGeneration": generation, "conditions": [{"type": "Ready", "reason": "ConfigTooCostly"}]}
+
+    planner = a_planner(Noting(), Clock())
+    for live in (a_live_model(), a_live_model(2) | {"status": says(1)}, a_live_model(3) | {"status": says(3)}):
+        resolved(planner, live)
+    assert asked == [Priority.NEW, Priority.NEW, Priority.RESYNC]
 
 
 def test_a_spec_that_is_nested_too_deeply_does_not_even_reach_the_worker() -> None:

@@ -59,3 +59,25 @@ def test_who_gives_up_while_waiting_or_in_the_moment_of_its_turn_holds_nobody_up
         return order
 
     assert asyncio.run(scenario()) == ["fourth", "last"]
+
+
+def test_who_gives_up_in_the_very_moment_in_which_the_turn_before_ends_holds_nobody_up() -> None:
+    async def scenario() -> list[str]:
+        turns, order = Turns(), []
+
+        async def take(name: str) -> None:
+            async with turns.turn(("models", name), Priority.NEW):
+                order.append(name)
+
+        await turns.take(("models", "first"), Priority.NEW)
+        second, third = asyncio.create_task(take("second")), asyncio.create_task(take("third"))
+        await asyncio.sleep(0)
+        second.cancel()
+        turns.give_back()  # the second one does not know yet that it was cancelled
+        await asyncio.wait_for(third, 10)
+        await asyncio.wait_for(take("last"), 10)
+        await asyncio.gather(second, return_exceptions=True)
+        assert second.cancelled()
+        return order
+
+    assert asyncio.run(scenario()) == ["third", "last"]
