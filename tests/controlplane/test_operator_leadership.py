@@ -7,8 +7,9 @@ import pytest
 
 from tests.harness.api import ApiError
 from tests.harness.controlplane import ControlPlane
+from tests.harness.leases import LEASE
 from tests.harness.waiting import wait_for
-from tests.support.operator import LEASE, OperatorProcess
+from tests.support.operator import OperatorProcess
 
 pytestmark = pytest.mark.controlplane
 

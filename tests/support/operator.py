@@ -14,13 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.harness.api import ApiError
+from tests.harness import leases
 from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
-SYSTEM = "shardwright-system"
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/shardwright"
+SYSTEM = leases.SYSTEM
 OPERATOR_USER = f"system:serviceaccount:{SYSTEM}:shardwright"
 
 
@@ -69,7 +68,7 @@ class OperatorProcess:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.kill()
-        self._give_up_lease()
+        leases.give_up(self._control_plane.api, self._identity)
         if error is not None:
             sys.stderr.write(f"\n--- log of the operator\n{self.logs()[-6000:]}\n")
         self._folder.cleanup()
@@ -87,15 +86,6 @@ class OperatorProcess:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-
-    def _give_up_lease(self) -> None:
-        """Have the operator of the next test wait for nobody who is dead."""
-        try:
-            holder = self._control_plane.api.get(LEASE)["spec"].get("holderIdentity") or ""
-        except ApiError:  # there is none, or no API server
-            return
-        if holder.startswith(self._identity):
-            self._control_plane.api.patch(LEASE, {"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})
 
     def stop(self, timeout: float = 15) -> int:
         """SIGTERM, as the kubelet would; return the exit code."""
