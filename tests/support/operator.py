@@ -64,6 +64,7 @@ class OperatorProcess:
             return self.start()
         except BaseException:
             self.kill()
+            self._folder.cleanup()
             raise
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

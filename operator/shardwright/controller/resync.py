@@ -4,7 +4,7 @@ A watch can miss a deletion and say nothing, so the absence of an event is no ev
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from time import time
 from typing import Any, Final
 
@@ -56,8 +56,9 @@ class Resync:
         Raises:
             ApiError: a plan of record could not be read.
         """
-        keys = [key for key, item in self._view.resources.items() if holds_gpus(item)]
-        records = dict(zip(keys, await self._records(keys), strict=True))
+        models = {key: item for key, item in self._view.resources.items() if holds_gpus(item)}
+        records = dict(zip(models, await self._records(models), strict=True))
+        keys = models.keys() & self._view.resources.keys()  # the others have ended while their plans were read
         for key in sorted(keys, key=self._precedence):
             record = records[key]
             if isinstance(record, PlanRecord) and record.plan.deployable:
@@ -70,19 +71,18 @@ class Resync:
         runs = bool(self._view.store.members_of(base_key(key)))
         return not runs, str(item["metadata"].get("creationTimestamp") or ""), key
 
-    async def _records(self, keys: Iterable[Key]) -> list[object]:
+    async def _records(self, models: Mapping[Key, Mapping[str, Any]]) -> list[object]:
         """Return the plan of record of each model, as far as it is that model's."""
         gate = asyncio.Semaphore(AT_ONCE)
 
-        async def read(key: Key) -> object:
-            item = self._view.resources[key]
+        async def read(key: Key, item: Mapping[str, Any]) -> object:
             where = (key[0], record_key(owner_of(item))[1])
             async with gate:
                 content, record = await self._reading.config_maps.record(where)
             owners = (content or {}).get("metadata", {}).get("ownerReferences") or ()
             return record if any(owner["uid"] == item["metadata"]["uid"] for owner in owners) else None
 
-        return list(await asyncio.gather(*(read(key) for key in keys)))
+        return list(await asyncio.gather(*(read(key, item) for key, item in models.items())))
 
     def _take(self, item: Mapping[str, Any]) -> None:
         """Take over a model out of a LIST, unless an event has brought a later form of it meanwhile."""
