@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -17,10 +18,25 @@ from typing import Self
 from tests.harness import leases
 from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for
+from tests.support.builders_chart import CHART
 
 ROOT = Path(__file__).parents[2]
 SYSTEM = leases.SYSTEM
 OPERATOR_USER = f"system:serviceaccount:{SYSTEM}:shardwright"
+
+
+def install_chart(control_plane: ControlPlane, *options: str) -> None:
+    """Install it, and wait until the API server takes an object that a ShardedModel owns.
+
+    Its admission looks up the owner's kind in a discovery of its own, which hears of a new CRD seconds after the CRD is served;
+    until then each child is refused as forbidden.
+    """
+    control_plane.helm("install", "shardwright", str(CHART), "--namespace", SYSTEM, "--create-namespace", *options)
+    owner = {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", "name": "nobody", "uid": "nobody"}
+    metadata = {"name": "child", "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}]}
+    child = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    create = ("create", "--dry-run=server", f"--as={OPERATOR_USER}", "--namespace=default", "--filename=-")
+    wait_for(lambda: control_plane.kubectl(*create, input=child), 60, "the API server to know the owner's kind")
 
 
 class OperatorProcess:
