@@ -58,8 +58,8 @@ def _storage_problems(held: _Held, gpu: Gpu, traits: EngineTraits) -> Iterator[P
             method = "" if model.quantization == product else f" by {model.quantization}"
             yield Problem(
                 code="DtypeNotSupported",
-                what=f"{whose} are stored as {product}{method}",
-                limit=f"which {traits.name} {traits.version} takes from compute capability {_shown(least)} on",
+                what=f"{whose} stored as {product}{method}",
+                limit=f"need compute capability {_shown(least)} with {traits.name} {traits.version}",
                 gap=f"{gpu.id} has {_shown(gpu.compute_capability)}",
                 remedy=_OTHER,
                 path=path,

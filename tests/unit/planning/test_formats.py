@@ -63,7 +63,7 @@ def test_nobody_is_told_to_compute_in_fp16_what_the_gpu_is_too_old_for() -> None
     gpt_oss = read_model({**CONFIGS["qwen3-30b-a3b"], "quantization_config": {"quant_method": "mxfp4"}}, source="a test")
     problems = list(dtype_problems(gpt_oss, load_gpus()["T4-16GB"], "auto", vllm_traits()))
     stored, computed = problems
-    assert (stored.what, stored.gap) == ("the weights are stored as mxfp4", "T4-16GB has 7.5")
-    assert stored.limit == "which vLLM 0.33.0 takes from compute capability 8.0 on"
+    assert (stored.what, stored.gap) == ("the weights stored as mxfp4", "T4-16GB has 7.5")
+    assert stored.limit == "need compute capability 8.0 with vLLM 0.33.0"
     assert computed.what == "the model computes in bf16"
     assert stored.remedy == computed.remedy == "select other GPUs or other weights"
