@@ -108,3 +108,9 @@ def test_which_of_many_racks_are_taken_changes_no_question() -> None:
 
     for taken in ({"rack-00-00": 1}, {"rack-00-00": 4}, {"rack-00-00": 4, "rack-01-01": 2, "rack-02-00": 3}):
         assert planned(cache, subject, whole.without(taken)).alternatives is first.alternatives
+
+
+def test_trays_of_one_rack_are_not_those_of_several() -> None:
+    one_of_each_rack, each_second_rack = [0, 4] * RACKS, [0, 0, 4, 4] * (RACKS // 2)
+
+    _agree(IN_RACKS, [("large", one_of_each_rack), ("large", each_second_rack), ("large", one_of_each_rack)])
