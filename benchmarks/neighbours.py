@@ -2,7 +2,7 @@
 
     python -m benchmarks.neighbours [--crashes 40]
 
-On the control plane of the tests, with one operator. Models of one GPU serve in a namespace; one after the other crashes, and
+On the control plane of the tests, with one operator. Models of two nodes serve in a namespace; a pod of each crashes, and
 the time from the end of its container, as a watch shows it, to the operator's write of `replicas: 0` is measured: first with
 nothing else going on, then with a second namespace in which
 
@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
@@ -29,11 +30,13 @@ from tests.harness import fleet
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for
-from tests.support.models import Models
+from tests.support.models import LARGE, Models
 from tests.support.operator import OperatorProcess, install_chart
 
 NODE: Final = "h100-8x-dell-xe9680"
 GPUS: Final = 8
+NODES_OF_A_MODEL: Final = 2
+"""A group of one pod is restarted by its kubelet; only a larger one waits for the operator."""
 FLOODING: Final = 50
 """Models whose specs change all the time."""
 CHANGES_PER_SECOND: Final = 20
@@ -92,7 +95,7 @@ class Crashes:
 
 @contextmanager
 def repeated(act: Callable[[int], object]) -> Iterator[None]:
-    """Do something again and again, at a steady rate, until the block ends."""
+    """Do something again and again, at a steady rate, until the block ends; raise what it has raised."""
     ending = threading.Event()
 
     def run() -> None:
@@ -101,13 +104,13 @@ def repeated(act: Callable[[int], object]) -> Iterator[None]:
             act(number)
             number += 1
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ending.set()
-        thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run)
+        try:
+            yield
+        finally:
+            ending.set()
+        running.result()
 
 
 @contextmanager
@@ -158,7 +161,7 @@ def flooding(control_plane: ControlPlane, harmful: Models) -> Iterator[None]:
         harmful.wait_ready(f"flooding-{number}", timeout=120)
 
     def change(number: int) -> None:
-        harmful.change(f"flooding-{number % FLOODING}", engine={"env": {"ROUND": str(number)}})
+        harmful.change(f"flooding-{number % FLOODING}", engine={"env": [{"name": "ROUND", "value": str(number)}]})
 
     with repeated(change):
         yield
@@ -174,7 +177,7 @@ def measure(console: Console, crashes: int) -> dict[str, list[float]]:
     with ControlPlane.start() as control_plane, ExitStack() as stack:
         install_chart(control_plane)
         phases = ("quiet", *DISTURBANCES)
-        nodes = -(-(len(phases) * crashes + FLOODING) // GPUS) + 1
+        nodes = len(phases) * crashes * NODES_OF_A_MODEL + -(-FLOODING // GPUS)
         control_plane.nodes.create(fleet.make(NODE, nodes))
         stack.enter_context(OperatorProcess(control_plane))
         well, harmful = (Models(control_plane, control_plane.create_namespace(name)) for name in ("well", "harmful"))
@@ -182,7 +185,7 @@ def measure(console: Console, crashes: int) -> dict[str, list[float]]:
         stack.callback(watched.close)
         names = [f"{phase}-{number}" for phase in phases for number in range(crashes)]
         for name in names:
-            well.create(name)
+            well.create(name, LARGE)
         for name in names:
             well.wait_ready(name, timeout=300)
         for phase in phases:
@@ -195,7 +198,7 @@ def measure(console: Console, crashes: int) -> dict[str, list[float]]:
 
 
 def _reaction(control_plane: ControlPlane, well: Models, watched: Crashes, name: str) -> float:
-    control_plane.pods.crash(well.namespace, f"{name}-0-0")
+    control_plane.pods.crash(well.namespace, f"{name}-0-1")
     return watched.seconds(name, 60)
 
 
