@@ -1,6 +1,6 @@
 """Measure what the looks cost that bring a model up, without a control plane: milliseconds of CPU and calls, by part of a look.
 
-    python -m benchmarks.looks [--models 30] [--profile PART]
+    python -m benchmarks.looks [--models 30] [--nodes 600] [--profile PART]
 
 The models are a third each of one GPU, one node and two nodes. Each is looked at as it is new, when its pods have been made, are
 bound, run, are ready, and then until a look has nothing to do. The API server is in memory and costs what it costs: its time, and
@@ -98,15 +98,16 @@ class Spent:
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=int, default=30)
+    parser.add_argument("--nodes", type=int, default=600)
     parser.add_argument("--profile", default="", metavar="PART", help="all, look, read, advance, write, status, metrics, events")
     given = parser.parse_args(arguments)
-    asyncio.run(measure(given.models, Spent(given.profile)))
+    asyncio.run(measure(given.models, given.nodes, Spent(given.profile)))
 
 
-async def measure(models: int, spent: Spent) -> None:
+async def measure(models: int, nodes: int, spent: Spent) -> None:
     """Bring models up one after another, and print what each part of that has cost."""
     parts = Parts()
-    for node in population.nodes(20 * models):
+    for node in population.nodes(nodes):
         parts.api.put(NODES, node)
     await parts.sync()
     manifests = population.models(FIRST + models)

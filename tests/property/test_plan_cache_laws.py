@@ -11,8 +11,9 @@ from shardwright.hardware.nodes import read_node
 from shardwright.hardware.pools import build_inventory
 from shardwright.pipeline import plan_serving
 from shardwright.planning.report import NoPlan, Plan, Report
-from shardwright.reconcile.plan_cache import PlanCache
+from shardwright.reconcile.plan_cache import PlanCache, stock_of
 from shardwright.resolving.subject import Subject
+from tests.harness.fleet import make_nvl72
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_subject import a_subject
 
@@ -34,6 +35,17 @@ def planned(cache: PlanCache, subject: Subject, inventory: Inventory) -> Report:
     return made
 
 
+TRAYS = 18
+RACKS = 6
+TRAY_FACTS = [fact for node in make_nvl72(RACKS) if isinstance(fact := read_node(node), NodeFacts)]
+IN_RACKS: dict[str, Subject] = {
+    **SUBJECTS,
+    "wide": a_subject(model={"id": "deepseek-ai/DeepSeek-V3"}, parallelism={"tensor": 8, "pipeline": 2}),
+    "racks": a_subject(model={"id": "meta-llama/Llama-3.1-8B-Instruct"}, parallelism={"tensor": 8, "pipeline": 20}),
+}
+"""The last one takes 40 trays, which are more than a rack has, and each of its stages two of one rack."""
+
+left_in_racks = st.lists(st.sampled_from((0, 1, 2, TRAYS)), min_size=RACKS, max_size=RACKS)
 taken_gpus = st.lists(st.integers(0, 8), min_size=NODES, max_size=NODES)
 
 
@@ -53,6 +65,33 @@ def test_a_remembered_plan_is_the_one_that_would_be_made_on_what_is_free(asked: 
             continue
         assert (found.layout, found.pool) == (anew.layout, anew.pool)
         assert _fits(found, {node.name: node.free for pool in left.pools for node in pool.nodes})
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(sorted(IN_RACKS)), left_in_racks, st.integers(1, 4)), min_size=1, max_size=6))
+def test_a_remembered_plan_is_the_one_that_would_be_made_on_what_is_free_in_racks(
+    asked: list[tuple[str, list[int], int]],
+) -> None:
+    cache = PlanCache()
+    for name, trays, gpus in asked:
+        subject = IN_RACKS[name]
+        taken = [fact.name for index, fact in enumerate(TRAY_FACTS) if index % TRAYS >= trays[index // TRAYS]]
+        left = build_inventory(TRAY_FACTS, (), terms=subject.terms).without(dict.fromkeys(taken, gpus))
+
+        found, anew = planned(cache, subject, left).outcome, plan_serving(subject, left).outcome
+
+        assert type(found) is type(anew)
+        if isinstance(found, Plan) and isinstance(anew, Plan):
+            assert (found.layout, found.pool, found.compute_domain) == (anew.layout, anew.pool, anew.compute_domain)
+            assert _fits(found, {node.name: node.free for pool in left.pools for node in pool.nodes})
+
+
+def test_racks_that_nobody_uses_are_counted_and_others_are_not_looked_into_while_there_are_enough_of_them() -> None:
+    whole, names = build_inventory(TRAY_FACTS, ()), [fact.name for fact in TRAY_FACTS]
+    one, other = (whole.without(dict.fromkeys(names[:trays], 4)) for trays in (3, 4))
+    assert stock_of(one, 1) == stock_of(other, 1)
+    one, other = (whole.without(dict.fromkeys(names[:trays], 4)) for trays in (TRAYS + 3, TRAYS + 4))
+    assert stock_of(one, 1) != stock_of(other, 1)
 
 
 def _fits(plan: Plan, free: dict[str, int]) -> bool:
