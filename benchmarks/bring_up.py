@@ -1,6 +1,6 @@
 """Measure what the looks cost that bring a model up, without a control plane: milliseconds of CPU and calls, by part of a look.
 
-    python -m benchmarks.looks [--models 30] [--nodes 600] [--profile PART]
+    python -m benchmarks.bring_up [--models 30] [--nodes 600] [--profile PART]
 
 The models are a third each of one GPU, one node and two nodes. Each is looked at as it is new, when its pods have been made, are
 bound, run, are ready, and then until a look has nothing to do. The API server is in memory and costs what it costs: its time, and
