@@ -45,7 +45,7 @@ IN_RACKS: dict[str, Subject] = {
 }
 """The last one takes 40 trays, which are more than a rack has, and each of its stages two of one rack."""
 
-left_in_racks = st.lists(st.sampled_from((0, 1, 2, TRAYS)), min_size=RACKS, max_size=RACKS)
+left_in_racks = st.lists(st.sampled_from((0, 1, 2, 3, TRAYS)), min_size=RACKS, max_size=RACKS)
 taken_gpus = st.lists(st.integers(0, 8), min_size=NODES, max_size=NODES)
 
 
@@ -86,12 +86,16 @@ def test_a_remembered_plan_is_the_one_that_would_be_made_on_what_is_free_in_rack
             assert _fits(found, {node.name: node.free for pool in left.pools for node in pool.nodes})
 
 
-def test_racks_that_nobody_uses_are_counted_and_others_are_not_looked_into_while_there_are_enough_of_them() -> None:
-    whole, names = build_inventory(TRAY_FACTS, ()), [fact.name for fact in TRAY_FACTS]
-    one, other = (whole.without(dict.fromkeys(names[:trays], 4)) for trays in (3, 4))
-    assert stock_of(one, 1) == stock_of(other, 1)
-    one, other = (whole.without(dict.fromkeys(names[:trays], 4)) for trays in (TRAYS + 3, TRAYS + 4))
-    assert stock_of(one, 1) != stock_of(other, 1)
+def test_of_racks_is_counted_how_many_nodes_lie_together_and_no_more_of_them_than_a_replica_may_take() -> None:
+    assert racks_left(*[TRAYS] * RACKS) == racks_left(*[TRAYS] * (RACKS - 1), TRAYS - 1)
+    assert racks_left(2, 2, 2, 2, 2, 2) != racks_left(1, 1, 2, 2, 3, 3) != racks_left(1, 1, 1, 1, 4, 4)
+    assert racks_left(9, 0, 0, 0, 0, 0) == racks_left(0, 0, 9, 0, 0, 0) != racks_left(0, 0, 8, 1, 0, 0)
+
+
+def racks_left(*trays: int) -> tuple[object, ...]:
+    """Return the stock where of each rack so many trays are left."""
+    taken = [fact.name for index, fact in enumerate(TRAY_FACTS) if index % TRAYS >= trays[index // TRAYS]]
+    return stock_of(build_inventory(TRAY_FACTS, ()).without(dict.fromkeys(taken, 4)), 1)
 
 
 def _fits(plan: Plan, free: dict[str, int]) -> bool:

@@ -5,7 +5,7 @@ has, not on which of its nodes are free; so it is remembered by both, and only t
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -77,8 +77,7 @@ def _again(subject: Subject, plan: Plan | NoPlan, inventory: Inventory) -> Plan 
 def stock_of(inventory: Inventory, replicas: int) -> tuple[Any, ...]:
     """Return what of the room of each pool can change the choice of a layout: how many nodes have how many GPUs free.
 
-    Beyond a limit they are not counted. Nodes that a scale-up link joins are counted by domain, unless there is more room in
-    domains that nobody uses than any replica takes: then each part of it that is to lie inside one domain does.
+    Beyond a limit they are not counted. Of nodes that a scale-up link joins it is counted how often so many lie in one domain.
     """
     most = NODES_MAX * max(1, replicas)
     pools = tuple((pool.name, pool.gpu_hour_price, pool.warnings, *_room(pool, most)) for pool in inventory.pools)
@@ -93,15 +92,20 @@ def _room(pool: Pool, most: int) -> Iterator[Any]:
         domains: dict[str, list[int]] = {}
         for node in pool.nodes:
             domains.setdefault(node.domain, []).append(node.free)
-        if not _has_whole_domains(pool, domains.values(), most):
-            yield tuple(sorted(tuple(sorted(free)) for free in domains.values()))
+        yield tuple(_runs(list(domains.values()), most))
 
 
-def _has_whole_domains(pool: Pool, domains: Iterable[Sequence[int]], most: int) -> bool:
-    """Return whether the whole domains that nobody uses have ``most`` nodes, and one domain more."""
-    size = pool.domain_gpus // pool.gpus_per_node
-    whole = sum(free.count(pool.gpus_per_node) >= size for free in domains)
-    return (whole - 1) * size >= most
+def _runs(domains: Sequence[Sequence[int]], most: int) -> Iterator[tuple[int, ...]]:
+    """Yield a number of GPUs, and how often 1, 2, 3, ... nodes with as many free lie in one domain, for each number that is free.
+
+    Not counted is what is beyond ``most`` nodes and a run for each replica: each part of a replica that is to lie in one domain
+    finds its place there, wherever the others have gone.
+    """
+    largest, replicas = max(map(len, domains)), most // NODES_MAX
+    for gpus in sorted({free for domain in domains for free in domain if free}, reverse=True):
+        sizes = Counter(sum(free >= gpus for free in domain) for domain in domains)
+        runs = (sum(size // nodes * count for size, count in sizes.items()) for nodes in range(1, largest + 1))
+        yield gpus, *(min(found, most // nodes + replicas) for nodes, found in enumerate(runs, 1))
 
 
 def _counted(free: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
