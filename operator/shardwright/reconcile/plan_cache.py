@@ -5,7 +5,7 @@ has, not on which of its nodes are free; so it is remembered by both, and only t
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,9 +21,17 @@ NODES_MAX: Final = 64
 """Up to how many free nodes of a pool are counted for one replica: whether there are more changes no choice. Basis: assumed, more
 than any replica is cut over."""
 
+DOMAINS_MAX: Final = 8
+"""Up to how many scale-up domains are counted for one replica: one that so many others surpass changes no choice. Basis: assumed,
+more than any replica is cut over: 8 racks of NVL72 have 576 GPUs."""
+
 SAME: Final = 1.005
 """By which factor a prediction may differ where the nodes are others, before all layouts are compared again. Basis: assumed,
 below what tells layouts apart."""
+
+
+Levels = tuple[tuple[int, int], ...]
+"""How many nodes have at least so many GPUs free: pairs of GPUs and nodes, most GPUs first."""
 
 
 class PlanCache:
@@ -77,42 +85,43 @@ def _again(subject: Subject, plan: Plan | NoPlan, inventory: Inventory) -> Plan 
 def stock_of(inventory: Inventory, replicas: int) -> tuple[Any, ...]:
     """Return what of the room of each pool can change the choice of a layout: how many nodes have how many GPUs free.
 
-    Beyond a limit they are not counted. Of nodes that a scale-up link joins it is counted how often so many lie in one domain.
+    Beyond a limit they are not counted. Nodes that a scale-up link joins are counted by domain.
     """
-    most = NODES_MAX * max(1, replicas)
-    pools = tuple((pool.name, pool.gpu_hour_price, pool.warnings, *_room(pool, most)) for pool in inventory.pools)
+    copies = max(1, replicas)
+    pools = tuple((pool.name, pool.gpu_hour_price, pool.warnings, *_room(pool, copies)) for pool in inventory.pools)
     excluded = tuple(sorted(Counter((item.problem.code, item.product) for item in inventory.excluded).items()))
     return pools, excluded, inventory.free_capacity_known
 
 
-def _room(pool: Pool, most: int) -> Iterator[Any]:
+def _room(pool: Pool, copies: int) -> Iterator[Any]:
+    most = NODES_MAX * copies
     yield min(most, len(pool.nodes))
-    yield tuple(_counted([node.free for node in pool.nodes], most))
+    yield _counted((node.free for node in pool.nodes), most)
     if pool.crosses_nodes:
-        domains: dict[str, list[int]] = {}
-        for node in pool.nodes:
-            domains.setdefault(node.domain, []).append(node.free)
-        yield tuple(_runs(list(domains.values()), most))
+        yield _domains(pool, DOMAINS_MAX * copies)
 
 
-def _runs(domains: Sequence[Sequence[int]], most: int) -> Iterator[tuple[int, ...]]:
-    """Yield a number of GPUs, and how often 1, 2, 3, ... nodes with as many free lie in one domain, for each number that is free.
-
-    Not counted is what is beyond ``most`` nodes and a run for each replica: each part of a replica that is to lie in one domain
-    finds its place there, wherever the others have gone.
-    """
-    largest, replicas = max(map(len, domains)), most // NODES_MAX
-    for gpus in sorted({free for domain in domains for free in domain if free}, reverse=True):
-        sizes = Counter(sum(free >= gpus for free in domain) for domain in domains)
-        runs = (sum(size // nodes * count for size, count in sizes.items()) for nodes in range(1, largest + 1))
-        yield gpus, *(min(found, most // nodes + replicas) for nodes, found in enumerate(runs, 1))
+def _counted(free: Iterable[int], most: int) -> Levels:
+    """Return how many nodes have at least so many GPUs free, for each number of GPUs at which that grows, up to ``most``."""
+    counts, total, levels = Counter(free), 0, []
+    for gpus in sorted((number for number in counts if number > 0), reverse=True):
+        total += counts[gpus]
+        levels.append((gpus, min(total, most)))
+        if total >= most:
+            break
+    return tuple(levels)
 
 
-def _counted(free: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
-    """Yield how many nodes have at least so many GPUs free, for each number, none above ``most``."""
-    counts = Counter(free)
-    total = 0
-    for gpus in sorted(counts, reverse=True):
-        if gpus > 0:
-            total += counts[gpus]
-            yield gpus, min(total, most)
+def _domains(pool: Pool, most: int) -> tuple[tuple[Levels, int], ...]:
+    """Return how many domains have which room, without those that ``most`` others surpass."""
+    by_name: dict[str, list[int]] = {}
+    for node in pool.nodes:
+        by_name.setdefault(node.domain, []).append(node.free)
+    counts = Counter(_counted(free, len(free)) for free in by_name.values())
+    surpassed = {room: sum(counts[other] for other in counts if other != room and _surpasses(other, room)) for room in counts}
+    return tuple(sorted((room, min(counts[room], most - surpassed[room])) for room in counts if surpassed[room] < most))
+
+
+def _surpasses(domain: Levels, other: Levels) -> bool:
+    """Return whether a domain has as many nodes with as many GPUs free as another one, whatever the number of GPUs."""
+    return all(any(free >= gpus and nodes >= wanted for free, nodes in domain) for gpus, wanted in other)
