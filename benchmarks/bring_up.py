@@ -71,9 +71,8 @@ class Spent:
         now = thread_time()
         self.seconds[ended] += now - self._since
         self._since = now
-        if self._parts[-1] == self._profiled or (
-            self._profiled == "look" and self._parts[-1] not in {"outside", "api", "planner"}
-        ):
+        part = self._parts[-1]
+        if part == self._profiled or (self._profiled == "all" and part not in NOT_OURS):
             self.profiler.enable()
 
     def wrapped(self, part: str, function: Callable[P, R]) -> Callable[P, R]:
