@@ -150,6 +150,16 @@ RULE_CASES = (
         {"parallelism": {"tensor": 4, "attentionData": 2, "expert": 4}},
         {"parallelism": {"tensor": 4, "attentionData": 2, "expert": 8}},
     ),
+    RuleCase(
+        "ExpertNotTensor",
+        {"parallelism": {"tensor": 8, "attentionData": 1, "expert": 4}},
+        {"parallelism": {"tensor": 8, "attentionData": 1, "expert": 4}, "engine": {"name": "TensorRTLLM"}},
+    ),
+    RuleCase(
+        "ExpertNotTensor",
+        {"parallelism": {"tensor": 8, "attentionData": 1, "expert": 3}, "engine": {"name": "TensorRTLLM"}},
+        {"parallelism": {"tensor": 8, "expert": 2}, "engine": {"name": "TensorRTLLM"}},
+    ),
     RuleCase("ContextNotDivisor", {"parallelism": {"tensor": 8, "context": 3}}, {"parallelism": {"tensor": 8, "context": 4}}),
     RuleCase(
         "PartitionStages",

@@ -21,7 +21,7 @@ from shardwright.api.spec import (
     context_divides_tensor,
     every_key_needs_exists,
     exists_has_no_value,
-    experts_one_or_all_ranks,
+    experts_are_cut_as_the_engine_can,
     kueue_has_a_queue,
     partition_has_every_stage,
     queue_has_a_scheduler,
@@ -236,13 +236,20 @@ RULES: Final = (
     ),
     Rule(
         code="ExpertNotTensor",
-        path="spec.parallelism",
-        field=".expert",
-        cel="!has(self.expert) || self.expert == 1 || (has(self.tensor) && has(self.attentionData) ? "
-        "self.expert == self.tensor * self.attentionData : "
-        "self.expert % ((has(self.tensor) ? self.tensor : 1) * (has(self.attentionData) ? self.attentionData : 1)) == 0)",
-        message="expert must be 1 or equal to tensor x attentionData; set one of these two, or remove expert to have it planned",
-        holds=experts_one_or_all_ranks,
+        path="spec",
+        field=".parallelism.expert",
+        cel="!has(self.parallelism) || !has(self.parallelism.expert) || self.parallelism.expert == 1 || "
+        "(has(self.engine) && has(self.engine.name) && self.engine.name == 'TensorRTLLM' && "
+        "has(self.parallelism.tensor) && has(self.parallelism.attentionData) ? "
+        "(self.parallelism.tensor * self.parallelism.attentionData) % self.parallelism.expert == 0 : "
+        "has(self.engine) && has(self.engine.name) && self.engine.name == 'TensorRTLLM' || "
+        "(has(self.parallelism.tensor) && has(self.parallelism.attentionData) ? "
+        "self.parallelism.expert == self.parallelism.tensor * self.parallelism.attentionData : "
+        "self.parallelism.expert % ((has(self.parallelism.tensor) ? self.parallelism.tensor : 1) * "
+        "(has(self.parallelism.attentionData) ? self.parallelism.attentionData : 1)) == 0))",
+        message="expert must be 1 or equal to tensor x attentionData, with TensorRTLLM also what divides that; set one of these, "
+        "or remove expert to have it planned",
+        holds=experts_are_cut_as_the_engine_can,
     ),
     Rule(
         code="ContextNotDivisor",

@@ -88,12 +88,15 @@ class Parallelism(Part):
     )
 
 
-def experts_one_or_all_ranks(pins: Parallelism) -> bool:
-    """Return whether experts are sliced, or dealt to all ranks."""
-    if pins.expert is None or pins.expert == 1:
+def experts_are_cut_as_the_engine_can(spec: "Spec") -> bool:
+    """Return whether experts are sliced, or dealt to all ranks; TensorRT-LLM deals them to sets of ranks that slice them, too."""
+    pins = spec.parallelism
+    if pins is None or pins.expert is None or pins.expert == 1:
         return True
     known = (pins.tensor or 1) * (pins.attention_data or 1)
     both = pins.tensor is not None and pins.attention_data is not None
+    if spec.engine.name == "TensorRTLLM":
+        return not both or known % pins.expert == 0
     return pins.expert == known if both else pins.expert % known == 0
 
 
