@@ -1,17 +1,26 @@
 """Plans on nodes to come: how groups ask for them, and that the record follows the pods."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from shardwright.api.record import PlanRecord, decode, encode
 from shardwright.hardware.to_come import PoolTerm, Sought
+from shardwright.reconcile.incidents import NODES_COME_SECONDS, UNSCHEDULABLE_SECONDS, find_unschedulable
 from shardwright.reconcile.observed import Observed
+from shardwright.reconcile.publish import Published
+from shardwright.reconcile.rollout import planned_nodes
+from shardwright.reconcile.seen import Ask, Seen
 from shardwright.reconcile.to_come import following, seeking
 from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.replanning import Replanned
 from tests.support.builders_deployment import a_plan
-from tests.support.builders_pools import turnout
-from tests.support.builders_reconcile import member
+from tests.support.builders_pools import a_pool, turnout
+from tests.support.builders_reconcile import NOON, member
+from tests.support.builders_seen import ONE_NODE, Operator
+from tests.support.small_cluster import LOAD_SECONDS, SmallCluster
 
 SPOT = PoolTerm(labels=(("pool", "spot"),))
 
@@ -95,3 +104,86 @@ class TestFollowing:
         record = a_record(("a",))
 
         assert following(record, [a_set("llama-0")], Observed(objects={}, members=(member("llama-0-0"),))) is record
+
+
+class Growing(Operator):
+    """An operator of one model on a cluster without nodes, with a pool of one node that may come."""
+
+    @classmethod
+    def with_a_pool(cls) -> Growing:
+        cluster = SmallCluster()
+        cluster.facts |= {node.name: node for node in a_pool(max_nodes=1).nodes()}
+        return cls(cluster, {**ONE_NODE, "replicas": 1})
+
+    def answer(self, seen: Seen, ask: Ask) -> Replanned:
+        made = super().answer(seen, ask)
+        return replace(made, record=seeking(made.record, ask.on, [turnout()])) if made.record else made
+
+    def reason(self, published: Published) -> str:
+        (ready,) = (item for item in published.status["conditions"] if item["type"] == "Ready")
+        return str(ready["reason"])
+
+    def planned(self) -> tuple[tuple[str, ...], ...]:
+        assert self.kept
+        return self.kept.record.plan.groups
+
+
+class TestLooks:
+    def test_a_group_waits_for_its_node_and_the_plan_and_its_template_name_the_one_that_comes(self) -> None:
+        operator = Growing.with_a_pool()
+        assert operator.reason(operator.run(30)) == "WaitingForNodes"
+        assert operator.planned() == (("~spot-0",),)
+        asked = operator.cluster.pods["llama-0-0"]["metadata"]["uid"]
+
+        operator.cluster.set_node("h100-0")
+        published = operator.run(LOAD_SECONDS + 60)
+
+        assert operator.reason(published) == "Serving"
+        assert operator.planned() == (("h100-0",),)
+        assert planned_nodes(operator.cluster.sets()["llama-0"]) == {"h100-0"}
+        assert operator.cluster.pods["llama-0-0"]["metadata"]["uid"] == asked
+        assert {group.restarts for group in published.found.groups} == {0}
+
+    def test_after_twenty_minutes_it_keeps_no_room_and_still_takes_what_comes(self) -> None:
+        operator = Growing.with_a_pool()
+        operator.run(NODES_COME_SECONDS - 60)
+        assert operator.kept
+        assert operator.kept.released == frozenset()
+
+        late = operator.run(120)
+        assert operator.reason(late) == "NodesDidNotCome"
+        assert late.waits_for_capacity
+        assert operator.kept.released == {0}
+        assert operator.asked[-1].lost == {"~spot-0"}
+
+        operator.cluster.set_node("h100-0")
+        assert operator.reason(operator.run(LOAD_SECONDS + 120)) == "Serving"
+        assert (operator.planned(), operator.kept.released) == ((("h100-0",),), frozenset())
+
+    def test_the_minutes_in_a_queue_are_not_those_of_the_autoscaler(self) -> None:
+        operator = Growing.with_a_pool()
+        operator.cluster.queued = True
+        assert operator.reason(operator.run(NODES_COME_SECONDS + 60)) == "WaitingForQuota"
+
+        operator.cluster.admit()
+        assert operator.reason(operator.run(NODES_COME_SECONDS - 60)) == "WaitingForNodes"
+        assert operator.reason(operator.run(120)) == "NodesDidNotCome"
+
+    def test_plans_that_follow_their_pods_are_no_contest_over_fields(self) -> None:
+        operator = Growing.with_a_pool()
+        operator.run(30)
+        operator.cluster.set_node("h100-0")
+        repaired = [dict(operator.look().repaired)]
+        for _ in range(5):
+            operator.cluster.pass_time(10)
+            repaired.append(dict(operator.look().repaired))
+
+        assert repaired == [{}] * 6
+        assert operator.planned() == (("h100-0",),)
+
+    def test_a_group_that_has_a_part_of_its_nodes_holds_them_for_as_long_as_nodes_may_take(self) -> None:
+        bound = replace(member("llama-0-0"), node="x")
+        waits = replace(member("llama-0-1"), node=None, unschedulable_since=NOON)
+        ends = [found[1] for to_come in (False, True) if (found := find_unschedulable([bound, waits], nodes_to_come=to_come))]
+
+        assert [(end - NOON).total_seconds() for end in ends] == [UNSCHEDULABLE_SECONDS, NODES_COME_SECONDS]
