@@ -13,6 +13,7 @@ from shardwright.pipeline import plan_serving
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.reconcile.plan_cache import PlanCache
 from shardwright.resolving.subject import Subject
+from tests.harness.fleet import NVL72_TRAYS, make_nvl72
 from tests.support.builders_nodes import a_gb200_rack, h100_nodes
 from tests.support.builders_subject import a_subject
 
@@ -50,6 +51,17 @@ def planned(cache: PlanCache, subject: Subject, inventory: Inventory) -> Report:
     return made
 
 
+WHOLE_RACKS = [fact for node in make_nvl72(6) if isinstance(fact := read_node(node), NodeFacts)]
+IN_WHOLE_RACKS: dict[str, Subject] = {
+    **SUBJECTS,
+    "wide": a_subject(model={"id": "deepseek-ai/DeepSeek-V3"}, parallelism={"tensor": 8, "pipeline": 2}),
+    "racks": a_subject(model={"id": "meta-llama/Llama-3.1-8B-Instruct"}, parallelism={"tensor": 8, "pipeline": 20}),
+}
+"""The last one takes 40 trays, which are more than a rack has, and each of its stages two of one rack."""
+
+left_in_racks = st.lists(st.sampled_from((0, 1, 2, NVL72_TRAYS)), min_size=6, max_size=6)
+
+
 def asked_with(nodes: int, gpus: int) -> st.SearchStrategy[list[tuple[str, list[int]]]]:
     """Return questions, each with how many GPUs of each node are taken."""
     taken = st.lists(st.integers(0, gpus), min_size=nodes, max_size=nodes)
@@ -68,10 +80,22 @@ def test_a_remembered_plan_in_racks_is_the_one_that_would_be_made_on_what_is_fre
     _agree(IN_RACKS, asked)
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(sorted(IN_WHOLE_RACKS)), left_in_racks, st.integers(1, 4)), min_size=1, max_size=6))
+def test_a_remembered_plan_over_racks_is_the_one_that_would_be_made(asked: list[tuple[str, list[int], int]]) -> None:
+    _agree(
+        WHOLE_RACKS,
+        [
+            (name, [0 if index % NVL72_TRAYS < trays[index // NVL72_TRAYS] else gpus for index in range(len(WHOLE_RACKS))])
+            for name, trays, gpus in asked
+        ],
+    )
+
+
 def _agree(facts: list[NodeFacts], asked: list[tuple[str, list[int]]]) -> None:
     cache = PlanCache()
     for name, gpus in asked:
-        subject = SUBJECTS[name]
+        subject = IN_WHOLE_RACKS[name]
         whole = build_inventory(facts, (), terms=subject.terms)
         left = whole.without({fact.name: count for fact, count in zip(facts, gpus, strict=True)})
 
@@ -80,7 +104,7 @@ def _agree(facts: list[NodeFacts], asked: list[tuple[str, list[int]]]) -> None:
         assert type(found) is type(anew)
         if isinstance(found, NoPlan) or isinstance(anew, NoPlan):
             continue
-        assert (found.layout, found.pool) == (anew.layout, anew.pool)
+        assert (found.layout, found.pool, found.compute_domain) == (anew.layout, anew.pool, anew.compute_domain)
         assert _fits(found, {node.name: node.free for pool in left.pools for node in pool.nodes})
 
 

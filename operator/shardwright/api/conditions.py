@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from shardwright.api.published import MESSAGE_MAX_LENGTH
 
@@ -117,7 +117,7 @@ def set_condition(conditions: Iterable[Mapping[str, Any]], new: Condition, *, no
     by_type = {str(item["type"]): item for item in conditions}
     before = by_type.get(new.type)
     by_type[new.type] = _on_wire(new, since=_since(before, new, now))
-    order = [*ConditionType, *sorted(set(by_type) - set(ConditionType))]
+    order = (*_ORDER, *sorted(by_type.keys() - _ORDER.keys()))
     return tuple(by_type[name] for name in order if name in by_type)
 
 
@@ -139,4 +139,5 @@ def _since(before: Mapping[str, Any] | None, new: Condition, now: datetime) -> s
     return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+_ORDER: Final = dict.fromkeys(map(str, ConditionType))
 _STATUS = {True: "True", False: "False", None: "Unknown"}

@@ -143,8 +143,8 @@ def _repaired(known: Known, outcome: Outcome) -> dict[ObjectKey, tuple[str, ...]
 def _rendered_anew(known: Known, content: Mapping[str, Any]) -> bool:
     """Return whether an object stands as we have once rendered it, and we render it otherwise now."""
     live = known.observed.objects.get(object_key(content), {"metadata": {}})
-    stood = (live["metadata"].get("annotations") or {}).get(CONTENT_HASH)
-    return stood not in (None, content["metadata"]["annotations"].get(CONTENT_HASH))
+    stood, stands = ((item["metadata"].get("annotations") or {}).get(CONTENT_HASH) for item in (live, content))
+    return None not in (stood, stands) and stood != stands
 
 
 def _unseen(seen: Seen, known: Known, outcome: Outcome) -> frozenset[ObjectKey]:

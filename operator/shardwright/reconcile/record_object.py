@@ -20,17 +20,14 @@ def record_key(owner: Owner) -> ObjectKey:
     return "ConfigMap", plan_configmap(base_name(owner.name))
 
 
+def record_place(owner: Owner) -> dict[str, Any]:
+    """Return the ConfigMap of any record, without what it says: where it is and whose."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(record_key(owner)[1], owner, LABELS, {})}
+
+
 def record_object(owner: Owner, record: PlanRecord) -> dict[str, Any]:
     """Return the ConfigMap of a record."""
-    name = record_key(owner)[1]
-    return with_content_hash(
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": metadata(name, owner, LABELS, {}),
-            "data": {RECORD_KEY: encode(record)},
-        }
-    )
+    return with_content_hash({**record_place(owner), "data": {RECORD_KEY: encode(record)}})
 
 
 def read_record(owner: Owner, observed: Observed) -> PlanRecord | Problem | None:
