@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from shardwright.api.schema import defaults_schema, gpus_schema
+from shardwright.api.schema import defaults_schema, gpus_schema, pools_schema
 from shardwright.api.settings import Settings, read_settings
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
@@ -34,6 +34,15 @@ A_GPU = {
 }
 GPUS_DIGEST = sha256(json.dumps([A_GPU], separators=(",", ":")).encode()).hexdigest()[:16]
 """The operator reads them when it starts, and starts anew for others."""
+A_POOL = {
+    "allocatable": {"nvidia.com/gpu": 8},
+    "labels": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"},
+    "maxNodes": 4,
+    "name": "spot",
+    "selector": {"karpenter.sh/nodepool": "spot"},
+}
+POOLS_DIGEST = sha256(json.dumps([A_POOL], separators=(",", ":")).encode()).hexdigest()[:16]
+"""These, too."""
 
 
 def _settings(
@@ -42,11 +51,13 @@ def _settings(
     classes: Sequence[str] = ("nvidia",),
     priorities: Mapping[str, Sequence[str]] | None = None,
     gpus: Sequence[Mapping[str, Any]] = (),
+    pools: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     content = {
         "admittedArguments": admitted,
         "admittedPriorityClasses": priorities or {},
         "admittedRuntimeClasses": classes,
+        "autoscaledPools": pools,
         "engineDefaults": defaults,
         "gpus": gpus,
     }
@@ -94,6 +105,13 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {
             f"{SETTINGS}": _settings({}, [], gpus=[A_GPU]),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/gpus": GPUS_DIGEST,
+        },
+    ),
+    "autoscaledPools": (
+        [A_POOL],
+        {
+            f"{SETTINGS}": _settings({}, [], pools=[A_POOL]),
+            "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/autoscaled-pools": POOLS_DIGEST,
         },
     ),
     "schedulers": (
@@ -158,6 +176,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     ),
     "admittedRuntimeClasses": (["Kata"], "'/admittedRuntimeClasses/0': 'Kata' does not match pattern"),
     "gpus": ([A_GPU | {"memoryMiB": 12}], "'/gpus/0/memoryMiB': minimum: got 12, want 1,024"),
+    "autoscaledPools": ([A_POOL | {"maxNodes": 0}], "'/autoscaledPools/0/maxNodes': minimum: got 0, want 1"),
     "schedulers": (["Kueue"], "'/schedulers/0': value must be one of 'Native', 'Volcano', 'Coscheduling'"),
     "crds.enabled": ("yes", "'/crds/enabled': got string, want boolean"),
     "crds.keep": (1, "'/crds/keep': got number, want boolean"),
@@ -268,7 +287,7 @@ def test_a_config_from_a_file_reaches_the_catalogue_unchanged(control_plane: Con
 def test_the_defaults_have_the_bounds_of_the_fields_that_they_stand_for(*, update_goldens: bool) -> None:
     file = CHART / "values.schema.json"
     before, marker, after = file.read_text().partition('    "engineDefaults": {"type"')
-    schemas = {"engineDefaults": defaults_schema(), "gpus": gpus_schema()}
+    schemas = {"engineDefaults": defaults_schema(), "gpus": gpus_schema(), "autoscaledPools": pools_schema()}
     lines = ",\n".join(f'    "{name}": {json.dumps(schema, ensure_ascii=False)}' for name, schema in schemas.items())
     written = f"{before}{lines}\n  }}\n}}\n"
 

@@ -53,6 +53,8 @@ class Reason(Word):
     GROUPS_NOT_READY = ("GroupsNotReady", "some group's pods are not ready")
     RESTART_BUDGET_SPENT = ("RestartBudgetSpent", "the engine of a group has failed too often in a row")
     UNSCHEDULABLE = ("Unschedulable", "the scheduler finds no place for a pod")
+    WAITING_FOR_NODES = ("WaitingForNodes", "an autoscaler makes the nodes that a group is planned on")
+    NODES_DID_NOT_COME = ("NodesDidNotCome", "an autoscaler has not made the nodes that a group is planned on, for 20 minutes")
     WAITING_FOR_QUOTA = ("WaitingForQuota", "a queue has not admitted a group yet")
     SCHEDULER_UNAVAILABLE = ("SchedulerUnavailable", "the scheduler that was asked for cannot be told of groups here")
     INSUFFICIENT_CAPACITY = ("InsufficientCapacity", "the hardware is there but not free; heals by itself")

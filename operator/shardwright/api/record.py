@@ -17,6 +17,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from shardwright.errors import Problem
+from shardwright.hardware.to_come import Sought
 from shardwright.planning.report import Alternative, Exclusion, Plan, Report
 
 Plain = Mapping[str, Any]
@@ -33,7 +34,8 @@ class PlanRecord:
 
     ``input_hash`` covers everything that makes a new plan necessary when it changes, ``cut_hash`` the same
     without the number of replicas: while it stays, scaling adds or drops groups and moves none. ``generations`` say of which
-    generation each group is at least: a later one starts beside the one that serves. ``beyond`` are fields that are not
+    generation each group is at least: a later one starts beside the one that serves. ``sought`` say how groups ask for nodes that
+    were still to come, also when they stand on real ones by now. ``beyond`` are fields that are not
     known here, each at its place: a later release wrote them.
     """
 
@@ -46,6 +48,7 @@ class PlanRecord:
     excluded: tuple[Exclusion, ...] = ()
     considered: int = 0
     generations: tuple[int, ...] = ()
+    sought: tuple[Sought, ...] = ()
     beyond: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def moved(self, group: int, nodes: tuple[str, ...], generation: int) -> "PlanRecord":

@@ -12,6 +12,7 @@ from typing import Any, Final
 import yaml
 from pydantic import BaseModel
 
+from shardwright.api.autoscaled import AUTOSCALED_POOLS, DescribedPools
 from shardwright.api.gpus import GPUS, StatedGpus
 from shardwright.api.names import CATEGORIES, GROUP, KIND, PLURAL, SHORT_NAMES, SINGULAR, VERSION
 from shardwright.api.published import Status
@@ -89,6 +90,11 @@ def defaults_schema() -> Schema:
 def gpus_schema() -> Schema:
     """Return the JSON schema of the GPUs that an administrator states."""
     return _plain(structural(StatedGpus)["properties"][GPUS])
+
+
+def pools_schema() -> Schema:
+    """Return the JSON schema of the pools of nodes that an administrator describes."""
+    return _plain(structural(DescribedPools)["properties"][AUTOSCALED_POOLS])
 
 
 def _plain(schema: Schema) -> Schema:

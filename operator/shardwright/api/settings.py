@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
+from shardwright.api.autoscaled import AUTOSCALED_POOLS, read_pools
 from shardwright.api.engine import Engine
 from shardwright.api.gpus import GPUS, read_gpus
 from shardwright.api.manifest import read_manifests
@@ -18,12 +19,14 @@ from shardwright.api.spec import Pod, Resources, Spec
 from shardwright.engines.options import check_admission
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.gpus import Gpu
+from shardwright.hardware.stated import by_product
+from shardwright.hardware.to_come import AutoscaledPool
 
 DEFAULTS: Final = "engineDefaults"
 ADMITTED: Final = "admittedArguments"
 RUNTIME_CLASSES: Final = "admittedRuntimeClasses"
 PRIORITY_CLASSES: Final = "admittedPriorityClasses"
-KNOWN: Final = (DEFAULTS, ADMITTED, RUNTIME_CLASSES, PRIORITY_CLASSES, GPUS)
+KNOWN: Final = (DEFAULTS, ADMITTED, RUNTIME_CLASSES, PRIORITY_CLASSES, GPUS, AUTOSCALED_POOLS)
 
 EVERY_NAMESPACE: Final = "*"
 """Stands for the namespaces that are not named."""
@@ -42,7 +45,8 @@ class Settings:
     """Defaults for ``spec.engine`` and ``spec.pod``, and what users may set: dangerous engine options, classes of their pods.
 
     ``priority_classes`` are the names that may be used, by namespace (``*``: those that are not named); all but those of the
-    system where nothing is said of a namespace. ``gpus`` are those that the catalogue lacks.
+    system where nothing is said of a namespace. ``gpus`` are those that the catalogue lacks, ``autoscaled_pools`` pools of nodes
+    that need not exist yet.
     """
 
     engine: Engine | None = None
@@ -51,6 +55,7 @@ class Settings:
     runtime_classes: frozenset[str] = frozenset({NVIDIA})
     priority_classes: Mapping[str, frozenset[str]] = field(default_factory=dict)
     gpus: tuple[Gpu, ...] = ()
+    autoscaled_pools: tuple[AutoscaledPool, ...] = ()
 
 
 def read_settings(text: str) -> Settings:
@@ -78,6 +83,7 @@ def read_settings(text: str) -> Settings:
         runtime_classes=frozenset(classes),
         priority_classes={namespace: frozenset(names) for namespace, names in priorities.items()},
         gpus=gpus,
+        autoscaled_pools=read_pools(content.get(AUTOSCALED_POOLS) or [], by_product(gpus)),
     )
 
 

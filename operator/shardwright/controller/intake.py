@@ -63,7 +63,7 @@ class Intake:
             self._add(key, Priority.ROLL)
         for key in view.reading(concern.config_maps):
             self._add(key, Priority.NEW, fresh=True)
-        view.freed |= concern.freed
+        view.freed |= concern.freed | view.openings(concern.nodes)
         if concern.priorities:
             self.all_again(Priority.WAITING)
 

@@ -32,6 +32,7 @@ from shardwright.reconcile.plan_cache import PlanCache
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.seen import Ask
+from shardwright.reconcile.to_come import seeking
 from shardwright.reconcile.waiting import Waiting, first_of, holds, kept_back
 from shardwright.reconcile.work import ChooseClaim, FindPlaceBeside, FindWaysOut, MakePlan, Planned, Resolve, Stock, Work
 from shardwright.rendering.names import group_name
@@ -89,7 +90,7 @@ class Planner:
     def load_settings(self) -> None:
         """Read the settings for the first time: a model that runs must not lose its defaults to a broken file.
 
-        GPUs that they state hold as long as this process runs: what it knows of nodes would else be of several makings.
+        GPUs and pools that they state hold as long as this process runs: what it knows of nodes would else be of several makings.
 
         Raises:
             InputError: the file cannot be used.
@@ -97,6 +98,7 @@ class Planner:
         self._settings.load()
         self._administer()
         self.gpus = by_product(self._settings.content.gpus)
+        self._view.expect(self._settings.content.autoscaled_pools)
 
     def reload(self) -> bool:
         """Read the administrator's files if they have changed and return whether one had; a broken one changes nothing."""
@@ -153,6 +155,9 @@ class Planner:
             if isinstance(answer, Problem):
                 return answer
             record = answer.record
+            if record and record != ask.on:
+                record = seeking(record, ask.on, self._view.turnouts())
+                answer = replace(answer, record=record)
             if record and record != ask.on and record.plan.deployable and not subject.intent.plan_only:
                 self._view.keep(key, Kept(record=record))
             if ask.beside is None:
@@ -161,7 +166,7 @@ class Planner:
 
     async def _advised(self, key: Key, subject: Subject, ask: Ask, answer: Replanned) -> Replanned:
         """Return the answer with what would make room: worked out beside the lock, and anew where there is something else."""
-        stock = self._stock(key, subject, ask, repair=ask.choice is Choice.REHOUSE)
+        stock = self._stock(key, subject, ask)
         inventory, known = stock.inventory(), self._advice.get(key)
         if known is None or known[0] != (subject.input_hash, ask, inventory):
             holders = self._holders(key, subject, inventory)
@@ -213,12 +218,17 @@ class Planner:
     async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Replanned | Problem:
         if ask.beside is not None and ask.on is not None:
             return await self._beside(key, subject, ask, ask.on, *ask.beside)
-        stock = self._stock(key, subject, ask, repair=ask.choice is Choice.REHOUSE)
+        stock = self._stock(key, subject, ask)
         made = await self._make(key, subject, ask, stock)
         if isinstance(made, Replanned) and made.short and ask.choice is Choice.REPLAN:
             vacated = self._stock(key, subject, ask, vacated=True)
             if vacated.inventory() != stock.inventory():  # its former generations are in the way
-                return await self._make(key, subject, ask, vacated)
+                made = await self._make(key, subject, ask, vacated)
+        if isinstance(made, Replanned) and made.short and self._view.pools and self._view.pods_visible:
+            larger = self._stock(key, subject, ask, to_come=True)
+            later = await self._make(key, subject, ask, larger)
+            if isinstance(later, Replanned) and (later.short is None or later.record != ask.on):
+                return later
         return made
 
     async def _make(self, key: Key, subject: Subject, ask: Ask, stock: Stock) -> Replanned | Problem:
@@ -287,31 +297,44 @@ class Planner:
         return Replanned(record=record.moved(group, nodes, generation) if nodes else None, report=record.report())
 
     def _stock(
-        self, key: Key, subject: Subject, ask: Ask, *, beside: int | None = None, vacated: bool = False, repair: bool = False
+        self,
+        key: Key,
+        subject: Subject,
+        ask: Ask,
+        *,
+        beside: int | None = None,
+        vacated: bool = False,
+        to_come: bool = False,
     ) -> Stock:
         """Return what there is for a model: nodes that it selects and tolerates, without what others hold or claim before it.
 
-        Of nodes that do not give its pods back nothing is free, whatever they say.
+        Of nodes that do not give its pods back nothing is free, whatever they say. With ``to_come`` there are the nodes, too,
+        that an autoscaler may add.
         """
-        whole, view = self._whole(subject), self._view
+        whole, view = self._whole(subject, to_come=to_come), self._view
         if not view.pods_visible:
             return Stock(whole=whole, lost=ask.lost, taken={})
         own = base_key(key)
         root = None if beside is None else group_name(own[1], beside)
         taken = view.ledger.taken(own, beside=root, vacated=vacated)
         rank = view.rank(key, subject.deployment.priority_class)
-        claimed = view.claimed_before(first_of(rank) if repair else rank)
+        claimed = view.claimed_before(first_of(rank) if ask.choice is Choice.REHOUSE else rank)
         taken.update(kept_back(claimed, view.unheld(claimed)))
+        turnouts = view.turnouts()
+        taken.update(view.healthy(name for turnout in turnouts for name in turnout.awaited()))
+        if to_come:
+            taken.update(view.healthy(name for turnout in turnouts for name in turnout.withheld(ask.lost)))
         return Stock(whole=whole, lost=ask.lost, taken=dict(taken))
 
-    def _whole(self, subject: Subject) -> Inventory:
+    def _whole(self, subject: Subject, *, to_come: bool = False) -> Inventory:
         """Return all nodes in pools as pods of these terms see them; collapsed anew only when a node has changed."""
-        terms, version = repr(subject.terms), self._view.store.node_version
+        terms, version = f"{subject.terms!r} {to_come}", self._view.store.node_version
         known = self._pooled.get(terms)
         if known and known[0] == version:
             return known[1]
         usage = () if self._view.pods_visible else None
-        inventory = build_inventory(self._view.store.nodes.values(), usage, terms=subject.terms)
+        nodes = (*self._view.store.nodes.values(), *(self._view.to_come.values() if to_come else ()))
+        inventory = build_inventory(nodes, usage, terms=subject.terms)
         if len(self._pooled) >= REMEMBERED:
             self._pooled.clear()
         self._pooled[terms] = version, inventory

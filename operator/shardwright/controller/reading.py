@@ -21,6 +21,7 @@ from shardwright.controller.view import View, base_key
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
+from shardwright.hardware.to_come import is_to_come
 from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.known import nodes_of_interest
 from shardwright.reconcile.members import Member, read_member
@@ -219,8 +220,8 @@ class Reading:
         Raises:
             ApiError: a node could not be read.
         """
-        wanted, gpus, client = tuple(names), self._planner.gpus, self._client.at(Urgency.REPAIR)
-        found = await asyncio.gather(*(client.get(NODES, None, name) for name in wanted))
+        wanted, client = tuple(name for name in names if not is_to_come(name)), self._client.at(Urgency.REPAIR)
+        gpus, found = self._planner.gpus, await asyncio.gather(*(client.get(NODES, None, name) for name in wanted))
         changes: dict[Key, Change[NodeFacts | NodeExclusion]] = {
             ("", name): Change(project_node(node, gpus) if node else None, 0) for name, node in zip(wanted, found, strict=True)
         }

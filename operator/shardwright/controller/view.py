@@ -14,6 +14,7 @@ from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.pools import Reservation
 from shardwright.hardware.scheduling import Admission, PodTerms
+from shardwright.hardware.to_come import AutoscaledPool, Turnout
 from shardwright.reconcile.ledger import Ledger, Owner
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.waiting import Rank, Waiting, claimed_before, rank_of
@@ -46,6 +47,7 @@ class View:
 
     ``synced`` is False until every cache is full and the plans of record are read. ``freed`` are nodes on which GPUs have come
     free since it was last emptied. ``line`` is how those wait that the planner found no room for; see ``stand_in_line``.
+    ``pools`` are those that an autoscaler adds nodes to, ``to_come`` these nodes by name; see ``expect``.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
@@ -60,6 +62,9 @@ class View:
     _on_node: dict[str, set[Key]] = field(default_factory=dict)
     _reading: dict[Key, set[Key]] = field(default_factory=dict)
     line: dict[Key, Waiting] = field(default_factory=dict)
+    pools: tuple[AutoscaledPool, ...] = ()
+    to_come: dict[str, NodeFacts] = field(default_factory=dict)
+    _of_pools: tuple[int, dict[str, dict[str, NodeFacts]]] = (-1, {})
     _waiting: dict[Key, None] = field(default_factory=dict)
     _turns: dict[Key, None] = field(default_factory=dict)
     _moving: int = 0
@@ -67,6 +72,36 @@ class View:
     def __post_init__(self) -> None:
         """Have the store book in our ledger what pods hold."""
         self.store = Store(self.ledger)
+
+    def expect(self, pools: Iterable[AutoscaledPool]) -> None:
+        """Know from now on which nodes an autoscaler may add."""
+        self.pools = tuple(pools)
+        self.to_come = {node.name: node for pool in self.pools for node in pool.nodes()}
+
+    def turnouts(self) -> tuple[Turnout, ...]:
+        """Return what there is of each pool that an autoscaler adds nodes to."""
+        if not self.pools:
+            return ()
+        if self._of_pools[0] != self.store.node_version:
+            nodes = [node for node in self.store.nodes.values() if isinstance(node, NodeFacts)]
+            there = {pool.name: {node.name: node for node in nodes if pool.has(node)} for pool in self.pools}
+            self._of_pools = self.store.node_version, there
+        return tuple(self._turnout(pool, self._of_pools[1][pool.name]) for pool in self.pools)
+
+    def _turnout(self, pool: AutoscaledPool, there: Mapping[str, NodeFacts]) -> Turnout:
+        taken = self.ledger.taken_on((*there, *pool.names()))
+        used = frozenset(name for name, gpus in taken.items() if gpus > 0)
+        return Turnout(pool=pool, there=there, held=used.intersection(there), booked=used.difference(there))
+
+    def openings(self, changed: Iterable[str]) -> frozenset[str]:
+        """Return the nodes to come of pools that have lost one of these nodes: others may be made in its place."""
+        gone = {name for name in changed if name not in self.store.nodes}
+        lesser = {pool for pool, there in self._of_pools[1].items() if not gone.isdisjoint(there)}
+        return frozenset(name for pool in self.pools if pool.name in lesser for name in pool.names())
+
+    def _node(self, name: str) -> NodeFacts | NodeExclusion | None:
+        """Return what is known of a node, or of one that is to come."""
+        return self.store.nodes.get(name) or self.to_come.get(name)
 
     def take_resource(self, content: Mapping[str, Any]) -> None:
         """Take over a ShardedModel as it is now."""
@@ -119,12 +154,13 @@ class View:
         if kept is not None:
             record = kept.record
             wanted = tuple(reservations_of(base_key(key), record.plan, record.generations, kept.released))
-        refused, freed = self.ledger.keep(base_key(key), wanted, self._healthy(item.node for item in wanted))
+        refused, freed = self.ledger.keep(base_key(key), wanted, self.healthy(item.node for item in wanted))
         self.freed |= freed
         return not refused
 
-    def _healthy(self, nodes: Iterable[str]) -> dict[str, int]:
-        found = ((name, self.store.nodes.get(name)) for name in set(nodes))
+    def healthy(self, nodes: Iterable[str]) -> dict[str, int]:
+        """Return the healthy GPUs of these nodes, whoever holds them; nodes that cannot be planned are left out."""
+        found = ((name, self._node(name)) for name in set(nodes))
         return {name: node.gpus for name, node in found if isinstance(node, NodeFacts)}
 
     def stand_in_line(self, key: Key, waiting: Waiting | None) -> None:
@@ -148,7 +184,7 @@ class View:
 
     def unheld(self, nodes: Iterable[str]) -> dict[str, int]:
         """Return how many GPUs of these nodes nobody holds."""
-        healthy = self._healthy(nodes)
+        healthy = self.healthy(nodes)
         taken = self.ledger.taken_on(healthy)
         return {name: max(0, gpus - taken[name]) for name, gpus in healthy.items()}
 
@@ -156,13 +192,13 @@ class View:
         """Return how many GPUs others leave a model on these nodes, None where pods may not be listed."""
         if not self.pods_visible:
             return None
-        healthy = self._healthy(nodes)
+        healthy = self.healthy(nodes)
         taken = self.ledger.taken_on(healthy, base_key(key))
         return {name: max(0, gpus - taken[name]) for name, gpus in healthy.items()}
 
     def nodes(self, names: Iterable[str]) -> dict[str, NodeFacts | NodeExclusion]:
         """Return what is known of these nodes."""
-        return {name: node for name in names if (node := self.store.nodes.get(name))}
+        return {name: node for name in names if (node := self._node(name))}
 
     @property
     def moving(self) -> int:
@@ -179,7 +215,7 @@ class View:
 
     def served_by(self, freed: Iterable[str]) -> list[Key]:
         """Return the models that wait for capacity and may use one of these nodes, in the order in which they are served."""
-        usable = [node for name in freed if isinstance(node := self.store.nodes.get(name), NodeFacts)]
+        usable = [node for name in freed if isinstance(node := self._node(name), NodeFacts)]
         admitted: dict[str, bool] = {}
         for key in self._waiting:
             if (terms := self._terms(key)) is not None and repr(terms) not in admitted:

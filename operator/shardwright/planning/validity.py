@@ -10,6 +10,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.scheduling import Admission, PodTerms
+from shardwright.hardware.to_come import is_to_come
 from shardwright.planning.report import Plan
 
 
@@ -17,6 +18,7 @@ class Fault(StrEnum):
     """Why a planned node cannot be used as planned."""
 
     GONE = "Gone"  #: there is no such Node object
+    TO_COME = "ToCome"  #: an autoscaler has not made it yet
     NOT_READY = "NotReady"  #: its kubelet is silent or says that it runs no pods
     LEAVING = "Leaving"  #: it is being deleted or drained by who made it
     CORDONED = "Cordoned"  #: somebody closed it to new pods
@@ -40,7 +42,7 @@ BY_CODE: Final[Mapping[str, Fault]] = {
 }
 """What the code of a problem that keeps pods off a node says; any other makes the node unusable."""
 
-PASSES: Final = frozenset({Fault.NOT_READY, Fault.CORDONED, Fault.IN_CHANGE})
+PASSES: Final = frozenset({Fault.NOT_READY, Fault.CORDONED, Fault.IN_CHANGE, Fault.TO_COME})
 """Faults that pass by themselves: a plan does not become stale by them."""
 
 
@@ -78,6 +80,8 @@ def unfit_nodes(plan: Plan, nodes: Mapping[str, NodeFacts | NodeExclusion | None
 def _unfit(name: str, node: NodeFacts | NodeExclusion | None, admission: Admission, plan: Plan, gpus: int) -> Unfit | None:
     if node is None:
         return Unfit(node=name, fault=Fault.GONE, says="is gone or has no GPUs any more")
+    if is_to_come(name):
+        return Unfit(node=name, fault=Fault.TO_COME, says="has not been made by its autoscaler yet")
     problem = node.problem if isinstance(node, NodeExclusion) else admission.keeps_out(node)
     if problem is not None:
         return Unfit(node=name, fault=BY_CODE.get(problem.code, Fault.UNUSABLE), says=f"cannot be used: {problem.sentence()}")

@@ -31,6 +31,7 @@ from shardwright.reconcile.record_object import record_object, record_place
 from shardwright.reconcile.refusals import place_taken, pod_of, problem_of
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
+from shardwright.reconcile.to_come import following
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.names import GENERATION_MAX, base_name, generation_of
 from shardwright.resolving.subject import Subject
@@ -70,7 +71,8 @@ def advance(seen: Seen, now: datetime) -> Step:
 def _put_in_place(seen: Seen, known: Known, subject: Subject, planned: Planned, now: datetime) -> Step:
     """Write the plan of record before anything that it says, and deploy what it says."""
     if planned.record and not subject.intent.paused:
-        placing = _record(seen, known, planned.record)
+        record = _where_it_is(seen, known, subject, planned.record)
+        planned, placing = replace(planned, record=record), _record(seen, known, record)
         if isinstance(placing, Step):
             return placing
         if isinstance(placing, Problem):
@@ -83,6 +85,16 @@ def _put_in_place(seen: Seen, known: Known, subject: Subject, planned: Planned, 
     if beside:
         planned, deployed = beside, _deploy(seen, known, subject, beside, now)
     return _end(seen, known, planned, deployed, now)
+
+
+def _where_it_is(seen: Seen, known: Known, subject: Subject, record: PlanRecord) -> PlanRecord:
+    """Return a plan of record with the nodes that groups have got which had sought some."""
+    if not record.sought:
+        return record
+    try:
+        return following(record, _bundle(seen, subject, known, record).objects, known.observed)
+    except InputError:
+        return record
 
 
 def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | None:
@@ -202,7 +214,7 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
     sets = [live for (kind, _), live in observed.objects.items() if kind == STATEFUL_SET]
     ready = frozenset(group.name for group in known.standing if group.ready)
     bundle = bundle_for(
-        subject,
+        replace(subject, deployment=replace(subject.deployment, sought=record.sought)),
         plan,
         ready_pods=ready_pods(sets, len(plan.groups), plan.nodes_per_replica, ready),
         cluster_domain=cluster.domain,

@@ -198,6 +198,7 @@ def _group(content: Mapping[str, Any], observed: Observed, rules: LifeRules) -> 
         kept_out=observed.kept_out.get(live["metadata"]["uid"]) if live else None,
         short_since=observed.short_since.get(live["metadata"]["uid"]) if live else None,
         crowded_out=generation_of(name)[0] in observed.crowded_out,
+        nodes_to_come=observed.nodes_to_come.get(generation_of(name)[0]),
     )
 
 

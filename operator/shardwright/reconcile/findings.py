@@ -11,7 +11,7 @@ from shardwright.planning.report import NoPlan, Plan
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.sentences import failure_sentence, not_ready_sentence
-from shardwright.reconcile.states import GroupState, Situation
+from shardwright.reconcile.states import Awaited, GroupState, Situation
 
 _PASSING: Final = frozenset({Reason.WAITING_FOR_QUOTA, Reason.API_UNAVAILABLE, Reason.PROGRESSING})
 """Reasons for which nothing was written, and which pass without the user."""
@@ -108,6 +108,9 @@ def _blocked_by_cluster(found: Findings) -> Summary | None:
     if found.no_plan:
         heals = found.no_plan.heals_by_itself
         reason = Reason.INSUFFICIENT_CAPACITY if heals else Reason.NOTHING_FITS
+        late = [not_ready_sentence(group) for group in found.groups if _waits_for(group, Awaited.LATE_NODES)]
+        if late:
+            return Summary(reason=Reason.NODES_DID_NOT_COME, message="; ".join(late[:3]))
         said = (found.no_plan.problem.sentence(), ways_sentence(found.no_plan.ways_out))
         return Summary(reason=reason, message="; ".join(filter(None, said)), stalled=not heals)
     return None
@@ -150,8 +153,8 @@ def _all_ready(found: Findings) -> bool:
 def _why_not_ready(waiting: list[GroupState]) -> Reason:
     if any(group.budget_spent for group in waiting):
         return Reason.RESTART_BUDGET_SPENT
-    if any(group.unplaced or group.gave_its_place_back for group in waiting):
-        return Reason.UNSCHEDULABLE
+    if any(group.unplaced or group.gave_its_place_back or _seeks(group) for group in waiting):
+        return _why_without_a_place(waiting)
     if any(group.situation is Situation.WAITING_FOR_QUOTA for group in waiting):
         return Reason.WAITING_FOR_QUOTA
     if any(group.situation in _BROKEN or (group.situation is Situation.STOPPING and group.failing) for group in waiting):
@@ -159,6 +162,20 @@ def _why_not_ready(waiting: list[GroupState]) -> Reason:
     if any(group.situation in {Situation.STOPPING, Situation.OUTDATED} for group in waiting):
         return Reason.ROLLING_OUT
     return Reason.PROGRESSING
+
+
+def _why_without_a_place(waiting: list[GroupState]) -> Reason:
+    if any(_waits_for(group, Awaited.LATE_NODES) for group in waiting):
+        return Reason.NODES_DID_NOT_COME
+    return Reason.WAITING_FOR_NODES if any(map(_seeks, waiting)) else Reason.UNSCHEDULABLE
+
+
+def _seeks(group: GroupState) -> bool:
+    return _waits_for(group, Awaited.NODES) or _waits_for(group, Awaited.LATE_NODES)
+
+
+def _waits_for(group: GroupState, what: Awaited) -> bool:
+    return any(wait.what is what for wait in group.waits)
 
 
 def _reason(problem: Problem) -> str:

@@ -21,7 +21,7 @@ from shardwright.reconcile.incidents import (
     find_unschedulable,
     new_incident,
 )
-from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, Failure, Member
+from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, Failure, Member, nodes_of
 from shardwright.reconcile.memory import Memory, changed_annotations, read_memory
 from shardwright.reconcile.observed import KeptOut
 from shardwright.reconcile.refusals import asked_first
@@ -67,7 +67,7 @@ class Group:
     ``former`` is the live StatefulSet of the generation before, where this one is made anew beside it, with its pods.
     ``as_it_is``: nobody knows what it should be, so ``rendered`` is the live one with all its pods, and it is kept alive so.
     ``kept_out`` says that the API server refuses its pods (at zero: in this look), ``short_since`` since when some are missing.
-    ``crowded_out``: others leave it too few GPUs on its nodes.
+    ``crowded_out``: others leave it too few GPUs on its nodes. ``nodes_to_come`` is how it waits for nodes to be made.
     """
 
     rendered: Mapping[str, Any]
@@ -80,6 +80,7 @@ class Group:
     kept_out: KeptOut | None = None
     short_since: datetime | None = None
     crowded_out: bool = False
+    nodes_to_come: Wait | None = None
 
     @property
     def name(self) -> str:
@@ -156,7 +157,7 @@ def _find_failure(group: Group, now: datetime) -> Failure | None:
     failure = find_failure(group.members, group.size, group.memory.members)
     if failure:
         return failure
-    unplaced = find_unschedulable(group.members)
+    unplaced = find_unschedulable(group.members, nodes_to_come=group.nodes_to_come is not None)
     return unplaced[0] if unplaced and now >= unplaced[1] else None
 
 
@@ -279,7 +280,8 @@ def _standing(group: Group, memory: Memory) -> GroupState:
         situation = Situation.WAITING_FOR_QUOTA
     elif _unready(group):
         situation = Situation.UNREADY
-    unplaced = find_unschedulable(group.members) if group.size > 1 else None
+    seeks = group.nodes_to_come is not None
+    unplaced = find_unschedulable(group.members, nodes_to_come=seeks) if group.size > 1 else None
     return _state(group, situation, *_waits(group), memory=memory, look_at=unplaced[1] if unplaced else None)
 
 
@@ -292,6 +294,8 @@ def _waits(group: Group) -> Iterator[Wait]:
     """Yield what a group waits for, that which only some ranks wait for first."""
     if group.served_by:
         yield Wait(what=Awaited.FORMER if group.former_serves else Awaited.FORMER_TOO, said=group.served_by)
+    if group.nodes_to_come:
+        yield group.nodes_to_come
     if group.crowded_out and not any(member.node for member in group.members):
         yield Wait(what=Awaited.ROOM)
     missing = group.size - len(group.members)
@@ -367,9 +371,9 @@ def _state(
         unplaced=frozenset(member.rank for member in group.members if member.unschedulable_since),
         restarts=sum(m.restarts for m in group.members) if alone else incident.restarts if incident else 0,
         last_failure=next(iter(failures), None) if alone else incident.failure if incident else None,
-        failing=not ready and (bool(failures) if alone else _since_failure(memory)),
+        failing=not ready and (bool(failures) if alone else memory.since_failure),
         look_at=look_at,
-        nodes=_nodes(group.members),
+        nodes=nodes_of(group.members),
         budget_spent=bool(incident and incident.spent(group.rules.restart)),
         outage_seconds=memory.outage_seconds,
         moving=not ready and not group.former_serves and _on_the_move(memory, situation),
@@ -380,18 +384,7 @@ def _on_the_move(memory: Memory, situation: Situation) -> bool:
     """Return whether a group is down because we stopped it on purpose, and is not ready again yet."""
     if situation in AT_ZERO:
         return memory.stopped_for in ON_PURPOSE
-    return memory.stopped_at is not None and not _since_failure(memory)
-
-
-def _since_failure(memory: Memory) -> bool:
-    """Return whether a failure ended the service that has not come back since, and nobody has changed anything."""
-    return memory.stopped_at is not None and memory.incident is not None and memory.incident.attempt > 0
-
-
-def _nodes(members: Sequence[Member]) -> tuple[str | None, ...]:
-    """Return the node of each rank up to the last that has a pod, None where it has none or is not bound."""
-    by_rank = {member.rank: member.node for member in members}
-    return tuple(by_rank.get(rank) for rank in range(max(by_rank, default=-1) + 1))
+    return memory.stopped_at is not None and not memory.since_failure
 
 
 def template_hash(stateful_set: Mapping[str, Any]) -> str:

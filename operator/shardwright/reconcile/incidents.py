@@ -27,6 +27,10 @@ TAKEN_GRACEFULLY: Final = frozenset({"PodDeleted", "EvictionByEvictionAPI", "Pre
 UNSCHEDULABLE_SECONDS: Final = 300
 """How long a group holds GPUs while a rank of it finds no place. Basis: assumed."""
 
+NODES_COME_SECONDS: Final = 1200
+"""The same while an autoscaler makes nodes for it. Basis: assumed; Karpenter and cluster-autoscaler give a node up that has not
+registered within 15 minutes, and its GPU driver takes a few more."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
@@ -103,8 +107,11 @@ def _ended(members: Sequence[Member]) -> Iterator[Failure]:
         yield Failure(rank=members[-1].rank, reason="MixedRevisions")
 
 
-def find_unschedulable(members: Sequence[Member]) -> tuple[Failure, datetime] | None:
-    """Return which rank finds no place while others of the group hold GPUs, and until when they hold them."""
+def find_unschedulable(members: Sequence[Member], *, nodes_to_come: bool = False) -> tuple[Failure, datetime] | None:
+    """Return which rank finds no place while others of the group hold GPUs, and until when they hold them.
+
+    They hold them longer where nodes are made for the group (``nodes_to_come``).
+    """
     if not any(member.node for member in members):
         return None
     waiting = [(member.unschedulable_since, member) for member in members if member.unschedulable_since]
@@ -112,7 +119,7 @@ def find_unschedulable(members: Sequence[Member]) -> tuple[Failure, datetime] | 
         return None
     since, member = min(waiting, key=lambda item: item[0])
     failure = Failure(rank=member.rank, reason=UNSCHEDULABLE, message=member.waiting)
-    return failure, since + timedelta(seconds=UNSCHEDULABLE_SECONDS)
+    return failure, since + timedelta(seconds=NODES_COME_SECONDS if nodes_to_come else UNSCHEDULABLE_SECONDS)
 
 
 def _lost(members: Sequence[Member], expected: int, known: str) -> Iterator[Failure]:

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
-from shardwright.planning.validity import Unfit, unfit_nodes
+from shardwright.hardware.to_come import is_to_come
+from shardwright.planning.validity import Fault, Unfit, unfit_nodes
 from shardwright.reconcile.decide import standing_groups
 from shardwright.reconcile.decision import DryRunPod
 from shardwright.reconcile.generations import lost_nodes, unsettled_groups
@@ -20,14 +22,18 @@ from shardwright.reconcile.relocation import (
     departures,
     hanging_groups,
     homeless_groups,
+    late_nodes,
     recheck_at,
 )
 from shardwright.reconcile.rules import life_rules
 from shardwright.reconcile.seen import Cluster, Outcome, Seen
 from shardwright.reconcile.sightings import Sight, Sighting, by_own_clock, carried_on, of_members, of_node, of_sets
-from shardwright.reconcile.states import GroupState
+from shardwright.reconcile.states import Awaited, GroupState, Wait
 from shardwright.rendering.names import base_name, generation_of, group_name
 from shardwright.resolving.subject import Subject
+
+SHOWN_NODES: Final = 3
+"""How many nodes to come of a group are named; assumed: the first ones tell which pool they are of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +42,8 @@ class Known:
 
     ``record`` is the plan of record, ``unreadable`` why the one that there is cannot be read. ``standing`` is how the groups
     stand that exist. ``unfit`` are planned nodes with a fault, ``lost`` nodes that do not give pods back, ``leaving`` the groups
-    that go elsewhere; ``recheck_at`` is when a further one may have to. ``since`` is when each passing fact was first seen.
+    that go elsewhere; ``recheck_at`` is when a further one may have to. ``late`` are nodes that an autoscaler should have made
+    by now. ``since`` is when each passing fact was first seen.
     """
 
     record: PlanRecord | None
@@ -48,6 +55,7 @@ class Known:
     lost: frozenset[str]
     leaving: tuple[Departure, ...]
     recheck_at: datetime | None
+    late: frozenset[str]
     since: Mapping[Sighting, datetime]
 
 
@@ -56,20 +64,25 @@ def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
     cluster, subject = seen.cluster or Cluster(), seen.subject if isinstance(seen.subject, Subject) else None
     record = seen.record if isinstance(seen.record, PlanRecord) else None
     rules = life_rules(subject.intent, seen.resource.annotations) if subject else LifeRules()
-    unfit = unfit_nodes(record.plan, cluster.nodes, subject.terms) if record and subject and seen.cluster else ()
+    base = base_name(seen.resource.owner.name)
+    unfit = _unfit(record, base, cluster, observed, subject) if record and subject and seen.cluster else ()
     uid, silent = seen.resource.owner.uid, cluster.silent_nodes(observed)
     sighted = (*of_members(observed.members), *map(of_node, unfit), *of_sets(observed, uid, seen.kept_out))
     since = carried_on(seen.since, sighted, now)
     own = _by_own_clock(seen, observed, since, now).seen_from(silent)
     if record and cluster.free is not None:
         healthy = {name: node.gpus for name, node in cluster.nodes.items() if isinstance(node, NodeFacts)}
-        crowded = crowded_out(record.plan, base_name(seen.resource.owner.name), cluster.free, healthy)
-        own = replace(own, crowded_out=crowded)
+        own = replace(own, crowded_out=crowded_out(record.plan, base, cluster.free, healthy))
+    if record:
+        own = replace(own, nodes_to_come=_nodes_to_come(record, base, observed))
     standing = standing_groups(own, uid, now, rules)
     lost = lost_nodes(own.members, silent, now)
     around = Surroundings(unfit=unfit, since={item.node: since[of_node(item)] for item in unfit}, lost=lost)
     if record:
         around = _with_groups(around, record, own, standing, seen, now)
+    late = late_nodes(record.plan, around, now) if record else frozenset[str]()
+    if record and late:
+        own = replace(own, nodes_to_come=_nodes_to_come(record, base, observed, late))
     return Known(
         record=record,
         unreadable=seen.record if isinstance(seen.record, Problem) else None,
@@ -80,8 +93,32 @@ def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
         lost=lost,
         leaving=departures(record.plan, around, now) if record else (),
         recheck_at=recheck_at(record.plan, around, now) if record else None,
+        late=late,
         since=since,
     )
+
+
+def _unfit(record: PlanRecord, base: str, cluster: Cluster, observed: Observed, subject: Subject) -> tuple[Unfit, ...]:
+    """Return the planned nodes with a fault; one to come has none before pods have asked for it."""
+    found = unfit_nodes(record.plan, cluster.nodes, subject.terms)
+    asked = {node for nodes in _sought(record, base, observed).values() for node in nodes}
+    return tuple(item for item in found if item.fault is not Fault.TO_COME or item.node in asked)
+
+
+def _nodes_to_come(record: PlanRecord, base: str, observed: Observed, late: frozenset[str] = frozenset()) -> dict[str, Wait]:
+    """Return how groups wait for nodes to come, by name without their generation."""
+    return {
+        name: Wait(what=Awaited.NODES if late.isdisjoint(nodes) else Awaited.LATE_NODES, said=", ".join(nodes[:SHOWN_NODES]))
+        for name, nodes in _sought(record, base, observed).items()
+    }
+
+
+def _sought(record: PlanRecord, base: str, observed: Observed) -> dict[str, tuple[str, ...]]:
+    """Return the nodes to come that groups are planned on, by name; those that a queue holds back ask for nothing yet."""
+    held_back = {generation_of(member.group)[0] for member in observed.members if member.gates}
+    groups = {group_name(base, index): nodes for index, nodes in enumerate(record.plan.groups)}
+    sought = {name: tuple(filter(is_to_come, nodes)) for name, nodes in groups.items() if name not in held_back}
+    return {name: nodes for name, nodes in sought.items() if nodes}
 
 
 def _by_own_clock(seen: Seen, observed: Observed, since: Mapping[Sighting, datetime], now: datetime) -> Observed:

@@ -1,6 +1,6 @@
 """The pods of a group as the rules of its life need them, projected from Pod objects."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -113,6 +113,12 @@ def read_member(pod: Mapping[str, Any]) -> Member | None:
         gates=_gates(pod),
         config_maps=mounted_config_maps(pod.get("spec", {})),
     )
+
+
+def nodes_of(members: Sequence[Member]) -> tuple[str | None, ...]:
+    """Return the node of each rank up to the last that has a pod, None where it has none or is not bound."""
+    by_rank = {member.rank: member.node for member in members}
+    return tuple(by_rank.get(rank) for rank in range(max(by_rank, default=-1) + 1))
 
 
 def controlling_set(metadata: Mapping[str, Any]) -> Mapping[str, Any]:

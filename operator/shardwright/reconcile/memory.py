@@ -56,6 +56,11 @@ class Memory:
         """Return whether the group has been ready for some seconds before what happens now."""
         return self.ready_since is not None and (now - self.ready_since).total_seconds() >= seconds
 
+    @property
+    def since_failure(self) -> bool:
+        """Return whether a failure ended the service that has not come back since, and nobody has changed anything."""
+        return self.stopped_at is not None and self.incident is not None and self.incident.attempt > 0
+
     def stopped(self, why: str, size: int, now: datetime) -> "Memory":
         """Return the memory of a group that goes to zero; an outage begins with the first stop."""
         began = self.stopped_at or _whole(now)

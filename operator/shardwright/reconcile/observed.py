@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from shardwright.reconcile.decision import ObjectKey, kind_of
 from shardwright.reconcile.members import Member
+from shardwright.reconcile.states import Wait
 from shardwright.rendering.names import generation_of
 
 STATEFUL_SET: Final = "StatefulSet"
@@ -45,7 +46,8 @@ class Observed:
     ``absent_kinds`` are kinds of object that this cluster does not have. ``strangers`` are the names of pods that carry the
     labels of the model although no StatefulSet controls them. ``kept_out`` are the StatefulSets whose pods are refused,
     ``short_since`` says since when each has fewer pods than it should, both by uid. ``crowded_out`` are the groups, without
-    their generation, on whose nodes others leave too few GPUs.
+    their generation, on whose nodes others leave too few GPUs; ``nodes_to_come`` says so of those that are planned on nodes which
+    an autoscaler is to make, with how they wait for them.
     """
 
     objects: Mapping[ObjectKey, Mapping[str, Any]]
@@ -55,6 +57,7 @@ class Observed:
     kept_out: Mapping[str, KeptOut] = field(default_factory=dict)
     short_since: Mapping[str, datetime] = field(default_factory=dict)
     crowded_out: frozenset[str] = frozenset()
+    nodes_to_come: Mapping[str, Wait] = field(default_factory=dict)
 
     def having(self, content: Mapping[str, Any], uid: str) -> "Observed":
         """Return the same after an object has been written."""

@@ -66,7 +66,7 @@ def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask | Problem:
 def _ask(seen: Seen, known: Known, choice: Choice) -> Ask:
     leaving = frozenset(item.group for item in known.leaving) if choice is Choice.REHOUSE else frozenset[int]()
     held = () if known.record else _held(seen, known)
-    return Ask(on=known.record, choice=choice, leaving=leaving, held=held, lost=known.lost)
+    return Ask(on=known.record, choice=choice, leaving=leaving, held=held, lost=known.lost | known.late)
 
 
 def _held(seen: Seen, known: Known) -> tuple[tuple[str, ...], ...]:

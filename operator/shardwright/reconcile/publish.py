@@ -22,6 +22,7 @@ from shardwright.reconcile.rules import groups_wanted
 from shardwright.reconcile.seen import Outcome, Refusal, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.status import build_status, hidden_status, service_status
+from shardwright.rendering.hashing import CONTENT_HASH
 from shardwright.rendering.labels import is_managed
 from shardwright.rendering.names import base_name, generation_of, group_name
 from shardwright.resolving.subject import Subject
@@ -119,21 +120,31 @@ def publish(seen: Seen, known: Known, planned: Planned, deployed: Deployed, now:
         again_at=_again_at(seen, known, found, now),
         found=found,
         report=planned.report,
-        kept=_kept(seen, planned, found),
+        kept=_kept(seen, known, planned, found),
         known=seen.cluster is not None and not isinstance(seen.subject, tuple) and not (known.unreadable and known.standing),
         since=known.since,
         kept_out=_kept_out(seen, known, outcome),
-        repaired=_repaired(outcome),
+        repaired=_repaired(known, outcome),
         unseen=_unseen(seen, known, outcome),
         waits_for_capacity=planned.short is not None,
     )
 
 
-def _repaired(outcome: Outcome) -> dict[ObjectKey, tuple[str, ...]]:
-    """Return which objects were set right, or would have been if somebody had not changed them at the same moment."""
+def _repaired(known: Known, outcome: Outcome) -> dict[ObjectKey, tuple[str, ...]]:
+    """Return which objects were set right, or would have been if somebody had not changed them at the same moment.
+
+    What we have rendered anew ourselves, as a plan that follows its pods to other nodes, was nobody's doing.
+    """
     raced = (item.write for item in outcome.refused if item.code == CONFLICT)
     tried = (write for write in (*outcome.written, *raced) if isinstance(write, Apply) and write.why is Why.DRIFT)
-    return {object_key(write.content): write.fields for write in tried}
+    return {object_key(write.content): write.fields for write in tried if not _rendered_anew(known, write.content)}
+
+
+def _rendered_anew(known: Known, content: Mapping[str, Any]) -> bool:
+    """Return whether an object stands as we have once rendered it, and we render it otherwise now."""
+    live = known.observed.objects.get(object_key(content), {"metadata": {}})
+    stood, stands = ((item["metadata"].get("annotations") or {}).get(CONTENT_HASH) for item in (live, content))
+    return None not in (stood, stands) and stood != stands
 
 
 def _unseen(seen: Seen, known: Known, outcome: Outcome) -> frozenset[ObjectKey]:
@@ -238,8 +249,8 @@ def _unfinished(found: Findings) -> bool:
     )
 
 
-def _kept(seen: Seen, planned: Planned, found: Findings) -> Kept | None:
-    """Return the GPUs to keep for the model: none of a plan that is only shown, or cannot be run."""
+def _kept(seen: Seen, known: Known, planned: Planned, found: Findings) -> Kept | None:
+    """Return the GPUs to keep for the model: none where it is only shown, cannot be run, or its nodes do not come."""
     record, subject = planned.record, seen.subject
     if (
         record is None
@@ -253,5 +264,9 @@ def _kept(seen: Seen, planned: Planned, found: Findings) -> Kept | None:
     base = base_name(seen.resource.owner.name)
     return Kept(
         record=record,
-        released=frozenset(index for index in range(len(record.plan.groups)) if group_name(base, index) in gave_up),
+        released=frozenset(
+            index
+            for index, nodes in enumerate(record.plan.groups)
+            if group_name(base, index) in gave_up or not known.late.isdisjoint(nodes)
+        ),
     )

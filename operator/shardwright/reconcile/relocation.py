@@ -14,7 +14,7 @@ from shardwright.errors import Problem
 from shardwright.planning.report import Plan
 from shardwright.planning.validity import Fault, Unfit
 from shardwright.reconcile.generations import overdue
-from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
+from shardwright.reconcile.incidents import NODES_COME_SECONDS, UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.states import GroupState
 from shardwright.rendering.names import generation_of, group_name
@@ -32,6 +32,7 @@ REGISTERED_AGAIN_SECONDS: Final = 60.0
 
 PATIENCE_SECONDS: Final[Mapping[Fault, float]] = {
     Fault.GONE: REGISTERED_AGAIN_SECONDS,
+    Fault.TO_COME: NODES_COME_SECONDS,
     Fault.NOT_READY: AWAY_SECONDS,
     Fault.IN_CHANGE: AWAY_SECONDS,
     Fault.LEAVING: 0.0,
@@ -47,6 +48,7 @@ PATIENCE_SECONDS: Final[Mapping[Fault, float]] = {
 _BACK: Final[Mapping[Fault, str]] = {
     Fault.NOT_READY: "bring the node back or delete its Node object",
     Fault.CORDONED: "uncordon the node",
+    Fault.TO_COME: "look at what its autoscaler says of the pods",
     Fault.LEAVING: "wait for its replacement",
     Fault.TAINTED: "remove the taint or tolerate it (spec.placement.tolerations)",
     Fault.DESELECTED: "give the node its labels back or change spec.placement.nodeSelector",
@@ -120,6 +122,13 @@ def recheck_at(plan: Plan, seen: Surroundings, now: datetime) -> datetime | None
     waiting = {node for index in seen.unsettled if index < len(plan.groups) for node in plan.groups[index]}
     ends = (_patience_ends(item, seen) for item in seen.unfit if item.node in waiting)
     return min((end for end in ends if end > now), default=None)
+
+
+def late_nodes(plan: Plan, seen: Surroundings, now: datetime) -> frozenset[str]:
+    """Return the nodes to come that groups have waited for in vain."""
+    waiting = {node for index in seen.unsettled if index < len(plan.groups) for node in plan.groups[index]}
+    awaited = (item for item in seen.unfit if item.fault is Fault.TO_COME and item.node in waiting)
+    return frozenset(item.node for item in awaited if now >= _patience_ends(item, seen))
 
 
 def _patience_ends(item: Unfit, seen: Surroundings) -> datetime:

@@ -70,8 +70,8 @@ class Ask:
     """What the planner is asked: to carry a choice out on a plan of record, with the groups that leave their nodes.
 
     ``held`` are the nodes that groups have now, by index, where there is no plan of record that says so. ``lost`` are nodes that
-    do not give pods of the model back: nothing is planned there. With ``beside`` (group, generation) it is asked for a second
-    place for one group instead, while the first one serves.
+    do not give pods of the model back, or that should have been made by now: nothing is planned there. With ``beside`` (group,
+    generation) it is asked for a second place for one group instead, while the first one serves.
     """
 
     on: PlanRecord | None = field(compare=False)

@@ -17,6 +17,8 @@ _WORDS: Final = {
     Awaited.LATE_POD: "{ranks} on node {said} should be gone by now",
     Awaited.STOP: "stops as a whole before it starts again",
     Awaited.STOP_AGAIN: "was scaled up while it stopped",
+    Awaited.NODES: "waits for the autoscaler to make {said}",
+    Awaited.LATE_NODES: "{said} should have been made by now: look at what the autoscaler says of the pods",
     Awaited.ROOM: "pods of others have taken GPUs of its nodes; starts again as a whole when there is room",
     Awaited.PAUSE: "restarts at {said}",
     Awaited.CHANGE: "its engine has failed {said} times in a row",

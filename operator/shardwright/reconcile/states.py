@@ -67,6 +67,8 @@ class Awaited(StrEnum):
     LATE_POD = "LatePod"  #: a pod that should be gone is still there
     STOP = "Stop"  #: it stops as a whole
     STOP_AGAIN = "StopAgain"  #: somebody scaled it up while it stopped
+    NODES = "Nodes"  #: nodes that an autoscaler makes for it
+    LATE_NODES = "LateNodes"  #: the same, for longer than that takes
     ROOM = "Room"  #: others have taken GPUs of its nodes: its pods were preempted
     PAUSE = "Pause"  #: the back-off after a failure
     CHANGE = "Change"  #: the restart budget is spent: somebody must change something

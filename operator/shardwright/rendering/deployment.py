@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
+from shardwright.hardware.to_come import Sought
 from shardwright.rendering import names
 
 
@@ -115,7 +116,8 @@ class Deployment:
     them up in the prompt. A leader that brings no token for
     ``silence_seconds`` is not ready (0: its tokens are not watched); after ``idle_seconds`` it is asked for one.
     ``generations`` say which groups were made anew beside their former selves, by index; the rest are of generation 0.
-    ``scheduling`` is None where no scheduler is told that the pods of a group belong together.
+    ``scheduling`` is None where no scheduler is told that the pods of a group belong together. ``sought`` say how groups ask for
+    nodes that did not exist when they were planned.
     """
 
     owner: Owner
@@ -152,6 +154,7 @@ class Deployment:
     idle_seconds: int = 0
     scheduling: Scheduling | None = None
     generations: tuple[int, ...] = ()
+    sought: tuple[Sought, ...] = ()
 
     @property
     def base(self) -> str:
@@ -162,6 +165,10 @@ class Deployment:
     def from_hub(self) -> bool:
         """Return whether the weights come from the hub, kept on a claim or not."""
         return self.claim is None and self.weights_image is None
+
+    def sought_by(self, group: int) -> Sought | None:
+        """Return how a group asks for nodes that did not exist when it was planned, None where all of them did."""
+        return next((item for item in self.sought if item.group == group), None)
 
     def group_name(self, group: int) -> str:
         """Return the name of a group's StatefulSet, and the value of its group label."""

@@ -1,12 +1,13 @@
 """The pod template of a group: one for all ranks, because a StatefulSet has only one."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 from shardwright.engines.arguments import API_KEY_VARIABLE, Serving, Start, attention_replicas_per_pod
 from shardwright.engines.engine import ENGINES
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
+from shardwright.hardware.to_come import HOSTNAME, PoolTerm
 from shardwright.planning.report import Plan
 from shardwright.rendering import budgets, cache, names, network, ray, sources, ssh
 from shardwright.rendering.deployment import Deployment, SecretKey
@@ -17,6 +18,9 @@ from shardwright.rendering.scripts import HTTP_PORT, REMEMBERED, RENDEZVOUS_PORT
 from shardwright.rendering.ssh import USER_ID
 
 PROBE_TIMEOUT_SECONDS: Final = 5
+
+SOUGHT: Final = "shardwright.io/nodes-sought"
+"""How often a group has asked for nodes that were to come: a pod that asked before is of another template."""
 
 NO_LIMIT: Final = 2**31 - 1
 """The most failures of a probe that the API takes. The kubelet cannot tell ranks that wait for each other from an engine that
@@ -102,6 +106,8 @@ def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, An
         MODEL_ANNOTATION: deployment.owner.name,
         **network.annotations(plan, deployment),
     }
+    if sought := deployment.sought_by(group):
+        annotations[SOUGHT] = str(sought.number)
     template = {"metadata": {"labels": labels, "annotations": annotations}, "spec": _spec(plan, deployment, group)}
     template["metadata"]["labels"] = {**labels, TEMPLATE_HASH: template_hash(template)}
     return template
@@ -147,9 +153,11 @@ def _pod_security(plan: Plan, deployment: Deployment) -> dict[str, Any]:
 
 
 def _affinity(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
-    """Exactly the planned nodes, one term each (a name term takes one value), and never two ranks on one node."""
-    terms = [_node_term(node, plan.architecture) for node in plan.groups[group]]
-    affinity: dict[str, Any] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    """Exactly the planned nodes, or any like those that were to come, and never two ranks on one node."""
+    sought = deployment.sought_by(group)
+    asked = [_pool_term(term, plan.architecture) for term in sought.terms] if sought else []
+    named = node_terms(sought.named if sought else plan.groups[group], plan.architecture)
+    affinity: dict[str, Any] = {"nodeAffinity": node_affinity([*named, *asked])}
     if plan.nodes_per_replica > 1:
         selector = group_selector(deployment.base, deployment.group_name(group))
         apart = {"labelSelector": {"matchLabels": selector}, "topologyKey": "kubernetes.io/hostname"}
@@ -157,11 +165,30 @@ def _affinity(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
     return affinity
 
 
-def _node_term(node: str, architecture: str) -> dict[str, Any]:
-    return {
-        "matchExpressions": [{"key": "kubernetes.io/arch", "operator": "In", "values": [architecture]}],
-        "matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}],
-    }
+def node_affinity(terms: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what keeps pods on nodes that one of these terms describes."""
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+
+
+def node_terms(nodes: Iterable[str], architecture: str) -> list[dict[str, Any]]:
+    """Return the terms of these nodes, one each: a name term takes one value."""
+    return [
+        {
+            "matchExpressions": [_one_of("kubernetes.io/arch", architecture)],
+            "matchFields": [_one_of("metadata.name", node)],
+        }
+        for node in nodes
+    ]
+
+
+def _pool_term(term: PoolTerm, architecture: str) -> dict[str, Any]:
+    labels = {"kubernetes.io/arch": architecture, **dict(term.labels)}
+    apart = [{"key": HOSTNAME, "operator": "NotIn", "values": list(term.apart_from)}] if term.apart_from else []
+    return {"matchExpressions": [*(_one_of(key, value) for key, value in sorted(labels.items())), *apart]}
+
+
+def _one_of(key: str, value: str) -> dict[str, Any]:
+    return {"key": key, "operator": "In", "values": [value]}
 
 
 def _tolerations(deployment: Deployment) -> list[dict[str, Any]]:

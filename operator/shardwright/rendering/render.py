@@ -1,14 +1,18 @@
 """Plan to bundle: which Kubernetes objects run it. Same plan, same bytes."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from shardwright.errors import InputError
+from shardwright.hardware.to_come import is_to_come
 from shardwright.planning.report import Plan
 from shardwright.rendering import objects, ssh
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import plan_hash, with_content_hash
-from shardwright.rendering.scheduling import adapt
+from shardwright.rendering.pod import node_affinity, node_terms
+from shardwright.rendering.scheduling import STATEFUL_SET, adapt
 
 
 def render(plan: Plan, deployment: Deployment, *, ready_pods: int | None = None) -> Bundle:
@@ -36,4 +40,28 @@ def render(plan: Plan, deployment: Deployment, *, ready_pods: int | None = None)
         *(objects.statefulset(subject, group) for group in groups),
     ]
     keys = (objects.ssh_key(subject),) if ssh.joins(plan, deployment) else ()
-    return adapt(Bundle(objects=tuple(with_content_hash(item) for item in items), keys=keys), deployment.scheduling)
+    bundle = adapt(Bundle(objects=tuple(with_content_hash(item) for item in items), keys=keys), deployment.scheduling)
+    return _pinned(bundle, plan, deployment)
+
+
+def _pinned(bundle: Bundle, plan: Plan, deployment: Deployment) -> Bundle:
+    """Return the bundle with the groups that had sought nodes, and have all of them by now, on exactly these.
+
+    The hash of their template is still that of pods which seek: these run, and it is only pods to come that are pinned.
+    """
+    bound = {
+        deployment.group_name(index): nodes
+        for index, nodes in enumerate(plan.groups)
+        if deployment.sought_by(index) and not any(map(is_to_come, nodes))
+    }
+    return replace(bundle, objects=tuple(_on_nodes(item, bound, plan.architecture) for item in bundle.objects))
+
+
+def _on_nodes(item: Mapping[str, Any], bound: Mapping[str, tuple[str, ...]], architecture: str) -> Mapping[str, Any]:
+    nodes = bound.get(item["metadata"]["name"]) if item["kind"] == STATEFUL_SET else None
+    if nodes is None:
+        return item
+    template = item["spec"]["template"]
+    affinity = {**template["spec"]["affinity"], "nodeAffinity": node_affinity(node_terms(nodes, architecture))}
+    pinned = {**template, "spec": {**template["spec"], "affinity": affinity}}
+    return with_content_hash({**item, "spec": {**item["spec"], "template": pinned}})

@@ -4,76 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import pytest
 
-from shardwright.cluster.handover import Change
-from shardwright.cluster.sources import project_node, project_pod, project_priority_class
 from shardwright.controller.intake import TURN_SECONDS, Intake
-from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key, Queue
-from shardwright.controller.view import Interests, View
-from shardwright.hardware.facts import NodeFacts
-from shardwright.hardware.inventory import Inventory, NodeExclusion
+from shardwright.hardware.inventory import Inventory
 from shardwright.planning.report import WaysOut
 from shardwright.planning.ways_out import Holder
 from shardwright.reconcile import answering
-from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.waiting import BACKFILL_SECONDS
 from shardwright.replanning import Replanned
 from shardwright.resolving.subject import Subject
-from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_reconcile import NOON
-from tests.support.builders_resource import a_sharded_model
-from tests.support.builders_store import a_pod
 from tests.support.builders_subject import LARGE
 from tests.support.clocks import Clock
-from tests.support.inline import Inline
+from tests.support.desk import Desk
 
 LONG_AFTER = NOON + timedelta(seconds=BACKFILL_SECONDS)
 SMALL = {"model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}}
-
-
-class Desk:
-    """A view of two nodes of 8 GPUs, and the planner; models are created one after another."""
-
-    def __init__(self) -> None:
-        self.view = View()
-        self.planner = Planner(self.view, Inline())
-        nodes: dict[Key, Change[NodeFacts | NodeExclusion]] = {
-            ("", node["metadata"]["name"]): Change(project_node(node), 0) for node in h100_nodes(2)
-        }
-        self.view.store.take_nodes(nodes)
-        self.names = sorted(self.view.store.nodes)
-        self.view.store.take_priority_classes({("", "high"): Change(project_priority_class({"value": 100}), 0)})
-
-    def add(self, name: str, namespace: str = "models", /, **spec: Any) -> Key:
-        manifest = a_sharded_model(name, namespace, **spec)
-        created = f"2026-01-01T00:00:{len(self.view.resources):02}Z"
-        manifest["metadata"] |= {"uid": f"uid-{name}", "generation": 1, "creationTimestamp": created}
-        self.view.take_resource(manifest)
-        return namespace, name
-
-    def hold(self, node: str, gpus: int, name: str = "foreign") -> None:
-        """Let a pod of nobody's model have GPUs of a node, 0: none any more."""
-        pod = project_pod(a_pod(name, node=node, gpus=gpus)) if gpus else None
-        concern = self.view.store.take_pods({("models", name): Change(pod, 0)})
-        self.view.freed |= concern.freed
-
-    def ask(self, key: Key, now: datetime = NOON) -> Replanned:
-        subject = asyncio.run(self.planner.resolve(self.view.resources[key], None))
-        self.view.note(key, Interests(waits_for_capacity=True))
-        answer = asyncio.run(self.planner.answer(key, subject, Ask(on=None, choice=Choice.REPLAN), now))
-        assert isinstance(answer, Replanned)
-        self.view.note(key, Interests(waits_for_capacity=answer.short is not None))
-        return answer
-
-    def nodes_of(self, answer: Replanned) -> set[str]:
-        assert answer.record, answer.short
-        return {node for group in answer.record.plan.groups for node in group}
 
 
 @pytest.fixture

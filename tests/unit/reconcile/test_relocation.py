@@ -8,7 +8,7 @@ import pytest
 
 from shardwright.planning.validity import PASSES, Fault, Unfit
 from shardwright.reconcile.generations import LOST_SECONDS
-from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
+from shardwright.reconcile.incidents import NODES_COME_SECONDS, UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.members import Failure
 from shardwright.reconcile.relocation import (
     AWAY_SECONDS,
@@ -78,7 +78,9 @@ def test_a_fault_moves_a_group_once_it_has_lasted_and_not_a_second_sooner(fault:
 def test_what_cannot_be_a_slip_is_not_waited_for_and_what_may_come_back_is() -> None:
     assert {fault for fault, seconds in PATIENCE_SECONDS.items() if not seconds} == {Fault.LEAVING, Fault.CORDONED}
     assert PATIENCE_SECONDS[Fault.GONE] == REGISTERED_AGAIN_SECONDS < GRACE_SECONDS < AWAY_SECONDS
-    assert {fault for fault, seconds in PATIENCE_SECONDS.items() if seconds == AWAY_SECONDS} == PASSES - {Fault.CORDONED}
+    away = {fault for fault, seconds in PATIENCE_SECONDS.items() if seconds == AWAY_SECONDS}
+    assert away == PASSES - {Fault.CORDONED, Fault.TO_COME}
+    assert AWAY_SECONDS < PATIENCE_SECONDS[Fault.TO_COME] == NODES_COME_SECONDS
 
 
 def test_nobody_looks_again_for_a_fault_under_a_group_that_has_its_place() -> None:
