@@ -46,7 +46,7 @@ def notes(cluster: ControlPlane) -> Iterator[str]:
     said = _install(cluster)
     yield said.partition("NOTES:\n")[2]
     cluster.helm("uninstall", "shardwright", "--namespace", NAMESPACE, "--ignore-not-found")
-    _remove_crd(cluster)
+    _remove_kept(cluster)
 
 
 def test_its_pods_run_where_only_restricted_pods_may(cluster: ControlPlane, notes: str) -> None:
@@ -103,7 +103,7 @@ def test_an_upgrade_brings_the_crd_and_leaves_the_models(cluster: ControlPlane, 
     found = cluster.api.get(f"{MODELS}/llama")
     assert (found["metadata"]["uid"], found["spec"]) == (created["metadata"]["uid"], created["spec"])
     cluster.helm("uninstall", "shardwright", "--namespace", NAMESPACE)
-    _remove_crd(cluster)
+    _remove_kept(cluster)
 
 
 def test_an_uninstall_leaves_the_crd_and_the_models_and_a_new_install_takes_them_over(cluster: ControlPlane, notes: str) -> None:
@@ -113,7 +113,11 @@ def test_an_uninstall_leaves_the_crd_and_the_models_and_a_new_install_takes_them
     cluster.helm("uninstall", "shardwright", "--namespace", NAMESPACE)
 
     assert cluster.api.get(f"{MODELS}/llama")["metadata"]["uid"] == created["metadata"]["uid"]
-    assert _left(cluster) == ["customresourcedefinition.apiextensions.k8s.io/shardedmodels.shardwright.io"]
+    assert _left(cluster) == [
+        "customresourcedefinition.apiextensions.k8s.io/shardedmodels.shardwright.io",
+        "secret/shardwright-signing",
+        "serviceaccount/shardwright-signing",
+    ]
     _install(cluster)
     assert cluster.api.get(f"{MODELS}/llama")["metadata"]["uid"] == created["metadata"]["uid"]
 
@@ -227,8 +231,10 @@ def _spec_fields(crd: Manifest) -> dict[str, Any]:
     return fields
 
 
-def _remove_crd(cluster: ControlPlane) -> None:
+def _remove_kept(cluster: ControlPlane) -> None:
     cluster.api.delete(CRD, missing_ok=True)
+    for kind in ("secrets", "serviceaccounts"):
+        cluster.api.delete(f"/api/v1/namespaces/{NAMESPACE}/{kind}/shardwright-signing", missing_ok=True)
     wait_for(lambda: not _exists(cluster, CRD), 30, "the CRD to go")
 
 
@@ -241,7 +247,7 @@ def _exists(cluster: ControlPlane, path: str) -> bool:
 
 def _left(cluster: ControlPlane) -> list[str]:
     """Return what the cluster still holds of what the chart installs."""
-    kinds = "crd,clusterroles,clusterrolebindings,roles,rolebindings,deployments,services,configmaps,serviceaccounts,pdb"
+    kinds = "crd,clusterroles,clusterrolebindings,roles,rolebindings,deployments,services,configmaps,secrets,serviceaccounts,pdb"
     names = cluster.kubectl("get", kinds, "-n", NAMESPACE, "-o", "name").splitlines()
     return [name for name in names if "shardwright" in name.partition("/")[2]]
 
@@ -254,7 +260,8 @@ def _wanted(text: str) -> list[Manifest]:
 
 def _without_status(item: Manifest) -> Manifest:
     metadata = {name: value for name, value in item["metadata"].items() if name not in ("resourceVersion", "annotations")}
-    return {**{name: value for name, value in item.items() if name != "status"}, "metadata": metadata}
+    written = {"status", "data"} if item["kind"] == "Secret" else {"status"}
+    return {**{name: value for name, value in item.items() if name not in written}, "metadata": metadata}
 
 
 def _rights(cluster: ControlPlane, user: str) -> dict[str, set[str]]:

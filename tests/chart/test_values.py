@@ -84,10 +84,23 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
             },
         },
     ),
+    "signingKeys.existingSecret": (
+        "keys-of-ours",
+        {
+            "ServiceAccount/shardwright-signing": GONE,
+            "Secret/shardwright-signing": GONE,
+            f"{POD}.volumes.3.secret.secretName": "keys-of-ours",
+            f"{POD}.volumes.3.secret.items.0.key": "keys",
+        },
+    ),
     "crds.enabled": (False, {"CustomResourceDefinition/shardedmodels.shardwright.io": GONE}),
     "crds.keep": (
         False,
-        {"CustomResourceDefinition/shardedmodels.shardwright.io metadata.annotations.helm.sh/resource-policy": GONE},
+        {
+            "CustomResourceDefinition/shardedmodels.shardwright.io metadata.annotations.helm.sh/resource-policy": GONE,
+            "Secret/shardwright-signing metadata.annotations.helm.sh/resource-policy": GONE,
+            "ServiceAccount/shardwright-signing metadata.annotations.helm.sh/resource-policy": GONE,
+        },
     ),
     "serviceAccount.annotations": (
         {"example.com/role": "12"},
@@ -132,6 +145,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     ),
     "admittedRuntimeClasses": (["Kata"], "'/admittedRuntimeClasses/0': 'Kata' does not match pattern"),
     "schedulers": (["Kueue"], "'/schedulers/0': value must be one of 'Native', 'Volcano', 'Coscheduling'"),
+    "signingKeys.existingSecret": ("Keys", "'/signingKeys/existingSecret': 'Keys' does not match pattern"),
     "crds.enabled": ("yes", "'/crds/enabled': got string, want boolean"),
     "crds.keep": (1, "'/crds/keep': got number, want boolean"),
     "serviceAccount.annotations": (

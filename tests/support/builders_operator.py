@@ -25,6 +25,7 @@ from shardwright.controller.resync import Resync
 from shardwright.controller.view import View
 from shardwright.reconcile.decision import kind_of
 from shardwright.reconcile.rollout import planned_nodes
+from shardwright.reconcile.signing import SigningKeys
 from tests.harness import fleet
 from tests.harness.api import Manifest
 from tests.support.builders_reconcile import pod
@@ -69,12 +70,13 @@ class Asking(Queue):
 class Parts:
     """One operator; ``most_moving`` is how many groups of all models it may have down on purpose.
 
-    While ``watching`` is False its watches are cut: what happens then it does not hear of.
+    While ``watching`` is False its watches are cut: what happens then it does not hear of. ``keys`` are what it signs with.
     """
 
     api: MemoryApi = field(default_factory=MemoryApi)
     most_moving: int | None = None
     watching: bool = True
+    keys: SigningKeys = field(default_factory=lambda: SigningKeys((b"a key of the operator's",)))
 
     def __post_init__(self) -> None:
         self.clock = Hand()
@@ -83,7 +85,7 @@ class Parts:
         self.metrics = Metrics()
         self.planner = Planner(self.view, None)
         self.intake = Intake(self.view, self.queue, lambda: True)
-        self.reading = Reading(self.api, self.view, self.planner, self.most_moving, "cluster.local")
+        self.reading = Reading(self.api, self.view, self.planner, self.most_moving, "cluster.local", lambda: self.keys)
         self.resync = Resync(self.api, self.view, self.reading, self.metrics)
         parts = ReconcilerParts(
             client=self.api,

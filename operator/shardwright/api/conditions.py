@@ -37,6 +37,7 @@ class ConditionType(Word):
     PLAN_STALE = ("PlanStale", "the plan stands, but the cluster has changed under it")
     FIELD_CONFLICT = ("FieldConflict", "somebody else keeps setting fields of our objects back")
     FOREIGN_PODS = ("ForeignPods", "pods that are not ours carry the labels of the model")
+    RECORD_REFUSED = ("RecordRefused", "the plan of record was changed by somebody else, and is not believed")
     TURN_AWAITED = ("TurnAwaited", "groups wait to restart because groups of other models do")
 
 
@@ -78,6 +79,10 @@ class Reason(Word):
     API_UNAVAILABLE = ("ApiUnavailable", "the API server, or a webhook that it asks, fails; it is tried again")
     PODS_REFUSED = ("PodsRefused", "the API server does not let the pods be created: a quota, a LimitRange, a webhook")
     PLAN_RECORD_UNREADABLE = ("PlanRecordUnreadable", "the plan of record cannot be read: what runs is left as it is")
+    PLAN_RECORD_REFUSED = (
+        "PlanRecordRefused",
+        "the plan of record is not the newest that the operator wrote: it is written again",
+    )
     NODE_LOST = ("NodeLost", "a node does not give pods back that should be gone")
     FIELD_CONTESTED = ("FieldContested", "a field is changed back again and again")
     FOREIGN_PODS = ("ForeignPods", "pods of somebody else carry the labels of the model")

@@ -33,8 +33,9 @@ class PlanRecord:
 
     ``input_hash`` covers everything that makes a new plan necessary when it changes, ``cut_hash`` the same
     without the number of replicas: while it stays, scaling adds or drops groups and moves none. ``generations`` say of which
-    generation each group is at least: a later one starts beside the one that serves. ``beyond`` are fields that are not
-    known here, each at its place: a later release wrote them.
+    generation each group is at least: a later one starts beside the one that serves. ``serial`` goes up with every record that is
+    written of a resource: an earlier one that comes back is told by it. ``beyond`` are fields that are not known here, each at
+    its place: a later release wrote them.
     """
 
     version: int = RECORD_VERSION
@@ -46,6 +47,7 @@ class PlanRecord:
     excluded: tuple[Exclusion, ...] = ()
     considered: int = 0
     generations: tuple[int, ...] = ()
+    serial: int = field(default=0, compare=False)
     beyond: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def moved(self, group: int, nodes: tuple[str, ...], generation: int) -> "PlanRecord":

@@ -4,12 +4,12 @@ import json
 from collections import OrderedDict
 from typing import Any, Final
 
-from shardwright.api.record import RECORD_KEY, PlanRecord, decode
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import CONFIG_MAPS
 from shardwright.cluster.store import Store
 from shardwright.controller.queue import Key
-from shardwright.errors import Problem
+from shardwright.reconcile.record_object import StoredRecord, read_record
+from shardwright.reconcile.signing import SigningKeys
 
 KEPT_BYTES_MAX: Final = 64 * 2**20
 """Bytes of JSON that are kept of all of them together; what was used longest ago goes first, and is read again. Basis: assumed,
@@ -23,7 +23,7 @@ class ConfigMaps:
         self._client = client
         self._store = store
         self._kept: OrderedDict[Key, tuple[str, bytes]] = OrderedDict()
-        self._records: dict[Key, tuple[str, PlanRecord | Problem]] = {}
+        self._records: dict[Key, tuple[tuple[str, SigningKeys], StoredRecord | None]] = {}
         self._bytes = 0
 
     async def get(self, key: Key) -> dict[str, Any] | None:
@@ -62,8 +62,8 @@ class ConfigMaps:
             self._bytes -= len(oldest)
         return whole
 
-    async def record(self, key: Key) -> tuple[dict[str, Any] | None, PlanRecord | Problem | None]:
-        """Return the ConfigMap of a plan of record, and what it says; decoded once per version.
+    async def record(self, key: Key, owner_uid: str, keys: SigningKeys) -> tuple[dict[str, Any] | None, StoredRecord | None]:
+        """Return the ConfigMap of a plan of record, and what it keeps for the resource with this uid; decoded once per version.
 
         Raises:
             ApiError: it could not be read.
@@ -72,10 +72,10 @@ class ConfigMaps:
         if content is None:
             self._records.pop(key, None)
             return None, None
-        version = content["metadata"]["uid"] + content["metadata"]["resourceVersion"]
+        version = " ".join((content["metadata"]["uid"], content["metadata"]["resourceVersion"], owner_uid)), keys
         known = self._records.get(key)
         if known is None or known[0] != version:
-            known = self._records[key] = version, decode((content.get("data") or {}).get(RECORD_KEY, ""))
+            known = self._records[key] = version, read_record(content, owner_uid, keys)
         return content, known[1]
 
     def _drop(self, key: Key) -> None:

@@ -14,6 +14,7 @@ from shardwright.cluster.client import ApiError, Client, Urgency
 from shardwright.cluster.elector import Elector, LeaseIdentity
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.permissions import may_see_pods, missing_permissions
+from shardwright.controller.files import Watched
 from shardwright.controller.health import Health, HealthServer
 from shardwright.controller.intake import FREED_SECONDS, Intake
 from shardwright.controller.leadership import fence, keep_leading
@@ -27,6 +28,8 @@ from shardwright.controller.resync import Resync
 from shardwright.controller.view import View
 from shardwright.controller.watches import Watches
 from shardwright.controller.workers import Workers
+from shardwright.errors import InputError, Problem
+from shardwright.reconcile.signing import SigningKeys, read_keys
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +55,7 @@ class Operator:
         self._client = Client(access, on_call=count, may_write=self._leads, limits=options.request_limits)
         self._planner = Planner(self._view, options.catalogue_file, options.settings_file, self._metrics.planning.inc)
         self._planner.load_settings()
+        self._keys = _signing_keys(options)
         self._intake = Intake(self._view, self._queue, self._leads)
         self._reading = self._make_reading()
         self._resync = Resync(self._client, self._view, self._reading, self._metrics)
@@ -65,7 +69,14 @@ class Operator:
 
     def _make_reading(self) -> Reading:
         options = self._options
-        return Reading(self._client, self._view, self._planner, options.max_moving_groups, options.cluster_domain)
+        return Reading(
+            self._client,
+            self._view,
+            self._planner,
+            options.max_moving_groups,
+            options.cluster_domain,
+            keys=lambda: self._keys.content,
+        )
 
     def _make_reconciler(self) -> Reconciler:
         return Reconciler(
@@ -200,7 +211,7 @@ class Operator:
     async def _keep_files(self) -> None:
         """Read the administrator's files again when they change, as the kubelet renews them."""
         while True:
-            if self._planner.reload():
+            if any([self._planner.reload(), self._keys.reload()]):
                 self._intake.all_again(Priority.NEW)
             await asyncio.sleep(FILES_SECONDS)
 
@@ -224,6 +235,25 @@ class Operator:
         await self._elector.release()
         self._client.close()
         self._lease_client.close()
+
+
+def _signing_keys(options: Options) -> Watched[SigningKeys]:
+    """Return the keys of the file that is named.
+
+    Raises:
+        InputError: it cannot be used: without them nothing that was signed before would be believed.
+    """
+    keys = Watched(options.signing_keys_file, "the file of signing keys", read_keys, SigningKeys())
+    if options.signing_keys_file is None:
+        log.warning(
+            "there is no key (--signing-keys-file): plans of record are not signed, and believed where they agree with all else"
+        )
+        return keys
+    try:
+        keys.load()
+    except ValueError as error:
+        raise InputError([Problem(code="SigningKeysUnusable", path="--signing-keys-file", what=str(error))]) from error
+    return keys
 
 
 def _identity(options: Options) -> LeaseIdentity:

@@ -1,7 +1,7 @@
 """Reads all that one look needs: out of the caches, and fresh from the API server what no cache holds or what must be certain."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from time import monotonic
@@ -25,9 +25,11 @@ from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.known import nodes_of_interest
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, object_key
-from shardwright.reconcile.record_object import record_key
+from shardwright.reconcile.record_object import StoredRecord, record_key
+from shardwright.reconcile.record_trust import SERIAL, Believed, Known, believed
 from shardwright.reconcile.refusals import not_permitted
 from shardwright.reconcile.seen import Cluster, Resource, Seen
+from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name
@@ -40,9 +42,18 @@ UNSERVED_SECONDS: Final = 10.0
 
 
 class Reading:
-    """Makes one frozen value of what the caches hold."""
+    """Makes one frozen value of what the caches hold; ``keys`` returns what plans of record are signed with."""
 
-    def __init__(self, client: Client, view: View, planner: Planner, most_moving: int | None, cluster_domain: str) -> None:
+    def __init__(
+        self,
+        client: Client,
+        view: View,
+        planner: Planner,
+        most_moving: int | None,
+        cluster_domain: str,
+        keys: Callable[[], SigningKeys] = SigningKeys,
+    ) -> None:
+        self.keys = keys
         self._client = client
         self._view = view
         self._planner = planner
@@ -82,14 +93,18 @@ class Reading:
             paused=(live.get("spec") or {}).get("paused") is True,
         )
         subject = await self._resolve(key, live)
-        observed, record = await self._observe(owner, note.unseen)
-        cluster = None
+        observed, stored = await self._observe(owner, note.unseen)
+        trusted = self._believed(live, subject, observed, stored, note)
+        record, cluster = trusted.record, None
         if self._view.synced and not isinstance(observed, Problem):
             cluster = await self._around(key, subject, nodes_of_interest(observed, record))
         return Seen(
             resource=resource,
             subject=subject,
             record=record,
+            serial=self._newest(live, note),
+            distrusted=(trusted.refused, now) if trusted.refused else note.distrusted,
+            keys=self.keys(),
             observed=observed,
             cluster=cluster,
             since=note.since,
@@ -97,11 +112,52 @@ class Reading:
             kept_out=note.kept_out,
         )
 
-    async def _observe(self, owner: Owner, unseen: Iterable[ObjectKey]) -> tuple[Observed | Problem, PlanRecord | Problem | None]:
-        """Return what there is of a model, or why that cannot be read, and its plan of record."""
+    def _newest(self, live: Mapping[str, Any], note: Note) -> int:
+        """Return the serial of the newest plan of record of a resource; 0 where none counts, as there is no key."""
+        remembered = note.record_of(live["metadata"]["uid"])
+        said = int((live.get("status") or {}).get(SERIAL) or 0)
+        return max(said, remembered.serial if remembered else 0) if self.keys() else 0
+
+    def _believed(
+        self,
+        live: Mapping[str, Any],
+        subject: Subject | tuple[Problem, ...] | None,
+        observed: Observed | Problem,
+        stored: StoredRecord | None,
+        note: Note,
+    ) -> Believed:
+        """Return which plan of record counts."""
+        said = stored.said if stored else None
+        planned = said.plan.groups if isinstance(said, PlanRecord) else ()
+        known = Known(
+            owner=owner_of(live),
+            signs=bool(self.keys()),
+            serial=self._newest(live, note),
+            remembered=note.record_of(live["metadata"]["uid"]),
+            observed=Observed(objects={}) if isinstance(observed, Problem) else observed,
+            nodes=self._view.nodes({node for group in planned for node in group}),
+            subject=subject if isinstance(subject, Subject) else None,
+        )
+        return believed(stored, known)
+
+    async def kept_record(self, live: Mapping[str, Any]) -> PlanRecord | None:
+        """Return the plan of record that is believed of a resource before anybody has looked at it, None where there is none.
+
+        Raises:
+            ApiError: it could not be read.
+        """
+        owner = owner_of(live)
+        _, stored = await self.config_maps.record((owner.namespace, record_key(owner)[1]), owner.uid, self.keys())
+        children = (child.content() for child in self._view.store.children(owner.uid))
+        observed = Observed(objects={object_key(content): content for content in children})
+        record = self._believed(live, None, observed, stored, Note()).record
+        return record if isinstance(record, PlanRecord) else None
+
+    async def _observe(self, owner: Owner, unseen: Iterable[ObjectKey]) -> tuple[Observed | Problem, StoredRecord | None]:
+        """Return what there is of a model, or why that cannot be read, and its plan of record as it is stored."""
         store, namespace = self._view.store, owner.namespace
         try:
-            kept, record = await self.config_maps.record((namespace, record_key(owner)[1]))
+            kept, stored = await self.config_maps.record((namespace, record_key(owner)[1]), owner.uid, self.keys())
             found = [child.content() for child in store.children(owner.uid)]
             held = [await self.config_maps.get(where) for where in store.config_maps(owner.uid)]
             objects = {object_key(content): content for content in (*found, *held, kept) if content}
@@ -113,8 +169,7 @@ class Reading:
             return not_permitted(str(error), namespace), None
         strangers = tuple(sorted(name for _, name in store.strangers(base_key((namespace, owner.name)))))
         observed = Observed(objects=objects, members=members, absent_kinds=self.absent_kinds, strangers=strangers)
-        ours = kept is not None and any(ref["uid"] == owner.uid for ref in kept["metadata"].get("ownerReferences") or ())
-        return observed, record if ours else None
+        return observed, stored
 
     def _members(self, owner: Owner, objects: Mapping[ObjectKey, Mapping[str, Any]]) -> tuple[Member, ...]:
         """Return the pods that its StatefulSets control, and those of StatefulSets of it that are gone."""

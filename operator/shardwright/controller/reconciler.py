@@ -82,7 +82,7 @@ class Reconciler:
             published, done = await self._advance(key, seen)
         except ChangedError:
             return Again(seconds=CHANGED_SECONDS, priority=Priority.ROLL)
-        self._take_over(key, published)
+        self._take_over(key, live["metadata"]["uid"], published)
         again_at = await self._publish(key, live, published, done)
         refused = next((item for item in done.refused if not isinstance(item.write, DryRunPod)), None)
         if refused:
@@ -123,6 +123,7 @@ class Reconciler:
             view.store.priorities,
             view.store.config_map(config_map) if config_map else None,
             self._parts.planner.files_version,
+            self._parts.reading.keys(),
             self._parts.reading.absent_kinds,
         )
 
@@ -178,9 +179,9 @@ class Reconciler:
             raise ChangedError
         return certain
 
-    def _take_over(self, key: Key, published: Published) -> None:
+    def _take_over(self, key: Key, uid: str, published: Published) -> None:
         """Keep what a look has found for the next one, and the GPUs of what stands."""
-        self._notes.take_over(key, published, self._clock.now())
+        self._notes.take_over(key, uid, published, self._clock.now())
         before = self._view.interests(key)
         if not (published.waits_for_capacity or published.found.hidden) and published.found.cluster_known:
             self._view.stand_in_line(key, None)

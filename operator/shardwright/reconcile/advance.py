@@ -70,7 +70,9 @@ def advance(seen: Seen, now: datetime) -> Step:
 def _put_in_place(seen: Seen, known: Known, subject: Subject, planned: Planned, now: datetime) -> Step:
     """Write the plan of record before anything that it says, and deploy what it says."""
     if planned.record and not subject.intent.paused:
-        placing = _record(seen, known, planned.record)
+        record = _numbered(seen, known, planned.record)
+        planned = replace(planned, record=record)
+        placing = _record(seen, known, record)
         if isinstance(placing, Step):
             return placing
         if isinstance(placing, Problem):
@@ -85,20 +87,33 @@ def _put_in_place(seen: Seen, known: Known, subject: Subject, planned: Planned, 
     return _end(seen, known, planned, deployed, now)
 
 
+def _numbered(seen: Seen, known: Known, record: PlanRecord) -> PlanRecord:
+    """Return a plan of record with its serial: one more than that of the newest where it is new."""
+    there = (*((known.record,) if known.record else ()), *(attempt for attempt, _ in seen.recorded))
+    newest = max((seen.serial, *(item.serial for item in there)))
+    serial = next((item.serial for item in there if item == record), newest + 1)
+    return replace(record, serial=serial)
+
+
 def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | None:
-    """Return how a plan of record comes into its place, why it does not, None where it is there."""
-    if record == known.record:
-        return None
-    owner = seen.resource.owner
+    """Return how a plan of record comes into its place, why it does not, None where it is there.
+
+    One that is there, but not as it was written, is written again; where that is not taken, it counts all the same.
+    """
+    owner, stands = seen.resource.owner, record == known.record
     tried = next((outcome for attempt, outcome in reversed(seen.recorded) if attempt == record), None)
     if tried is None:
-        content = record_object(owner, record)
+        content = record_object(owner, record, seen.keys)
+        if stands and object_key(content) in seen.contested:
+            return None
         writes = placed(content, owner.uid, known.observed)
         if writes:
             return Step(records=record, writes=writes)
+        if stands:
+            return None
         live = known.observed.objects[object_key(content)]
         return place_taken(content, leftover=is_leftover(live, content))
-    return problem_of(tried.refused[0], queued=False) if tried.refused else None
+    return problem_of(tried.refused[0], queued=False) if tried.refused and not stands else None
 
 
 def _deploy(seen: Seen, known: Known, subject: Subject, planned: Planned, now: datetime) -> Deployed:
@@ -127,7 +142,7 @@ def _decided(seen: Seen, known: Known, planned: Planned, bundle: Bundle, now: da
     """Return the next writes for the objects that a plan turns into."""
     owner, record, cluster = seen.resource.owner, planned.record, seen.cluster or Cluster()
     assert record is not None  # noqa: S101 - the objects are of its plan
-    content = record_object(owner, record)
+    content = record_object(owner, record, seen.keys)
     objects = (content, *bundle.objects)
     desired = Desired(owner_uid=owner.uid, objects=objects, keys=bundle.keys, rules=known.rules)
     decision = decide(desired, known.observed.having(content, owner.uid), now, cluster.most_moving)
@@ -146,11 +161,12 @@ def _beside(seen: Seen, known: Known, subject: Subject, planned: Planned, deploy
         return None if seen.outcome or generation_of(name)[1] >= GENERATION_MAX else Step(ask=ask)
     if answer.record is None:
         return None
-    placing = _record(seen, known, answer.record)
+    record = _numbered(seen, known, answer.record)
+    placing = _record(seen, known, record)
     if placing is not None:
         return placing if isinstance(placing, Step) else None
-    event = surge_event(name, answer.record.plan.groups[group])
-    return replace(planned, record=answer.record, report=answer.record.report(), events=(*planned.events, event))
+    event = surge_event(name, record.plan.groups[group])
+    return replace(planned, record=record, report=record.report(), events=(*planned.events, event))
 
 
 def _kept(

@@ -30,6 +30,7 @@ class Findings:
     groups that exist. ``decision`` is None where nothing may be deployed. ``hidden`` is why what there is cannot be read:
     nothing else is known then. ``lost`` are nodes that do not give pods of the model back, ``strangers`` pods with its
     labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back, with their fields.
+    ``distrusted`` is why a plan of record was not believed a while ago.
     ``most_moving`` is how many groups may be down on purpose for the sake of all models.
     """
 
@@ -53,6 +54,7 @@ class Findings:
     lost: frozenset[str] = frozenset()
     strangers: tuple[str, ...] = ()
     contested: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
+    distrusted: Problem | None = None
     most_moving: int | None = None
 
     @property
@@ -179,6 +181,7 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
         _plan_stale(found),
         _contested(found),
         _strangers(found),
+        _distrusted(found),
         _limited(found),
     )
 
@@ -238,6 +241,13 @@ def _strangers(found: Findings) -> Condition:
     more = f" and {len(found.strangers) - 3} more" if len(found.strangers) > 3 else ""  # noqa: PLR2004
     message = f"{', '.join(found.strangers[:3])}{more}: labelled as pods of this model, and no StatefulSet of it controls them"
     return _condition(found, ConditionType.FOREIGN_PODS, True, Reason.FOREIGN_PODS, message)
+
+
+def _distrusted(found: Findings) -> Condition:
+    """Return whether somebody else has written the plan of record a while ago."""
+    if not found.distrusted:
+        return _condition(found, ConditionType.RECORD_REFUSED, False, Reason.IDLE)
+    return _condition(found, ConditionType.RECORD_REFUSED, True, Reason.PLAN_RECORD_REFUSED, found.distrusted.sentence())
 
 
 def _limited(found: Findings) -> Condition:

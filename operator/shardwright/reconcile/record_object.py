@@ -1,12 +1,18 @@
-"""The ConfigMap that keeps the plan of record: written before any pod, owned like everything else."""
+"""The ConfigMap that keeps the plan of record: written before any pod, owned like everything else, and signed.
+
+Whoever may write ConfigMaps of the namespace may write this one, so what it says counts as far as its signature does
+(:mod:`shardwright.reconcile.record_trust`).
+"""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from shardwright.api.record import RECORD_KEY, PlanRecord, decode, encode
 from shardwright.errors import Problem
 from shardwright.reconcile.decision import ObjectKey
-from shardwright.reconcile.observed import Observed, controller_uid
+from shardwright.reconcile.observed import controller_uid
+from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.hashing import with_content_hash
 from shardwright.rendering.labels import metadata
@@ -14,28 +20,65 @@ from shardwright.rendering.names import base_name, plan_configmap
 
 LABELS = {"app.kubernetes.io/managed-by": "shardwright", "app.kubernetes.io/component": "plan"}
 
+SIGNATURE_KEY: Final = "signature"
+"""Key of the ConfigMap that holds the signature of the text."""
+
+KIND: Final = "PlanRecord"
+"""What kind of text it is, to the signature."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRecord:
+    """A plan of record as it is stored: what it says, or why that cannot be read, and whether it is signed by us.
+
+    ``signed``: None where it bears no signature, or there is no key to tell by.
+    """
+
+    said: PlanRecord | Problem
+    signed: bool | None = None
+
 
 def record_key(owner: Owner) -> ObjectKey:
     """Return kind and name of the ConfigMap."""
     return "ConfigMap", plan_configmap(base_name(owner.name))
 
 
-def record_object(owner: Owner, record: PlanRecord) -> dict[str, Any]:
-    """Return the ConfigMap of a record."""
-    name = record_key(owner)[1]
+def record_object(owner: Owner, record: PlanRecord, keys: SigningKeys) -> dict[str, Any]:
+    """Return the ConfigMap of a record, signed where there is a key."""
+    name, text = record_key(owner)[1], encode(record)
+    signature = keys.sign(KIND, owner.uid, text) or ""  # not left out: one that was there before is of another text
     return with_content_hash(
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": metadata(name, owner, LABELS, {}),
-            "data": {RECORD_KEY: encode(record)},
+            "data": {RECORD_KEY: text, SIGNATURE_KEY: signature},
         }
     )
 
 
-def read_record(owner: Owner, observed: Observed) -> PlanRecord | Problem | None:
-    """Return the plan of record or why it cannot be read, None where there is none that is ours."""
-    live: Mapping[str, Any] | None = observed.objects.get(record_key(owner))
-    if live is None or controller_uid(live) != owner.uid:
+def read_record(content: Mapping[str, Any] | None, owner_uid: str, keys: SigningKeys) -> StoredRecord | None:
+    """Return what a ConfigMap keeps, None where there is none that the resource with this uid controls.
+
+    What bears a signature that is not ours is not looked into.
+    """
+    if content is None or controller_uid(content) != owner_uid:
         return None
-    return decode((live.get("data") or {}).get(RECORD_KEY, ""))
+    data = content.get("data") or {}
+    text, signature = data.get(RECORD_KEY, ""), data.get(SIGNATURE_KEY) or None
+    signed = keys.verify(signature, KIND, owner_uid, text) if keys and signature is not None else None
+    said = (
+        not_ours(content["metadata"]["name"], "has a signature that is not the operator's") if signed is False else decode(text)
+    )
+    return StoredRecord(said=said, signed=signed)
+
+
+def not_ours(name: str, limit: str) -> Problem:
+    """Return the problem of a plan of record that somebody else has written, or put back."""
+    return Problem(
+        code="PlanRecordRefused",
+        what=f"ConfigMap {name}",
+        limit=limit,
+        gap="so it is not believed: the plan of record is written again from what the operator knows",
+        remedy="leave it to the operator; the audit log of the API server says who wrote it",
+    )

@@ -14,6 +14,7 @@ from shardwright.reconcile.observed import Observed
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.priorities import Priorities
 from shardwright.reconcile.sightings import Sighting
+from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
 from shardwright.replanning import Replanned
 from shardwright.resolving.subject import Subject
@@ -113,7 +114,10 @@ class Seen:
     Args:
         resource: The resource itself.
         subject: What its spec resolves to, or what the user must correct.
-        record: The plan of record, or why the one that there is cannot be read; None where there is none.
+        record: The plan of record that is believed, or why the one that there is cannot be read; None where there is none.
+        serial: The serial of the newest plan of record.
+        distrusted: Why a plan of record was not believed that somebody had written, and when one was last found.
+        keys: What plans of record are signed with.
         observed: What there is of it, or why that cannot be read.
         cluster: What is known of the cluster, None until every cache is full.
         since: When each passing fact was first seen, by the clock that never jumps.
@@ -128,6 +132,9 @@ class Seen:
     resource: Resource
     subject: Subject | tuple[Problem, ...]
     record: PlanRecord | Problem | None
+    serial: int = 0
+    distrusted: tuple[Problem, datetime] | None = None
+    keys: SigningKeys = field(default_factory=SigningKeys)
     observed: Observed | Problem
     cluster: Cluster | None
     since: Mapping[Sighting, datetime] = field(default_factory=dict)

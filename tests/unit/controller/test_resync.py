@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from shardwright.api.record import RECORD_KEY
 from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import CONFIG_MAPS, PODS, SHARDED_MODELS
+from shardwright.reconcile.record_object import KIND, SIGNATURE_KEY
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, deployed, run, synced
 
 
@@ -133,9 +135,11 @@ def test_of_two_plans_for_the_same_node_that_of_the_older_model_counts_unless_on
         old = parts.add_model("old", created="2026-01-02T12:00:00Z", model=LARGE)
         record = parts.api.find(CONFIG_MAPS, NAMESPACE, "young-plan")
         assert record
-        owner = {**record["metadata"]["ownerReferences"][0], "name": "old", "uid": parts.model(old)["metadata"]["uid"]}
+        uid = parts.model(old)["metadata"]["uid"]
+        owner = {**record["metadata"]["ownerReferences"][0], "name": "old", "uid": uid}
         metadata = {"name": "old-plan", "namespace": NAMESPACE, "ownerReferences": [owner]}
-        data = {name: text.replace('["h100-0","h100-1"]', '["h100-1","h100-2"]') for name, text in record["data"].items()}
+        text = record["data"][RECORD_KEY].replace('["h100-0","h100-1"]', '["h100-1","h100-2"]')
+        data = {RECORD_KEY: text, SIGNATURE_KEY: parts.keys.sign(KIND, uid, text)}
         parts.api.put(CONFIG_MAPS, {"metadata": metadata, "data": data})
 
         after = Parts(api=parts.api)
