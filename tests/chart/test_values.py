@@ -28,12 +28,14 @@ def _settings(
     admitted: list[str],
     classes: Sequence[str] = ("nvidia",),
     priorities: Mapping[str, Sequence[str]] | None = None,
+    limits: Mapping[str, Mapping[str, int]] | None = None,
 ) -> str:
     content = {
         "admittedArguments": admitted,
         "admittedPriorityClasses": priorities or {},
         "admittedRuntimeClasses": classes,
         "engineDefaults": defaults,
+        "namespaceLimits": limits or {},
     }
     return json.dumps(content, indent=2) + "\n"
 
@@ -72,14 +74,18 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {"models": ["serving"], "*": []},
         {f"{SETTINGS}": _settings({}, [], priorities={"*": [], "models": ["serving"]})},
     ),
+    "namespaceLimits": (
+        {"team": {"gpus": 64}, "*": {"models": 20, "waiting": 5}},
+        {f"{SETTINGS}": _settings({}, [], limits={"*": {"models": 20, "waiting": 5}, "team": {"gpus": 64}})},
+    ),
     "schedulers": (
         ["Native", "Coscheduling"],
         {
-            "ClusterRole/shardwright rules.13.apiGroups.0": "scheduling.k8s.io",
-            "ClusterRole/shardwright rules.13.apiGroups.1": "scheduling.x-k8s.io",
-            "ClusterRole/shardwright rules.13.resources.0": "podgroups",
+            "ClusterRole/shardwright rules.14.apiGroups.0": "scheduling.k8s.io",
+            "ClusterRole/shardwright rules.14.apiGroups.1": "scheduling.x-k8s.io",
+            "ClusterRole/shardwright rules.14.resources.0": "podgroups",
             **{
-                f"ClusterRole/shardwright rules.13.verbs.{index}": verb
+                f"ClusterRole/shardwright rules.14.verbs.{index}": verb
                 for index, verb in enumerate(("get", "list", "watch", "create", "patch", "delete"))
             },
         },
@@ -143,6 +149,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         {"models": ["High"]},
         "'/admittedPriorityClasses/models/0': 'High' does not match pattern",
     ),
+    "namespaceLimits": ({"team": {"gpus": -1}}, "'/namespaceLimits/team/gpus': minimum: got -1, want 0"),
     "admittedRuntimeClasses": (["Kata"], "'/admittedRuntimeClasses/0': 'Kata' does not match pattern"),
     "schedulers": (["Kueue"], "'/schedulers/0': value must be one of 'Native', 'Volcano', 'Coscheduling'"),
     "signingKeys.existingSecret": ("Keys", "'/signingKeys/existingSecret': 'Keys' does not match pattern"),

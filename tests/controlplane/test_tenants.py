@@ -12,7 +12,7 @@ from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
-from tests.support.models import SMALL, Models
+from tests.support.models import LARGE, SMALL, Models
 from tests.support.operator import OperatorProcess
 
 pytestmark = pytest.mark.controlplane
@@ -123,3 +123,65 @@ def test_labels_annotations_and_owners_of_a_tenant_move_nothing_of_another_names
     assert (models.uids(), models.get("ShardedModel", "victim")["status"]["groups"]) == (uids, groups)
     assert models.condition("victim", "RecordRefused")["status"] == "False"
     control_plane.api.delete(f"/api/v1/namespaces/{evil.namespace}")
+
+
+def quota(models: Models, name: str, gpus: int, **spec: Any) -> None:
+    models.post("ResourceQuota", {"metadata": {"name": name}, "spec": {"hard": {"requests.nvidia.com/gpu": str(gpus)}, **spec}})
+
+
+GREEDY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "a budget that fills the cluster": ({"budget": {"gpus": 100_000, "fill": True}}, {}),
+    "as many replicas as there are nodes": ({"replicas": 4, "parallelism": {"tensor": 8, "pipeline": 1}}, {}),
+    "a quota of a scope": (A_NODE | {"replicas": 4}, {"scopes": ["NotTerminating"]}),
+    "a plan that is made anew at each look": (A_NODE | {"replicas": 4, "replan": "Always"}, {}),
+}
+
+
+@pytest.mark.parametrize(("asked", "scopes"), GREEDY.values(), ids=GREEDY)
+def test_who_may_use_no_gpu_holds_none_and_is_told_which_quota_says_so(
+    models: Models, fleet: Fleet, control_plane: ControlPlane, asked: dict[str, Any], scopes: dict[str, Any]
+) -> None:
+    fleet(H100, 4)
+    evil = Models(control_plane, control_plane.create_namespace(f"hog-{models.namespace}"[:60].rstrip("-")))
+    quota(evil, "none", 0, **scopes)
+    wait_for(lambda: evil.get("ResourceQuota", "none")["status"]["hard"], 30, "the quota to count")
+    evil.create("hog", **{"model": SMALL, **asked})
+    refused = evil.wait_reason("hog", "QuotaExceeded", timeout=60)
+    assert refused["message"].startswith("ResourceQuota none allows 0 requests.nvidia.com/gpu")
+    assert [evil.find(kind, name) for kind, name in (("StatefulSet", "hog-0"), ("ConfigMap", "hog-plan"))] == [None, None]
+
+    models.create("victim", **A_NODE, replicas=4)
+    assert models.wait_ready("victim", timeout=120)["status"]["readyReplicas"] == 4
+
+    models.delete("ShardedModel", "victim")
+    quota_path = f"/api/v1/namespaces/{evil.namespace}/resourcequotas/none"
+    control_plane.api.patch(quota_path, {"spec": {"hard": {"requests.nvidia.com/gpu": "32"}}})
+    evil.wait_ready("hog", timeout=120)
+    control_plane.api.delete(f"/api/v1/namespaces/{evil.namespace}")
+
+
+def test_what_one_model_of_a_namespace_is_promised_another_does_not_get(
+    models: Models, fleet: Fleet, control_plane: ControlPlane
+) -> None:
+    del control_plane
+    fleet(H100, 3)
+    quota(models, "two-nodes", 16)
+    models.create("first", LARGE)
+    models.wait_ready("first", timeout=90)
+    models.create("second", **A_NODE)
+    refused = models.wait_reason("second", "QuotaExceeded", timeout=60)
+    assert "allows 16 requests.nvidia.com/gpu, of which 16 are used or promised" in refused["message"]
+
+    models.delete("ShardedModel", "first")
+    models.wait_ready("second", timeout=120)
+
+
+def test_pods_that_a_limit_range_keeps_out_hold_nothing(models: Models, fleet: Fleet) -> None:
+    fleet(H100, 1)
+    most = {"type": "Container", "max": {"nvidia.com/gpu": "4"}}
+    models.post("LimitRange", {"metadata": {"name": "half"}, "spec": {"limits": [most]}})
+    models.create("llama", **A_NODE)
+    refused = models.wait_reason("llama", "QuotaExceeded", timeout=60)
+
+    assert refused["message"].startswith("LimitRange half allows each container 4 nvidia.com/gpu")
+    assert models.all("StatefulSet") == []

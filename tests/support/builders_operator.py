@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.handover import Change
-from shardwright.cluster.resources import CONFIG_MAPS, NODES, PODS, SHARDED_MODELS, STATEFUL_SETS, Resource
+from shardwright.cluster.resources import (
+    CONFIG_MAPS,
+    LIMIT_RANGES,
+    NODES,
+    PODS,
+    RESOURCE_QUOTAS,
+    SHARDED_MODELS,
+    STATEFUL_SETS,
+    Resource,
+)
 from shardwright.cluster.sources import CHILD_SOURCES, MANAGED, project_child, project_config_map, project_node, project_pod
 from shardwright.cluster.store import Concern
 from shardwright.controller.clock import SteadyClock
@@ -24,6 +33,7 @@ from shardwright.controller.reconciler import Reconciler
 from shardwright.controller.resync import Resync
 from shardwright.controller.view import View
 from shardwright.reconcile.decision import kind_of
+from shardwright.reconcile.quotas import read_quota, read_ranges
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.signing import SigningKeys
 from tests.harness import fleet
@@ -85,6 +95,11 @@ class Parts:
         self.metrics = Metrics()
         self.planner = Planner(self.view, None)
         self.intake = Intake(self.view, self.queue, lambda: True)
+        self.wire()
+        self.api.watch(self._on_change)
+
+    def wire(self) -> None:
+        """Have all that looks be done with the planner as it is now."""
         self.reading = Reading(self.api, self.view, self.planner, self.most_moving, "cluster.local", lambda: self.keys)
         self.resync = Resync(self.api, self.view, self.reading, self.metrics)
         parts = ReconcilerParts(
@@ -96,7 +111,6 @@ class Parts:
             metrics=self.metrics,
         )
         self.reconciler = Reconciler(parts, SteadyClock(self.clock))
-        self.api.watch(self._on_change)
 
     @property
     def asked(self) -> list[Key]:
@@ -231,12 +245,16 @@ class Parts:
     def _taken(self, resource: Resource, item: Manifest, *, gone: bool) -> Concern:
         metadata, store = item["metadata"], self.view.store
         key, version = (metadata.get("namespace", ""), metadata["name"]), int(metadata["resourceVersion"])
-        if resource == NODES:
-            return store.take_nodes({key: Change(None if gone else project_node(item), version)})
-        if resource == PODS:
-            return store.take_pods({key: Change(None if gone else project_pod(item), version)})
-        if resource == CONFIG_MAPS:
-            return store.take_config_maps({key: Change(None if gone else project_config_map(item), version)})
+        readers: dict[Resource, tuple[Callable[[Any], Any], Callable[[Any], Concern]]] = {
+            NODES: (project_node, store.take_nodes),
+            PODS: (project_pod, store.take_pods),
+            CONFIG_MAPS: (project_config_map, store.take_config_maps),
+            RESOURCE_QUOTAS: (read_quota, store.take_quotas),
+            LIMIT_RANGES: (read_ranges, store.take_ranges),
+        }
+        if resource in readers:
+            project, take_over = readers[resource]
+            return take_over({key: Change(None if gone else project(item), version)})
         label, _, value = MANAGED[1].partition("=")
         if resource not in _WATCHED or metadata.get("labels", {}).get(label) != value:
             return Concern()

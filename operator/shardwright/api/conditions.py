@@ -78,6 +78,7 @@ class Reason(Word):
     NODES_CHANGED = ("NodesChanged", "a planned node is gone or can no longer hold its part")
     API_UNAVAILABLE = ("ApiUnavailable", "the API server, or a webhook that it asks, fails; it is tried again")
     PODS_REFUSED = ("PodsRefused", "the API server does not let the pods be created: a quota, a LimitRange, a webhook")
+    QUOTA_EXCEEDED = ("QuotaExceeded", "a ResourceQuota or a LimitRange of the namespace does not let the pods of the plan in")
     PLAN_RECORD_UNREADABLE = ("PlanRecordUnreadable", "the plan of record cannot be read: what runs is left as it is")
     PLAN_RECORD_REFUSED = (
         "PlanRecordRefused",

@@ -59,6 +59,8 @@ class Intake:
             self._add(key, Priority.ROLL)
         for key in view.reading(concern.config_maps):
             self._add(key, Priority.NEW, fresh=True)
+        for key in view.barred_in(concern.allowances):
+            self._add(key, Priority.WAITING)
         view.freed |= concern.freed
         if concern.priorities:
             self.all_again(Priority.WAITING)

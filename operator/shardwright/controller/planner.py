@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.api.resource import read_stored
-from shardwright.api.settings import read_settings
+from shardwright.api.settings import Settings, read_settings
 from shardwright.controller.files import Watched
 from shardwright.controller.queue import Key
 from shardwright.controller.view import View, base_key
@@ -63,6 +63,11 @@ class Planner:
             InputError: the file cannot be used.
         """
         self._settings.load()
+
+    @property
+    def settings(self) -> Settings:
+        """Return what the administrator says for all models."""
+        return self._settings.content
 
     def reload(self) -> bool:
         """Read the administrator's files if they have changed and return whether one had; a broken one changes nothing."""

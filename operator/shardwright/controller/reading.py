@@ -212,6 +212,12 @@ class Reading:
             most_moving=self.most_moving(key),
             domain=self._cluster_domain,
             priorities=self._view.store.priorities,
+            allowance=(allowance := self._view.store.allowance(key[0])),
+            promised=self._view.promised(key) if allowance else (),
+            limits=(limits := self._planner.settings.limits_of(key[0])),
+            older=self._view.older(key) if limits.models is not None else 0,
+            waiting=self._view.waiting_beside(key) if limits.waiting is not None else 0,
+            gpus=self._view.kept_beside(key) if limits.gpus is not None else 0,
         )
 
     async def _resolve(self, key: Key, live: Mapping[str, Any]) -> Subject | tuple[Problem, ...]:

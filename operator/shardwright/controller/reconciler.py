@@ -111,7 +111,7 @@ class Reconciler:
         """
         view, metadata = self._view, live["metadata"]
         wants = view.interests(key)
-        if wants.waits_for_capacity or wants.waits_for_turn or not view.pods_visible:
+        if wants.waits_for_capacity or wants.waits_for_turn or wants.barred or not view.pods_visible:
             return object()
         nodes, config_map = view.interests(key).nodes, view.interests(key).config_map
         return (
@@ -141,6 +141,7 @@ class Reconciler:
             if step.published and seen.cluster:
                 self._take_turns(key, step.published, seen.cluster)
                 self._take_gpus(key, step.published, seen.cluster)
+                self._view.promise(key, step.published.pods)
             outcome = await self._writer.carry_out(step.writes)
             done = Outcome(written=(*done.written, *outcome.written), refused=(*done.refused, *outcome.refused))
             for refusal in outcome.refused:
@@ -197,9 +198,11 @@ class Reconciler:
                 waits_for_capacity=published.waits_for_capacity,
                 moving=published.moving,
                 waits_for_turn=bool(published.found.awaiting_turn),
+                barred=published.found.barred is not None,
             ),
         )
         self._view.keep(key, published.kept)
+        self._view.promise(key, published.pods)
 
     async def _publish(self, key: Key, live: Mapping[str, Any], published: Published, done: Outcome) -> datetime | None:
         """Write the status, unless it says again what it said a moment ago, and return when to look again."""

@@ -4,7 +4,7 @@ Everything is a projection that can be read again at any time; nothing here is t
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from shardwright.hardware.pools import Reservation
 from shardwright.hardware.scheduling import Admission, PodTerms
 from shardwright.reconcile.ledger import Ledger, Owner
 from shardwright.reconcile.publish import Kept
+from shardwright.reconcile.quotas import Pods
 from shardwright.reconcile.waiting import Rank, Waiting, claimed_before, rank_of
 from shardwright.rendering.names import base_name
 from shardwright.resolving.stock import reservations_of
@@ -25,7 +26,8 @@ from shardwright.resolving.stock import reservations_of
 class Interests:
     """What one model depends on beside its own objects.
 
-    ``moving`` is how many of its groups are down on purpose; ``waits_for_turn``: groups of it wait because others' are.
+    ``moving`` is how many of its groups are down on purpose; ``waits_for_turn``: groups of it wait because others' are;
+    ``barred``: its namespace does not let its pods in.
     """
 
     config_map: Key | None = None
@@ -33,6 +35,7 @@ class Interests:
     waits_for_capacity: bool = False
     moving: int = 0
     waits_for_turn: bool = False
+    barred: bool = False
 
 
 NOTHING = Interests()
@@ -60,6 +63,8 @@ class View:
     line: dict[Key, Waiting] = field(default_factory=dict)
     _waiting: dict[Key, None] = field(default_factory=dict)
     _turns: dict[Key, None] = field(default_factory=dict)
+    _barred: dict[Key, None] = field(default_factory=dict)
+    _pods: dict[str, dict[Key, Pods]] = field(default_factory=dict)
     _moving: int = 0
 
     def __post_init__(self) -> None:
@@ -80,6 +85,7 @@ class View:
         self.note(key, NOTHING)
         self._interests.pop(key, None)
         self.stand_in_line(key, None)
+        self.promise(key, None)
         self.freed |= self.ledger.forget(base_key(key))
 
     def interests(self, key: Key) -> Interests:
@@ -101,14 +107,9 @@ class View:
                 self._reading[before.config_map].discard(key)
             if now.config_map:
                 self._reading.setdefault(now.config_map, set()).add(key)
-        if now.waits_for_capacity:
-            self._waiting.setdefault(key)
-        else:
-            self._waiting.pop(key, None)
-        if now.waits_for_turn:
-            self._turns.setdefault(key)
-        else:
-            self._turns.pop(key, None)
+        _list(self._waiting, key, listed=now.waits_for_capacity)
+        _list(self._turns, key, listed=now.waits_for_turn)
+        _list(self._barred, key, listed=now.barred)
         self._moving += now.moving - before.moving
         self.turn_came |= now.moving < before.moving
 
@@ -121,6 +122,41 @@ class View:
         refused, freed = self.ledger.keep(base_key(key), wanted, self._healthy(item.node for item in wanted))
         self.freed |= freed
         return not refused
+
+    def promise(self, key: Key, pods: Pods | None) -> None:
+        """Count the pods of a plan in its namespace (None: none) as long as they are still to be made."""
+        if pods is not None:
+            self._pods.setdefault(key[0], {})[key] = pods
+        elif key in self._pods.get(key[0], {}):
+            del self._pods[key[0]][key]
+            if not self._pods[key[0]]:
+                del self._pods[key[0]]
+
+    def promised(self, key: Key) -> tuple[Pods, ...]:
+        """Return the pods of other models of the namespace that are still to be made."""
+        planned = ((other, pods) for other, pods in self._pods.get(key[0], {}).items() if other != key)
+        return tuple((need, missing) for other, (need, count) in planned if (missing := count - self._there(other)) > 0)
+
+    def _there(self, key: Key) -> int:
+        return len(self.store.members_of(base_key(key)))
+
+    def older(self, key: Key) -> int:
+        """Return how many models of the namespace are older than one, by name where they are of the same second."""
+        age = _created(self.resources.get(key)), key
+        return sum(other[0] == key[0] and (_created(item), other) < age for other, item in self.resources.items())
+
+    def waiting_beside(self, key: Key) -> int:
+        """Return how many other models of the namespace wait for GPUs."""
+        return sum(other[0] == key[0] and other != key for other in self.line)
+
+    def kept_beside(self, key: Key) -> int:
+        """Return how many GPUs the plans of other models of the namespace keep."""
+        others = (owner for owner in self.ledger.owners() if owner[0] == key[0] and owner != base_key(key))
+        return sum(item.gpus for owner in others for item in self.ledger.kept(owner))
+
+    def barred_in(self, namespaces: Collection[str]) -> tuple[Key, ...]:
+        """Return the models of these namespaces whose pods are not let in, those first that were barred first."""
+        return tuple(key for key in self._barred if key[0] in namespaces) if namespaces else ()
 
     def _healthy(self, nodes: Iterable[str]) -> dict[str, int]:
         found = ((name, self.store.nodes.get(name)) for name in set(nodes))
@@ -208,6 +244,14 @@ class View:
 def base_key(key: Key) -> Owner:
     """Return namespace and base name of a model: what its pods and its reservations go by."""
     return key[0], base_name(key[1])
+
+
+def _list(names: dict[Key, None], key: Key, *, listed: bool) -> None:
+    """Have a model stand in a list, behind all others where it did not before, or not."""
+    if listed:
+        names.setdefault(key)
+    else:
+        names.pop(key, None)
 
 
 def asked(content: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -134,7 +134,7 @@ def _may_run(subject: Subject, planned: Planned, record: PlanRecord) -> bool:
     """Return whether a record says how to run the spec as it is: all of it, or the groups that there is room for."""
     if planned.undeployable or planned.unplaced or not (record.plan.deployable or subject.intent.plan_only):
         return False
-    fewer = planned.short is not None and record.cut_hash == subject.cut_hash
+    fewer = (planned.short or planned.barred) is not None and record.cut_hash == subject.cut_hash
     return record.input_hash == subject.input_hash or fewer
 
 

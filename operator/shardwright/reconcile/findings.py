@@ -30,7 +30,7 @@ class Findings:
     groups that exist. ``decision`` is None where nothing may be deployed. ``hidden`` is why what there is cannot be read:
     nothing else is known then. ``lost`` are nodes that do not give pods of the model back, ``strangers`` pods with its
     labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back, with their fields.
-    ``distrusted`` is why a plan of record was not believed a while ago.
+    ``distrusted`` is why a plan of record was not believed a while ago, ``barred`` why the pods of a new plan are not let in.
     ``most_moving`` is how many groups may be down on purpose for the sake of all models.
     """
 
@@ -55,6 +55,7 @@ class Findings:
     strangers: tuple[str, ...] = ()
     contested: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
     distrusted: Problem | None = None
+    barred: Problem | None = None
     most_moving: int | None = None
 
     @property
@@ -112,6 +113,8 @@ def _blocked_by_cluster(found: Findings) -> Summary | None:
         reason = Reason.INSUFFICIENT_CAPACITY if heals else Reason.NOTHING_FITS
         said = (found.no_plan.problem.sentence(), ways_sentence(found.no_plan.ways_out))
         return Summary(reason=reason, message="; ".join(filter(None, said)), stalled=not heals)
+    if found.barred:
+        return Summary(reason=Reason.QUOTA_EXCEEDED, message=found.barred.sentence(), stalled=True)
     return None
 
 
@@ -200,7 +203,7 @@ def _summarised(found: Findings, kind: ConditionType, holds: bool, summary: Summ
 
 
 def _planned(found: Findings) -> Condition:
-    if found.problems or found.no_plan or not found.cluster_known:
+    if found.problems or found.no_plan or found.barred or not found.cluster_known:
         summary = summarise(found)
         return _condition(found, ConditionType.PLANNED, False, summary.reason, summary.message)
     if found.plan is None:

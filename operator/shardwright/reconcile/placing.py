@@ -11,8 +11,9 @@ from shardwright.reconcile.known import Known
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
 from shardwright.reconcile.plan_choice import Choice, Wanted, choose
 from shardwright.reconcile.relocation import departure_problem
+from shardwright.reconcile.rights import barred, too_many
 from shardwright.reconcile.rollout import planned_nodes
-from shardwright.reconcile.seen import Ask, Seen
+from shardwright.reconcile.seen import Ask, Cluster, Seen
 from shardwright.rendering.names import base_name, generation_of, group_name
 from shardwright.replanning import Replanned
 from shardwright.resolving.subject import Subject
@@ -23,8 +24,8 @@ class Planned:
     """What stands: the plan of record, new or kept, what to show of it, and why it is not all that is asked for.
 
     ``short`` is why there is no plan for the spec as it is, ``unplaced``: the one that there is has no GPUs and may not run,
-    ``undeployable`` why the one that there is cannot be run, ``stale`` what is wrong with the plan that stands. ``events`` say
-    that it is new.
+    ``undeployable`` why the one that there is cannot be run, ``barred`` why the pods of the new one would not be let in,
+    ``stale`` what is wrong with the plan that stands. ``events`` say that it is new.
     """
 
     record: PlanRecord | None
@@ -32,6 +33,7 @@ class Planned:
     short: NoPlan | None = None
     unplaced: bool = False
     undeployable: Problem | None = None
+    barred: Problem | None = None
     stale: Problem | None = None
     events: tuple[Event, ...] = ()
 
@@ -42,6 +44,8 @@ def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask:
     stale = _fault(known, record) or _no_room(seen, known, subject)
     if record and intent.paused:
         return Planned(record=record, report=record.report(), stale=stale)
+    if record is None and not _has_begun(seen, known) and (why := too_many(seen.cluster or Cluster())):
+        return Planned(record=None, barred=why)
     wanted = Wanted(
         input_hash=subject.input_hash,
         cut_hash=subject.cut_hash,
@@ -52,13 +56,22 @@ def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask:
     has_its_gpus = _has_its_gpus(seen, record)
     choice = choose(record, wanted, leaving=bool(known.leaving), has_its_gpus=has_its_gpus)
     if choice is Choice.KEEP and record:
-        return Planned(record=record, report=record.report(), stale=stale)
+        why = None if _has_begun(seen, known) else barred(seen, known, subject, record)
+        return Planned(record=record, report=record.report(), stale=stale, unplaced=why is not None, barred=why)
     ask = _ask(seen, known, choice)
     answer = seen.answers.get(ask)
     if answer is None:
         return ask
     planned = _of_answer(known, subject, answer, stale)
+    if planned.record != record and (why := barred(seen, known, subject, planned.record)):
+        return Planned(record=record, report=planned.report, unplaced=not has_its_gpus, barred=why, stale=stale)
     return replace(planned, unplaced=not has_its_gpus and planned.record == record)
+
+
+def _has_begun(seen: Seen, known: Known) -> bool:
+    """Return whether anything of a plan was ever deployed."""
+    uid = seen.resource.owner.uid
+    return any(kind == STATEFUL_SET and controller_uid(live) == uid for (kind, _), live in known.observed.objects.items())
 
 
 def _ask(seen: Seen, known: Known, choice: Choice) -> Ask:

@@ -17,8 +17,10 @@ from shardwright.reconcile.findings import Findings
 from shardwright.reconcile.known import Known
 from shardwright.reconcile.observed import object_key
 from shardwright.reconcile.placing import Planned
+from shardwright.reconcile.quotas import Pods
 from shardwright.reconcile.record_trust import SERIAL
 from shardwright.reconcile.refusals import pods_refused, problem_of
+from shardwright.reconcile.rights import pods_of
 from shardwright.reconcile.rules import groups_wanted
 from shardwright.reconcile.seen import Outcome, Refusal, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
@@ -27,6 +29,10 @@ from shardwright.rendering.names import base_name, generation_of, group_name
 from shardwright.resolving.subject import Subject
 
 CONFLICT: Final = 409  # HTTP: there is one of the name already
+
+BARRED_SECONDS: Final = 60.0
+"""How soon to look again at a plan whose pods are not let in, although a quota that changes wakes it. Basis: assumed; what was
+promised to another model may be given back, which no quota says."""
 
 UNSYNCED_SECONDS: Final = 1.0
 UNREADY_SECONDS: Final = 30.0
@@ -77,6 +83,7 @@ class Published:
         record: The plan of record that is in place, None where there is none, or nobody can tell.
         distrusted: Why a plan of record was not believed, and when one was last found; for as long as a condition says so.
         kept: The GPUs to keep for it, None for none, or where nobody can tell: see ``known``.
+        pods: The pods that are to hold them, as quotas count them; None where nothing is limited.
         known: Whether this look could tell which GPUs to keep.
         since: When each passing fact was first seen.
         kept_out: What the API server says against the pods of StatefulSets, by uid.
@@ -93,6 +100,7 @@ class Published:
     record: PlanRecord | None = None
     distrusted: tuple[Problem, datetime] | None = None
     kept: Kept | None = None
+    pods: Pods | None = None
     known: bool = True
     since: Mapping[Sighting, datetime] = field(default_factory=dict)
     kept_out: Mapping[str, str] = field(default_factory=dict)
@@ -133,6 +141,7 @@ def publish(seen: Seen, known: Known, planned: Planned, deployed: Deployed, now:
         record=record,
         distrusted=distrusted,
         kept=_kept(seen, planned, found),
+        pods=_pods(seen, planned),
         known=seen.cluster is not None and not isinstance(seen.subject, tuple) and not (known.unreadable and known.standing),
         since=known.since,
         kept_out=_kept_out(seen, known, outcome),
@@ -140,6 +149,12 @@ def publish(seen: Seen, known: Known, planned: Planned, deployed: Deployed, now:
         unseen=frozenset(key for item in outcome.refused if (key := _exists(item))),
         waits_for_capacity=planned.short is not None,
     )
+
+
+def _pods(seen: Seen, planned: Planned) -> Pods | None:
+    if planned.record is None or planned.unplaced or seen.cluster is None or not isinstance(seen.subject, Subject):
+        return None
+    return pods_of(seen.cluster, seen.subject, planned.record.plan)
 
 
 def _in_place(seen: Seen, known: Known) -> PlanRecord | None:
@@ -200,6 +215,7 @@ def _found(seen: Seen, known: Known, planned: Planned, deployed: Deployed, outco
         no_plan=planned.short,
         undeployable=planned.undeployable or (record.plan.undeployable if record and not intent.plan_only else None),
         stale=planned.stale,
+        barred=planned.barred,
         plan_only=intent.plan_only,
         scaled_to_zero=intent.replicas == 0,
         wanted=groups_wanted(intent, record.plan if record else None),
@@ -251,6 +267,8 @@ def _again_at(
     times = [time for time in (known.recheck_at, found.decision.wake_at if found.decision else None) if time]
     if distrusted:
         times.append(distrusted[1] + timedelta(seconds=DISTRUST_SECONDS))
+    if found.barred:
+        times.append(now + timedelta(seconds=BARRED_SECONDS))
     if seen.cluster is None:
         times.append(now + timedelta(seconds=UNSYNCED_SECONDS))
     if any(sighting.sight is Sight.NO_PODS for sighting in known.since) and not seen.resource.paused:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from shardwright.api.record import PlanRecord
+from shardwright.api.settings import NamespaceLimits
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
@@ -13,6 +14,7 @@ from shardwright.reconcile.decision import ObjectKey, Write
 from shardwright.reconcile.observed import Observed
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.priorities import Priorities
+from shardwright.reconcile.quotas import Allowance, Pods
 from shardwright.reconcile.sightings import Sighting
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
@@ -49,6 +51,10 @@ class Cluster:
         most_moving: How many of its groups may be down on purpose at once for the sake of all models (None: any number).
         domain: DNS domain of the cluster.
         priorities: The PriorityClasses that there are.
+        allowance: What its namespace may have.
+        promised: Pods of other models of the namespace that are still to be made.
+        limits: What the operator lets its namespace have; ``older`` models of it are there, ``waiting`` others wait for GPUs,
+            and others keep ``gpus``.
     """
 
     nodes: Mapping[str, NodeFacts | NodeExclusion] = field(default_factory=dict)
@@ -59,6 +65,12 @@ class Cluster:
     most_moving: int | None = None
     domain: str = "cluster.local"
     priorities: Priorities = field(default_factory=Priorities)
+    allowance: Allowance = field(default_factory=Allowance)
+    promised: tuple[Pods, ...] = ()
+    limits: NamespaceLimits = field(default_factory=NamespaceLimits)
+    older: int = 0
+    waiting: int = 0
+    gpus: int = 0
 
     def silent_nodes(self, observed: Observed) -> frozenset[str]:
         """Return the nodes of these pods whose kubelet does not answer or says that it cannot run pods."""
