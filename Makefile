@@ -23,7 +23,8 @@ setup: $(BIN)/.installed ## Make the development environment in .venv
 	@$(BIN)/python -m compileall -q operator/shardwright # where PYTHONDONTWRITEBYTECODE is set, every start would compile it anew
 
 test: setup lint tools ## Everything that must pass: lint, types, layers, unit, property, golden and control plane tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile # two at a time, each with a control plane of its own: most of the time is waiting
+	$(BIN)/python -m pytest tests/rights --rights # what those asked of the API server against what the chart grants
 
 test-unit: setup ## The fast tests, without a control plane
 	$(BIN)/python -m pytest -m "not controlplane"

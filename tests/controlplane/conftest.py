@@ -11,19 +11,24 @@ from tests.harness.api import ApiError
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.support.models import Models
-from tests.support.operator import SYSTEM, OperatorProcess
+from tests.support.operator import OPERATOR_USER, SYSTEM, OperatorProcess
+from tests.support.requests_kept import keep
 
 CHART = Path(__file__).parents[2] / "charts" / "shardwright"
 
 
 @pytest.fixture(scope="session")
-def chart(control_plane: ControlPlane) -> ControlPlane:
-    """The control plane with the chart installed: CRD, service account, rights; nobody starts its pods."""
+def chart(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+    """The control plane with the chart installed: CRD, service account, rights; nobody starts its pods.
+
+    What the operator has asked of it is kept: tests/rights holds it against what the chart grants.
+    """
     try:
         control_plane.api.get(f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/shardwright")
     except ApiError:
         control_plane.helm("install", "shardwright", str(CHART), "--namespace", SYSTEM, "--create-namespace")
-    return control_plane
+    yield control_plane
+    keep({item.path.name for item in request.session.items}, control_plane.audit_events(), OPERATOR_USER)
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +42,15 @@ def operator(chart: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Op
 
 
 @pytest.fixture
-def models(operator: OperatorProcess, control_plane: ControlPlane, namespace: str) -> Models:
-    """The ShardedModels of the test's namespace, with an operator running."""
+def models(operator: OperatorProcess, control_plane: ControlPlane, namespace: str) -> Iterator[Models]:
+    """The ShardedModels of the test's namespace, with an operator running.
+
+    They go at once: a namespace ends slowly, and what is left in it would hold GPUs of the next test.
+    """
     del operator
-    return Models(control_plane, namespace)
+    found = Models(control_plane, namespace)
+    yield found
+    found.delete_all("ShardedModel")
 
 
 @pytest.fixture(scope="session")

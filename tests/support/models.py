@@ -62,6 +62,9 @@ class Models:
     def delete(self, kind: str, name: str) -> None:
         self._cp.api.delete(self._path(kind, name))
 
+    def delete_all(self, kind: str) -> None:
+        self._cp.api.delete(self._path(kind))
+
     def evict(self, pod: str) -> None:
         """Ask the eviction API, as a drain does; refused with 429 where a disruption budget does not allow it."""
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": self.namespace}}
