@@ -199,7 +199,7 @@ def test_the_install_manifest_applies_and_applying_it_again_changes_nothing(clus
     first = cluster.kubectl("apply", "--server-side", "-f", file, "-o", "json", "--show-managed-fields=false")
     again = cluster.kubectl("apply", "--server-side", "-f", file, "-o", "json", "--show-managed-fields=false")
     dry = cluster.kubectl("apply", "--server-side", "--dry-run=server", "-f", file)
-    cluster.kubectl("delete", "-f", file, "--wait=false")
+    cluster.kubectl("delete", "-f", file, "--wait=false", "--ignore-not-found")  # a Secret goes with its service account
     wait_for(lambda: not _exists(cluster, CRD), 30, "the CRD to go")
 
     assert len(dry.splitlines()) == count
