@@ -30,9 +30,10 @@ from shardwright.cluster.access import Access
 from shardwright.cluster.client import Client
 from shardwright.cluster.handover import Handover
 from shardwright.cluster.reader import Reader, Source
-from shardwright.cluster.sources import NODE_SOURCE, POD_SOURCE, project_node, project_pod
+from shardwright.cluster.sources import POD_SOURCE, node_source, project_node, project_pod
 from shardwright.cluster.store import Store
 from shardwright.controller.queue import Again, Priority, Queue
+from shardwright.hardware.stated import NONE
 from shardwright.reconcile.ledger import Ledger
 from tests.harness.waiting import wait_for
 
@@ -257,7 +258,7 @@ def main() -> None:
     client, store = Client(Access(configuration=configuration)), Store(Ledger())
 
     async def everything() -> None:
-        for source in (NODE_SOURCE, POD_SOURCE):
+        for source in (node_source(NONE), POD_SOURCE):
             await read(client, ours, source, store, options.events)
 
     before = resident_mib()

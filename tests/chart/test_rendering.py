@@ -111,6 +111,8 @@ def test_the_operator_knows_every_flag_of_the_deployment(container: dict[str, An
         max_moving_groups=5,
         kube_api_qps=500.0,
         kube_api_burst=500,
+        question_cpu_seconds=10.0,
+        worker_memory_mib=192,
         log_level="INFO",
     )
 

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from shardwright.api.schema import defaults_schema
+from shardwright.api.schema import defaults_schema, gpus_schema
 from shardwright.api.settings import Settings, read_settings
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
@@ -23,18 +24,32 @@ BEGIN, END = "<!-- values: written by `pytest tests/chart --update-goldens` -->\
 CONFIG = '{\n  "hidden_act": "silu",\n  "eps": 1e-05, "limit": Infinity,\n  "note": "größer \\u2264 <1>"\n}\n'
 
 
+A_GPU = {
+    "computeCapability": "10.7",
+    "memoryGigabytesPerSecond": 22000,
+    "memoryMiB": 294912,
+    "product": "NVIDIA-R200",
+    "source": "data sheet",
+    "teraflops": {"bf16": 4000},
+}
+GPUS_DIGEST = sha256(json.dumps([A_GPU], separators=(",", ":")).encode()).hexdigest()[:16]
+"""The operator reads them when it starts, and starts anew for others."""
+
+
 def _settings(
     defaults: dict[str, Any],
     admitted: list[str],
     classes: Sequence[str] = ("nvidia",),
     priorities: Mapping[str, Sequence[str]] | None = None,
     limits: Mapping[str, Mapping[str, int]] | None = None,
+    gpus: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     content = {
         "admittedArguments": admitted,
         "admittedPriorityClasses": priorities or {},
         "admittedRuntimeClasses": classes,
         "engineDefaults": defaults,
+        "gpus": gpus,
         "namespaceLimits": limits or {},
     }
     return json.dumps(content, indent=2) + "\n"
@@ -57,9 +72,11 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "maxMovingGroups": (2, {f"{CONTAINER}.args.9": "--max-moving-groups=2"}),
     "kubeApi.qps": (1000000, {f"{CONTAINER}.args.10": "--kube-api-qps=1000000"}),
     "kubeApi.burst": (1000000, {f"{CONTAINER}.args.11": "--kube-api-burst=1000000"}),
-    "lease.durationSeconds": (60, {f"{CONTAINER}.args.12": "--lease-duration-seconds=60"}),
-    "lease.renewDeadlineSeconds": (12, {f"{CONTAINER}.args.13": "--lease-renew-deadline-seconds=12"}),
-    "lease.retrySeconds": (1, {f"{CONTAINER}.args.14": "--lease-retry-seconds=1"}),
+    "worker.cpuSeconds": (3, {f"{CONTAINER}.args.12": "--question-cpu-seconds=3"}),
+    "worker.memoryMiB": (65536, {f"{CONTAINER}.args.13": "--worker-memory-mib=65536"}),
+    "lease.durationSeconds": (60, {f"{CONTAINER}.args.14": "--lease-duration-seconds=60"}),
+    "lease.renewDeadlineSeconds": (12, {f"{CONTAINER}.args.15": "--lease-renew-deadline-seconds=12"}),
+    "lease.retrySeconds": (1, {f"{CONTAINER}.args.16": "--lease-retry-seconds=1"}),
     "catalogue": (
         {"acme/llama-3.1-8b": "{}"},
         {"ConfigMap/shardwright-catalogue data.models.json": '{\n  "acme/llama-3.1-8b": "{}"\n}\n'},
@@ -77,6 +94,13 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "namespaceLimits": (
         {"team": {"gpus": 64}, "*": {"models": 20, "waiting": 5}},
         {f"{SETTINGS}": _settings({}, [], limits={"*": {"models": 20, "waiting": 5}, "team": {"gpus": 64}})},
+    ),
+    "gpus": (
+        [A_GPU],
+        {
+            f"{SETTINGS}": _settings({}, [], gpus=[A_GPU]),
+            "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/gpus": GPUS_DIGEST,
+        },
     ),
     "schedulers": (
         ["Native", "Coscheduling"],
@@ -139,6 +163,8 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "maxMovingGroups": (0, "'/maxMovingGroups': minimum: got 0, want 1"),
     "kubeApi.qps": (0, "'/kubeApi/qps': minimum: got 0, want 1"),
     "kubeApi.burst": (2.5, "'/kubeApi/burst': got number, want integer"),
+    "worker.cpuSeconds": (0, "'/worker/cpuSeconds': minimum: got 0, want 1"),
+    "worker.memoryMiB": (32, "'/worker/memoryMiB': minimum: got 32, want 64"),
     "lease.durationSeconds": (3600, "'/lease/durationSeconds': maximum: got 3,600, want 600"),
     "lease.renewDeadlineSeconds": ("10s", "'/lease/renewDeadlineSeconds': got string, want integer"),
     "lease.retrySeconds": (-1, "'/lease/retrySeconds': minimum: got -1, want 1"),
@@ -151,6 +177,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     ),
     "namespaceLimits": ({"team": {"gpus": -1}}, "'/namespaceLimits/team/gpus': minimum: got -1, want 0"),
     "admittedRuntimeClasses": (["Kata"], "'/admittedRuntimeClasses/0': 'Kata' does not match pattern"),
+    "gpus": ([A_GPU | {"memoryMiB": 12}], "'/gpus/0/memoryMiB': minimum: got 12, want 1,024"),
     "schedulers": (["Kueue"], "'/schedulers/0': value must be one of 'Native', 'Volcano', 'Coscheduling'"),
     "signingKeys.existingSecret": ("Keys", "'/signingKeys/existingSecret': 'Keys' does not match pattern"),
     "crds.enabled": ("yes", "'/crds/enabled': got string, want boolean"),
@@ -262,7 +289,9 @@ def test_a_config_from_a_file_reaches_the_catalogue_unchanged(control_plane: Con
 def test_the_defaults_have_the_bounds_of_the_fields_that_they_stand_for(*, update_goldens: bool) -> None:
     file = CHART / "values.schema.json"
     before, marker, after = file.read_text().partition('    "engineDefaults": {"type"')
-    written = f'{before}    "engineDefaults": {json.dumps(defaults_schema(), ensure_ascii=False)}\n  }}\n}}\n'
+    schemas = {"engineDefaults": defaults_schema(), "gpus": gpus_schema()}
+    lines = ",\n".join(f'    "{name}": {json.dumps(schema, ensure_ascii=False)}' for name, schema in schemas.items())
+    written = f"{before}{lines}\n  }}\n}}\n"
 
     if update_goldens:
         file.write_text(written)

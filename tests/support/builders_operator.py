@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,7 +21,7 @@ from shardwright.cluster.resources import (
     STATEFUL_SETS,
     Resource,
 )
-from shardwright.cluster.sources import CHILD_SOURCES, MANAGED, project_child, project_config_map, project_node, project_pod
+from shardwright.cluster.sources import CHILD_SOURCES, project_child, project_config_map, project_node, project_pod
 from shardwright.cluster.store import Concern
 from shardwright.controller.clock import SteadyClock
 from shardwright.controller.intake import Intake
@@ -32,14 +33,17 @@ from shardwright.controller.reconciler import Parts as ReconcilerParts
 from shardwright.controller.reconciler import Reconciler
 from shardwright.controller.resync import Resync
 from shardwright.controller.view import View
+from shardwright.controller.workers import NotAllTakenError
 from shardwright.reconcile.decision import kind_of
 from shardwright.reconcile.quotas import read_quota, read_ranges
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.signing import SigningKeys
+from shardwright.rendering.labels import is_managed
 from tests.harness import fleet
 from tests.harness.api import Manifest
 from tests.support.builders_reconcile import pod
 from tests.support.builders_resource import a_sharded_model
+from tests.support.inline import Inline
 from tests.support.memory_api import MemoryApi
 
 NAMESPACE = "models"
@@ -93,7 +97,8 @@ class Parts:
         self.view = View()
         self.queue = Asking(self.clock)
         self.metrics = Metrics()
-        self.planner = Planner(self.view, None)
+        self.worker = Inline()
+        self.planner = Planner(self.view, self.worker)
         self.intake = Intake(self.view, self.queue, lambda: True)
         self.wire()
         self.api.watch(self._on_change)
@@ -101,7 +106,7 @@ class Parts:
     def wire(self) -> None:
         """Have all that looks be done with the planner as it is now."""
         self.reading = Reading(self.api, self.view, self.planner, self.most_moving, "cluster.local", lambda: self.keys)
-        self.resync = Resync(self.api, self.view, self.reading, self.metrics)
+        self.resync = Resync(self.api, self.view, self.reading, self.metrics, self.intake.on_gone)
         parts = ReconcilerParts(
             client=self.api,
             view=self.view,
@@ -125,6 +130,12 @@ class Parts:
 
     async def look(self, key: Key) -> Again | None:
         return await self.reconciler.look(key)
+
+    async def look_again(self, key: Key) -> None:
+        """Look after a minute, whatever the last look has said of the next one; what is not taken is for the status to say."""
+        self.wait(60)
+        with suppress(NotAllTakenError):
+            await self.look(key)
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""
@@ -240,7 +251,9 @@ class Parts:
         if resource == SHARDED_MODELS:
             self.intake.on_model(item, gone)
         else:
-            self.intake.on_concern(self._taken(resource, item, gone=gone))
+            concern = self._taken(resource, item, gone=gone)
+            self.reading.config_maps.forget_gone(concern.config_maps)
+            self.intake.on_concern(concern)
 
     def _taken(self, resource: Resource, item: Manifest, *, gone: bool) -> Concern:
         metadata, store = item["metadata"], self.view.store
@@ -255,9 +268,9 @@ class Parts:
         if resource in readers:
             project, take_over = readers[resource]
             return take_over({key: Change(None if gone else project(item), version)})
-        label, _, value = MANAGED[1].partition("=")
-        if resource not in _WATCHED or metadata.get("labels", {}).get(label) != value:
+        if resource not in _WATCHED:
             return Concern()
+        gone = gone or not is_managed(item)  # as a watch with a selector says it
         take = partial(store.take_children, kind_of(item))
         return take({key: Change(None if gone else project_child(resource, item), version)})
 

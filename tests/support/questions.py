@@ -119,7 +119,8 @@ def _pool(dice: random.Random, name: str, most_nodes: int) -> Pool:
     network = a_network(dice.choice((10, 25, 50, 100, 200, 400, 800)))
     if gpu.scale_up_gpus > 16:
         trays = max(1, min(18, nodes))
-        return a_pool(gpu, trays, name=name, gpus_per_node=4, domain_nodes=trays, domain_gpus=4 * trays, network=network)
+        joined = trays // 2 if trays % 2 == 0 and trays % 4 else trays  # racks of 2, 6, 10, 14 and 18 trays are two cliques
+        return a_pool(gpu, trays, name=name, gpus_per_node=4, domain_nodes=joined, domain_gpus=4 * joined, network=network)
     gpus = dice.choice((1, 2, 4, 8, 8, 8)) if gpu.id != "A100-SXM4-40GB" else dice.choice((4, 8, 16))
     return a_pool(gpu, nodes, name=name, gpus_per_node=gpus, domain_gpus=_joined(dice, gpu, gpus), network=network)
 

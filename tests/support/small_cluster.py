@@ -11,7 +11,7 @@ from typing import Any
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, read_node, read_pod
-from shardwright.reconcile.decision import CreateKey, Delete, DryRunPod, Write, written_name
+from shardwright.reconcile.decision import CreateKey, Delete, DryRunPod, Write, written_kind, written_name
 from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.seen import Outcome, Refusal
@@ -113,7 +113,7 @@ class SmallCluster(World):
         written: list[Write] = []
         refused: list[Refusal] = []
         for write in writes:
-            missing = {object_key(item.write.content) for item in refused if hasattr(item.write, "content")}
+            missing = {(written_kind(item.write), written_name(item.write)) for item in refused}
             if not missing.isdisjoint(getattr(write, "needs", ())):
                 continue
             refusal = next((found for rule in self.refuses if (found := rule.refusal(write))), None)

@@ -69,6 +69,11 @@ class Reason(Word):
     MODEL_UNKNOWN = ("ModelUnknown", "the id is not in the catalogue and no config is given")
     CONFIG_MISSING = ("ConfigMissing", "the ConfigMap or its key does not exist")
     CONFIG_INVALID = ("ConfigInvalid", "the model's config cannot be used")
+    CONFIG_TOO_COSTLY = (
+        "ConfigTooCostly",
+        "to read the resource and its model's config takes more CPU time or memory than it may",
+    )
+    PLAN_TOO_COSTLY = ("PlanTooCostly", "to plan the model takes more CPU time or memory than it may")
     NAME_CONFLICT = ("NameConflict", "an object of our name belongs to somebody else")
     OBJECT_REFUSED = ("ObjectRefused", "the API server refused a rendered object")
     POD_SECURITY_FORBIDS = ("PodSecurityForbids", "the namespace's Pod Security level keeps the pods out")

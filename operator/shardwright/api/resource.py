@@ -5,7 +5,7 @@ that it does not know, because an object may have been stored by a newer version
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -40,6 +40,13 @@ OF_NO_USE_HERE: Final = frozenset(
 """Fields of ``metadata`` that every object may have and nothing here depends on. Source: ObjectMeta, Kubernetes API."""
 
 
+DEPTH_MAX: Final = 64
+"""Levels of nesting of a spec. Basis: assumed; what has a schema has ten, a config may have 32. The API server takes 10,000."""
+
+FREE_FORM: Final = ("spec.model.config", "spec.workload.draftModel.config")
+"""Fields that may hold anything."""
+
+
 class Metadata(BaseModel):
     """What the operator needs of ``metadata``; the API server checks the rest."""
 
@@ -70,6 +77,41 @@ def parse_manifest(manifest: Mapping[str, Any]) -> ShardedModel:
         InputError: With one problem per violation, each with the path in the manifest.
     """
     return _read(manifest, extra="forbid")
+
+
+def nesting_problem(spec: object) -> Problem | None:
+    """Return what is wrong with a spec that is nested so deeply that it may not even be handed on, None where it is not."""
+    if not _is_deep(spec):
+        return None
+    path = next((path for path in FREE_FORM if _is_deep(_at(spec, path))), "spec")
+    return Problem(
+        code="TooDeep",
+        path=path,
+        what=f"more than {DEPTH_MAX} levels of nesting",
+        limit=f"must be at most {DEPTH_MAX}",
+        remedy="leave out what is not architecture",
+    )
+
+
+def _is_deep(value: object) -> bool:
+    """Return whether something is nested too deeply; without recursion, which is what it would end."""
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        level = [child for parent in level for child in _containers(parent)]
+        if not level:
+            return False
+    return True
+
+
+def _containers(value: object) -> Iterator[object]:
+    children = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return (child for child in children if isinstance(child, Mapping | list))
+
+
+def _at(spec: object, path: str) -> object:
+    for step in path.split(".")[1:]:
+        spec = spec.get(step) if isinstance(spec, Mapping) else None
+    return spec
 
 
 def read_stored(stored: Mapping[str, Any]) -> ShardedModel:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import yaml
 from pydantic import BaseModel
 
+from shardwright.api.gpus import GPUS, StatedGpus
 from shardwright.api.names import CATEGORIES, GROUP, KIND, PLURAL, SHORT_NAMES, SINGULAR, VERSION
 from shardwright.api.published import Status
 from shardwright.api.rules import RULES, Rule
@@ -83,6 +84,11 @@ def defaults_schema() -> Schema:
     """Return the JSON schema of the administrator's defaults: that of ``spec.engine`` and ``spec.pod``, nothing required."""
     parts = {name: _plain(spec_schema()["properties"][name]) for name in ("engine", "pod")}
     return {"type": "object", "additionalProperties": False, "properties": parts}
+
+
+def gpus_schema() -> Schema:
+    """Return the JSON schema of the GPUs that an administrator states."""
+    return _plain(structural(StatedGpus)["properties"][GPUS])
 
 
 def _plain(schema: Schema) -> Schema:

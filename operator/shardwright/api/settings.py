@@ -10,19 +10,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from shardwright.api.engine import Engine
+from shardwright.api.gpus import GPUS, read_gpus
 from shardwright.api.manifest import read_manifests
 from shardwright.api.names import API_VERSION, KIND
 from shardwright.api.resource import parse_manifest
 from shardwright.api.spec import Pod, Resources, Spec
 from shardwright.engines.options import check_admission
 from shardwright.errors import InputError, Problem
+from shardwright.hardware.gpus import Gpu
 
 DEFAULTS: Final = "engineDefaults"
 ADMITTED: Final = "admittedArguments"
 RUNTIME_CLASSES: Final = "admittedRuntimeClasses"
 PRIORITY_CLASSES: Final = "admittedPriorityClasses"
 NAMESPACE_LIMITS: Final = "namespaceLimits"
-KNOWN: Final = (DEFAULTS, ADMITTED, RUNTIME_CLASSES, PRIORITY_CLASSES, NAMESPACE_LIMITS)
+KNOWN: Final = (DEFAULTS, ADMITTED, RUNTIME_CLASSES, PRIORITY_CLASSES, NAMESPACE_LIMITS, GPUS)
 
 EVERY_NAMESPACE: Final = "*"
 """Stands for the namespaces that are not named."""
@@ -53,7 +55,8 @@ class Settings:
     """Defaults for ``spec.engine`` and ``spec.pod``, and what users may set: dangerous engine options, classes of their pods.
 
     ``priority_classes`` are the names that may be used, by namespace (``*``: those that are not named); all but those of the
-    system where nothing is said of a namespace. ``limits`` are by namespace in the same way.
+    system where nothing is said of a namespace. ``limits`` are by namespace in the same way. ``gpus`` are those that the
+    catalogue lacks.
     """
 
     engine: Engine | None = None
@@ -62,6 +65,7 @@ class Settings:
     runtime_classes: frozenset[str] = frozenset({NVIDIA})
     priority_classes: Mapping[str, frozenset[str]] = field(default_factory=dict)
     limits: Mapping[str, NamespaceLimits] = field(default_factory=dict)
+    gpus: tuple[Gpu, ...] = ()
 
     def limits_of(self, namespace: str) -> NamespaceLimits:
         """Return what the models of a namespace may have."""
@@ -86,7 +90,7 @@ def read_settings(text: str) -> Settings:
     problems = [problem.under(ADMITTED) for problem in check_admission(admitted)]
     if problems:
         raise InputError(problems)
-    spec = _read_defaults(defaults)
+    spec, gpus = _read_defaults(defaults), read_gpus(content.get(GPUS) or [])
     return Settings(
         engine=spec.engine if "engine" in defaults else None,
         pod=spec.pod if "pod" in defaults else None,
@@ -94,6 +98,7 @@ def read_settings(text: str) -> Settings:
         runtime_classes=frozenset(classes),
         priority_classes={namespace: frozenset(names) for namespace, names in priorities.items()},
         limits={namespace: NamespaceLimits(**found) for namespace, found in limits.items()},
+        gpus=gpus,
     )
 
 

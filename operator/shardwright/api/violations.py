@@ -31,9 +31,10 @@ def without_nulls(value: Any, path: tuple[str, ...] = ()) -> Any:
     return value
 
 
-def explain(error: ValidationError) -> tuple[Problem, ...]:
-    """Return one problem per violation, sorted by path."""
-    problems = {_problem(detail) for detail in error.errors(include_url=False)}
+def explain(error: ValidationError, part: type[BaseModel] | None = None) -> tuple[Problem, ...]:
+    """Return one problem per violation of a manifest, or of another ``part``, sorted by path."""
+    schema = _manifest_schema() if part is None else _schema_of(part)
+    problems = {_problem(detail, schema) for detail in error.errors(include_url=False)}
     return tuple(sorted(problems, key=lambda problem: (problem.path, problem.code)))
 
 
@@ -83,9 +84,9 @@ def _readable(key: str) -> str:
     return shown if len(shown) <= SHOWN_MAX_LENGTH else f"{shown[:SHOWN_MAX_LENGTH]}…"
 
 
-def _problem(detail: ErrorDetails) -> Problem:
+def _problem(detail: ErrorDetails, whole: Schema) -> Problem:
     location, kind = detail["loc"], detail["type"]
-    schema = _schema_at(location)
+    schema = _schema_at(whole, location[:-1] if kind == "extra_forbidden" else location)
     for prefix, make in _BY_KIND:
         if kind.startswith(prefix):
             return make(location, detail, schema)
@@ -103,8 +104,8 @@ def _missing(location: Location, _detail: ErrorDetails, schema: Schema) -> Probl
     )
 
 
-def _unknown(location: Location, _detail: ErrorDetails, _schema: Schema) -> Problem:
-    known = sorted(_schema_at(location[:-1]).get("properties", {}))
+def _unknown(location: Location, _detail: ErrorDetails, parent: Schema) -> Problem:
+    known = sorted(parent.get("properties", {}))
     return Problem(
         code="UnknownField",
         path=path_of(location),
@@ -165,15 +166,24 @@ def _wrong_value(location: Location, detail: ErrorDetails, _schema: Schema) -> P
 def _wrong_type(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:
     wanted = _TYPES.get(schema.get("type", ""), "a string or an integer")
     found = detail["input"]
-    quotes = isinstance(found, str) and schema.get("type") in ("integer", "boolean")
+    quotes = isinstance(found, str) and schema.get("type") in ("integer", "number", "boolean")
     remedy = "remove the quotes" if quotes else f"write {wanted}"
     return Problem(code="WrongType", path=path_of(location), what=_shown(found), limit=f"must be {wanted}", remedy=remedy)
 
 
-def _schema_at(location: Location) -> Schema:
+def _manifest_schema() -> Schema:
     from shardwright.api.schema import spec_schema  # noqa: PLC0415 - costs more than a plan; only a refusal needs it
 
-    schema: Schema = {"properties": {"apiVersion": {}, "kind": {}, "metadata": {}, "spec": spec_schema(), "status": {}}}
+    return {"properties": {"apiVersion": {}, "kind": {}, "metadata": {}, "spec": spec_schema(), "status": {}}}
+
+
+def _schema_of(part: type[BaseModel]) -> Schema:
+    from shardwright.api.schema import structural  # noqa: PLC0415 - the same
+
+    return structural(part)
+
+
+def _schema_at(schema: Schema, location: Location) -> Schema:
     for step in location:
         schema = _child(schema, step)
     return schema
@@ -207,6 +217,7 @@ def _shown(value: object) -> str:
 
 _TYPES: Final = {
     "integer": "an integer",
+    "number": "a number",
     "string": "a string",
     "boolean": "true or false",
     "object": "an object",

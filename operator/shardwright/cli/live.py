@@ -14,6 +14,7 @@ from shardwright.cluster.access import AccessError, open_access
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import CONFIG_MAPS, NODES, PODS
 from shardwright.hardware.pods import GpuUsage
+from shardwright.hardware.stated import NONE, OwnGpus
 
 FORBIDDEN: Final = 403
 DEFAULT_KUBECONFIG: Final = "~/.kube/config"
@@ -30,13 +31,13 @@ class Cluster:
     context: str | None
     kubeconfig: str | None
 
-    def read_surroundings(self) -> Surroundings:
-        """Return what is there now.
+    def read_surroundings(self, gpus: OwnGpus = NONE) -> Surroundings:
+        """Return what is there now; ``gpus`` are those that the settings state.
 
         Raises:
             UnreachableError: no answer, no credentials, or nodes may not be listed.
         """
-        return asyncio.run(self._read_surroundings())
+        return asyncio.run(self._read_surroundings(gpus))
 
     def read_config_map(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         """Return a ConfigMap, None where there is none.
@@ -46,9 +47,9 @@ class Cluster:
         """
         return asyncio.run(self._read_config_map(namespace, name))
 
-    async def _read_surroundings(self) -> Surroundings:
+    async def _read_surroundings(self, gpus: OwnGpus) -> Surroundings:
         async with self._client() as client:
-            nodes = [node async for page in client.pages(NODES) for node in read_nodes(page)]
+            nodes = [node async for page in client.pages(NODES) for node in read_nodes(page, gpus)]
             plans = await _unless_forbidden(client.list(CONFIG_MAPS, labelSelector=MANAGED))
             return Surroundings(
                 nodes=tuple(nodes),

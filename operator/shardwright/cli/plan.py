@@ -15,6 +15,7 @@ from shardwright.cli.output import print_error, print_json, print_lines, print_t
 from shardwright.cli.surroundings import Surroundings, read_surroundings
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.stated import by_product
 from shardwright.hardware.untrusted import mapping, text
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import parse_config
@@ -117,14 +118,16 @@ def _read_inputs(arguments: Namespace) -> Inputs:
     cluster = None if arguments.nodes else _cluster(arguments)
     resources = tuple(_resources(arguments, wanted))
     _refuse_duplicates(resources)
+    settings = _read_settings(arguments.settings) if arguments.settings else Settings()
+    gpus = by_product(settings.gpus)
     return Inputs(
         resources=resources,
         config_maps={_key(source.content): source.content for source in (*there, *wanted) if source.kind == "ConfigMap"},
         config_text=_read_config(arguments.config) if arguments.config else None,
         config_file=arguments.config,
-        settings=_read_settings(arguments.settings) if arguments.settings else Settings(),
+        settings=settings,
         cluster=cluster,
-        surroundings=cluster.read_surroundings() if cluster else read_surroundings(there),
+        surroundings=cluster.read_surroundings(gpus) if cluster else read_surroundings(there, gpus),
     )
 
 

@@ -66,7 +66,7 @@ def _json(text: bytes) -> dict[str, Any] | None:
     """Return a JSON object, None where it is none."""
     try:
         body = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter: it is nested beyond all bounds
         return None
     return body if isinstance(body, dict) else None
 

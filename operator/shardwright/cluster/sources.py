@@ -27,15 +27,16 @@ from shardwright.cluster.resources import (
 )
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, NodeFacts, read_node, read_pod
+from shardwright.hardware.stated import NONE, OwnGpus
 from shardwright.hardware.suitability import implausible
 from shardwright.reconcile.decision import kind_of
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import controller
 from shardwright.reconcile.priorities import PriorityClass
 from shardwright.reconcile.quotas import read_quota, read_ranges
-from shardwright.rendering.labels import API_VERSION, KIND, MODEL
+from shardwright.rendering.labels import API_VERSION, KIND, MANAGED_BY, MODEL
 
-MANAGED: Final = ("labelSelector", "app.kubernetes.io/managed-by=shardwright")
+MANAGED: Final = ("labelSelector", "=".join(MANAGED_BY))
 
 _RANK: Final = re.compile(r"0|[1-9][0-9]{0,3}")
 """The last part of the name of a pod of a group. Basis: assumed, no group has ten thousand; a name may say any number."""
@@ -91,13 +92,13 @@ class ConfigMapFacts:
     owner_uid: str = ""
 
 
-def project_node(node: dict[str, Any]) -> NodeFacts | NodeExclusion | None:
+def project_node(node: dict[str, Any], gpus: OwnGpus = NONE) -> NodeFacts | NodeExclusion | None:
     """Return what matters of a Node; its labels share their texts with those of all other nodes."""
     metadata = node["metadata"]
     metadata["name"] = _shared(metadata["name"])
     if isinstance(labels := metadata.get("labels"), dict):
         metadata["labels"] = {intern(key): _shared(value) for key, value in labels.items()}
-    return read_node(node)
+    return read_node(node, gpus)
 
 
 def project_pod(pod: dict[str, Any]) -> PodFacts | None:
@@ -183,7 +184,10 @@ def _unreadable_node(key: Key) -> NodeExclusion:
     return NodeExclusion(node=key[1], problem=implausible("the Node object", "must be readable; the operator's log says more"))
 
 
-NODE_SOURCE: Final = Source(resource=NODES, project=project_node, stand_in=_unreadable_node)
+def node_source(gpus: OwnGpus) -> Source[NodeFacts | NodeExclusion]:
+    """Return the nodes, whose GPUs are those of the catalogue or ``gpus`` that the administrator states."""
+    return Source(resource=NODES, project=partial(project_node, gpus=gpus), stand_in=_unreadable_node)
+
 
 POD_SOURCE: Final = Source(resource=PODS, project=project_pod)
 """All pods, finished ones too: how a pod of ours has failed is known from nothing else. Of foreign ones nothing is kept then."""

@@ -4,9 +4,8 @@ Each change comes in once and updates indexes and counters, so that no question 
 :class:`Concern`. Models go by namespace and the base of their name, which is also the value of the label on their pods.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
@@ -15,7 +14,7 @@ from shardwright.cluster.handover import Change, Key
 from shardwright.cluster.resources import BY_KIND
 from shardwright.cluster.sources import Child, ConfigMapFacts, PodFacts, project_child, project_config_map
 from shardwright.hardware.inventory import NodeExclusion
-from shardwright.hardware.nodes import NodeFacts
+from shardwright.hardware.nodes import GpuUsage, NodeFacts
 from shardwright.reconcile.decision import kind_of
 from shardwright.reconcile.ledger import Ledger
 from shardwright.reconcile.members import Member
@@ -87,7 +86,7 @@ class Store:
         self.node_version = 0
         self.priorities = Priorities()
         self._ledger = ledger
-        self._versions: Counter[Key] = Counter()
+        self._versions: dict[Key, int] = {}  # of the models that there are
         self._nodes: dict[str, Node] = {}
         self._unready: dict[str, datetime | None] = {}
         self._pods: dict[Key, PodFacts] = {}
@@ -122,8 +121,20 @@ class Store:
         return tuple(member for member in found if member)
 
     def version_of(self, model: Key) -> int:
-        """Return a number that goes up with every change of the objects and pods of a model."""
-        return self._versions[model]
+        """Return a number that goes up with every change of the objects and pods of a model that is followed."""
+        return self._versions.get(model, 0)
+
+    def follow(self, model: Key) -> None:
+        """Count the changes of a model from now on."""
+        self._versions.setdefault(model, 0)
+
+    def unfollow(self, model: Key) -> None:
+        """Count the changes of a model no more: what is left of it goes by itself."""
+        self._versions.pop(model, None)
+
+    def _count(self, models: Iterable[Key]) -> None:
+        for model in self._versions.keys() & models:
+            self._versions[model] += 1
 
     def strangers(self, model: Key) -> tuple[Key, ...]:
         """Return the pods that carry the label of a model and are no member of any StatefulSet that a ShardedModel controls."""
@@ -179,13 +190,14 @@ class Store:
             models |= concerned
             if before and before.member and is_worse(before.member, now.member if now else None):
                 hurt |= concerned
-            freed |= self._ledger.bind(key, now.usage if now else None)
-        self._versions.update(models)
+            freed |= self._ledger.bind(key, self._usage(key, before, now))
+        self._count(models)
         return Concern(models=frozenset(models), hurt=frozenset(hurt), freed=frozenset(freed))
 
     def take_children(self, kind: str, changes: Mapping[Key, Change[Child]]) -> Concern:
         """Take over what has changed of the objects of a kind; what is older than what is known is passed over."""
         models: set[Key] = set()
+        freed: set[str] = set()
         for (namespace, name), change in changes.items():
             key = (kind, namespace, name)
             before, now = self._children.get(key), change.value
@@ -194,8 +206,10 @@ class Store:
             self._put_child(key, before, now)
             if before != now:
                 models |= {_model(child) for child in (before, now) if child and child.owner}
-        self._versions.update(models)
-        return Concern(models=frozenset(models))
+            if now and kind == STATEFUL_SET:
+                freed |= self._bind_pods_of(now)
+        self._count(models)
+        return Concern(models=frozenset(models), freed=frozenset(freed))
 
     def take_config_maps(self, changes: Mapping[Key, Change[ConfigMapFacts]]) -> Concern:
         """Take over what has changed of ConfigMaps; what is older than what is known is passed over."""
@@ -208,7 +222,7 @@ class Store:
             self._put_config_map(key, before, now)
             changed.add(key)
             models |= {(key[0], base_name(facts.owner)) for facts in (before, now) if facts and facts.owner}
-        self._versions.update(models)
+        self._count(models)
         return Concern(models=frozenset(models), config_maps=frozenset(changed))
 
     def take_priority_classes(self, changes: Mapping[Key, Change[PriorityClass]]) -> Concern:
@@ -255,6 +269,27 @@ class Store:
             yield _model(controlling)
         if facts.model:
             yield namespace, facts.model
+
+    def _usage(self, key: Key, before: PodFacts | None, now: PodFacts | None) -> GpuUsage | None:
+        """Return the GPUs that a pod holds: for a model where a StatefulSet of it controls the pod, whatever its labels say.
+
+        It stays that model's when the StatefulSet goes before it.
+        """
+        if now is None or now.usage is None:
+            return None
+        controlling = self._sets.get(now.set_uid)
+        if controlling and self._is_member(now):
+            return replace(now.usage, owner=_model(controlling), group=controlling.name)
+        known = self._ledger.bound(key)
+        if known and known.owner and before and before.set_uid == now.set_uid:
+            return replace(now.usage, owner=known.owner, group=known.group)
+        return replace(now.usage, owner=None, group="")
+
+    def _bind_pods_of(self, child: Child) -> frozenset[str]:
+        """Book the pods that came before their StatefulSet was known, and return the nodes on which GPUs came free by that."""
+        keys = self._by_set.get(child.uid)
+        bound = (self._ledger.bind(key, self._usage(key, self._pods[key], self._pods[key])) for key in keys)
+        return frozenset().union(*bound)
 
     def _index_pod(self, key: Key, before: PodFacts | None, now: PodFacts | None) -> None:
         if now is None:

@@ -30,7 +30,8 @@ MOST_PAGE_BYTES: Final = 16 << 20
 """500 objects of 32 KiB each; nodes and pods of real clusters have 5 to 20 KiB (assumed)."""
 PIECE: Final = 1 << 16
 
-FAULTS: Final = (OSError, ValueError, HTTPException, urllib3.exceptions.HTTPError)
+FAULTS: Final = (OSError, ValueError, RecursionError, HTTPException, urllib3.exceptions.HTTPError)
+"""What may go wrong with an exchange, that of a body which is nested beyond all bounds included."""
 
 OnCall = Callable[[str, str, int, float], None]
 """Told of every finished request, on the thread that did it: verb, resource, status code (0: no answer), seconds."""

@@ -97,7 +97,7 @@ class Writer:
         refused: list[Refusal] = []
         missing: set[ObjectKey] = set()
         for write in writes:
-            if isinstance(write, Create | Apply) and not missing.isdisjoint(write.needs):
+            if isinstance(write, Create | Apply | Patch) and not missing.isdisjoint(write.needs):
                 continue
             try:
                 await self._carry_out(client.at(Urgency.REPAIR) if ended_groups([write]) else client, write)

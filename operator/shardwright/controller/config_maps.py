@@ -2,6 +2,8 @@
 
 import json
 from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from shardwright.cluster.client import Client
@@ -16,14 +18,22 @@ KEPT_BYTES_MAX: Final = 64 * 2**20
 an eighth of what the chart lets the operator have."""
 
 
+@dataclass(slots=True)
+class _Content:
+    """One ConfigMap: its version, its JSON, and the plan of record read from it, by the uid of the owner and the keys."""
+
+    version: str
+    text: bytes
+    record: tuple[tuple[str, SigningKeys], StoredRecord | None] | None = None
+
+
 class ConfigMaps:
     """What is in ConfigMaps that somebody asked for."""
 
     def __init__(self, client: Client, store: Store) -> None:
         self._client = client
         self._store = store
-        self._kept: OrderedDict[Key, tuple[str, bytes]] = OrderedDict()
-        self._records: dict[Key, tuple[tuple[str, SigningKeys], StoredRecord | None]] = {}
+        self._kept: OrderedDict[Key, _Content] = OrderedDict()
         self._bytes = 0
 
     async def get(self, key: Key) -> dict[str, Any] | None:
@@ -37,9 +47,9 @@ class ConfigMaps:
             self._drop(key)
             return None
         kept = self._kept.get(key)
-        if kept and kept[0] == facts.version:
+        if kept and kept.version == facts.version:
             self._kept.move_to_end(key)
-            content: dict[str, Any] = json.loads(kept[1])
+            content: dict[str, Any] = json.loads(kept.text)
             return content
         found = await self._client.get(CONFIG_MAPS, *key)
         if found is None:
@@ -55,11 +65,11 @@ class ConfigMaps:
         whole = {"apiVersion": "v1", "kind": "ConfigMap", **content, "metadata": kept}
         self._drop(key)
         text = json.dumps(whole, separators=(",", ":")).encode()
-        self._kept[key] = version, text
+        self._kept[key] = _Content(version, text)
         self._bytes += len(text)
         while self._bytes > KEPT_BYTES_MAX:
-            _, (_, oldest) = self._kept.popitem(last=False)
-            self._bytes -= len(oldest)
+            _, oldest = self._kept.popitem(last=False)
+            self._bytes -= len(oldest.text)
         return whole
 
     async def record(self, key: Key, owner_uid: str, keys: SigningKeys) -> tuple[dict[str, Any] | None, StoredRecord | None]:
@@ -70,14 +80,21 @@ class ConfigMaps:
         """
         content = await self.get(key)
         if content is None:
-            self._records.pop(key, None)
             return None, None
-        version = " ".join((content["metadata"]["uid"], content["metadata"]["resourceVersion"], owner_uid)), keys
-        known = self._records.get(key)
-        if known is None or known[0] != version:
-            known = self._records[key] = version, read_record(content, owner_uid, keys)
-        return content, known[1]
+        kept, form = self._kept.get(key), (owner_uid, keys)
+        if kept and kept.record and kept.record[0] == form:
+            return content, kept.record[1]
+        record = read_record(content, owner_uid, keys)
+        if kept:
+            kept.record = form, record
+        return content, record
+
+    def forget_gone(self, keys: Iterable[Key]) -> None:
+        """Forget those of these that are there no more: nobody may ever ask for them again."""
+        for key in keys:
+            if self._store.config_map(key) is None:
+                self._drop(key)
 
     def _drop(self, key: Key) -> None:
         if kept := self._kept.pop(key, None):
-            self._bytes -= len(kept[1])
+            self._bytes -= len(kept.text)

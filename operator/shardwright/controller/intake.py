@@ -39,12 +39,16 @@ class Intake:
         if gone and before is not None and before["metadata"]["uid"] != content["metadata"]["uid"]:
             return  # an earlier one of the name
         if gone:
-            self._view.resources.pop(key, None)
-            self._add(key, Priority.NEW, fresh=True)
+            self.on_gone(key)
             return
         self._view.take_resource(content)
         if before is None or asked(before) != asked(content):
             self._add(key, Priority.NEW, fresh=True)
+
+    def on_gone(self, key: Key) -> None:
+        """Ask for the look that forgets a model which is there no more."""
+        self._view.drop_resource(key)
+        self._add(key, Priority.NEW, fresh=True)
 
     def on_concern(self, concern: Concern) -> None:
         """Ask for looks at whom a batch of changes concerns."""

@@ -14,6 +14,7 @@ from shardwright.controller.queue import Key, Load
 from shardwright.planning.report import Exclusion, Plan, Report
 from shardwright.reconcile.findings import Findings, conditions
 from shardwright.reconcile.states import GroupState
+from shardwright.reconcile.work import Resolve
 
 BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 API_BUCKETS: Final = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0)
@@ -44,7 +45,7 @@ class Metrics:
         self.moving = Gauge(
             "shardwright_groups_moving", "Groups of all models that are down because they move or roll.", registry=registry
         )
-        self.planning = Counter("shardwright_planning_cpu_seconds", "CPU time that the planner has taken.", registry=registry)
+        self._worker()
         self.api_requests = Counter(
             "shardwright_api_requests", "Requests to the API server.", ("verb", "resource", "code"), registry=registry
         )
@@ -61,6 +62,28 @@ class Metrics:
         self.leader = Gauge("shardwright_leader", "1 while this process leads.", registry=registry)
         build = Gauge("shardwright_build_info", "Version of the operator.", ("version",), registry=registry)
         build.labels(__version__).set(1)
+
+    def _worker(self) -> None:
+        registry = self.registry
+        self.planning = Counter("shardwright_planning_cpu_seconds", "CPU time that the planner has taken.", registry=registry)
+        self._work = Counter(
+            "shardwright_worker_cpu_seconds",
+            "CPU time of questions that the worker has answered.",
+            ("question",),
+            registry=registry,
+        )
+        self.worker_restarts = Counter(
+            "shardwright_worker_restarts", "Workers that were replaced, by why.", ("reason",), registry=registry
+        )
+        self.worker_refusals = Counter(
+            "shardwright_worker_refusals", "Questions that got no answer within their budget.", ("reason",), registry=registry
+        )
+
+    def count_work(self, question: str, cpu_seconds: float) -> None:
+        """Count the CPU time of a question that the worker has answered."""
+        self._work.labels(question).inc(cpu_seconds)
+        if question != Resolve.__name__:
+            self.planning.inc(cpu_seconds)
 
     def _queue(self) -> None:
         registry = self.registry

@@ -20,7 +20,7 @@ class Note:
     """Since when passing facts have been so, what was said against pods, what was repaired, and which status was written.
 
     ``record`` is the plan of record that was in place, with the uid of its resource, and ``distrusted`` why one was not believed.
-    ``unseen`` are objects that exist, as the API server has said, and that no cache shows. ``refusals`` is how many looks in a
+    ``unseen`` are objects in its places that no cache shows as its own. ``refusals`` is how many looks in a
     row wrote something that was not taken. ``mark`` tells what was looked at: as long as it is the same, nothing is to be done
     before ``again_at``.
     """

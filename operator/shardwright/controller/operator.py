@@ -14,6 +14,7 @@ from shardwright.cluster.client import ApiError, Client, Urgency
 from shardwright.cluster.elector import Elector, LeaseIdentity
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.permissions import may_see_pods, missing_permissions
+from shardwright.cluster.store import Concern
 from shardwright.controller.files import Watched
 from shardwright.controller.health import Health, HealthServer
 from shardwright.controller.intake import FREED_SECONDS, Intake
@@ -27,6 +28,7 @@ from shardwright.controller.reconciler import Parts, Reconciler
 from shardwright.controller.resync import Resync
 from shardwright.controller.view import View
 from shardwright.controller.watches import Watches
+from shardwright.controller.worker import Worker
 from shardwright.controller.workers import Workers
 from shardwright.errors import InputError, Problem
 from shardwright.reconcile.signing import SigningKeys, read_keys
@@ -53,12 +55,15 @@ class Operator:
         self._lease_client = Client(access, threads=2, on_call=count, urgency=Urgency.LEASE)
         self._elector = Elector(self._lease_client, _identity(options), timings=options.lease_timings)
         self._client = Client(access, on_call=count, may_write=self._leads, limits=options.request_limits)
-        self._planner = Planner(self._view, options.catalogue_file, options.settings_file, self._metrics.planning.inc)
+        self._worker = Worker(options.budget, self._metrics)
+        self._planner = Planner(
+            self._view, self._worker, options.catalogue_file, options.settings_file, on_planned=self._metrics.planning.inc
+        )
         self._planner.load_settings()
         self._keys = _signing_keys(options)
         self._intake = Intake(self._view, self._queue, self._leads)
         self._reading = self._make_reading()
-        self._resync = Resync(self._client, self._view, self._reading, self._metrics)
+        self._resync = Resync(self._client, self._view, self._reading, self._metrics, self._intake.on_gone)
         self._reconciler = self._make_reconciler()
         self._workers = Workers(self._queue, self._look, self._metrics)
         self._caches: Caches | None = None
@@ -133,7 +138,9 @@ class Operator:
             if await self._asked_for_pods():
                 break
             await asyncio.sleep(SYNC_RETRY_SECONDS)
-        caches = Caches(self._client, self._view.store, self._intake.on_concern, pods=self._view.pods_visible)
+        self._worker.start()  # while the caches fill
+        view = self._view
+        caches = Caches(self._client, view.store, self._on_concern, pods=view.pods_visible, gpus=self._planner.gpus)
         caches.start()
         self._caches = caches
         await caches.filled.wait()
@@ -141,6 +148,10 @@ class Operator:
         with suppress(ApiError):
             for missing in await missing_permissions(self._client):
                 log.error("not permitted, but needed: %s", missing)
+
+    def _on_concern(self, concern: Concern) -> None:
+        self._reading.config_maps.forget_gone(concern.config_maps)
+        self._intake.on_concern(concern)
 
     async def _asked_for_pods(self) -> bool:
         """Find out whether pods may be listed, and return whether the API server has said so."""
@@ -233,6 +244,7 @@ class Operator:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._elector.release()
+        self._worker.stop()
         self._client.close()
         self._lease_client.close()
 

@@ -3,36 +3,59 @@
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from time import thread_time
-from typing import Any, Final
+from time import monotonic, thread_time
+from typing import Any, Final, TypeVar
 
 from shardwright.api.record import PlanRecord
-from shardwright.api.resource import read_stored
+from shardwright.api.resource import nesting_problem
 from shardwright.api.settings import Settings, read_settings
 from shardwright.controller.files import Watched
-from shardwright.controller.queue import Key
+from shardwright.controller.queue import Key, Priority
+from shardwright.controller.subjects import Outcome as Resolved
+from shardwright.controller.subjects import Subjects
+from shardwright.controller.turns import Turns
 from shardwright.controller.view import View, base_key
+from shardwright.controller.worker import Asked, Memo
+from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.pools import build_inventory
+from shardwright.hardware.stated import NONE, OwnGpus, by_product
 from shardwright.modelspec.catalogue import read_catalogue_extension
 from shardwright.planning.report import NoPlan
 from shardwright.planning.ways_out import Holder
 from shardwright.reconcile import answering
+from shardwright.reconcile.budget import Failed, config_too_costly, plan_too_costly
 from shardwright.reconcile.plan_cache import PlanCache
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.waiting import Waiting, first_of, holds, kept_back
+from shardwright.reconcile.work import ChooseClaim, FindPlaceBeside, FindWaysOut, MakePlan, Resolve, Stock, Work
 from shardwright.rendering.names import group_name
-from shardwright.replanning import Replanned, place_beside
-from shardwright.resolving.question import Question
-from shardwright.resolving.subject import Subject, resolve
+from shardwright.replanning import Replanned
+from shardwright.resolving.stored import Administration
+from shardwright.resolving.subject import Subject
 
 REMEMBERED: Final = 16
 """Terms of pods for which the whole cluster is kept in pools: those of models beyond it are collapsed anew."""
+
+
+REFUSED_SECONDS: Final = 3600.0
+"""How long what cost too much is not asked again of a model that has not changed: the cluster may have."""
+
+HAS_ITS_TURN: Final = Priority.BROKEN
+"""How urgent the questions are of the one model that may choose GPUs: until they are answered nobody else may."""
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    until: float
+    failed: Failed
 
 
 class Planner:
@@ -41,28 +64,39 @@ class Planner:
     def __init__(
         self,
         view: View,
-        catalogue_file: Path | None,
+        worker: Asked,
+        catalogue_file: Path | None = None,
         settings_file: Path | None = None,
         on_planned: Callable[[float], None] = lambda _cpu_seconds: None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
+        self._worker = worker
         self._on_planned = on_planned
-        self._lock = asyncio.Lock()
+        self._clock = clock
+        self._turns = Turns()
         self._view = view
         self._catalogue = Watched(catalogue_file, "the catalogue file", _read_catalogue)
         self._settings = Watched(settings_file, "the settings file", read_settings)
         self._plans = PlanCache()
         self.files_version = 0
-        self._subjects: dict[Key, tuple[tuple[Any, ...], Subject]] = {}
+        self._administration = Administration()
+        self._subjects = Subjects()
+        self._refused: dict[Key, dict[tuple[object, ...], _Refused]] = {}
+        self.gpus: OwnGpus = NONE
         self._advice: dict[Key, tuple[tuple[str, Ask, Inventory], NoPlan | None]] = {}
         self._pooled: dict[str, tuple[int, Inventory]] = {}
 
     def load_settings(self) -> None:
         """Read the settings for the first time: a model that runs must not lose its defaults to a broken file.
 
+        GPUs that they state hold as long as this process runs: what it knows of nodes would else be of several makings.
+
         Raises:
             InputError: the file cannot be used.
         """
         self._settings.load()
+        self._administer()
+        self.gpus = by_product(self._settings.content.gpus)
 
     @property
     def settings(self) -> Settings:
@@ -73,9 +107,13 @@ class Planner:
         """Read the administrator's files if they have changed and return whether one had; a broken one changes nothing."""
         changed = any([self._catalogue.reload(), self._settings.reload()])
         self.files_version += changed
+        self._administer()
         return changed
 
-    def resolve(self, live: Mapping[str, Any], config_text: str | None) -> Subject:
+    def _administer(self) -> None:
+        self._administration = Administration(catalogue=self._catalogue.content, settings=self._settings.content)
+
+    async def resolve(self, live: Mapping[str, Any], config_text: str | None) -> Subject:
         """Return what planning needs to know of a resource; worked out once for each form of it.
 
         Raises:
@@ -83,31 +121,41 @@ class Planner:
         """
         metadata = live["metadata"]
         key = metadata["namespace"], metadata["name"]
-        asked = (metadata["uid"], metadata["generation"], config_text, self.files_version)
-        known = self._subjects.get(key)
-        if known is None or known[0] != asked:
-            resource = read_stored(live)
-            question = Question(
-                resource=resource,
-                config_text=config_text,
-                catalogue=self._catalogue.content,
-                settings=self._settings.content,
-            )
-            known = self._subjects[key] = asked, resolve(question)
-        return known[1]
+        form = (metadata["uid"], metadata["generation"], config_text, self.files_version)
+        found = self._subjects.of(key, form) or await self._resolved(key, form, live, config_text)
+        if isinstance(found, Subject):
+            return found
+        raise InputError(found)
+
+    async def _resolved(self, key: Key, form: tuple[Any, ...], live: Mapping[str, Any], config_text: str | None) -> Resolved:
+        """Return what a resource resolves to, and keep it: a form of it that costs too much is not read again either."""
+        if problem := nesting_problem(live.get("spec")):
+            return (problem,)
+        content = {field: live[field] for field in ("apiVersion", "kind", "spec") if field in live}
+        content["metadata"] = {field: live["metadata"][field] for field in ("name", "namespace", "uid", "generation")}
+        work = Resolve(content=content, config_text=config_text, administration=self._administration)
+
+        def keep(outcome: Resolved | Failed) -> None:
+            self._subjects.keep(key, form, _resolved(outcome))
+
+        memo: Memo[Resolved | Failed] = Memo(recall=lambda: self._subjects.of(key, form), keep=keep)
+        return _resolved(await self._worker.ask(key, Priority.NEW, work, memo))
 
     def forget(self, key: Key) -> None:
         """Forget a resource that is gone."""
-        self._subjects.pop(key, None)
+        self._subjects.forget(key)
         self._advice.pop(key, None)
+        self._refused.pop(key, None)
 
-    async def answer(self, key: Key, subject: Subject, ask: Ask, now: datetime) -> Replanned:
-        """Return the planner's answer; the GPUs of a plan that is to be deployed are kept from then on.
+    async def answer(self, key: Key, subject: Subject, ask: Ask, now: datetime) -> Replanned | Problem:
+        """Return the planner's answer, or why there is none; the GPUs of a plan that is to be deployed are kept from then on.
 
         A model that does not get what it asks for stands in line from then on.
         """
-        async with self._lock:
+        async with self._turns.turn(key, _urgency(ask)):
             answer = await self._answer(key, subject, ask)
+            if isinstance(answer, Problem):
+                return answer
             record = answer.record
             if record and record != ask.on and record.plan.deployable and not subject.intent.plan_only:
                 self._view.keep(key, Kept(record=record))
@@ -117,12 +165,14 @@ class Planner:
 
     async def _advised(self, key: Key, subject: Subject, ask: Ask, answer: Replanned) -> Replanned:
         """Return the answer with what would make room: worked out beside the lock, and anew where there is something else."""
-        inventory = self._stock(key, subject, ask, repair=ask.choice is Choice.REHOUSE)
-        known = self._advice.get(key)
+        stock = self._stock(key, subject, ask, repair=ask.choice is Choice.REHOUSE)
+        inventory, known = stock.inventory(), self._advice.get(key)
         if known is None or known[0] != (subject.input_hash, ask, inventory):
             holders = self._holders(key, subject, inventory)
-            advised = await asyncio.to_thread(answering.with_ways_out, subject, ask, inventory, answer, holders)
-            known = self._advice[key] = (subject.input_hash, ask, inventory), advised.short
+            work = FindWaysOut(subject=subject, ask=ask, stock=stock, made=answer, holders=holders)
+            advised = await self._ask(key, subject, ask, Priority.WAITING, work)
+            short = answer.short if isinstance(advised, Problem) else advised.short
+            known = self._advice[key] = (subject.input_hash, ask, inventory), short
         ways = known[1].ways_out if known[1] else None
         return replace(answer, short=replace(answer.short, ways_out=ways)) if answer.short else answer
 
@@ -136,10 +186,10 @@ class Planner:
         most = values.value_of(subject.deployment.priority_class)
         for owner, gpus in view.ledger.holders(nodes).items():
             other = view.models.get(owner)
-            theirs = self._subjects.get(other) if other else None
+            theirs = self._subjects.last(other) if other else None
             if other is None or other == key or theirs is None:
                 continue
-            priority = values.value_of(theirs[1].deployment.priority_class)
+            priority = values.value_of(theirs.deployment.priority_class)
             name = "/".join(other) if other[0] == key[0] else "a model of another namespace"
             if priority <= most:
                 found.append(Holder(name=name, priority=priority, gpus=gpus))
@@ -157,53 +207,92 @@ class Planner:
         if not waiting.may_claim(now):
             return waiting
         whole, taken = self._whole(subject), self._view.ledger.taken(base_key(key))
-        found = tuple(answering.rooms(whole, taken, self._view.claimed_before(waiting.rank)))
-        if holds(waiting.claim, {room.node: room for room in found}):
+        claimed = self._view.claimed_before(waiting.rank)
+        if holds(waiting.claim, {room.node: room for room in answering.rooms(whole, taken, claimed)}):
             return waiting
-        return replace(waiting, claim=await asyncio.to_thread(answering.claim, subject, ask, whole, found))
+        work = ChooseClaim(subject=subject, ask=ask, stock=Stock(whole=whole, taken=taken), claimed=claimed)
+        claim = await self._ask(key, subject, ask, HAS_ITS_TURN, work)
+        return replace(waiting, claim={} if isinstance(claim, Problem) else claim)
 
-    async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Replanned:
+    async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Replanned | Problem:
         if ask.beside is not None and ask.on is not None:
             return await self._beside(key, subject, ask, ask.on, *ask.beside)
-        inventory = self._stock(key, subject, ask, repair=ask.choice is Choice.REHOUSE)
-        made = await asyncio.to_thread(self._make, subject, ask, inventory)
-        if made.short and ask.choice is Choice.REPLAN and (vacated := self._stock(key, subject, ask, vacated=True)) != inventory:
-            return await asyncio.to_thread(self._make, subject, ask, vacated)  # where its former generations are in the way
+        stock = self._stock(key, subject, ask, repair=ask.choice is Choice.REHOUSE)
+        made = await self._make(key, subject, ask, stock)
+        if isinstance(made, Replanned) and made.short and ask.choice is Choice.REPLAN:
+            vacated = self._stock(key, subject, ask, vacated=True)
+            if vacated.inventory() != stock.inventory():  # its former generations are in the way
+                return await self._make(key, subject, ask, vacated)
         return made
 
-    def _make(self, subject: Subject, ask: Ask, inventory: Inventory) -> Replanned:
-        """Answer, on a thread, and tell how many seconds of CPU that took."""
-        began = thread_time()
-        try:
-            return answering.answer(subject, ask, inventory, self._plans.plan)
-        finally:
-            self._on_planned(thread_time() - began)
+    async def _make(self, key: Key, subject: Subject, ask: Ask, stock: Stock) -> Replanned | Problem:
+        """Return the answer on a stock, out of memory where it says the same."""
+        if answering.plans_anew(ask) and (recalled := await asyncio.to_thread(self._recall, subject, ask, stock)):
+            return recalled
+        made = await self._ask(key, subject, ask, HAS_ITS_TURN, MakePlan(subject=subject, ask=ask, stock=stock))
+        if isinstance(made, Problem):
+            return made
+        if made.report:
+            self._plans.keep(subject, stock.inventory(), made.report)
+        return made.replanned
 
-    async def _beside(self, key: Key, subject: Subject, ask: Ask, record: PlanRecord, group: int, generation: int) -> Replanned:
+    def _recall(self, subject: Subject, ask: Ask, stock: Stock) -> Replanned | None:
+        """Answer by a plan that was made before, and tell how many seconds of CPU that took."""
+        began, inventory = thread_time(), stock.inventory()
+        report = self._plans.recall(subject, inventory)
+        answer = answering.answer(subject, ask, inventory, lambda *_: report) if report else None
+        self._on_planned(thread_time() - began)
+        return answer
+
+    async def _ask(self, key: Key, subject: Subject, ask: Ask, priority: Priority, work: Work[Answer]) -> Answer | Problem:
+        """Return the worker's answer; what costs too much is asked again when the spec has changed, or after a long while."""
+        asked = (type(work), subject.input_hash, ask.choice)
+
+        def recall() -> Failed | None:
+            refused = self._refused.get(key, {}).get(asked)
+            return refused.failed if refused and self._clock() < refused.until else None
+
+        def keep(outcome: Answer | Failed) -> None:
+            if isinstance(outcome, Failed):
+                others = {other: known for other, known in self._refused.get(key, {}).items() if other[1] == subject.input_hash}
+                self._refused[key] = others | {asked: _Refused(self._clock() + REFUSED_SECONDS, outcome)}
+
+        if (known := recall()) is not None:
+            return plan_too_costly(known)
+        memo: Memo[Answer | Failed] = Memo(recall=recall, keep=keep)
+        outcome = await self._worker.ask(key, priority, work, memo)
+        return plan_too_costly(outcome) if isinstance(outcome, Failed) else outcome
+
+    async def _beside(
+        self, key: Key, subject: Subject, ask: Ask, record: PlanRecord, group: int, generation: int
+    ) -> Replanned | Problem:
         """Return the record with a group as a later generation on free GPUs, without a record where there are none."""
         nodes: tuple[str, ...] | None = None
         if self._view.pods_visible:
-            inventory = self._stock(key, subject, ask, beside=group)
-            nodes = await asyncio.to_thread(place_beside, subject, record.plan, inventory)
+            work = FindPlaceBeside(subject=subject, plan=record.plan, stock=self._stock(key, subject, ask, beside=group))
+            found = await self._ask(key, subject, ask, HAS_ITS_TURN, work)
+            if isinstance(found, Problem):
+                return found
+            nodes = found
         return Replanned(record=record.moved(group, nodes, generation) if nodes else None, report=record.report())
 
     def _stock(
         self, key: Key, subject: Subject, ask: Ask, *, beside: int | None = None, vacated: bool = False, repair: bool = False
-    ) -> Inventory:
+    ) -> Stock:
         """Return what there is for a model: nodes that it selects and tolerates, without what others hold or claim before it.
 
         Of nodes that do not give its pods back nothing is free, whatever they say.
         """
-        whole, view = self._whole(subject).without_nodes(ask.lost), self._view
+        whole, view = self._whole(subject), self._view
         if not view.pods_visible:
-            return whole
+            return Stock(whole=whole, lost=ask.lost, taken={})
         own = base_key(key)
         root = None if beside is None else group_name(own[1], beside)
         taken = view.ledger.taken(own, beside=root, vacated=vacated)
         rank = view.rank(key, subject.deployment.priority_class)
         claimed = view.claimed_before(first_of(rank) if repair else rank)
         taken.update(kept_back(claimed, view.unheld(claimed)))
-        return whole.without(taken)
+        return Stock(whole=whole, lost=ask.lost, taken=dict(taken))
 
     def _whole(self, subject: Subject) -> Inventory:
         """Return all nodes in pools as pods of these terms see them; collapsed anew only when a node has changed."""
@@ -217,6 +306,14 @@ class Planner:
             self._pooled.clear()
         self._pooled[terms] = version, inventory
         return inventory
+
+
+def _urgency(ask: Ask) -> Priority:
+    return Priority.BROKEN if ask.choice is Choice.REHOUSE else Priority.NEW
+
+
+def _resolved(outcome: Resolved | Failed) -> Resolved:
+    return (config_too_costly(outcome),) if isinstance(outcome, Failed) else outcome
 
 
 def _read_catalogue(text: str) -> Mapping[str, Mapping[str, object]]:

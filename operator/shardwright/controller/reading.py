@@ -1,7 +1,7 @@
 """Reads all that one look needs: out of the caches, and fresh from the API server what no cache holds or what must be certain."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from time import monotonic
@@ -12,7 +12,7 @@ from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.handover import Change
 from shardwright.cluster.resources import BY_KIND, NODES, PODS, SHARDED_MODELS, STATEFUL_SETS
 from shardwright.cluster.schedulers import Finding, Schedulers
-from shardwright.cluster.sources import project_node
+from shardwright.cluster.sources import Child, project_node
 from shardwright.controller.config_maps import ConfigMaps
 from shardwright.controller.notes import Note
 from shardwright.controller.planner import Planner
@@ -24,7 +24,7 @@ from shardwright.hardware.inventory import NodeExclusion
 from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.known import nodes_of_interest
 from shardwright.reconcile.members import Member, read_member
-from shardwright.reconcile.observed import STATEFUL_SET, Observed, object_key
+from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
 from shardwright.reconcile.record_object import StoredRecord, record_key
 from shardwright.reconcile.record_trust import SERIAL, Believed, Known, believed
 from shardwright.reconcile.refusals import not_permitted
@@ -36,6 +36,9 @@ from shardwright.rendering.names import base_name
 from shardwright.resolving.subject import Subject
 
 FORBIDDEN: Final = 403
+
+CHILDREN_AT_ONCE: Final = 64
+"""Objects of a model up to which they are decoded on the event loop. Basis: measured, 0.08 to 0.3 ms of CPU each."""
 
 UNSERVED_SECONDS: Final = 10.0
 """How long a kind counts as missing after a write has found it so. Basis: assumed; what is installed later is tried again."""
@@ -158,26 +161,32 @@ class Reading:
         store, namespace = self._view.store, owner.namespace
         try:
             kept, stored = await self.config_maps.record((namespace, record_key(owner)[1]), owner.uid, self.keys())
-            found = [child.content() for child in store.children(owner.uid)]
+            found = await _contents(store.children(owner.uid))
             held = [await self.config_maps.get(where) for where in store.config_maps(owner.uid)]
             objects = {object_key(content): content for content in (*found, *held, kept) if content}
-            objects |= await self._named(namespace, [key for key in unseen if key not in objects])
-            members = self._members(owner, objects) if self._view.pods_visible else await self._listed_members(owner)
+            pods = self._labelled(owner) if self._view.pods_visible else await self._listed_members(owner)
+            hidden = {*unseen, *_sets_of(pods, objects)} - objects.keys()
+            objects |= await self._named(namespace, sorted(hidden))
         except ApiError as error:
             if error.code != FORBIDDEN:
                 raise
             return not_permitted(str(error), namespace), None
-        strangers = tuple(sorted(name for _, name in store.strangers(base_key((namespace, owner.name)))))
-        observed = Observed(objects=objects, members=members, absent_kinds=self.absent_kinds, strangers=strangers)
+        members = self._members(pods, objects)
+        ours_by_uid = {live["metadata"]["uid"] for live in objects.values() if controller_uid(live) == owner.uid}
+        known = {member.name for member in members if member.set_uid in ours_by_uid}
+        strangers = sorted({name for _, name in store.strangers(base_key((namespace, owner.name)))} - known)
+        observed = Observed(objects=objects, members=members, absent_kinds=self.absent_kinds, strangers=tuple(strangers))
         return observed, stored
 
-    def _members(self, owner: Owner, objects: Mapping[ObjectKey, Mapping[str, Any]]) -> tuple[Member, ...]:
-        """Return the pods that its StatefulSets control, and those of StatefulSets of it that are gone."""
-        store = self._view.store
+    def _labelled(self, owner: Owner) -> tuple[Member, ...]:
+        """Return the pods that carry its label and that any StatefulSet controls, whether it is there or gone."""
+        return self._view.store.members_of(base_key((owner.namespace, owner.name)))
+
+    def _members(self, pods: Iterable[Member], objects: Mapping[ObjectKey, Mapping[str, Any]]) -> tuple[Member, ...]:
+        """Return these pods, and all others that its StatefulSets control."""
         uids = [live["metadata"]["uid"] for (kind, _), live in objects.items() if kind == STATEFUL_SET]
-        found = {member.uid: member for uid in uids for member in store.members(uid)}
-        left = store.members_of(base_key((owner.namespace, owner.name)))
-        return (*found.values(), *(member for member in left if member.uid not in found))
+        found = {member.uid: member for uid in uids for member in self._view.store.members(uid)}
+        return (*found.values(), *(member for member in pods if member.uid not in found))
 
     async def _listed_members(self, owner: Owner) -> tuple[Member, ...]:
         """Return the same where pods may not be listed in all namespaces, and perhaps may in this one.
@@ -223,7 +232,7 @@ class Reading:
     async def _resolve(self, key: Key, live: Mapping[str, Any]) -> Subject | tuple[Problem, ...]:
         """Return what a spec resolves to, or what the user must correct."""
         try:
-            return self._planner.resolve(live, await self._config_text(key, live))
+            return await self._planner.resolve(live, await self._config_text(key, live))
         except InputError as error:
             return error.problems
 
@@ -273,12 +282,29 @@ class Reading:
         Raises:
             ApiError: a node could not be read.
         """
-        wanted = tuple(names)
+        wanted, gpus = tuple(names), self._planner.gpus
         found = await asyncio.gather(*(self._client.get(NODES, None, name) for name in wanted))
         changes: dict[Key, Change[NodeFacts | NodeExclusion]] = {
-            ("", name): Change(project_node(node) if node else None, 0) for name, node in zip(wanted, found, strict=True)
+            ("", name): Change(project_node(node, gpus) if node else None, 0) for name, node in zip(wanted, found, strict=True)
         }
         return bool(self._view.store.take_nodes(changes).nodes)
+
+
+async def _contents(children: Sequence[Child]) -> list[dict[str, Any]]:
+    """Return the objects; many of them are decoded where that holds nobody up."""
+    if len(children) <= CHILDREN_AT_ONCE:
+        return _decoded(children)
+    return await asyncio.to_thread(_decoded, children)
+
+
+def _decoded(children: Sequence[Child]) -> list[dict[str, Any]]:
+    return [child.content() for child in children]
+
+
+def _sets_of(pods: Iterable[Member], objects: Mapping[ObjectKey, Mapping[str, Any]]) -> set[ObjectKey]:
+    """Return the StatefulSets that pods which stay say that they have, and that no cache shows: one may have lost our label."""
+    known = {live["metadata"]["uid"] for (kind, _), live in objects.items() if kind == STATEFUL_SET}
+    return {(STATEFUL_SET, pod.group) for pod in pods if not pod.deleting and pod.set_uid not in known}
 
 
 def _alone(kind: str) -> str:

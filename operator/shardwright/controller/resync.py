@@ -4,7 +4,7 @@ A watch can miss a deletion and say nothing, so the absence of an event is no ev
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from time import time
 from typing import Any, Final
 
@@ -21,17 +21,18 @@ AT_ONCE: Final = 8  # plans of record that are read at the same time
 
 
 class Resync:
-    """Fills the view with models and with what they keep."""
+    """Fills the view with models and with what they keep; ``on_gone`` is told of models whose end no event has told."""
 
-    def __init__(self, client: Client, view: View, reading: Reading, metrics: Metrics) -> None:
+    def __init__(self, client: Client, view: View, reading: Reading, metrics: Metrics, on_gone: Callable[[Key], None]) -> None:
         self._client = client
         self._view = view
         self._reading = reading
         self._metrics = metrics
+        self._on_gone = on_gone
         self._listing = asyncio.Lock()
 
     async def run(self) -> None:
-        """List all models, forget those that are gone, and book what the others keep.
+        """List all models; what it does not find is gone, as ``on_gone`` is told.
 
         Raises:
             ApiError: a LIST has failed, or a plan of record could not be read; what was known before stands.
@@ -43,8 +44,7 @@ class Resync:
                     found.add((item["metadata"]["namespace"], item["metadata"]["name"]))
                     self._take(item)
             for gone in known - found:
-                self._view.forget(gone)
-                self._metrics.drop(gone)
+                self._on_gone(gone)
             self._metrics.last_sync.labels(SHARDED_MODELS.plural).set(time())
 
     async def book(self) -> None:

@@ -6,7 +6,7 @@ Everything is a projection that can be read again at any time; nothing here is t
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from shardwright.cluster.store import Store
 from shardwright.controller.queue import Key
@@ -20,6 +20,8 @@ from shardwright.reconcile.quotas import Pods
 from shardwright.reconcile.waiting import Rank, Waiting, claimed_before, rank_of
 from shardwright.rendering.names import base_name
 from shardwright.resolving.stock import reservations_of
+
+A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +79,17 @@ class View:
         metadata = {field: value for field, value in content["metadata"].items() if field != "managedFields"}
         self.resources[key] = {**content, "metadata": metadata}
         self.models[base_key(key)] = key
+        self.store.follow(base_key(key))
+
+    def drop_resource(self, key: Key) -> None:
+        """Know a ShardedModel no more; what it holds it keeps until :meth:`forget`."""
+        self.resources.pop(key, None)
+        self.models.pop(base_key(key), None)
+        self.store.unfollow(base_key(key))
 
     def forget(self, key: Key) -> None:
         """Forget a model that is gone."""
-        self.resources.pop(key, None)
-        self.models.pop(base_key(key), None)
+        self.drop_resource(key)
         self.note(key, NOTHING)
         self._interests.pop(key, None)
         self.stand_in_line(key, None)
@@ -98,15 +106,8 @@ class View:
         if now == before:
             return
         self._interests[key] = now
-        for node in before.nodes - now.nodes:
-            self._on_node[node].discard(key)
-        for node in now.nodes - before.nodes:
-            self._on_node.setdefault(node, set()).add(key)
-        if before.config_map != now.config_map:
-            if before.config_map:
-                self._reading[before.config_map].discard(key)
-            if now.config_map:
-                self._reading.setdefault(now.config_map, set()).add(key)
+        _move(self._on_node, key, before.nodes, now.nodes)
+        _move(self._reading, key, *(frozenset({item.config_map} if item.config_map else ()) for item in (before, now)))
         _list(self._waiting, key, listed=now.waits_for_capacity)
         _list(self._turns, key, listed=now.waits_for_turn)
         _list(self._barred, key, listed=now.barred)
@@ -239,6 +240,16 @@ class View:
     def reading(self, config_maps: Iterable[Key]) -> set[Key]:
         """Return the models whose architecture comes from one of these ConfigMaps."""
         return set().union(*(self._reading.get(key, ()) for key in config_maps))
+
+
+def _move(index: dict[A, set[Key]], key: Key, before: frozenset[A], now: frozenset[A]) -> None:
+    """Have a model go by these things instead of those; nodes and ConfigMaps come and go, so no empty set is kept."""
+    for item in before - now:
+        index[item].discard(key)
+        if not index[item]:
+            del index[item]
+    for item in now - before:
+        index.setdefault(item, set()).add(key)
 
 
 def base_key(key: Key) -> Owner:

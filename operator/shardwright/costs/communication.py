@@ -84,11 +84,12 @@ def group_fabric(candidate: Candidate, ranks: int) -> Fabric:
 
 
 def _joined(candidate: Candidate, ranks: int) -> bool:
-    """Return whether the scale-up link reaches over the nodes of a group; placement knows it of the tensor group."""
+    """Return whether the scale-up link reaches over the nodes of a group: of a part of a tensor group, or of more than one."""
     if not candidate.pool.crosses_nodes:
         return False
-    link = candidate.placement.tensor_link
-    return link == candidate.pool.gpu.scale_up if candidate.layout.tensor == ranks else True
+    placement = candidate.placement
+    inside = ranks <= candidate.layout.tensor
+    return placement.tensor_link == candidate.pool.gpu.scale_up if inside else placement.one_domain
 
 
 def all_reduce_seconds(size_bytes: float, fabric: Fabric) -> float:

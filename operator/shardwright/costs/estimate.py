@@ -193,12 +193,12 @@ def price(task: Task, fitted: Coefficients, band: Band) -> Performance:
 
 
 def _kind(candidate: Candidate, replica: Replica, workload: Workload) -> str:
-    """Return the kind of measurement that a candidate is like; empty where hardly any were published."""
+    """Return the kind of measurement that a candidate is like; empty where hardly any were published, or none of such a GPU."""
     layout = candidate.layout
     even = len({kind.floor.layers for kind in replica.kinds}) == 1
     plain = workload.draft_tokens == 0 and workload.prefix_cache_hit_rate == 0
     one_node = candidate.placement.nodes_per_replica == 1 and not candidate.pool.crosses_nodes
-    measured = one_node and even and plain and layout.context == 1
+    measured = one_node and even and plain and layout.context == 1 and not candidate.pool.gpu.stated
     return workload.arrival.value if measured else ""
 
 
@@ -218,7 +218,7 @@ def _hardware(candidate: Candidate) -> tuple[object, ...]:
     """Return all of a candidate's hardware that its price depends on: the network only where it is crossed."""
     pool, placement = candidate.pool, candidate.placement
     network = pool.network if placement.nodes_per_replica > 1 else None
-    links = (placement.tensor_link, placement.pipeline_link, pool.domain_gpus, network)
+    links = (placement.tensor_link, placement.pipeline_link, placement.one_domain, pool.domain_gpus, network)
     return (pool.gpu, *links, placement.gpus_per_node, placement.nodes_per_replica)
 
 

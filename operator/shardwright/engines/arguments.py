@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from shardwright.engines.option_tables import option_table
 from shardwright.engines.options import argument_list
 from shardwright.planning.report import Plan
 
@@ -17,6 +18,11 @@ MASTER_PORT: Final = 29501
 
 DATA_PARALLEL_PORT: Final = 13345
 """TCP port by which the leader reaches the attention replicas of other pods; as in engines.md 1, away from vLLM's own 29550."""
+
+
+EXCHANGE: Final = "allgather_reducescatter"
+"""How tokens of attention replicas meet in the experts, as plans price it (``costs/roofline.py``); the default of vLLM 0.32 and
+0.33, said all the same: a default may change, and the price would not."""
 
 
 DEFAULT_ADAPTER_RANK: Final = 16
@@ -76,6 +82,7 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
         serving.model,
         *_pairs({"served-model-name": serving.served_name, "revision": serving.revision}),
         *_parallelism(plan, over_ray=serving.over_ray),
+        *_exchange(plan, serving.version),
         *_limits(plan, serving),
         *_adapters(serving),
         *argument_list(serving.arguments, serving.version),
@@ -101,6 +108,12 @@ def _parallelism(plan: Plan, *, over_ray: bool) -> tuple[str, ...]:
         return degrees + experts + _pairs({"distributed-executor-backend": "ray"})
     nodes = {"distributed-executor-backend": "mp", "nnodes": plan.nodes_per_replica, "master-port": MASTER_PORT}
     return degrees + experts + _pairs(nodes | {"device-ids": _devices(plan)})
+
+
+def _exchange(plan: Plan, version: str) -> tuple[str, ...]:
+    """Return how tokens of attention replicas meet in the experts, to an engine that is known to take it."""
+    takes = "all2all-backend" in (option_table(version) or {})
+    return _pairs({"all2all-backend": EXCHANGE}) if takes and plan.layout.attention_data > 1 else ()
 
 
 def attention_replicas_per_pod(plan: Plan) -> int:

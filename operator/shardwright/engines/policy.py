@@ -85,6 +85,7 @@ COUNTED: Final[Mapping[str, str]] = {
 """Options that a user may set because the planner counts with them, and what the plan takes from them."""
 
 OWNED: Final[Mapping[str, str]] = {
+    "all2all-backend": "leave it out; it is the one that the plan is priced for",
     "data-parallel-address": "leave it out; it is the first pod of the group",
     "data-parallel-rpc-port": "leave it out; it is the first pod of the group",
     "data-parallel-size": "set it through spec.replicas, or spec.parallelism.attentionData beside experts",

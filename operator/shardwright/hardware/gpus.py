@@ -74,7 +74,7 @@ class Gpu:
     unit (no BF16 before compute capability 8.0, no FP8 before 8.9). ``scale_up_gpus`` is how many GPUs
     the scale-up link joins at most (1: none). ``basis`` and ``source`` are those of bandwidth and FLOP/s, each link has
     its own, and ``memory_basis`` says where the memory comes from; ``cross_checked`` how many sources agree on the row
-    (yes, partly, no).
+    (yes, partly, no). ``stated`` says that it is none of the catalogue's: an administrator has read it off a data sheet.
     """
 
     id: str
@@ -91,6 +91,7 @@ class Gpu:
     memory_basis: str = ""
     cross_checked: str = "no"
     matmul_flops: Mapping[str, float] = field(default_factory=dict, hash=False)
+    stated: bool = False
 
     @property
     def worth(self) -> float:
@@ -128,6 +129,11 @@ def find_gpu(product: str, memory_bytes: int | None = None) -> Gpu | None:
     if len(rows) > 1 and memory_bytes is not None:
         rows = [row for row in rows if abs(memory_bytes / row.memory_bytes - 1) <= MEMORY_MATCH]
     return rows[0] if len(rows) == 1 else None
+
+
+def catalogue_ids(product: str) -> tuple[str, ...]:
+    """Return the ids of the catalogue that a product may mean; empty where it has none."""
+    return candidates(product, _names())
 
 
 @cache
@@ -196,12 +202,17 @@ def _flops(row: Mapping[str, str], capability: tuple[int, int] | None, devices: 
 
 def _matmul_flops(row: Mapping[str, str], capability: tuple[int, int] | None, devices: int) -> Mapping[str, float]:
     """Return the FLOP/s of large matrix products: as measured, else what the vendor's other GPUs reach of the data sheet."""
-    share = _matmul_share(row["vendor"])
-    flops = {kind: rate * share for kind, rate in _flops(row, capability, devices).items()}
+    flops = dict(reached_flops(row["vendor"], _flops(row, capability, devices)))
     for kind, name in _MEASURED.items():
         if row[name] and kind in flops:
             flops[kind] = float(row[name]) * TERA / devices
     return MappingProxyType(flops)
+
+
+def reached_flops(vendor: str, flops: Mapping[str, float]) -> Mapping[str, float]:
+    """Return what large products reach of a data sheet's FLOP/s: what they reach on the vendor's other GPUs."""
+    share = _matmul_share(vendor)
+    return MappingProxyType({kind: rate * share for kind, rate in flops.items()})
 
 
 @cache

@@ -12,9 +12,10 @@ from functools import lru_cache
 from typing import Final
 
 from shardwright.errors import Problem
-from shardwright.hardware.gpus import Gpu, find_gpu, load_gpus
+from shardwright.hardware.gpus import Gpu, find_gpu
 from shardwright.hardware.instances import find_instance
-from shardwright.hardware.products import AMD_DEVICE_IDS, names_form
+from shardwright.hardware.products import AMD_DEVICE_IDS, names_form, plain_name
+from shardwright.hardware.stated import NONE, OwnGpus
 from shardwright.hardware.suitability import RESOURCES, implausible, shown
 from shardwright.hardware.untrusted import RawNode, quantity
 from shardwright.units import GIB, MIB
@@ -42,11 +43,14 @@ VENDORS: Final = {"nvidia.com/gpu": "NVIDIA", "amd.com/gpu": "AMD"}
 _PRODUCT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()-]{0,62}", re.ASCII)
 
 
-def identify(raw: RawNode, resource: str) -> tuple[Gpu, str] | Problem:
-    """Return the GPU with this node's memory and the product string, or why it is not known."""
+def identify(raw: RawNode, resource: str, own: OwnGpus = NONE) -> tuple[Gpu, str] | Problem:
+    """Return the GPU with this node's memory and the product string, or why it is not known.
+
+    What the catalogue lacks may be among the GPUs that the administrator states (``own``).
+    """
     key, product = _product(raw, resource)
     certain = names_form(key, product) and _PRODUCT.fullmatch(product)
-    gpu = find_gpu(product, _memory_hint(raw, resource)) if certain else None
+    gpu = find_gpu(product, _memory_hint(raw, resource)) or own.get(plain_name(product)) if certain else None
     if gpu is None:
         return _unknown(key, product)
     if gpu.vendor != VENDORS[resource]:
@@ -58,7 +62,7 @@ def identify(raw: RawNode, resource: str) -> tuple[Gpu, str] | Problem:
     if not low <= memory / gpu.memory_bytes <= high:
         limit = f"must be near the {gpu.memory_bytes // MIB} MiB of {gpu.id}"
         return implausible(f"{memory // MIB} MiB of GPU memory", limit)
-    return _with_memory(gpu.id, memory), product
+    return _with_memory(gpu, memory), product
 
 
 def _product(raw: RawNode, resource: str) -> tuple[str, str]:
@@ -88,7 +92,7 @@ def _unknown(key: str, product: str) -> Problem:
         code="GpuUnknown",
         what=f"{key} {shown(product)}" if key else "GPU name (no label holds one)",
         limit="must name a GPU of the catalogue",
-        remedy="set the node label shardwright.io/gpu-model to a catalogue id, as H100-SXM-80GB (shardwright gpus lists them)",
+        remedy="set the node label shardwright.io/gpu-model to an id of shardwright gpus, or have it added to gpus of the chart",
     )
 
 
@@ -113,5 +117,5 @@ def _memory_bytes(raw: RawNode, resource: str) -> int | None:
 
 
 @lru_cache(maxsize=256)
-def _with_memory(gpu_id: str, memory_bytes: int) -> Gpu:
-    return replace(load_gpus()[gpu_id], memory_bytes=memory_bytes, memory_basis="label of the node")
+def _with_memory(gpu: Gpu, memory_bytes: int) -> Gpu:
+    return replace(gpu, memory_bytes=memory_bytes, memory_basis="label of the node")

@@ -18,6 +18,7 @@ from shardwright.hardware.inventory import NodeExclusion, Taint
 from shardwright.hardware.networks import offered_rdma, read_network
 from shardwright.hardware.pods import GpuUsage, read_pod
 from shardwright.hardware.pools import Reservation, build_inventory
+from shardwright.hardware.stated import NONE, OwnGpus
 from shardwright.hardware.suitability import gpu_resource, has_accelerator, shown, unsuitable
 from shardwright.hardware.untrusted import (
     RawNode,
@@ -39,16 +40,17 @@ _DELETION_TAINTS: Final = frozenset({"karpenter.sh/disrupted", "karpenter.sh/dis
 _STATE_TAINTS: Final = _NOT_READY_TAINTS | _DELETION_TAINTS | {"node.kubernetes.io/unschedulable"}
 
 
-def read_node(node: object) -> NodeFacts | NodeExclusion | None:
+def read_node(node: object, own: OwnGpus = NONE) -> NodeFacts | NodeExclusion | None:
     """Return what matters of a Node, why its GPUs cannot be planned, or None for a node without GPUs.
 
     Cordoned, not ready and leaving nodes are facts, not exclusions: their running pods count on them.
+    ``own`` are the GPUs that the administrator states.
     """
     raw = raw_node(node)
     if not has_accelerator(raw):
         return None
     resource = gpu_resource(raw)
-    found = unsuitable(raw, resource) or identify(raw, resource)
+    found = unsuitable(raw, resource) or identify(raw, resource, own)
     if isinstance(found, Problem):
         name = raw.name if is_node_name(raw.name) else shown(raw.name)
         return NodeExclusion(node=name, problem=found, ready=_is_ready(raw), unready_since=_unready_since(raw))

@@ -105,7 +105,7 @@ def candidates(product: str, names: Mapping[str, tuple[str, ...]]) -> tuple[str,
     >>> candidates("Tesla-V100-SXM2-16GB-N", {})
     ('V100-SXM2-16GB',)
     """
-    name = _plain(product)
+    name = plain_name(product)
     if name in _GKE:
         return (_GKE[name],)
     if name in names:
@@ -114,7 +114,7 @@ def candidates(product: str, names: Mapping[str, tuple[str, ...]]) -> tuple[str,
     return next((ids for pattern, ids in _COMPILED if pattern.match(bare)), ())
 
 
-def _plain(product: str) -> str:
+def plain_name(product: str) -> str:
     """Return a name in lower case with dashes, without sharing and MIG suffixes."""
     name = re.sub(r"[\s_]+", "-", product.strip()).removesuffix("-SHARED")
     return re.sub(r"-MIG-[0-9A-Za-z.+]+$", "", name).lower()

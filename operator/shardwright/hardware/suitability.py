@@ -35,7 +35,8 @@ _CARD_SIGNS: Final = tuple(f"feature.node.kubernetes.io/pci-{kind}10de.present" 
 _SLICES: Final = re.compile(r"nvidia\.com/mig-.+|amd\.com/(?:spx|dpx|tpx|qpx|cpx)_nps\d", re.ASCII)
 _VGPU_PROFILE: Final = re.compile(r"-\d+[ABCQ](?:-SHARED)?$", re.ASCII)
 _OTHER_VENDORS: Final = re.compile(
-    r"habana\.ai/gaudi|gpu\.intel\.com/(?:i915|xe)|google\.com/tpu|aws\.amazon\.com/neuron(?:core)?", re.ASCII
+    r"habana\.ai/gaudi|gpu\.intel\.com/(?:i915|xe)|google\.com/tpu|aws\.amazon\.com/neuron(?:core)?|huawei\.com/Ascend\w+",
+    re.ASCII,
 )
 _MIG_IN_CHANGE: Final = frozenset({"pending", "rebooting", "failed"})
 _PASSTHROUGH: Final = frozenset({"vm-passthrough", "vm-vgpu"})

@@ -115,8 +115,13 @@ def _architecture(top: Fields) -> str | None:
     return top.string("architecture") or MODEL_TYPES.get(top.string("model_type") or "")
 
 
+_MISTYPED: Final = 0.85
+"""Share of its letters that a name has in common with the one that was meant. Basis: assumed; names of other families reach
+0.8, for all end alike (WhisperForConditionalGeneration and KimiK3ForConditionalGeneration)."""
+
+
 def _unknown(architecture: str | None) -> Problem:
-    near = get_close_matches(architecture or "", sorted(FAMILIES), n=1)
+    near = get_close_matches(architecture or "", sorted(FAMILIES), n=1, cutoff=_MISTYPED)
     return Problem(
         code="ArchitectureUnknown",
         path="architectures",

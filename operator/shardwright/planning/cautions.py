@@ -183,8 +183,11 @@ def _slowed_by_drafts(best: Standing, request: Request, model: ModelSpec, traits
 
 
 def _lighter(best: Standing, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
-    """Yield what would make room where requests queue for K/V; where its bytes are told, lighter weights make none."""
-    if best.carries_load or best.falls_behind:
+    """Yield what would make room where requests queue for K/V; where its bytes are told, lighter weights make none.
+
+    An offered rate that is not carried wants more of everything.
+    """
+    if best.carries_load or best.estimate.capacity is not None:
         return
     if traits.kv_cache_bytes is not None:
         yield "requests queue for K/V: engine.args.kv-cache-memory-bytes says how much there is"

@@ -50,7 +50,7 @@ def in_replicas(best: Standing, ranked: Sequence[Standing], scale: Scale, prices
 
 
 def _paying(ranked: Sequence[Standing], scale: Scale, prices: Prices) -> Sequence[Standing]:
-    """Return the rank from the first layout that its nodes pay for; all of it where none does.
+    """Return the rank from the first layout that its nodes pay for; all of it where none that does as much for the load does.
 
     Who wants the least time, or cannot be served at all, gets no layout over several nodes that replicas inside nodes beat:
     more of them can be had any time.
@@ -59,11 +59,16 @@ def _paying(ranked: Sequence[Standing], scale: Scale, prices: Prices) -> Sequenc
     if scale.request.space.fill or not (goal is OptimizeFor.LATENCY or first.falls_behind):
         return ranked
     for index, standing in enumerate(ranked):
-        if standing.tight != first.tight or _shown_only(standing, scale) != _shown_only(first, scale):
-            break
+        if _class(standing, scale) != _class(first, scale):
+            break  # nobody waits for a place, or for a start that may fail, so that nodes are saved
         if not _spans(standing) or not _copied(standing, ranked, scale, prices):
             return ranked[index:]
     return ranked
+
+
+def _class(standing: Standing, scale: Scale) -> tuple[bool, bool, bool]:
+    """Return what goes before every objective: whether it surely starts, can be run, and carries the load."""
+    return standing.tight, _shown_only(standing, scale), standing.carries_load
 
 
 def _copied(standing: Standing, ranked: Sequence[Standing], scale: Scale, prices: Prices) -> bool:
@@ -145,13 +150,15 @@ def _comes_before(other: Standing, best: Standing, scale: Scale) -> bool:
 def _dominates(other: Standing, best: Standing, scale: Scale, margin: float | None = None) -> bool:
     """Return whether another brings more, and sooner, for no more GPUs, by more than a near tie.
 
-    Of an offered rate that both serve neither brings more.
+    Of an offered rate that both serve neither brings more; what falls behind it beats nothing that serves it.
     """
     margin = 1 + (_margin(other, best) if margin is None else margin)
     if scale.cost(other.candidate) > scale.cost(best.candidate):
         return False
     if best.falls_behind:
         return _served(other) > _served(best) * margin
+    if other.falls_behind:
+        return False
     more = best.estimate.capacity is not None or _served(other) > _served(best) * margin
     return more and other.carries_load >= best.carries_load and _seconds(other, scale) * margin < _seconds(best, scale)
 

@@ -39,7 +39,8 @@ def _but_network(verdict: Verdict) -> tuple[object, ...]:
     """Return all that decides how good a candidate is but its network and what decides ties."""
     layout, pool, placement = verdict.candidate.layout, verdict.candidate.pool, verdict.candidate.placement
     links = (None if link == pool.network else link for link in (placement.tensor_link, placement.pipeline_link))
-    return layout, pool.gpu, pool.domain_gpus, pool.gpu_hour_price, placement.gpus_per_node, placement.nodes_per_replica, *links
+    spread = placement.gpus_per_node, placement.nodes_per_replica, placement.one_domain
+    return layout, pool.gpu, pool.domain_gpus, pool.gpu_hour_price, *spread, *links
 
 
 def _unbeaten(twins: Sequence[Verdict]) -> Iterable[Verdict]:

@@ -59,11 +59,11 @@ def advance(seen: Seen, now: datetime) -> Step:
     if seen.cluster is None:
         return Step(published=publish(seen, known, Planned(record=known.record), Deployed(), now))
     missing = seen.cluster.priorities.problem_of(seen.subject.deployment.priority_class)
-    if problem := missing or (known.unreadable if known.standing else None):
-        return _end(seen, known, Planned(record=known.record), _kept(seen, known, now, problems=(problem,)), now)
-    planned = plan(seen, known, seen.subject)
+    planned = missing or (known.unreadable if known.standing else None) or plan(seen, known, seen.subject)
     if isinstance(planned, Ask):
         return Step(ask=planned)
+    if isinstance(planned, Problem):
+        return _end(seen, known, Planned(record=known.record), _kept(seen, known, now, problems=(planned,)), now)
     return _put_in_place(seen, known, seen.subject, planned, now)
 
 
@@ -159,7 +159,7 @@ def _beside(seen: Seen, known: Known, subject: Subject, planned: Planned, deploy
     answer = seen.answers.get(ask)
     if answer is None:
         return None if seen.outcome or generation_of(name)[1] >= GENERATION_MAX else Step(ask=ask)
-    if answer.record is None:
+    if isinstance(answer, Problem) or answer.record is None:
         return None
     record = _numbered(seen, known, answer.record)
     placing = _record(seen, known, record)

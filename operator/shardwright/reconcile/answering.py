@@ -27,6 +27,11 @@ def answer(
     return plan_anew(subject, ask.on, inventory, ask.held, planned)
 
 
+def plans_anew(ask: Ask) -> bool:
+    """Return whether :func:`answer` makes a new plan in any case."""
+    return ask.on is None or ask.choice not in {Choice.RESCALE, Choice.REHOUSE}
+
+
 def with_ways_out(subject: Subject, ask: Ask, inventory: Inventory, made: Replanned, holders: Sequence[Holder]) -> Replanned:
     """Return an answer that says what would make room, where there is none."""
     short = made.short

@@ -141,7 +141,7 @@ class _Needs:
             return write
         own = self._of_group.get(write.content["metadata"]["labels"].get(GROUP, ""), set())
         mounted = self._config_maps.intersection(mounted_config_maps(write.content["spec"]["template"]["spec"]))
-        return replace(write, needs=frozenset({*self._secrets, *own, *((CONFIG_MAP, name) for name in mounted)}))
+        return replace(write, needs=write.needs | {*self._secrets, *own, *((CONFIG_MAP, name) for name in mounted)})
 
 
 def _former_generations(

@@ -56,6 +56,7 @@ class Patch:
     """Change annotations and, where it is given, the number of replicas of exactly the StatefulSet with this uid.
 
     An annotation whose value is None is removed. Everything else stays as it is, also where nobody knows what should be there.
+    ``needs`` as in a creation.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Patch:
     annotations: Mapping[str, str | None]
     why: Why
     replicas: int | None = None
+    needs: frozenset[ObjectKey] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

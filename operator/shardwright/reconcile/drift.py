@@ -63,6 +63,8 @@ def dropped_fields(sent: Any, stored: Any) -> tuple[str, ...]:
 
 
 def _differences(rendered: Any, live: Any, path: str) -> Iterator[Difference]:
+    if rendered == live:
+        return  # most of most objects
     if isinstance(rendered, Mapping):
         yield from _of_mapping(rendered, live, path)
     elif isinstance(rendered, Sequence) and not isinstance(rendered, str):
@@ -102,8 +104,6 @@ def _of_atomic_list(rendered: Sequence[Any], live: Sequence[Any], path: str) -> 
 def _same_scalar(rendered: Any, live: Any, path: str) -> bool:
     if live is None:
         return rendered in NO_VALUE  # the server leaves out what has no value
-    if rendered == live:
-        return True
     return _is_quantity(path) and (wanted := amount(rendered)) is not None and wanted == amount(live)
 
 

@@ -24,6 +24,7 @@ from shardwright.reconcile.incidents import (
 from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, Failure, Member
 from shardwright.reconcile.memory import Memory, changed_annotations, read_memory
 from shardwright.reconcile.observed import KeptOut
+from shardwright.reconcile.refusals import asked_first
 from shardwright.reconcile.states import AT_ZERO, Awaited, GroupState, Situation, Wait
 from shardwright.rendering.hashing import TEMPLATE_HASH
 from shardwright.resolving.intent import RestartPolicy
@@ -65,7 +66,7 @@ class Group:
 
     ``former`` is the live StatefulSet of the generation before, where this one is made anew beside it, with its pods.
     ``as_it_is``: nobody knows what it should be, so ``rendered`` is the live one with all its pods, and it is kept alive so.
-    ``kept_out`` says that the API server refuses its pods, ``short_since`` since when it has fewer than it should.
+    ``kept_out`` says that the API server refuses its pods (at zero: in this look), ``short_since`` since when some are missing.
     ``crowded_out``: others leave it too few GPUs on its nodes.
     """
 
@@ -164,8 +165,7 @@ def _refused(group: Group, now: datetime) -> Failure | None:
     kept_out = group.kept_out
     if kept_out is None or group.complete or now < kept_out.since + timedelta(seconds=REFUSED_SECONDS):
         return None
-    ranks = {member.rank for member in group.members}
-    missing = next((rank for rank in range(group.size) if rank not in ranks), 0)
+    missing = min({*range(group.size)} - {member.rank for member in group.members}, default=0)
     return Failure(rank=missing, reason=PODS_REFUSED, message=kept_out.said[-MESSAGE_LENGTH:])
 
 
@@ -192,8 +192,12 @@ def _leave_zero(group: Group, now: datetime) -> Step:
     elif incident.time <= now < (until := incident.restart_at(policy)):  # a clock that ran ahead holds nothing down
         pause = Wait(what=Awaited.PAUSE, said=until.isoformat())
         return Step(state=_state(group, Situation.BACKING_OFF, pause, look_at=until))
+    elif group.kept_out:
+        return Step(state=_state(group, Situation.BACKING_OFF, Wait(what=Awaited.PODS_CREATED, said=f"all {group.size}")))
+    refused = memory.incident and memory.incident.attempt and memory.incident.failure.reason == PODS_REFUSED
     memory = memory.with_(stopped_for="", restarted_for=group.rules.restart_asked)
-    return Step(state=_state(group, Situation.STARTING), writes=_write(group, memory, Why.START, replicas=group.size))
+    (start,) = _write(group, memory, Why.START, replicas=group.size)
+    return Step(state=_state(group, Situation.STARTING), writes=asked_first(group.rendered, start) if refused else (start,))
 
 
 def _end(group: Group, now: datetime) -> Step:
@@ -288,6 +292,8 @@ def _waits(group: Group) -> Iterator[Wait]:
     """Yield what a group waits for, that which only some ranks wait for first."""
     if group.served_by:
         yield Wait(what=Awaited.FORMER if group.former_serves else Awaited.FORMER_TOO, said=group.served_by)
+    if group.crowded_out and not any(member.node for member in group.members):
+        yield Wait(what=Awaited.ROOM)
     missing = group.size - len(group.members)
     if missing > 0:
         yield Wait(what=Awaited.PODS_CREATED, said=f"{missing} of {group.size}")
@@ -325,7 +331,7 @@ def _intent(group: Group, memory: Memory) -> dict[str, Any]:
 
 def _write(
     group: Group, memory: Memory, why: Why, *, replicas: int | None = None, fields: tuple[str, ...] = ()
-) -> tuple[Write, ...]:
+) -> tuple[Apply | Patch]:
     """Return the write that brings a StatefulSet to what is remembered of it and to a number of pods (None: as it has).
 
     Only annotations are patched where nothing else is to change: an apply of all of it costs three requests.

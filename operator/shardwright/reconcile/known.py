@@ -9,6 +9,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.planning.validity import Unfit, unfit_nodes
 from shardwright.reconcile.decide import standing_groups
+from shardwright.reconcile.decision import DryRunPod
 from shardwright.reconcile.generations import lost_nodes, unsettled_groups
 from shardwright.reconcile.groups import LifeRules
 from shardwright.reconcile.observed import KeptOut, Observed
@@ -22,7 +23,7 @@ from shardwright.reconcile.relocation import (
     recheck_at,
 )
 from shardwright.reconcile.rules import life_rules
-from shardwright.reconcile.seen import Cluster, Seen
+from shardwright.reconcile.seen import Cluster, Outcome, Seen
 from shardwright.reconcile.sightings import Sight, Sighting, by_own_clock, carried_on, of_members, of_node, of_sets
 from shardwright.reconcile.states import GroupState
 from shardwright.rendering.names import base_name, generation_of, group_name
@@ -86,9 +87,11 @@ def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
 def _by_own_clock(seen: Seen, observed: Observed, since: Mapping[Sighting, datetime], now: datetime) -> Observed:
     marks = {uid: Sighting(Sight.KEPT_OUT, uid) for uid in seen.kept_out}
     kept_out = {uid: KeptOut(said=said, since=since[marks[uid]]) for uid, said in seen.kept_out.items() if marks[uid] in since}
+    tried = ((item.write, item.message) for item in (seen.outcome or Outcome()).refused)
+    now_out = {write.set_uid: KeptOut(said=said, since=now) for write, said in tried if isinstance(write, DryRunPod)}
     short_since = {sighting.of: began for sighting, began in since.items() if sighting.sight is Sight.NO_PODS}
     members = by_own_clock(observed.members, since, now)
-    return replace(observed, members=members, kept_out=kept_out, short_since=short_since)
+    return replace(observed, members=members, kept_out=now_out | kept_out, short_since=short_since)
 
 
 def _with_groups(

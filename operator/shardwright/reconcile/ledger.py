@@ -69,6 +69,10 @@ class Ledger:
             return frozenset()
         return self._changed((usage, 1), (before, -1))
 
+    def bound(self, pod: PodKey) -> GpuUsage | None:
+        """Return what a pod holds, None where it holds nothing."""
+        return self._pods.get(pod)
+
     def keep(
         self, owner: Owner, wanted: Iterable[Reservation], gpus_of: Mapping[str, int] | None = None
     ) -> tuple[frozenset[str], frozenset[str]]:
@@ -180,7 +184,7 @@ class Ledger:
             if usage is None:
                 continue
             if usage.owner is None:
-                self._foreign[usage.node] += sign * usage.gpus
+                _add(self._foreign, usage.node, sign * usage.gpus)
             else:
                 root, number = generation_of(usage.group)
                 with self._place(usage.owner, root, usage.node) as place:
@@ -212,7 +216,7 @@ class Ledger:
     def _count(self, group: tuple[Owner, str], sign: int) -> None:
         latest = self._latest.get(group, 0)
         for node, place in self._places[group].items():
-            self._taken[node] += sign * place.taken(latest)
+            _add(self._taken, node, sign * place.taken(latest))
 
     def _forget_group(self, owner: Owner, root: str) -> None:
         del self._places[owner, root]
@@ -220,6 +224,13 @@ class Ledger:
         self._groups[owner].discard(root)
         if not self._groups[owner]:
             del self._groups[owner]
+
+
+def _add(counts: Counter[str], node: str, gpus: int) -> None:
+    """Count GPUs of a node; nodes come and go, so one of which nothing is taken is not kept."""
+    counts[node] += gpus
+    if not counts[node]:
+        del counts[node]
 
 
 def _by_node(items: Iterable[Reservation]) -> Counter[str]:

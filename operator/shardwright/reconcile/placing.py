@@ -38,8 +38,8 @@ class Planned:
     events: tuple[Event, ...] = ()
 
 
-def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask:
-    """Return the plan that stands, or what to ask the planner first."""
+def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask | Problem:
+    """Return the plan that stands, or what to ask the planner first, or why that has no answer."""
     record, intent = known.record, subject.intent
     stale = _fault(known, record) or _no_room(seen, known, subject)
     if record and intent.paused:
@@ -59,9 +59,9 @@ def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask:
         why = None if _has_begun(seen, known) else barred(seen, known, subject, record)
         return Planned(record=record, report=record.report(), stale=stale, unplaced=why is not None, barred=why)
     ask = _ask(seen, known, choice)
-    answer = seen.answers.get(ask)
-    if answer is None:
-        return ask
+    answer = seen.answers.get(ask, ask)
+    if not isinstance(answer, Replanned):
+        return answer
     planned = _of_answer(known, subject, answer, stale)
     if planned.record != record and (why := barred(seen, known, subject, planned.record)):
         return Planned(record=record, report=planned.report, unplaced=not has_its_gpus, barred=why, stale=stale)

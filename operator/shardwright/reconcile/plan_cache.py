@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from shardwright.hardware.inventory import Inventory, Pool
-from shardwright.pipeline import plan_serving
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.replanning import planned_again
 from shardwright.resolving.subject import Subject
@@ -33,22 +32,27 @@ class PlanCache:
     def __init__(self) -> None:
         self._reports: OrderedDict[tuple[Any, ...], Report] = OrderedDict()
 
-    def plan(self, subject: Subject, inventory: Inventory) -> Report:
-        """Return what :func:`~shardwright.pipeline.plan_serving` returns, out of memory where that says the same."""
-        key = (_question(subject), stock_of(inventory, subject.intent.replicas))
+    def recall(self, subject: Subject, inventory: Inventory) -> Report | None:
+        """Return what :func:`~shardwright.pipeline.plan_serving` would return, None where that is not known."""
+        key = _key(subject, inventory)
         known = self._reports.get(key)
         again = _again(subject, known.outcome, inventory) if known else None
         if known is None or again is None:
-            return self._made(key, subject, inventory)
+            return None
         self._reports.move_to_end(key)
         return replace(known, outcome=again)
 
-    def _made(self, key: tuple[Any, ...], subject: Subject, inventory: Inventory) -> Report:
-        report = self._reports[key] = plan_serving(subject, inventory)
+    def keep(self, subject: Subject, inventory: Inventory, report: Report) -> None:
+        """Remember what :func:`~shardwright.pipeline.plan_serving` has returned."""
+        key = _key(subject, inventory)
+        self._reports[key] = report
         self._reports.move_to_end(key)
         while len(self._reports) > REMEMBERED_MAX:
             self._reports.popitem(last=False)
-        return report
+
+
+def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
+    return _question(subject), stock_of(inventory, subject.intent.replicas)
 
 
 def _question(subject: Subject) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from shardwright.reconcile.decision import Apply, Create, DryRunPod, ObjectKey, 
 from shardwright.reconcile.events import Event, events_of
 from shardwright.reconcile.findings import Findings
 from shardwright.reconcile.known import Known
-from shardwright.reconcile.observed import object_key
+from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.placing import Planned
 from shardwright.reconcile.quotas import Pods
 from shardwright.reconcile.record_trust import SERIAL
@@ -25,6 +25,7 @@ from shardwright.reconcile.rules import groups_wanted
 from shardwright.reconcile.seen import Outcome, Refusal, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.status import build_status, hidden_status, service_status
+from shardwright.rendering.labels import is_managed
 from shardwright.rendering.names import base_name, generation_of, group_name
 from shardwright.resolving.subject import Subject
 
@@ -88,7 +89,7 @@ class Published:
         since: When each passing fact was first seen.
         kept_out: What the API server says against the pods of StatefulSets, by uid.
         repaired: Which objects were repaired, with their fields.
-        unseen: Objects that exist, as the API server said when they were to be created, and that were not known.
+        unseen: Objects in the places of its own that no cache shows as its own, and that are to be read by name.
         waits_for_capacity: Whether it is to be looked at when GPUs come free.
     """
 
@@ -146,7 +147,7 @@ def publish(seen: Seen, known: Known, planned: Planned, deployed: Deployed, now:
         since=known.since,
         kept_out=_kept_out(seen, known, outcome),
         repaired=_repaired(seen, known, outcome),
-        unseen=frozenset(key for item in outcome.refused if (key := _exists(item))),
+        unseen=_unseen(seen, known, outcome),
         waits_for_capacity=planned.short is not None,
     )
 
@@ -182,6 +183,13 @@ def _repaired(seen: Seen, known: Known, outcome: Outcome) -> dict[ObjectKey, tup
     written = (write for done in outcomes for write in done.written)
     tried = (write for write in (*written, *raced) if isinstance(write, Apply) and write.why is Why.DRIFT)
     return {object_key(write.content): write.fields for write in tried}
+
+
+def _unseen(seen: Seen, known: Known, outcome: Outcome) -> frozenset[ObjectKey]:
+    """Return what the caches do not show, or not as ours: what lacks our label, or is controlled by somebody else."""
+    there = known.observed.objects.items()
+    hidden = (key for key, live in there if not is_managed(live) or controller_uid(live) != seen.resource.owner.uid)
+    return frozenset((*hidden, *(key for item in outcome.refused if (key := _exists(item)))))
 
 
 def _exists(refusal: Refusal) -> ObjectKey | None:

@@ -15,10 +15,10 @@ from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.hashing import with_content_hash
-from shardwright.rendering.labels import metadata
+from shardwright.rendering.labels import MANAGED_BY, metadata
 from shardwright.rendering.names import base_name, plan_configmap
 
-LABELS = {"app.kubernetes.io/managed-by": "shardwright", "app.kubernetes.io/component": "plan"}
+LABELS = {MANAGED_BY[0]: MANAGED_BY[1], "app.kubernetes.io/component": "plan"}
 
 SIGNATURE_KEY: Final = "signature"
 """Key of the ConfigMap that holds the signature of the text."""

@@ -1,10 +1,11 @@
 """What the API server did not take, or did not keep, said as problems."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from shardwright.errors import Problem
-from shardwright.reconcile.decision import Apply, Why, written_kind, written_name
+from shardwright.reconcile.decision import Apply, DryRunPod, Patch, Why, written_kind, written_name
 from shardwright.reconcile.seen import Refusal
 
 SHOWN_FIELDS: Final = 3
@@ -60,6 +61,12 @@ def pod_of(stateful_set: Mapping[str, Any]) -> dict[str, Any]:
         "metadata": {**template["metadata"], "generateName": f"{metadata['name']}-", "namespace": metadata["namespace"]},
         "spec": {**template["spec"], "volumes": [*template["spec"].get("volumes", ()), *folders]},
     }
+
+
+def asked_first(stateful_set: Mapping[str, Any], start: Apply | Patch) -> tuple[DryRunPod, Apply | Patch]:
+    """Return what starts the pods of a StatefulSet behind the question whether one would be created: else it waits."""
+    ask = DryRunPod(content=pod_of(stateful_set), set_uid=start.uid)
+    return ask, replace(start, needs=frozenset({(written_kind(ask), written_name(ask))}))
 
 
 def forbids_pods(message: str) -> bool:

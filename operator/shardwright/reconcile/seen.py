@@ -11,7 +11,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.reconcile.decision import ObjectKey, Write
-from shardwright.reconcile.observed import Observed
+from shardwright.reconcile.observed import STATEFUL_SET, Observed
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.priorities import Priorities
 from shardwright.reconcile.quotas import Allowance, Pods
@@ -136,7 +136,7 @@ class Seen:
         contested: Objects that somebody else keeps setting back and that are not repaired again yet, with their fields.
         kept_out: What the API server says against the pods of StatefulSets, by uid, as last asked.
         certain: Whether what there is has been read fresh from the API server, as it must be before anything is ended.
-        answers: What the planner has answered in this look.
+        answers: What the planner has answered in this look, or why it has no answer.
         recorded: Plans of record that were written in this look, and what came of it.
         outcome: What came of writing everything else.
     """
@@ -153,12 +153,21 @@ class Seen:
     contested: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
     kept_out: Mapping[str, str] = field(default_factory=dict)
     certain: bool = False
-    answers: Mapping[Ask, Replanned] = field(default_factory=dict)
+    answers: Mapping[Ask, Replanned | Problem] = field(default_factory=dict)
     recorded: tuple[tuple[PlanRecord, Outcome], ...] = ()
     outcome: Outcome | None = None
 
-    def answered(self, ask: Ask, answer: Replanned) -> "Seen":
-        """Return the same with an answer of the planner."""
+    @property
+    def groups(self) -> int:
+        """Return how many groups a look has to do with: those that there are, are planned or are wanted, whichever are most."""
+        objects = self.observed.objects if isinstance(self.observed, Observed) else {}
+        there = sum(kind == STATEFUL_SET for kind, _ in objects)
+        wanted = self.subject.intent.replicas if isinstance(self.subject, Subject) else 0
+        records = (self.record, *(answer.record for answer in self.answers.values() if isinstance(answer, Replanned)))
+        return max(there, wanted, *(len(record.plan.groups) for record in records if isinstance(record, PlanRecord)), 0)
+
+    def answered(self, ask: Ask, answer: Replanned | Problem) -> "Seen":
+        """Return the same with an answer of the planner, or why there is none."""
         return replace(self, answers={**self.answers, ask: answer})
 
     def put_down(self, record: PlanRecord, outcome: Outcome) -> "Seen":

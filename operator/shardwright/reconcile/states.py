@@ -123,7 +123,7 @@ class GroupState:
 
     @property
     def holds_nothing(self) -> bool:
-        """Return whether it is at zero and keeps no GPUs: its pods are refused, or others have taken what was its own."""
+        """Return whether it keeps no GPUs: it is at zero as its pods are refused, or others have taken what was its own."""
         why = self.last_failure.reason if self.last_failure else ""
         refused = why == PODS_REFUSED and self.situation in AT_ZERO
         return refused or any(wait.what is Awaited.ROOM for wait in self.waits)

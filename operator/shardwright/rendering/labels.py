@@ -13,6 +13,9 @@ MODEL_ANNOTATION: Final = "shardwright.io/model-name"
 POD_INDEX: Final = "apps.kubernetes.io/pod-index"
 """Set by the StatefulSet controller (Kubernetes 1.28 and newer); the rank of the pod's node in its group."""
 
+MANAGED_BY: Final = ("app.kubernetes.io/managed-by", "shardwright")
+"""The label by which all objects of ours are watched: name and value."""
+
 API_VERSION: Final = "shardwright.io/v1alpha1"
 KIND: Final = "ShardedModel"
 
@@ -37,11 +40,17 @@ def common_labels(base: str, engine: str, version: str) -> dict[str, str]:
     return {
         "app.kubernetes.io/component": "engine",
         "app.kubernetes.io/instance": base,
-        "app.kubernetes.io/managed-by": "shardwright",
+        MANAGED_BY[0]: MANAGED_BY[1],
         "app.kubernetes.io/name": engine,
         "app.kubernetes.io/version": version,
         **model_selector(base),
     }
+
+
+def is_managed(live: Mapping[str, Any]) -> bool:
+    """Return whether an object carries the label by which ours are watched."""
+    name, value = MANAGED_BY
+    return (live["metadata"].get("labels") or {}).get(name) == value
 
 
 def metadata(name: str, owner: Owner, labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, Any]:

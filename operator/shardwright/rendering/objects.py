@@ -8,7 +8,7 @@ from shardwright.engines.engine import ENGINES
 from shardwright.planning.report import Plan
 from shardwright.rendering import cache, names, ray, ssh
 from shardwright.rendering.deployment import Deployment
-from shardwright.rendering.hashing import PLAN_HASH, TEMPLATE_HASH, plan_hash
+from shardwright.rendering.hashing import PLAN_HASH, TEMPLATE_HASH
 from shardwright.rendering.labels import (
     GROUP,
     common_labels,
@@ -25,10 +25,11 @@ START_BUDGET: Final = "shardwright.io/start-up-budget"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What all objects of one resource are rendered from."""
+    """What all objects of one resource are rendered from; ``plan_hash`` is that of the plan, which names every node of it."""
 
     plan: Plan
     deployment: Deployment
+    plan_hash: str
 
     @property
     def base(self) -> str:
@@ -125,7 +126,7 @@ def statefulset(subject: Subject, group: int) -> dict[str, Any]:
     template, name = pod_template(plan, deployment, group), deployment.group_name(group)
     budget = start_budget(plan, deployment)
     annotations = {
-        PLAN_HASH: plan_hash(plan),
+        PLAN_HASH: subject.plan_hash,
         TEMPLATE_HASH: template["metadata"]["labels"][TEMPLATE_HASH],
         START_BUDGET: budget.basis,
     }

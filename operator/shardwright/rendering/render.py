@@ -7,7 +7,7 @@ from shardwright.planning.report import Plan
 from shardwright.rendering import objects, ssh
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Deployment
-from shardwright.rendering.hashing import with_content_hash
+from shardwright.rendering.hashing import plan_hash, with_content_hash
 from shardwright.rendering.scheduling import adapt
 
 
@@ -24,7 +24,7 @@ def render(plan: Plan, deployment: Deployment, *, ready_pods: int | None = None)
     """
     if plan.undeployable:
         raise InputError([plan.undeployable])
-    subject = objects.Subject(plan=plan, deployment=deployment)
+    subject = objects.Subject(plan=plan, deployment=deployment, plan_hash=plan_hash(plan))
     groups = range(len(plan.groups))
     ready = len(plan.groups) * plan.nodes_per_replica if ready_pods is None else ready_pods
     items: list[dict[str, Any]] = [

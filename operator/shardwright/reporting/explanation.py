@@ -22,6 +22,7 @@ from shardwright.reporting.phrases import PHRASES, spell, summarise_exclusions
 from shardwright.reporting.times import TimeSplit, time_split
 
 MOST_NAMES: Final = 3  #: nodes named for one reason; the rest is counted
+_ALL_OF_IT: Final = 1 - 1e-6  #: share of an offered rate that is all of it but for rounding
 FREE_CAPACITY_UNKNOWN: Final = "no pods are known: every allocatable GPU counts as free"
 
 
@@ -211,7 +212,7 @@ def _plan_facts(plan: Plan, request: Request | None, pool: Pool | None) -> tuple
 def _latency(plan: Plan, request: Request | None) -> str:
     speed = plan.performance
     token = f"{format_seconds(speed.tpot_seconds)} per token"
-    if request and request.workload.requests_per_second is not None and not plan.carries_load:
+    if request and speed.requests_per_second < (request.workload.requests_per_second or 0) * _ALL_OF_IT:
         return f"{token}; the queue grows without end"
     said = f"first token after {format_seconds(speed.ttft_seconds)}, then {token}"
     return f"{said}{_percentiles(speed, request)}"

@@ -254,6 +254,23 @@ def test_the_operators_settings_are_merged_as_the_operator_does(files: Files, ca
     }
 
 
+def test_a_gpu_of_the_settings_is_planned_and_the_plan_says_that_nobody_measured_it(files: Files, capsys: Capture) -> None:
+    node = a_node("n1")
+    node["metadata"]["labels"] |= {"nvidia.com/gpu.product": "NVIDIA-R200", "nvidia.com/gpu.memory": "294912"}
+    model, nodes = files.manifests(a_manifest("llama")), files.cluster([node, a_pod("n1", 0)])
+    stated = (
+        b"gpus: [{product: NVIDIA-R200, memoryMiB: 294912, memoryGigabytesPerSecond: 22000, teraflops: {bf16: 4000}, "
+        b"computeCapability: '10.7', source: data sheet}]"
+    )
+
+    without = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
+    planned = _run_json(capsys, "plan", "-f", model, "--nodes", nodes, "--settings", files.raw("settings.yaml", stated))
+
+    assert [found["code"] for found in without["plan"]["excluded"]] == ["GpuUnknown"]
+    assert planned["plan"]["product"] == "NVIDIA-R200"
+    assert planned["plan"]["predicted"]["basis"] == "modelled"
+
+
 def test_settings_that_cannot_be_used_are_named_with_their_file(files: Files, capsys: Capture) -> None:
     model, nodes = files.manifests(a_manifest("llama")), files.cluster([a_node("n1")])
     settings = files.raw("settings.yaml", b"admittedArguments: [config]\n")

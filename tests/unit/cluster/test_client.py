@@ -102,6 +102,13 @@ def test_what_is_no_list_is_an_error_and_never_an_empty_list(body: bytes) -> Non
         run(lambda: client.list(NODES))
 
 
+def test_an_answer_that_is_nested_beyond_all_bounds_is_no_answer() -> None:
+    nested = b'{"spec": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    with serving(Answer(body=nested)) as (_, client), pytest.raises(ApiError) as error:
+        run(lambda: client.get(SHARDED_MODELS, "models", "a"))
+    assert (error.value.code, error.value.reason) == (0, "NotJson")
+
+
 def test_a_long_list_is_read_page_by_page() -> None:
     first = Answer(body={"metadata": {"continue": "next"}, "items": [{"a": 1}]})
     second = Answer(body={"metadata": {}, "items": [{"a": 2}]})

@@ -183,7 +183,7 @@ def test_a_connection_that_says_nothing_is_dead_and_one_after_the_other_ends_in_
         [a_list(version=7), a_list(an_object("b", 9, 1), version=9)],
         [a_watch(), a_watch(("ADDED", an_object("a", 8, 1))), a_watch(), a_watch()],
     )
-    with reading(api, Timing(silence=0.05, proof=0, first_pause=0.001)) as (_, delivered):
+    with reading(api, Timing(silence=0.5, proof=0, first_pause=0.001)) as (_, delivered):
         delivered.wait_for(lambda: delivered.state == {B: 1})
     versions = [request.get("resourceVersion") for request in api.requests]
     assert versions[:5] == [None, "7", "7", "8", None]
@@ -193,7 +193,7 @@ def test_silence_after_silence_shows_until_something_comes() -> None:
     go = threading.Event()
     late = a_watch(go, ("ADDED", an_object("a", 8, 1)))
     with reading(
-        WatchApi([a_list(version=7)] * 9, [a_watch()] * 3 + [late]), Timing(silence=0.05, proof=0, first_pause=0.001)
+        WatchApi([a_list(version=7)] * 9, [a_watch()] * 3 + [late]), Timing(silence=0.5, proof=0, first_pause=0.001)
     ) as (
         reader,
         delivered,

@@ -10,9 +10,9 @@ import pytest
 
 from shardwright.cluster.resources import STATEFUL_SETS
 from shardwright.cluster.sources import (
-    NODE_SOURCE,
     ConfigMapFacts,
     PodFacts,
+    node_source,
     project_child,
     project_config_map,
     project_node,
@@ -20,6 +20,7 @@ from shardwright.cluster.sources import (
 )
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, read_node
+from shardwright.hardware.stated import NONE
 from shardwright.reconcile.members import read_member
 from tests.support.builders_nodes import a_node
 from tests.support.builders_store import a_config_map, a_pod, a_set
@@ -41,7 +42,7 @@ def test_of_a_node_without_gpus_nothing_is_kept() -> None:
 
 
 def test_a_node_that_cannot_be_read_is_excluded_and_says_so() -> None:
-    excluded = NODE_SOURCE.stand_in(("", "odd"))
+    excluded = node_source(NONE).stand_in(("", "odd"))
     assert isinstance(excluded, NodeExclusion)
     assert (excluded.node, excluded.problem.code) == ("odd", "LabelsImplausible")
 

@@ -14,7 +14,7 @@ from shardwright.cluster.handover import Change
 from shardwright.cluster.sources import PodFacts
 from shardwright.cluster.store import Concern, Store
 from shardwright.hardware.inventory import NodeExclusion
-from shardwright.hardware.nodes import read_node
+from shardwright.hardware.nodes import Reservation, read_node
 from shardwright.reconcile.ledger import Ledger
 from shardwright.reconcile.observed import STATEFUL_SET
 from tests.support.builders_nodes import a_node
@@ -99,6 +99,32 @@ def test_the_ledger_is_told_what_pods_hold(ledger: Ledger, store: Store) -> None
     assert ledger.taken() == {"a": 8}
 
 
+def test_only_what_a_live_stateful_set_of_a_model_controls_counts_as_that_models(ledger: Ledger, store: Store) -> None:
+    """A pod that says that it is of a later generation would make the real ones former ones, which count beside it."""
+    ledger.keep(LLAMA, (Reservation(owner=LLAMA, node="a", gpus=16, group="llama-0"),))
+    labels = {"shardwright.io/model": "llama", "shardwright.io/group": "llama-0-g7"}
+    store.take_pods(pods(a_pod("liar", model="llama", set_name="llama-0-g7", node="a", gpus=1)))
+    store.take_pods(pods(member("llama-0-0", labels=labels)))
+    assert ledger.taken() == {"a": 17}
+    assert ledger.taken(LLAMA) == {"a": 1}
+
+
+def test_a_pod_that_comes_before_its_stateful_set_counts_as_its_models_once_that_is_known(ledger: Ledger, store: Store) -> None:
+    ledger.keep(LLAMA, (Reservation(owner=LLAMA, node="b", gpus=8, group="llama-1"),))
+    store.take_pods(pods(a_pod("llama-1-0", model="llama", set_name="llama-1", node="b", gpus=8)))
+    assert ledger.taken() == {"a": 16, "b": 16}
+    assert store.take_children(SET, children(a_set("llama-1"))) == Concern(models=frozenset({LLAMA}), freed=frozenset("b"))
+    assert ledger.taken() == {"a": 16, "b": 8}
+
+
+def test_pods_whose_stateful_set_goes_before_them_are_their_models_to_the_end(ledger: Ledger, store: Store) -> None:
+    store.take_children(SET, {("models", "llama-0"): Change(None, 0)})
+    store.take_pods(pods(member("llama-0-0", deletionTimestamp="2026-01-02T12:00:00Z")))
+    assert (ledger.taken(), ledger.taken(LLAMA)) == ({"a": 16}, {})
+    store.take_pods(pods(gone=(("models", "llama-0-0"), ("models", "llama-0-1"))))
+    assert ledger.taken() == {}
+
+
 def test_a_pod_that_ends_frees_its_node_and_one_that_starts_frees_nothing(store: Store) -> None:
     assert store.take_pods(pods(a_pod("foreign", node="b", gpus=3))) == Concern()
     assert store.take_pods(pods(gone=(("models", "foreign"),))) == Concern(freed=frozenset("b"))
@@ -122,6 +148,7 @@ def test_the_nodes_have_a_new_version_when_one_has_changed_and_only_then(store: 
 
 
 def test_a_model_has_a_new_version_when_something_of_it_has_changed_and_only_then(store: Store) -> None:
+    store.follow(LLAMA)
     seen = [store.version_of(LLAMA)]
 
     def news() -> bool:

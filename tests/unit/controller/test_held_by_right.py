@@ -141,7 +141,7 @@ async def with_limits(folder: Path, **limits: int) -> Parts:
     parts = await synced(nodes=4)
     file = folder / "settings.json"
     file.write_text(limited(**limits))
-    parts.planner = Planner(parts.view, None, file)
+    parts.planner = Planner(parts.view, parts.worker, None, file)
     parts.planner.load_settings()
     parts.wire()
     return parts

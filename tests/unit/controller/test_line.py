@@ -31,6 +31,7 @@ from tests.support.builders_resource import a_sharded_model
 from tests.support.builders_store import a_pod
 from tests.support.builders_subject import LARGE
 from tests.support.clocks import Clock
+from tests.support.inline import Inline
 
 LONG_AFTER = NOON + timedelta(seconds=BACKFILL_SECONDS)
 SMALL = {"model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}}
@@ -41,7 +42,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.view = View()
-        self.planner = Planner(self.view, None)
+        self.planner = Planner(self.view, Inline())
         nodes: dict[Key, Change[NodeFacts | NodeExclusion]] = {
             ("", node["metadata"]["name"]): Change(project_node(node), 0) for node in h100_nodes(2)
         }
@@ -63,9 +64,10 @@ class Desk:
         self.view.freed |= concern.freed
 
     def ask(self, key: Key, now: datetime = NOON) -> Replanned:
-        subject = self.planner.resolve(self.view.resources[key], None)
+        subject = asyncio.run(self.planner.resolve(self.view.resources[key], None))
         self.view.note(key, Interests(waits_for_capacity=True))
         answer = asyncio.run(self.planner.answer(key, subject, Ask(on=None, choice=Choice.REPLAN), now))
+        assert isinstance(answer, Replanned)
         self.view.note(key, Interests(waits_for_capacity=answer.short is not None))
         return answer
 

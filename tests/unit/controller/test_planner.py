@@ -8,18 +8,22 @@ from typing import Any
 import pytest
 
 from shardwright.controller.planner import Planner
+from shardwright.controller.queue import Key
 from shardwright.controller.view import View
-from shardwright.errors import InputError
+from shardwright.errors import InputError, Problem
+from shardwright.reconcile.observed import STATEFUL_SET
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.seen import Ask
 from shardwright.replanning import Replanned
+from shardwright.resolving.subject import Subject
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_operator import LARGE
 from tests.support.builders_reconcile import NOON, a_record
 from tests.support.builders_resource import A_CONFIG, a_sharded_model
-from tests.support.builders_store import a_pod, nodes, pods
+from tests.support.builders_store import a_pod, a_set, children, nodes, pods
+from tests.support.inline import Inline
 
 
 def a_catalogue(name: str = "us/ours") -> str:
@@ -28,7 +32,7 @@ def a_catalogue(name: str = "us/ours") -> str:
 
 def test_a_catalogue_is_read_when_it_changes_and_only_then(tmp_path: Path) -> None:
     file = tmp_path / "models.json"
-    planner = Planner(View(), file)
+    planner = Planner(View(), Inline(), file)
     assert not planner.reload()
     file.write_text(a_catalogue())
     assert [planner.reload(), planner.reload()] == [True, False]
@@ -36,7 +40,7 @@ def test_a_catalogue_is_read_when_it_changes_and_only_then(tmp_path: Path) -> No
 
 def test_a_catalogue_that_cannot_be_read_changes_nothing_and_ends_nothing(tmp_path: Path) -> None:
     file = tmp_path / "models.json"
-    planner = Planner(View(), file)
+    planner = Planner(View(), Inline(), file)
     for content in (b"\xff\xfe no text", b"{", b"[]", json.dumps({"us/ours": A_CONFIG}).encode()):
         file.write_bytes(content)
         assert not planner.reload()
@@ -47,7 +51,7 @@ def test_a_catalogue_that_cannot_be_read_changes_nothing_and_ends_nothing(tmp_pa
 
 def test_new_settings_hold_and_broken_ones_change_nothing(tmp_path: Path) -> None:
     file = tmp_path / "settings.json"
-    planner = Planner(View(), None, file)
+    planner = Planner(View(), Inline(), None, file)
     planner.load_settings()  # nothing is there yet
     file.write_text(json.dumps({"engineDefaults": {"engine": {"args": {"seed": 4}}}}))
     assert planner.reload()
@@ -57,10 +61,24 @@ def test_new_settings_hold_and_broken_ones_change_nothing(tmp_path: Path) -> Non
     file.unlink()
     assert not planner.reload()
 
-    subject = planner.resolve(a_live_model(), None)
+    subject = resolved(planner, a_live_model(), None)
 
     assert subject.deployment.arguments == {"seed": 4}
     assert subject.defaulted == ("engine.args.seed",)
+
+
+def test_stated_gpus_are_those_of_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    gpu = {"memoryMiB": 294_912, "memoryGigabytesPerSecond": 22_000, "teraflops": {"bf16": 4_000}, "source": "data sheet"}
+    gpu |= {"product": "NVIDIA-R200", "computeCapability": "10.7"}
+    file.write_text(json.dumps({"gpus": [gpu]}))
+    planner = Planner(View(), Inline(), None, file)
+    planner.load_settings()
+    file.write_text("{}")
+
+    assert planner.reload()
+
+    assert list(planner.gpus) == ["nvidia-r200"]  # the nodes that are known were read with it
 
 
 def test_an_operator_does_not_start_with_broken_settings(tmp_path: Path) -> None:
@@ -68,7 +86,7 @@ def test_an_operator_does_not_start_with_broken_settings(tmp_path: Path) -> None
     file.write_text('{"engineDefaults": {"replicas": 1}}')
 
     with pytest.raises(InputError, match=r"engineDefaults\.replicas: is not a setting"):
-        Planner(View(), None, file).load_settings()
+        Planner(View(), Inline(), None, file).load_settings()
 
 
 LOADS = ((8, None), (16, ""))
@@ -82,6 +100,16 @@ def a_live_model(name: str = "llama", **spec: Any) -> dict[str, Any]:
     return {**manifest, "metadata": {**manifest["metadata"], "uid": f"uid-of-{name}", "generation": 1}}
 
 
+def resolved(planner: Planner, live: dict[str, Any], config_text: str | None) -> Subject:
+    return asyncio.run(planner.resolve(live, config_text))
+
+
+def answered(planner: Planner, key: Key, subject: Subject, ask: Ask) -> Replanned:
+    answer = asyncio.run(planner.answer(key, subject, ask, NOON))
+    assert isinstance(answer, Replanned)
+    return answer
+
+
 @pytest.fixture
 def view() -> View:
     """Two nodes of 8 H100 on which nobody has anything."""
@@ -91,52 +119,52 @@ def view() -> View:
 
 
 def test_a_resource_is_resolved_once_for_each_form_of_it() -> None:
-    planner = Planner(View(), None)
-    subject = planner.resolve(a_live_model(), None)
-    assert planner.resolve(a_live_model(), None) is subject
+    planner = Planner(View(), Inline())
+    subject = resolved(planner, a_live_model(), None)
+    assert resolved(planner, a_live_model(), None) is subject
     changed = a_live_model(replicas=3)
     changed["metadata"]["generation"] = 2
-    assert planner.resolve(changed, None).intent.replicas == 3
+    assert resolved(planner, changed, None).intent.replicas == 3
     another = a_live_model(replicas=2)
     another["metadata"]["uid"] = "another"
-    assert planner.resolve(another, None).intent.replicas == 2
+    assert resolved(planner, another, None).intent.replicas == 2
 
 
 def test_a_plan_that_is_to_be_deployed_keeps_its_gpus_before_the_next_one_is_planned(view: View) -> None:
-    planner = Planner(view, None)
+    planner = Planner(view, Inline())
     keys = [("models", name) for name in ("first", "second", "third")]
-    subjects = [planner.resolve(a_live_model(name, mode="Deploy", replicas=1), None) for _, name in keys]
+    subjects = [resolved(planner, a_live_model(name, mode="Deploy", replicas=1), None) for _, name in keys]
 
-    async def plan_all() -> list[Replanned]:
+    async def plan_all() -> list[Replanned | Problem]:
         return list(await asyncio.gather(*(planner.answer(k, s, NEW, NOON) for k, s in zip(keys, subjects, strict=True))))
 
     answers = asyncio.run(plan_all())
     kept = [sum(item.gpus for item in view.ledger.kept(key)) for key in keys]
-    assert all(answer.record for answer in answers)
+    assert all(isinstance(answer, Replanned) and answer.record for answer in answers)
     assert min(kept) > 0
     assert sum(kept) == sum(view.ledger.taken().values())
     assert max(view.ledger.taken().values()) <= 8
 
 
 def test_a_plan_that_is_only_shown_keeps_nothing(view: View) -> None:
-    planner = Planner(view, None)
-    shown = planner.resolve(a_live_model(model=LARGE, mode="PlanOnly", replicas=1), None)
-    assert asyncio.run(planner.answer(("models", "llama"), shown, NEW, NOON)).record
+    planner = Planner(view, Inline())
+    shown = resolved(planner, a_live_model(model=LARGE, mode="PlanOnly", replicas=1), None)
+    assert answered(planner, ("models", "llama"), shown, NEW).record
     assert view.ledger.taken() == {}
 
 
 def test_a_second_place_for_a_group_is_on_gpus_that_nobody_has_or_is_none(view: View) -> None:
-    planner = Planner(view, None)
-    subject = planner.resolve(a_live_model(mode="Deploy", replicas=1), None)
+    planner = Planner(view, Inline())
+    subject = resolved(planner, a_live_model(mode="Deploy", replicas=1), None)
     key = ("models", "llama")
-    record = asyncio.run(planner.answer(key, subject, NEW, NOON)).record
+    record = answered(planner, key, subject, NEW).record
     assert record
     ((first, *_),) = record.plan.groups
     bound = a_pod("llama-0-0", model="llama", set_name="llama-0", node=first, gpus=record.plan.gpus_per_node)
     view.store.take_pods(pods(bound, a_pod("foreign", node="h100-01", gpus=8)))
     beside = Ask(on=record, beside=(0, 1))
 
-    found = asyncio.run(planner.answer(key, subject, beside, NOON)).record
+    found = answered(planner, key, subject, beside).record
     assert found
     assert found.generations == (1,)
     assert found.plan.groups == ((first,),)  # 8 GPUs hold it twice
@@ -144,7 +172,7 @@ def test_a_second_place_for_a_group_is_on_gpus_that_nobody_has_or_is_none(view: 
 
     view.store.take_pods(pods(a_pod("another", node=first, gpus=8 - record.plan.gpus_per_node)))
     view.keep(key, Kept(record=record))
-    assert asyncio.run(planner.answer(key, subject, beside, NOON)).record is None
+    assert answered(planner, key, subject, beside).record is None
 
 
 @pytest.mark.parametrize(("count", "place"), [(6, ("h100-02", "h100-03")), (3, ("h100-00", "h100-01"))])
@@ -153,16 +181,17 @@ def test_a_change_while_a_next_generation_starts_leaves_the_former_its_gpus_wher
 ) -> None:
     """The former one serves on h100-00 and -01; the next one, on what is elsewhere, has no pod yet."""
     view = View()
-    planner = Planner(view, None)
-    before, after = (planner.resolve(a_live_model(model=LARGE, workload={"concurrency": load}), text) for load, text in LOADS)
+    planner = Planner(view, Inline())
+    before, after = (resolved(planner, a_live_model(model=LARGE, workload={"concurrency": load}), text) for load, text in LOADS)
     view.store.take_nodes(nodes(*h100_nodes(count)))
     serving = (a_pod(f"llama-0-{rank}", model="llama", set_name="llama-0", node=f"h100-0{rank}", gpus=8) for rank in range(2))
+    view.store.take_children(STATEFUL_SET, children(a_set("llama-0")))
     view.store.take_pods(pods(*serving))
     key = ("models", "llama")
     record = a_record(cut_hash=before.cut_hash, plan=a_plan(groups=(("h100-02", "h100-03"),)), generations=(1,))
     view.keep(key, Kept(record=record))
 
-    answer = asyncio.run(planner.answer(key, after, Ask(on=record, choice=Choice.REPLAN), NOON))
+    answer = answered(planner, key, after, Ask(on=record, choice=Choice.REPLAN))
 
     assert answer.record is not None
     assert (answer.record.plan.groups, answer.record.generations) == ((place,), (1,))

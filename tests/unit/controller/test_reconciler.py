@@ -1,14 +1,17 @@
 """One look at a model, with its faults: what comes between, what is refused, what there is no room for."""
 
+import threading
 from typing import Any
 
 import pytest
 
 from shardwright.cluster.client import ApiError
-from shardwright.cluster.resources import CONFIG_MAPS, SHARDED_MODELS
+from shardwright.cluster.resources import CONFIG_MAPS, SERVICES, SHARDED_MODELS, STATEFUL_SETS, Resource
 from shardwright.controller.notes import Note
 from shardwright.controller.queue import Again, Priority
+from shardwright.controller.reconciler import GROUPS_AT_ONCE
 from shardwright.controller.view import Interests
+from shardwright.reconcile.advance import Step, advance
 from tests.support.builders_operator import LARGE, NAMESPACE, deployed, run, serving, synced
 
 
@@ -269,7 +272,7 @@ def test_a_model_that_is_gone_is_forgotten_with_everything_about_it() -> None:
         assert (parts.view.models, parts.view.resources, parts.reserved_nodes()) == ({}, {}, set())
         assert parts.view.freed == {"h100-0", "h100-1"}
         assert parts.reconciler._notes.of(key) == Note()
-        assert parts.planner._subjects == {}
+        assert len(parts.planner._subjects) == 0
         assert b'name="large"' not in parts.metrics.text()
 
     run(scenario())
@@ -283,5 +286,67 @@ def test_a_model_that_is_being_deleted_keeps_nothing_and_nothing_is_written_for_
         parts.api.requests.clear()
         assert await parts.look(key) is None
         assert (parts.reserved_nodes(), parts.api.requests) == (set(), [])
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("groups", "aside"), [(GROUPS_AT_ONCE, False), (GROUPS_AT_ONCE + 1, True)], ids=["some", "many"])
+def test_what_is_worked_out_for_many_groups_holds_up_no_look_at_another_model(
+    monkeypatch: pytest.MonkeyPatch, groups: int, *, aside: bool
+) -> None:
+    """A pure call for one group takes a millisecond, and on the event loop everybody would wait for it."""
+    threads: set[bool] = set()
+
+    def noting(*arguments: Any) -> Step:
+        threads.add(threading.current_thread() is not threading.main_thread())
+        return advance(*arguments)
+
+    monkeypatch.setattr("shardwright.controller.reconciler.advance", noting)
+
+    async def scenario() -> None:
+        parts = await synced(nodes=3)
+        key = parts.add_model("many", replicas=groups)
+        await parts.look(key)
+        assert len(parts.groups("many")) == groups
+
+    run(scenario())
+    assert threads == {aside}
+
+
+@pytest.mark.parametrize("kind", [STATEFUL_SETS, SERVICES], ids=["a group", "its Service"])
+def test_an_object_that_has_lost_our_label_is_taken_back(kind: Resource) -> None:
+    """No watch shows it any more, and its pods run on: whatever makes it anew is told that there is one."""
+
+    async def scenario() -> None:
+        parts, key = await serving()
+        name = "large-0" if kind is STATEFUL_SETS else "large"
+        uid = parts.api.objects[kind.plural, NAMESPACE, name]["metadata"]["uid"]
+        with parts.api.changing(kind, NAMESPACE, name) as live:
+            del live["metadata"]["labels"]["app.kubernetes.io/managed-by"]
+        assert parts.view.store.child(kind.kind, NAMESPACE, name) is None
+        for _ in range(3):
+            await parts.look_again(key)
+        child = parts.view.store.child(kind.kind, NAMESPACE, name)
+        assert child
+        assert (child.uid, child.owner_uid) == (uid, parts.model(key)["metadata"]["uid"])
+        assert (parts.condition(key)["reason"], parts.replicas("large")) == ("Serving", [2])
+
+    run(scenario())
+
+
+def test_an_object_of_somebody_else_in_our_place_is_said_for_as_long_as_it_is_there() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        parts.api.put(SERVICES, {"metadata": {"namespace": NAMESPACE, "name": "small"}, "spec": {}})
+        key = parts.add_model("small")
+        await parts.look_again(key)  # is told that there is one
+        reasons = []
+        for _ in range(4):
+            await parts.look_again(key)
+            reasons.append(parts.condition(key, "Stalled")["reason"])
+        assert reasons == ["NameConflict"] * 4
+        parts.api.remove(SERVICES, NAMESPACE, "small")
+        await parts.look_again(key)
+        assert parts.condition(key, "Stalled")["status"] == "False"
 
     run(scenario())

@@ -70,7 +70,9 @@ def test_a_model_whose_end_no_event_has_told_gives_its_gpus_back_with_the_next_l
         parts.watching = False
         parts.api.remove(SHARDED_MODELS, *key)
         await parts.resync.run()
-        assert (parts.view.resources, parts.view.models, parts.reserved_nodes()) == ({}, {}, set())
+        assert (parts.view.resources, parts.view.models, parts.asked[-1]) == ({}, {}, key)
+        await parts.look(key)
+        assert parts.reserved_nodes() == set()
         assert parts.view.freed == {"h100-0", "h100-1"}
         assert b'name="large"' not in parts.metrics.text()
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from shardwright.costs.estimate import estimate
+from shardwright.costs.estimate import Estimator, estimate
 from shardwright.costs.loading import Storage, load_time
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.layouts.placement import place
@@ -33,3 +33,28 @@ def test_attention_replicas_over_many_nodes_read_the_model_once_a_node() -> None
     assert plan.nodes_per_replica == 12
     assert plan.load == load_time(plan.load_bytes_per_node, 1, Storage.HUB)
     assert start_budget(plan, downloads=True).load_seconds < 5 * 3600
+
+
+def test_which_of_its_nodes_holds_which_stage_is_no_part_of_a_pipelines_price() -> None:
+    """Any pod of a group may take any node of it, so every hop is priced as the slowest link between two of them."""
+    one_leaf, two_leaves = a_pool(nodes=4), a_pool(nodes=8, free={0: 0, 2: 0, 4: 0, 6: 0})
+    layout, model, load = Layout(tensor=8, pipeline=4), a_model("llama-405b"), a_request().workload
+
+    candidates = [Candidate(layout=layout, pool=pool, placement=place(pool, layout)) for pool in (one_leaf, two_leaves)]
+    prices = [estimate(model, candidate, load, vllm_traits()) for candidate in candidates]
+
+    assert prices[0] == prices[1]
+
+
+def test_attention_replicas_of_two_cliques_meet_over_the_network() -> None:
+    layout, load = Layout(attention_data=16, expert=16), a_request().workload
+    one_clique = a_pool("GB200-NVL-186GB", 8, gpus_per_node=4, domain_nodes=4)
+    halves = a_pool("GB200-NVL-186GB", 8, gpus_per_node=4, domain_nodes=4, free={0: 0, 1: 0, 4: 0, 5: 0})
+    estimator = Estimator(a_model("deepseek-v3"), load, vllm_traits())
+
+    joined, apart = (
+        estimator.estimate(Candidate(layout=layout, pool=pool, placement=place(pool, layout))).performance
+        for pool in (one_clique, halves)
+    )
+
+    assert apart.tpot_seconds > 1.5 * joined.tpot_seconds

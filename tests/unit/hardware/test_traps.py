@@ -132,7 +132,15 @@ class TestAmd:
 
 class TestPresence:
     @pytest.mark.parametrize(
-        "resource", ["habana.ai/gaudi", "gpu.intel.com/i915", "gpu.intel.com/xe", "google.com/tpu", "aws.amazon.com/neuron"]
+        "resource",
+        [
+            "habana.ai/gaudi",
+            "gpu.intel.com/i915",
+            "gpu.intel.com/xe",
+            "google.com/tpu",
+            "aws.amazon.com/neuron",
+            "huawei.com/Ascend910",
+        ],
     )
     def test_accelerators_of_other_vendors_are_reported(self, resource: str) -> None:
         assert excluded(labelled({}, {resource: "8"})) == ("AcceleratorNotSupported", f"accelerators that go by {resource}")

@@ -35,6 +35,12 @@ def test_a_group_too_large_for_a_leaf_takes_a_whole_leaf_first() -> None:
     assert _nodes(pool, Layout(tensor=8, pipeline=6)) == [[4, 5, 6, 7, 1, 2]]
 
 
+def test_stages_over_two_leaves_change_leaf_once() -> None:
+    pool = a_pool(nodes=8, free={0: 0, 2: 0, 4: 0, 6: 0})  # two whole nodes in each leaf
+
+    assert _nodes(pool, Layout(tensor=8, pipeline=4)) == [[1, 3, 5, 7]]
+
+
 def test_groups_never_share_whole_nodes() -> None:
     assert _nodes(a_pool(nodes=4), Layout(tensor=8, pipeline=2, replicas=2)) == [[0, 1], [2, 3]]
 

@@ -236,3 +236,9 @@ def test_an_unknown_architecture_is_told_the_nearest_name_and_where_all_are_list
     (problem,) = refusal.value.problems
     assert (problem.code, problem.gap) == ("ArchitectureUnknown", "did you mean LlamaForCausalLM?")
     assert "docs/reference/architectures.md" in problem.remedy
+
+
+def test_an_architecture_that_only_ends_like_a_known_one_is_told_no_name() -> None:
+    with pytest.raises(InputError) as refusal:
+        read_model(a_config(architectures=["WhisperForConditionalGeneration"]), source="a test")
+    assert [problem.gap for problem in refusal.value.problems] == [""]

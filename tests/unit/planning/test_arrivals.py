@@ -66,3 +66,13 @@ def test_a_rate_asks_for_as_many_gpus_as_it_needs() -> None:
     assert low.layout.gpus < high.layout.gpus
     (said,) = [reason for reason in low.reasons if reason.startswith("It carries 0.2 requests a second of 2,048 + 512 tokens, ")]
     assert said.endswith(" that it serves at most.")
+
+
+def test_a_rate_that_leaves_no_headroom_is_not_blamed_on_k_v() -> None:
+    request = _at(2.9, tensor=4, pipeline=1)
+    plan = make_plan(a_model("llama-70b"), an_inventory(a_pool()), request, vllm_traits()).outcome
+
+    assert isinstance(plan, Plan)
+    assert not plan.carries_load
+    assert plan.performance.requests_per_second == pytest.approx(2.9)
+    assert [warning for warning in plan.warnings if "K/V" in warning] == []

@@ -451,6 +451,46 @@ class TestRefusals:
         assert published.kept.released == frozenset()
         assert published.kept_out == {}
 
+    def test_a_group_whose_pods_are_still_refused_takes_no_gpus_again_until_one_would_be_created(self) -> None:
+        operator = an_operator(2, **TWO_NODES, replicas=1)
+        operator.cluster.refuses = [Refuses(kind="Pod", message="exceeded quota: pods=0")]
+        operator.run(REFUSED_SECONDS + 40, step=NO_PODS_SECONDS)
+        operator.cluster.refuses = [Refuses(kind="Pod", message="exceeded quota: pods=1")]
+        for _ in range(10):
+            published = operator.run(600, step=60)
+            assert operator.cluster.sets()["llama-0"]["spec"]["replicas"] == 0
+            assert published.kept
+            assert published.kept.released == {0}
+            assert outcome(published) == ("PodsRefused", "Stalled")
+            assert "exceeded quota: pods=1" in condition(published, "Ready")["message"]
+        operator.cluster.refuses = []
+        published = operator.run(60)
+        assert published.kept
+        assert published.kept.released == frozenset()
+        assert [item["spec"]["replicas"] for item in operator.cluster.sets().values()] == [2]
+
+    def test_a_preempted_pod_that_is_a_group_of_its_own_keeps_no_gpus_until_there_is_room_again(self) -> None:
+        operator = an_operator(1, **ONE_NODE, replicas=1)
+        operator.run(600)
+        preempt(operator, "llama-0-0")
+        published = operator.run(60)
+        assert published.kept
+        assert published.kept.released == {0}
+        assert published.waits_for_capacity
+        assert [wait.what for wait in published.found.groups[0].waits] == ["Room", "Pod"]
+        operator.cluster.others["h100-0"] = 0
+        published = operator.run(600)
+        assert outcome(published) == ("Serving", "")
+        assert published.kept
+        assert published.kept.released == frozenset()
+
+    def test_a_preempted_pod_goes_elsewhere_at_once_where_there_is_room(self) -> None:
+        operator = an_operator(2, **ONE_NODE, replicas=1)
+        operator.run(600)
+        preempt(operator, "llama-0-0")
+        operator.run(120)
+        assert operator.cluster.standing_on("h100-1") == {"llama-0"}
+
     def test_a_group_whose_pods_are_refused_and_whose_gpus_others_have_taken_meanwhile_goes_elsewhere(self) -> None:
         operator = an_operator(2, **ONE_NODE, replicas=1)
         operator.cluster.refuses = [Refuses(kind="Pod")]
@@ -460,6 +500,13 @@ class TestRefusals:
         operator.run(3600)
         assert operator.cluster.standing_on("h100-1") == {"llama-0"}
         assert operator.cluster.serving().keys() == {"llama-0"}
+
+
+def preempt(operator: Operator, pod: str) -> None:
+    """Let a pod of a higher class take the GPUs of a pod."""
+    item = operator.cluster.pods[pod]
+    operator.cluster.end(item, taken_by="PreemptionByScheduler")
+    operator.cluster.others[item["spec"]["nodeName"]] = 8
 
 
 def controller(uid: str) -> dict[str, Any]:

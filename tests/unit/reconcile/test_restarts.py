@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shardwright.reconcile.decide import Decision, decide
-from shardwright.reconcile.decision import Apply, Why
+from shardwright.reconcile.decision import Apply, DryRunPod, Why
 from shardwright.reconcile.groups import REFUSED_SECONDS, LifeRules
 from shardwright.reconcile.incidents import find_failure, new_incident
 from shardwright.reconcile.members import Failure, Member, read_member
@@ -523,9 +523,11 @@ def test_a_group_whose_pods_are_refused_gives_its_gpus_back_after_five_minutes_a
     assert (group.situation, group.holds_nothing, group.budget_spent) == (Situation.BACKING_OFF, True, False)
     assert group.look_at == seconds(REFUSED_SECONDS + 30)
 
-    (write,) = look(world, seconds(REFUSED_SECONDS + 30), rules).writes
+    world.kept_out.clear()  # at zero nobody has asked yet
+    ask, write = look(world, seconds(REFUSED_SECONDS + 30), rules).writes
+    assert isinstance(ask, DryRunPod)
     assert isinstance(write, Apply)
-    assert write.why is Why.START
+    assert (write.why, ("Pod", "llama-0-") in write.needs) == (Why.START, True)
 
 
 def test_a_group_that_serves_goes_on_although_a_further_pod_of_it_would_be_refused() -> None:

@@ -478,6 +478,13 @@ def test_attention_replicas_and_shared_k_v_are_said_to_the_engine() -> None:
     assert "--enable-expert-parallel" in words
 
 
+def test_tokens_of_attention_replicas_meet_in_the_experts_as_the_plan_prices_it() -> None:
+    words = _arguments(a_plan_of(Layout(tensor=4, attention_data=2, expert=8)))
+
+    assert words[words.index("--all2all-backend") + 1] == "allgather_reducescatter"
+    assert "--all2all-backend" not in _arguments(a_plan_of(Layout(tensor=8, expert=8)))
+
+
 def test_degrees_of_one_are_left_to_the_engine() -> None:
     assert not {"--data-parallel-size", "--decode-context-parallel-size"} & set(_arguments(a_plan()))
 

@@ -199,6 +199,14 @@ def test_a_rate_that_is_not_served_has_no_share_of_the_requests_in_flight_and_no
     assert _fact(facts, "Latency") == "27 ms per token; the queue grows without end"
 
 
+def test_a_rate_that_takes_nearly_all_that_is_served_has_a_first_token() -> None:
+    request = a_request()
+    request = replace(request, workload=replace(request.workload, requests_per_second=20.0))
+    plan = a_plan(carries_load=False, performance=a_performance(output=512 * 20.0))
+
+    assert _fact(explain(a_report(plan), request=request).facts, "Latency").startswith("first token after")
+
+
 def test_percentiles_are_said_where_a_limit_speaks_of_them() -> None:
     limited = Objective(tpot_seconds=0.05, statistic=Statistic.P95)
     speed = replace(

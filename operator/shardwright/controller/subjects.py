@@ -1,0 +1,65 @@
+"""What resources resolve to, as it was worked out last: for as many of them as there is room for."""
+
+from collections import Counter
+from typing import Any, Final
+
+from shardwright.controller.queue import Key
+from shardwright.errors import Problem
+from shardwright.resolving.subject import Subject
+
+WEIGHTS_MAX: Final = 100_000
+"""Tensors of models of which subjects are kept. Basis: assumed; a model has about 1,000 and at most 10,000, which are 3 MiB."""
+
+Outcome = Subject | tuple[Problem, ...]
+
+
+class Subjects:
+    """Outcomes by resource, each for one form of it; those of the largest models are forgotten where there are too many."""
+
+    def __init__(self, weights_max: int = WEIGHTS_MAX) -> None:
+        self._weights_max = weights_max
+        self._known: dict[Key, tuple[tuple[Any, ...], Outcome]] = {}
+        self._users: Counter[int] = Counter()  # of models, by identity
+        self._weights = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, key: Key, form: tuple[Any, ...]) -> Outcome | None:
+        """Return what a form of a resource resolves to, None where that is not known."""
+        known = self._known.get(key)
+        return known[1] if known and known[0] == form else None
+
+    def last(self, key: Key) -> Subject | None:
+        """Return the subject of a resource as it was last known, None where it has none."""
+        known = self._known.get(key)
+        return known[1] if known and isinstance(known[1], Subject) else None
+
+    def keep(self, key: Key, form: tuple[Any, ...], outcome: Outcome) -> None:
+        """Keep what a form of a resource resolves to instead of what another one does."""
+        self.forget(key)
+        self._known[key] = form, outcome
+        self._count(outcome, 1)
+        while self._weights > self._weights_max:
+            self.forget(max(self._known, key=lambda known: _size(self._known[known][1])))
+
+    def forget(self, key: Key) -> None:
+        """Forget a resource."""
+        known = self._known.pop(key, None)
+        if known:
+            self._count(known[1], -1)
+
+    def _count(self, outcome: Outcome, users: int) -> None:
+        if not isinstance(outcome, Subject):
+            return
+        for model in filter(None, (outcome.model, outcome.draft)):
+            before = self._users[id(model)]
+            self._users[id(model)] += users
+            if not self._users[id(model)]:
+                del self._users[id(model)]
+            if not before or before + users == 0:
+                self._weights += users * len(model.weights)
+
+
+def _size(outcome: Outcome) -> int:
+    return len(outcome.model.weights) if isinstance(outcome, Subject) else 0

@@ -1,0 +1,53 @@
+"""Turns at something that one at a time may have: the most urgent first, namespaces in turn."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+
+from shardwright.controller.queue import Key, Line, Priority
+
+
+class Turns:
+    """A lock that namespaces take in turn: one that asks a thousand times holds another up by one turn, not by a thousand."""
+
+    def __init__(self) -> None:
+        self._line = Line()
+        self._waiting: dict[Key, asyncio.Future[None]] = {}
+        self._numbers = count()
+        self._taken = False
+
+    @asynccontextmanager
+    async def turn(self, key: Key, priority: Priority) -> AsyncIterator[None]:
+        """Wait for the turn of a key, and have it until the end of the block."""
+        await self.take(key, priority)
+        try:
+            yield
+        finally:
+            self.give_back()
+
+    async def take(self, key: Key, priority: Priority) -> None:
+        """Wait for the turn of a key; :meth:`give_back` must follow."""
+        if not self._taken:
+            self._taken = True
+            return
+        mine = key[0], f"{next(self._numbers)}"  # of one namespace whoever came first
+        came = self._waiting[mine] = asyncio.get_running_loop().create_future()
+        self._line.put(mine, priority)
+        try:
+            await came
+        except asyncio.CancelledError:
+            if came.done() and not came.cancelled():
+                self.give_back()
+            else:
+                del self._waiting[mine]
+                self._line.remove(mine, priority)
+            raise
+
+    def give_back(self) -> None:
+        """End a turn: the next one begins."""
+        following = self._line.take(lambda _namespace: True)
+        if following is None:
+            self._taken = False
+            return
+        self._waiting.pop(following).set_result(None)

@@ -1,0 +1,251 @@
+"""One process beside the operator in which everything is worked out whose cost users decide: it may be killed at any time.
+
+It has one question at a time. One that spends its CPU time or the worker's memory, or with which the process ends twice, has no
+answer, and nobody else notices more than a short wait: the next question goes to a new process.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from shardwright.controller.metrics import Metrics
+from shardwright.controller.queue import Key, Priority
+from shardwright.controller.turns import Turns
+from shardwright.controller.wire import Reply, Shared, read_message, write_message
+from shardwright.reconcile.budget import Budget, Failed, Fault
+from shardwright.reconcile.work import Work
+
+log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+Outcome = TypeVar("Outcome")
+
+TRIES: Final = 2
+"""Of how many processes a question is asked that end with it: the first may have ended for another reason."""
+
+STARVED: Final = 10.0
+"""How many times its CPU time a question may take by the clock. Basis: assumed; a worker that gets less than a tenth of a
+core, or hangs, is replaced."""
+
+START_PAUSE_SECONDS: Final = 1.0
+LONGEST_START_PAUSE_SECONDS: Final = 30.0
+LOGGED_MAX_LENGTH: Final = 500
+
+
+class WorkError(Exception):
+    """A fault of ours in the worker, with its traceback."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memo(Generic[Outcome]):
+    """Where the outcome of a question is kept, also if nobody waits for it any more, and found by who asks it again."""
+
+    recall: Callable[[], Outcome | None] = lambda: None
+    keep: Callable[[Outcome], None] = lambda _outcome: None
+
+
+class Asked(Protocol):
+    """Who answers questions."""
+
+    async def ask(self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
+        """Return the answer to a question about a model, or why it has none.
+
+        Raises:
+            WorkError: a fault of ours.
+        """
+
+
+class Worker:
+    """The worker, and the turns at it."""
+
+    def __init__(self, budget: Budget, metrics: Metrics) -> None:
+        self.budget = budget
+        self._metrics = metrics
+        self._turns = Turns()
+        self._process: _Process | None = None
+        self._stopped = False
+        self._under_way: set[asyncio.Task[Any]] = set()
+
+    def start(self) -> None:
+        """Start the process, without waiting for it."""
+        if self._process is None and not self._stopped:
+            self._process = _Process(self.budget)
+
+    def stop(self) -> None:
+        """End the process, and what it works on."""
+        self._stopped = True
+        if self._process:
+            self._process.end()
+
+    @property
+    def pid(self) -> int | None:
+        """Return the process id, None where there is no process yet."""
+        return self._process.pid if self._process else None
+
+    async def ask(self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
+        """Return the answer to a question about a model, or why it has none; see :class:`Asked`."""
+        await self._turns.take(key, priority)
+        task = asyncio.create_task(self._finish(work, memo))
+        self._under_way.add(task)
+        task.add_done_callback(self._finished)
+        return await asyncio.shield(task)  # who asks may give up; the turn lasts until the process is free
+
+    def _finished(self, task: "asyncio.Task[Any]") -> None:
+        self._under_way.discard(task)
+        self._turns.give_back()
+        if not task.cancelled():
+            task.exception()  # it is told to who asked; nobody else wants it
+
+    async def _finish(self, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
+        known = memo.recall()  # who asked may have given up and asked again meanwhile
+        if known is not None:
+            return known
+        outcome = await self._outcome(work)
+        if isinstance(outcome, Failed):
+            self._metrics.worker_refusals.labels(outcome.fault.value).inc()
+        memo.keep(outcome)
+        return outcome
+
+    async def _outcome(self, work: Work[Answer]) -> Answer | Failed:
+        fault = Fault.CRASH
+        for _ in range(TRIES):
+            process = await self._ready()
+            outcome = await self._asked_of(process, work)
+            if not isinstance(outcome, Fault):
+                return outcome
+            fault = outcome
+            if fault is Fault.CPU or self._process is process:
+                break
+        return Failed(fault=fault, budget=self.budget)
+
+    async def _asked_of(self, process: "_Process", work: Work[Answer]) -> Answer | Fault:
+        """Return the answer of a process, which is replaced where it has ended or may have forgotten what it is told."""
+        alarm = asyncio.get_running_loop().call_later(STARVED * self.budget.cpu_seconds, process.kill)
+        try:
+            reply = await asyncio.to_thread(process.exchange, work)
+        except EndedError as error:
+            await self._replace(process, error.fault)
+            return error.fault
+        except Exception:
+            await self._replace(process, Fault.CRASH)
+            raise
+        finally:
+            alarm.cancel()
+        self._metrics.count_work(type(work).__name__, reply.cpu_seconds)
+        if reply.error:
+            raise WorkError(reply.error)
+        if reply.fault is Fault.MEMORY:
+            await self._replace(process, reply.fault)
+        answer: Answer = reply.answer
+        return reply.fault or answer
+
+    async def _replace(self, process: "_Process", fault: Fault) -> None:
+        """End a process and start another one, without waiting for that."""
+        self._process = None
+        await asyncio.to_thread(process.end)
+        if not self._stopped:
+            self._metrics.worker_restarts.labels(fault.value).inc()
+            log.warning("the worker is replaced", extra={"reason": fault.value})
+            self.start()
+
+    async def _ready(self) -> "_Process":
+        """Return a process that can be asked, as soon as there is one."""
+        pause = START_PAUSE_SECONDS
+        while not self._stopped:
+            self.start()
+            process = self._process
+            assert process is not None  # noqa: S101 - it has been started
+            if await asyncio.to_thread(process.wait_ready):
+                return process
+            log.error("the worker ended before it could be asked; its memory is limited to %d bytes", self.budget.memory_bytes)
+            self._process = None
+            await asyncio.to_thread(process.end)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_START_PAUSE_SECONDS)
+        raise asyncio.CancelledError
+
+
+class EndedError(Exception):
+    """The process has ended instead of answering."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.value)
+        self.fault = fault
+
+
+class _Process:
+    """One worker process; its methods wait, and are called on threads, one at a time."""
+
+    def __init__(self, budget: Budget) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "shardwright.controller.worker_process",
+            str(budget.cpu_seconds),
+            str(budget.memory_bytes),
+        ]
+        path = os.pathsep.join(entry for entry in sys.path if entry)
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, "PYTHONPATH": path})
+        self._shared = Shared(decides=True)
+        self._ready = False
+        self._logging = threading.Thread(target=self._log, name="worker-log", daemon=True)
+        self._logging.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def wait_ready(self) -> bool:
+        """Wait until it can be asked, and return whether it can."""
+        assert self._process.stdout is not None  # noqa: S101 - it is a pipe
+        self._ready = self._ready or read_message(self._process.stdout) is not None
+        return self._ready
+
+    def exchange(self, work: Work[Any]) -> Reply:
+        """Return what came of a question.
+
+        Raises:
+            EndedError: the process has ended.
+        """
+        assert self._process.stdin is not None  # noqa: S101 - both are pipes
+        assert self._process.stdout is not None  # noqa: S101
+        try:
+            write_message(self._process.stdin, self._shared.dumps(work))
+            data = read_message(self._process.stdout)
+        except BrokenPipeError:
+            data = None
+        if data is None:
+            spent = self._process.wait() == -signal.SIGPROF
+            raise EndedError(Fault.CPU if spent else Fault.CRASH)
+        reply: Reply = self._shared.loads(data)
+        return reply
+
+    def kill(self) -> None:
+        """End it at once, without waiting for that."""
+        self._process.kill()
+
+    def end(self) -> None:
+        """End it at once, and leave nothing of it."""
+        self._process.kill()
+        self._process.wait()
+        self._logging.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None  # noqa: S101 - it is a pipe
+            with suppress(BrokenPipeError):
+                pipe.close()
+
+    def _log(self) -> None:
+        """Log what it prints, which is nothing but for a fault, until it ends."""
+        assert self._process.stderr is not None  # noqa: S101 - it is a pipe
+        with self._process.stderr as source:
+            for line in source:
+                log.warning("worker: %s", line.decode(errors="replace").rstrip()[:LOGGED_MAX_LENGTH])

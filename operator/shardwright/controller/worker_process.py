@@ -1,0 +1,64 @@
+"""The worker's end: answers one question after another, each within its budget, until the operator's end closes.
+
+``python -m shardwright.controller.worker_process CPU_SECONDS MEMORY_BYTES``; questions come on standard input, answers go to what
+was standard output. What anything else prints goes to standard error.
+"""
+
+import faulthandler
+import os
+import resource
+import signal
+import sys
+import traceback
+from time import process_time
+from typing import Any, Final
+
+from shardwright.controller.wire import Reply, Shared, read_message, write_message
+from shardwright.reconcile.budget import Fault
+from shardwright.reconcile.work import Work
+
+ANSWER_MAX_BYTES: Final = 16 << 20
+"""Longest answer. Basis: a plan of 1,000 groups has 30 KB, a model of 1,024 layers 340 KB."""
+
+FAULT_MAX_LENGTH: Final = 4000
+
+
+def main() -> None:
+    """Answer until there is nobody to ask."""
+    cpu_seconds, memory_bytes = float(sys.argv[1]), int(sys.argv[2])
+    source, target = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the operator ends us
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    shared = Shared(decides=False)
+    write_message(target, b"")  # ready
+    while (question := read_message(source)) is not None:
+        # Its signal ends this process wherever it is, in a regular expression too; the kernel counts no time that others had.
+        signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+        reply = _reply(shared, question)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        write_message(target, reply)
+
+
+def _reply(shared: Shared, question: bytes) -> bytes:
+    began = process_time()
+    work: Work[Any] = shared.loads(question)
+    try:
+        answer = work.answer()
+    except MemoryError:
+        return shared.dumps(Reply(fault=Fault.MEMORY, cpu_seconds=process_time() - began))
+    except RecursionError:
+        return shared.dumps(Reply(fault=Fault.CRASH, cpu_seconds=process_time() - began))
+    except Exception:  # noqa: BLE001  a fault of ours, and no reason to end: it is said where the question came from
+        error = traceback.format_exc()[-FAULT_MAX_LENGTH:]
+        return shared.dumps(Reply(error=error, cpu_seconds=process_time() - began))
+    reply = shared.dumps(Reply(answer=answer, cpu_seconds=process_time() - began))
+    if len(reply) > ANSWER_MAX_BYTES:
+        raise MemoryError
+    return reply
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""What a question may cost, and what is said where it costs more."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from shardwright.errors import Problem
+
+MEBIBYTE: Final = 1 << 20
+
+
+class Fault(StrEnum):
+    """Why a question has no answer."""
+
+    CPU = "Cpu"  #: its CPU time was spent
+    MEMORY = "Memory"  #: its memory was
+    CRASH = "Crash"  #: the process that worked on it ended, twice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What one question may cost: CPU seconds of the worker, and memory of the whole worker in bytes."""
+
+    cpu_seconds: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A question that has no answer within its budget."""
+
+    fault: Fault
+    budget: Budget
+
+
+def config_too_costly(failed: Failed) -> Problem:
+    """Return what to say of a resource that costs too much to read."""
+    return Problem(
+        code="ConfigTooCostly",
+        path="spec.model",
+        what="reading the resource and its model's config",
+        limit=_limit(failed),
+        gap=_GAPS[failed.fault],
+        remedy="give the model's own config.json, with few, simple patterns in quantization_config; that is read again",
+    )
+
+
+def plan_too_costly(failed: Failed) -> Problem:
+    """Return what to say of a model that costs too much to plan."""
+    return Problem(
+        code="PlanTooCostly",
+        path="spec",
+        what="planning this model",
+        limit=_limit(failed),
+        gap=_GAPS[failed.fault],
+        remedy="ask for fewer replicas, or pin spec.parallelism; it is planned again when the spec changes, and after an hour",
+    )
+
+
+def _limit(failed: Failed) -> str:
+    budget = failed.budget
+    return f"must take at most {budget.cpu_seconds:g} s of CPU and {budget.memory_bytes // MEBIBYTE} MiB of memory"
+
+
+_GAPS: Final = {
+    Fault.CPU: "the CPU time was spent",
+    Fault.MEMORY: "the memory was",
+    Fault.CRASH: "the process that did it ended, twice",
+}

@@ -1,0 +1,123 @@
+"""What is asked of the worker: questions that users' input decides the cost of, each with the pure function that answers it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from shardwright.errors import Problem
+from shardwright.hardware.inventory import Inventory
+from shardwright.pipeline import plan_serving
+from shardwright.planning.report import Plan, Report
+from shardwright.planning.ways_out import Holder
+from shardwright.reconcile import answering
+from shardwright.reconcile.seen import Ask
+from shardwright.reconcile.waiting import Claim
+from shardwright.replanning import Replanned, place_beside
+from shardwright.resolving.stored import Administration, resolve_stored
+from shardwright.resolving.subject import Subject
+
+Answer_co = TypeVar("Answer_co", covariant=True)
+
+
+class Work(Protocol[Answer_co]):
+    """A question with all that its answer depends on."""
+
+    def answer(self) -> Answer_co:
+        """Return the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stock:
+    """What there is for a model: ``whole`` as if nothing ran, less ``lost`` nodes and the GPUs ``taken`` by others."""
+
+    whole: Inventory
+    lost: frozenset[str] = frozenset()
+    taken: Mapping[str, int]
+
+    def inventory(self) -> Inventory:
+        """Return what is left."""
+        return self.whole.without_nodes(self.lost).without(self.taken)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolve:
+    """What does a resource ask? Its content may be anything that the API server takes."""
+
+    content: Mapping[str, Any]
+    config_text: str | None
+    administration: Administration
+
+    def answer(self) -> Subject | tuple[Problem, ...]:
+        """Return the subject, or what the user must correct."""
+        return resolve_stored(self.content, self.config_text, self.administration)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """What becomes of a plan of record, and the report of the new plan as it was before its groups were settled on nodes."""
+
+    replanned: Replanned
+    report: Report | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakePlan:
+    """What becomes of the plan of record of a model, or which plan is its first?"""
+
+    subject: Subject
+    ask: Ask
+    stock: Stock
+
+    def answer(self) -> Planned:
+        """Return it."""
+        made: list[Report] = []
+
+        def planned(subject: Subject, inventory: Inventory) -> Report:
+            made.append(plan_serving(subject, inventory))
+            return made[-1]
+
+        replanned = answering.answer(self.subject, self.ask, self.stock.inventory(), planned)
+        return Planned(replanned=replanned, report=made[0] if made else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindPlaceBeside:
+    """Where could one more group of a plan start while all of them run?"""
+
+    subject: Subject
+    plan: Plan
+    stock: Stock
+
+    def answer(self) -> tuple[str, ...] | None:
+        """Return its nodes, None where there are none."""
+        return place_beside(self.subject, self.plan, self.stock.inventory())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindWaysOut:
+    """What would make room for a model that ``made`` says has none?"""
+
+    subject: Subject
+    ask: Ask
+    stock: Stock
+    made: Replanned
+    holders: tuple[Holder, ...]
+
+    def answer(self) -> Replanned:
+        """Return the same answer with the ways out."""
+        return answering.with_ways_out(self.subject, self.ask, self.stock.inventory(), self.made, self.holders)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChooseClaim:
+    """Which nodes does a model claim that has waited for long? ``claimed`` are GPUs by node that those before it claim."""
+
+    subject: Subject
+    ask: Ask
+    stock: Stock
+    claimed: Mapping[str, int]
+
+    def answer(self) -> Claim:
+        """Return the claim."""
+        found = tuple(answering.rooms(self.stock.whole, self.stock.taken, self.claimed))
+        return answering.claim(self.subject, self.ask, self.stock.whole, found)

@@ -1,0 +1,35 @@
+"""A resource as the API server holds it, resolved: all that a user writes is read here, in one function without side effects."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shardwright.api.resource import read_stored
+from shardwright.api.settings import Settings
+from shardwright.errors import InputError, Problem
+from shardwright.resolving.question import Question
+from shardwright.resolving.subject import Subject, resolve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Administration:
+    """What the administrator says for all resources: models by id beside the built-in ones, and settings."""
+
+    catalogue: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
+
+
+def resolve_stored(
+    content: Mapping[str, Any], config_text: str | None, administration: Administration
+) -> Subject | tuple[Problem, ...]:
+    """Return the subject of a resource, or what its user must correct; ``config_text`` is what its ``configMapRef`` names."""
+    try:
+        question = Question(
+            resource=read_stored(content),
+            config_text=config_text,
+            catalogue=administration.catalogue,
+            settings=administration.settings,
+        )
+        return resolve(question)
+    except InputError as error:
+        return error.problems
