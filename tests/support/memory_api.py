@@ -23,12 +23,14 @@ class MemoryApi(Client):
     """Objects by place.
 
     ``before`` is told verb (a try is a ``dry-run``) and plural of each request and may refuse it, or do something first.
+    ``after`` is told of each patch when it is stored and its answer is still on the way.
     ``requests`` are all requests, ``written`` those of them that change something. ``watches`` are told every change.
     """
 
     def __init__(self) -> None:
         self.objects: dict[Place, Manifest] = {}
         self.before: Callable[[str, str], Awaitable[None]] = nothing
+        self.after: Callable[[str, str], Awaitable[None]] = nothing
         self.requests: list[str] = []
         self.written: list[str] = []
         self.watches: list[OnChange] = []
@@ -133,7 +135,9 @@ class MemoryApi(Client):
             else:
                 live.update(_but_metadata(body))
                 live["metadata"] |= copy.deepcopy(body["metadata"])
-        return copy.deepcopy(live)
+        answer = copy.deepcopy(live)
+        await self.after("patch", resource.plural)
+        return answer
 
     async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str, grace_seconds: int | None = None) -> None:
         del grace_seconds

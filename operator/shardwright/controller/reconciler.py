@@ -225,8 +225,8 @@ class Reconciler:
             else:
                 stored = await write_status(self._parts.client, live, published.status)
                 self._notes.wrote_status(key, gist, now)
-                if stored and asked(stored) == asked(live):  # what its user has changed meanwhile is for its event to tell
-                    self._view.take_resource(stored)
+                if stored and asked(stored) == asked(live) and self._view.resources.get(key) is live:
+                    self._view.take_resource(stored)  # else its user has changed it: that is, or was, for its event to tell
         for event in published.events:
             await self._parts.recorder.record(live, event)
         _log(key, done)

@@ -13,6 +13,7 @@ from shardwright.controller.reconciler import GROUPS_AT_ONCE
 from shardwright.controller.view import Interests
 from shardwright.reconcile.advance import Step, advance
 from tests.support.builders_operator import LARGE, NAMESPACE, deployed, run, serving, synced
+from tests.support.memory_api import nothing
 
 
 def test_a_model_is_planned_recorded_and_deployed_in_one_look() -> None:
@@ -38,6 +39,24 @@ def test_nothing_is_written_for_a_scheduler_that_is_not_there_and_what_serves_go
         assert parts.condition(key)["reason"] == "SchedulerUnavailable"
         assert "choose another scheduler" in parts.condition(key, "Stalled")["message"]
         assert len([line for line in parts.api.written if "statefulsets" in line]) == before
+
+    run(scenario())
+
+
+def test_a_change_of_the_spec_that_is_seen_before_the_answer_to_a_status_is_not_lost() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("large", model=LARGE)
+
+        async def change(_verb: str, plural: str) -> None:
+            parts.api.after = nothing
+            assert plural == SHARDED_MODELS.plural
+            parts.change(key, replicas=0)
+
+        parts.api.after = change
+        await parts.look(key)
+        await parts.look(key)
+        assert parts.condition(key)["reason"] == "ScaledToZero"
 
     run(scenario())
 
