@@ -41,8 +41,10 @@ class Resync:
             known, found = set(self._view.resources), set()
             async for page in self._client.pages(SHARDED_MODELS):
                 for item in page:
-                    found.add((item["metadata"]["namespace"], item["metadata"]["name"]))
-                    self._take(item)
+                    key = item["metadata"]["namespace"], item["metadata"]["name"]
+                    found.add(key)
+                    if key in self._view.resources or key not in known:  # else it has ended while it was on its way to us
+                        self._take(item)
             for gone in known - found:
                 self._on_gone(gone)
             self._metrics.last_sync.labels(SHARDED_MODELS.plural).set(time())

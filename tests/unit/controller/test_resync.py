@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -45,6 +46,23 @@ def test_a_list_that_is_older_than_an_event_undoes_nothing() -> None:
         parts.api.before = change
         await parts.resync.run()
         assert parts.view.resources[key]["spec"]["replicas"] == 2
+
+    run(scenario())
+
+
+def test_a_list_that_is_older_than_the_end_of_a_model_does_not_bring_it_back() -> None:
+    async def scenario() -> None:
+        parts, key = await deployed()
+        pages = parts.api.pages
+
+        async def old(*args: Any, **kwargs: Any) -> AsyncIterator[list[dict[str, Any]]]:
+            async for page in pages(*args, **kwargs):
+                parts.api.remove(SHARDED_MODELS, *key)
+                yield page
+
+        parts.api.pages = old  # type: ignore[method-assign]
+        await parts.resync.run()
+        assert parts.view.resources == {}
 
     run(scenario())
 
