@@ -25,22 +25,11 @@ from shardwright.resolving.stored import Administration
 from shardwright.resolving.subject import Subject
 from tests.support.builders_resource import a_sharded_model
 from tests.support.builders_subject import h100_facts
+from tests.support.deep_model import DEEP_CONFIG
 
 KEY = ("models", "model")
 ASK = Ask(on=None, choice=Choice.REPLAN)
-DENSE = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 1024,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-    "torch_dtype": "bfloat16",
-    "max_position_embeddings": 8192,
-}
-SPARSE = DENSE | {
+SPARSE = DEEP_CONFIG | {
     "architectures": ["MixtralForCausalLM"],
     "model_type": "mixtral",
     "num_local_experts": 256,
@@ -56,7 +45,7 @@ def asked(name: str, config: dict[str, Any] | None = None, **spec: Any) -> dict[
 
 
 def quantized(**method: Any) -> dict[str, Any]:
-    return asked("hostile/model", DENSE | {"quantization_config": method})
+    return asked("hostile/model", DEEP_CONFIG | {"quantization_config": method})
 
 
 def specs() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -64,7 +53,7 @@ def specs() -> Iterator[tuple[str, dict[str, Any]]]:
     for name in known_ids():
         yield name, asked(name)
     yield "1,000 replicas of a small model", asked("meta-llama/Llama-3.1-8B-Instruct", replicas=1000)
-    yield "1,024 layers", asked("hostile/model", DENSE)
+    yield "1,024 layers", asked("hostile/model", DEEP_CONFIG)
     yield "1,024 layers of 256 experts", asked("hostile/model", SPARSE)
     patterns = [f"re:.*x{number}{WAYS}.*" for number in range(64)]
     yield (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -11,10 +10,8 @@ from tests.harness.api import ApiError
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.support.models import Models
-from tests.support.operator import OPERATOR_USER, SYSTEM, OperatorProcess
+from tests.support.operator import OPERATOR_USER, SYSTEM, OperatorProcess, install_chart
 from tests.support.requests_kept import keep
-
-CHART = Path(__file__).parents[2] / "charts" / "shardwright"
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +23,7 @@ def chart(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterat
     try:
         control_plane.api.get(f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/shardwright")
     except ApiError:
-        control_plane.helm("install", "shardwright", str(CHART), "--namespace", SYSTEM, "--create-namespace")
+        install_chart(control_plane)
     yield control_plane
     keep({item.path.name for item in request.session.items}, control_plane.audit_events(), OPERATOR_USER)
 
@@ -57,8 +54,7 @@ def models(operator: OperatorProcess, control_plane: ControlPlane, namespace: st
 def gated() -> Iterator[ControlPlane]:
     """A control plane of its own that serves PodGroups, with the chart as it is installed for schedulers that want them."""
     with ControlPlane.start(features=["gang-scheduling"]) as running:
-        values = "schedulers={Native,Volcano,Coscheduling}"
-        running.helm("install", "shardwright", str(CHART), "--namespace", SYSTEM, "--create-namespace", "--set", values)
+        install_chart(running, "--set", "schedulers={Native,Volcano,Coscheduling}")
         yield running
 
 

@@ -14,6 +14,7 @@ from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
+from tests.support.deep_model import DEEP_CONFIG
 from tests.support.models import LARGE, Models
 from tests.support.operator import OperatorProcess
 
@@ -25,18 +26,6 @@ COSTLY = (
     "spec.model: reading the resource and its model's config must take at most 2 s of CPU and 192 MiB of memory, the"
     " CPU time was spent; give the model's own config.json, with few, simple patterns in quantization_config; that is read again"
 )
-ARCHITECTURE = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 1024,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-    "torch_dtype": "bfloat16",
-    "max_position_embeddings": 8192,
-}
 
 
 def a_costly_config(number: int) -> dict[str, Any]:
@@ -50,14 +39,14 @@ def a_costly_config(number: int) -> dict[str, Any]:
         for index in range(64)
     }
     method = {"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": groups, "ignore": []}
-    return {**ARCHITECTURE, "quantization_config": method}
+    return {**DEEP_CONFIG, "quantization_config": method}
 
 
 def a_deep_config() -> dict[str, Any]:
     deep: dict[str, Any] = {}
     for _ in range(300):
         deep = {"a": deep}
-    return {**ARCHITECTURE, "deep": deep}
+    return {**DEEP_CONFIG, "deep": deep}
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ def test_an_operator_that_is_killed_midway_goes_on_where_it_was(chart: ControlPl
     models = Models(chart, namespace)
     with OperatorProcess(chart) as operator:
         models.create("large", LARGE)
-        wait_for(lambda: models.find("ConfigMap", "large-plan"), 15, "the plan of record")
+        wait_for(lambda: models.find("ConfigMap", "large-plan"), 60, "the plan of record")
         operator.kill()
         record = models.get("ConfigMap", "large-plan")["data"]
 

@@ -7,12 +7,12 @@ import pytest
 
 from tests.harness.api import ApiError
 from tests.harness.controlplane import ControlPlane
+from tests.harness.leases import LEASE
 from tests.harness.waiting import wait_for
-from tests.support.operator import SYSTEM, OperatorProcess
+from tests.support.operator import OperatorProcess
 
 pytestmark = pytest.mark.controlplane
 
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/shardwright"
 SHORT = ("--lease-duration-seconds=4", "--lease-renew-deadline-seconds=2", "--lease-retry-seconds=1")
 
 

@@ -7,9 +7,8 @@ import pytest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
-from tests.support.builders_chart import CHART
 from tests.support.models import LARGE, Models, lists_of_models
-from tests.support.operator import SYSTEM, OperatorProcess
+from tests.support.operator import OperatorProcess, install_chart
 from tests.support.wire import Wire
 
 pytestmark = pytest.mark.controlplane
@@ -30,7 +29,7 @@ def wire(chart: ControlPlane) -> Iterator[Wire]:
 def mortal() -> Iterator[ControlPlane]:
     """A control plane of its own with the chart: the requests of all other tests' operators are looked at in the end."""
     with ControlPlane.start() as running:
-        running.helm("install", "shardwright", str(CHART), "--namespace", SYSTEM, "--create-namespace")
+        install_chart(running)
         yield running
 
 

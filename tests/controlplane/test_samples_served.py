@@ -74,6 +74,7 @@ def test_its_ranks_differ_in_their_name_and_node_alone(served: Models, sample: d
 
 def test_one_operator_leads_and_all_are_alive(served: Models, deployed: DeployedOperator) -> None:
     del served
+    deployed.leader()  # there is one, after a moment
 
     assert [replica.get("/healthz")[0] for replica in deployed.replicas] == [200, 200]
     assert sum("\nshardwright_leader 1" in replica.get("/metrics")[1] for replica in deployed.replicas) == 1

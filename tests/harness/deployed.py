@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from tests.harness import wheel
+from tests.harness import leases, wheel
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane, free_port
 from tests.harness.processes import Processes
@@ -60,10 +60,10 @@ class DeployedOperator:
         self._cp = control_plane
         self._namespace = namespace
         self._deployment: Manifest = control_plane.api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{deployment}")
+        self._programs = wheel.environment() / "bin"
         self._folder = Path(tempfile.mkdtemp(prefix="shardwright-operator-"))
         self._processes = Processes(self._folder)
         self._stopping = threading.Event()
-        self._programs = wheel.environment() / "bin"
         self.replicas: tuple[Replica, ...] = ()
 
     def __enter__(self) -> Self:
@@ -86,6 +86,7 @@ class DeployedOperator:
         """Kill the processes and remove their files. May be called again."""
         self._stopping.set()
         self._processes.shutdown()
+        leases.give_up(self._cp.api, *(replica.pod for replica in self.replicas))
 
     def kill(self, replica: Replica) -> None:
         """SIGKILL, as an out-of-memory kill would."""

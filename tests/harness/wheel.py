@@ -13,6 +13,7 @@ from rich.console import Console
 
 from tests.harness.build import cache_folder
 from tests.harness.errors import HarnessError
+from tests.harness.locking import locked
 
 ROOT = Path(__file__).parent.parent.parent
 _LOCK = ROOT / "requirements.lock"
@@ -24,11 +25,14 @@ def environment() -> Path:
 
     The dependencies are installed once per lock file, the wheel once per content of the source.
     """
-    dependencies = _dependencies()
-    home = cache_folder().parent / "operator" / f"wheel-{_digest(_sources(), dependencies.name)}"
-    if not (home / "complete").exists():
-        _install_wheel(home, dependencies)
-        _forget_old(home.parent)
+    folder = cache_folder().parent / "operator"
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / "wheel.lock", Console(stderr=True), "installing the operator"):  # tests run in several processes
+        dependencies = _dependencies()
+        home = folder / f"wheel-{_digest(_sources(), dependencies.name)}"
+        if not (home / "complete").exists():
+            _install_wheel(home, dependencies)
+            _forget_old(folder)
     return home
 
 

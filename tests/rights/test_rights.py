@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.controlplane.conftest import CHART
 from tests.harness.controlplane import ControlPlane
+from tests.support.builders_chart import CHART
 from tests.support.requests_kept import Request, Run, kept
 
 MODULES = Path(__file__).parents[1] / "controlplane"

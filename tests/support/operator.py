@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -14,13 +15,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.harness import leases
 from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for
+from tests.support.builders_chart import CHART
 
 ROOT = Path(__file__).parents[2]
-SYSTEM = "shardwright-system"
+SYSTEM = leases.SYSTEM
 SIGNING_KEY = "of the operators of the tests, whichever it is\n"
 OPERATOR_USER = f"system:serviceaccount:{SYSTEM}:shardwright"
+
+
+def install_chart(control_plane: ControlPlane, *options: str) -> None:
+    """Install it, and wait until the API server takes an object that a ShardedModel owns.
+
+    Its admission looks up the owner's kind in a discovery of its own, which hears of a new CRD seconds after the CRD is served;
+    until then each child is refused as forbidden.
+    """
+    control_plane.helm("install", "shardwright", str(CHART), "--namespace", SYSTEM, "--create-namespace", *options)
+    owner = {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", "name": "nobody", "uid": "nobody"}
+    metadata = {"name": "child", "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}]}
+    child = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    create = ("create", "--dry-run=server", f"--as={OPERATOR_USER}", "--namespace=default", "--filename=-")
+    wait_for(lambda: control_plane.kubectl(*create, input=child), 60, "the API server to know the owner's kind")
 
 
 class OperatorProcess:
@@ -46,6 +63,8 @@ class OperatorProcess:
         kubeconfig = control_plane.kubeconfig_for(SYSTEM, account)
         if server:
             kubeconfig.write_text(kubeconfig.read_text().replace(control_plane.url, server))
+        self._control_plane = control_plane
+        self._identity = identity
         self._arguments = [
             sys.executable,
             "-m",
@@ -61,10 +80,16 @@ class OperatorProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.kill()
+            self._folder.cleanup()
+            raise
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.kill()
+        leases.give_up(self._control_plane.api, self._identity)
         if error is not None:
             sys.stderr.write(f"\n--- log of the operator\n{self.logs()[-6000:]}\n")
         self._folder.cleanup()

@@ -138,7 +138,8 @@ class Operator:
             if await self._asked_for_pods():
                 break
             await asyncio.sleep(SYNC_RETRY_SECONDS)
-        self._worker.start()  # while the caches fill
+        with suppress(OSError):  # who asks it something starts it again
+            self._worker.start()  # while the caches fill
         view = self._view
         caches = Caches(self._client, view.store, self._on_concern, pods=view.pods_visible, gpus=self._planner.gpus)
         caches.start()

@@ -33,7 +33,7 @@ from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.waiting import Waiting, first_of, holds, kept_back
-from shardwright.reconcile.work import ChooseClaim, FindPlaceBeside, FindWaysOut, MakePlan, Resolve, Stock, Work
+from shardwright.reconcile.work import ChooseClaim, FindPlaceBeside, FindWaysOut, MakePlan, Planned, Resolve, Stock, Work
 from shardwright.rendering.names import group_name
 from shardwright.replanning import Replanned
 from shardwright.resolving.stored import Administration
@@ -139,7 +139,8 @@ class Planner:
             self._subjects.keep(key, form, _resolved(outcome))
 
         memo: Memo[Resolved | Failed] = Memo(recall=lambda: self._subjects.of(key, form), keep=keep)
-        return _resolved(await self._worker.ask(key, Priority.NEW, work, memo))
+        priority = Priority.RESYNC if _was_too_costly(live) else Priority.NEW  # another leader has tried it
+        return _resolved(await self._worker.ask(key, priority, work, memo))
 
     def forget(self, key: Key) -> None:
         """Forget a resource that is gone."""
@@ -170,7 +171,7 @@ class Planner:
         if known is None or known[0] != (subject.input_hash, ask, inventory):
             holders = self._holders(key, subject, inventory)
             work = FindWaysOut(subject=subject, ask=ask, stock=stock, made=answer, holders=holders)
-            advised = await self._ask(key, subject, ask, Priority.WAITING, work)
+            advised = await self._ask(key, subject, ask, Priority.NEW, work)
             short = answer.short if isinstance(advised, Problem) else advised.short
             known = self._advice[key] = (subject.input_hash, ask, inventory), short
         ways = known[1].ways_out if known[1] else None
@@ -229,12 +230,13 @@ class Planner:
         """Return the answer on a stock, out of memory where it says the same."""
         if answering.plans_anew(ask) and (recalled := await asyncio.to_thread(self._recall, subject, ask, stock)):
             return recalled
-        made = await self._ask(key, subject, ask, HAS_ITS_TURN, MakePlan(subject=subject, ask=ask, stock=stock))
-        if isinstance(made, Problem):
-            return made
-        if made.report:
-            self._plans.keep(subject, stock.inventory(), made.report)
-        return made.replanned
+
+        def remember(made: Planned) -> None:
+            if made.report:
+                self._plans.keep(subject, stock.inventory(), made.report)
+
+        made = await self._ask(key, subject, ask, HAS_ITS_TURN, MakePlan(subject=subject, ask=ask, stock=stock), remember)
+        return made if isinstance(made, Problem) else made.replanned
 
     def _recall(self, subject: Subject, ask: Ask, stock: Stock) -> Replanned | None:
         """Answer by a plan that was made before, and tell how many seconds of CPU that took."""
@@ -244,8 +246,19 @@ class Planner:
         self._on_planned(thread_time() - began)
         return answer
 
-    async def _ask(self, key: Key, subject: Subject, ask: Ask, priority: Priority, work: Work[Answer]) -> Answer | Problem:
-        """Return the worker's answer; what costs too much is asked again when the spec has changed, or after a long while."""
+    async def _ask(
+        self,
+        key: Key,
+        subject: Subject,
+        ask: Ask,
+        priority: Priority,
+        work: Work[Answer],
+        remember: Callable[[Answer], None] = lambda _: None,
+    ) -> Answer | Problem:
+        """Return the worker's answer; what costs too much is asked again when the spec has changed, or after a long while.
+
+        ``remember`` is told the answer also where the look that asked has come to its deadline: the next one finds it.
+        """
         asked = (type(work), subject.input_hash, ask.choice)
 
         def recall() -> Failed | None:
@@ -256,6 +269,8 @@ class Planner:
             if isinstance(outcome, Failed):
                 others = {other: known for other, known in self._refused.get(key, {}).items() if other[1] == subject.input_hash}
                 self._refused[key] = others | {asked: _Refused(self._clock() + REFUSED_SECONDS, outcome)}
+            else:
+                remember(outcome)
 
         if (known := recall()) is not None:
             return plan_too_costly(known)
@@ -310,6 +325,13 @@ class Planner:
 
 def _urgency(ask: Ask) -> Priority:
     return Priority.BROKEN if ask.choice is Choice.REHOUSE else Priority.NEW
+
+
+def _was_too_costly(live: Mapping[str, Any]) -> bool:
+    """Return whether the status says of this very generation that it costs too much to read."""
+    status = live.get("status") or {}
+    reasons = {condition.get("reason") for condition in status.get("conditions") or ()}
+    return status.get("observedGeneration") == live["metadata"]["generation"] and "ConfigTooCostly" in reasons
 
 
 def _resolved(outcome: Resolved | Failed) -> Resolved:

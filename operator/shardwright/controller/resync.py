@@ -4,7 +4,7 @@ A watch can miss a deletion and say nothing, so the absence of an event is no ev
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from time import time
 from typing import Any, Final
 
@@ -55,8 +55,9 @@ class Resync:
         Raises:
             ApiError: a plan of record could not be read.
         """
-        keys = [key for key, item in self._view.resources.items() if holds_gpus(item)]
-        records = dict(zip(keys, await self._records(keys), strict=True))
+        models = {key: item for key, item in self._view.resources.items() if holds_gpus(item)}
+        records = dict(zip(models, await self._records(models), strict=True))
+        keys = models.keys() & self._view.resources.keys()  # the others have ended while their plans were read
         for key in sorted(keys, key=self._precedence):
             record = records[key]
             if record and record.plan.deployable:
@@ -69,15 +70,15 @@ class Resync:
         runs = bool(self._view.store.members_of(base_key(key)))
         return not runs, str(item["metadata"].get("creationTimestamp") or ""), key
 
-    async def _records(self, keys: Iterable[Key]) -> list[PlanRecord | None]:
+    async def _records(self, models: Mapping[Key, Mapping[str, Any]]) -> list[PlanRecord | None]:
         """Return the plan of record of each model, as far as it is believed."""
         gate = asyncio.Semaphore(AT_ONCE)
 
-        async def read(key: Key) -> PlanRecord | None:
+        async def read(item: Mapping[str, Any]) -> PlanRecord | None:
             async with gate:
-                return await self._reading.kept_record(self._view.resources[key])
+                return await self._reading.kept_record(item)
 
-        return list(await asyncio.gather(*(read(key) for key in keys)))
+        return list(await asyncio.gather(*map(read, models.values())))
 
     def _take(self, item: Mapping[str, Any]) -> None:
         """Take over a model out of a LIST, unless an event has brought a later form of it meanwhile."""

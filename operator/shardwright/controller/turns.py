@@ -39,15 +39,15 @@ class Turns:
         except asyncio.CancelledError:
             if came.done() and not came.cancelled():
                 self.give_back()
-            else:
-                del self._waiting[mine]
+            elif self._waiting.pop(mine, None):
                 self._line.remove(mine, priority)
             raise
 
     def give_back(self) -> None:
         """End a turn: the next one begins."""
-        following = self._line.take(lambda _namespace: True)
-        if following is None:
-            self._taken = False
-            return
-        self._waiting.pop(following).set_result(None)
+        while (following := self._line.take(lambda _namespace: True)) is not None:
+            came = self._waiting.pop(following)
+            if not came.done():  # who was cancelled a moment ago has not had the time to say so
+                came.set_result(None)
+                return
+        self._taken = False

@@ -163,7 +163,12 @@ class Worker:
             self.start()
             process = self._process
             assert process is not None  # noqa: S101 - it has been started
-            if await asyncio.to_thread(process.wait_ready):
+            alarm = asyncio.get_running_loop().call_later(STARVED * self.budget.cpu_seconds, process.kill)
+            try:
+                ready = await asyncio.to_thread(process.wait_ready)
+            finally:
+                alarm.cancel()
+            if ready:
                 return process
             log.error("the worker ended before it could be asked; its memory is limited to %d bytes", self.budget.memory_bytes)
             self._process = None

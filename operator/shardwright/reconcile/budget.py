@@ -13,7 +13,7 @@ class Fault(StrEnum):
     """Why a question has no answer."""
 
     CPU = "Cpu"  #: its CPU time was spent
-    MEMORY = "Memory"  #: its memory was
+    MEMORY = "Memory"  #: it needs more memory
     CRASH = "Crash"  #: the process that worked on it ended, twice
 
 
@@ -64,6 +64,6 @@ def _limit(failed: Failed) -> str:
 
 _GAPS: Final = {
     Fault.CPU: "the CPU time was spent",
-    Fault.MEMORY: "the memory was",
+    Fault.MEMORY: "the memory was not enough",
     Fault.CRASH: "the process that did it ended, twice",
 }

@@ -21,7 +21,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.reconcile.budget import Budget, Failed, Fault
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.seen import Ask
-from shardwright.reconcile.work import Work
+from shardwright.reconcile.work import MakePlan, Work
 from shardwright.replanning import Replanned
 from shardwright.resolving.subject import Subject
 from tests.support.builders_nodes import h100_nodes
@@ -138,6 +138,44 @@ def test_a_plan_that_is_remembered_needs_no_worker() -> None:
     worker.failing["MakePlan"] = SPENT
 
     assert answered(planner, subject) == first
+
+
+class Late(Inline):
+    """Answers after whoever asked has given up, as the worker does."""
+
+    async def ask(self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
+        answer = await super().ask(key, priority, work, memo)
+        if isinstance(work, MakePlan):
+            raise TimeoutError
+        return answer
+
+
+def test_a_plan_that_comes_after_the_deadline_of_the_look_that_asked_is_found_by_the_next_one() -> None:
+    worker = Late()
+    planner = a_planner(worker, Clock())
+    subject = resolved(planner, a_live_model(mode="PlanOnly"))
+    with pytest.raises(TimeoutError):
+        answered(planner, subject)
+
+    assert isinstance(answered(planner, subject), Replanned)
+    assert worker.asked.count("MakePlan") == 1
+
+
+def test_what_another_leader_found_too_costly_to_read_is_read_after_everything_else() -> None:
+    asked: list[Priority] = []
+
+    class Noting(Inline):
+        async def ask(self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
+            asked.append(priority)
+            return await super().ask(key, priority, work, memo)
+
+    def says(generation: int) -> dict[str, Any]:
+        return {"observedGeneration": generation, "conditions": [{"type": "Ready", "reason": "ConfigTooCostly"}]}
+
+    planner = a_planner(Noting(), Clock())
+    for live in (a_live_model(), a_live_model(2) | {"status": says(1)}, a_live_model(3) | {"status": says(3)}):
+        resolved(planner, live)
+    assert asked == [Priority.NEW, Priority.NEW, Priority.RESYNC]
 
 
 def test_a_spec_that_is_nested_too_deeply_does_not_even_reach_the_worker() -> None:

@@ -13,6 +13,7 @@ from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import CONFIG_MAPS, PODS, SHARDED_MODELS
 from shardwright.reconcile.record_object import KIND, SIGNATURE_KEY
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, deployed, run, synced
+from tests.support.memory_api import nothing
 
 
 def test_a_model_that_plans_while_everything_is_listed_keeps_its_gpus() -> None:
@@ -63,6 +64,24 @@ def test_a_list_that_is_older_than_the_end_of_a_model_does_not_bring_it_back() -
         parts.api.pages = old  # type: ignore[method-assign]
         await parts.resync.run()
         assert parts.view.resources == {}
+
+    run(scenario())
+
+
+def test_a_model_that_ends_while_the_plans_are_read_for_booking_is_not_booked() -> None:
+    async def scenario() -> None:
+        parts, key = await deployed()
+        plan = next(item for item in parts.view.store.config_maps(parts.model(key)["metadata"]["uid"]) if item[1] == "large-plan")
+        parts.reading.config_maps._drop(plan)
+
+        async def end(verb: str, plural: str) -> None:
+            if (verb, plural) == ("get", "configmaps"):
+                parts.api.before = nothing
+                parts.api.remove(SHARDED_MODELS, *key)
+
+        parts.api.before = end
+        await parts.resync.book()
+        assert (parts.api.before, parts.reserved_nodes()) == (nothing, set())
 
     run(scenario())
 
