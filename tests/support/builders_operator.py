@@ -84,12 +84,14 @@ class Asking(Queue):
 class Parts:
     """One operator; ``most_moving`` is how many groups of all models it may have down on purpose.
 
-    While ``watching`` is False its watches are cut: what happens then it does not hear of. ``keys`` are what it signs with.
+    While ``watching`` is False its watches are cut: what happens then it does not hear of. Of kinds that are ``unheard`` it never
+    hears. ``keys`` are what it signs with.
     """
 
     api: MemoryApi = field(default_factory=MemoryApi)
     most_moving: int | None = None
     watching: bool = True
+    unheard: set[Resource] = field(default_factory=set)
     keys: SigningKeys = field(default_factory=lambda: SigningKeys((b"a key of the operator's",)))
 
     def __post_init__(self) -> None:
@@ -246,7 +248,7 @@ class Parts:
         return {reservation.node for reservation in self.view.ledger.reservations()}
 
     def _on_change(self, resource: Resource, item: Manifest, gone: bool) -> None:  # noqa: FBT001  a fact
-        if not self.watching:
+        if not self.watching or resource in self.unheard:
             return
         if resource == SHARDED_MODELS:
             self.intake.on_model(item, gone)

@@ -51,6 +51,9 @@ class ConfigMaps:
             self._kept.move_to_end(key)
             content: dict[str, Any] = json.loads(kept.text)
             return content
+        return await self._read(key)
+
+    async def _read(self, key: Key) -> dict[str, Any] | None:
         found = await self._client.get(CONFIG_MAPS, *key)
         if found is None:
             self._drop(key)
@@ -61,8 +64,10 @@ class ConfigMaps:
         """Keep a ConfigMap as the API server has just answered that it is, and return it."""
         metadata = content["metadata"]
         key, version = (metadata["namespace"], metadata["name"]), metadata["resourceVersion"]
-        kept = {name: value for name, value in metadata.items() if name != "managedFields"}
-        whole = {"apiVersion": "v1", "kind": "ConfigMap", **content, "metadata": kept}
+        known = {name: value for name, value in metadata.items() if name != "managedFields"}
+        whole = {"apiVersion": "v1", "kind": "ConfigMap", **content, "metadata": known}
+        if (kept := self._kept.get(key)) and kept.version == version:
+            return whole  # and what was read from it holds
         self._drop(key)
         text = json.dumps(whole, separators=(",", ":")).encode()
         self._kept[key] = _Content(version, text)
@@ -72,13 +77,17 @@ class ConfigMaps:
             self._bytes -= len(oldest.text)
         return whole
 
-    async def record(self, key: Key, owner_uid: str, keys: SigningKeys) -> tuple[dict[str, Any] | None, StoredRecord | None]:
+    async def record(
+        self, key: Key, owner_uid: str, keys: SigningKeys, *, fresh: bool = False
+    ) -> tuple[dict[str, Any] | None, StoredRecord | None]:
         """Return the ConfigMap of a plan of record, and what it keeps for the resource with this uid; decoded once per version.
+
+        It is that which the caches know, or the one that the API server has now (``fresh``): caches may lag.
 
         Raises:
             ApiError: it could not be read.
         """
-        content = await self.get(key)
+        content = await (self._read(key) if fresh else self.get(key))
         if content is None:
             return None, None
         kept, form = self._kept.get(key), (owner_uid, keys)

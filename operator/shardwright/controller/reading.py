@@ -65,6 +65,7 @@ class Reading:
         self._schedulers = Schedulers(client)
         self.config_maps = ConfigMaps(client, view.store)
         self._absent_kinds: frozenset[str] = frozenset()
+        self._judging = asyncio.Lock()
         self._unserved: dict[str, float] = {}  # kinds that a write has found missing, and when
 
     def note_absent(self, kinds: frozenset[str]) -> None:
@@ -98,6 +99,9 @@ class Reading:
         subject = await self._resolve(key, live)
         observed, stored = await self._observe(owner, note.unseen)
         trusted = self._believed(live, subject, observed, stored, note)
+        if isinstance(observed, Observed) and self._is_doubtful(trusted, live, note):
+            observed, stored = await self._with_fresh_record(owner, observed)
+            trusted = self._believed(live, subject, observed, stored, note)
         record, cluster = trusted.record, None
         if self._view.synced and not isinstance(observed, Problem):
             cluster = await self._around(key, subject, nodes_of_interest(observed, record))
@@ -106,6 +110,7 @@ class Reading:
             subject=subject,
             record=record,
             serial=self._newest(live, note),
+            refused=trusted.refused,
             distrusted=(trusted.refused, now) if trusted.refused else note.distrusted,
             keys=self.keys(),
             observed=observed,
@@ -118,8 +123,27 @@ class Reading:
     def _newest(self, live: Mapping[str, Any], note: Note) -> int:
         """Return the serial of the newest plan of record of a resource; 0 where none counts, as there is no key."""
         remembered = note.record_of(live["metadata"]["uid"])
-        said = int((live.get("status") or {}).get(SERIAL) or 0)
-        return max(said, remembered.serial if remembered else 0) if self.keys() else 0
+        return max(_serial_in(live), remembered.serial if remembered else 0) if self.keys() else 0
+
+    def _remembered(self, live: Mapping[str, Any], note: Note) -> PlanRecord | None:
+        """Return the plan of record that this process has believed last, unless another leader has written a later one."""
+        remembered = note.record_of(live["metadata"]["uid"])
+        return remembered if remembered and remembered.serial >= self._newest(live, note) else None
+
+    def _is_doubtful(self, trusted: Believed, live: Mapping[str, Any], note: Note) -> bool:
+        """Return whether a cache that lags would show the same as somebody who changes a plan of record, or deletes it."""
+        return trusted.refused is not None or (trusted.record is None and self._newest(live, note) > 0)
+
+    async def _with_fresh_record(self, owner: Owner, observed: Observed) -> tuple[Observed, StoredRecord | None]:
+        """Return what there is, with the plan of record as the API server has it now.
+
+        Raises:
+            ApiError: it could not be read.
+        """
+        key = record_key(owner)
+        content, stored = await self.config_maps.record((owner.namespace, key[1]), owner.uid, self.keys(), fresh=True)
+        others = {other: live for other, live in observed.objects.items() if other != key}
+        return replace(observed, objects={**others, key: content} if content else others), stored
 
     def _believed(
         self,
@@ -130,15 +154,14 @@ class Reading:
         note: Note,
     ) -> Believed:
         """Return which plan of record counts."""
-        said = stored.said if stored else None
-        planned = said.plan.groups if isinstance(said, PlanRecord) else ()
         known = Known(
             owner=owner_of(live),
             signs=bool(self.keys()),
             serial=self._newest(live, note),
-            remembered=note.record_of(live["metadata"]["uid"]),
+            remembered=self._remembered(live, note),
+            shown=(live.get("status") or {}).get("plan") or {},
             observed=Observed(objects={}) if isinstance(observed, Problem) else observed,
-            nodes=self._view.nodes({node for group in planned for node in group}),
+            nodes=self._view.store.nodes,
             subject=subject if isinstance(subject, Subject) else None,
         )
         return believed(stored, known)
@@ -149,12 +172,24 @@ class Reading:
         Raises:
             ApiError: it could not be read.
         """
-        owner = owner_of(live)
-        _, stored = await self.config_maps.record((owner.namespace, record_key(owner)[1]), owner.uid, self.keys())
-        children = (child.content() for child in self._view.store.children(owner.uid))
-        observed = Observed(objects={object_key(content): content for content in children})
-        record = self._believed(live, None, observed, stored, Note()).record
-        return record if isinstance(record, PlanRecord) else None
+        owner, keys = owner_of(live), self.keys()
+        where = owner.namespace, record_key(owner)[1]
+        _, stored = await self.config_maps.record(where, owner.uid, keys)
+        trusted = await self._judged(live, stored)
+        if self._is_doubtful(trusted, live, Note()):
+            _, stored = await self.config_maps.record(where, owner.uid, keys, fresh=True)
+            trusted = await self._judged(live, stored)
+        return trusted.record if isinstance(trusted.record, PlanRecord) else None
+
+    async def _judged(self, live: Mapping[str, Any], stored: StoredRecord | None) -> Believed:
+        """Return which plan of record counts of a resource before anybody has looked at it; one in a turn of the event loop."""
+        async with self._judging:
+            children = () if stored is None or stored.signed else self._view.store.children(owner_of(live).uid)
+            sets = await _contents([child for child in children if child.kind == STATEFUL_SET])
+            observed = Observed(objects={object_key(content): content for content in sets})
+            trusted = self._believed(live, None, observed, stored, Note())
+            await asyncio.sleep(0)
+        return trusted
 
     async def _observe(self, owner: Owner, unseen: Iterable[ObjectKey]) -> tuple[Observed | Problem, StoredRecord | None]:
         """Return what there is of a model, or why that cannot be read, and its plan of record as it is stored."""
@@ -310,6 +345,11 @@ def _sets_of(pods: Iterable[Member], objects: Mapping[ObjectKey, Mapping[str, An
 def _alone(kind: str) -> str:
     """Return a kind without its version and group."""
     return kind.partition(".")[0]
+
+
+def _serial_in(live: Mapping[str, Any]) -> int:
+    """Return the serial of the newest plan of record as the status says it, 0 where it says none."""
+    return int((live.get("status") or {}).get(SERIAL) or 0)
 
 
 def owner_of(live: Mapping[str, Any]) -> Owner:

@@ -169,7 +169,9 @@ class Reconciler:
 
     def _take_gpus(self, key: Key, published: Published, cluster: Cluster) -> None:
         """Keep the GPUs of a plan that was only shown before its pods are made: two looks at once never take the same ones."""
-        if published.kept and not cluster.reserved and not self._view.keep(key, published.kept):
+        if cluster.reserved or not published.kept or published.found.standing:
+            return
+        if not self._view.keep(key, published.kept):
             self._view.keep(key, None)
             raise ChangedError
 

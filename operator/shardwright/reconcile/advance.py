@@ -18,7 +18,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError, Problem
 from shardwright.pipeline import bundle_for
 from shardwright.reconcile.availability import unavailable
-from shardwright.reconcile.decide import Desired, decide, is_leftover, keep_alive, placed
+from shardwright.reconcile.decide import Desired, decide, is_leftover, keep_alive, not_as_they_are, placed
 from shardwright.reconcile.decision import Apply, DryRunPod, Why, Write
 from shardwright.reconcile.events import surge_event
 from shardwright.reconcile.generations import generations
@@ -27,7 +27,7 @@ from shardwright.reconcile.memory import ready_pods
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid, object_key
 from shardwright.reconcile.placing import Planned, plan
 from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed, Published, hidden, publish
-from shardwright.reconcile.record_object import record_object
+from shardwright.reconcile.record_object import record_key, record_object, would_end
 from shardwright.reconcile.refusals import place_taken, pod_of, problem_of
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
@@ -70,6 +70,8 @@ def advance(seen: Seen, now: datetime) -> Step:
 def _put_in_place(seen: Seen, known: Known, subject: Subject, planned: Planned, now: datetime) -> Step:
     """Write the plan of record before anything that it says, and deploy what it says."""
     if planned.record and not subject.intent.paused:
+        if problem := _held_up(seen, known, subject, planned.record):
+            return _end(seen, known, Planned(record=None), _kept(seen, known, now, problems=(problem,)), now)
         record = _numbered(seen, known, planned.record)
         planned = replace(planned, record=record)
         placing = _record(seen, known, record)
@@ -85,6 +87,19 @@ def _put_in_place(seen: Seen, known: Known, subject: Subject, planned: Planned, 
     if beside:
         planned, deployed = beside, _deploy(seen, known, subject, beside, now)
     return _end(seen, known, planned, deployed, now)
+
+
+def _held_up(seen: Seen, known: Known, subject: Subject, record: PlanRecord) -> Problem | None:
+    """Return why a plan that was made because the one that is stored is not believed stays unwritten: it would end what runs."""
+    if seen.refused is None or known.record is not None:
+        return None
+    owner = seen.resource.owner
+    try:
+        rendered = _bundle(seen, subject, known, record).objects
+    except InputError:
+        rendered = ()
+    ended = not_as_they_are(known.observed, owner.uid, rendered)
+    return would_end(record_key(owner)[1], ended) if ended else None
 
 
 def _numbered(seen: Seen, known: Known, record: PlanRecord) -> PlanRecord:

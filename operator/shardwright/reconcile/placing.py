@@ -53,7 +53,7 @@ def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask | Problem:
         replicas=intent.replicas,
         deploy=subject.request.deploy,
     )
-    has_its_gpus = _has_its_gpus(seen, record)
+    has_its_gpus = _has_its_gpus(seen, known, record)
     choice = choose(record, wanted, leaving=bool(known.leaving), has_its_gpus=has_its_gpus)
     if choice is Choice.KEEP and record:
         why = None if _has_begun(seen, known) else barred(seen, known, subject, record)
@@ -118,11 +118,14 @@ def _fault(known: Known, record: PlanRecord | None) -> Problem | None:
     return departure_problem(leaving) or next(lasting, None)
 
 
-def _has_its_gpus(seen: Seen, record: PlanRecord | None) -> bool:
-    """Return whether the GPUs of a plan are kept for it or could be: those of a plan that was only shown are not."""
+def _has_its_gpus(seen: Seen, known: Known, record: PlanRecord | None) -> bool:
+    """Return whether the GPUs of a plan are kept for it, or its pods have them, or it could have them.
+
+    Those of a plan that was only shown are not kept, and of a node that has lost a GPU since its pods started none can be.
+    """
     if record is None or seen.cluster is None or seen.cluster.reserved:
         return True
-    return _short_node(seen, record.plan) is None
+    return _short_node(seen, record.plan, frozenset(member.node or "" for member in known.observed.members)) is None
 
 
 def _no_room(seen: Seen, known: Known, subject: Subject) -> Problem | None:
@@ -138,12 +141,15 @@ def _no_room(seen: Seen, known: Known, subject: Subject) -> Problem | None:
     )
 
 
-def _short_node(seen: Seen, plan: Plan) -> str | None:
-    """Return the first planned node on which others leave fewer GPUs than the plan needs, None where there is none."""
+def _short_node(seen: Seen, plan: Plan, held: frozenset[str] = frozenset()) -> str | None:
+    """Return the first planned node on which others leave fewer GPUs than the plan needs, None where there is none.
+
+    On those that are ``held`` its pods have them already.
+    """
     free = seen.cluster.free if seen.cluster else None
     if free is None:
         return None
     wanted: dict[str, int] = {}
     for node in (node for group in plan.groups for node in group):
         wanted[node] = wanted.get(node, 0) + plan.gpus_per_node
-    return next((node for node, gpus in sorted(wanted.items()) if free.get(node, 0) < gpus), None)
+    return next((node for node, gpus in sorted(wanted.items()) if node not in held and free.get(node, 0) < gpus), None)

@@ -4,8 +4,9 @@ Whoever may write ConfigMaps of the namespace may write this one, so what it say
 (:mod:`shardwright.reconcile.record_trust`).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 from shardwright.api.record import RECORD_KEY, PlanRecord, decode, encode
@@ -27,15 +28,20 @@ KIND: Final = "PlanRecord"
 """What kind of text it is, to the signature."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StoredRecord:
-    """A plan of record as it is stored: what it says, or why that cannot be read, and whether it is signed by us.
+    """A plan of record as it is stored: its text, and whether that is signed by us.
 
     ``signed``: None where it bears no signature, or there is no key to tell by.
     """
 
-    said: PlanRecord | Problem
+    text: str = field(repr=False)
     signed: bool | None = None
+
+    @cached_property
+    def said(self) -> PlanRecord | Problem:
+        """Return what it says, or why that cannot be read; what nobody asks for is not looked into."""
+        return decode(self.text)
 
 
 def record_key(owner: Owner) -> ObjectKey:
@@ -58,19 +64,13 @@ def record_object(owner: Owner, record: PlanRecord, keys: SigningKeys) -> dict[s
 
 
 def read_record(content: Mapping[str, Any] | None, owner_uid: str, keys: SigningKeys) -> StoredRecord | None:
-    """Return what a ConfigMap keeps, None where there is none that the resource with this uid controls.
-
-    What bears a signature that is not ours is not looked into.
-    """
+    """Return what a ConfigMap keeps, None where there is none that the resource with this uid controls."""
     if content is None or controller_uid(content) != owner_uid:
         return None
     data = content.get("data") or {}
     text, signature = data.get(RECORD_KEY, ""), data.get(SIGNATURE_KEY) or None
     signed = keys.verify(signature, KIND, owner_uid, text) if keys and signature is not None else None
-    said = (
-        not_ours(content["metadata"]["name"], "has a signature that is not the operator's") if signed is False else decode(text)
-    )
-    return StoredRecord(said=said, signed=signed)
+    return StoredRecord(text=text, signed=signed)
 
 
 def not_ours(name: str, limit: str) -> Problem:
@@ -79,6 +79,17 @@ def not_ours(name: str, limit: str) -> Problem:
         code="PlanRecordRefused",
         what=f"ConfigMap {name}",
         limit=limit,
-        gap="so it is not believed: the plan of record is written again from what the operator knows",
+        gap="so it is believed only as far as it agrees with all else, and written again",
         remedy="leave it to the operator; the audit log of the API server says who wrote it",
+    )
+
+
+def would_end(name: str, groups: Sequence[str]) -> Problem:
+    """Return the problem of a plan that takes the place of one that is not believed, and would end these groups."""
+    return Problem(
+        code="PlanRecordRefused",
+        what=f"ConfigMap {name}",
+        limit="is not believed",
+        gap=f"and a plan made anew would end {len(groups)} groups that run, the first one {groups[0]}",
+        remedy="give the operator back the key that signed it, or delete it to have a new plan made all the same",
     )

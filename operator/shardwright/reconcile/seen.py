@@ -128,7 +128,8 @@ class Seen:
         subject: What its spec resolves to, or what the user must correct.
         record: The plan of record that is believed, or why the one that there is cannot be read; None where there is none.
         serial: The serial of the newest plan of record.
-        distrusted: Why a plan of record was not believed that somebody had written, and when one was last found.
+        refused: Why the plan of record that is stored is not believed, or was not signed by us; None where all is well.
+        distrusted: The same as it was last found, and when that was.
         keys: What plans of record are signed with.
         observed: What there is of it, or why that cannot be read.
         cluster: What is known of the cluster, None until every cache is full.
@@ -145,6 +146,7 @@ class Seen:
     subject: Subject | tuple[Problem, ...]
     record: PlanRecord | Problem | None
     serial: int = 0
+    refused: Problem | None = None
     distrusted: tuple[Problem, datetime] | None = None
     keys: SigningKeys = field(default_factory=SigningKeys)
     observed: Observed | Problem

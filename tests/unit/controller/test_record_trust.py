@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from shardwright.api.record import RECORD_KEY
-from shardwright.cluster.resources import CONFIG_MAPS, SHARDED_MODELS
+from shardwright.cluster.handover import Change
+from shardwright.cluster.resources import CONFIG_MAPS, NODES, PODS, SHARDED_MODELS, STATEFUL_SETS
 from shardwright.controller.queue import Key
 from shardwright.reconcile.record_object import SIGNATURE_KEY
 from shardwright.reconcile.signing import SigningKeys
@@ -100,7 +101,10 @@ def test_an_edited_record_is_set_right_at_once_and_nothing_else_is_written(edit:
     run(scenario())
 
 
-@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+CONTENT = {name: edit for name, edit in EDITS.items() if name not in {"no signature", "a signature of nobody"}}
+
+
+@pytest.mark.parametrize("edit", CONTENT.values(), ids=CONTENT)
 def test_an_operator_that_starts_plans_an_edited_record_anew_around_what_runs(edit: Edit) -> None:
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
@@ -155,6 +159,124 @@ def test_the_record_of_another_model_is_not_believed() -> None:
     run(scenario())
 
 
+async def lost_key(parts: Parts) -> Parts:
+    """Return an operator that starts with another key than the one that has signed everything."""
+    after = Parts(api=parts.api, keys=SigningKeys((b"another key",)))
+    await after.sync()
+    return after
+
+
+def test_with_a_key_that_is_lost_what_runs_stays_as_it_is_and_its_record_is_signed_anew() -> None:
+    async def scenario() -> None:
+        parts, key = await serving(nodes=4)
+        before, groups = stored(parts), parts.groups("large")
+        after = await lost_key(parts)
+        assert after.reserved_nodes() == {"h100-0", "h100-1"}
+
+        assert set(await settled(after, key)) == {PLAN}
+
+        assert (stored(after)[RECORD_KEY], after.groups("large")) == (before[RECORD_KEY], groups)
+        assert stored(after)[SIGNATURE_KEY] != before[SIGNATURE_KEY]
+        condition = after.condition(key, "RecordRefused")
+        assert (condition["status"], condition["reason"]) == ("True", "PlanRecordRefused")
+        assert "has a signature that is not the operator's" in condition["message"]
+        assert after.condition(key)["reason"] == "Serving"
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("edit", CONTENT.values(), ids=CONTENT)
+def test_with_a_key_that_is_lost_nothing_that_runs_ends_for_a_record_that_contradicts_anything(edit: Edit) -> None:
+    async def scenario() -> None:
+        parts, key = await serving(nodes=4)
+        groups = parts.groups("large")
+        tamper(parts, edit)
+        lose_a_gpu(parts, "h100-1")  # so that a plan made anew would be another one
+        edited_record = stored(parts)
+        after = await lost_key(parts)
+
+        assert await settled(after, key) == []
+
+        assert (stored(after), after.groups("large")) == (edited_record, groups)
+        assert after.condition(key, "RecordRefused")["status"] == "True"
+        assert "a plan made anew would end 1 groups that run, the first one large-0" in after.condition(key)["message"]
+        after.api.remove(CONFIG_MAPS, NAMESPACE, "large-plan")
+        await settled(after, key)
+        assert "h100-1" not in text_of(stored(after))["groups"][0]
+
+    run(scenario())
+
+
+def lose_a_gpu(parts: Parts, node: str) -> None:
+    with parts.api.changing(NODES, None, node) as item:
+        item["status"]["allocatable"]["nvidia.com/gpu"] = "7"
+
+
+def test_a_plan_of_record_that_the_caches_show_late_is_read_afresh_before_it_is_refused() -> None:
+    async def scenario() -> None:
+        parts, key = await serving(nodes=4)
+        after = Parts(api=parts.api)
+        after.unheard = {CONFIG_MAPS}
+        parts.change(key, replicas=2)
+        await settled(parts, key)
+        parts.run_pods("large")
+        await settled(parts, key)
+        assert parts.status(key)["recordSerial"] == 2
+
+        await after.sync()
+        assert after.reserved_nodes() == {"h100-0", "h100-1", "h100-2", "h100-3"}
+        assert await settled(after, key) == []
+        assert after.condition(key, "RecordRefused")["status"] == "False"
+
+    run(scenario())
+
+
+def test_a_plan_of_record_that_the_caches_do_not_show_yet_is_read_by_name_before_it_counts_as_gone() -> None:
+    async def scenario() -> None:
+        parts, key = await serving(nodes=4)
+        after = Parts(api=parts.api)
+        after.view.store.take_config_maps({(NAMESPACE, "large-plan"): Change(None, 10**9)})
+        await after.sync()
+
+        assert after.reserved_nodes() == {"h100-0", "h100-1"}
+        assert await settled(after, key) == []
+
+    run(scenario())
+
+
+def test_a_record_that_is_newer_than_the_status_is_believed_and_the_status_follows() -> None:
+    async def scenario() -> None:
+        parts, key = await serving(nodes=4)
+        parts.change(key, replicas=2)
+        await settled(parts, key)
+        with parts.api.changing(SHARDED_MODELS, *key) as model:
+            model["status"]["recordSerial"] = 1  # the process ended before it wrote the status
+
+        after = Parts(api=parts.api)
+        await after.sync()
+        assert await settled(after, key) == []
+        assert after.status(key)["recordSerial"] == 2
+        assert after.condition(key, "RecordRefused")["status"] == "False"
+
+    run(scenario())
+
+
+def test_what_another_leader_has_written_counts_more_than_what_this_process_remembers() -> None:
+    async def scenario() -> None:
+        parts, key = await serving(nodes=4)
+        other = Parts(api=parts.api)
+        await other.sync()
+        other.change(key, replicas=2)
+        await settled(other, key)
+        groups, newest = other.groups("large"), text_of(stored(other))
+        tamper(parts, drop_signature)
+
+        assert set(await settled(parts, key)) == {PLAN}
+        assert (parts.groups("large"), text_of(stored(parts))) == (groups, newest)
+
+    run(scenario())
+
+
 def test_a_record_that_was_there_before_its_resource_is_planned_over() -> None:
     async def scenario() -> None:
         parts, _ = await serving(nodes=4)
@@ -189,9 +311,18 @@ def test_a_new_key_signs_all_records_anew_and_restarts_nothing() -> None:
     run(scenario())
 
 
-async def of_an_earlier_release(edit: Edit = lambda _: None) -> tuple[Parts, Key, Manifest]:
-    """Return an operator that finds a model as a release without signatures has left it, and the record that it had."""
-    parts, key = await serving(nodes=4)
+async def of_an_earlier_release(
+    edit: Edit = lambda _: None, happens: Callable[[Parts], None] = lambda _: None, nodes: int = 4, replicas: int = 1
+) -> tuple[Parts, Key, Manifest]:
+    """Return an operator that finds a model as a release without signatures has left it, and the record that it had.
+
+    ``happens`` is done while no operator runs.
+    """
+    parts, key = await serving(nodes)
+    parts.change(key, replicas=replicas)
+    await settled(parts, key)
+    parts.run_pods("large")
+    await settled(parts, key)
     before = stored(parts)
 
     def unsign(data: Manifest) -> None:
@@ -203,6 +334,8 @@ async def of_an_earlier_release(edit: Edit = lambda _: None) -> tuple[Parts, Key
     tamper(parts, unsign)
     with parts.api.changing(SHARDED_MODELS, *key) as model:
         del model["status"]["recordSerial"]
+    parts.watching = False
+    happens(parts)
     after = Parts(api=parts.api)
     await after.sync()
     return after, key, before
@@ -220,6 +353,69 @@ def test_a_record_without_a_signature_is_taken_over_once_where_it_agrees_with_al
         tamper(parts, drop_signature)
         await settled(parts, key)
         assert "is not signed" in parts.condition(key, "RecordRefused")["message"]
+
+    run(scenario())
+
+
+def test_a_new_leader_leaves_a_group_where_it_serves_although_its_node_has_lost_a_gpu() -> None:
+    async def scenario() -> None:
+        parts, key = await serving(nodes=4)
+        before, groups = stored(parts), parts.groups("large")
+        lose_a_gpu(parts, "h100-1")
+        after = Parts(api=parts.api)
+        await after.sync()
+
+        assert await settled(after, key) == []
+        assert (stored(after), after.groups("large")) == (before, groups)
+        assert after.condition(key)["reason"] == "Serving"
+
+    run(scenario())
+
+
+def test_a_group_that_stands_on_a_node_which_lost_a_gpu_stays_where_an_unsigned_record_says_it_is() -> None:
+    async def scenario() -> None:
+        parts, key, before = await of_an_earlier_release(happens=lambda parts: lose_a_gpu(parts, "h100-1"))
+        groups = parts.groups("large")
+        assert set(await settled(parts, key)) == {PLAN}
+
+        assert (stored(parts), parts.groups("large")) == (before, groups)
+        assert parts.condition(key, "RecordRefused")["status"] == "False"
+
+    run(scenario())
+
+
+def test_a_group_that_is_on_its_way_to_other_nodes_says_nothing_against_an_unsigned_record() -> None:
+    def at_zero(parts: Parts) -> None:
+        with parts.api.changing(STATEFUL_SETS, NAMESPACE, "large-1") as live:
+            live["spec"]["replicas"] = 0
+        for rank in range(2):
+            parts.api.remove(PODS, NAMESPACE, f"large-1-{rank}")
+
+    async def scenario() -> None:
+        elsewhere = edited(lambda plan: plan.update(groups=[plan["groups"][0], ["h100-4", "h100-5"]]))
+        parts, key, _ = await of_an_earlier_release(elsewhere, at_zero, nodes=6, replicas=2)
+        first = parts.groups("large")[0]
+        await settled(parts, key)
+
+        assert text_of(stored(parts))["groups"] == [["h100-0", "h100-1"], ["h100-4", "h100-5"]]
+        assert parts.groups("large")[0] == first
+        assert parts.condition(key, "RecordRefused")["status"] == "False"
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("nodes", [["h100-4", "h100-5"], ["h100-4", "h100-9"]])
+def test_stateful_sets_at_zero_alone_bear_no_record_out_that_has_other_nodes(nodes: list[str]) -> None:
+    def at_zero(parts: Parts) -> None:
+        with parts.api.changing(STATEFUL_SETS, NAMESPACE, "large-0") as live:
+            live["spec"]["replicas"] = 0
+
+    async def scenario() -> None:
+        parts, key, before = await of_an_earlier_release(edited(lambda plan: plan.update(groups=[nodes])), at_zero, nodes=6)
+        await settled(parts, key)
+
+        assert text_of(stored(parts)) == text_of(before)
+        assert parts.condition(key, "RecordRefused")["status"] == "True"
 
     run(scenario())
 

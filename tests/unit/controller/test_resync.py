@@ -12,6 +12,7 @@ from shardwright.api.record import RECORD_KEY
 from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import CONFIG_MAPS, PODS, SHARDED_MODELS
 from shardwright.reconcile.record_object import KIND, SIGNATURE_KEY
+from shardwright.reconcile.signing import SigningKeys
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, deployed, run, synced
 from tests.support.memory_api import nothing
 
@@ -82,6 +83,31 @@ def test_a_model_that_ends_while_the_plans_are_read_for_booking_is_not_booked() 
         parts.api.before = end
         await parts.resync.book()
         assert (parts.api.before, parts.reserved_nodes()) == (nothing, set())
+
+    run(scenario())
+
+
+def test_plans_that_are_not_signed_are_judged_one_in_a_turn_of_the_event_loop() -> None:
+    async def scenario() -> None:
+        parts = await synced(nodes=8)
+        keys = [parts.add_model(f"m{number}", model={"id": "meta-llama/Llama-3.1-8B-Instruct"}) for number in range(8)]
+        for key in keys:
+            await parts.look(key)
+        after = Parts(api=parts.api, keys=SigningKeys((b"another key",)))
+        await after.resync.run()
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        await after.resync.book()
+        counting.cancel()
+        assert len(after.view.ledger.owners()) == len(keys)
+        assert turns >= len(keys)
 
     run(scenario())
 
