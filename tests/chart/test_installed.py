@@ -1,8 +1,11 @@
 """The chart on a control plane of its own: installed, upgraded, removed; its notes followed; its roles used."""
 
+import os
 import re
 import shlex
 import shutil
+import subprocess
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from shardwright.reconcile.signing import read_keys
 from tests.harness import fleet
 from tests.harness.api import ApiError, Manifest
 from tests.harness.controlplane import ControlPlane
@@ -104,6 +108,33 @@ def test_an_upgrade_brings_the_crd_and_leaves_the_models(cluster: ControlPlane, 
     assert (found["metadata"]["uid"], found["spec"]) == (created["metadata"]["uid"], created["spec"])
     cluster.helm("uninstall", "shardwright", "--namespace", NAMESPACE)
     _remove_kept(cluster)
+
+
+def test_own_keys_as_the_readme_makes_them_begin_with_the_key_that_has_signed_so_far(
+    cluster: ControlPlane, notes: str, tmp_path: Path
+) -> None:
+    del notes
+    secrets = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+    token = wait_for(
+        lambda: cluster.api.get(f"{secrets}/shardwright-signing").get("data", {}).get("token"), 30, "the chart's key"
+    )
+    chapter = (CHART / "README.md").read_text().partition("## Keys")[2]
+    commands = re.findall(r"```sh\n(.*?)```", chapter, re.DOTALL)[0]
+    commands = commands.replace("shardwright-system", NAMESPACE).replace("charts/shardwright", str(CHART))
+
+    environment = {**os.environ, **cluster.environment(), "PATH": f"{cluster.bin}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-euo", "pipefail", "-c", commands], check=True, cwd=tmp_path, env=environment, capture_output=True)
+
+    own = b64decode(cluster.api.get(f"{secrets}/shardwright-keys")["data"]["keys"])
+    keys = read_keys(own.decode()).secrets
+    assert (keys[0], len(keys)) == (b64decode(token), 2)
+    volumes = cluster.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/shardwright")["spec"]["template"]["spec"][
+        "volumes"
+    ]
+    (signing,) = (volume["secret"] for volume in volumes if volume["name"] == "signing")
+    assert (signing["secretName"], signing["items"]) == ("shardwright-keys", [{"key": "keys", "path": "keys"}])
+    assert list(tmp_path.iterdir()) == []
+    cluster.api.delete(f"{secrets}/shardwright-keys")
 
 
 def test_an_uninstall_leaves_the_crd_and_the_models_and_a_new_install_takes_them_over(cluster: ControlPlane, notes: str) -> None:

@@ -42,6 +42,7 @@ class Watched(Generic[Content]):
         except (ValueError, InputError) as error:
             log.error("%s cannot be used: %s", self._what, error)  # noqa: TRY400  the message is the whole story
             return False
+        log.info("%s was read anew", self._what)
         return True
 
     def _bytes(self) -> bytes | None:

@@ -79,3 +79,25 @@ def test_keys_that_are_written_anew_are_used_and_broken_ones_change_nothing(api:
     assert (running._keys.reload(), running._keys.content) == (False, SigningKeys((b"a" * 32,)))
     file.write_text(f"{'b' * 32}\n{'a' * 32}\n")
     assert (running._keys.reload(), running._keys.content) == (True, SigningKeys((b"b" * 32, b"a" * 32)))
+
+
+def test_keys_that_are_changed_in_the_documented_order_verify_at_every_replica_at_every_moment(
+    api: ScriptedApi, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    old, new = "the present key, a token as it is ", "the new key, of openssl rand -hex "
+    files = [tmp_path / "keys-of-one", tmp_path / "keys-of-another"]
+    for file in files:
+        file.write_text(old)  # a token has no end of line
+    replicas = [operator(api, f"--signing-keys-file={file}")._keys for file in files]
+    for content in (f"{old}\n{new}\n", f"{new}\n{old}\n", f"{new}\n"):
+        for file, keys in zip(files, replicas, strict=True):
+            file.write_text(content)  # the kubelet of the other one is late
+            caplog.clear()
+            assert keys.reload()
+            assert "the file of signing keys was read anew" in caplog.text
+            for writer in replicas:
+                signature = writer.content.sign("K", "u", "t") or ""
+                assert all(reader.content.verify(signature, "K", "u", "t") for reader in replicas)
+
+    assert replicas[0].content == SigningKeys((new.strip().encode(),))
