@@ -149,20 +149,28 @@ class Planner:
         self._refused.pop(key, None)
 
     async def answer(self, key: Key, subject: Subject, ask: Ask, now: datetime) -> Replanned | Problem:
-        """Return the planner's answer, or why there is none; the GPUs of a plan that is to be deployed are kept from then on.
+        """Return the planner's answer, or why there is none.
 
-        A model that does not get what it asks for stands in line from then on.
+        The GPUs of a plan that is to be deployed are kept from then on, where its namespace may keep so many. A model that does
+        not get what it asks for stands in line.
         """
         async with self._turns.turn(key, _urgency(ask)):
             answer = await self._answer(key, subject, ask)
             if isinstance(answer, Problem):
                 return answer
-            record = answer.record
-            if record and record != ask.on and record.plan.deployable and not subject.intent.plan_only:
-                self._view.keep(key, Kept(record=record))
+            self._book(key, subject, ask, answer.record)
             if ask.beside is None:
                 self._view.stand_in_line(key, await self._waiting(key, subject, ask, now) if answer.short else None)
-        return await self._advised(key, subject, ask, answer) if answer.short and ask.beside is None else answer
+        if not answer.short or ask.beside is not None:
+            return answer
+        advised = await self._advised(key, subject, ask, answer)
+        self._book(key, subject, ask, advised.record)  # where its namespace had kept too many, it may keep fewer now
+        return advised
+
+    def _book(self, key: Key, subject: Subject, ask: Ask, record: PlanRecord | None) -> None:
+        """Keep the GPUs of a new plan that is to be deployed; where its namespace would keep too many it is not written."""
+        if record and record != ask.on and record.plan.deployable and not subject.intent.plan_only:
+            self._view.keep(key, Kept(record=record), self.settings.limits_of(key[0]).gpus)
 
     async def _advised(self, key: Key, subject: Subject, ask: Ask, answer: Replanned) -> Replanned:
         """Return the answer with what would make room: worked out beside the lock, and anew where there is something else."""

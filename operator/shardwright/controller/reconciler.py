@@ -142,6 +142,8 @@ class Reconciler:
             step = await _aside(seen.groups, advance, seen, self._clock.now())
             if step.ask is not None and isinstance(seen.subject, Subject):
                 seen = seen.answered(step.ask, await self._answer(key, seen.subject, step.ask))
+                if seen.cluster:  # what was booked for others meanwhile may be why nothing was for this one
+                    seen = replace(seen, cluster=replace(seen.cluster, gpus=self._view.kept_beside(key)))
                 continue
             if (groups := ended_groups(step.writes)) and not seen.certain:
                 seen = await self._certain(seen, groups)
@@ -171,7 +173,7 @@ class Reconciler:
         """Keep the GPUs of a plan that was only shown before its pods are made: two looks at once never take the same ones."""
         if cluster.reserved or not published.kept or published.found.standing:
             return
-        if not self._view.keep(key, published.kept):
+        if not self._view.keep(key, published.kept, cluster.limits.gpus):
             self._view.keep(key, None)
             raise ChangedError
 

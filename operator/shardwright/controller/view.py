@@ -114,13 +114,16 @@ class View:
         self._moving += now.moving - before.moving
         self.turn_came |= now.moving < before.moving
 
-    def keep(self, key: Key, kept: Kept | None) -> bool:
-        """Keep the GPUs of a plan of record (None: none) and return whether all of them could be kept."""
+    def keep(self, key: Key, kept: Kept | None, most: int | None = None) -> bool:
+        """Keep the GPUs of a plan of record (None: none) and return whether all of them could be kept.
+
+        ``most`` are the GPUs that the plans of its namespace may keep, None for any number.
+        """
         wanted: tuple[Reservation, ...] = ()
         if kept is not None:
             record = kept.record
             wanted = tuple(reservations_of(base_key(key), record.plan, record.generations, kept.released))
-        refused, freed = self.ledger.keep(base_key(key), wanted, self._healthy(item.node for item in wanted))
+        refused, freed = self.ledger.keep(base_key(key), wanted, self._healthy(item.node for item in wanted), most)
         self.freed |= freed
         return not refused
 
@@ -152,8 +155,7 @@ class View:
 
     def kept_beside(self, key: Key) -> int:
         """Return how many GPUs the plans of other models of the namespace keep."""
-        others = (owner for owner in self.ledger.owners() if owner[0] == key[0] and owner != base_key(key))
-        return sum(item.gpus for owner in others for item in self.ledger.kept(owner))
+        return self.ledger.kept_beside(base_key(key))
 
     def barred_in(self, namespaces: Collection[str]) -> tuple[Key, ...]:
         """Return the models of these namespaces whose pods are not let in, those first that were barred first."""

@@ -42,10 +42,16 @@ def _limited(name: str, limit: int, gap: str, remedy: str) -> Problem:
     )
 
 
-def _too_many_gpus(cluster: Cluster, plan: Plan, before: Plan | None) -> Problem | None:
-    """Return why a plan may not keep its GPUs, None where it may, or keeps no more than before."""
-    most, gpus = cluster.limits.gpus, _gpus(plan)
-    if most is None or cluster.gpus + gpus <= most or (before and gpus <= _gpus(before)):
+def _most_gpus(seen: Seen, known: Known, plan: Plan) -> int | None:
+    """Return how many GPUs the namespace may keep with a plan, None for any number: it needs no more than the one that runs."""
+    before = known.record.plan if known.record and _own(seen, known) is not None else None
+    return None if before and _gpus(plan) <= _gpus(before) else (seen.cluster or Cluster()).limits.gpus
+
+
+def _too_many_gpus(cluster: Cluster, plan: Plan, most: int | None) -> Problem | None:
+    """Return why a plan may not keep its GPUs, None where it may."""
+    gpus = _gpus(plan)
+    if most is None or cluster.gpus + gpus <= most:
         return None
     gap = f"others keep {cluster.gpus}, and the plan needs {gpus}: {cluster.gpus + gpus - most} too many"
     return _limited("gpus", most, gap, "ask for fewer replicas or GPUs")
@@ -65,7 +71,7 @@ def barred(seen: Seen, known: Known, subject: Subject, record: PlanRecord | None
     if record is None or not record.plan.deployable or subject.intent.plan_only:
         return None
     own, before = _own(seen, known), known.record
-    if problem := _too_many_gpus(cluster, record.plan, before.plan if before and own is not None else None):
+    if problem := _too_many_gpus(cluster, record.plan, _most_gpus(seen, known, record.plan)):
         return problem
     wanted = pods_of(cluster, subject, record.plan)
     if wanted is None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import pytest
 
 from shardwright.cluster.resources import PODS, RESOURCE_QUOTAS, STATEFUL_SETS
 from shardwright.controller.planner import Planner
-from shardwright.controller.queue import Key
+from shardwright.controller.queue import Key, Priority
+from shardwright.controller.worker import Memo
+from shardwright.reconcile.budget import Failed
+from shardwright.reconcile.work import Work
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, serving, synced
+from tests.support.inline import Inline
+
+Answer = TypeVar("Answer")
 
 GPU = "requests.nvidia.com/gpu"
 SMALL = {"id": "meta-llama/Llama-3.1-8B-Instruct"}
@@ -136,9 +145,10 @@ def limited(**limits: int) -> str:
     return json.dumps({"namespaceLimits": {NAMESPACE: limits}})
 
 
-async def with_limits(folder: Path, **limits: int) -> Parts:
-    """Return an operator with four nodes whose administrator limits the namespace."""
-    parts = await synced(nodes=4)
+async def with_limits(folder: Path, nodes: int = 4, worker: Inline | None = None, **limits: int) -> Parts:
+    """Return an operator whose administrator limits the namespace."""
+    parts = await synced(nodes)
+    parts.worker = worker or parts.worker
     file = folder / "settings.json"
     file.write_text(limited(**limits))
     parts.planner = Planner(parts.view, parts.worker, None, file)
@@ -163,6 +173,36 @@ def test_a_namespace_keeps_no_more_gpus_than_the_operator_lets_it(tmp_path: Path
         parts.change(first, replicas=2)
         await parts.look(first)
         assert (told(parts, first), gpus_kept(parts)) == ("QuotaExceeded", 16)
+
+    run(scenario())
+
+
+class Slow(Inline):
+    """Answers in the next turn of the event loop, so that others look meanwhile."""
+
+    async def ask(self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
+        await asyncio.sleep(0)
+        return await super().ask(key, priority, work, memo)
+
+
+@pytest.mark.parametrize("running", [0, 1])
+def test_of_two_models_that_are_looked_at_together_one_finds_the_limit_of_gpus_used_up(tmp_path: Path, running: int) -> None:
+    async def scenario() -> None:
+        limit = 16 * (2 * running + 1)
+        parts = await with_limits(tmp_path, nodes=8, worker=Slow(), gpus=limit)
+        keys = [parts.add_model(name, model=LARGE, replicas=running or 1) for name in ("first", "second")]
+        if running:
+            for key in keys:
+                await parts.look(key)
+                parts.run_pods(key[1])
+                await parts.look(key)
+                parts.change(key, replicas=2)
+
+        await asyncio.gather(*map(parts.look, keys))
+
+        assert sorted(len(parts.groups(name)) for _, name in keys) == [running, running + 1]
+        assert gpus_kept(parts) == limit
+        assert "QuotaExceeded" in [told(parts, key) for key in keys]
 
     run(scenario())
 
