@@ -183,8 +183,13 @@ def _places(plan: Plan, owner: Owner) -> dict[str, frozenset[str]]:
 def _has_devices(plan: Plan, live: Mapping[str, Any]) -> bool:
     """Return whether the pods of a StatefulSet ask for the devices of a plan."""
     wanted = {name: str(count) for name, count in ((plan.resource, plan.gpus_per_node), *plan.rdma)}
-    limits = (item.get("resources", {}).get("limits") or {} for item in live["spec"]["template"]["spec"]["containers"])
-    return any(wanted.items() <= item.items() for item in limits)
+    found = [item.get("resources") or {} for item in live["spec"]["template"]["spec"]["containers"]]
+    return any(_devices(item) == wanted and bool(item.get("claims")) == plan.compute_domain for item in found)
+
+
+def _devices(resources: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the extended resources that a container asks for: they alone have a domain in their names."""
+    return {name: count for name, count in (resources.get("limits") or {}).items() if "/" in name}
 
 
 def _beside_status(record: PlanRecord, known: Known) -> str | None:
