@@ -56,7 +56,7 @@ EDITS: dict[str, Edit] = {
     "a device beside the GPUs": edited(lambda plan: plan.update(rdma=[["vendor.example/anything", 8]])),
     "a claim": edited(lambda plan: plan.update(compute_domain=True)),
     "a device of somebody else": edited(lambda plan: plan.update(resource="vendor.example/anything")),
-    "arguments of the engine": edited(lambda plan: plan.update(max_sequences=-1)),
+    "arguments of the engine": edited(lambda plan: plan.update(max_sequences=1)),
     "10,000,000 ranks": edited(lambda plan: plan["layout"].update(tensor=10**7)),
     "no signature": drop_signature,
     "no text": lambda data: data.clear(),
@@ -218,6 +218,7 @@ def test_a_plan_of_record_that_the_caches_show_late_is_read_afresh_before_it_is_
     async def scenario() -> None:
         parts, key = await serving(nodes=4)
         after = Parts(api=parts.api)
+        await after.sync()  # as the one that does not lead
         after.unheard = {CONFIG_MAPS}
         parts.change(key, replicas=2)
         await settled(parts, key)
@@ -265,12 +266,19 @@ def test_a_record_that_is_newer_than_the_status_is_believed_and_the_status_follo
 
 def test_what_another_leader_has_written_counts_more_than_what_this_process_remembers() -> None:
     async def scenario() -> None:
-        parts, key = await serving(nodes=4)
+        parts, key = await serving(nodes=3)
         other = Parts(api=parts.api)
         await other.sync()
-        other.change(key, replicas=2)
+        other.change_node("h100-1", unschedulable=True)
+        other.api.remove(PODS, NAMESPACE, "large-0-1")
         await settled(other, key)
+        other.run_pods("large")
+        await settled(other, key)
+        other.run_pods("large")
+        await settled(other, key)
+        other.change_node("h100-1", unschedulable=False)
         groups, newest = other.groups("large"), text_of(stored(other))
+        assert newest["groups"] == [["h100-0", "h100-2"]]
         tamper(parts, drop_signature)
 
         assert set(await settled(parts, key)) == {PLAN}
