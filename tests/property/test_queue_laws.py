@@ -9,7 +9,16 @@ import hypothesis.strategies as st
 from hypothesis import given
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from shardwright.controller.queue import FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, RETRY_SPREAD, Again, Key, Priority, Queue
+from shardwright.controller.queue import (
+    FIRST_RETRY_SECONDS,
+    LONGEST_RETRY_SECONDS,
+    RETRY_SPREAD,
+    SHARE,
+    Again,
+    Key,
+    Priority,
+    Queue,
+)
 from tests.support.clocks import Clock
 
 WORKERS = 5
@@ -99,10 +108,15 @@ class QueueLaws(RuleBasedStateMachine):
         """Return what a worker may take now."""
         free = WORKERS - len(self.working)
         busy = Counter(namespace for namespace, _ in self.working)
+        calm = Counter(key[0] for key, priority in self.working.items() if priority is not Priority.BROKEN)
+        calm_free = WORKERS - WORKERS // SHARE - calm.total()
         return {
             key: owed.now
             for key, owed in self.owed.items()
-            if owed.now is not None and key not in self.working and busy[key[0]] < free
+            if owed.now is not None
+            and key not in self.working
+            and busy[key[0]] < free
+            and (owed.now is Priority.BROKEN or calm[key[0]] < calm_free)
         }
 
     @precondition(lambda self: self.working)
@@ -190,3 +204,20 @@ def test_a_namespace_whose_looks_hang_leaves_a_worker_for_another_whatever_is_ur
     turn = queue.take()
     assert turn is not None
     assert turn.key == ("quick", "x")
+
+
+@given(
+    looks=st.lists(
+        st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(sorted(set(Priority) - {Priority.BROKEN}))), max_size=64
+    )
+)
+def test_what_is_broken_finds_a_worker_whatever_is_worked_on_that_is_not(looks: list[tuple[str, Priority]]) -> None:
+    queue = Queue(WORKERS)
+    for number, (namespace, priority) in enumerate(looks):
+        queue.add((namespace, str(number)), priority)
+    while queue.take():
+        pass
+    queue.add(("other", "x"), Priority.BROKEN)
+    turn = queue.take()
+    assert turn is not None
+    assert turn.key == ("other", "x")

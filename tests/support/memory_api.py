@@ -25,6 +25,7 @@ class MemoryApi(Client):
     ``before`` is told verb (a try is a ``dry-run``) and plural of each request and may refuse it, or do something first.
     ``after`` is told of each patch when it is stored and its answer is still on the way.
     ``requests`` are all requests, ``written`` those of them that change something. ``watches`` are told every change.
+    ``urgencies`` are all that it was asked to be used with.
     """
 
     def __init__(self) -> None:
@@ -33,6 +34,7 @@ class MemoryApi(Client):
         self.after: Callable[[str, str], Awaitable[None]] = nothing
         self.requests: list[str] = []
         self.written: list[str] = []
+        self.urgencies: list[Urgency] = []
         self.watches: list[OnChange] = []
         self._numbers = itertools.count(1)
         self._resources: dict[str, Resource] = {}
@@ -84,7 +86,7 @@ class MemoryApi(Client):
         return self
 
     def at(self, urgency: Urgency) -> Self:
-        del urgency
+        self.urgencies.append(urgency)
         return self
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> dict[str, Any] | None:

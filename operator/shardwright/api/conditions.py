@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from shardwright.api.published import MESSAGE_MAX_LENGTH
 
@@ -37,7 +37,7 @@ class ConditionType(Word):
     PLAN_STALE = ("PlanStale", "the plan stands, but the cluster has changed under it")
     FIELD_CONFLICT = ("FieldConflict", "somebody else keeps setting fields of our objects back")
     FOREIGN_PODS = ("ForeignPods", "pods that are not ours carry the labels of the model")
-    RECORD_REFUSED = ("RecordRefused", "the plan of record was changed by somebody else, and is not believed")
+    RECORD_REFUSED = ("RecordRefused", "a plan of record was found that the operator has not signed last")
     TURN_AWAITED = ("TurnAwaited", "groups wait to restart because groups of other models do")
 
 
@@ -87,7 +87,7 @@ class Reason(Word):
     PLAN_RECORD_UNREADABLE = ("PlanRecordUnreadable", "the plan of record cannot be read: what runs is left as it is")
     PLAN_RECORD_REFUSED = (
         "PlanRecordRefused",
-        "the plan of record is not the newest that the operator wrote: it is written again",
+        "the plan of record that was found is not the newest that the operator has signed: what runs is left as it is",
     )
     NODE_LOST = ("NodeLost", "a node does not give pods back that should be gone")
     FIELD_CONTESTED = ("FieldContested", "a field is changed back again and again")
@@ -121,7 +121,7 @@ def set_condition(conditions: Iterable[Mapping[str, Any]], new: Condition, *, no
     by_type = {str(item["type"]): item for item in conditions}
     before = by_type.get(new.type)
     by_type[new.type] = _on_wire(new, since=_since(before, new, now))
-    order = [*ConditionType, *sorted(set(by_type) - set(ConditionType))]
+    order = (*_ORDER, *sorted(by_type.keys() - _ORDER.keys()))
     return tuple(by_type[name] for name in order if name in by_type)
 
 
@@ -143,4 +143,5 @@ def _since(before: Mapping[str, Any] | None, new: Condition, now: datetime) -> s
     return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+_ORDER: Final = dict.fromkeys(map(str, ConditionType))
 _STATUS = {True: "True", False: "False", None: "Unknown"}

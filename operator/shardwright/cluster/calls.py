@@ -28,7 +28,7 @@ class Urgency(IntEnum):
     LEASE = 0
     """Leadership: waits for nothing."""
     REPAIR = 1
-    """What mends a group that serves: deletions, zero replicas, restarts."""
+    """What mends a group: deletions, zero replicas, restarts, and what is read right before them."""
     OBJECTS = 2
     """Reads and what is made of new plans."""
     STATUS = 3

@@ -157,21 +157,21 @@ class Writer:
         try_first: bool,
     ) -> None:
         """Send an object and see that all of it was kept; where it is tried first, nothing has changed if it would not be."""
-        if try_first and not self._was_well(content):
+        if try_first and not self._was_well(shape := _shape(content)):
             _check(content, await _tried(send, content))
             await _try_pod(client, content)
-            self._note_well(content)
+            self._note_well(shape)
         stored = await send(dry_run=False)
         _check(content, stored)
         self._on_stored({"apiVersion": content["apiVersion"], "kind": content["kind"], **stored})
 
-    def _was_well(self, content: Mapping[str, Any]) -> bool:
+    def _was_well(self, shape: int) -> bool:
         """Return whether an object of the same fields, in the same namespace, was tried and kept a moment ago."""
-        at = self._tried.get(_shape(content))
+        at = self._tried.get(shape)
         return at is not None and self._clock() - at < WELL_SECONDS
 
-    def _note_well(self, content: Mapping[str, Any]) -> None:
-        self._tried[_shape(content)] = self._clock()
+    def _note_well(self, shape: int) -> None:
+        self._tried[shape] = self._clock()
         while len(self._tried) > WELL_MAX:
             self._tried.popitem(last=False)
 

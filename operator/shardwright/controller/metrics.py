@@ -4,7 +4,8 @@ Labels are bounded: verbs, resources, codes, condition types, reasons, component
 namespace and name, are made from the same values as its status, and go when it goes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
@@ -20,6 +21,12 @@ BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 API_BUCKETS: Final = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0)
 MODEL: Final = ("namespace", "name")
 
+Series = tuple[Gauge, tuple[str, ...]]
+"""A gauge and the values of all its labels."""
+
+Shown = tuple[Gauge, float, *tuple[str, ...]]
+"""A gauge of a model, its value, and the values of its labels beside those of the model."""
+
 
 class Metrics:
     """All series; one instance per process."""
@@ -30,7 +37,7 @@ class Metrics:
         self._operator()
         self._plans()
         self._lives()
-        self._shown: dict[Key, list[tuple[Gauge, tuple[str, ...]]]] = {}
+        self._shown: dict[Key, dict[Series, float]] = {}
 
     def _operator(self) -> None:
         registry = self.registry
@@ -159,44 +166,46 @@ class Metrics:
         self.api_seconds.labels(verb, resource).observe(seconds)
 
     def show(self, key: Key, found: Findings, report: Report | None) -> None:
-        """Replace the series of one model; those that stay are there all the time."""
-        before = self._shown.pop(key, [])
+        """Replace the series of one model; those that stay are there all the time, and only what has changed is set."""
+        before = self._shown.get(key, {})
+        now = dict(self._series(key, found, report))
         if found.hidden:  # nobody knows that anything but the conditions has changed
-            self._shown[key] = [(gauge, labels) for gauge, labels in before if gauge is not self._condition]
-        if report:
-            self._show_report(key, report)
-        self._show_conditions(key, found)
-        if not found.hidden:
-            self._show_groups(key, found)
-        shown = set(self._shown.get(key, ()))
-        for gauge, labels in before:
-            if (gauge, labels) not in shown:
-                gauge.remove(*labels)
-
-    def _show_report(self, key: Key, report: Report) -> None:
-        if isinstance(report.outcome, Plan):
-            self._show_layout(key, report.outcome)
-            self._show_memory(key, report.outcome)
-            self._show_performance(key, report.outcome)
-        self._show_excluded(key, report.excluded)
+            now |= {series: value for series, value in before.items() if series[0] is not self._condition}
+        for (gauge, labels), value in now.items():
+            if before.get((gauge, labels)) != value:
+                gauge.labels(*labels).set(value)
+        for gauge, labels in before.keys() - now.keys():
+            gauge.remove(*labels)
+        self._shown[key] = now
 
     def drop(self, key: Key) -> None:
         """Remove all series of a model."""
         for gauge, labels in self._shown.pop(key, ()):
             gauge.remove(*labels)
 
-    def _set(self, gauge: Gauge, key: Key, value: float, *labels: str) -> None:
-        series = (*key, *labels)
-        gauge.labels(*series).set(value)
-        self._shown.setdefault(key, []).append((gauge, series))
+    def _series(self, key: Key, found: Findings, report: Report | None) -> Iterator[tuple[Series, float]]:
+        """Yield the series of one model with their values."""
+        lives = () if found.hidden else self._of_groups(found)
+        shown = chain(self._of_report(report) if report else (), self._of_conditions(found), lives)
+        yield from (((gauge, (*key, *labels)), value) for gauge, value, *labels in shown)
 
-    def _show_layout(self, key: Key, plan: Plan) -> None:
+    def _of_report(self, report: Report) -> Iterator[Shown]:
+        plan = report.outcome
+        if isinstance(plan, Plan):
+            yield from self._of_layout(plan)
+            yield from self._of_memory(plan)
+            yield self._ttft, plan.performance.ttft_seconds
+            yield self._tpot, plan.performance.tpot_seconds
+            yield self._throughput, plan.performance.output_tokens_per_second
+        yield from self._of_excluded(report.excluded)
+
+    def _of_layout(self, plan: Plan) -> Iterator[Shown]:
         layout = plan.layout
-        degrees = (layout.tensor, layout.pipeline, layout.expert, layout.attention_data, layout.context, layout.replicas)
-        self._set(self._layout, key, 1, *map(str, degrees), plan.pool)
-        self._set(self._gpus, key, layout.gpus)
+        model_degrees = str(layout.tensor), str(layout.pipeline), str(layout.expert)
+        yield self._layout, 1, *model_degrees, str(layout.attention_data), str(layout.context), str(layout.replicas), plan.pool
+        yield self._gpus, layout.gpus
 
-    def _show_memory(self, key: Key, plan: Plan) -> None:
+    def _of_memory(self, plan: Plan) -> Iterator[Shown]:
         for stage in plan.stages:
             components = {
                 "weights": stage.weights_bytes,
@@ -206,38 +215,33 @@ class Metrics:
                 "budget": stage.budget_bytes,
             }
             for component, count in components.items():
-                self._set(self._memory, key, count, str(stage.stage), component)
-        self._set(self._headroom, key, plan.kv_tokens - plan.max_model_len)
+                yield self._memory, count, str(stage.stage), component
+        yield self._headroom, plan.kv_tokens - plan.max_model_len
 
-    def _show_performance(self, key: Key, plan: Plan) -> None:
-        self._set(self._ttft, key, plan.performance.ttft_seconds)
-        self._set(self._tpot, key, plan.performance.tpot_seconds)
-        self._set(self._throughput, key, plan.performance.output_tokens_per_second)
-
-    def _show_excluded(self, key: Key, excluded: Sequence[Exclusion]) -> None:
+    def _of_excluded(self, excluded: Sequence[Exclusion]) -> Iterator[Shown]:
         counts: dict[str, int] = {}
         for exclusion in excluded:
             counts[exclusion.code] = counts.get(exclusion.code, 0) + exclusion.count
         for code, count in counts.items():
-            self._set(self._excluded, key, count, code)
+            yield self._excluded, count, code
 
-    def _show_conditions(self, key: Key, found: Findings) -> None:
+    def _of_conditions(self, found: Findings) -> Iterator[Shown]:
         for condition in conditions(found):
-            self._set(self._condition, key, 1, condition.type, condition.status_word, str(condition.reason))
+            yield self._condition, 1, condition.type, condition.status_word, str(condition.reason)
 
-    def _show_groups(self, key: Key, found: Findings) -> None:
+    def _of_groups(self, found: Findings) -> Iterator[Shown]:
         if found.wanted is not None:
-            self._set(self._wanted, key, found.wanted)
-        self._set(self._ready, key, sum(group.ready for group in found.groups))
+            yield self._wanted, found.wanted
+        yield self._ready, sum(group.ready for group in found.groups)
         for group in found.groups:
-            self._show_group(key, group)
+            yield from self._of_group(group)
 
-    def _show_group(self, key: Key, group: GroupState) -> None:
-        self._set(self._group_ready, key, group.ready, group.name)
-        self._set(self._restarts, key, group.restarts, group.name)
-        self._set(self._spent, key, group.budget_spent, group.name)
+    def _of_group(self, group: GroupState) -> Iterator[Shown]:
+        yield self._group_ready, group.ready, group.name
+        yield self._restarts, group.restarts, group.name
+        yield self._spent, group.budget_spent, group.name
         if group.outage_seconds is not None:
-            self._set(self._outage, key, group.outage_seconds, group.name)
+            yield self._outage, group.outage_seconds, group.name
 
     def text(self) -> bytes:
         """Return everything in the Prometheus text format."""

@@ -101,7 +101,12 @@ def operator_parser() -> argparse.ArgumentParser:
     parser.add_argument("--cluster-domain", default="cluster.local", help="domain of the cluster's DNS")
     parser.add_argument("--port", type=int, default=8080, help="port of /healthz, /readyz and /metrics; 0 for any free one")
     parser.add_argument("--resync-seconds", type=float, default=300.0, help="mean time between full comparisons")
-    parser.add_argument("--workers", type=int, default=16, help="resources that are worked on at once")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=16,
+        help="resources that are worked on at once; a quarter is kept for groups that do not serve",
+    )
     parser.add_argument(
         "--max-moving-groups",
         type=_at_least_one,

@@ -1,9 +1,10 @@
 """Which resource is looked at next: the most urgent first, namespaces in turn, one worker per key, failures after a pause.
 
-Four laws, each a property test. No key that was asked for is lost, and none is worked on twice at once. What is more
-urgent goes first. Namespaces take turns within an urgency, and none may hold more workers than it leaves free, so that
-one whose API calls hang, or one that floods, does not keep the others from theirs. A key that has failed comes again
-after a pause that grows, whatever happens meanwhile; only its user ends the pause, by changing the resource.
+Five laws, each a property test. No key that was asked for is lost, and none is worked on twice at once. What is more
+urgent goes first, and what is broken finds a worker whatever else is worked on. Namespaces take turns within an urgency, and
+none may hold more workers than it leaves free, so that one whose API calls hang, or one that floods, does not keep the others
+from theirs. A key that has failed comes again after a pause that grows, whatever happens meanwhile; only its user ends the
+pause, by changing the resource.
 """
 
 import asyncio
@@ -30,6 +31,11 @@ def retry_pause_seconds(failures: int) -> float:
     """Return the pause after so many failures in a row: it doubles with each, up to the longest."""
     pause = min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * float(2 ** (min(failures, DOUBLINGS) - 1)))
     return pause * random.uniform(1 - RETRY_SPREAD, 1 + RETRY_SPREAD)  # noqa: S311  guards nothing
+
+
+SHARE: Final = 4
+"""This part of the workers is kept free for groups that do not serve, for looks at new models wait for the planner one after
+another, and hold a worker each. Basis: assumed, as is the same part of all requests (``cluster.throttle``)."""
 
 
 class Priority(IntEnum):
@@ -119,10 +125,10 @@ class Line:
         if not names:
             del self._queued[priority][namespace]
 
-    def take(self, may_work: Callable[[str], bool]) -> Key | None:
-        """Take the next key of a namespace that ``may_work``; its namespace is last in turn then."""
-        for namespaces in self._queued.values():
-            namespace = next((namespace for namespace in namespaces if may_work(namespace)), None)
+    def take(self, may_work: Callable[[str, Priority], bool]) -> Key | None:
+        """Take the next key of a namespace that ``may_work`` on what is as urgent; its namespace is last in turn then."""
+        for priority, namespaces in self._queued.items():
+            namespace = next((namespace for namespace in namespaces if may_work(namespace, priority)), None)
             if namespace is not None:
                 names = namespaces.pop(namespace)
                 name = next(iter(names))
@@ -147,6 +153,7 @@ class Queue:
         self._asked: dict[Key, _Asked] = {}
         self._working: dict[Key, _Work] = {}
         self._busy: Counter[str] = Counter()  # workers by namespace
+        self._calm: Counter[str] = Counter()  # those of them that mend nothing
         self._appointments: dict[Key, _Appointment] = {}
         self._calendar: list[tuple[float, int, Key]] = []  # a heap; entries that no appointment has any more are skipped
         self._numbers = count()
@@ -221,18 +228,21 @@ class Queue:
         asked = self._asked.pop(key)
         self._appointments.pop(key, None)
         self._working[key] = _Work(asked.priority, self._clock())
-        self._busy[key[0]] += 1
+        self._count(key[0], asked.priority, 1)
         return Turn(key=key, priority=asked.priority, waited_seconds=self._clock() - asked.since)
 
     def done(self, key: Key) -> None:
         """Give a key back."""
-        del self._working[key]
-        self._busy[key[0]] -= 1
-        if not self._busy[key[0]]:
-            del self._busy[key[0]]
+        self._count(key[0], self._working.pop(key).priority, -1)
         if asked := self._asked.get(key):
             self._line.put(key, asked.priority)
         self._wake()  # one more worker is free: a namespace that held its share may take it
+
+    def _count(self, namespace: str, priority: Priority, workers: int) -> None:
+        for held in (self._busy, self._calm) if priority is not Priority.BROKEN else (self._busy,):
+            held[namespace] += workers
+            if not held[namespace]:
+                del held[namespace]
 
     def close(self) -> None:
         """Hand out no more keys: workers that ask for one wait for ever."""
@@ -256,13 +266,16 @@ class Queue:
             retries=self._retries,
         )
 
-    def _may_work(self, namespace: str) -> bool:
+    def _may_work(self, namespace: str, priority: Priority) -> bool:
         """Return whether a namespace may have one more worker: it must leave at least as many free as it holds.
 
         Alone it gets half of them. Whoever comes next gets half of the rest, so that it takes one namespace more for each
-        halving to fill them all, and no namespace needs a share of its own set aside.
+        halving to fill them all, and no namespace needs a share of its own set aside. What mends nothing has its part only, which
+        is shared in the same way.
         """
-        return self._busy[namespace] < self.workers - len(self._working)
+        if self._busy[namespace] >= self.workers - len(self._working):
+            return False
+        return priority is Priority.BROKEN or self._calm[namespace] < self.workers - self.workers // SHARE - self._calm.total()
 
     def _ask(self, key: Key, priority: Priority, *, fresh: bool = False) -> None:
         asked = self._asked.get(key)

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
-from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.client import ApiError, Client, Urgency
 from shardwright.cluster.handover import Change
 from shardwright.cluster.resources import BY_KIND, NODES, PODS, SHARDED_MODELS, STATEFUL_SETS
 from shardwright.cluster.schedulers import Finding, Schedulers
@@ -288,28 +288,21 @@ class Reading:
         Raises:
             ApiError: something could not be read.
         """
-        owner = seen.resource.owner
-        live = await self._client.get(SHARDED_MODELS, owner.namespace, owner.name)
+        owner, client = seen.resource.owner, self._client.at(Urgency.REPAIR)  # what is broken serves nobody
+        live = await client.get(SHARDED_MODELS, owner.namespace, owner.name)
         if live is None or (live["metadata"]["uid"], live["metadata"]["generation"]) != (owner.uid, seen.resource.generation):
             return None
         assert isinstance(seen.observed, Observed)  # noqa: S101 - nothing is written of what cannot be read
         objects, members = dict(seen.observed.objects), list(seen.observed.members)
         for name in groups:
-            stored = await self._client.get(STATEFUL_SETS, owner.namespace, name)
+            stored = await client.get(STATEFUL_SETS, owner.namespace, name)
             objects.pop((STATEFUL_SET, name), None)
             members = [member for member in members if member.group != name]
             if stored is not None:
                 stored = {"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind, **stored}
                 objects[STATEFUL_SET, name] = stored
-                members += await self._pods(stored, [m.rank for m in seen.observed.members if m.group == name])
+                members += await _pods(client, stored, [m.rank for m in seen.observed.members if m.group == name])
         return replace(seen, observed=replace(seen.observed, objects=objects, members=tuple(members)), certain=True)
-
-    async def _pods(self, stateful_set: Mapping[str, Any], ranks: Iterable[int]) -> list[Member]:
-        """Return the pods of a StatefulSet by name: those that should be there, and those that were seen."""
-        metadata, wanted = stateful_set["metadata"], {*range(stateful_set["spec"].get("replicas") or 0), *ranks}
-        names = [f"{metadata['name']}-{rank}" for rank in sorted(wanted)]
-        found = await asyncio.gather(*(self._client.get(PODS, metadata["namespace"], name) for name in names))
-        return [member for pod in found if pod and (member := read_member(pod))]
 
     async def certain_nodes(self, names: Iterable[str]) -> bool:
         """Read nodes afresh before a group leaves one of them, and return whether the caches were wrong of any.
@@ -317,12 +310,20 @@ class Reading:
         Raises:
             ApiError: a node could not be read.
         """
-        wanted, gpus = tuple(names), self._planner.gpus
-        found = await asyncio.gather(*(self._client.get(NODES, None, name) for name in wanted))
+        wanted, gpus, client = tuple(names), self._planner.gpus, self._client.at(Urgency.REPAIR)
+        found = await asyncio.gather(*(client.get(NODES, None, name) for name in wanted))
         changes: dict[Key, Change[NodeFacts | NodeExclusion]] = {
             ("", name): Change(project_node(node, gpus) if node else None, 0) for name, node in zip(wanted, found, strict=True)
         }
         return bool(self._view.store.take_nodes(changes).nodes)
+
+
+async def _pods(client: Client, stateful_set: Mapping[str, Any], ranks: Iterable[int]) -> list[Member]:
+    """Return the pods of a StatefulSet by name: those that should be there, and those that were seen."""
+    metadata, wanted = stateful_set["metadata"], {*range(stateful_set["spec"].get("replicas") or 0), *ranks}
+    names = [f"{metadata['name']}-{rank}" for rank in sorted(wanted)]
+    found = await asyncio.gather(*(client.get(PODS, metadata["namespace"], name) for name in names))
+    return [member for pod in found if pod and (member := read_member(pod))]
 
 
 async def _contents(children: Sequence[Child]) -> list[dict[str, Any]]:

@@ -45,7 +45,7 @@ class Turns:
 
     def give_back(self) -> None:
         """End a turn: the next one begins."""
-        while (following := self._line.take(lambda _namespace: True)) is not None:
+        while (following := self._line.take(lambda _namespace, _priority: True)) is not None:
             came = self._waiting.pop(following)
             if not came.done():  # who was cancelled a moment ago has not had the time to say so
                 came.set_result(None)

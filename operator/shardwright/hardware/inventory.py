@@ -107,6 +107,8 @@ class Inventory:
 
     def without_nodes(self, names: Collection[str]) -> "Inventory":
         """Return what there is where nothing of these nodes is free."""
+        if not names:
+            return self
         return self.without({node.name: node.gpus for pool in self.pools for node in pool.nodes if node.name in names})
 
     def of_nodes(self, names: Collection[str]) -> "Inventory":

@@ -27,7 +27,7 @@ from shardwright.reconcile.memory import ready_pods
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid, object_key
 from shardwright.reconcile.placing import Planned, plan
 from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed, Published, hidden, publish
-from shardwright.reconcile.record_object import record_key, record_object, would_end
+from shardwright.reconcile.record_object import record_key, record_object, record_place, would_end
 from shardwright.reconcile.refusals import place_taken, pod_of, problem_of
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
@@ -156,11 +156,9 @@ def _may_run(subject: Subject, planned: Planned, record: PlanRecord) -> bool:
 def _decided(seen: Seen, known: Known, planned: Planned, bundle: Bundle, now: datetime) -> Deployed:
     """Return the next writes for the objects that a plan turns into."""
     owner, record, cluster = seen.resource.owner, planned.record, seen.cluster or Cluster()
-    assert record is not None  # noqa: S101 - the objects are of its plan
-    content = record_object(owner, record, seen.keys)
-    objects = (content, *bundle.objects)
-    desired = Desired(owner_uid=owner.uid, objects=objects, keys=bundle.keys, rules=known.rules)
-    decision = decide(desired, known.observed.having(content, owner.uid), now, cluster.most_moving)
+    place = record_place(owner)  # what it says has been written by now
+    desired = Desired(owner_uid=owner.uid, objects=(place, *bundle.objects), keys=bundle.keys, rules=known.rules)
+    decision = decide(desired, known.observed.having(place, owner.uid), now, cluster.most_moving)
     return Deployed(decision=decision, record=record, runs=bool(bundle.objects))
 
 

@@ -8,6 +8,7 @@ What is remembered stands in annotations of the StatefulSet (``memory``).
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
@@ -60,7 +61,7 @@ class Step:
     planned: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Group:
     """A group as it is wanted and as it is: the rendered and the live StatefulSet, and its pods in rank order.
 
@@ -91,7 +92,7 @@ class Group:
         """Return how many pods it has when it runs."""
         return int(self.rendered["spec"]["replicas"])
 
-    @property
+    @cached_property
     def memory(self) -> Memory:
         """Return what is remembered of it, also from before it was made anew."""
         return read_memory(self.live or self.former or {})

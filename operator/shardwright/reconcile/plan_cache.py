@@ -5,7 +5,7 @@ has, not on which of its nodes are free; so it is remembered by both, and only t
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,9 +21,17 @@ NODES_MAX: Final = 64
 """Up to how many free nodes of a pool are counted for one replica: whether there are more changes no choice. Basis: assumed, more
 than any replica is cut over."""
 
+DOMAINS_MAX: Final = 8
+"""Up to how many scale-up domains are counted for one replica: one that so many others surpass changes no choice. Basis: assumed,
+more than any replica is cut over: 8 racks of NVL72 have 576 GPUs."""
+
 SAME: Final = 1.005
 """By which factor a prediction may differ where the nodes are others, before all layouts are compared again. Basis: assumed,
 below what tells layouts apart."""
+
+
+Levels = tuple[tuple[int, int], ...]
+"""How many nodes have at least so many GPUs free: pairs of GPUs and nodes, most GPUs first."""
 
 
 class PlanCache:
@@ -79,27 +87,41 @@ def stock_of(inventory: Inventory, replicas: int) -> tuple[Any, ...]:
 
     Beyond a limit they are not counted. Nodes that a scale-up link joins are counted by domain.
     """
-    most = NODES_MAX * max(1, replicas)
-    pools = tuple((pool.name, pool.gpu_hour_price, pool.warnings, *_room(pool, most)) for pool in inventory.pools)
+    copies = max(1, replicas)
+    pools = tuple((pool.name, pool.gpu_hour_price, pool.warnings, *_room(pool, copies)) for pool in inventory.pools)
     excluded = tuple(sorted(Counter((item.problem.code, item.product) for item in inventory.excluded).items()))
     return pools, excluded, inventory.free_capacity_known
 
 
-def _room(pool: Pool, most: int) -> Iterator[Any]:
+def _room(pool: Pool, copies: int) -> Iterator[Any]:
+    most = NODES_MAX * copies
     yield min(most, len(pool.nodes))
-    yield tuple(_counted([node.free for node in pool.nodes], most))
+    yield _counted((node.free for node in pool.nodes), most)
     if pool.crosses_nodes:
-        domains: dict[str, list[int]] = {}
-        for node in pool.nodes:
-            domains.setdefault(node.domain, []).append(node.free)
-        yield tuple(sorted(tuple(sorted(free)) for free in domains.values()))
+        yield _domains(pool, DOMAINS_MAX * copies)
 
 
-def _counted(free: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
-    """Yield how many nodes have at least so many GPUs free, for each number, none above ``most``."""
-    counts = Counter(free)
-    total = 0
-    for gpus in sorted(counts, reverse=True):
-        if gpus > 0:
-            total += counts[gpus]
-            yield gpus, min(total, most)
+def _counted(free: Iterable[int], most: int) -> Levels:
+    """Return how many nodes have at least so many GPUs free, for each number of GPUs at which that grows, up to ``most``."""
+    counts, total, levels = Counter(free), 0, []
+    for gpus in sorted((number for number in counts if number > 0), reverse=True):
+        total += counts[gpus]
+        levels.append((gpus, min(total, most)))
+        if total >= most:
+            break
+    return tuple(levels)
+
+
+def _domains(pool: Pool, most: int) -> tuple[tuple[Levels, int], ...]:
+    """Return how many domains have which room, without those that ``most`` others surpass."""
+    by_name: dict[str, list[int]] = {}
+    for node in pool.nodes:
+        by_name.setdefault(node.domain, []).append(node.free)
+    counts = Counter(_counted(free, len(free)) for free in by_name.values())
+    surpassed = {room: sum(counts[other] for other in counts if other != room and _surpasses(other, room)) for room in counts}
+    return tuple(sorted((room, min(counts[room], most - surpassed[room])) for room in counts if surpassed[room] < most))
+
+
+def _surpasses(domain: Levels, other: Levels) -> bool:
+    """Return whether a domain has as many nodes with as many GPUs free as another one, whatever the number of GPUs."""
+    return all(any(free >= gpus and nodes >= wanted for free, nodes in domain) for gpus, wanted in other)

@@ -49,18 +49,16 @@ def record_key(owner: Owner) -> ObjectKey:
     return "ConfigMap", plan_configmap(base_name(owner.name))
 
 
+def record_place(owner: Owner) -> dict[str, Any]:
+    """Return the ConfigMap of any record, without what it says: where it is and whose."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(record_key(owner)[1], owner, LABELS, {})}
+
+
 def record_object(owner: Owner, record: PlanRecord, keys: SigningKeys) -> dict[str, Any]:
     """Return the ConfigMap of a record, signed where there is a key."""
-    name, text = record_key(owner)[1], encode(record)
+    text = encode(record)
     signature = keys.sign(KIND, owner.uid, text) or ""  # not left out: one that was there before is of another text
-    return with_content_hash(
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": metadata(name, owner, LABELS, {}),
-            "data": {RECORD_KEY: text, SIGNATURE_KEY: signature},
-        }
-    )
+    return with_content_hash({**record_place(owner), "data": {RECORD_KEY: text, SIGNATURE_KEY: signature}})
 
 
 def read_record(content: Mapping[str, Any] | None, owner_uid: str, keys: SigningKeys) -> StoredRecord | None:

@@ -1,6 +1,7 @@
 """The pod template of a group: one for all ranks, because a StatefulSet has only one."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from shardwright.engines.arguments import API_KEY_VARIABLE, Serving, Start, attention_replicas_per_pod
@@ -12,7 +13,7 @@ from shardwright.rendering.deployment import Deployment, SecretKey
 from shardwright.rendering.hashing import TEMPLATE_HASH, digest, template_hash
 from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels, group_selector
 from shardwright.rendering.names import peers_service
-from shardwright.rendering.scripts import HTTP_PORT, RENDEZVOUS_PORT, SCRIPTS_DIR, ScriptSettings, scripts
+from shardwright.rendering.scripts import HTTP_PORT, REMEMBERED, RENDEZVOUS_PORT, SCRIPTS_DIR, ScriptSettings, scripts
 from shardwright.rendering.ssh import USER_ID
 
 PROBE_TIMEOUT_SECONDS: Final = 5
@@ -68,13 +69,22 @@ def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
 
 def scripts_of(plan: Plan, deployment: Deployment) -> Mapping[str, str]:
     """Return the scripts that the pods of a resource mount, and the files that its engine reads."""
-    files = ENGINES[deployment.engine].files(plan, _serving(plan, deployment))
-    return {**scripts(script_settings(plan, deployment)), **files}
+    return {**scripts(script_settings(plan, deployment)), **_engine_files(plan, deployment)}
 
 
 def scripts_name(plan: Plan, deployment: Deployment) -> str:
     """Return the name of the ConfigMap that keeps these scripts."""
-    return names.scripts_configmap(deployment.base, digest(scripts_of(plan, deployment)))
+    files = tuple(_engine_files(plan, deployment).items())
+    return names.scripts_configmap(deployment.base, _scripts_digest(script_settings(plan, deployment), files))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _scripts_digest(settings: ScriptSettings, files: tuple[tuple[str, str], ...]) -> str:
+    return digest({**scripts(settings), **dict(files)})
+
+
+def _engine_files(plan: Plan, deployment: Deployment) -> Mapping[str, str]:
+    return ENGINES[deployment.engine].files(plan, _serving(plan, deployment))
 
 
 def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:

@@ -7,9 +7,10 @@ No value of a user is rendered here: users' values reach the scripts as argument
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from math import ceil
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from shardwright.engines.arguments import API_KEY_VARIABLE
@@ -55,6 +56,10 @@ three answers of 4 s and the pauses between looks, doubled."""
 
 WATCH_PAUSE_SECONDS: Final = 5
 """Pause before a watcher of the tokens that has ended starts again; assumed: well below ``LOOK_SECONDS``, and cheap for ever."""
+
+REMEMBERED: Final = 256
+"""Settings of which the scripts are kept, for every look at a model renders them. Basis: assumed; 20 KB each, of which the larger
+part is shared, and the settings of resources differ by little else than their start-up budgets."""
 
 _SHELL: Final = ("drain.sh", "launch.sh", "probe.sh")
 
@@ -124,6 +129,7 @@ class ScriptSettings:
     shutdown_seconds: int = budgets.SHUTDOWN_SECONDS
 
 
+@lru_cache(maxsize=REMEMBERED)
 def scripts(settings: ScriptSettings) -> Mapping[str, str]:
     """Return file name to content of everything that is mounted into the scripts folder."""
     files = [*_SHELL, *(ssh.FILES if settings.over_ssh else ())]
@@ -132,7 +138,7 @@ def scripts(settings: ScriptSettings) -> Mapping[str, str]:
     programs += ["weights"] if settings.downloads else []
     values = asdict(settings) | {"stale_seconds": ceil(settings.silence_seconds + settings.look_seconds)}
     rendered = {name: _environment().get_template(name).render(values) for name in files}
-    return rendered | {f"{name}.py": _text(f"programs/{name}.py") for name in programs}
+    return MappingProxyType(rendered | {f"{name}.py": _text(f"programs/{name}.py") for name in programs})
 
 
 @cache

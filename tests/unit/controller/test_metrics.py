@@ -142,3 +142,11 @@ def test_a_model_that_goes_takes_its_series_along_and_no_others() -> None:
     assert series(metrics, "shardwright_plan_", *LIVES) == before
     metrics.drop(KEY)
     assert series(metrics, "shardwright_plan_", *LIVES) == {}
+
+
+def test_a_value_that_changes_is_shown_beside_those_that_stay() -> None:
+    metrics = Metrics()
+    metrics.show(KEY, living(SERVES, WAITS), report())
+    before = series(metrics, "shardwright_plan_", *LIVES)
+    metrics.show(KEY, living(replace(SERVES, restarts=3), WAITS), report())
+    assert series(metrics, "shardwright_plan_", *LIVES) == before | {("shardwright_group_restarts", "llama-0"): 3}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.cluster.client import ApiError
+from shardwright.cluster.client import ApiError, Urgency
 from shardwright.cluster.resources import CONFIG_MAPS, SERVICES, SHARDED_MODELS, STATEFUL_SETS, Resource
 from shardwright.controller.notes import Note
 from shardwright.controller.queue import Again, Priority
@@ -143,6 +143,27 @@ def test_a_group_is_looked_after_while_there_is_no_room_for_another() -> None:
 
         assert parts.condition(key)["reason"] == "NothingFits"
         assert [group["spec"]["replicas"] for group in parts.groups("large")] == [0]  # through zero, as ever
+
+    run(scenario())
+
+
+def test_what_is_read_right_before_a_group_ends_waits_for_no_other_request_than_a_repair() -> None:
+    async def scenario() -> None:
+        parts, key = await serving()
+        ended = {"name": "engine", "restartCount": 1, "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
+        parts.run_pods("large", containerStatuses=[ended])
+        urgent_at: dict[str, list[Urgency]] = {}
+
+        async def note(verb: str, plural: str) -> None:
+            urgent_at.setdefault(f"{verb} {plural}", list(parts.api.urgencies))
+
+        parts.api.urgencies.clear()
+        parts.api.before = note
+        await parts.look(key)
+
+        assert parts.replicas("large") == [0]
+        reads = ("get shardedmodels", "get statefulsets", "get pods")
+        assert {read: urgent_at[read] for read in reads} == {read: [Urgency.REPAIR] for read in reads}
 
     run(scenario())
 

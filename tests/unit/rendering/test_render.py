@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Any
 
@@ -24,7 +24,7 @@ from shardwright.rendering.deployment import (
     PodNetwork,
     SecretKey,
 )
-from shardwright.rendering.hashing import content_hash, template_hash
+from shardwright.rendering.hashing import content_hash, digest, plan_hash, template_hash
 from shardwright.rendering.render import render
 from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan, a_trtllm_deployment, an_owner
 from tests.support.rendered import by_name, engine_of, environment_of, pod_of
@@ -532,3 +532,9 @@ def test_a_draft_model_is_named_by_its_folder() -> None:
         "model": f"/cache/drafts/acme/draft/{'a' * 40}",
         "num_speculative_tokens": 3,
     }
+
+
+def test_the_hash_of_a_plan_is_that_of_all_its_fields_as_plain_data() -> None:
+    plan = a_plan()
+    assert plan_hash(plan) == digest(asdict(plan))[:16]
+    assert plan_hash(replace(plan, performance=replace(plan.performance, ttft_seconds=9.5))) != plan_hash(plan)

@@ -65,3 +65,10 @@ def test_nothing_is_left_of_the_template_language_and_folders_are_quoted() -> No
 
 def test_all_scripts_fit_a_configmap_many_times_over() -> None:
     assert sum(map(len, scripts(ScriptSettings(ranks=2)).values())) < 32 * KIB
+
+
+def test_scripts_are_those_of_their_settings_whatever_was_rendered_before() -> None:
+    one, other = ScriptSettings(ranks=1), ScriptSettings(ranks=1, start_seconds=4242)
+    assert "4242" not in scripts(one)["launch.sh"]
+    assert "4242" in scripts(other)["launch.sh"]
+    assert scripts(one) == scripts(ScriptSettings(ranks=1)) != scripts(other)

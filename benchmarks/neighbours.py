@@ -1,0 +1,228 @@
+"""Measure what one namespace that is slow, refused or flooding costs the models of another one.
+
+    python -m benchmarks.neighbours [--crashes 40]
+
+On the control plane of the tests, with one operator. Models of two nodes serve in a namespace; a pod of each crashes, and
+the time from the end of its container, as a watch shows it, to the operator's write of `replicas: 0` is measured: first with
+nothing else going on, then with a second namespace in which
+
+- slow: a webhook that never answers holds each write of a ConfigMap for its 10 s, and new models come all the time;
+- refused: a quota refuses each ConfigMap, and new models come all the time;
+- flooding: the specs of 50 models that run change all the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.fleet.watching import Watch
+from tests.harness import fleet
+from tests.harness.api import Manifest
+from tests.harness.controlplane import ControlPlane
+from tests.harness.waiting import wait_for
+from tests.support.models import LARGE, Models
+from tests.support.operator import OperatorProcess, install_chart
+
+NODE: Final = "h100-8x-dell-xe9680"
+GPUS: Final = 8
+NODES_OF_A_MODEL: Final = 2
+"""A group of one pod is restarted by its kubelet; only a larger one waits for the operator."""
+FLOODING: Final = 50
+"""Models whose specs change all the time."""
+CHANGES_PER_SECOND: Final = 20
+"""Writes of the harmful namespace."""
+WEBHOOK_SECONDS: Final = 10
+"""As long as the API server waits for a webhook by default."""
+PERCENTILE: Final = 0.99
+SLOWER_TIMES: Final = 1.5
+SLOWER_SECONDS: Final = 0.2
+"""The goal: the 99th percentile grows to no more than 1.5 times, or by no more than 200 ms where it is a few milliseconds."""
+WEBHOOKS: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+MODELS: Final = "/apis/shardwright.io/v1alpha1/namespaces/{}/shardedmodels"
+
+
+class Crashes:
+    """When the containers of a namespace's models have ended, and when the operator has emptied their groups."""
+
+    def __init__(self, control_plane: ControlPlane, namespace: str) -> None:
+        self._changed = threading.Condition()
+        self.ended: dict[str, float] = {}
+        self.emptied: dict[str, float] = {}
+        pods, sets = f"/api/v1/namespaces/{namespace}/pods", f"/apis/apps/v1/namespaces/{namespace}/statefulsets"
+        self._watches = [Watch(control_plane, pods, self._on_pod), Watch(control_plane, sets, self._on_set)]
+
+    def close(self) -> None:
+        """End the watches."""
+        for watch in self._watches:
+            watch.close()
+
+    def seconds(self, model: str, limit: float) -> float:
+        """Wait for the write after a crash; return how long it took.
+
+        Raises:
+            RuntimeError: it did not come within the limit.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: model in self.ended and model in self.emptied, limit):
+                raise RuntimeError(f"{model} was not restarted within {limit:g} s of its crash")
+        return self.emptied[model] - self.ended[model]
+
+    def _on_pod(self, pod: Manifest) -> None:
+        states = pod.get("status", {}).get("containerStatuses", ())
+        if any(state["restartCount"] or "terminated" in state["state"] for state in states):
+            self._note(self.ended, pod["metadata"]["annotations"]["shardwright.io/model-name"])
+
+    def _on_set(self, item: Manifest) -> None:
+        if item["spec"]["replicas"] == 0:
+            self._note(self.emptied, item["metadata"]["ownerReferences"][0]["name"])
+
+    def _note(self, where: dict[str, float], model: str) -> None:
+        now = time.monotonic()
+        with self._changed:
+            where.setdefault(model, now)
+            self._changed.notify_all()
+
+
+@contextmanager
+def repeated(act: Callable[[int], object]) -> Iterator[None]:
+    """Do something again and again, at a steady rate, until the block ends; raise what it has raised."""
+    ending = threading.Event()
+
+    def run() -> None:
+        number = 0
+        while not ending.wait(1 / CHANGES_PER_SECOND):
+            act(number)
+            number += 1
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run)
+        try:
+            yield
+        finally:
+            ending.set()
+        running.result()
+
+
+@contextmanager
+def slow(control_plane: ControlPlane, harmful: Models) -> Iterator[None]:
+    """Let each write of a ConfigMap of the namespace wait for an address that nobody has."""
+    webhook = {
+        "name": "slow.example.com",
+        "clientConfig": {"url": "https://192.0.2.1:443/"},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]}],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": harmful.namespace}},
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "timeoutSeconds": WEBHOOK_SECONDS,
+        "admissionReviewVersions": ["v1"],
+    }
+    control_plane.api.create(WEBHOOKS, {"metadata": {"name": "slow"}, "webhooks": [webhook]})
+    try:
+        with repeated(lambda number: harmful.create(f"slow-{number}")):
+            wait_for(lambda: harmful.condition("slow-0")["reason"] == "ApiUnavailable", 90, "the first model to be refused")
+            yield
+    finally:
+        control_plane.api.delete(f"{WEBHOOKS}/slow")
+        harmful.delete_all("ShardedModel")
+
+
+@contextmanager
+def refused(control_plane: ControlPlane, harmful: Models) -> Iterator[None]:
+    """Let a quota refuse each ConfigMap of the namespace."""
+    quotas = f"/api/v1/namespaces/{harmful.namespace}/resourcequotas"
+    made = control_plane.api.create(quotas, {"metadata": {"name": "none"}, "spec": {"hard": {"count/configmaps": "0"}}})
+    wait_for(lambda: control_plane.api.get(f"{quotas}/none")["status"]["hard"], 30, "the quota to be in force")
+    try:
+        with repeated(lambda number: harmful.create(f"refused-{number}")):
+            wait_for(lambda: harmful.condition("refused-0"), 60, "the first model to be refused")
+            yield
+    finally:
+        control_plane.api.delete(f"{quotas}/{made['metadata']['name']}")
+        harmful.delete_all("ShardedModel")
+
+
+@contextmanager
+def flooding(control_plane: ControlPlane, harmful: Models) -> Iterator[None]:
+    """Let the specs of models that run change all the time."""
+    del control_plane
+    for number in range(FLOODING):
+        harmful.create(f"flooding-{number}")
+    for number in range(FLOODING):
+        harmful.wait_ready(f"flooding-{number}", timeout=120)
+
+    def change(number: int) -> None:
+        harmful.change(f"flooding-{number % FLOODING}", engine={"env": [{"name": "ROUND", "value": str(number)}]})
+
+    with repeated(change):
+        yield
+    harmful.delete_all("ShardedModel")
+
+
+DISTURBANCES: Final = {"slow": slow, "refused": refused, "flooding": flooding}
+
+
+def measure(console: Console, crashes: int) -> dict[str, list[float]]:
+    """Return the seconds from crash to write of each model, sorted, by what the other namespace did."""
+    found: dict[str, list[float]] = {}
+    with ControlPlane.start() as control_plane, ExitStack() as stack:
+        install_chart(control_plane)
+        phases = ("quiet", *DISTURBANCES)
+        nodes = len(phases) * crashes * NODES_OF_A_MODEL + -(-FLOODING // GPUS)
+        control_plane.nodes.create(fleet.make(NODE, nodes))
+        stack.enter_context(OperatorProcess(control_plane))
+        well, harmful = (Models(control_plane, control_plane.create_namespace(name)) for name in ("well", "harmful"))
+        watched = Crashes(control_plane, well.namespace)
+        stack.callback(watched.close)
+        names = [f"{phase}-{number}" for phase in phases for number in range(crashes)]
+        for name in names:
+            well.create(name, LARGE)
+        for name in names:
+            well.wait_ready(name, timeout=300)
+        for phase in phases:
+            console.print(f"{crashes} crashes, the other namespace: {phase}")
+            with ExitStack() as disturbed:
+                if phase in DISTURBANCES:
+                    disturbed.enter_context(DISTURBANCES[phase](control_plane, harmful))
+                found[phase] = sorted(_reaction(control_plane, well, watched, f"{phase}-{number}") for number in range(crashes))
+    return found
+
+
+def _reaction(control_plane: ControlPlane, well: Models, watched: Crashes, name: str) -> float:
+    control_plane.pods.crash(well.namespace, f"{name}-0-1")
+    return watched.seconds(name, 60)
+
+
+def main() -> int:
+    """Run the command; the exit code says whether the goal was reached."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.neighbours", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--crashes", type=int, default=40, help="how many models crash in each phase (default: 40)")
+    console = Console()
+    found = measure(console, parser.parse_args().crashes)
+    table = Table("the other namespace", "median ms", "p99 ms", "p99, times", "p99, ms more")
+    before = _percentile(found["quiet"])
+    for phase, seconds in found.items():
+        p99, median = _percentile(seconds), seconds[len(seconds) // 2]
+        table.add_row(phase, f"{1000 * median:.0f}", f"{1000 * p99:.0f}", f"{p99 / before:.2f}", f"{1000 * (p99 - before):.0f}")
+    console.print(table)
+    most = max(before * SLOWER_TIMES, before + SLOWER_SECONDS)
+    return 0 if all(_percentile(seconds) <= most for seconds in found.values()) else 1
+
+
+def _percentile(ordered: list[float]) -> float:
+    return ordered[min(int(PERCENTILE * len(ordered)), len(ordered) - 1)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
