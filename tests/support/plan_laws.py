@@ -248,12 +248,13 @@ def _larger(gpu: Gpu) -> Gpu:
 def _fewer_bits(seen: Seen) -> Iterator[Finding]:
     """FP8 instead of 16 bits never makes the plan worse where the GPU multiplies FP8.
 
-    With 4 bits it may: prompts are computed in 16 bits, after widening.
+    With 4 bits it may: prompts are computed in 16 bits, after widening. And under a limit on the time per token, as with more
+    memory: smaller weights leave room for more requests at once.
     """
     question = seen.question
     plain = {weight.storage.name for weight in question.model.weights if weight.quantizable} <= {"bf16", "fp16"}
     native = all("fp8" in pool.gpu.flops for pool in question.inventory.pools)
-    if plain and native:
+    if plain and native and question.request.objective.tpot_seconds is None:
         halved = replace(question, model=stored_as(question.model, "fp8"), stored="fp8")
         yield from _no_worse("Fewer bits", seen, look(halved))
 

@@ -13,7 +13,8 @@ from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN
 from shardwright.costs.estimates import Estimate
 from shardwright.errors import InputError, Problem
-from shardwright.planning.checks import dtype_problems, memory_violations
+from shardwright.planning.checks import memory_violations
+from shardwright.planning.formats import dtype_problems
 from shardwright.planning.shapes import shape_problems
 from shardwright.units import GIB
 

@@ -1,7 +1,7 @@
 """Reads all that one look needs: out of the caches, and fresh from the API server what no cache holds or what must be certain."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from time import monotonic
@@ -289,19 +289,24 @@ class Reading:
             ApiError: something could not be read.
         """
         owner, client = seen.resource.owner, self._client.at(Urgency.REPAIR)  # what is broken serves nobody
-        live = await client.get(SHARDED_MODELS, owner.namespace, owner.name)
+        assert isinstance(seen.observed, Observed)  # noqa: S101 - nothing is written of what cannot be read
+        ranks: dict[str, set[int]] = {name: set() for name in sorted(groups)}
+        for member in seen.observed.members:
+            if member.group in ranks:
+                ranks[member.group].add(member.rank)
+        live, *read = await asyncio.gather(
+            client.get(SHARDED_MODELS, owner.namespace, owner.name),
+            *(_group(client, owner.namespace, name, known) for name, known in ranks.items()),
+        )
         if live is None or (live["metadata"]["uid"], live["metadata"]["generation"]) != (owner.uid, seen.resource.generation):
             return None
-        assert isinstance(seen.observed, Observed)  # noqa: S101 - nothing is written of what cannot be read
-        objects, members = dict(seen.observed.objects), list(seen.observed.members)
-        for name in groups:
-            stored = await client.get(STATEFUL_SETS, owner.namespace, name)
+        objects = dict(seen.observed.objects)
+        members = [member for member in seen.observed.members if member.group not in ranks]
+        for name, (stored, pods) in zip(ranks, read, strict=True):
             objects.pop((STATEFUL_SET, name), None)
-            members = [member for member in members if member.group != name]
             if stored is not None:
-                stored = {"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind, **stored}
                 objects[STATEFUL_SET, name] = stored
-                members += await _pods(client, stored, [m.rank for m in seen.observed.members if m.group == name])
+                members += pods
         return replace(seen, observed=replace(seen.observed, objects=objects, members=tuple(members)), certain=True)
 
     async def certain_nodes(self, names: Iterable[str]) -> bool:
@@ -318,12 +323,18 @@ class Reading:
         return bool(self._view.store.take_nodes(changes).nodes)
 
 
-async def _pods(client: Client, stateful_set: Mapping[str, Any], ranks: Iterable[int]) -> list[Member]:
-    """Return the pods of a StatefulSet by name: those that should be there, and those that were seen."""
-    metadata, wanted = stateful_set["metadata"], {*range(stateful_set["spec"].get("replicas") or 0), *ranks}
-    names = [f"{metadata['name']}-{rank}" for rank in sorted(wanted)]
-    found = await asyncio.gather(*(client.get(PODS, metadata["namespace"], name) for name in names))
-    return [member for pod in found if pod and (member := read_member(pod))]
+async def _group(client: Client, namespace: str, name: str, known: set[int]) -> tuple[dict[str, Any] | None, list[Member]]:
+    """Return a StatefulSet and its pods by name: those of ``known`` ranks with it, then all others that it should have."""
+
+    def pods(ranks: Iterable[int]) -> list[Coroutine[Any, Any, dict[str, Any] | None]]:
+        return [client.get(PODS, namespace, f"{name}-{rank}") for rank in sorted(ranks)]
+
+    stored, *found = await asyncio.gather(client.get(STATEFUL_SETS, namespace, name), *pods(known))
+    if stored is None:
+        return None, []
+    found += await asyncio.gather(*pods({*range(stored["spec"].get("replicas") or 0)} - known))
+    members = [member for pod in found if pod and (member := read_member(pod))]
+    return {"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind, **stored}, members
 
 
 async def _contents(children: Sequence[Child]) -> list[dict[str, Any]]:

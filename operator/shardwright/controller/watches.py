@@ -8,7 +8,7 @@ hands over whole objects, and keeps what it missed the deletion of.
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, repeat
 from typing import Any
 
@@ -28,6 +28,21 @@ class Backoffs:
 
     def __iter__(self) -> Iterator[float]:
         return chain((0.5, 1.0, 2.0, 4.0, 8.0, 16.0), repeat(30.0))
+
+
+class NothingKept(kopf.DiffBaseStorage):
+    """What kopf compares an object with: nothing. It would copy each whole object for handlers of changes, and we have none."""
+
+    def build(self, *, body: kopf.Body, extra_fields: Iterable[object] | None = None) -> kopf.BodyEssence:
+        """Return no field of an object."""
+        del body, extra_fields
+        return kopf.BodyEssence()
+
+    def fetch(self, *, body: kopf.Body) -> None:
+        """Return nothing."""
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        """Store nothing."""
 
 
 class Watches(threading.Thread):
@@ -93,6 +108,7 @@ def watch_settings() -> kopf.OperatorSettings:
     settings.scanning.disabled = True  # no cluster-wide rights on CRDs and namespaces
     settings.posting.enabled = False  # events are ours
     settings.persistence.finalizer = "shardwright.io/unused"
+    settings.persistence.diffbase_storage = NothingKept()
     settings.watching.inactivity_timeout = 70  # a silent connection is dead: bookmarks come every 60 s
     settings.watching.server_timeout = 300
     settings.watching.chunk_size = 500

@@ -69,7 +69,7 @@ def group_fabric(candidate: Candidate, ranks: int) -> Fabric:
     if ranks == 1:
         return Fabric()
     in_node = pool.gpu.scale_up if pool.domain_gpus >= min(ranks, placement.gpus_per_node) else None
-    if ranks <= placement.gpus_per_node or (in_node and pool.domain_gpus >= ranks and _joined(candidate, ranks)):
+    if ranks <= placement.gpus_per_node or (in_node and placement.one_domain):
         own = pool.gpu.vendor == "NVIDIA" and ranks <= placement.gpus_per_node and ranks in CUSTOM_KERNEL_RANKS
         return Fabric(
             inner_ranks=ranks, inner=in_node or pool.gpu.host, shared_host=in_node is None, own_kernel=own and in_node is not None
@@ -81,15 +81,6 @@ def group_fabric(candidate: Candidate, ranks: int) -> Fabric:
         outer=pool.network,
         shared_host=in_node is None,
     )
-
-
-def _joined(candidate: Candidate, ranks: int) -> bool:
-    """Return whether the scale-up link reaches over the nodes of a group: of a part of a tensor group, or of more than one."""
-    if not candidate.pool.crosses_nodes:
-        return False
-    placement = candidate.placement
-    inside = ranks <= candidate.layout.tensor
-    return placement.tensor_link == candidate.pool.gpu.scale_up if inside else placement.one_domain
 
 
 def all_reduce_seconds(size_bytes: float, fabric: Fabric) -> float:

@@ -57,6 +57,7 @@ def _tensorrt_llm(version: str | None) -> EngineTraits:
         fixed_overhead_bytes=GIB // 2,
         least_capability=None,
         widens_fp8_from=None,
+        oldest_for={},
     )
 
 
@@ -74,6 +75,7 @@ def _sglang(version: str | None) -> EngineTraits:
         mixes_expert_cuts=True,
         mixes_prompts=False,
         fixed_overhead_bytes=GIB // 2,
+        oldest_for={},
     )
 
 

@@ -151,6 +151,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "over_ray": "no figure: what spec.engine.executor asks for, not how vLLM runs by itself",
     "least_capability": "docs.vllm.ai, installation on NVIDIA CUDA: 7.0 up to 0.22, 7.5 since",
     "widens_fp8_from": "docs.vllm.ai v0.32.0, quantization/llm_compressor/fp8: weight-only by FP8 Marlin from 7.5",
+    "oldest_for": "vLLM 0.32.0 and 0.33.0 source, quantization/: get_min_capability of methods and schemes; torchao.py",
     "warnings": "none: what is not known of vLLM has a figure or a rule of its own",
     "width_divides_replica": "vLLM 0.32.0 source, models/gpt_oss.py:MLPBlock: expert width over all ranks",
 }
@@ -165,7 +166,6 @@ def traits(version: str) -> EngineTraits:
     registry, adapters = _data("architectures"), _data("adapters")
     release, generation = release_of(version), generation_of(version)
     listed = release is not None and release <= _LISTED_UP_TO
-    known = frozenset(registry["with_pipeline"] + registry["without_pipeline"] + registry["unverified"])
     return EngineTraits(
         name=NAME,
         version=version,
@@ -179,7 +179,7 @@ def traits(version: str) -> EngineTraits:
         communication_overhead_bytes=1850 * MIB,
         host_communication_overhead_bytes=500 * MIB,
         graph_bytes=314 * KIB,
-        architectures=known if listed else None,
+        architectures=_known(registry) if listed else None,
         without_pipeline=frozenset(registry["without_pipeline"]),
         takes_adapters=frozenset(adapters["takes"] + adapters["unverified"]) if listed else None,
         adapters_leave_vocabulary=frozenset(adapters["leaves_vocabulary"]),
@@ -200,10 +200,24 @@ def traits(version: str) -> EngineTraits:
         chunks_prompts=generation.chunks_prompts,
         least_capability=_OLDEST if release is None or release >= _DROPPED_VOLTA_IN else None,
         widens_fp8_from=_OLDEST,
+        oldest_for=_OLDEST_FOR,
     )
 
 
+def _known(registry: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(registry["with_pipeline"] + registry["without_pipeline"] + registry["unverified"])
+
+
 _OLDEST: Final = (7, 5)  # Turing
+
+_OLDEST_FOR: Final[Mapping[tuple[str, str], tuple[int, int]]] = {
+    ("compressed-tensors", "mxfp4"): (8, 0),
+    ("inc", "mxfp4"): (8, 0),
+    ("modelopt", "fp8"): (8, 0),
+    ("mxfp4", "mxfp4"): (8, 0),
+    ("quark", "fp8"): (8, 9),
+    ("torchao", "fp8"): (8, 9),  # beside activations in 8 bits; alone it is widened
+}
 
 _DROPPED_VOLTA_IN: Final = (0, 23)
 

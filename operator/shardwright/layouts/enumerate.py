@@ -129,7 +129,8 @@ def _expert_degrees(model: ModelSpec, ranks: int, pin: int | None, traits: Engin
     attention replicas experts are whole, unless a pin says otherwise.
     """
     if pin is not None:
-        return (pin,) if pin == 1 or (model.experts and pin == ranks) else ()
+        sets = traits.mixes_expert_cuts and ranks % pin == 0
+        return (pin,) if pin == 1 or (model.experts and (pin == ranks or sets)) else ()
     if not model.experts or ranks == 1:
         return (1,)
     if beside:

@@ -74,22 +74,22 @@ class Shelf:
         self._fullest_first = [pool.nodes[index] for index in sorted(range(len(order)), key=order.__getitem__)]
         self._rooms = [self._room[node.name] for node in self._fullest_first]
         self._levels: dict[int, Levels] = {}
-        self._seats: dict[tuple[Spread, int, int], Seats] = {}
+        self._seats: dict[tuple[Spread, int], Seats] = {}
 
     def place(self, layout: Layout) -> Placement:
         """Return the placement of a layout; fewer groups and ``missing_nodes`` when the room is short."""
         spread = Spread.of(layout, self._pool.gpus_per_node)
-        stage_nodes = max(1, layout.tensor // spread.gpus) if self._pool.crosses_nodes else 1
-        seats = self._seated(spread, stage_nodes, layout.replicas)
+        seats = self._seated(spread, layout.replicas)
+        joined = _inside(self._pool, seats.groups, spread)
         return Placement(
             groups=seats.names,
             nodes_per_replica=spread.nodes,
             gpus_per_node=spread.gpus,
             missing_nodes=seats.missing_nodes,
             leftover_gpus=seats.leftover_gpus,
-            tensor_link=_tensor_link(self._pool, layout, spread, seats.groups),
-            pipeline_link=_pipeline_link(self._pool, layout, spread, seats.groups),
-            one_domain=_inside(self._pool, seats.groups, spread.nodes, spread.gpus),
+            tensor_link=_tensor_link(self._pool, layout, spread, joined=joined),
+            pipeline_link=_pipeline_link(self._pool, layout, spread, joined=joined),
+            one_domain=joined,
         )
 
     def _leftover(self, spread: Spread, groups: Groups) -> int:
@@ -100,12 +100,10 @@ class Shelf:
         """Return the nodes with room for ``gpus``, those with the least room first."""
         return self._fullest_first[bisect_left(self._rooms, gpus) :]
 
-    def _seated(self, spread: Spread, stage_nodes: int, replicas: int) -> Seats:
-        """Return the seats of replicas whose stages take ``stage_nodes`` nodes that a scale-up link may join."""
-        key = (spread, stage_nodes, replicas)
+    def _seated(self, spread: Spread, replicas: int) -> Seats:
+        key = (spread, replicas)
         if key not in self._seats:
-            single = spread.nodes == 1
-            groups = tuple(self._single(spread, replicas) if single else self._across(spread, stage_nodes, replicas))
+            groups = tuple(self._single(spread, replicas) if spread.nodes == 1 else self._across(spread, replicas))
             self._seats[key] = Seats(
                 groups=groups,
                 names=tuple(tuple(node.name for node in group) for group in groups),
@@ -122,28 +120,14 @@ class Shelf:
             if not replicas:
                 return
 
-    def _across(self, spread: Spread, stage_nodes: int, replicas: int) -> Iterator[tuple[Node, ...]]:
-        taken: set[str] = set()
+    def _across(self, spread: Spread, replicas: int) -> Iterator[tuple[Node, ...]]:
+        levels, taken = self._levels_for(spread.gpus), set[str]()
         for _ in range(replicas):
-            group = self._replica(spread, stage_nodes, taken)
+            group = levels.closest(spread.nodes, taken)
             if group is None:
                 return
             taken.update(node.name for node in group)
             yield group
-
-    def _replica(self, spread: Spread, stage_nodes: int, taken: set[str]) -> tuple[Node, ...] | None:
-        levels = self._levels_for(spread.gpus)
-        whole = levels.closest(spread.nodes, taken)
-        crosses = self._pool.crosses_nodes and stage_nodes > 1
-        if whole is None or not crosses or _one_domain(whole):
-            return whole
-        by_stage: list[Node] = []
-        for _ in range(spread.nodes // stage_nodes):
-            stage = levels.closest(stage_nodes, taken | {node.name for node in by_stage}, reach=1)
-            if stage is None:
-                return whole
-            by_stage.extend(stage)
-        return tuple(by_stage)
 
     def _levels_for(self, gpus: int) -> "Levels":
         if gpus not in self._levels:
@@ -173,9 +157,9 @@ class Levels:
         self._marks: list[Sequence[Any]] = [[node.name for node in nodes]]  # of the nodes themselves, then of every level
         self._made: list[Level] = []
 
-    def closest(self, count: int, taken: set[str], reach: int | None = None) -> tuple[Node, ...] | None:
+    def closest(self, count: int, taken: set[str]) -> tuple[Node, ...] | None:
         """Return ``count`` nodes of the smallest group that has them, at the nearest level where one does."""
-        for index in range(len(self._keys))[:reach]:
+        for index in range(len(self._keys)):
             level = self._level(index)
             if taken:
                 left = [[item for item in group if item[1].name not in taken] for group in level if len(group) >= count]
@@ -235,16 +219,15 @@ def _in_rank_order(chosen: Sequence[tuple[Any, Node]]) -> tuple[Node, ...]:
     return tuple(node for _, node in sorted(chosen, key=lambda item: (position[item[0]], item[1].name)))
 
 
-def _one_domain(nodes: Sequence[Node]) -> bool:
-    return bool(nodes[0].domain) and all(node.domain == nodes[0].domain for node in nodes)
+def _inside(pool: Pool, groups: Groups, spread: Spread) -> bool:
+    """Return whether the nodes of every replica lie inside one scale-up domain.
 
-
-def _inside(pool: Pool, groups: Groups, nodes: int, gpus: int) -> bool:
-    """Return whether runs of ``nodes`` nodes with ``gpus`` ranks each lie inside one scale-up domain."""
-    if not pool.crosses_nodes or pool.domain_gpus < nodes * gpus:
+    Nothing less joins them: any pod of a group may take any of its nodes, so that a part of a group in one domain is no part
+    of known ranks, and a ComputeDomain opens one domain to a group.
+    """
+    if not pool.crosses_nodes or pool.domain_gpus < spread.nodes * spread.gpus:
         return False
-    runs = (group[start : start + nodes] for group in groups for start in range(0, len(group), nodes))
-    return all(_one_domain(run) for run in runs)
+    return all(group[0].domain and {node.domain for node in group} == {group[0].domain} for group in groups)
 
 
 def _in_node_link(pool: Pool, ranks: int) -> Link:
@@ -253,22 +236,17 @@ def _in_node_link(pool: Pool, ranks: int) -> Link:
     return pool.gpu.scale_up if reaches and pool.gpu.scale_up is not None else pool.gpu.host
 
 
-def _tensor_link(pool: Pool, layout: Layout, spread: Spread, groups: Groups) -> Link | None:
+def _tensor_link(pool: Pool, layout: Layout, spread: Spread, *, joined: bool) -> Link | None:
     if layout.tensor == 1:
         return None
-    if layout.tensor <= spread.gpus:
-        return _in_node_link(pool, layout.tensor)
-    return _across_link(pool, groups, layout.tensor // spread.gpus, spread.gpus)
+    return _in_node_link(pool, layout.tensor) if layout.tensor <= spread.gpus else _across_link(pool, joined=joined)
 
 
-def _pipeline_link(pool: Pool, layout: Layout, spread: Spread, groups: Groups) -> Link | None:
+def _pipeline_link(pool: Pool, layout: Layout, spread: Spread, *, joined: bool) -> Link | None:
     if layout.pipeline == 1:
         return None
-    if spread.nodes == 1:
-        return _in_node_link(pool, layout.gpus_per_replica)
-    return _across_link(pool, groups, spread.nodes, spread.gpus)
+    return _in_node_link(pool, layout.gpus_per_replica) if spread.nodes == 1 else _across_link(pool, joined=joined)
 
 
-def _across_link(pool: Pool, groups: Groups, nodes: int, gpus: int) -> Link:
-    inside = pool.gpu.scale_up is not None and _inside(pool, groups, nodes, gpus)
-    return pool.gpu.scale_up if inside and pool.gpu.scale_up is not None else pool.network
+def _across_link(pool: Pool, *, joined: bool) -> Link:
+    return pool.gpu.scale_up if joined and pool.gpu.scale_up is not None else pool.network

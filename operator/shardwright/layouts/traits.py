@@ -1,7 +1,7 @@
 """What the planner must know of an engine, handed down as values; planning never imports an engine."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from shardwright.layouts.layout import Layout
@@ -86,6 +86,8 @@ class EngineTraits:
     experts as the others. ``over_ray`` says that ranks on several nodes are joined by Ray.
     ``least_capability`` is the compute capability of the oldest NVIDIA GPUs that it runs on (None: not known),
     ``widens_fp8_from`` that of the oldest on which its kernels widen FP8 weights for want of a unit (None: it has none).
+    ``oldest_for`` is the same by method of ``quantization_config`` and format of the weights (``Storage.product``), where it is
+    newer than that.
     ``warnings`` are what every plan for the engine says of what is not known of it.
     ``sources`` names where each figure comes from.
     """
@@ -139,4 +141,5 @@ class EngineTraits:
     over_ray: bool = False
     least_capability: tuple[int, int] | None = None
     widens_fp8_from: tuple[int, int] | None = None
+    oldest_for: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()

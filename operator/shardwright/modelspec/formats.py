@@ -1,12 +1,17 @@
 """How quantized weights are stored, by the names that tools have for it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from shardwright.modelspec.spec import Storage
 
 FP8_PER_TENSOR: Final = Storage(name="fp8", bits=8, block=(0, 0), scale_bits=32)
 """What vLLM makes of BF16 weights with ``--quantization fp8``: one FP32 scale per matrix."""
+
+FP8_BLOCKS: Final = Storage(name="fp8", bits=8, block=(128, 128), scale_bits=32)
+"""FP8 with an FP32 scale per square of 128 outputs and inputs, as DeepSeek publishes it."""
 
 MXFP4: Final = Storage(name="mxfp4", bits=4, block=(1, 32), scale_bits=8)
 """OCP MXFP4: 32 elements share an E8M0 exponent."""
@@ -23,14 +28,23 @@ INT8_PER_CHANNEL: Final = Storage(name="int8", bits=8, block=(1, 0), scale_bits=
 _INT8_ALONE: Final = Storage(name="int8", bits=8, block=(1, 0), scale_bits=16, alone=True)
 _INT4_GROUPS: Final = Storage(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=16)
 
-QUARK: Final = {
-    "fp8_e4m3": FP8_PER_TENSOR,
-    "int8": INT8_PER_CHANNEL,
-    "fp4": MXFP4,
-    "int4": Storage(name="int4", bits=4, block=(1, 128), scale_bits=16),
-    "uint4": Storage(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4),
-}
-"""Quark's types of weights. Source: vLLM 0.32 ``quantization/quark/quark.py``, ``_get_scheme_from_config``."""
+_INT4_ZERO_POINTS: Final = Storage(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4)
+
+QUARK: Final[Mapping[tuple[str, str, bool], Storage]] = MappingProxyType(
+    {
+        ("fp8_e4m3", "per_tensor", True): FP8_PER_TENSOR,
+        ("fp8_e4m3", "per_channel", True): replace(FP8_PER_TENSOR, block=(1, 0)),
+        ("fp8_e4m3", "per_block", True): FP8_BLOCKS,
+        ("int8", "per_tensor", True): replace(INT8_PER_CHANNEL, block=(0, 0)),
+        ("int8", "per_channel", True): INT8_PER_CHANNEL,
+        ("int4", "per_group", False): _INT4_ZERO_POINTS,
+        ("uint4", "per_group", False): _INT4_ZERO_POINTS,
+        ("fp4", "per_group", True): MXFP4,
+        ("fp4", "per_group", False): MXFP4,
+    }
+)
+"""Quark's types of weights by their values, by what shares a scale, and by whether activations are quantized too.
+Source: vLLM 0.32 ``quantization/quark/quark.py:_get_scheme_cls_from_config``."""
 
 TORCHAO: Final = {
     "Float8DynamicActivationFloat8WeightConfig": replace(FP8_PER_TENSOR, block=(1, 0)),
@@ -44,7 +58,7 @@ TORCHAO: Final = {
 MODELOPT: Final = {
     "NVFP4": NVFP4,
     "MXFP4": MXFP4,
-    "FP8_PB": replace(FP8_PER_TENSOR, block=(128, 128)),
+    "FP8_PB": FP8_BLOCKS,
     "FP8": replace(FP8_PER_TENSOR, scale_bits=64),
 }
 """NVIDIA's algorithms by the start of their names: weights' storage, FP8 with the static scale of the inputs beside."""

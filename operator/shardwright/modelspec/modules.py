@@ -42,6 +42,11 @@ def is_named_in_part(weight: Weight, listed: frozenset[str]) -> bool:
     return any(entry in name for entry in listed for name in names)
 
 
+def is_pattern(entry: str) -> bool:
+    """Return whether an entry speaks of modules by pattern, not by name."""
+    return entry.startswith("re:") or "*" in entry
+
+
 def not_followed(patterns: tuple[str, ...]) -> tuple[str, ...]:
     """Return a warning where patterns are more than globs."""
     odd = [pattern for pattern in patterns if not globs_of(pattern)]

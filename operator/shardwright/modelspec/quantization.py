@@ -6,38 +6,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from shardwright.errors import InputError, Problem
-from shardwright.modelspec.fields import WIDTH, Fields
-from shardwright.modelspec.formats import FP8_PER_TENSOR, INT8_PER_CHANNEL, MODELOPT, MXFP4, NF4, NVFP4, QUARK, TORCHAO
-from shardwright.modelspec.modules import (
-    MAX_ENTRIES,
-    MAX_PATTERNS,
-    engine_name,
-    full_name,
-    globs_of,
-    is_listed,
-    is_named_in_part,
-    not_followed,
-)
+from shardwright.modelspec.fields import Fields
+from shardwright.modelspec.formats import FP8_PER_TENSOR, INT8_PER_CHANNEL, MODELOPT, MXFP4, NF4, NVFP4
+from shardwright.modelspec.methods import BITS, Quantization, Stores, by_rules, changed, group, integers, unless_listed
+from shardwright.modelspec.modules import MAX_ENTRIES, MAX_PATTERNS, engine_name, full_name, globs_of, is_listed, is_named_in_part
 from shardwright.modelspec.spec import ModelSpec, Part, Storage, Weight
 from shardwright.modelspec.tensors import BF16, FP16
+from shardwright.modelspec.toolkits import inc, quark, torchao
 
 _PLAIN: Final = {storage.name: storage for storage in (BF16, FP16)}
-_BITS: Final = (1, 16)
 _LINEAR: Final = "Linear"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quantization:
-    """A method by name, how it stores a weight (None: leaves it alone), and what could not be followed.
-
-    ``head`` is whether it quantizes the output head too, ``cache_dtype`` what it asks the K/V cache to be stored as.
-    """
-
-    method: str
-    storage: Callable[[Weight], Storage | None]
-    warnings: tuple[str, ...] = ()
-    head: bool = False
-    cache_dtype: str | None = None
 
 
 def read_quantization(fields: Fields) -> Quantization | None:
@@ -124,15 +102,15 @@ def _fp8(fields: Fields) -> Quantization:
         block = ()
     scales = 64 if fields.string("activation_scheme") == "static" else 32  # a static input scale stands beside it
     storage = replace(FP8_PER_TENSOR, block=(block[0], block[1])) if block else replace(FP8_PER_TENSOR, scale_bits=scales)
-    return _unless_ignored("fp8", storage, fields, "modules_to_not_convert", "ignored_layers")
+    return unless_listed("fp8", storage, fields, "modules_to_not_convert", "ignored_layers")
 
 
 def _awq(fields: Fields) -> Quantization:
-    bits = fields.integer("bits", _BITS, default=fields.integer("w_bit", _BITS, default=4))
+    bits = fields.integer("bits", BITS, default=fields.integer("w_bit", BITS, default=4))
     storage = Storage(
         name=f"int{bits}",
         bits=bits,
-        block=(1, _group(fields, "group_size", "q_group_size")),
+        block=(1, group(fields, "group_size", "q_group_size")),
         scale_bits=16,
         zero_point_bits=bits,
     )
@@ -145,8 +123,8 @@ def _awq(fields: Fields) -> Quantization:
 def _gptq(fields: Fields) -> Quantization:
     if fields.boolean("desc_act", default=False):
         fields.refuse("desc_act", "activation order", "is no longer served", "use weights that are quantized without it")
-    storage = _integers(fields)
-    base = _unless_ignored("gptq", storage, fields, "modules_to_not_convert", "modules_in_block_to_not_quantize")
+    storage = integers(fields)
+    base = unless_listed("gptq", storage, fields, "modules_to_not_convert", "modules_in_block_to_not_quantize")
     rules = fields.section("dynamic")
     return _overridden(base, storage, rules) if rules else base
 
@@ -156,27 +134,13 @@ def _overridden(base: Quantization, storage: Storage, rules: Fields) -> Quantiza
 
     Source: vLLM 0.32 ``quantization/utils/gptq_utils.py:get_dynamic_override``: the first that matches counts.
     """
-    if len(rules.values) > MAX_PATTERNS:
-        rules.refuse("", f"{len(rules.values)} patterns", f"must be at most {MAX_PATTERNS}")
-        return base
-    patterns = tuple(f"re:{rule.removeprefix('-:').removeprefix('+:')}" for rule in rules.values)
-    stored = [None if rule.startswith("-:") else _changed(storage, rules.section(rule)) for rule in rules.values]
-    read = list(zip(map(globs_of, patterns), stored, strict=True))
-
-    def by_rule(weight: Weight) -> Storage | None:
-        usual, name = base.storage(weight), engine_name(weight)
-        return usual and next((each for globs, each in read if any(glob.match(name) for glob in globs)), usual)
-
-    return replace(base, storage=by_rule, warnings=(*base.warnings, *not_followed(patterns)))
-
-
-def _changed(storage: Storage, rule: Fields | None) -> Storage:
-    if rule is None:
-        return storage
-    bits = rule.integer("bits", _BITS, default=storage.bits)
-    group = _group(rule, "group_size") if "group_size" in rule.values else (storage.block or (1, 0))[1]
-    alone = bits == FP8_PER_TENSOR.bits
-    return replace(storage, name=f"int{bits}", bits=bits, block=(1, group), zero_point_bits=bits, alone=alone)
+    stored = {
+        f"re:{rule.removeprefix('-:').removeprefix('+:')}": None
+        if rule.startswith("-:")
+        else changed(storage, rules.section(rule))
+        for rule in rules.values
+    }
+    return by_rules(base, rules, stored, lambda weight: (engine_name(weight),))
 
 
 def _mxfp4(fields: Fields) -> Quantization:
@@ -192,8 +156,8 @@ def _compressed_tensors(fields: Fields) -> Quantization:
         fields.refuse("config_groups", f"{len(groups)} groups", "must be groups with their weights")
         return Quantization(method="compressed-tensors", storage=lambda _: None)
     scheme = fields.section("kv_cache_scheme")
-    cached = scheme is not None and scheme.integer("num_bits", _BITS, default=16) == FP8_PER_TENSOR.bits
-    base = _unless_ignored("compressed-tensors", targeted[0].storage, fields, "ignore")
+    cached = scheme is not None and scheme.integer("num_bits", BITS, default=16) == FP8_PER_TENSOR.bits
+    base = unless_listed("compressed-tensors", targeted[0].storage, fields, "ignore")
     return replace(base, storage=_by_target(base.storage, targeted), cache_dtype="fp8" if cached else None)
 
 
@@ -221,7 +185,7 @@ def _targeted(group: Fields) -> _Target | None:
     )
 
 
-def _by_target(base: Callable[[Weight], Storage | None], targets: list[_Target]) -> Callable[[Weight], Storage | None]:
+def _by_target(base: Stores, targets: list[_Target]) -> Stores:
     """Return the storage by the group that names a module, else by the group of all linear modules."""
 
     def storage(weight: Weight) -> Storage | None:
@@ -236,15 +200,15 @@ def _by_target(base: Callable[[Weight], Storage | None], targets: list[_Target])
 
 def _compressed(weights: Fields, *, alone: bool) -> Storage:
     """Return how a group stores its weights; ``alone`` is whether it leaves activations as they are."""
-    bits = weights.integer("num_bits", _BITS)
+    bits = weights.integer("num_bits", BITS)
     strategy, eight = weights.string("strategy") or "tensor", bits == FP8_PER_TENSOR.bits
     floating = weights.string("type") == "float"
     if floating and bits == MXFP4.bits:
-        return NVFP4 if strategy == "tensor_group" else replace(MXFP4, block=(1, _group(weights, "group_size")))
+        return NVFP4 if strategy == "tensor_group" else replace(MXFP4, block=(1, group(weights, "group_size")))
     name = f"fp{bits}" if floating else f"int{bits}"
     if strategy == "group":
         zeros = 0 if weights.boolean("symmetric", default=True) else bits
-        block = (1, _group(weights, "group_size"))
+        block = (1, group(weights, "group_size"))
         return Storage(name=name, bits=bits, block=block, scale_bits=16, zero_point_bits=zeros, alone=eight and alone)
     if strategy == "block":
         shape = weights.integers("block_structure") or (128, 128)
@@ -264,80 +228,17 @@ def _modelopt(fields: Fields) -> Quantization:
         fields.refuse("quant_algo", f"{algorithm!r:.60}", f"must be one of {', '.join(MODELOPT)}")
         storage = FP8_PER_TENSOR
     cached = (fields.string("kv_cache_quant_algo") or "").upper().startswith("FP8")
-    return replace(_unless_ignored("modelopt", storage, fields, "ignore"), head=True, cache_dtype="fp8" if cached else None)
+    return replace(unless_listed("modelopt", storage, fields, "ignore"), head=True, cache_dtype="fp8" if cached else None)
 
 
 def _bitsandbytes(fields: Fields) -> Quantization:
     four = fields.boolean("load_in_4bit", default=not fields.boolean("load_in_8bit", default=False))
-    return _unless_ignored("bitsandbytes", NF4 if four else INT8_PER_CHANNEL, fields, "llm_int8_skip_modules")
+    return unless_listed("bitsandbytes", NF4 if four else INT8_PER_CHANNEL, fields, "llm_int8_skip_modules")
 
 
 def _fbgemm_fp8(fields: Fields) -> Quantization:
     storage = replace(FP8_PER_TENSOR, block=(1, 0))
-    return _unless_ignored("fbgemm_fp8", storage, fields, "modules_to_not_convert")
-
-
-def _quark(fields: Fields) -> Quantization:
-    """Read AMD's form: one way to store all weights; rules for single layers are named, not followed."""
-    rules = fields.section("global_quant_config")
-    weight, inputs = (rules.section(name) if rules else None for name in ("weight", "input_tensors"))
-    kind, group = (weight.string("dtype") or "", _group(weight, "group_size")) if weight else ("", 0)
-    per_group = weight is not None and weight.string("qscheme") == "per_group"
-    storage = QUARK.get(kind)
-    if storage is None:
-        fields.refuse("global_quant_config", f"weights in {kind!r:.60}", f"must be one of {', '.join(QUARK)}")
-        storage = FP8_PER_TENSOR
-    storage = replace(storage, block=(1, group) if per_group else storage.block, alone=storage.bits == 8 and inputs is None)  # noqa: PLR2004
-    return _beside_rules(_unless_ignored("quark", storage, fields, "exclude"), fields.section("layer_quant_config"))
-
-
-def _torchao(fields: Fields) -> Quantization:
-    kinds = fields.section("quant_type")
-    default = kinds.section("default") if kinds else None
-    kind, data = (default.string("_type") or "", default.section("_data")) if default else ("", None)
-    storage = TORCHAO.get(kind)
-    if storage is None:
-        fields.refuse("quant_type", f"{kind!r:.60}", f"must be one of {', '.join(TORCHAO)}")
-        storage = FP8_PER_TENSOR
-    if storage.bits == 4 and data is not None:  # noqa: PLR2004
-        storage = replace(storage, block=(1, _group(data, "group_size")))
-    return _unless_ignored("torchao", storage, fields, "modules_to_not_convert")
-
-
-def _inc(fields: Fields) -> Quantization:
-    """Read Intel's form (AutoRound); modules that it keeps in 16 bits are listed one by one."""
-    storage = _integers(fields)
-    rules = fields.section("extra_config")
-    sections = {name: rules.section(name) for name in rules.values} if rules else {}
-    own = {name: rule.integer("bits", _BITS, default=storage.bits) for name, rule in sections.items() if rule}
-    kept = frozenset(name for name, width in own.items() if width == _BITS[1])
-    base = Quantization(method="inc", storage=lambda weight: None if full_name(weight) in kept else storage)
-    return _beside_rules(base, {name: width for name, width in own.items() if width not in (storage.bits, _BITS[1])})
-
-
-def _beside_rules(quantization: Quantization, rules: "Fields | dict[str, int] | None") -> Quantization:
-    count = len(rules.values if isinstance(rules, Fields) else rules or ())
-    said = f"{count} layers are quantized by rules of their own, which are not followed: bytes may be off"
-    return replace(quantization, warnings=(*quantization.warnings, said)) if count else quantization
-
-
-def _integers(fields: Fields) -> Storage:
-    """Return integers of ``bits`` with a scale and a zero point per ``group_size`` inputs, as GPTQ stores them."""
-    bits = fields.integer("bits", _BITS)
-    return Storage(
-        name=f"int{bits}",
-        bits=bits,
-        block=(1, _group(fields, "group_size")),
-        scale_bits=16,
-        zero_point_bits=bits,
-        alone=bits == FP8_PER_TENSOR.bits,
-    )
-
-
-def _group(fields: Fields, *names: str) -> int:
-    """Return elements per scale along the inputs; 0 for all of them (-1 in the configs)."""
-    name = next((name for name in names if name in fields.values), names[0])
-    return max(0, fields.integer(name, (-1, WIDTH[1]), default=128))
+    return unless_listed("fbgemm_fp8", storage, fields, "modules_to_not_convert")
 
 
 _METHODS: Final[dict[str, Callable[[Fields], Quantization]]] = {
@@ -350,23 +251,8 @@ _METHODS: Final[dict[str, Callable[[Fields], Quantization]]] = {
     "fbgemm_fp8": _fbgemm_fp8,
     "modelopt": _modelopt,
     "modelopt_fp4": _modelopt,
-    "quark": _quark,
-    "torchao": _torchao,
-    "inc": _inc,
-    "auto-round": _inc,
+    "quark": quark,
+    "torchao": torchao,
+    "inc": inc,
+    "auto-round": inc,
 }
-
-
-def _unless_ignored(method: str, storage: Storage, fields: Fields, *lists: str) -> Quantization:
-    entries = tuple(entry for name in lists for entry in fields.strings(name))
-    patterns = tuple(entry for entry in entries if entry.startswith("re:") or "*" in entry)
-    globs = [glob for pattern in patterns for glob in globs_of(pattern)]
-    if len(patterns) > MAX_PATTERNS:
-        fields.refuse(lists[0], f"{len(patterns)} patterns", f"must be at most {MAX_PATTERNS}")
-        globs = []
-    exact = frozenset(entries)
-    return Quantization(
-        method=method,
-        storage=lambda weight: None if is_listed(full_name(weight), exact, globs) else storage,
-        warnings=not_followed(patterns),
-    )

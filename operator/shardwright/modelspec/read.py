@@ -13,8 +13,9 @@ from shardwright.modelspec.families import FAMILIES, LANGUAGE_MODELS, MODEL_TYPE
 from shardwright.modelspec.families.family import Family, Shape, read_shape
 from shardwright.modelspec.families.vision import tower_weights, wrapper
 from shardwright.modelspec.fields import VOCABULARY, Fields
+from shardwright.modelspec.methods import Quantization
 from shardwright.modelspec.parse import check_depth
-from shardwright.modelspec.quantization import Quantization, quantized, read_quantization
+from shardwright.modelspec.quantization import quantized, read_quantization
 from shardwright.modelspec.spec import Layer, ModelSpec, Part, Split, Storage, Weight
 from shardwright.modelspec.tensors import BF16, FP16, Blocks
 

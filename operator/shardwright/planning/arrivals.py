@@ -54,8 +54,8 @@ class _Open:
     def estimate(self, candidate: Candidate) -> Estimate:
         """Return the estimate at the number in flight that the rate comes to."""
         found = self._settled(candidate)[1]
-        most = self._at(_rounded_up(_MOST_IN_FLIGHT * candidate.layout.replicas)).estimate(candidate)
-        capacity = max(found.performance.requests_per_second, most.performance.requests_per_second)
+        rates = (self._at(number).estimate(candidate).performance.requests_per_second for number in _filled(candidate, found))
+        capacity = max(found.performance.requests_per_second, *rates)
         return replace(found, performance=self._as_offered(found.performance, capacity), capacity=capacity)
 
     def _settled(self, candidate: Candidate) -> tuple[Estimator, Estimate]:
@@ -106,6 +106,16 @@ class _Open:
     def _stay(self, estimate: Estimate) -> float:
         speed = estimate.performance
         return speed.ttft_seconds + self._workload.output_tokens * speed.tpot_seconds
+
+
+def _filled(candidate: Candidate, found: Estimate) -> tuple[int, int]:
+    """Return the numbers in flight that fill the batches as they are, and any that the engine could be told to run.
+
+    Larger batches of requests leave less room for prompts, so that the last need not serve the most.
+    """
+    layout = candidate.layout
+    most = _MOST_IN_FLIGHT * layout.replicas
+    return _rounded_up(min(most, found.max_sequences * layout.replicas * layout.attention_data)), _rounded_up(most)
 
 
 def _rounded_up(in_flight: float) -> int:

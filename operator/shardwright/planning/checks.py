@@ -7,13 +7,13 @@ from typing import Final
 from shardwright.costs.estimates import Estimate, StageMemory
 from shardwright.costs.memory import ReplicaMemory
 from shardwright.errors import Problem
-from shardwright.hardware.gpus import Gpu
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Candidate, Layout, Placement, SearchSpace
 from shardwright.layouts.placement import Shelf
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import Prices, estimator_of
+from shardwright.planning.formats import dtype_problems
 from shardwright.planning.limits import tpot_seconds, ttft_seconds
 from shardwright.planning.phrases import gpus_of, nodes_of
 from shardwright.planning.request import Objective, Request, Statistic
@@ -290,51 +290,3 @@ def budget_violations(candidate: Candidate, space: SearchSpace) -> Iterator[Viol
                 path=f"spec.budget.{name.lower()}",
             )
             yield Violation(problem=problem, miss=used / limit - 1)
-
-
-def dtype_problems(model: ModelSpec, gpu: Gpu, kv_cache_dtype: str, traits: EngineTraits) -> Iterator[Problem]:
-    """Yield that the engine does not run on a GPU, and the number formats that a model needs and neither of them can do."""
-    if _older(gpu, traits.least_capability):
-        yield _too_old(gpu, traits)
-        return
-    other, drafter = "select other GPUs or other weights", traits.drafter
-    in_fp16 = "set model.quantization: FP16" if model.quantization is None else "set engine.args.dtype: float16"
-    as_fp16 = f"{in_fp16}, or {other}" if "fp16" in gpu.flops else other
-    widens = traits.widens_fp8_from is not None and gpu.vendor == "NVIDIA" and not _older(gpu, traits.widens_fp8_from)
-    needed = [("bf16", "the model computes in bf16", "spec.model", as_fp16)] if model.dtype == "bf16" else []
-    if _holds_fp8(model) and not widens:
-        needed.append(("fp8", "the weights are held in fp8", "spec.model.quantization", other))
-    if drafter is not None and _holds_fp8(drafter.model) and not widens:
-        needed.append(("fp8", "the draft model's weights are held in fp8", "spec.workload.draftModel", other))
-    if kv_cache_dtype == "fp8":
-        needed.append(("fp8", "the K/V cache is kept in fp8", "spec.workload.kvCacheQuantization", other))
-    for unit, what, path, remedy in needed:
-        if unit not in gpu.flops:
-            yield Problem(
-                code="DtypeNotSupported",
-                what=what,
-                limit=f"but {gpu.id} has no {unit} unit",
-                gap=f"it has {', '.join(sorted(gpu.flops))}",
-                remedy=remedy,
-                path=path,
-            )
-
-
-def _older(gpu: Gpu, least: tuple[int, int] | None) -> bool:
-    return least is not None and gpu.compute_capability is not None and gpu.compute_capability < least
-
-
-def _too_old(gpu: Gpu, traits: EngineTraits) -> Problem:
-    least, own = (".".join(map(str, version or ())) for version in (traits.least_capability, gpu.compute_capability))
-    return Problem(
-        code="GpuTooOld",
-        what=f"{traits.name} {traits.version}",
-        limit=f"runs on NVIDIA GPUs of compute capability {least} and newer",
-        gap=f"{gpu.id} has {own}",
-        remedy="select other GPUs",
-        path="spec.placement",
-    )
-
-
-def _holds_fp8(model: ModelSpec) -> bool:
-    return any(weight.storage.name == "fp8" for weight in model.weights)

@@ -32,8 +32,7 @@ def not_yet(candidate: Candidate, *, deploy: bool = True) -> Problem | None:
     if not over_trays or candidate.needs_compute_domain:
         return None
     nodes = layout.tensor // placement.gpus_per_node
-    where = "not all of one clique" if candidate.pool.joins_pods else f"which have no label {CLIQUE_LABEL}"
-    what = f"{degrees(layout)} puts one tensor group on {nodes} nodes, {where}"
+    what = f"{degrees(layout)} puts one tensor group on {nodes} nodes, which have no label {CLIQUE_LABEL}"
     return _problem(what, "tensor", f"{placement.gpus_per_node} or less", deploy=deploy)
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import islice
 from typing import Any, Final
 
 from shardwright.reconcile.decision import Apply, Create, Delete, Patch, Why, Write
@@ -215,8 +214,8 @@ def _end(group: Group, now: datetime) -> Step:
 
 def _late(group: Group, now: datetime) -> Iterator[Wait]:
     """Yield the pods that should be gone by now, the first three."""
-    late = (m for m in group.members if m.gone_by and now > m.gone_by)
-    yield from (Wait(what=Awaited.LATE_POD, ranks=(m.rank,), said=str(m.node)) for m in islice(late, SHOWN_LATE))
+    late = [m for m in group.members if m.gone_by and now > m.gone_by]
+    yield from (Wait(what=Awaited.LATE_POD, ranks=(m.rank,), said=str(m.node)) for m in late[:SHOWN_LATE])
 
 
 def _stay_at_zero(group: Group) -> Step:

@@ -131,6 +131,21 @@ def test_a_group_is_ended_only_when_the_api_server_itself_says_that_it_is_broken
     run(scenario())
 
 
+def test_a_group_goes_on_whose_missing_pod_is_there_although_no_cache_shows_it() -> None:
+    async def scenario() -> None:
+        parts, key = await serving()
+        there = dict(parts.api.objects[PODS.plural, NAMESPACE, "large-0-1"])
+        parts.api.remove(PODS, NAMESPACE, "large-0-1")
+        parts.watching = False
+        parts.api.put(PODS, there)
+        parts.watching = True
+        await parts.look(key)
+        assert parts.replicas("large") == [2]
+        assert parts.api.requests[-1] == "get pods/large-0-1"
+
+    run(scenario())
+
+
 def test_a_group_that_is_broken_in_truth_is_ended_in_the_same_look() -> None:
     async def scenario() -> None:
         parts, key = await serving()

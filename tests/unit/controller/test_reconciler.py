@@ -1,5 +1,6 @@
 """One look at a model, with its faults: what comes between, what is refused, what there is no room for."""
 
+import asyncio
 import threading
 from typing import Any
 
@@ -14,6 +15,8 @@ from shardwright.controller.view import Interests
 from shardwright.reconcile.advance import Step, advance
 from tests.support.builders_operator import LARGE, NAMESPACE, deployed, run, serving, synced
 from tests.support.memory_api import nothing
+
+FAILED = {"name": "engine", "restartCount": 1, "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
 
 
 def test_a_model_is_planned_recorded_and_deployed_in_one_look() -> None:
@@ -136,8 +139,7 @@ def test_a_group_is_looked_after_while_there_is_no_room_for_another() -> None:
     async def scenario() -> None:
         parts, key = await serving()
         parts.change(key, replicas=2)
-        ended = {"name": "engine", "restartCount": 1, "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
-        parts.run_pods("large", containerStatuses=[ended])
+        parts.run_pods("large", containerStatuses=[FAILED])
 
         await parts.look(key)
 
@@ -150,8 +152,7 @@ def test_a_group_is_looked_after_while_there_is_no_room_for_another() -> None:
 def test_what_is_read_right_before_a_group_ends_waits_for_no_other_request_than_a_repair() -> None:
     async def scenario() -> None:
         parts, key = await serving()
-        ended = {"name": "engine", "restartCount": 1, "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
-        parts.run_pods("large", containerStatuses=[ended])
+        parts.run_pods("large", containerStatuses=[FAILED])
         urgent_at: dict[str, list[Urgency]] = {}
 
         async def note(verb: str, plural: str) -> None:
@@ -164,6 +165,26 @@ def test_what_is_read_right_before_a_group_ends_waits_for_no_other_request_than_
         assert parts.replicas("large") == [0]
         reads = ("get shardedmodels", "get statefulsets", "get pods")
         assert {read: urgent_at[read] for read in reads} == {read: [Urgency.REPAIR] for read in reads}
+
+    run(scenario())
+
+
+def test_what_is_read_right_before_a_group_ends_is_asked_for_at_once() -> None:
+    async def scenario() -> None:
+        parts, key = await serving()
+        parts.run_pods("large", containerStatuses=[FAILED])
+        awaited, all_asked = {"shardedmodels", "statefulsets", "pods"}, asyncio.Event()
+
+        async def answer(verb: str, plural: str) -> None:
+            if verb == "get":
+                awaited.discard(plural)
+                if not awaited:
+                    all_asked.set()
+                await asyncio.wait_for(all_asked.wait(), 5)
+
+        parts.api.before = answer
+        await parts.look(key)
+        assert parts.replicas("large") == [0]
 
     run(scenario())
 

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from shardwright.costs.estimate import Estimator, estimate
 from shardwright.costs.loading import Storage, load_time
 from shardwright.layouts.layout import Candidate, Layout
@@ -46,8 +48,13 @@ def test_which_of_its_nodes_holds_which_stage_is_no_part_of_a_pipelines_price() 
     assert prices[0] == prices[1]
 
 
-def test_attention_replicas_of_two_cliques_meet_over_the_network() -> None:
-    layout, load = Layout(attention_data=16, expert=16), a_request().workload
+@pytest.mark.parametrize(
+    "layout",
+    [Layout(attention_data=16, expert=16), Layout(tensor=8, pipeline=2), Layout(tensor=8, attention_data=2, expert=16)],
+    ids=["attention replicas", "tensor groups that fill a clique", "both"],
+)
+def test_ranks_of_two_cliques_meet_over_the_network_in_whatever_order_their_nodes_come(layout: Layout) -> None:
+    load = a_request().workload
     one_clique = a_pool("GB200-NVL-186GB", 8, gpus_per_node=4, domain_nodes=4)
     halves = a_pool("GB200-NVL-186GB", 8, gpus_per_node=4, domain_nodes=4, free={0: 0, 1: 0, 4: 0, 5: 0})
     estimator = Estimator(a_model("deepseek-v3"), load, vllm_traits())
@@ -57,4 +64,4 @@ def test_attention_replicas_of_two_cliques_meet_over_the_network() -> None:
         for pool in (one_clique, halves)
     )
 
-    assert apart.tpot_seconds > 1.5 * joined.tpot_seconds
+    assert apart.tpot_seconds > 1.2 * joined.tpot_seconds

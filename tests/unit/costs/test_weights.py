@@ -91,6 +91,14 @@ def test_the_fullest_rank_has_one_expert_more_where_they_do_not_divide() -> None
     assert stage.expert_bytes == 3 * one_expert
 
 
+def test_sets_of_experts_that_are_sliced_hold_as_much_as_experts_sliced_over_all_or_dealt_to_all() -> None:
+    model = a_moe()
+    held = [
+        stage_weight_parts(model, Layout(tensor=8, expert=expert), oracle_traits())[0].expert_bytes for expert in (1, 2, 4, 8)
+    ]
+    assert len(set(held)) == 1
+
+
 def test_attention_data_repeats_attention_and_slices_experts() -> None:
     model = a_moe()
     alone = stage_weight_parts(model, Layout(), oracle_traits())[0]

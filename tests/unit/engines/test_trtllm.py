@@ -34,6 +34,7 @@ PLANS = {
     "two nodes": a_plan(memory_utilization=0.95),
     "uneven stages": a_plan_of(Layout(tensor=8, pipeline=2, partition=(64, 62)), nodes=2, memory_utilization=0.95),
     "experts": a_plan_of(Layout(attention_data=8, expert=8), memory_utilization=0.95),
+    "sets of experts": a_plan_of(Layout(tensor=8, expert=4), memory_utilization=0.95),
 }
 USERS: dict[str, Any] = {
     "return_perf_metrics": True,
@@ -82,6 +83,12 @@ def test_attention_replicas_are_tensor_ranks_with_whole_attention_and_whole_expe
     words = trtllm.serve_arguments(PLANS["experts"], serving())
     assert words[1:7] == ("--tp_size", "8", "--pp_size", "1", "--ep_size", "8")
     assert configuration(PLANS["experts"])["enable_attention_dp"] is True
+
+
+def test_of_sets_of_experts_that_are_sliced_the_engine_is_told_how_many_and_takes_the_rest_for_slices() -> None:
+    words = trtllm.serve_arguments(PLANS["sets of experts"], serving())
+    assert words[1:7] == ("--tp_size", "8", "--pp_size", "1", "--ep_size", "4")
+    assert configuration(PLANS["sets of experts"])["enable_attention_dp"] is False
 
 
 def test_stages_that_the_engine_would_cut_otherwise_are_named() -> None:

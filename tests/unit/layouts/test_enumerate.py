@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from shardwright.engines import trtllm
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.enumerate import enumerate_candidates, layouts
 from shardwright.layouts.layout import Layout, SearchSpace
@@ -74,6 +75,19 @@ def test_experts_are_tried_sliced_and_whole() -> None:
         Layout(tensor=2),
         Layout(tensor=2, expert=2),
     }
+
+
+def test_an_engine_that_slices_sets_of_experts_has_the_degrees_between_tried_and_pinned() -> None:
+    """Who scales a model pins its cut: what is planned must be there when it is pinned."""
+    model, pool, traits = a_model("qwen3-30b-a3b"), a_pool(), trtllm.traits("1.2.1")
+    free = {layout.expert for layout in layouts(model, pool, SearchSpace(tensor=8, pipeline=1), traits, 1)}
+    pinned = [
+        set(layouts(model, pool, SearchSpace(tensor=8, pipeline=1, expert=degree, context=1), traits, 1)) for degree in (3, 4)
+    ]
+
+    assert free == {1, 2, 4, 8}
+    assert pinned == [set(), {Layout(tensor=8, expert=4)}]
+    assert _layouts("qwen3-30b-a3b", pool, tensor=8, pipeline=1, expert=4) == set()
 
 
 def test_a_dense_model_has_no_expert_degree() -> None:

@@ -60,13 +60,13 @@ def test_tensor_over_trays_of_two_cliques_crosses_the_network() -> None:
     assert place(pool, Layout(tensor=8)).tensor_link == pool.network
 
 
-def test_a_replica_larger_than_a_clique_keeps_each_stage_inside_one() -> None:
+def test_a_replica_of_two_cliques_is_joined_by_the_network_alone_for_any_pod_may_take_any_of_its_nodes() -> None:
     pool = a_pool("GB200-NVL-186GB", 8, gpus_per_node=4, domain_nodes=4, free={3: 0, 7: 0})
 
     placement = place(pool, Layout(tensor=8, pipeline=2))
 
-    assert placement.tensor_link == pool.gpu.scale_up
-    assert placement.pipeline_link == pool.network
+    assert placement.tensor_link == placement.pipeline_link == pool.network
+    assert not placement.one_domain
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tests.support.builders_model import a_config, a_model, a_moe, catalogued
 BF16 = Storage(name="bf16", bits=16)
 FP8 = Storage(name="fp8", bits=8, block=(0, 0), scale_bits=32)
 NVFP4 = Storage(name="nvfp4", bits=4, block=(1, 16), scale_bits=8)
+MXFP4 = Storage(name="mxfp4", bits=4, block=(1, 32), scale_bits=8)
 ALONE = replace(FP8, alone=True)
 BLOCK = Storage(name="fp8", bits=8, block=(128, 128), scale_bits=32)
 
@@ -48,23 +49,6 @@ def _stored(**quantization: object) -> Storage:
         ({"quant_method": "fbgemm_fp8"}, Storage(name="fp8", bits=8, block=(1, 0), scale_bits=32)),
         (
             {
-                "quant_method": "quark",
-                "global_quant_config": {"weight": {"dtype": "fp8_e4m3"}, "input_tensors": {"dtype": "fp8_e4m3"}},
-            },
-            FP8,
-        ),
-        (
-            {
-                "quant_method": "quark",
-                "global_quant_config": {
-                    "weight": {"dtype": "fp4", "qscheme": "per_group", "group_size": 32},
-                    "input_tensors": {},
-                },
-            },
-            Storage(name="mxfp4", bits=4, block=(1, 32), scale_bits=8),
-        ),
-        (
-            {
                 "quant_method": "torchao",
                 "quant_type": {"default": {"_type": "Int4WeightOnlyConfig", "_data": {"group_size": 64}}},
             },
@@ -78,6 +62,12 @@ def _stored(**quantization: object) -> Storage:
             {"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": True},
             Storage(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4),
         ),
+        (
+            {"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": False, "packing_format": "auto_round:auto_awq"},
+            Storage(name="int4", bits=4, block=(1, 128), scale_bits=16, zero_point_bits=4),
+        ),
+        ({"quant_method": "auto-round", "bits": 4, "group_size": 32, "data_type": "mx_fp"}, MXFP4),
+        ({"quant_method": "inc", "bits": 8, "group_size": [128, 128], "data_type": "fp8"}, BLOCK),
     ],
 )
 def test_each_method_has_its_storage(quantization: dict[str, object], storage: Storage) -> None:
@@ -97,7 +87,7 @@ def test_each_method_has_its_storage(quantization: dict[str, object], storage: S
         ({"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16}, NVFP4),
         (
             {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32},
-            Storage(name="mxfp4", bits=4, block=(1, 32), scale_bits=8),
+            MXFP4,
         ),
     ],
 )
@@ -113,15 +103,93 @@ def test_8_bits_beside_activations_of_16_are_no_product_of_8_bits(activations: d
     assert (storage.alone, storage.product) == (alone, "fp8 alone" if alone else "fp8")
 
 
-def test_rules_for_single_layers_that_are_not_followed_are_said() -> None:
-    weights = {"dtype": "fp8_e4m3"}
-    own = {
-        "quant_method": "quark",
-        "global_quant_config": {"weight": weights},
-        "layer_quant_config": {"*down_proj": {"weight": weights}},
+def _quark(dtype: str, scheme: str, *, inputs: bool = True, **more: object) -> dict[str, object]:
+    """Return how AMD's form says it of all weights, or of some."""
+    weight = {"dtype": dtype, "qscheme": scheme, **more}
+    return {"weight": weight, "input_tensors": {**weight, "is_dynamic": True} if inputs else None}
+
+
+QUARK_NVFP4 = [{"dtype": "fp4", "qscheme": "per_group", "group_size": 16}, {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}]
+
+
+@pytest.mark.parametrize(
+    ("stored", "storage"),
+    [
+        (_quark("fp8_e4m3", "per_tensor"), FP8),
+        (_quark("fp8_e4m3", "per_channel"), replace(FP8, block=(1, 0))),
+        (_quark("fp8_e4m3", "per_block", block_size=[128, 128]), BLOCK),
+        (_quark("int8", "per_channel"), Storage(name="int8", bits=8, block=(1, 0), scale_bits=32)),
+        (
+            _quark("uint4", "per_group", inputs=False, group_size=64),
+            Storage(name="int4", bits=4, block=(1, 64), scale_bits=16, zero_point_bits=4),
+        ),
+        (_quark("fp4", "per_group", group_size=32), MXFP4),
+        (_quark("fp4", "per_group", inputs=False, group_size=32), MXFP4),
+        ({"weight": [_quark("fp4", "per_group", group_size=32)["weight"]], "input_tensors": None}, MXFP4),
+        ({"weight": QUARK_NVFP4, "input_tensors": QUARK_NVFP4}, NVFP4),
+    ],
+)
+def test_quark_says_by_values_and_scales_how_weights_are_stored(stored: dict[str, object], storage: Storage) -> None:
+    assert _stored(quant_method="quark", global_quant_config=stored) == storage
+
+
+@pytest.mark.parametrize(
+    ("stored", "what"),
+    [
+        (_quark("fp8_e4m3", "per_tensor", inputs=False), "fp8_e4m3 per_tensor beside plain activations"),
+        (_quark("int4", "per_group", group_size=128), "int4 per_group beside quantized activations"),
+        (_quark("fp6_e2m3", "per_group", group_size=32), "fp6_e2m3 per_group beside quantized activations"),
+        (_quark("fp4", "per_group", group_size=16), "fp4 per_group beside quantized activations"),
+        ({"weight": QUARK_NVFP4[::-1]}, "fp8_e4m3 per_tensor and fp4 per_group beside plain activations"),
+        ({}, "nothing beside plain activations"),
+    ],
+)
+def test_what_of_quark_no_engine_loads_is_refused_with_its_field(stored: dict[str, object], what: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        _stored(quant_method="quark", global_quant_config=stored)
+    (problem,) = refusal.value.problems
+    assert (problem.path, problem.what) == ("quantization_config.global_quant_config.weight", what)
+
+
+def test_quark_stores_modules_that_a_rule_names_or_matches_in_their_own_way() -> None:
+    rules = {
+        "*self_attn*": _quark("fp8_e4m3", "per_channel"),
+        "model.layers.1.mlp.up_proj": _quark("fp8_e4m3", "per_tensor"),
     }
-    (said,) = a_model(quantization_config=own).warnings
-    assert said == "1 layers are quantized by rules of their own, which are not followed: bytes may be off"
+    four = _quark("fp4", "per_group", group_size=32)
+    method = {"quant_method": "quark", "global_quant_config": four, "layer_quant_config": rules, "exclude": ["lm_head"]}
+    model = a_model(quantization_config=method)
+    stored = {weight.name: weight.storage for weight in model.weights if weight.layer == 1 and weight.quantizable}
+    attention = {f"self_attn.{part}_proj": replace(FP8, block=(1, 0)) for part in "qkvo"}
+    assert stored == {**attention, "mlp.gate_proj": MXFP4, "mlp.up_proj": FP8, "mlp.down_proj": MXFP4}
+    assert model.warnings == ()
+
+
+def test_a_rule_of_quark_for_experts_speaks_of_all_of_a_layer() -> None:
+    four = _quark("fp4", "per_group", group_size=32)
+    rules = {"*mlp.experts": _quark("fp8_e4m3", "per_tensor"), "*down_proj": _quark("int8", "per_channel")}
+    model = a_moe(quantization_config={"quant_method": "quark", "global_quant_config": four, "layer_quant_config": rules})
+    assert {weight.storage.name for weight in model.weights if weight.experts} == {"fp8"}
+
+
+def test_torchao_leaves_experts_alone() -> None:
+    kind = {"default": {"_type": "Int4WeightOnlyConfig", "_data": {"group_size": 128}}}
+    model = a_moe(quantization_config={"quant_method": "torchao", "quant_type": kind})
+    assert {weight.storage.name for weight in model.weights if weight.experts} == {"bf16"}
+    assert _storage(model, "self_attn.q_proj").name == "int4"
+
+
+def test_modules_of_autoround_have_bits_by_their_name_its_end_or_a_pattern() -> None:
+    rules = {
+        "model.layers.0.mlp.down_proj": {"bits": 16},
+        "mlp.up_proj": {"bits": 8},
+        r".*self_attn\.o_proj": {"bits": 4, "group_size": 64},
+    }
+    model = a_model(quantization_config={"quant_method": "auto-round", "bits": 4, "group_size": 128, "extra_config": rules})
+    assert _storage(model, "mlp.down_proj", 0) == BF16
+    assert _storage(model, "mlp.down_proj", 1) == _storage(model, "mlp.gate_proj", 1)
+    assert (_storage(model, "mlp.up_proj").name, _storage(model, "mlp.gate_proj").name) == ("int8", "int4")
+    assert _storage(model, "self_attn.o_proj").block == (1, 64)
 
 
 def test_modules_that_autoround_keeps_in_16_bits_stay() -> None:
@@ -134,7 +202,20 @@ def test_modules_that_autoround_keeps_in_16_bits_stay() -> None:
 @pytest.mark.parametrize(
     ("quantization", "field"),
     [
-        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "int2"}}}, "global_quant_config"),
+        ({"quant_method": "quark"}, "global_quant_config"),
+        ({"quant_method": "inc", "bits": 8, "group_size": 32, "data_type": "mx_fp"}, "data_type"),
+        ({"quant_method": "inc", "bits": 8, "group_size": 128, "data_type": "fp8"}, "group_size"),
+        ({"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": False}, "sym"),
+        (
+            {
+                "quant_method": "inc",
+                "bits": 4,
+                "group_size": 32,
+                "data_type": "mx_fp",
+                "extra_config": {"lm_head": {"bits": 8}},
+            },
+            "extra_config.lm_head.bits",
+        ),
         ({"quant_method": "torchao", "quant_type": {"default": {"_type": "Mixed"}}}, "quant_type"),
     ],
 )

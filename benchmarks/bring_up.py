@@ -1,6 +1,6 @@
 """Measure what the looks cost that bring a model up, without a control plane: milliseconds of CPU and calls, by part of a look.
 
-    python -m benchmarks.looks [--models 30] [--nodes 600] [--profile PART]
+    python -m benchmarks.bring_up [--models 30] [--nodes 600] [--profile PART]
 
 The models are a third each of one GPU, one node and two nodes. Each is looked at as it is new, when its pods have been made, are
 bound, run, are ready, and then until a look has nothing to do. The API server is in memory and costs what it costs: its time, and
@@ -71,9 +71,8 @@ class Spent:
         now = thread_time()
         self.seconds[ended] += now - self._since
         self._since = now
-        if self._parts[-1] == self._profiled or (
-            self._profiled == "look" and self._parts[-1] not in {"outside", "api", "planner"}
-        ):
+        part = self._parts[-1]
+        if part == self._profiled or (self._profiled == "all" and part not in NOT_OURS):
             self.profiler.enable()
 
     def wrapped(self, part: str, function: Callable[P, R]) -> Callable[P, R]:

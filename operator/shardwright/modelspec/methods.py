@@ -1,0 +1,103 @@
+"""What the readers of quantization configs share: the method as a value, integers in groups, rules for single modules."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from shardwright.modelspec.fields import WIDTH, Fields
+from shardwright.modelspec.formats import FP8_PER_TENSOR
+from shardwright.modelspec.modules import MAX_PATTERNS, full_name, globs_of, is_listed, is_pattern, not_followed
+from shardwright.modelspec.spec import Storage, Weight
+
+BITS: Final = (1, 16)
+
+Stores = Callable[[Weight], Storage | None]
+"""How a weight is stored; None: left alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantization:
+    """A method by name, how it stores a weight (None: leaves it alone), and what could not be followed.
+
+    ``head`` is whether it quantizes the output head too, ``cache_dtype`` what it asks the K/V cache to be stored as.
+    """
+
+    method: str
+    storage: Stores
+    warnings: tuple[str, ...] = ()
+    head: bool = False
+    cache_dtype: str | None = None
+
+
+def unless_listed(method: str, storage: Storage, fields: Fields, *lists: str) -> Quantization:
+    """Return a method that stores all in one way but the modules that are listed, by name or pattern."""
+    entries = tuple(entry for name in lists for entry in fields.strings(name))
+    patterns = tuple(entry for entry in entries if is_pattern(entry))
+    globs = [glob for pattern in patterns for glob in globs_of(pattern)]
+    if len(patterns) > MAX_PATTERNS:
+        fields.refuse(lists[0], f"{len(patterns)} patterns", f"must be at most {MAX_PATTERNS}")
+        globs = []
+    exact = frozenset(entries)
+    return Quantization(
+        method=method,
+        storage=lambda weight: None if is_listed(full_name(weight), exact, globs) else storage,
+        warnings=not_followed(patterns),
+    )
+
+
+def by_rules(
+    base: Quantization, rules: Fields, stored: Mapping[str, Storage | None], names_of: Callable[[Weight], tuple[str, ...]]
+) -> Quantization:
+    """Return the method with storages of its own for some modules: those that are named, then by the first pattern that matches.
+
+    Args:
+        base: What it does with all others; what it leaves alone stays alone.
+        rules: Where the rules stand, for problems.
+        stored: The storage by name or pattern, in order (None: left alone).
+        names_of: The names that rules may have for a weight's module, the one that patterns speak of first.
+    """
+    patterns = tuple(rule for rule in stored if is_pattern(rule))
+    if len(patterns) > MAX_PATTERNS:
+        rules.refuse("", f"{len(patterns)} patterns", f"must be at most {MAX_PATTERNS}")
+        return base
+    read = [(globs_of(pattern), stored[pattern]) for pattern in patterns]
+
+    def by_rule(weight: Weight) -> Storage | None:
+        usual, names = base.storage(weight), names_of(weight)
+        if usual is None:
+            return None
+        named = next((name for name in names if name in stored), None)
+        if named is not None:
+            return stored[named]
+        return next((each for globs, each in read if any(glob.match(names[0]) for glob in globs)), usual)
+
+    return replace(base, storage=by_rule, warnings=(*base.warnings, *not_followed(patterns)))
+
+
+def integers(fields: Fields) -> Storage:
+    """Return integers of ``bits`` with a scale and a zero point per ``group_size`` inputs, as GPTQ stores them."""
+    bits = fields.integer("bits", BITS)
+    return Storage(
+        name=f"int{bits}",
+        bits=bits,
+        block=(1, group(fields, "group_size")),
+        scale_bits=16,
+        zero_point_bits=bits,
+        alone=bits == FP8_PER_TENSOR.bits,
+    )
+
+
+def changed(storage: Storage, rule: Fields | None) -> Storage:
+    """Return integers with the bits and the group that a rule has of its own."""
+    if rule is None:
+        return storage
+    bits = rule.integer("bits", BITS, default=storage.bits)
+    size = group(rule, "group_size") if "group_size" in rule.values else (storage.block or (1, 0))[1]
+    alone = bits == FP8_PER_TENSOR.bits
+    return replace(storage, name=f"int{bits}", bits=bits, block=(1, size), zero_point_bits=bits, alone=alone)
+
+
+def group(fields: Fields, *names: str) -> int:
+    """Return elements per scale along the inputs; 0 for all of them (-1 in the configs)."""
+    name = next((name for name in names if name in fields.values), names[0])
+    return max(0, fields.integer(name, (-1, WIDTH[1]), default=128))
