@@ -1,8 +1,11 @@
 """The chart on a control plane of its own: installed, upgraded, removed; its notes followed; its roles used."""
 
+import os
 import re
 import shlex
 import shutil
+import subprocess
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from shardwright.reconcile.signing import read_keys
 from tests.harness import fleet
 from tests.harness.api import ApiError, Manifest
 from tests.harness.controlplane import ControlPlane
@@ -46,7 +50,7 @@ def notes(cluster: ControlPlane) -> Iterator[str]:
     said = _install(cluster)
     yield said.partition("NOTES:\n")[2]
     cluster.helm("uninstall", "shardwright", "--namespace", NAMESPACE, "--ignore-not-found")
-    _remove_crd(cluster)
+    _remove_kept(cluster)
 
 
 def test_its_pods_run_where_only_restricted_pods_may(cluster: ControlPlane, notes: str) -> None:
@@ -103,7 +107,34 @@ def test_an_upgrade_brings_the_crd_and_leaves_the_models(cluster: ControlPlane, 
     found = cluster.api.get(f"{MODELS}/llama")
     assert (found["metadata"]["uid"], found["spec"]) == (created["metadata"]["uid"], created["spec"])
     cluster.helm("uninstall", "shardwright", "--namespace", NAMESPACE)
-    _remove_crd(cluster)
+    _remove_kept(cluster)
+
+
+def test_own_keys_as_the_readme_makes_them_begin_with_the_key_that_has_signed_so_far(
+    cluster: ControlPlane, notes: str, tmp_path: Path
+) -> None:
+    del notes
+    secrets = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+    token = wait_for(
+        lambda: cluster.api.get(f"{secrets}/shardwright-signing").get("data", {}).get("token"), 30, "the chart's key"
+    )
+    chapter = (CHART / "README.md").read_text().partition("## Keys")[2]
+    commands = re.findall(r"```sh\n(.*?)```", chapter, re.DOTALL)[0]
+    commands = commands.replace("shardwright-system", NAMESPACE).replace("charts/shardwright", str(CHART))
+
+    environment = {**os.environ, **cluster.environment(), "PATH": f"{cluster.bin}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-euo", "pipefail", "-c", commands], check=True, cwd=tmp_path, env=environment, capture_output=True)
+
+    own = b64decode(cluster.api.get(f"{secrets}/shardwright-keys")["data"]["keys"])
+    keys = read_keys(own.decode()).secrets
+    assert (keys[0], len(keys)) == (b64decode(token), 2)
+    volumes = cluster.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/shardwright")["spec"]["template"]["spec"][
+        "volumes"
+    ]
+    (signing,) = (volume["secret"] for volume in volumes if volume["name"] == "signing")
+    assert (signing["secretName"], signing["items"]) == ("shardwright-keys", [{"key": "keys", "path": "keys"}])
+    assert list(tmp_path.iterdir()) == []
+    cluster.api.delete(f"{secrets}/shardwright-keys")
 
 
 def test_an_uninstall_leaves_the_crd_and_the_models_and_a_new_install_takes_them_over(cluster: ControlPlane, notes: str) -> None:
@@ -113,7 +144,11 @@ def test_an_uninstall_leaves_the_crd_and_the_models_and_a_new_install_takes_them
     cluster.helm("uninstall", "shardwright", "--namespace", NAMESPACE)
 
     assert cluster.api.get(f"{MODELS}/llama")["metadata"]["uid"] == created["metadata"]["uid"]
-    assert _left(cluster) == ["customresourcedefinition.apiextensions.k8s.io/shardedmodels.shardwright.io"]
+    assert _left(cluster) == [
+        "customresourcedefinition.apiextensions.k8s.io/shardedmodels.shardwright.io",
+        "secret/shardwright-signing",
+        "serviceaccount/shardwright-signing",
+    ]
     _install(cluster)
     assert cluster.api.get(f"{MODELS}/llama")["metadata"]["uid"] == created["metadata"]["uid"]
 
@@ -195,7 +230,7 @@ def test_the_install_manifest_applies_and_applying_it_again_changes_nothing(clus
     first = cluster.kubectl("apply", "--server-side", "-f", file, "-o", "json", "--show-managed-fields=false")
     again = cluster.kubectl("apply", "--server-side", "-f", file, "-o", "json", "--show-managed-fields=false")
     dry = cluster.kubectl("apply", "--server-side", "--dry-run=server", "-f", file)
-    cluster.kubectl("delete", "-f", file, "--wait=false")
+    cluster.kubectl("delete", "-f", file, "--wait=false", "--ignore-not-found")  # a Secret goes with its service account
     wait_for(lambda: not _exists(cluster, CRD), 30, "the CRD to go")
 
     assert len(dry.splitlines()) == count
@@ -227,8 +262,10 @@ def _spec_fields(crd: Manifest) -> dict[str, Any]:
     return fields
 
 
-def _remove_crd(cluster: ControlPlane) -> None:
+def _remove_kept(cluster: ControlPlane) -> None:
     cluster.api.delete(CRD, missing_ok=True)
+    for kind in ("secrets", "serviceaccounts"):
+        cluster.api.delete(f"/api/v1/namespaces/{NAMESPACE}/{kind}/shardwright-signing", missing_ok=True)
     wait_for(lambda: not _exists(cluster, CRD), 30, "the CRD to go")
 
 
@@ -241,7 +278,7 @@ def _exists(cluster: ControlPlane, path: str) -> bool:
 
 def _left(cluster: ControlPlane) -> list[str]:
     """Return what the cluster still holds of what the chart installs."""
-    kinds = "crd,clusterroles,clusterrolebindings,roles,rolebindings,deployments,services,configmaps,serviceaccounts,pdb"
+    kinds = "crd,clusterroles,clusterrolebindings,roles,rolebindings,deployments,services,configmaps,secrets,serviceaccounts,pdb"
     names = cluster.kubectl("get", kinds, "-n", NAMESPACE, "-o", "name").splitlines()
     return [name for name in names if "shardwright" in name.partition("/")[2]]
 
@@ -254,7 +291,8 @@ def _wanted(text: str) -> list[Manifest]:
 
 def _without_status(item: Manifest) -> Manifest:
     metadata = {name: value for name, value in item["metadata"].items() if name not in ("resourceVersion", "annotations")}
-    return {**{name: value for name, value in item.items() if name != "status"}, "metadata": metadata}
+    written = {"status", "data"} if item["kind"] == "Secret" else {"status"}
+    return {**{name: value for name, value in item.items() if name not in written}, "metadata": metadata}
 
 
 def _rights(cluster: ControlPlane, user: str) -> dict[str, set[str]]:

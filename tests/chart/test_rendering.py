@@ -73,8 +73,10 @@ def test_just_these_objects_are_installed(objects: list[Manifest]) -> None:
         ("PodDisruptionBudget", "shardwright"),
         ("Role", "shardwright-leader"),
         ("RoleBinding", "shardwright-leader"),
+        ("Secret", "shardwright-signing"),
         ("Service", "shardwright-metrics"),
         ("ServiceAccount", "shardwright"),
+        ("ServiceAccount", "shardwright-signing"),
     ]
 
 
@@ -101,6 +103,7 @@ def test_the_operator_knows_every_flag_of_the_deployment(container: dict[str, An
         identity="$(POD_NAME)",
         catalogue_file=Path("/etc/shardwright/catalogue/models.json"),
         settings_file=Path("/etc/shardwright/settings/settings.json"),
+        signing_keys_file=Path("/etc/shardwright/signing/keys"),
         cluster_domain="cluster.local",
         port=8080,
         resync_seconds=300.0,
@@ -128,6 +131,7 @@ def test_the_files_of_the_arguments_are_mounted(objects: list[Manifest], contain
     assert options.catalogue_file
     assert options.settings_file
     assert options.credentials_dir
+    assert options.signing_keys_file
 
     catalogue = volumes[mounts[str(options.catalogue_file.parent)]]["configMap"]["name"]
     settings = volumes[mounts[str(options.settings_file.parent)]]["configMap"]["name"]
@@ -135,6 +139,9 @@ def test_the_files_of_the_arguments_are_mounted(objects: list[Manifest], contain
 
     assert list(named(objects, "ConfigMap", catalogue)["data"]) == [options.catalogue_file.name]
     assert list(named(objects, "ConfigMap", settings)["data"]) == [options.settings_file.name]
+    signing = volumes[mounts[str(options.signing_keys_file.parent)]]["secret"]
+    assert signing["items"] == [{"key": "token", "path": options.signing_keys_file.name}]
+    assert named(objects, "Secret", signing["secretName"])["type"] == "kubernetes.io/service-account-token"
     assert credentials[0] == {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}
     assert credentials[1]["configMap"] == {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
 
@@ -190,7 +197,7 @@ def test_the_pod_gets_no_more_than_it_needs(objects: list[Manifest], container: 
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    assert named(objects, "ServiceAccount")["automountServiceAccountToken"] is False
+    assert named(objects, "ServiceAccount", "shardwright")["automountServiceAccountToken"] is False
 
 
 def _status(url: str) -> int:

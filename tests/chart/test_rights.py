@@ -28,6 +28,8 @@ def test_the_operator_has_exactly_these_rights(objects: list[Manifest]) -> None:
         "policy/poddisruptionbudgets": OWNED,
         "resource.nvidia.com/computedomains": OWNED,
         "scheduling.k8s.io/priorityclasses": {"list", "watch"},
+        "resourcequotas": {"list", "watch"},
+        "limitranges": {"list", "watch"},
         "events.k8s.io/events": {"create"},
     }
 

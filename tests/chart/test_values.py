@@ -49,7 +49,9 @@ def _settings(
     defaults: dict[str, Any],
     admitted: list[str],
     classes: Sequence[str] = ("nvidia",),
+    *,
     priorities: Mapping[str, Sequence[str]] | None = None,
+    limits: Mapping[str, Mapping[str, int]] | None = None,
     gpus: Sequence[Mapping[str, Any]] = (),
     pools: Sequence[Mapping[str, Any]] = (),
 ) -> str:
@@ -60,6 +62,7 @@ def _settings(
         "autoscaledPools": pools,
         "engineDefaults": defaults,
         "gpus": gpus,
+        "namespaceLimits": limits or {},
     }
     return json.dumps(content, indent=2) + "\n"
 
@@ -100,6 +103,10 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {"models": ["serving"], "*": []},
         {f"{SETTINGS}": _settings({}, [], priorities={"*": [], "models": ["serving"]})},
     ),
+    "namespaceLimits": (
+        {"team": {"gpus": 64}, "*": {"models": 20, "waiting": 5}},
+        {f"{SETTINGS}": _settings({}, [], limits={"*": {"models": 20, "waiting": 5}, "team": {"gpus": 64}})},
+    ),
     "gpus": (
         [A_GPU],
         {
@@ -117,19 +124,32 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "schedulers": (
         ["Native", "Coscheduling"],
         {
-            "ClusterRole/shardwright rules.13.apiGroups.0": "scheduling.k8s.io",
-            "ClusterRole/shardwright rules.13.apiGroups.1": "scheduling.x-k8s.io",
-            "ClusterRole/shardwright rules.13.resources.0": "podgroups",
+            "ClusterRole/shardwright rules.14.apiGroups.0": "scheduling.k8s.io",
+            "ClusterRole/shardwright rules.14.apiGroups.1": "scheduling.x-k8s.io",
+            "ClusterRole/shardwright rules.14.resources.0": "podgroups",
             **{
-                f"ClusterRole/shardwright rules.13.verbs.{index}": verb
+                f"ClusterRole/shardwright rules.14.verbs.{index}": verb
                 for index, verb in enumerate(("get", "list", "watch", "create", "patch", "delete"))
             },
+        },
+    ),
+    "signingKeys.existingSecret": (
+        "keys-of-ours",
+        {
+            "ServiceAccount/shardwright-signing": GONE,
+            "Secret/shardwright-signing": GONE,
+            f"{POD}.volumes.3.secret.secretName": "keys-of-ours",
+            f"{POD}.volumes.3.secret.items.0.key": "keys",
         },
     ),
     "crds.enabled": (False, {"CustomResourceDefinition/shardedmodels.shardwright.io": GONE}),
     "crds.keep": (
         False,
-        {"CustomResourceDefinition/shardedmodels.shardwright.io metadata.annotations.helm.sh/resource-policy": GONE},
+        {
+            "CustomResourceDefinition/shardedmodels.shardwright.io metadata.annotations.helm.sh/resource-policy": GONE,
+            "Secret/shardwright-signing metadata.annotations.helm.sh/resource-policy": GONE,
+            "ServiceAccount/shardwright-signing metadata.annotations.helm.sh/resource-policy": GONE,
+        },
     ),
     "serviceAccount.annotations": (
         {"example.com/role": "12"},
@@ -174,10 +194,12 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         {"models": ["High"]},
         "'/admittedPriorityClasses/models/0': 'High' does not match pattern",
     ),
+    "namespaceLimits": ({"team": {"gpus": -1}}, "'/namespaceLimits/team/gpus': minimum: got -1, want 0"),
     "admittedRuntimeClasses": (["Kata"], "'/admittedRuntimeClasses/0': 'Kata' does not match pattern"),
     "gpus": ([A_GPU | {"memoryMiB": 12}], "'/gpus/0/memoryMiB': minimum: got 12, want 1,024"),
     "autoscaledPools": ([A_POOL | {"maxNodes": 0}], "'/autoscaledPools/0/maxNodes': minimum: got 0, want 1"),
     "schedulers": (["Kueue"], "'/schedulers/0': value must be one of 'Native', 'Volcano', 'Coscheduling'"),
+    "signingKeys.existingSecret": ("Keys", "'/signingKeys/existingSecret': 'Keys' does not match pattern"),
     "crds.enabled": ("yes", "'/crds/enabled': got string, want boolean"),
     "crds.keep": (1, "'/crds/keep': got number, want boolean"),
     "serviceAccount.annotations": (

@@ -197,12 +197,15 @@ def test_a_pod_of_somebody_else_with_our_labels_and_a_forged_owner_changes_a_con
     assert models.get("ShardedModel", "large")["status"]["groups"][0]["restarts"] == 0
 
 
-def test_pods_that_a_quota_keeps_out_are_said_in_its_words_until_it_goes(
+def test_pods_of_a_model_that_runs_which_a_quota_keeps_out_are_said_in_its_words_until_it_goes(
     models: Models, fleet: Fleet, control_plane: ControlPlane
 ) -> None:
     fleet(H100, 1)
-    control_plane.kubectl("create", "quota", "none", "-n", models.namespace, "--hard=pods=0")
     models.create("kept-out", **WHOLE_NODE)
+    models.wait_ready("kept-out")
+    control_plane.kubectl("create", "quota", "none", "-n", models.namespace, "--hard=pods=0")
+    pod = models.pods()[0]["metadata"]["name"]
+    control_plane.api.delete(f"/api/v1/namespaces/{models.namespace}/pods/{pod}", grace_period_seconds=0)
     assert "exceeded quota: none" in models.wait_reason("kept-out", "PodsRefused", timeout=60)["message"]
 
     control_plane.kubectl("delete", "quota", "none", "-n", models.namespace)

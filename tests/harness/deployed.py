@@ -7,6 +7,7 @@ share one machine, mount paths and the container's port are replaced by the fold
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -159,6 +160,8 @@ class DeployedOperator:
     def _fill(self, pod: Manifest, volume: Manifest, folder: Path) -> None:
         if "configMap" in volume:
             self._write_config_map(volume["configMap"], folder)
+        if "secret" in volume:
+            self._write_secret(volume["secret"], folder)
         for source in volume.get("projected", {}).get("sources", []):
             if "serviceAccountToken" in source:
                 self._write_token(pod, source["serviceAccountToken"], folder)
@@ -173,6 +176,18 @@ class DeployedOperator:
         data = wait_for(lambda: self._cp.api.get(path)["data"], 30, f"ConfigMap {source['name']}")
         for item in source.get("items") or [{"key": key, "path": key} for key in data]:
             (folder / item["path"]).write_text(data[item["key"]])
+
+    def _write_secret(self, source: Manifest, folder: Path) -> None:
+        path = f"/api/v1/namespaces/{self._namespace}/secrets/{source['secretName']}"
+        keys = [item["key"] for item in source["items"]]
+
+        def filled() -> Manifest:
+            data: Manifest = self._cp.api.get(path).get("data", {})
+            return data if set(keys) <= set(data) else {}
+
+        data = wait_for(filled, 30, f"Secret {source['secretName']} to have {', '.join(keys)}")
+        for item in source["items"]:
+            (folder / item["path"]).write_bytes(base64.b64decode(data[item["key"]]))
 
     def _write_token(self, pod: Manifest, source: Manifest, folder: Path) -> None:
         account = pod["spec"]["serviceAccountName"]

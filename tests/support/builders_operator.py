@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,7 +11,16 @@ from typing import Any
 
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.handover import Change
-from shardwright.cluster.resources import CONFIG_MAPS, NODES, PODS, SHARDED_MODELS, STATEFUL_SETS, Resource
+from shardwright.cluster.resources import (
+    CONFIG_MAPS,
+    LIMIT_RANGES,
+    NODES,
+    PODS,
+    RESOURCE_QUOTAS,
+    SHARDED_MODELS,
+    STATEFUL_SETS,
+    Resource,
+)
 from shardwright.cluster.sources import CHILD_SOURCES, project_child, project_config_map, project_node, project_pod
 from shardwright.cluster.store import Concern
 from shardwright.controller.clock import SteadyClock
@@ -26,7 +35,9 @@ from shardwright.controller.resync import Resync
 from shardwright.controller.view import View
 from shardwright.controller.workers import NotAllTakenError
 from shardwright.reconcile.decision import kind_of
+from shardwright.reconcile.quotas import read_quota, read_ranges
 from shardwright.reconcile.rollout import planned_nodes
+from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.labels import is_managed
 from tests.harness import fleet
 from tests.harness.api import Manifest
@@ -73,12 +84,15 @@ class Asking(Queue):
 class Parts:
     """One operator; ``most_moving`` is how many groups of all models it may have down on purpose.
 
-    While ``watching`` is False its watches are cut: what happens then it does not hear of.
+    While ``watching`` is False its watches are cut: what happens then it does not hear of. Of kinds that are ``unheard`` it never
+    hears. ``keys`` are what it signs with.
     """
 
     api: MemoryApi = field(default_factory=MemoryApi)
     most_moving: int | None = None
     watching: bool = True
+    unheard: set[Resource] = field(default_factory=set)
+    keys: SigningKeys = field(default_factory=lambda: SigningKeys((b"a key of the operator's",)))
 
     def __post_init__(self) -> None:
         self.clock = Hand()
@@ -88,7 +102,12 @@ class Parts:
         self.worker = Inline()
         self.planner = Planner(self.view, self.worker)
         self.intake = Intake(self.view, self.queue, lambda: True)
-        self.reading = Reading(self.api, self.view, self.planner, self.most_moving, "cluster.local")
+        self.wire()
+        self.api.watch(self._on_change)
+
+    def wire(self) -> None:
+        """Have all that looks be done with the planner as it is now."""
+        self.reading = Reading(self.api, self.view, self.planner, self.most_moving, "cluster.local", lambda: self.keys)
         self.resync = Resync(self.api, self.view, self.reading, self.metrics, self.intake.on_gone)
         parts = ReconcilerParts(
             client=self.api,
@@ -99,7 +118,6 @@ class Parts:
             metrics=self.metrics,
         )
         self.reconciler = Reconciler(parts, SteadyClock(self.clock))
-        self.api.watch(self._on_change)
 
     @property
     def asked(self) -> list[Key]:
@@ -230,7 +248,7 @@ class Parts:
         return {reservation.node for reservation in self.view.ledger.reservations()}
 
     def _on_change(self, resource: Resource, item: Manifest, gone: bool) -> None:  # noqa: FBT001  a fact
-        if not self.watching:
+        if not self.watching or resource in self.unheard:
             return
         if resource == SHARDED_MODELS:
             self.intake.on_model(item, gone)
@@ -242,12 +260,16 @@ class Parts:
     def _taken(self, resource: Resource, item: Manifest, *, gone: bool) -> Concern:
         metadata, store = item["metadata"], self.view.store
         key, version = (metadata.get("namespace", ""), metadata["name"]), int(metadata["resourceVersion"])
-        if resource == NODES:
-            return store.take_nodes({key: Change(None if gone else project_node(item), version)})
-        if resource == PODS:
-            return store.take_pods({key: Change(None if gone else project_pod(item), version)})
-        if resource == CONFIG_MAPS:
-            return store.take_config_maps({key: Change(None if gone else project_config_map(item), version)})
+        readers: dict[Resource, tuple[Callable[[Any], Any], Callable[[Any], Concern]]] = {
+            NODES: (project_node, store.take_nodes),
+            PODS: (project_pod, store.take_pods),
+            CONFIG_MAPS: (project_config_map, store.take_config_maps),
+            RESOURCE_QUOTAS: (read_quota, store.take_quotas),
+            LIMIT_RANGES: (read_ranges, store.take_ranges),
+        }
+        if resource in readers:
+            project, take_over = readers[resource]
+            return take_over({key: Change(None if gone else project(item), version)})
         if resource not in _WATCHED:
             return Concern()
         gone = gone or not is_managed(item)  # as a watch with a selector says it

@@ -21,9 +21,10 @@ from shardwright.reconcile.members import read_member
 from shardwright.reconcile.observed import Observed
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.publish import Kept, Published
-from shardwright.reconcile.record_object import read_record
+from shardwright.reconcile.record_object import read_record, record_key
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Resource, Seen
 from shardwright.reconcile.sightings import Sighting
+from shardwright.reconcile.signing import SigningKeys
 from shardwright.reconcile.states import Situation
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
@@ -122,7 +123,7 @@ class Operator:
         return Seen(
             resource=resource,
             subject=self.subject,
-            record=read_record(OWNER, observed),
+            record=_record(observed),
             observed=observed,
             cluster=self._cluster(observed),
             since=self.since,
@@ -131,7 +132,7 @@ class Operator:
         )
 
     def _cluster(self, observed: Observed) -> Cluster:
-        cluster, record = self.cluster, read_record(OWNER, observed)
+        cluster, record = self.cluster, _record(observed)
         planned = {node for group in record.plan.groups for node in group} if isinstance(record, PlanRecord) else set()
         bound = {member.node for member in observed.members if member.node}
         return Cluster(
@@ -229,3 +230,9 @@ class Operator:
 
     def _is_due(self, published: Published) -> bool:
         return published.again_at is not None and self.cluster.now >= published.again_at
+
+
+def _record(observed: Observed) -> PlanRecord | Problem | None:
+    """Return what the plan of record says, whoever wrote it."""
+    stored = read_record(observed.objects.get(record_key(OWNER)), OWNER.uid, SigningKeys())
+    return stored.said if stored else None

@@ -22,6 +22,7 @@ from tests.support.builders_chart import CHART
 
 ROOT = Path(__file__).parents[2]
 SYSTEM = leases.SYSTEM
+SIGNING_KEY = "of the operators of the tests, whichever it is\n"
 OPERATOR_USER = f"system:serviceaccount:{SYSTEM}:shardwright"
 
 
@@ -56,6 +57,9 @@ class OperatorProcess:
         `arguments` are added to the command line; `server` is another address under which it reaches the API server.
         Its clock runs `pace` times as fast as any other.
         """
+        self._folder = tempfile.TemporaryDirectory(prefix=f"{identity}-")  # what a killed process leaves goes with it
+        keys = Path(self._folder.name) / "keys"
+        keys.write_text(SIGNING_KEY)
         kubeconfig = control_plane.kubeconfig_for(SYSTEM, account)
         if server:
             kubeconfig.write_text(kubeconfig.read_text().replace(control_plane.url, server))
@@ -69,9 +73,9 @@ class OperatorProcess:
             f"--lease-namespace={SYSTEM}",
             f"--identity={identity}",
             "--port=0",
+            f"--signing-keys-file={keys}",
             *arguments,
         ]
-        self._folder = tempfile.TemporaryDirectory(prefix=f"{identity}-")  # what a killed process leaves goes with it
         self._log = Path(self._folder.name) / "log"
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -37,6 +37,7 @@ class ConditionType(Word):
     PLAN_STALE = ("PlanStale", "the plan stands, but the cluster has changed under it")
     FIELD_CONFLICT = ("FieldConflict", "somebody else keeps setting fields of our objects back")
     FOREIGN_PODS = ("ForeignPods", "pods that are not ours carry the labels of the model")
+    RECORD_REFUSED = ("RecordRefused", "a plan of record was found that the operator has not signed last")
     TURN_AWAITED = ("TurnAwaited", "groups wait to restart because groups of other models do")
 
 
@@ -84,7 +85,12 @@ class Reason(Word):
     NODES_CHANGED = ("NodesChanged", "a planned node is gone or can no longer hold its part")
     API_UNAVAILABLE = ("ApiUnavailable", "the API server, or a webhook that it asks, fails; it is tried again")
     PODS_REFUSED = ("PodsRefused", "the API server does not let the pods be created: a quota, a LimitRange, a webhook")
+    QUOTA_EXCEEDED = ("QuotaExceeded", "a ResourceQuota or a LimitRange of the namespace does not let the pods of the plan in")
     PLAN_RECORD_UNREADABLE = ("PlanRecordUnreadable", "the plan of record cannot be read: what runs is left as it is")
+    PLAN_RECORD_REFUSED = (
+        "PlanRecordRefused",
+        "the plan of record that was found is not the newest that the operator has signed: what runs is left as it is",
+    )
     NODE_LOST = ("NodeLost", "a node does not give pods back that should be gone")
     FIELD_CONTESTED = ("FieldContested", "a field is changed back again and again")
     FOREIGN_PODS = ("ForeignPods", "pods of somebody else carry the labels of the model")

@@ -283,6 +283,9 @@ class Status(Shown):
         default=None, description="The engine as it was resolved, with what the operator's defaults added."
     )
     plan: ShownPlan | None = Field(default=None, description="The plan, why it was chosen and what was ruled out.")
+    record_serial: Annotated[int, Field(ge=0, le=2**53)] | None = Field(
+        default=None, description="Number of the newest plan of record: an earlier one that somebody puts back is not believed."
+    )
     groups: list[ShownGroup] | None = Field(
         default=None,
         max_length=GROUPS_MAX_ITEMS,

@@ -35,8 +35,9 @@ class PlanRecord:
     ``input_hash`` covers everything that makes a new plan necessary when it changes, ``cut_hash`` the same
     without the number of replicas: while it stays, scaling adds or drops groups and moves none. ``generations`` say of which
     generation each group is at least: a later one starts beside the one that serves. ``sought`` say how groups ask for nodes that
-    were still to come, also when they stand on real ones by now. ``beyond`` are fields that are not
-    known here, each at its place: a later release wrote them.
+    were still to come, also when they stand on real ones by now. ``serial`` goes up with every record that is written of a
+    resource: an earlier one that comes back is told by it. ``beyond`` are fields that are not known here, each at its place: a
+    later release wrote them.
     """
 
     version: int = RECORD_VERSION
@@ -49,6 +50,7 @@ class PlanRecord:
     considered: int = 0
     generations: tuple[int, ...] = ()
     sought: tuple[Sought, ...] = ()
+    serial: int = field(default=0, compare=False)
     beyond: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def moved(self, group: int, nodes: tuple[str, ...], generation: int) -> "PlanRecord":

@@ -26,7 +26,8 @@ DEFAULTS: Final = "engineDefaults"
 ADMITTED: Final = "admittedArguments"
 RUNTIME_CLASSES: Final = "admittedRuntimeClasses"
 PRIORITY_CLASSES: Final = "admittedPriorityClasses"
-KNOWN: Final = (DEFAULTS, ADMITTED, RUNTIME_CLASSES, PRIORITY_CLASSES, GPUS, AUTOSCALED_POOLS)
+NAMESPACE_LIMITS: Final = "namespaceLimits"
+KNOWN: Final = (DEFAULTS, ADMITTED, RUNTIME_CLASSES, PRIORITY_CLASSES, NAMESPACE_LIMITS, GPUS, AUTOSCALED_POOLS)
 
 EVERY_NAMESPACE: Final = "*"
 """Stands for the namespaces that are not named."""
@@ -41,12 +42,24 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceLimits:
+    """What the models of one namespace may have together; None: any number.
+
+    ``models`` are ShardedModels that are planned, ``gpus`` those that their plans keep, ``waiting`` plans that wait for GPUs.
+    """
+
+    models: int | None = None
+    gpus: int | None = None
+    waiting: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Defaults for ``spec.engine`` and ``spec.pod``, and what users may set: dangerous engine options, classes of their pods.
 
     ``priority_classes`` are the names that may be used, by namespace (``*``: those that are not named); all but those of the
-    system where nothing is said of a namespace. ``gpus`` are those that the catalogue lacks, ``autoscaled_pools`` pools of nodes
-    that need not exist yet.
+    system where nothing is said of a namespace. ``limits`` are by namespace in the same way. ``gpus`` are those that the
+    catalogue lacks, ``autoscaled_pools`` pools of nodes that need not exist yet.
     """
 
     engine: Engine | None = None
@@ -54,8 +67,13 @@ class Settings:
     admitted: frozenset[str] = frozenset()
     runtime_classes: frozenset[str] = frozenset({NVIDIA})
     priority_classes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    limits: Mapping[str, NamespaceLimits] = field(default_factory=dict)
     gpus: tuple[Gpu, ...] = ()
     autoscaled_pools: tuple[AutoscaledPool, ...] = ()
+
+    def limits_of(self, namespace: str) -> NamespaceLimits:
+        """Return what the models of a namespace may have."""
+        return self.limits.get(namespace, self.limits.get(EVERY_NAMESPACE, NamespaceLimits()))
 
 
 def read_settings(text: str) -> Settings:
@@ -69,7 +87,8 @@ def read_settings(text: str) -> Settings:
     unknown = sorted(set(content) - set(KNOWN))
     defaults, admitted = content.get(DEFAULTS) or {}, content.get(ADMITTED) or []
     classes, priorities = content.get(RUNTIME_CLASSES, [NVIDIA]), content.get(PRIORITY_CLASSES) or {}
-    problems = [*(_unknown(name) for name in unknown), *_shapes(defaults, admitted, classes, priorities)]
+    limits = content.get(NAMESPACE_LIMITS) or {}
+    problems = [*(_unknown(name) for name in unknown), *_shapes(defaults, admitted, classes, priorities), *_limits(limits)]
     if problems or len(found) > 1:
         raise InputError(problems or [_unknown("a second document")])
     problems = [problem.under(ADMITTED) for problem in check_admission(admitted)]
@@ -82,6 +101,7 @@ def read_settings(text: str) -> Settings:
         admitted=frozenset(admitted),
         runtime_classes=frozenset(classes),
         priority_classes={namespace: frozenset(names) for namespace, names in priorities.items()},
+        limits={namespace: NamespaceLimits(**found) for namespace, found in limits.items()},
         gpus=gpus,
         autoscaled_pools=read_pools(content.get(AUTOSCALED_POOLS) or [], by_product(gpus)),
     )
@@ -224,6 +244,18 @@ def _shapes(defaults: object, admitted: object, classes: object, priorities: obj
             yield _wrong(path, names, f"must be a list of {of}")
     if not isinstance(priorities, Mapping) or not all(_are_names(names) for names in priorities.values()):
         yield _wrong(PRIORITY_CLASSES, priorities, "must be an object of namespace, or *, to a list of names")
+
+
+def _limits(limits: object) -> Iterable[Problem]:
+    if not isinstance(limits, Mapping) or not all(isinstance(found, Mapping) for found in limits.values()):
+        yield _wrong(NAMESPACE_LIMITS, limits, "must be an object of namespace, or *, to an object of limits")
+        return
+    for namespace, found in limits.items():
+        for name, count in found.items():
+            if name not in {"models", "gpus", "waiting"}:
+                yield _unknown(f"{NAMESPACE_LIMITS}.{namespace}.{name}")
+            elif type(count) is not int or count < 0:
+                yield _wrong(f"{NAMESPACE_LIMITS}.{namespace}.{name}", count, "must be a whole number from 0 on")
 
 
 def _are_names(value: object) -> bool:

@@ -8,7 +8,15 @@ from typing import Any
 from shardwright.cluster.client import Client
 from shardwright.cluster.handover import Change, Handover, Key
 from shardwright.cluster.reader import Counts, Health, Reader, Source, Timing
-from shardwright.cluster.sources import CHILD_SOURCES, CONFIG_MAP_SOURCE, POD_SOURCE, PRIORITY_CLASS_SOURCE, node_source
+from shardwright.cluster.sources import (
+    CHILD_SOURCES,
+    CONFIG_MAP_SOURCE,
+    POD_SOURCE,
+    PRIORITY_CLASS_SOURCE,
+    QUOTA_SOURCE,
+    RANGE_SOURCE,
+    node_source,
+)
 from shardwright.cluster.store import Concern, Store
 from shardwright.hardware.stated import NONE, OwnGpus
 from shardwright.reconcile.decision import kind_of
@@ -50,6 +58,8 @@ class Caches:
             self._read(POD_SOURCE, self.store.take_pods)
         self._read(CONFIG_MAP_SOURCE, self.store.take_config_maps)
         self._read(PRIORITY_CLASS_SOURCE, self.store.take_priority_classes)
+        self._read(QUOTA_SOURCE, self.store.take_quotas)
+        self._read(RANGE_SOURCE, self.store.take_ranges)
         for source in CHILD_SOURCES:
             self._read(source, partial(self.store.take_children, _kind(source)))
 

@@ -8,10 +8,12 @@ from shardwright.cluster.client import Call, Client
 from shardwright.cluster.resources import (
     ACCESS_REVIEWS,
     CHILDREN,
+    LIMIT_RANGES,
     NODES,
     OPTIONAL_CHILDREN,
     PODS,
     PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
     SECRETS,
     SHARDED_MODELS,
     Resource,
@@ -20,7 +22,7 @@ from shardwright.cluster.resources import (
 NEEDED: Final[Sequence[tuple[Resource, str, str]]] = (
     *((NODES, "", verb) for verb in ("get", "list", "watch")),
     (PODS, "", "get"),
-    *((PRIORITY_CLASSES, "", verb) for verb in ("list", "watch")),
+    *((resource, "", verb) for resource in (PRIORITY_CLASSES, RESOURCE_QUOTAS, LIMIT_RANGES) for verb in ("list", "watch")),
     *((SHARDED_MODELS, "", verb) for verb in ("get", "list", "watch")),
     (SHARDED_MODELS, "status", "patch"),
     (SECRETS, "", "create"),

@@ -43,6 +43,8 @@ DISRUPTION_BUDGETS: Final = Resource(prefix="/apis/policy/v1", plural="poddisrup
 COMPUTE_DOMAINS: Final = Resource(prefix="/apis/resource.nvidia.com/v1beta1", plural="computedomains", kind="ComputeDomain")
 EVENTS: Final = Resource(prefix="/apis/events.k8s.io/v1", plural="events", kind="Event")
 PRIORITY_CLASSES: Final = Resource(prefix="/apis/scheduling.k8s.io/v1", plural="priorityclasses", kind="PriorityClass")
+RESOURCE_QUOTAS: Final = Resource(prefix="/api/v1", plural="resourcequotas", kind="ResourceQuota")
+LIMIT_RANGES: Final = Resource(prefix="/api/v1", plural="limitranges", kind="LimitRange")
 LEASES: Final = Resource(prefix="/apis/coordination.k8s.io/v1", plural="leases", kind="Lease")
 ACCESS_REVIEWS: Final = Resource(
     prefix="/apis/authorization.k8s.io/v1", plural="selfsubjectaccessreviews", kind="SelfSubjectAccessReview"

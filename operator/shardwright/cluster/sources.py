@@ -15,10 +15,12 @@ from shardwright.cluster.resources import (
     COMPUTE_DOMAINS,
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
+    LIMIT_RANGES,
     NODES,
     POD_GROUPS,
     PODS,
     PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
     SERVICES,
     STATEFUL_SETS,
     Resource,
@@ -31,6 +33,7 @@ from shardwright.reconcile.decision import kind_of
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import controller
 from shardwright.reconcile.priorities import PriorityClass
+from shardwright.reconcile.quotas import read_quota, read_ranges
 from shardwright.rendering.labels import API_VERSION, KIND, MANAGED_BY, MODEL
 
 MANAGED: Final = ("labelSelector", "=".join(MANAGED_BY))
@@ -192,6 +195,10 @@ POD_SOURCE: Final = Source(resource=PODS, project=project_pod)
 CONFIG_MAP_SOURCE: Final = Source(resource=CONFIG_MAPS, project=project_config_map, metadata_only=True)
 
 PRIORITY_CLASS_SOURCE: Final = Source(resource=PRIORITY_CLASSES, project=project_priority_class)
+
+QUOTA_SOURCE: Final = Source(resource=RESOURCE_QUOTAS, project=read_quota)
+
+RANGE_SOURCE: Final = Source(resource=LIMIT_RANGES, project=read_ranges)
 
 CHILD_SOURCES: Final = (
     *(_child(resource) for resource in (STATEFUL_SETS, SERVICES, DISRUPTION_BUDGETS)),

@@ -20,6 +20,7 @@ from shardwright.reconcile.ledger import Ledger
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import CONFIG_MAP, STATEFUL_SET
 from shardwright.reconcile.priorities import Priorities, PriorityClass
+from shardwright.reconcile.quotas import Allowance, Quota, Range
 from shardwright.rendering.names import base_name
 
 Node = NodeFacts | NodeExclusion
@@ -39,7 +40,8 @@ class Concern:
 
     ``models`` are those whose objects or pods have changed, ``hurt`` those of them with a pod that is gone, fails, or is not
     ready any more. ``nodes`` have changed themselves, ``freed`` are those where GPUs may have come free. ``config_maps`` are
-    all that have changed, whoever reads them. ``priorities``: a PriorityClass has changed.
+    all that have changed, whoever reads them. ``priorities``: a PriorityClass has changed. ``allowances`` are the namespaces of
+    which a ResourceQuota or a LimitRange has.
     """
 
     models: frozenset[Key] = NOTHING
@@ -48,9 +50,10 @@ class Concern:
     freed: frozenset[str] = NOTHING
     config_maps: frozenset[Key] = NOTHING
     priorities: bool = False
+    allowances: frozenset[str] = NOTHING
 
     def __bool__(self) -> bool:
-        return bool(self.models or self.nodes or self.freed or self.config_maps or self.priorities)
+        return bool(self.models or self.nodes or self.freed or self.config_maps or self.priorities or self.allowances)
 
 
 class Index(Generic[A, B]):
@@ -94,6 +97,8 @@ class Store:
         self._sets: dict[str, Child] = {}  # StatefulSets by uid
         self._config_maps: dict[Key, ConfigMapFacts] = {}
         self._config_maps_by_owner: Index[str, Key] = Index()
+        self._quotas: dict[str, dict[str, Quota]] = {}  # by namespace and name
+        self._ranges: dict[str, dict[str, tuple[Range, ...]]] = {}
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -226,6 +231,22 @@ class Store:
         self.priorities = before.changed({name: change.value for (_, name), change in changes.items()})
         return Concern(priorities=self.priorities != before)
 
+    def allowance(self, namespace: str) -> Allowance:
+        """Return the ResourceQuotas and LimitRanges of a namespace."""
+        quotas, ranges = self._quotas.get(namespace, {}), self._ranges.get(namespace, {})
+        return Allowance(
+            quotas=tuple(quotas[name] for name in sorted(quotas)),
+            ranges=tuple(item for name in sorted(ranges) for item in ranges[name]),
+        )
+
+    def take_quotas(self, changes: Mapping[Key, Change[Quota]]) -> Concern:
+        """Take over what has changed of ResourceQuotas."""
+        return Concern(allowances=_take(self._quotas, changes))
+
+    def take_ranges(self, changes: Mapping[Key, Change[tuple[Range, ...]]]) -> Concern:
+        """Take over what has changed of LimitRanges."""
+        return Concern(allowances=_take(self._ranges, changes))
+
     def wrote(self, content: Mapping[str, Any]) -> None:
         """Take over an object as the API server has answered that it is stored: the next look sees it, and no event is news."""
         kind, metadata = kind_of(content), content["metadata"]
@@ -296,6 +317,22 @@ class Store:
             del self._config_maps[key]
         else:
             self._config_maps[key] = now
+
+
+def _take(known: dict[str, dict[str, B]], changes: Mapping[Key, Change[B]]) -> frozenset[str]:
+    """Take over changes of objects of namespaces, and return the namespaces of which one differs."""
+    changed = set()
+    for (namespace, name), change in changes.items():
+        there = known.setdefault(namespace, {})
+        if there.get(name) != change.value:
+            changed.add(namespace)
+        if change.value is None:
+            there.pop(name, None)
+        else:
+            there[name] = change.value
+        if not there:
+            del known[namespace]
+    return frozenset(changed)
 
 
 def is_worse(before: Member, now: Member | None) -> bool:

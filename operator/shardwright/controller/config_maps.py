@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shardwright.api.record import RECORD_KEY, PlanRecord, decode
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import CONFIG_MAPS
 from shardwright.cluster.store import Store
 from shardwright.controller.queue import Key
-from shardwright.errors import Problem
+from shardwright.reconcile.record_object import StoredRecord, read_record
+from shardwright.reconcile.signing import SigningKeys
 
 KEPT_BYTES_MAX: Final = 64 * 2**20
 """Bytes of JSON that are kept of all of them together; what was used longest ago goes first, and is read again. Basis: assumed,
@@ -20,11 +20,11 @@ an eighth of what the chart lets the operator have."""
 
 @dataclass(slots=True)
 class _Content:
-    """One ConfigMap: its version, its JSON, and the plan of record that is in it, once somebody has asked for that."""
+    """One ConfigMap: its version, its JSON, and the plan of record read from it, by the uid of the owner and the keys."""
 
     version: str
     text: bytes
-    record: PlanRecord | Problem | None = None
+    record: tuple[tuple[str, SigningKeys], StoredRecord | None] | None = None
 
 
 class ConfigMaps:
@@ -51,6 +51,9 @@ class ConfigMaps:
             self._kept.move_to_end(key)
             content: dict[str, Any] = json.loads(kept.text)
             return content
+        return await self._read(key)
+
+    async def _read(self, key: Key) -> dict[str, Any] | None:
         found = await self._client.get(CONFIG_MAPS, *key)
         if found is None:
             self._drop(key)
@@ -61,8 +64,10 @@ class ConfigMaps:
         """Keep a ConfigMap as the API server has just answered that it is, and return it."""
         metadata = content["metadata"]
         key, version = (metadata["namespace"], metadata["name"]), metadata["resourceVersion"]
-        kept = {name: value for name, value in metadata.items() if name != "managedFields"}
-        whole = {"apiVersion": "v1", "kind": "ConfigMap", **content, "metadata": kept}
+        known = {name: value for name, value in metadata.items() if name != "managedFields"}
+        whole = {"apiVersion": "v1", "kind": "ConfigMap", **content, "metadata": known}
+        if (kept := self._kept.get(key)) and kept.version == version:
+            return whole  # and what was read from it holds
         self._drop(key)
         text = json.dumps(whole, separators=(",", ":")).encode()
         self._kept[key] = _Content(version, text)
@@ -72,21 +77,25 @@ class ConfigMaps:
             self._bytes -= len(oldest.text)
         return whole
 
-    async def record(self, key: Key) -> tuple[dict[str, Any] | None, PlanRecord | Problem | None]:
-        """Return the ConfigMap of a plan of record, and what it says; decoded once per version.
+    async def record(
+        self, key: Key, owner_uid: str, keys: SigningKeys, *, fresh: bool = False
+    ) -> tuple[dict[str, Any] | None, StoredRecord | None]:
+        """Return the ConfigMap of a plan of record, and what it keeps for the resource with this uid; decoded once per version.
+
+        It is that which the caches know, or the one that the API server has now (``fresh``): caches may lag.
 
         Raises:
             ApiError: it could not be read.
         """
-        content = await self.get(key)
+        content = await (self._read(key) if fresh else self.get(key))
         if content is None:
             return None, None
-        kept = self._kept.get(key)
-        record = kept.record if kept else None
-        if record is None:
-            record = decode((content.get("data") or {}).get(RECORD_KEY, ""))
-            if kept:
-                kept.record = record
+        kept, form = self._kept.get(key), (owner_uid, keys)
+        if kept and kept.record and kept.record[0] == form:
+            return content, kept.record[1]
+        record = read_record(content, owner_uid, keys)
+        if kept:
+            kept.record = form, record
         return content, record
 
     def forget_gone(self, keys: Iterable[Key]) -> None:

@@ -13,14 +13,14 @@ Content = TypeVar("Content")
 
 
 class Watched(Generic[Content]):
-    """One file and what was made of it last; before there is one, what is made of an empty text."""
+    """One file and what was made of it last; before it is read, ``begin`` or, where that is None, what an empty text makes."""
 
-    def __init__(self, file: Path | None, what: str, read: Callable[[str], Content]) -> None:
+    def __init__(self, file: Path | None, what: str, read: Callable[[str], Content], begin: Content | None = None) -> None:
         self._file = file
         self._what = what
         self._read = read
         self._seen = b""
-        self.content = read("")
+        self.content = read("") if begin is None else begin
 
     def load(self) -> None:
         """Read the file for the first time.
@@ -42,6 +42,7 @@ class Watched(Generic[Content]):
         except (ValueError, InputError) as error:
             log.error("%s cannot be used: %s", self._what, error)  # noqa: TRY400  the message is the whole story
             return False
+        log.info("%s was read anew", self._what)
         return True
 
     def _bytes(self) -> bytes | None:

@@ -63,6 +63,8 @@ class Intake:
             self._add(key, Priority.ROLL)
         for key in view.reading(concern.config_maps):
             self._add(key, Priority.NEW, fresh=True)
+        for key in view.barred_in(concern.allowances):
+            self._add(key, Priority.WAITING)
         view.freed |= concern.freed | view.openings(concern.nodes)
         if concern.priorities:
             self.all_again(Priority.WAITING)

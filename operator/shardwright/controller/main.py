@@ -38,7 +38,7 @@ async def _run(options: Options) -> int:
     try:
         operator = Operator(options, access)
     except InputError as error:
-        log.critical("the settings file cannot be used: %s", error)
+        log.critical("the settings cannot be used: %s", error)
         return BAD_SETTINGS_EXIT_CODE
     return await operator.run()
 

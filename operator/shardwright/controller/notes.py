@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from shardwright.api.record import PlanRecord
 from shardwright.controller.queue import Key
+from shardwright.errors import Problem
 from shardwright.reconcile import pacing
 from shardwright.reconcile.contest import Repair, contested, remembered
 from shardwright.reconcile.decision import ObjectKey
@@ -17,6 +19,7 @@ from shardwright.reconcile.sightings import Sighting
 class Note:
     """Since when passing facts have been so, what was said against pods, what was repaired, and which status was written.
 
+    ``record`` is the plan of record that was in place, with the uid of its resource, and ``distrusted`` why one was not believed.
     ``unseen`` are objects in its places that no cache shows as its own. ``refusals`` is how many looks in a
     row wrote something that was not taken. ``mark`` tells what was looked at: as long as it is the same, nothing is to be done
     before ``again_at``.
@@ -26,10 +29,16 @@ class Note:
     kept_out: Mapping[str, str] = field(default_factory=dict)
     repairs: Mapping[ObjectKey, tuple[Repair, ...]] = field(default_factory=dict)
     said: tuple[Said, ...] = ()
+    record: tuple[str, PlanRecord] | None = None
+    distrusted: tuple[Problem, datetime] | None = None
     unseen: frozenset[ObjectKey] = frozenset()
     refusals: int = 0
     mark: object = None
     again_at: datetime | None = None
+
+    def record_of(self, uid: str) -> PlanRecord | None:
+        """Return the plan of record that was in place for the resource with this uid, None where none was seen."""
+        return self.record[1] if self.record and self.record[0] == uid else None
 
     def contested(self, now: datetime) -> dict[ObjectKey, tuple[str, ...]]:
         """Return the objects that are not to be repaired yet."""
@@ -46,14 +55,17 @@ class Notes:
         """Return what is noted of a model."""
         return self._notes.get(key, Note())
 
-    def take_over(self, key: Key, published: Published, now: datetime) -> None:
-        """Note what a look leaves behind."""
+    def take_over(self, key: Key, uid: str, published: Published, now: datetime) -> None:
+        """Note what a look at the resource with this uid leaves behind."""
         before = self.of(key)
+        record = before.record if published.found.hidden else None
         self._notes[key] = Note(
             since=published.since,
             kept_out=published.kept_out,
             repairs=remembered(before.repairs, published.repaired, now),
             said=before.said,
+            record=(uid, published.record) if published.record else record,
+            distrusted=published.distrusted,
             unseen=published.unseen,
             refusals=before.refusals,
         )

@@ -15,6 +15,7 @@ from shardwright.cluster.elector import Elector, LeaseIdentity
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.permissions import may_see_pods, missing_permissions
 from shardwright.cluster.store import Concern
+from shardwright.controller.files import Watched
 from shardwright.controller.health import Health, HealthServer
 from shardwright.controller.intake import FREED_SECONDS, Intake
 from shardwright.controller.leadership import fence, keep_leading
@@ -29,6 +30,8 @@ from shardwright.controller.view import View
 from shardwright.controller.watches import Watches
 from shardwright.controller.worker import Worker
 from shardwright.controller.workers import Workers
+from shardwright.errors import InputError, Problem
+from shardwright.reconcile.signing import SigningKeys, read_keys
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +60,7 @@ class Operator:
             self._view, self._worker, options.catalogue_file, options.settings_file, on_planned=self._metrics.planning.inc
         )
         self._planner.load_settings()
+        self._keys = _signing_keys(options)
         self._intake = Intake(self._view, self._queue, self._leads)
         self._reading = self._make_reading()
         self._resync = Resync(self._client, self._view, self._reading, self._metrics, self._intake.on_gone)
@@ -70,7 +74,14 @@ class Operator:
 
     def _make_reading(self) -> Reading:
         options = self._options
-        return Reading(self._client, self._view, self._planner, options.max_moving_groups, options.cluster_domain)
+        return Reading(
+            self._client,
+            self._view,
+            self._planner,
+            options.max_moving_groups,
+            options.cluster_domain,
+            keys=lambda: self._keys.content,
+        )
 
     def _make_reconciler(self) -> Reconciler:
         return Reconciler(
@@ -212,7 +223,7 @@ class Operator:
     async def _keep_files(self) -> None:
         """Read the administrator's files again when they change, as the kubelet renews them."""
         while True:
-            if self._planner.reload():
+            if any([self._planner.reload(), self._keys.reload()]):
                 self._intake.all_again(Priority.NEW)
             await asyncio.sleep(FILES_SECONDS)
 
@@ -237,6 +248,25 @@ class Operator:
         self._worker.stop()
         self._client.close()
         self._lease_client.close()
+
+
+def _signing_keys(options: Options) -> Watched[SigningKeys]:
+    """Return the keys of the file that is named.
+
+    Raises:
+        InputError: it cannot be used: without them nothing that was signed before would be believed.
+    """
+    keys = Watched(options.signing_keys_file, "the file of signing keys", read_keys, SigningKeys())
+    if options.signing_keys_file is None:
+        log.warning(
+            "there is no key (--signing-keys-file): plans of record are not signed, and believed where they agree with all else"
+        )
+        return keys
+    try:
+        keys.load()
+    except ValueError as error:
+        raise InputError([Problem(code="SigningKeysUnusable", path="--signing-keys-file", what=str(error))]) from error
+    return keys
 
 
 def _identity(options: Options) -> LeaseIdentity:

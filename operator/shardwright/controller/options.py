@@ -38,6 +38,7 @@ class Options:
     identity: str
     catalogue_file: Path | None
     settings_file: Path | None
+    signing_keys_file: Path | None
     cluster_domain: str
     port: int
     resync_seconds: float
@@ -92,6 +93,11 @@ def operator_parser() -> argparse.ArgumentParser:
     _add_leadership(parser)
     parser.add_argument("--catalogue-file", type=Path, help="JSON file of model id to config.json text, beside the built-in ones")
     parser.add_argument("--settings-file", type=Path, help="YAML or JSON file of what the administrator says for all models")
+    parser.add_argument(
+        "--signing-keys-file",
+        type=Path,
+        help="file of keys, one a line: the first signs plans of record, all verify them; without it nothing is signed",
+    )
     parser.add_argument("--cluster-domain", default="cluster.local", help="domain of the cluster's DNS")
     parser.add_argument("--port", type=int, default=8080, help="port of /healthz, /readyz and /metrics; 0 for any free one")
     parser.add_argument("--resync-seconds", type=float, default=300.0, help="mean time between full comparisons")

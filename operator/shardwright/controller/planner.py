@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from shardwright.api.record import PlanRecord
 from shardwright.api.resource import nesting_problem
-from shardwright.api.settings import read_settings
+from shardwright.api.settings import Settings, read_settings
 from shardwright.controller.files import Watched
 from shardwright.controller.queue import Key, Priority
 from shardwright.controller.subjects import Outcome as Resolved
@@ -100,6 +100,11 @@ class Planner:
         self.gpus = by_product(self._settings.content.gpus)
         self._view.expect(self._settings.content.autoscaled_pools)
 
+    @property
+    def settings(self) -> Settings:
+        """Return what the administrator says for all models."""
+        return self._settings.content
+
     def reload(self) -> bool:
         """Read the administrator's files if they have changed and return whether one had; a broken one changes nothing."""
         changed = any([self._catalogue.reload(), self._settings.reload()])
@@ -146,9 +151,10 @@ class Planner:
         self._refused.pop(key, None)
 
     async def answer(self, key: Key, subject: Subject, ask: Ask, now: datetime) -> Replanned | Problem:
-        """Return the planner's answer, or why there is none; the GPUs of a plan that is to be deployed are kept from then on.
+        """Return the planner's answer, or why there is none.
 
-        A model that does not get what it asks for stands in line from then on.
+        The GPUs of a plan that is to be deployed are kept from then on, where its namespace may keep so many. A model that does
+        not get what it asks for stands in line.
         """
         async with self._turns.turn(key, _urgency(ask)):
             answer = await self._answer(key, subject, ask)
@@ -156,13 +162,20 @@ class Planner:
                 return answer
             record = answer.record
             if record and record != ask.on:
-                record = seeking(record, ask.on, self._view.turnouts())
-                answer = replace(answer, record=record)
-            if record and record != ask.on and record.plan.deployable and not subject.intent.plan_only:
-                self._view.keep(key, Kept(record=record))
+                answer = replace(answer, record=seeking(record, ask.on, self._view.turnouts()))
+            self._book(key, subject, ask, answer.record)
             if ask.beside is None:
                 self._view.stand_in_line(key, await self._waiting(key, subject, ask, now) if answer.short else None)
-        return await self._advised(key, subject, ask, answer) if answer.short and ask.beside is None else answer
+        if not answer.short or ask.beside is not None:
+            return answer
+        advised = await self._advised(key, subject, ask, answer)
+        self._book(key, subject, ask, advised.record)  # where its namespace had kept too many, it may keep fewer now
+        return advised
+
+    def _book(self, key: Key, subject: Subject, ask: Ask, record: PlanRecord | None) -> None:
+        """Keep the GPUs of a new plan that is to be deployed; where its namespace would keep too many it is not written."""
+        if record and record != ask.on and record.plan.deployable and not subject.intent.plan_only:
+            self._view.keep(key, Kept(record=record), self.settings.limits_of(key[0]).gpus)
 
     async def _advised(self, key: Key, subject: Subject, ask: Ask, answer: Replanned) -> Replanned:
         """Return the answer with what would make room: worked out beside the lock, and anew where there is something else."""

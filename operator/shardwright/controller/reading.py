@@ -1,7 +1,7 @@
 """Reads all that one look needs: out of the caches, and fresh from the API server what no cache holds or what must be certain."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from time import monotonic
@@ -26,9 +26,11 @@ from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.known import nodes_of_interest
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
-from shardwright.reconcile.record_object import record_key
+from shardwright.reconcile.record_object import StoredRecord, record_key
+from shardwright.reconcile.record_trust import SERIAL, Believed, Known, believed
 from shardwright.reconcile.refusals import not_permitted
 from shardwright.reconcile.seen import Cluster, Resource, Seen
+from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name
@@ -44,9 +46,18 @@ UNSERVED_SECONDS: Final = 10.0
 
 
 class Reading:
-    """Makes one frozen value of what the caches hold."""
+    """Makes one frozen value of what the caches hold; ``keys`` returns what plans of record are signed with."""
 
-    def __init__(self, client: Client, view: View, planner: Planner, most_moving: int | None, cluster_domain: str) -> None:
+    def __init__(
+        self,
+        client: Client,
+        view: View,
+        planner: Planner,
+        most_moving: int | None,
+        cluster_domain: str,
+        keys: Callable[[], SigningKeys] = SigningKeys,
+    ) -> None:
+        self.keys = keys
         self._client = client
         self._view = view
         self._planner = planner
@@ -55,6 +66,7 @@ class Reading:
         self._schedulers = Schedulers(client)
         self.config_maps = ConfigMaps(client, view.store)
         self._absent_kinds: frozenset[str] = frozenset()
+        self._judging = asyncio.Lock()
         self._unserved: dict[str, float] = {}  # kinds that a write has found missing, and when
 
     def note_absent(self, kinds: frozenset[str]) -> None:
@@ -86,14 +98,22 @@ class Reading:
             paused=(live.get("spec") or {}).get("paused") is True,
         )
         subject = await self._resolve(key, live)
-        observed, record = await self._observe(owner, note.unseen)
-        cluster = None
+        observed, stored = await self._observe(owner, note.unseen)
+        trusted = self._believed(live, subject, observed, stored, note)
+        if isinstance(observed, Observed) and self._is_doubtful(trusted, live, note):
+            observed, stored = await self._with_fresh_record(owner, observed)
+            trusted = self._believed(live, subject, observed, stored, note)
+        record, cluster = trusted.record, None
         if self._view.synced and not isinstance(observed, Problem):
             cluster = await self._around(key, subject, nodes_of_interest(observed, record))
         return Seen(
             resource=resource,
             subject=subject,
             record=record,
+            serial=self._newest(live, note),
+            refused=trusted.refused,
+            distrusted=(trusted.refused, now) if trusted.refused else note.distrusted,
+            keys=self.keys(),
             observed=observed,
             cluster=cluster,
             since=note.since,
@@ -101,11 +121,82 @@ class Reading:
             kept_out=note.kept_out,
         )
 
-    async def _observe(self, owner: Owner, unseen: Iterable[ObjectKey]) -> tuple[Observed | Problem, PlanRecord | Problem | None]:
-        """Return what there is of a model, or why that cannot be read, and its plan of record."""
+    def _newest(self, live: Mapping[str, Any], note: Note) -> int:
+        """Return the serial of the newest plan of record of a resource; 0 where none counts, as there is no key."""
+        remembered = note.record_of(live["metadata"]["uid"])
+        return max(_serial_in(live), remembered.serial if remembered else 0) if self.keys() else 0
+
+    def _remembered(self, live: Mapping[str, Any], note: Note) -> PlanRecord | None:
+        """Return the plan of record that this process has believed last, unless another leader has written a later one."""
+        remembered = note.record_of(live["metadata"]["uid"])
+        return remembered if remembered and remembered.serial >= self._newest(live, note) else None
+
+    def _is_doubtful(self, trusted: Believed, live: Mapping[str, Any], note: Note) -> bool:
+        """Return whether a cache that lags would show the same as somebody who changes a plan of record, or deletes it."""
+        return trusted.refused is not None or (trusted.record is None and self._newest(live, note) > 0)
+
+    async def _with_fresh_record(self, owner: Owner, observed: Observed) -> tuple[Observed, StoredRecord | None]:
+        """Return what there is, with the plan of record as the API server has it now.
+
+        Raises:
+            ApiError: it could not be read.
+        """
+        key = record_key(owner)
+        content, stored = await self.config_maps.record((owner.namespace, key[1]), owner.uid, self.keys(), fresh=True)
+        others = {other: live for other, live in observed.objects.items() if other != key}
+        return replace(observed, objects={**others, key: content} if content else others), stored
+
+    def _believed(
+        self,
+        live: Mapping[str, Any],
+        subject: Subject | tuple[Problem, ...] | None,
+        observed: Observed | Problem,
+        stored: StoredRecord | None,
+        note: Note,
+    ) -> Believed:
+        """Return which plan of record counts."""
+        known = Known(
+            owner=owner_of(live),
+            signs=bool(self.keys()),
+            serial=self._newest(live, note),
+            remembered=self._remembered(live, note),
+            shown=(live.get("status") or {}).get("plan") or {},
+            observed=Observed(objects={}) if isinstance(observed, Problem) else observed,
+            nodes={name: node for name in _nodes_of(stored) if (node := self._view.node(name))},
+            subject=subject if isinstance(subject, Subject) else None,
+        )
+        return believed(stored, known)
+
+    async def kept_record(self, live: Mapping[str, Any]) -> PlanRecord | None:
+        """Return the plan of record that is believed of a resource before anybody has looked at it, None where there is none.
+
+        Raises:
+            ApiError: it could not be read.
+        """
+        owner, keys = owner_of(live), self.keys()
+        where = owner.namespace, record_key(owner)[1]
+        _, stored = await self.config_maps.record(where, owner.uid, keys)
+        trusted = await self._judged(live, stored)
+        if self._is_doubtful(trusted, live, Note()):
+            _, stored = await self.config_maps.record(where, owner.uid, keys, fresh=True)
+            trusted = await self._judged(live, stored)
+        return trusted.record if isinstance(trusted.record, PlanRecord) else None
+
+    async def _judged(self, live: Mapping[str, Any], stored: StoredRecord | None) -> Believed:
+        """Return which plan of record counts of a resource before anybody has looked at it; one in a turn of the event loop."""
+        async with self._judging:
+            children = () if stored is None or stored.signed else self._view.store.children(owner_of(live).uid)
+            sets = await _contents([child for child in children if child.kind == STATEFUL_SET])
+            observed = Observed(objects={object_key(content): content for content in sets})
+            trusted = self._believed(live, None, observed, stored, Note())
+            await asyncio.sleep(0)
+        return trusted
+
+    async def _observe(self, owner: Owner, unseen: Iterable[ObjectKey]) -> tuple[Observed | Problem, StoredRecord | None]:
+        """Return what there is of a model, or why that cannot be read, and its plan of record as it is stored."""
         store, namespace = self._view.store, owner.namespace
         try:
-            kept, record = await self.config_maps.record((namespace, record_key(owner)[1]))
+            kept, stored = await self.config_maps.record((namespace, record_key(owner)[1]), owner.uid, self.keys())
             found = await _contents(store.children(owner.uid))
             held = [await self.config_maps.get(where) for where in store.config_maps(owner.uid)]
             objects = {object_key(content): content for content in (*found, *held, kept) if content}
@@ -121,8 +212,7 @@ class Reading:
         known = {member.name for member in members if member.set_uid in ours_by_uid}
         strangers = sorted({name for _, name in store.strangers(base_key((namespace, owner.name)))} - known)
         observed = Observed(objects=objects, members=members, absent_kinds=self.absent_kinds, strangers=tuple(strangers))
-        ours = kept is not None and any(ref["uid"] == owner.uid for ref in kept["metadata"].get("ownerReferences") or ())
-        return observed, record if ours else None
+        return observed, stored
 
     def _labelled(self, owner: Owner) -> tuple[Member, ...]:
         """Return the pods that carry its label and that any StatefulSet controls, whether it is there or gone."""
@@ -167,6 +257,12 @@ class Reading:
             most_moving=self.most_moving(key),
             domain=self._cluster_domain,
             priorities=self._view.store.priorities,
+            allowance=(allowance := self._view.store.allowance(key[0])),
+            promised=self._view.promised(key) if allowance else (),
+            limits=(limits := self._planner.settings.limits_of(key[0])),
+            older=self._view.older(key) if limits.models is not None else 0,
+            waiting=self._view.waiting_beside(key) if limits.waiting is not None else 0,
+            gpus=self._view.kept_beside(key) if limits.gpus is not None else 0,
         )
 
     async def _resolve(self, key: Key, live: Mapping[str, Any]) -> Subject | tuple[Problem, ...]:
@@ -262,6 +358,17 @@ def _sets_of(pods: Iterable[Member], objects: Mapping[ObjectKey, Mapping[str, An
 def _alone(kind: str) -> str:
     """Return a kind without its version and group."""
     return kind.partition(".")[0]
+
+
+def _nodes_of(stored: StoredRecord | None) -> frozenset[str]:
+    """Return the nodes that a plan of record names."""
+    said = stored.said if stored else None
+    return frozenset(node for group in said.plan.groups for node in group) if isinstance(said, PlanRecord) else frozenset()
+
+
+def _serial_in(live: Mapping[str, Any]) -> int:
+    """Return the serial of the newest plan of record as the status says it, 0 where it says none."""
+    return int((live.get("status") or {}).get(SERIAL) or 0)
 
 
 def owner_of(live: Mapping[str, Any]) -> Owner:

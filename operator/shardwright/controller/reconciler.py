@@ -90,7 +90,7 @@ class Reconciler:
             published, done = await self._advance(key, seen)
         except ChangedError:
             return Again(seconds=CHANGED_SECONDS, priority=Priority.ROLL)
-        self._take_over(key, published)
+        self._take_over(key, live["metadata"]["uid"], published)
         again_at = await self._publish(key, live, published, done)
         refused = next((item for item in done.refused if not isinstance(item.write, DryRunPod)), None)
         if refused:
@@ -119,7 +119,7 @@ class Reconciler:
         """
         view, metadata = self._view, live["metadata"]
         wants = view.interests(key)
-        if wants.waits_for_capacity or wants.waits_for_turn or not view.pods_visible:
+        if wants.waits_for_capacity or wants.waits_for_turn or wants.barred or not view.pods_visible:
             return object()
         nodes, config_map = view.interests(key).nodes, view.interests(key).config_map
         return (
@@ -131,6 +131,7 @@ class Reconciler:
             view.store.priorities,
             view.store.config_map(config_map) if config_map else None,
             self._parts.planner.files_version,
+            self._parts.reading.keys(),
             self._parts.reading.absent_kinds,
         )
 
@@ -141,6 +142,8 @@ class Reconciler:
             step = await _aside(seen.groups, advance, seen, self._clock.now())
             if step.ask is not None and isinstance(seen.subject, Subject):
                 seen = seen.answered(step.ask, await self._answer(key, seen.subject, step.ask))
+                if seen.cluster:  # what was booked for others meanwhile may be why nothing was for this one
+                    seen = replace(seen, cluster=replace(seen.cluster, gpus=self._view.kept_beside(key)))
                 continue
             if (groups := ended_groups(step.writes)) and not seen.certain:
                 seen = await self._certain(seen, groups)
@@ -148,6 +151,7 @@ class Reconciler:
             if step.published and seen.cluster:
                 self._take_turns(key, step.published, seen.cluster)
                 self._take_gpus(key, step.published, seen.cluster)
+                self._view.promise(key, step.published.pods)
             outcome = await self._writer.carry_out(step.writes)
             done = Outcome(written=(*done.written, *outcome.written), refused=(*done.refused, *outcome.refused))
             for refusal in outcome.refused:
@@ -167,7 +171,9 @@ class Reconciler:
 
     def _take_gpus(self, key: Key, published: Published, cluster: Cluster) -> None:
         """Keep the GPUs of a plan that was only shown before its pods are made: two looks at once never take the same ones."""
-        if published.kept and not cluster.reserved and not self._view.keep(key, published.kept):
+        if cluster.reserved or not published.kept or published.found.standing:
+            return
+        if not self._view.keep(key, published.kept, cluster.limits.gpus):
             self._view.keep(key, None)
             raise ChangedError
 
@@ -186,9 +192,9 @@ class Reconciler:
             raise ChangedError
         return certain
 
-    def _take_over(self, key: Key, published: Published) -> None:
+    def _take_over(self, key: Key, uid: str, published: Published) -> None:
         """Keep what a look has found for the next one, and the GPUs of what stands."""
-        self._notes.take_over(key, published, self._clock.now())
+        self._notes.take_over(key, uid, published, self._clock.now())
         before = self._view.interests(key)
         if not (published.waits_for_capacity or published.found.hidden) and published.found.cluster_known:
             self._view.stand_in_line(key, None)
@@ -204,9 +210,11 @@ class Reconciler:
                 waits_for_capacity=published.waits_for_capacity,
                 moving=published.moving,
                 waits_for_turn=bool(published.found.awaiting_turn),
+                barred=published.found.barred is not None,
             ),
         )
         self._view.keep(key, published.kept)
+        self._view.promise(key, published.pods)
 
     async def _publish(self, key: Key, live: Mapping[str, Any], published: Published, done: Outcome) -> datetime | None:
         """Write the status, unless it says again what it said a moment ago, and return when to look again."""

@@ -13,10 +13,9 @@ from shardwright.cluster.client import Client
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Key
-from shardwright.controller.reading import Reading, owner_of
+from shardwright.controller.reading import Reading
 from shardwright.controller.view import View, base_key
 from shardwright.reconcile.publish import Kept
-from shardwright.reconcile.record_object import record_key
 
 AT_ONCE: Final = 8  # plans of record that are read at the same time
 
@@ -61,7 +60,7 @@ class Resync:
         keys = models.keys() & self._view.resources.keys()  # the others have ended while their plans were read
         for key in sorted(keys, key=self._precedence):
             record = records[key]
-            if isinstance(record, PlanRecord) and record.plan.deployable:
+            if record and record.plan.deployable:
                 self._view.keep(key, Kept(record=record))
         for owner in self._view.ledger.owners() - {base_key(key) for key in keys}:
             self._view.freed |= self._view.ledger.forget(owner)
@@ -71,18 +70,15 @@ class Resync:
         runs = bool(self._view.store.members_of(base_key(key)))
         return not runs, str(item["metadata"].get("creationTimestamp") or ""), key
 
-    async def _records(self, models: Mapping[Key, Mapping[str, Any]]) -> list[object]:
-        """Return the plan of record of each model, as far as it is that model's."""
+    async def _records(self, models: Mapping[Key, Mapping[str, Any]]) -> list[PlanRecord | None]:
+        """Return the plan of record of each model, as far as it is believed."""
         gate = asyncio.Semaphore(AT_ONCE)
 
-        async def read(key: Key, item: Mapping[str, Any]) -> object:
-            where = (key[0], record_key(owner_of(item))[1])
+        async def read(item: Mapping[str, Any]) -> PlanRecord | None:
             async with gate:
-                content, record = await self._reading.config_maps.record(where)
-            owners = (content or {}).get("metadata", {}).get("ownerReferences") or ()
-            return record if any(owner["uid"] == item["metadata"]["uid"] for owner in owners) else None
+                return await self._reading.kept_record(item)
 
-        return list(await asyncio.gather(*(read(key, item) for key, item in models.items())))
+        return list(await asyncio.gather(*map(read, models.values())))
 
     def _take(self, item: Mapping[str, Any]) -> None:
         """Take over a model out of a LIST, unless an event has brought a later form of it meanwhile."""

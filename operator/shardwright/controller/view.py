@@ -4,7 +4,7 @@ Everything is a projection that can be read again at any time; nothing here is t
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from shardwright.hardware.scheduling import Admission, PodTerms
 from shardwright.hardware.to_come import AutoscaledPool, Turnout
 from shardwright.reconcile.ledger import Ledger, Owner
 from shardwright.reconcile.publish import Kept
+from shardwright.reconcile.quotas import Pods
 from shardwright.reconcile.waiting import Rank, Waiting, claimed_before, rank_of
 from shardwright.rendering.names import base_name
 from shardwright.resolving.stock import reservations_of
@@ -28,7 +29,8 @@ A = TypeVar("A")
 class Interests:
     """What one model depends on beside its own objects.
 
-    ``moving`` is how many of its groups are down on purpose; ``waits_for_turn``: groups of it wait because others' are.
+    ``moving`` is how many of its groups are down on purpose; ``waits_for_turn``: groups of it wait because others' are;
+    ``barred``: its namespace does not let its pods in.
     """
 
     config_map: Key | None = None
@@ -36,6 +38,7 @@ class Interests:
     waits_for_capacity: bool = False
     moving: int = 0
     waits_for_turn: bool = False
+    barred: bool = False
 
 
 NOTHING = Interests()
@@ -67,6 +70,8 @@ class View:
     _of_pools: tuple[int, dict[str, dict[str, NodeFacts]]] = (-1, {})
     _waiting: dict[Key, None] = field(default_factory=dict)
     _turns: dict[Key, None] = field(default_factory=dict)
+    _barred: dict[Key, None] = field(default_factory=dict)
+    _pods: dict[str, dict[Key, Pods]] = field(default_factory=dict)
     _moving: int = 0
 
     def __post_init__(self) -> None:
@@ -99,7 +104,7 @@ class View:
         lesser = {pool for pool, there in self._of_pools[1].items() if not gone.isdisjoint(there)}
         return frozenset(name for pool in self.pools if pool.name in lesser for name in pool.names())
 
-    def _node(self, name: str) -> NodeFacts | NodeExclusion | None:
+    def node(self, name: str) -> NodeFacts | NodeExclusion | None:
         """Return what is known of a node, or of one that is to come."""
         return self.store.nodes.get(name) or self.to_come.get(name)
 
@@ -123,6 +128,7 @@ class View:
         self.note(key, NOTHING)
         self._interests.pop(key, None)
         self.stand_in_line(key, None)
+        self.promise(key, None)
         self.freed |= self.ledger.forget(base_key(key))
 
     def interests(self, key: Key) -> Interests:
@@ -137,30 +143,62 @@ class View:
         self._interests[key] = now
         _move(self._on_node, key, before.nodes, now.nodes)
         _move(self._reading, key, *(frozenset({item.config_map} if item.config_map else ()) for item in (before, now)))
-        if now.waits_for_capacity:
-            self._waiting.setdefault(key)
-        else:
-            self._waiting.pop(key, None)
-        if now.waits_for_turn:
-            self._turns.setdefault(key)
-        else:
-            self._turns.pop(key, None)
+        _list(self._waiting, key, listed=now.waits_for_capacity)
+        _list(self._turns, key, listed=now.waits_for_turn)
+        _list(self._barred, key, listed=now.barred)
         self._moving += now.moving - before.moving
         self.turn_came |= now.moving < before.moving
 
-    def keep(self, key: Key, kept: Kept | None) -> bool:
-        """Keep the GPUs of a plan of record (None: none) and return whether all of them could be kept."""
+    def keep(self, key: Key, kept: Kept | None, most: int | None = None) -> bool:
+        """Keep the GPUs of a plan of record (None: none) and return whether all of them could be kept.
+
+        ``most`` are the GPUs that the plans of its namespace may keep, None for any number.
+        """
         wanted: tuple[Reservation, ...] = ()
         if kept is not None:
             record = kept.record
             wanted = tuple(reservations_of(base_key(key), record.plan, record.generations, kept.released))
-        refused, freed = self.ledger.keep(base_key(key), wanted, self.healthy(item.node for item in wanted))
+        refused, freed = self.ledger.keep(base_key(key), wanted, self.healthy(item.node for item in wanted), most)
         self.freed |= freed
         return not refused
 
+    def promise(self, key: Key, pods: Pods | None) -> None:
+        """Count the pods of a plan in its namespace (None: none) as long as they are still to be made."""
+        if pods is not None:
+            self._pods.setdefault(key[0], {})[key] = pods
+        elif key in self._pods.get(key[0], {}):
+            del self._pods[key[0]][key]
+            if not self._pods[key[0]]:
+                del self._pods[key[0]]
+
+    def promised(self, key: Key) -> tuple[Pods, ...]:
+        """Return the pods of other models of the namespace that are still to be made."""
+        planned = ((other, pods) for other, pods in self._pods.get(key[0], {}).items() if other != key)
+        return tuple((need, missing) for other, (need, count) in planned if (missing := count - self._there(other)) > 0)
+
+    def _there(self, key: Key) -> int:
+        return len(self.store.members_of(base_key(key)))
+
+    def older(self, key: Key) -> int:
+        """Return how many models of the namespace are older than one, by name where they are of the same second."""
+        age = _created(self.resources.get(key)), key
+        return sum(other[0] == key[0] and (_created(item), other) < age for other, item in self.resources.items())
+
+    def waiting_beside(self, key: Key) -> int:
+        """Return how many other models of the namespace wait for GPUs."""
+        return sum(other[0] == key[0] and other != key for other in self.line)
+
+    def kept_beside(self, key: Key) -> int:
+        """Return how many GPUs the plans of other models of the namespace keep."""
+        return self.ledger.kept_beside(base_key(key))
+
+    def barred_in(self, namespaces: Collection[str]) -> tuple[Key, ...]:
+        """Return the models of these namespaces whose pods are not let in, those first that were barred first."""
+        return tuple(key for key in self._barred if key[0] in namespaces) if namespaces else ()
+
     def healthy(self, nodes: Iterable[str]) -> dict[str, int]:
         """Return the healthy GPUs of these nodes, whoever holds them; nodes that cannot be planned are left out."""
-        found = ((name, self._node(name)) for name in set(nodes))
+        found = ((name, self.node(name)) for name in set(nodes))
         return {name: node.gpus for name, node in found if isinstance(node, NodeFacts)}
 
     def stand_in_line(self, key: Key, waiting: Waiting | None) -> None:
@@ -198,7 +236,7 @@ class View:
 
     def nodes(self, names: Iterable[str]) -> dict[str, NodeFacts | NodeExclusion]:
         """Return what is known of these nodes."""
-        return {name: node for name in names if (node := self._node(name))}
+        return {name: node for name in names if (node := self.node(name))}
 
     @property
     def moving(self) -> int:
@@ -215,7 +253,7 @@ class View:
 
     def served_by(self, freed: Iterable[str]) -> list[Key]:
         """Return the models that wait for capacity and may use one of these nodes, in the order in which they are served."""
-        usable = [node for name in freed if isinstance(node := self._node(name), NodeFacts)]
+        usable = [node for name in freed if isinstance(node := self.node(name), NodeFacts)]
         admitted: dict[str, bool] = {}
         for key in self._waiting:
             if (terms := self._terms(key)) is not None and repr(terms) not in admitted:
@@ -255,6 +293,14 @@ def _move(index: dict[A, set[Key]], key: Key, before: frozenset[A], now: frozens
 def base_key(key: Key) -> Owner:
     """Return namespace and base name of a model: what its pods and its reservations go by."""
     return key[0], base_name(key[1])
+
+
+def _list(names: dict[Key, None], key: Key, *, listed: bool) -> None:
+    """Have a model stand in a list, behind all others where it did not before, or not."""
+    if listed:
+        names.setdefault(key)
+    else:
+        names.pop(key, None)
 
 
 def asked(content: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError, Problem
 from shardwright.pipeline import bundle_for
 from shardwright.reconcile.availability import unavailable
-from shardwright.reconcile.decide import Desired, decide, is_leftover, keep_alive, placed
+from shardwright.reconcile.decide import Desired, decide, is_leftover, keep_alive, not_as_they_are, placed
 from shardwright.reconcile.decision import Apply, DryRunPod, Why, Write
 from shardwright.reconcile.events import surge_event
 from shardwright.reconcile.generations import generations
@@ -27,7 +27,7 @@ from shardwright.reconcile.memory import ready_pods
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid, object_key
 from shardwright.reconcile.placing import Planned, plan
 from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed, Published, hidden, publish
-from shardwright.reconcile.record_object import record_object, record_place
+from shardwright.reconcile.record_object import record_key, record_object, record_place, would_end
 from shardwright.reconcile.refusals import place_taken, pod_of, problem_of
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
@@ -71,7 +71,9 @@ def advance(seen: Seen, now: datetime) -> Step:
 def _put_in_place(seen: Seen, known: Known, subject: Subject, planned: Planned, now: datetime) -> Step:
     """Write the plan of record before anything that it says, and deploy what it says."""
     if planned.record and not subject.intent.paused:
-        record = _where_it_is(seen, known, subject, planned.record)
+        if problem := _held_up(seen, known, subject, planned.record):
+            return _end(seen, known, Planned(record=None), _kept(seen, known, now, problems=(problem,)), now)
+        record = _numbered(seen, known, _where_it_is(seen, known, subject, planned.record))
         planned, placing = replace(planned, record=record), _record(seen, known, record)
         if isinstance(placing, Step):
             return placing
@@ -97,20 +99,46 @@ def _where_it_is(seen: Seen, known: Known, subject: Subject, record: PlanRecord)
         return record
 
 
-def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | None:
-    """Return how a plan of record comes into its place, why it does not, None where it is there."""
-    if record == known.record:
+def _held_up(seen: Seen, known: Known, subject: Subject, record: PlanRecord) -> Problem | None:
+    """Return why a plan that was made because the one that is stored is not believed stays unwritten: it would end what runs."""
+    if seen.refused is None or known.record is not None:
         return None
     owner = seen.resource.owner
+    try:
+        rendered = _bundle(seen, subject, known, record).objects
+    except InputError:
+        rendered = ()
+    ended = not_as_they_are(known.observed, owner.uid, rendered)
+    return would_end(record_key(owner)[1], ended) if ended else None
+
+
+def _numbered(seen: Seen, known: Known, record: PlanRecord) -> PlanRecord:
+    """Return a plan of record with its serial: one more than that of the newest where it is new."""
+    there = (*((known.record,) if known.record else ()), *(attempt for attempt, _ in seen.recorded))
+    newest = max((seen.serial, *(item.serial for item in there)))
+    serial = next((item.serial for item in there if item == record), newest + 1)
+    return replace(record, serial=serial)
+
+
+def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | None:
+    """Return how a plan of record comes into its place, why it does not, None where it is there.
+
+    One that is there, but not as it was written, is written again; where that is not taken, it counts all the same.
+    """
+    owner, stands = seen.resource.owner, record == known.record
     tried = next((outcome for attempt, outcome in reversed(seen.recorded) if attempt == record), None)
     if tried is None:
-        content = record_object(owner, record)
+        content = record_object(owner, record, seen.keys)
+        if stands and object_key(content) in seen.contested:
+            return None
         writes = placed(content, owner.uid, known.observed)
         if writes:
             return Step(records=record, writes=writes)
+        if stands:
+            return None
         live = known.observed.objects[object_key(content)]
         return place_taken(content, leftover=is_leftover(live, content))
-    return problem_of(tried.refused[0], queued=False) if tried.refused else None
+    return problem_of(tried.refused[0], queued=False) if tried.refused and not stands else None
 
 
 def _deploy(seen: Seen, known: Known, subject: Subject, planned: Planned, now: datetime) -> Deployed:
@@ -131,7 +159,7 @@ def _may_run(subject: Subject, planned: Planned, record: PlanRecord) -> bool:
     """Return whether a record says how to run the spec as it is: all of it, or the groups that there is room for."""
     if planned.undeployable or planned.unplaced or not (record.plan.deployable or subject.intent.plan_only):
         return False
-    fewer = planned.short is not None and record.cut_hash == subject.cut_hash
+    fewer = (planned.short or planned.barred) is not None and record.cut_hash == subject.cut_hash
     return record.input_hash == subject.input_hash or fewer
 
 
@@ -156,11 +184,12 @@ def _beside(seen: Seen, known: Known, subject: Subject, planned: Planned, deploy
         return None if seen.outcome or generation_of(name)[1] >= GENERATION_MAX else Step(ask=ask)
     if isinstance(answer, Problem) or answer.record is None:
         return None
-    placing = _record(seen, known, answer.record)
+    record = _numbered(seen, known, answer.record)
+    placing = _record(seen, known, record)
     if placing is not None:
         return placing if isinstance(placing, Step) else None
-    event = surge_event(name, answer.record.plan.groups[group])
-    return replace(planned, record=answer.record, report=answer.record.report(), events=(*planned.events, event))
+    event = surge_event(name, record.plan.groups[group])
+    return replace(planned, record=record, report=record.report(), events=(*planned.events, event))
 
 
 def _kept(

@@ -13,7 +13,7 @@ from shardwright.errors import Problem
 from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, ObjectKey, Patch, Why, Write
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.generations import finds_no_place, former_generations, overdue
-from shardwright.reconcile.groups import Group, LifeRules, Step, next_step
+from shardwright.reconcile.groups import Group, LifeRules, Step, next_step, template_hash
 from shardwright.reconcile.members import mounted_config_maps
 from shardwright.reconcile.memory import read_memory
 from shardwright.reconcile.observed import CONFIG_MAP, STATEFUL_SET, Observed, controller, controller_uid, object_key
@@ -174,6 +174,14 @@ def _keys(desired: Desired, lives: Sequence[Write]) -> Iterator[Write]:
     """Yield the creation of every key before pods that need it: whether it exists is not ours to read."""
     if any(isinstance(write, Create | Apply) for write in lives):
         yield from (CreateKey(content=content) for content in desired.keys)
+
+
+def not_as_they_are(observed: Observed, owner_uid: str, objects: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the StatefulSets with pods whose template these objects change, or that are not among them."""
+    templates = {object_key(content): template_hash(content) for content in objects if content["kind"] == STATEFUL_SET}
+    ours = ((key, live) for key, live in sorted(observed.objects.items()) if controller_uid(live) == owner_uid)
+    run = ((key, live) for key, live in ours if key[0] == STATEFUL_SET and live["spec"].get("replicas"))
+    return tuple(key[1] for key, live in run if templates.get(key) != template_hash(live))
 
 
 def standing_groups(observed: Observed, owner_uid: str, now: datetime, rules: LifeRules = _ANY_RULES) -> tuple[GroupState, ...]:

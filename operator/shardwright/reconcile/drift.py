@@ -104,13 +104,14 @@ def _of_atomic_list(rendered: Sequence[Any], live: Sequence[Any], path: str) -> 
 def _same_scalar(rendered: Any, live: Any, path: str) -> bool:
     if live is None:
         return rendered in NO_VALUE  # the server leaves out what has no value
-    return _is_quantity(path) and (amount := _amount(rendered)) is not None and amount == _amount(live)
+    return _is_quantity(path) and (wanted := amount(rendered)) is not None and wanted == amount(live)
 
 
 def _is_quantity(path: str) -> bool:
     return not QUANTITY_FIELDS.isdisjoint(path.split("."))
 
 
-def _amount(quantity: Any) -> Decimal | None:
+def amount(quantity: Any) -> Decimal | None:
+    """Return how much a quantity says, None where it is none."""
     match = QUANTITY.fullmatch(str(quantity).replace("Ki", "ki"))
     return Decimal(match[1]) * SUFFIXES[match[2]] if match else None

@@ -36,6 +36,9 @@ def events_of(before: Iterable[Mapping[str, Any]], found: Findings, written: Ite
     begins = not ready and summary.reason == Reason.PROGRESSING  # says no more than that there is a plan
     if ready.get("reason") != summary.reason and not begins:
         yield Event(reason=summary.reason, action="Reconcile", note=summary.message, warning=summary.stalled)
+    refused = next((condition for condition in before if condition["type"] == ConditionType.RECORD_REFUSED), {})
+    if found.distrusted and refused.get("status") != "True":
+        yield Event(reason=Reason.PLAN_RECORD_REFUSED, action="Repair", note=found.distrusted.sentence(), warning=True)
     for write in written:
         yield from _of_write(write, found)
 

@@ -30,6 +30,7 @@ class Findings:
     groups that exist. ``decision`` is None where nothing may be deployed. ``hidden`` is why what there is cannot be read:
     nothing else is known then. ``lost`` are nodes that do not give pods of the model back, ``strangers`` pods with its
     labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back, with their fields.
+    ``distrusted`` is why a plan of record was not believed a while ago, ``barred`` why the pods of a new plan are not let in.
     ``most_moving`` is how many groups may be down on purpose for the sake of all models.
     """
 
@@ -53,6 +54,8 @@ class Findings:
     lost: frozenset[str] = frozenset()
     strangers: tuple[str, ...] = ()
     contested: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
+    distrusted: Problem | None = None
+    barred: Problem | None = None
     most_moving: int | None = None
 
     @property
@@ -113,6 +116,8 @@ def _blocked_by_cluster(found: Findings) -> Summary | None:
             return Summary(reason=Reason.NODES_DID_NOT_COME, message="; ".join(late[:3]))
         said = (found.no_plan.problem.sentence(), ways_sentence(found.no_plan.ways_out))
         return Summary(reason=reason, message="; ".join(filter(None, said)), stalled=not heals)
+    if found.barred:
+        return Summary(reason=Reason.QUOTA_EXCEEDED, message=found.barred.sentence(), stalled=True)
     return None
 
 
@@ -196,6 +201,7 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
         _plan_stale(found),
         _contested(found),
         _strangers(found),
+        _distrusted(found),
         _limited(found),
     )
 
@@ -214,7 +220,7 @@ def _summarised(found: Findings, kind: ConditionType, holds: bool, summary: Summ
 
 
 def _planned(found: Findings) -> Condition:
-    if found.problems or found.no_plan or not found.cluster_known:
+    if found.problems or found.no_plan or found.barred or not found.cluster_known:
         summary = summarise(found)
         return _condition(found, ConditionType.PLANNED, False, summary.reason, summary.message)
     if found.plan is None:
@@ -255,6 +261,13 @@ def _strangers(found: Findings) -> Condition:
     more = f" and {len(found.strangers) - 3} more" if len(found.strangers) > 3 else ""  # noqa: PLR2004
     message = f"{', '.join(found.strangers[:3])}{more}: labelled as pods of this model, and no StatefulSet of it controls them"
     return _condition(found, ConditionType.FOREIGN_PODS, True, Reason.FOREIGN_PODS, message)
+
+
+def _distrusted(found: Findings) -> Condition:
+    """Return whether somebody else has written the plan of record a while ago."""
+    if not found.distrusted:
+        return _condition(found, ConditionType.RECORD_REFUSED, False, Reason.IDLE)
+    return _condition(found, ConditionType.RECORD_REFUSED, True, Reason.PLAN_RECORD_REFUSED, found.distrusted.sentence())
 
 
 def _limited(found: Findings) -> Condition:

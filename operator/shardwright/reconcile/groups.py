@@ -362,21 +362,20 @@ def _state(
     incident: Incident | None = memory.incident
     alone = group.size == 1  # a single pod restarts in place, and the kubelet counts
     failures = [member.failure for member in group.members if member.failure]
-    ready = situation is Situation.READY
     return GroupState(
         name=group.name,
-        ready=ready,
+        ready=situation is Situation.READY,
         situation=situation,
         waits=waits,
         unplaced=frozenset(member.rank for member in group.members if member.unschedulable_since),
         restarts=sum(m.restarts for m in group.members) if alone else incident.restarts if incident else 0,
         last_failure=next(iter(failures), None) if alone else incident.failure if incident else None,
-        failing=not ready and (bool(failures) if alone else memory.since_failure),
+        failing=situation is not Situation.READY and (bool(failures) if alone else memory.since_failure),
         look_at=look_at,
         nodes=nodes_of(group.members),
         budget_spent=bool(incident and incident.spent(group.rules.restart)),
         outage_seconds=memory.outage_seconds,
-        moving=not ready and not group.former_serves and _on_the_move(memory, situation),
+        moving=situation is not Situation.READY and not group.former_serves and _on_the_move(memory, situation),
     )
 
 

@@ -54,6 +54,7 @@ class Ledger:
     def __init__(self) -> None:
         self._pods: dict[PodKey, GpuUsage] = {}
         self._kept: dict[Owner, tuple[Reservation, ...]] = {}
+        self._kept_in: Counter[str] = Counter()  # by namespace: GPUs that are kept
         self._foreign: Counter[str] = Counter()  # by node: GPUs of pods of nobody's model
         self._places: defaultdict[tuple[Owner, str], dict[str, _Place]] = defaultdict(dict)  # by owner and group, by node
         self._groups: defaultdict[Owner, set[str]] = defaultdict(set)  # names of groups without their generation
@@ -74,7 +75,7 @@ class Ledger:
         return self._pods.get(pod)
 
     def keep(
-        self, owner: Owner, wanted: Iterable[Reservation], gpus_of: Mapping[str, int] | None = None
+        self, owner: Owner, wanted: Iterable[Reservation], gpus_of: Mapping[str, int] | None = None, most: int | None = None
     ) -> tuple[frozenset[str], frozenset[str]]:
         """Keep GPUs for a plan instead of what was kept for it before.
 
@@ -83,6 +84,8 @@ class Ledger:
             wanted: What the plan needs; a group for which others leave no room on one of its nodes is left out whole. Its own
                 pods that a new plan has no place for are going: they are in nobody's way but the scheduler's.
             gpus_of: Healthy GPUs by node; a node that is not in it cannot be judged, so nothing is left out because of it.
+            most: GPUs that the plans of its namespace may keep (None: any number); a plan that needs more is left out whole,
+                and what was kept before stays.
 
         Returns:
             The groups that were left out, and the nodes on which GPUs came free.
@@ -90,6 +93,8 @@ class Ledger:
         wanted = tuple(wanted)
         if wanted == self._kept.get(owner, ()):
             return frozenset(), frozenset()
+        if not self._within(owner, sum(item.gpus for item in wanted), most):
+            return frozenset(item.group for item in wanted), frozenset()
         before = self._kept.pop(owner, ())
         free_before = {item.node: self._total(item.node) for item in before}
         for item in before:
@@ -113,6 +118,18 @@ class Ledger:
             self._kept[owner] = tuple(taken_in)
         freed = frozenset(node for node, count in free_before.items() if self._total(node) < count)
         return frozenset(refused), freed
+
+    def _within(self, owner: Owner, gpus: int, most: int | None) -> bool:
+        """Return whether a model may keep so many GPUs where its namespace may keep ``most``: what it keeps now it always may."""
+        own = self._kept_of(owner)
+        return most is None or gpus <= own or self.kept_beside(owner) + gpus <= most
+
+    def kept_beside(self, owner: Owner) -> int:
+        """Return how many GPUs are kept for the other models of a namespace."""
+        return self._kept_in[owner[0]] - self._kept_of(owner)
+
+    def _kept_of(self, owner: Owner) -> int:
+        return sum(item.gpus for item in self._kept.get(owner, ()))
 
     def forget(self, owner: Owner) -> frozenset[str]:
         """Keep nothing for a model any more and return the nodes on which GPUs came free."""
@@ -192,6 +209,7 @@ class Ledger:
         return frozenset(node for node, count in nodes.items() if self._total(node) < count)
 
     def _keep(self, item: Reservation, gpus: int) -> None:
+        _add(self._kept_in, item.owner[0], gpus)
         root, number = generation_of(item.group)
         with self._place(item.owner, root, item.node) as place:
             place.kept_by[number] += gpus
@@ -226,11 +244,11 @@ class Ledger:
             del self._groups[owner]
 
 
-def _add(counts: Counter[str], node: str, gpus: int) -> None:
-    """Count GPUs of a node; nodes come and go, so one of which nothing is taken is not kept."""
-    counts[node] += gpus
-    if not counts[node]:
-        del counts[node]
+def _add(counts: Counter[str], name: str, gpus: int) -> None:
+    """Count GPUs of a node or a namespace; those come and go, so one of which nothing is taken is not kept."""
+    counts[name] += gpus
+    if not counts[name]:
+        del counts[name]
 
 
 def _by_node(items: Iterable[Reservation]) -> Counter[str]:

@@ -11,8 +11,9 @@ from shardwright.reconcile.known import Known
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
 from shardwright.reconcile.plan_choice import Choice, Wanted, choose
 from shardwright.reconcile.relocation import departure_problem
+from shardwright.reconcile.rights import barred, too_many
 from shardwright.reconcile.rollout import planned_nodes
-from shardwright.reconcile.seen import Ask, Seen
+from shardwright.reconcile.seen import Ask, Cluster, Seen
 from shardwright.rendering.names import base_name, generation_of, group_name
 from shardwright.replanning import Replanned
 from shardwright.resolving.subject import Subject
@@ -23,8 +24,8 @@ class Planned:
     """What stands: the plan of record, new or kept, what to show of it, and why it is not all that is asked for.
 
     ``short`` is why there is no plan for the spec as it is, ``unplaced``: the one that there is has no GPUs and may not run,
-    ``undeployable`` why the one that there is cannot be run, ``stale`` what is wrong with the plan that stands. ``events`` say
-    that it is new.
+    ``undeployable`` why the one that there is cannot be run, ``barred`` why the pods of the new one would not be let in,
+    ``stale`` what is wrong with the plan that stands. ``events`` say that it is new.
     """
 
     record: PlanRecord | None
@@ -32,6 +33,7 @@ class Planned:
     short: NoPlan | None = None
     unplaced: bool = False
     undeployable: Problem | None = None
+    barred: Problem | None = None
     stale: Problem | None = None
     events: tuple[Event, ...] = ()
 
@@ -42,6 +44,8 @@ def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask | Problem:
     stale = _fault(known, record) or _no_room(seen, known, subject)
     if record and intent.paused:
         return Planned(record=record, report=record.report(), stale=stale)
+    if record is None and not _has_begun(seen, known) and (why := too_many(seen.cluster or Cluster())):
+        return Planned(record=None, barred=why)
     wanted = Wanted(
         input_hash=subject.input_hash,
         cut_hash=subject.cut_hash,
@@ -49,18 +53,25 @@ def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask | Problem:
         replicas=intent.replicas,
         deploy=subject.request.deploy,
     )
-    has_its_gpus = _has_its_gpus(seen, record)
+    has_its_gpus = _has_its_gpus(seen, known, record)
     choice = choose(record, wanted, leaving=bool(known.leaving), has_its_gpus=has_its_gpus)
     if choice is Choice.KEEP and record:
-        return Planned(record=record, report=record.report(), stale=stale)
+        why = None if _has_begun(seen, known) else barred(seen, known, subject, record)
+        return Planned(record=record, report=record.report(), stale=stale, unplaced=why is not None, barred=why)
     ask = _ask(seen, known, choice)
-    answer = seen.answers.get(ask)
-    if answer is None:
-        return ask
-    if isinstance(answer, Problem):
+    answer = seen.answers.get(ask, ask)
+    if not isinstance(answer, Replanned):
         return answer
     planned = _of_answer(known, subject, answer, stale)
+    if planned.record != record and (why := barred(seen, known, subject, planned.record)):
+        return Planned(record=record, report=planned.report, unplaced=not has_its_gpus, barred=why, stale=stale)
     return replace(planned, unplaced=not has_its_gpus and planned.record == record)
+
+
+def _has_begun(seen: Seen, known: Known) -> bool:
+    """Return whether anything of a plan was ever deployed."""
+    uid = seen.resource.owner.uid
+    return any(kind == STATEFUL_SET and controller_uid(live) == uid for (kind, _), live in known.observed.objects.items())
 
 
 def _ask(seen: Seen, known: Known, choice: Choice) -> Ask:
@@ -107,11 +118,14 @@ def _fault(known: Known, record: PlanRecord | None) -> Problem | None:
     return departure_problem(leaving) or next(lasting, None)
 
 
-def _has_its_gpus(seen: Seen, record: PlanRecord | None) -> bool:
-    """Return whether the GPUs of a plan are kept for it or could be: those of a plan that was only shown are not."""
+def _has_its_gpus(seen: Seen, known: Known, record: PlanRecord | None) -> bool:
+    """Return whether the GPUs of a plan are kept for it, or its pods have them, or it could have them.
+
+    Those of a plan that was only shown are not kept, and of a node that has lost a GPU since its pods started none can be.
+    """
     if record is None or seen.cluster is None or seen.cluster.reserved:
         return True
-    return _short_node(seen, record.plan) is None
+    return _short_node(seen, record.plan, frozenset(member.node or "" for member in known.observed.members)) is None
 
 
 def _no_room(seen: Seen, known: Known, subject: Subject) -> Problem | None:
@@ -127,12 +141,15 @@ def _no_room(seen: Seen, known: Known, subject: Subject) -> Problem | None:
     )
 
 
-def _short_node(seen: Seen, plan: Plan) -> str | None:
-    """Return the first planned node on which others leave fewer GPUs than the plan needs, None where there is none."""
+def _short_node(seen: Seen, plan: Plan, held: frozenset[str] = frozenset()) -> str | None:
+    """Return the first planned node on which others leave fewer GPUs than the plan needs, None where there is none.
+
+    On those that are ``held`` its pods have them already.
+    """
     free = seen.cluster.free if seen.cluster else None
     if free is None:
         return None
     wanted: dict[str, int] = {}
     for node in (node for group in plan.groups for node in group):
         wanted[node] = wanted.get(node, 0) + plan.gpus_per_node
-    return next((node for node, gpus in sorted(wanted.items()) if free.get(node, 0) < gpus), None)
+    return next((node for node, gpus in sorted(wanted.items()) if node not in held and free.get(node, 0) < gpus), None)

@@ -36,6 +36,12 @@ class Priorities:
             return self.classes[name].value if name in self.classes else 0
         return min((item.value for item in self.classes.values() if item.is_default), default=0)
 
+    @property
+    def default(self) -> str:
+        """Return the class of pods that name none, empty where there is no default."""
+        found = ((item.value, name) for name, item in self.classes.items() if item.is_default)
+        return min(found, default=(0, ""))[1]
+
     def problem_of(self, name: str | None) -> Problem | None:
         """Return why pods that name this class cannot be created, None where they can."""
         if name is None or name in self.classes:

@@ -17,7 +17,10 @@ from shardwright.reconcile.findings import Findings
 from shardwright.reconcile.known import Known
 from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.placing import Planned
+from shardwright.reconcile.quotas import Pods
+from shardwright.reconcile.record_trust import SERIAL
 from shardwright.reconcile.refusals import pods_refused, problem_of
+from shardwright.reconcile.rights import pods_of
 from shardwright.reconcile.rules import groups_wanted
 from shardwright.reconcile.seen import Outcome, Refusal, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
@@ -29,12 +32,21 @@ from shardwright.resolving.subject import Subject
 
 CONFLICT: Final = 409  # HTTP: there is one of the name already
 
+BARRED_SECONDS: Final = 60.0
+"""How soon to look again at a plan whose pods are not let in, although a quota that changes wakes it. Basis: assumed; what was
+promised to another model may be given back, which no quota says."""
+
 UNSYNCED_SECONDS: Final = 1.0
 UNREADY_SECONDS: Final = 30.0
 """How soon to look again at what is not ready, although its events should wake us. Basis: assumed."""
 
 NO_PODS_SECONDS: Final = 10.0
 """The same while pods are missing: the API server is asked why then. Basis: assumed; they are made in a second."""
+
+
+DISTRUST_SECONDS: Final = 600.0
+"""How long a condition says that a plan of record was not believed. Basis: assumed; it is right again within a second, and
+somebody is to notice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +82,10 @@ class Published:
         again_at: When to look again although nothing may happen, None for only then.
         found: What was found, for the metrics.
         report: The plan that is shown.
+        record: The plan of record that is in place, None where there is none, or nobody can tell.
+        distrusted: Why a plan of record was not believed, and when one was last found; for as long as a condition says so.
         kept: The GPUs to keep for it, None for none, or where nobody can tell: see ``known``.
+        pods: The pods that are to hold them, as quotas count them; None where nothing is limited.
         known: Whether this look could tell which GPUs to keep.
         since: When each passing fact was first seen.
         kept_out: What the API server says against the pods of StatefulSets, by uid.
@@ -84,7 +99,10 @@ class Published:
     again_at: datetime | None
     found: Findings
     report: Report | None = None
+    record: PlanRecord | None = None
+    distrusted: tuple[Problem, datetime] | None = None
     kept: Kept | None = None
+    pods: Pods | None = None
     known: bool = True
     since: Mapping[Sighting, datetime] = field(default_factory=dict)
     kept_out: Mapping[str, str] = field(default_factory=dict)
@@ -112,32 +130,64 @@ def hidden(seen: Seen, problem: Problem, now: datetime) -> Published:
 def publish(seen: Seen, known: Known, planned: Planned, deployed: Deployed, now: datetime) -> Published:
     """Return what a look leaves behind, once what it writes is written as ``seen.outcome`` says."""
     outcome = seen.outcome or Outcome()
+    distrusted, record = _distrusted(seen, now), _in_place(seen, known)
     found = _found(seen, known, planned, deployed, outcome)
+    found = replace(found, distrusted=distrusted[0] if distrusted else None)
     before = seen.resource.status.get("conditions") or ()
     return Published(
-        status=_status(seen, planned, deployed, found, now),
+        status={**_status(seen, planned, deployed, found, now), **_serial(seen, record)},
         events=(*planned.events, *events_of(before, found, outcome.written)),
-        again_at=_again_at(seen, known, found, now),
+        again_at=_again_at(seen, known, found, now, distrusted),
         found=found,
         report=planned.report,
+        record=record,
+        distrusted=distrusted,
         kept=_kept(seen, known, planned, found),
+        pods=_pods(seen, planned),
         known=seen.cluster is not None and not isinstance(seen.subject, tuple) and not (known.unreadable and known.standing),
         since=known.since,
         kept_out=_kept_out(seen, known, outcome),
-        repaired=_repaired(known, outcome),
+        repaired=_repaired(seen, known, outcome),
         unseen=_unseen(seen, known, outcome),
         waits_for_capacity=planned.short is not None,
     )
 
 
-def _repaired(known: Known, outcome: Outcome) -> dict[ObjectKey, tuple[str, ...]]:
+def _pods(seen: Seen, planned: Planned) -> Pods | None:
+    if planned.record is None or planned.unplaced or seen.cluster is None or not isinstance(seen.subject, Subject):
+        return None
+    return pods_of(seen.cluster, seen.subject, planned.record.plan)
+
+
+def _in_place(seen: Seen, known: Known) -> PlanRecord | None:
+    """Return the plan of record that is stored after this look."""
+    written = (record for record, outcome in reversed(seen.recorded) if not outcome.refused)
+    return next(written, known.record)
+
+
+def _distrusted(seen: Seen, now: datetime) -> tuple[Problem, datetime] | None:
+    """Return why a plan of record was not believed, as long as it is to be said."""
+    found = seen.distrusted
+    return found if found and now - found[1] < timedelta(seconds=DISTRUST_SECONDS) else None
+
+
+def _serial(seen: Seen, record: PlanRecord | None) -> dict[str, int]:
+    """Return what the status says of the newest plan of record: earlier ones are not believed from then on."""
+    serial = max(seen.serial, record.serial if record else 0)
+    return {SERIAL: serial} if seen.keys and serial else {}
+
+
+def _repaired(seen: Seen, known: Known, outcome: Outcome) -> dict[ObjectKey, tuple[str, ...]]:
     """Return which objects were set right, or would have been if somebody had not changed them at the same moment.
 
-    What we have rendered anew ourselves, as a plan that follows its pods to other nodes, was nobody's doing.
+    What a plan that follows its pods to other nodes renders anew was nobody's doing.
     """
-    raced = (item.write for item in outcome.refused if item.code == CONFLICT)
-    tried = (write for write in (*outcome.written, *raced) if isinstance(write, Apply) and write.why is Why.DRIFT)
-    return {object_key(write.content): write.fields for write in tried if not _rendered_anew(known, write.content)}
+    outcomes = (outcome, *(done for record, done in seen.recorded if record == known.record))
+    raced = (item.write for done in outcomes for item in done.refused if item.code == CONFLICT)
+    written = (write for done in outcomes for write in done.written)
+    tried = (write for write in (*written, *raced) if isinstance(write, Apply) and write.why is Why.DRIFT)
+    follows = known.record is not None and bool(known.record.sought)
+    return {object_key(item.content): item.fields for item in tried if not (follows and _rendered_anew(known, item.content))}
 
 
 def _rendered_anew(known: Known, content: Mapping[str, Any]) -> bool:
@@ -185,6 +235,7 @@ def _found(seen: Seen, known: Known, planned: Planned, deployed: Deployed, outco
         no_plan=planned.short,
         undeployable=planned.undeployable or (record.plan.undeployable if record and not intent.plan_only else None),
         stale=planned.stale,
+        barred=planned.barred,
         plan_only=intent.plan_only,
         scaled_to_zero=intent.replicas == 0,
         wanted=groups_wanted(intent, record.plan if record else None),
@@ -230,8 +281,14 @@ def _status(seen: Seen, planned: Planned, deployed: Deployed, found: Findings, n
     return build_status(seen.resource.status.get("conditions") or (), found, shown, {**engine, **service}, now)
 
 
-def _again_at(seen: Seen, known: Known, found: Findings, now: datetime) -> datetime | None:
+def _again_at(
+    seen: Seen, known: Known, found: Findings, now: datetime, distrusted: tuple[Problem, datetime] | None
+) -> datetime | None:
     times = [time for time in (known.recheck_at, found.decision.wake_at if found.decision else None) if time]
+    if distrusted:
+        times.append(distrusted[1] + timedelta(seconds=DISTRUST_SECONDS))
+    if found.barred:
+        times.append(now + timedelta(seconds=BARRED_SECONDS))
     if seen.cluster is None:
         times.append(now + timedelta(seconds=UNSYNCED_SECONDS))
     if any(sighting.sight is Sight.NO_PODS for sighting in known.since) and not seen.resource.paused:

@@ -1,18 +1,47 @@
-"""The ConfigMap that keeps the plan of record: written before any pod, owned like everything else."""
+"""The ConfigMap that keeps the plan of record: written before any pod, owned like everything else, and signed.
 
-from collections.abc import Mapping
-from typing import Any
+Whoever may write ConfigMaps of the namespace may write this one, so what it says counts as far as its signature does
+(:mod:`shardwright.reconcile.record_trust`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
 
 from shardwright.api.record import RECORD_KEY, PlanRecord, decode, encode
 from shardwright.errors import Problem
 from shardwright.reconcile.decision import ObjectKey
-from shardwright.reconcile.observed import Observed, controller_uid
+from shardwright.reconcile.observed import controller_uid
+from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.hashing import with_content_hash
 from shardwright.rendering.labels import MANAGED_BY, metadata
 from shardwright.rendering.names import base_name, plan_configmap
 
 LABELS = {MANAGED_BY[0]: MANAGED_BY[1], "app.kubernetes.io/component": "plan"}
+
+SIGNATURE_KEY: Final = "signature"
+"""Key of the ConfigMap that holds the signature of the text."""
+
+KIND: Final = "PlanRecord"
+"""What kind of text it is, to the signature."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredRecord:
+    """A plan of record as it is stored: its text, and whether that is signed by us.
+
+    ``signed``: None where it bears no signature, or there is no key to tell by.
+    """
+
+    text: str = field(repr=False)
+    signed: bool | None = None
+
+    @cached_property
+    def said(self) -> PlanRecord | Problem:
+        """Return what it says, or why that cannot be read; what nobody asks for is not looked into."""
+        return decode(self.text)
 
 
 def record_key(owner: Owner) -> ObjectKey:
@@ -25,14 +54,40 @@ def record_place(owner: Owner) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(record_key(owner)[1], owner, LABELS, {})}
 
 
-def record_object(owner: Owner, record: PlanRecord) -> dict[str, Any]:
-    """Return the ConfigMap of a record."""
-    return with_content_hash({**record_place(owner), "data": {RECORD_KEY: encode(record)}})
+def record_object(owner: Owner, record: PlanRecord, keys: SigningKeys) -> dict[str, Any]:
+    """Return the ConfigMap of a record, signed where there is a key."""
+    text = encode(record)
+    signature = keys.sign(KIND, owner.uid, text) or ""  # not left out: one that was there before is of another text
+    return with_content_hash({**record_place(owner), "data": {RECORD_KEY: text, SIGNATURE_KEY: signature}})
 
 
-def read_record(owner: Owner, observed: Observed) -> PlanRecord | Problem | None:
-    """Return the plan of record or why it cannot be read, None where there is none that is ours."""
-    live: Mapping[str, Any] | None = observed.objects.get(record_key(owner))
-    if live is None or controller_uid(live) != owner.uid:
+def read_record(content: Mapping[str, Any] | None, owner_uid: str, keys: SigningKeys) -> StoredRecord | None:
+    """Return what a ConfigMap keeps, None where there is none that the resource with this uid controls."""
+    if content is None or controller_uid(content) != owner_uid:
         return None
-    return decode((live.get("data") or {}).get(RECORD_KEY, ""))
+    data = content.get("data") or {}
+    text, signature = data.get(RECORD_KEY, ""), data.get(SIGNATURE_KEY) or None
+    signed = keys.verify(signature, KIND, owner_uid, text) if keys and signature is not None else None
+    return StoredRecord(text=text, signed=signed)
+
+
+def not_ours(name: str, limit: str) -> Problem:
+    """Return the problem of a plan of record that somebody else has written, or put back."""
+    return Problem(
+        code="PlanRecordRefused",
+        what=f"ConfigMap {name}",
+        limit=limit,
+        gap="so it is believed only as far as it agrees with all else, and written again",
+        remedy="leave it to the operator; the audit log of the API server says who wrote it",
+    )
+
+
+def would_end(name: str, groups: Sequence[str]) -> Problem:
+    """Return the problem of a plan that takes the place of one that is not believed, and would end these groups."""
+    return Problem(
+        code="PlanRecordRefused",
+        what=f"ConfigMap {name}",
+        limit="is not believed",
+        gap=f"and a plan made anew would end {len(groups)} groups that run, the first one {groups[0]}",
+        remedy="give the operator back the key that signed it, or delete it to have a new plan made all the same",
+    )

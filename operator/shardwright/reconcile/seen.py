@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from shardwright.api.record import PlanRecord
+from shardwright.api.settings import NamespaceLimits
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
@@ -13,7 +14,9 @@ from shardwright.reconcile.decision import ObjectKey, Write
 from shardwright.reconcile.observed import STATEFUL_SET, Observed
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.priorities import Priorities
+from shardwright.reconcile.quotas import Allowance, Pods
 from shardwright.reconcile.sightings import Sighting
+from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
 from shardwright.replanning import Replanned
 from shardwright.resolving.subject import Subject
@@ -48,6 +51,10 @@ class Cluster:
         most_moving: How many of its groups may be down on purpose at once for the sake of all models (None: any number).
         domain: DNS domain of the cluster.
         priorities: The PriorityClasses that there are.
+        allowance: What its namespace may have.
+        promised: Pods of other models of the namespace that are still to be made.
+        limits: What the operator lets its namespace have; ``older`` models of it are there, ``waiting`` others wait for GPUs,
+            and others keep ``gpus``.
     """
 
     nodes: Mapping[str, NodeFacts | NodeExclusion] = field(default_factory=dict)
@@ -58,6 +65,12 @@ class Cluster:
     most_moving: int | None = None
     domain: str = "cluster.local"
     priorities: Priorities = field(default_factory=Priorities)
+    allowance: Allowance = field(default_factory=Allowance)
+    promised: tuple[Pods, ...] = ()
+    limits: NamespaceLimits = field(default_factory=NamespaceLimits)
+    older: int = 0
+    waiting: int = 0
+    gpus: int = 0
 
     def silent_nodes(self, observed: Observed) -> frozenset[str]:
         """Return the nodes of these pods whose kubelet does not answer or says that it cannot run pods."""
@@ -113,7 +126,11 @@ class Seen:
     Args:
         resource: The resource itself.
         subject: What its spec resolves to, or what the user must correct.
-        record: The plan of record, or why the one that there is cannot be read; None where there is none.
+        record: The plan of record that is believed, or why the one that there is cannot be read; None where there is none.
+        serial: The serial of the newest plan of record.
+        refused: Why the plan of record that is stored is not believed, or was not signed by us; None where all is well.
+        distrusted: The same as it was last found, and when that was.
+        keys: What plans of record are signed with.
         observed: What there is of it, or why that cannot be read.
         cluster: What is known of the cluster, None until every cache is full.
         since: When each passing fact was first seen, by the clock that never jumps.
@@ -128,6 +145,10 @@ class Seen:
     resource: Resource
     subject: Subject | tuple[Problem, ...]
     record: PlanRecord | Problem | None
+    serial: int = 0
+    refused: Problem | None = None
+    distrusted: tuple[Problem, datetime] | None = None
+    keys: SigningKeys = field(default_factory=SigningKeys)
     observed: Observed | Problem
     cluster: Cluster | None
     since: Mapping[Sighting, datetime] = field(default_factory=dict)

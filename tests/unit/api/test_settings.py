@@ -7,7 +7,7 @@ import pytest
 
 from shardwright.api.engine import ApiKeyReference
 from shardwright.api.resource import parse_manifest
-from shardwright.api.settings import Settings, read_settings, with_defaults
+from shardwright.api.settings import NamespaceLimits, Settings, read_settings, with_defaults
 from shardwright.api.spec import Spec
 from shardwright.errors import InputError
 from tests.support.builders_resource import a_sharded_model
@@ -142,3 +142,29 @@ def test_each_setting_gets_its_verdict(content: Any, expected: list[tuple[str, s
 
 def test_two_documents_are_not_settings() -> None:
     assert problems("{}\n---\n{}\n") == [("UnknownField", "a second document")]
+
+
+def test_limits_of_a_namespace_are_its_own_or_those_of_all_others() -> None:
+    found = read_settings('{"namespaceLimits": {"team": {"gpus": 8}, "*": {"models": 3, "waiting": 0}}}')
+
+    assert found.limits_of("team") == NamespaceLimits(gpus=8)
+    assert found.limits_of("others") == NamespaceLimits(models=3, waiting=0)
+    assert read_settings("").limits_of("team") == NamespaceLimits()
+
+
+@pytest.mark.parametrize(
+    ("limits", "path"),
+    [
+        (["team"], "namespaceLimits"),
+        ({"team": 3}, "namespaceLimits"),
+        ({"team": {"pods": 3}}, "namespaceLimits.team.pods"),
+        ({"team": {"gpus": -1}}, "namespaceLimits.team.gpus"),
+        ({"team": {"gpus": True}}, "namespaceLimits.team.gpus"),
+        ({"*": {"models": "3"}}, "namespaceLimits.*.models"),
+    ],
+)
+def test_limits_that_are_none_are_refused_with_their_path(limits: object, path: str) -> None:
+    with pytest.raises(InputError) as raised:
+        read_settings(json.dumps({"namespaceLimits": limits}))
+
+    assert [problem.path for problem in raised.value.problems] == [path]

@@ -14,7 +14,8 @@ from tests.support.builders_nodes import a_node
 from tests.support.builders_store import a_pod, a_set
 from tests.support.watch_api import Reply, WatchApi, a_list, line
 
-REQUIRED = ("nodes", "pods", "configmaps", "statefulsets", "services", "poddisruptionbudgets", "priorityclasses")
+CLUSTER = ("nodes", "pods", "configmaps", "priorityclasses", "resourcequotas", "limitranges")
+REQUIRED = (*CLUSTER, "statefulsets", "services", "poddisruptionbudgets")
 QUICK = Timing(proof=0, first_pause=0.001, longest_pause=0.1)
 
 

@@ -106,6 +106,7 @@ def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_
         ("PlanStale", "False", "PlanValid"),
         ("FieldConflict", "False", "Idle"),
         ("ForeignPods", "False", "Idle"),
+        ("RecordRefused", "False", "Idle"),
         ("TurnAwaited", "False", "Idle"),
     }
     metrics.show(KEY, living(SERVES), None)
@@ -118,6 +119,7 @@ def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_
         ("PlanStale", "False", "PlanValid"),
         ("FieldConflict", "False", "Idle"),
         ("ForeignPods", "False", "Idle"),
+        ("RecordRefused", "False", "Idle"),
         ("TurnAwaited", "False", "Idle"),
     }
 

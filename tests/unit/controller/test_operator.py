@@ -3,11 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from shardwright.controller.operator import Operator
 from shardwright.controller.options import parse_options
+from shardwright.errors import InputError
+from shardwright.reconcile.signing import SigningKeys
 from tests.support.scripted_api import Answer, ScriptedApi
 
 MODEL = {"metadata": {"namespace": "models", "name": "llama", "uid": "u", "generation": 1}}
@@ -50,3 +53,51 @@ def test_a_part_that_fails_ends_the_process_and_says_why(api: ScriptedApi, caplo
     with caplog.at_level(logging.CRITICAL):
         assert asyncio.run(scenario())._failed
     assert "KeyError: 'metadata'" in caplog.text
+
+
+@pytest.mark.parametrize("content", [None, "", "too short\n"], ids=["away", "empty", "too short"])
+def test_it_does_not_start_with_a_file_of_keys_that_cannot_be_used(api: ScriptedApi, tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "keys"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(InputError) as raised:
+        operator(api, f"--signing-keys-file={file}")
+
+    assert [problem.code for problem in raised.value.problems] == ["SigningKeysUnusable"]
+
+
+def test_without_a_key_it_makes_none_up_and_says_so(api: ScriptedApi, caplog: pytest.LogCaptureFixture) -> None:
+    assert operator(api)._keys.content == SigningKeys()
+    assert "plans of record are not signed" in caplog.text
+
+
+def test_keys_that_are_written_anew_are_used_and_broken_ones_change_nothing(api: ScriptedApi, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"{'a' * 32}\n")
+    running = operator(api, f"--signing-keys-file={file}")
+    file.write_text("")
+    assert (running._keys.reload(), running._keys.content) == (False, SigningKeys((b"a" * 32,)))
+    file.write_text(f"{'b' * 32}\n{'a' * 32}\n")
+    assert (running._keys.reload(), running._keys.content) == (True, SigningKeys((b"b" * 32, b"a" * 32)))
+
+
+def test_keys_that_are_changed_in_the_documented_order_verify_at_every_replica_at_every_moment(
+    api: ScriptedApi, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    old, new = "the present key, a token as it is ", "the new key, of openssl rand -hex "
+    files = [tmp_path / "keys-of-one", tmp_path / "keys-of-another"]
+    for file in files:
+        file.write_text(old)  # a token has no end of line
+    replicas = [operator(api, f"--signing-keys-file={file}")._keys for file in files]
+    for content in (f"{old}\n{new}\n", f"{new}\n{old}\n", f"{new}\n"):
+        for file, keys in zip(files, replicas, strict=True):
+            file.write_text(content)  # the kubelet of the other one is late
+            caplog.clear()
+            assert keys.reload()
+            assert "the file of signing keys was read anew" in caplog.text
+            for writer in replicas:
+                signature = writer.content.sign("K", "u", "t") or ""
+                assert all(reader.content.verify(signature, "K", "u", "t") for reader in replicas)
+
+    assert replicas[0].content == SigningKeys((new.strip().encode(),))

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from shardwright.api.record import RECORD_KEY
 from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import CONFIG_MAPS, PODS, SHARDED_MODELS
+from shardwright.reconcile.record_object import KIND, SIGNATURE_KEY
+from shardwright.reconcile.signing import SigningKeys
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, deployed, run, synced
 from tests.support.memory_api import nothing
 
@@ -80,6 +83,31 @@ def test_a_model_that_ends_while_the_plans_are_read_for_booking_is_not_booked() 
         parts.api.before = end
         await parts.resync.book()
         assert (parts.api.before, parts.reserved_nodes()) == (nothing, set())
+
+    run(scenario())
+
+
+def test_plans_that_are_not_signed_are_judged_one_in_a_turn_of_the_event_loop() -> None:
+    async def scenario() -> None:
+        parts = await synced(nodes=8)
+        keys = [parts.add_model(f"m{number}", model={"id": "meta-llama/Llama-3.1-8B-Instruct"}) for number in range(8)]
+        for key in keys:
+            await parts.look(key)
+        after = Parts(api=parts.api, keys=SigningKeys((b"another key",)))
+        await after.resync.run()
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        await after.resync.book()
+        counting.cancel()
+        assert len(after.view.ledger.owners()) == len(keys)
+        assert turns >= len(keys)
 
     run(scenario())
 
@@ -172,9 +200,11 @@ def test_of_two_plans_for_the_same_node_that_of_the_older_model_counts_unless_on
         old = parts.add_model("old", created="2026-01-02T12:00:00Z", model=LARGE)
         record = parts.api.find(CONFIG_MAPS, NAMESPACE, "young-plan")
         assert record
-        owner = {**record["metadata"]["ownerReferences"][0], "name": "old", "uid": parts.model(old)["metadata"]["uid"]}
+        uid = parts.model(old)["metadata"]["uid"]
+        owner = {**record["metadata"]["ownerReferences"][0], "name": "old", "uid": uid}
         metadata = {"name": "old-plan", "namespace": NAMESPACE, "ownerReferences": [owner]}
-        data = {name: text.replace('["h100-0","h100-1"]', '["h100-1","h100-2"]') for name, text in record["data"].items()}
+        text = record["data"][RECORD_KEY].replace('["h100-0","h100-1"]', '["h100-1","h100-2"]')
+        data = {RECORD_KEY: text, SIGNATURE_KEY: parts.keys.sign(KIND, uid, text)}
         parts.api.put(CONFIG_MAPS, {"metadata": metadata, "data": data})
 
         after = Parts(api=parts.api)

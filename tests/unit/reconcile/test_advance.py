@@ -15,7 +15,7 @@ from shardwright.reconcile.groups import REFUSED_SECONDS
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.publish import NO_PODS_SECONDS, UNREADY_SECONDS, Published
 from shardwright.reconcile.relocation import REGISTERED_AGAIN_SECONDS
-from shardwright.reconcile.seen import Ask
+from shardwright.reconcile.seen import Ask, Outcome
 from shardwright.reconcile.states import Situation
 from tests.support.builders_reconcile import crashed, pod
 from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
@@ -162,7 +162,8 @@ class TestStages:
         )
         assert not isinstance(seen.observed, Problem)
         absent = replace(seen.observed, absent_kinds=frozenset({"ComputeDomain"}))
-        step = advance(replace(seen, record=joined, observed=absent), operator.cluster.now)
+        in_place = replace(seen, record=joined, observed=absent).put_down(joined, Outcome())
+        step = advance(in_place, operator.cluster.now)
         assert step.writes == ()
         assert step.published
         assert outcome(step.published) == ("ComputeDomainUnavailable", "Stalled")

@@ -1,0 +1,271 @@
+"""What a namespace may have: ResourceQuotas and LimitRanges, and whether the pods of a plan would be let in by them.
+
+GPUs are kept for a plan only where its pods may come to hold them: what is used, what other models of the namespace are still to
+use and what the plan needs are summed, as the API server's admission sums them. Source: Kubernetes 1.36
+``pkg/quota/v1/evaluator/core/pods.go`` and ``plugin/pkg/admission/limitranger``. What else may refuse a pod (webhooks, limits of
+the cluster's own configuration), only the API server says.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final
+
+from shardwright.errors import Problem
+from shardwright.reconcile.drift import amount
+
+Amounts = Mapping[str, Decimal]
+"""By name of a resource."""
+
+_MUST_BE_STATED: Final = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
+"""What every container must state where a quota limits it. Source: ``PodEvaluator.Constraints``."""
+
+_ONCE: Final = ("pods", "count/pods")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which pods a quota is about; an operator of a label selector for PriorityClasses."""
+
+    name: str
+    operator: str = "Exists"
+    values: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """What matters of a ResourceQuota."""
+
+    name: str
+    hard: Amounts
+    used: Amounts
+    scopes: tuple[Scope, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """One limit of a LimitRange: of each container, or of a pod; ``limits`` and ``requests`` are for those that state none."""
+
+    name: str
+    of_pod: bool = False
+    least: Amounts = field(default_factory=dict)
+    most: Amounts = field(default_factory=dict)
+    limits: Amounts = field(default_factory=dict)
+    requests: Amounts = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """All of a namespace; nothing is limited where there is nothing."""
+
+    quotas: tuple[Quota, ...] = ()
+    ranges: tuple[Range, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.quotas or self.ranges)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What one pod counts for: by the names that quotas have for it. ``unstated`` is what not every container states.
+
+    ``priority_class`` is what admission makes of it: empty where it names none and there is no default.
+    """
+
+    amounts: Amounts
+    unstated: frozenset[str] = frozenset()
+    priority_class: str = ""
+    best_effort: bool = False
+    ends: bool = False
+
+
+Pods = tuple[Need, int]
+"""So many pods that are alike."""
+
+
+def need_of(spec: Mapping[str, Any], allowance: Allowance, default_class: str = "") -> Need:
+    """Return what a pod of this spec counts for, with what LimitRanges give those that state nothing."""
+    containers = [_container(item, allowance.ranges) for item in spec["containers"]]
+    before = [_container(item, allowance.ranges) for item in spec.get("initContainers") or ()]
+    amounts: dict[str, Decimal] = dict.fromkeys(_ONCE, Decimal(1))
+    for name in {name for item in (*containers, *before) for name in item}:
+        whole = sum((item.get(name, Decimal(0)) for item in containers), Decimal(0))
+        amounts[name] = max((whole, *(item.get(name, Decimal(0)) for item in before)))
+    for name in ("cpu", "memory", "ephemeral-storage"):
+        if f"requests.{name}" in amounts:
+            amounts[name] = amounts[f"requests.{name}"]
+    stated = [item.keys() | {name.removeprefix("requests.") for name in item} for item in (*containers, *before)]
+    computes = ("requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
+    return Need(
+        amounts=amounts,
+        unstated=frozenset(name for name in _MUST_BE_STATED if not all(name in item for item in stated)),
+        priority_class=spec.get("priorityClassName") or default_class,
+        best_effort=not any(item.get(name) for item in (*containers, *before) for name in computes),
+        ends=spec.get("activeDeadlineSeconds") is not None,
+    )
+
+
+def range_problem(spec: Mapping[str, Any], allowance: Allowance) -> Problem | None:
+    """Return which limit of a LimitRange keeps a pod of this spec out, None where none does."""
+    containers = [_container(item, allowance.ranges) for item in spec["containers"]]
+    before = [_container(item, allowance.ranges) for item in spec.get("initContainers") or ()]
+    whole = {name: sum((item.get(name, Decimal(0)) for item in containers), Decimal(0)) for item in containers for name in item}
+    for limit in allowance.ranges:
+        for item in (whole,) if limit.of_pod else (*containers, *before):
+            yielded = next(_beyond(limit, item), None)
+            if yielded is not None:
+                return yielded
+    return None
+
+
+def quota_problem(allowance: Allowance, wanted: Pods, own: Sequence[Pods] = (), promised: Sequence[Pods] = ()) -> Problem | None:
+    """Return which quota keeps pods out, with its limit and what is missing; None where all are let in.
+
+    Args:
+        allowance: The quotas of the namespace, with what is used of each.
+        wanted: All pods of the plan.
+        own: Those pods of the model that there are: they are used already, and go or are among the wanted ones.
+        promised: Pods of other models of the namespace that are still to be made.
+    """
+    need, pods = wanted
+    for quota in allowance.quotas:
+        if not _is_about(quota, need):
+            continue
+        for name, hard in sorted(quota.hard.items()):
+            if name in need.unstated:
+                return _unstated(quota, name)
+            if name not in need.amounts:
+                continue
+            gone = quota.used.get(name, Decimal(0)) - _sum(quota, name, own) + _sum(quota, name, promised)
+            if (whole := need.amounts[name] * pods) and max(gone, Decimal(0)) + whole > hard:
+                return _exceeded(quota, name, max(gone, Decimal(0)), whole)
+    return None
+
+
+def grows(wanted: Pods, before: Pods) -> bool:
+    """Return whether pods count for more than others in anything."""
+    (need, pods), (had, there) = wanted, before
+    return any(value * pods > had.amounts.get(name, Decimal(0)) * there for name, value in need.amounts.items())
+
+
+def _container(content: Mapping[str, Any], ranges: Iterable[Range]) -> dict[str, Decimal]:
+    """Return what a container requests and may use, by the names that quotas have for it."""
+    stated = content.get("resources") or {}
+    limits, requests = _amounts(stated.get("limits")), _amounts(stated.get("requests"))
+    requests = {**limits, **requests}
+    for item in ranges:
+        if not item.of_pod:
+            limits, requests = {**item.limits, **limits}, {**item.requests, **requests}
+    return {f"limits.{name}": value for name, value in limits.items()} | {
+        f"requests.{name}": value for name, value in requests.items()
+    }
+
+
+def _amounts(quantities: object) -> dict[str, Decimal]:
+    found = quantities.items() if isinstance(quantities, Mapping) else ()
+    return {str(name): value for name, quantity in found if (value := amount(quantity)) is not None}
+
+
+def _beyond(limit: Range, item: Amounts) -> Iterator[Problem]:
+    of = "pod" if limit.of_pod else "container"
+    for name, most in sorted(limit.most.items()):
+        has = item.get(f"limits.{name}")
+        if has is None or has > most:
+            yield _out_of_range(limit, f"allows each {of} {_said(most)} {name}", "none is stated" if has is None else _said(has))
+    for name, least in sorted(limit.least.items()):
+        has = item.get(f"requests.{name}")
+        if has is None or has < least:
+            yield _out_of_range(
+                limit, f"wants {_said(least)} {name} of each {of}", "none is stated" if has is None else _said(has)
+            )
+
+
+def _is_about(quota: Quota, need: Need) -> bool:
+    return all(_matches(scope, need) for scope in quota.scopes)
+
+
+def _matches(scope: Scope, need: Need) -> bool:
+    if scope.name == "PriorityClass":
+        return _has_class(scope, need.priority_class)
+    facts = {
+        "Terminating": need.ends,
+        "NotTerminating": not need.ends,
+        "BestEffort": need.best_effort,
+        "NotBestEffort": not need.best_effort,
+    }
+    return facts.get(scope.name, False)  # no pod of ours is of any other scope
+
+
+def _has_class(scope: Scope, name: str) -> bool:
+    if scope.operator == "Exists":
+        return bool(name)
+    if scope.operator == "DoesNotExist":
+        return not name
+    return (name in scope.values) is (scope.operator == "In")
+
+
+def _sum(quota: Quota, name: str, pods: Iterable[Pods]) -> Decimal:
+    return sum((need.amounts.get(name, Decimal(0)) * count for need, count in pods if _is_about(quota, need)), Decimal(0))
+
+
+def _exceeded(quota: Quota, name: str, gone: Decimal, whole: Decimal) -> Problem:
+    return Problem(
+        code="QuotaExceeded",
+        what=f"ResourceQuota {quota.name}",
+        limit=f"allows {_said(quota.hard[name])} {name}, of which {_said(gone)} are used or promised to other models",
+        gap=f"the plan needs {_said(whole)}, {_said(gone + whole - quota.hard[name])} too many; it holds no GPU meanwhile",
+        remedy="have the quota raised, ask for fewer replicas or GPUs, or delete what uses it",
+    )
+
+
+def _unstated(quota: Quota, name: str) -> Problem:
+    return Problem(
+        code="QuotaExceeded",
+        what=f"ResourceQuota {quota.name}",
+        limit=f"lets only pods in that state {name}",
+        gap="the pods of the plan do not",
+        remedy=f"state it in spec.pod.resources, or add a LimitRange with a default for {name.rpartition('.')[2]}",
+    )
+
+
+def _out_of_range(limit: Range, said: str, has: str) -> Problem:
+    return Problem(
+        code="QuotaExceeded",
+        what=f"LimitRange {limit.name}",
+        limit=said,
+        gap=f"of the pods of the plan {has}" if has == "none is stated" else f"the pods of the plan have {has}",
+        remedy="have the LimitRange changed, or state other spec.pod.resources",
+    )
+
+
+def _said(value: Decimal) -> str:
+    return f"{value.normalize():f}"
+
+
+def read_quota(content: Mapping[str, Any]) -> Quota:
+    """Return what matters of a ResourceQuota; before its status is there, all that it limits counts as used up to nothing."""
+    spec, status = content.get("spec") or {}, content.get("status") or {}
+    selected = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+    scopes = [Scope(name=str(name)) for name in spec.get("scopes") or ()]
+    scopes += [
+        Scope(name=item["scopeName"], operator=item["operator"], values=frozenset(item.get("values") or ())) for item in selected
+    ]
+    name = content["metadata"]["name"]
+    return Quota(name=name, hard=_amounts(spec.get("hard")), used=_amounts(status.get("used")), scopes=tuple(scopes))
+
+
+def read_ranges(content: Mapping[str, Any]) -> tuple[Range, ...]:
+    """Return the limits of a LimitRange that are of pods or containers."""
+    items = (content.get("spec") or {}).get("limits") or ()
+    return tuple(
+        Range(
+            name=content["metadata"]["name"],
+            of_pod=item["type"] == "Pod",
+            least=_amounts(item.get("min")),
+            most=_amounts(item.get("max")),
+            limits=_amounts(item.get("default")),
+            requests=_amounts(item.get("defaultRequest")),
+        )
+        for item in items
+        if item["type"] in {"Pod", "Container"}
+    )

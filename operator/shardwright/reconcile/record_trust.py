@@ -1,0 +1,225 @@
+"""Which plan of record is believed: what we have signed, in the order in which we did, and what agrees with all else.
+
+The serial of the newest one stands in the status of the resource, which none of its users may write: an earlier record that
+somebody puts back is told by it. What bears no signature of ours (a release before there were signatures wrote it, the key was
+lost, somebody edited it) counts as this process remembers it, and else where it agrees with the spec, the nodes, the
+StatefulSets that stand and the status. Where there is no key, nothing is signed, and every record is judged like those.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from shardwright.api.record import PlanRecord
+from shardwright.api.status import plan_status
+from shardwright.errors import Problem
+from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.inventory import NodeExclusion
+from shardwright.planning.report import Plan
+from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
+from shardwright.reconcile.record_object import StoredRecord, not_ours, record_key
+from shardwright.reconcile.rollout import planned_nodes
+from shardwright.rendering.deployment import Owner
+from shardwright.rendering.names import base_name, generation_of, group_name
+from shardwright.resolving.subject import Subject
+
+SERIAL: Final = "recordSerial"
+"""Field of the status that says which plan of record is the newest; absent as long as none was signed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What a plan of record is held against.
+
+    Args:
+        owner: Whose it is.
+        signs: Whether there is a key, so that what we write is signed.
+        serial: Which record is the newest, 0: none was signed so far.
+        remembered: The newest one, where this process has believed it; None where it has not.
+        shown: ``status.plan``: what was last published of a plan.
+        observed: What there is of the resource.
+        nodes: Facts of the nodes that the record names.
+        subject: What the spec resolves to, None where that is not known.
+    """
+
+    owner: Owner
+    signs: bool
+    observed: Observed
+    serial: int = 0
+    remembered: PlanRecord | None = None
+    shown: Mapping[str, Any] = field(default_factory=dict)
+    nodes: Mapping[str, NodeFacts | NodeExclusion]
+    subject: Subject | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Believed:
+    """The plan of record that counts, and why the one that is stored does not, or is not signed (None: it does, and is).
+
+    A record that cannot be read although it is ours, as a later release has written it, is a problem.
+    """
+
+    record: PlanRecord | Problem | None
+    refused: Problem | None = None
+
+
+def believed(stored: StoredRecord | None, known: Known) -> Believed:
+    """Return which plan of record counts."""
+    if stored is None:
+        return Believed(record=None)
+    if stored.signed:
+        return _signed(stored.said, known)
+    strange = _strange(stored, known)
+    if strange and known.remembered:
+        return _refused(known, strange)
+    return _unverified(stored.said, known, strange)
+
+
+def _strange(stored: StoredRecord, known: Known) -> str | None:
+    """Return why a record cannot be what we have written last, None where it may be from before there was a key."""
+    if stored.signed is False:
+        return "has a signature that is not the operator's"
+    return "is not signed" if known.signs and known.serial else None
+
+
+def _signed(said: PlanRecord | Problem, known: Known) -> Believed:
+    if isinstance(said, PlanRecord) and said.serial < known.serial:
+        return _refused(known, f"is number {said.serial}, and the newest is number {known.serial}")
+    return Believed(record=said)
+
+
+def _unverified(said: PlanRecord | Problem, known: Known, strange: str | None) -> Believed:
+    """Judge a record that no key of ours has signed, and that this process has not seen before."""
+    if isinstance(said, Problem):
+        return _refused(known, strange) if strange else Believed(record=said)
+    if said == known.remembered:
+        return Believed(record=known.remembered)
+    contradiction = _contradiction(said, known)
+    if contradiction is None and (_bears_out(said.plan, known) or not known.signs):
+        taken = replace(said, serial=max(1, known.serial))  # what it says of its serial anybody may have written
+        return Believed(record=taken, refused=_problem(known, strange) if strange else None)
+    if known.signs and not any(_stateful_sets(known)):
+        # nothing runs by it, so nothing is lost with it
+        return _refused(known, strange) if strange else Believed(record=None)
+    return _refused(known, contradiction or strange or "is not signed")
+
+
+def _refused(known: Known, limit: str) -> Believed:
+    return Believed(record=known.remembered, refused=_problem(known, limit))
+
+
+def _problem(known: Known, limit: str) -> Problem:
+    return not_ours(record_key(known.owner)[1], limit)
+
+
+def _contradiction(record: PlanRecord, known: Known) -> str | None:
+    """Return what a record says that cannot be, None where it agrees with all else."""
+    plan, layout = record.plan, record.plan.layout
+    if layout.gpus_per_replica != plan.nodes_per_replica * plan.gpus_per_node or layout.replicas != len(plan.groups):
+        return f"says {layout.gpus_per_replica} GPUs for {plan.nodes_per_replica} x {plan.gpus_per_node}"
+    if any(len(set(nodes)) != plan.nodes_per_replica for nodes in plan.groups):
+        return f"has a group that is not on {plan.nodes_per_replica} nodes"
+    return (
+        _beside_spec(record, known.subject)
+        or _beside_nodes(plan, known)
+        or _beside_sets(record, known)
+        or _beside_status(record, known)
+    )
+
+
+def _beside_spec(record: PlanRecord, subject: Subject | None) -> str | None:
+    """Return what contradicts the spec, where it is the one that the record answers."""
+    if subject is None or record.input_hash != subject.input_hash:
+        return None
+    space, plan, layout = subject.request.space, record.plan, record.plan.layout
+    if len(plan.groups) > (space.replicas if subject.intent.fills else subject.intent.replicas):
+        return f"has {len(plan.groups)} groups, more than the spec asks for"
+    if layout.gpus > (space.max_gpus or layout.gpus):
+        return f"has {layout.gpus} GPUs, more than the spec allows"
+    pinned = {"tensor": space.tensor, "pipeline": space.pipeline, "expert": space.expert, "context": space.context}
+    differs = (name for name, degree in pinned.items() if degree is not None and degree != getattr(layout, name))
+    return next((f"has another {name} degree than the spec" for name in differs), None)
+
+
+def _beside_nodes(plan: Plan, known: Known) -> str | None:
+    """Return what contradicts the nodes of groups that are still to start.
+
+    Where a group stands, its StatefulSet says what it has: a node that loses a GPU, or is away, is for the plan to leave.
+    """
+    standing = {node for live in _stateful_sets(known).values() for node in planned_nodes(live)}
+    for name in {node for group in plan.groups for node in group} - standing:
+        node = known.nodes.get(name)
+        if node is None:
+            return f"names node {name}, which there is not"
+        if isinstance(node, NodeFacts) and (node.resource != plan.resource or node.gpus < plan.gpus_per_node):
+            return f"wants {plan.gpus_per_node} {plan.resource} of node {name}, which has {node.gpus} {node.resource}"
+    return None
+
+
+def _beside_sets(record: PlanRecord, known: Known) -> str | None:
+    """Return what contradicts the StatefulSets that stand; one that ends, or is to have no pods, is on its way elsewhere.
+
+    The pods of a group that seeks nodes are bound to none by name.
+    """
+    places = _places(record.plan, known.owner)
+    seeking = {group_name(base_name(known.owner.name), sought.group) for sought in record.sought}
+    for root, live in _stateful_sets(known).items():
+        if live["spec"].get("replicas") == 0 or "deletionTimestamp" in live["metadata"]:
+            continue
+        if planned_nodes(live) != places.get(root) and root not in seeking:
+            return f"has StatefulSet {live['metadata']['name']} on other nodes"
+        if not _has_devices(record.plan, live):
+            return f"has other devices for StatefulSet {live['metadata']['name']}"
+    return None
+
+
+def _bears_out(plan: Plan, known: Known) -> bool:
+    """Return whether a StatefulSet that stands says the same as a plan."""
+    places, lives = _places(plan, known.owner), _stateful_sets(known).items()
+    return any(planned_nodes(live) == places.get(root) and _has_devices(plan, live) for root, live in lives)
+
+
+def _places(plan: Plan, owner: Owner) -> dict[str, frozenset[str]]:
+    """Return the nodes that a plan has for each group, by the group's name without its generation."""
+    return {group_name(base_name(owner.name), at): frozenset(nodes) for at, nodes in enumerate(plan.groups)}
+
+
+def _has_devices(plan: Plan, live: Mapping[str, Any]) -> bool:
+    """Return whether the pods of a StatefulSet ask for the devices of a plan."""
+    wanted = {name: str(count) for name, count in ((plan.resource, plan.gpus_per_node), *plan.rdma)}
+    found = [item.get("resources") or {} for item in live["spec"]["template"]["spec"]["containers"]]
+    return any(_devices(item) == wanted and bool(item.get("claims")) == plan.compute_domain for item in found)
+
+
+def _devices(resources: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the extended resources that a container asks for: they alone have a domain in their names."""
+    return {name: count for name, count in (resources.get("limits") or {}).items() if "/" in name}
+
+
+def _beside_status(record: PlanRecord, known: Known) -> str | None:
+    """Return what no plan can say, or what contradicts the plan that the status shows, where a release like this one wrote it."""
+    try:
+        would_show = plan_status(record.report())
+    except (ValueError, ArithmeticError):
+        return "says what no plan says"
+    if not known.serial or "layout" not in known.shown:
+        return None
+    differs = (name for name in ("layout", "resource", "memory", "limits") if _one(known.shown, name) != _one(would_show, name))
+    return next((f"has another {name} than the status" for name in differs), None)
+
+
+def _one(shown: Mapping[str, Any], name: str) -> object:
+    """Return a part of a plan that is shown, as it is for each of its groups, however many they are."""
+    part = shown.get(name)
+    return {key: value for key, value in part.items() if key != "replicas"} if isinstance(part, Mapping) else part
+
+
+def _stateful_sets(known: Known) -> dict[str, Mapping[str, Any]]:
+    """Return the StatefulSets of the latest generation of each group, by the group's name without its generation."""
+    found: dict[str, tuple[int, Mapping[str, Any]]] = {}
+    for (kind, name), live in known.observed.objects.items():
+        if kind == STATEFUL_SET and controller_uid(live) == known.owner.uid:
+            index, number = generation_of(name)
+            if number >= found.get(index, (0, live))[0]:
+                found[index] = number, live
+    return {root: live for root, (_, live) in found.items()}

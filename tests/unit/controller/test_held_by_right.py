@@ -1,0 +1,237 @@
+"""GPUs are kept for those alone whose pods their namespace lets in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from shardwright.cluster.resources import PODS, RESOURCE_QUOTAS, STATEFUL_SETS
+from shardwright.controller.planner import Planner
+from shardwright.controller.queue import Key, Priority
+from shardwright.controller.worker import Memo
+from shardwright.reconcile.budget import Failed
+from shardwright.reconcile.work import Work
+from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, serving, synced
+from tests.support.inline import Inline
+
+Answer = TypeVar("Answer")
+
+GPU = "requests.nvidia.com/gpu"
+SMALL = {"id": "meta-llama/Llama-3.1-8B-Instruct"}
+
+
+def allow(parts: Parts, gpus: int, used: int = 0, **spec: Any) -> None:
+    """Let the namespace have so many GPUs."""
+    status = {"hard": {GPU: str(gpus)}, "used": {GPU: str(used)}}
+    spec = {"hard": {GPU: str(gpus)}, **spec}
+    parts.api.put(RESOURCE_QUOTAS, {"metadata": {"namespace": NAMESPACE, "name": "team"}, "spec": spec, "status": status})
+
+
+def gpus_kept(parts: Parts) -> int:
+    return sum(item.gpus for item in parts.view.ledger.reservations())
+
+
+def told(parts: Parts, key: Key) -> str:
+    return str(parts.condition(key)["reason"])
+
+
+def test_a_model_whose_pods_are_never_let_in_holds_no_gpu_writes_nothing_and_names_the_quota() -> None:
+    async def scenario() -> None:
+        parts = await synced(nodes=4)
+        allow(parts, 0)
+        key = parts.add_model("hog", model=SMALL, replicas=20)
+        await parts.look(key)
+
+        assert gpus_kept(parts) == 0
+        assert not [place for place in parts.api.objects if place[0] in {"statefulsets", "configmaps"}]
+        condition = parts.condition(key)
+        assert (condition["reason"], parts.condition(key, "Stalled")["status"]) == ("QuotaExceeded", "True")
+        assert condition["message"].startswith(f"ResourceQuota team allows 0 {GPU}, of which 0 are used")
+        assert parts.condition(key, "Planned")["status"] == "False"
+
+    run(scenario())
+
+
+def test_a_quota_that_is_raised_wakes_those_whom_it_kept_out_and_lets_them_run() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        allow(parts, 8)
+        key = parts.add_model("large", model=LARGE)
+        await parts.look(key)
+        assert told(parts, key) == "QuotaExceeded"
+        parts.queue.added.clear()
+
+        allow(parts, 16)
+        assert parts.asked == [key]
+        await parts.look(key)
+        assert gpus_kept(parts) == 16
+        assert parts.replicas("large") == [2]
+
+    run(scenario())
+
+
+def test_what_is_promised_to_one_model_no_other_of_the_namespace_gets() -> None:
+    async def scenario() -> None:
+        parts = await synced(nodes=4)
+        allow(parts, 24)
+        first, second = (parts.add_model(name, model=LARGE) for name in ("first", "second"))
+        await parts.look(first)
+        await parts.look(second)
+        assert (told(parts, second), gpus_kept(parts)) == ("QuotaExceeded", 16)
+
+        parts.run_pods("first")
+        allow(parts, 24, used=16)  # its pods are there now, and count once
+        await parts.look(second)
+        assert told(parts, second) == "QuotaExceeded"
+        allow(parts, 32, used=16)
+        await parts.look(second)
+        assert gpus_kept(parts) == 32
+
+    run(scenario())
+
+
+def test_a_model_that_wants_more_replicas_than_the_quota_allows_goes_on_with_those_that_it_has() -> None:
+    async def scenario() -> None:
+        parts, key = await serving(nodes=4)
+        allow(parts, 16, used=16)
+        before = parts.groups("large")
+        parts.change(key, replicas=2)
+        await parts.look(key)
+
+        assert (told(parts, key), parts.groups("large"), gpus_kept(parts)) == ("QuotaExceeded", before, 16)
+        parts.change(key, replicas=1)
+        await parts.look(key)
+        assert told(parts, key) == "Serving"
+
+    run(scenario())
+
+
+def test_a_quota_that_is_lowered_below_what_runs_ends_nothing_and_lets_a_group_move() -> None:
+    async def scenario() -> None:
+        parts, key = await serving(nodes=4)
+        allow(parts, 0, used=16)
+        await parts.look(key)
+        assert (told(parts, key), gpus_kept(parts)) == ("Serving", 16)
+
+        parts.change_node("h100-1", unschedulable=True)
+        parts.api.remove(PODS, NAMESPACE, "large-0-1")
+        await parts.look(key)
+        assert "h100-1" not in parts.reserved_nodes()
+        assert gpus_kept(parts) == 16
+
+    run(scenario())
+
+
+def test_a_quota_of_a_namespace_holds_up_nobody_elsewhere() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        metadata = {"namespace": "elsewhere", "name": "none"}
+        parts.api.put(RESOURCE_QUOTAS, {"metadata": metadata, "spec": {"hard": {GPU: "0"}}})
+        key = parts.add_model("large", model=LARGE)
+        await parts.look(key)
+
+        assert parts.replicas("large") == [2]
+        assert parts.api.find(STATEFUL_SETS, NAMESPACE, "large-0")
+
+    run(scenario())
+
+
+def limited(**limits: int) -> str:
+    """Return settings that let the namespace have no more than this."""
+    return json.dumps({"namespaceLimits": {NAMESPACE: limits}})
+
+
+async def with_limits(folder: Path, nodes: int = 4, worker: Inline | None = None, **limits: int) -> Parts:
+    """Return an operator whose administrator limits the namespace."""
+    parts = await synced(nodes)
+    parts.worker = worker or parts.worker
+    file = folder / "settings.json"
+    file.write_text(limited(**limits))
+    parts.planner = Planner(parts.view, parts.worker, None, file)
+    parts.planner.load_settings()
+    parts.wire()
+    return parts
+
+
+def test_a_namespace_keeps_no_more_gpus_than_the_operator_lets_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        parts = await with_limits(tmp_path, gpus=24)
+        first, second = (parts.add_model(name, model=LARGE) for name in ("first", "second"))
+        await parts.look(first)
+        await parts.look(second)
+
+        assert (gpus_kept(parts), parts.replicas("second")) == (16, [])
+        assert parts.condition(second)["message"] == (
+            "namespaceLimits.gpus of the operator allows this namespace 24, "
+            "others keep 16, and the plan needs 16: 8 too many; "
+            "ask for fewer replicas or GPUs, or have the limit raised in the chart"
+        )
+        parts.change(first, replicas=2)
+        await parts.look(first)
+        assert (told(parts, first), gpus_kept(parts)) == ("QuotaExceeded", 16)
+
+    run(scenario())
+
+
+class Slow(Inline):
+    """Answers in the next turn of the event loop, so that others look meanwhile."""
+
+    async def ask(self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
+        await asyncio.sleep(0)
+        return await super().ask(key, priority, work, memo)
+
+
+@pytest.mark.parametrize("running", [0, 1])
+def test_of_two_models_that_are_looked_at_together_one_finds_the_limit_of_gpus_used_up(tmp_path: Path, running: int) -> None:
+    async def scenario() -> None:
+        limit = 16 * (2 * running + 1)
+        parts = await with_limits(tmp_path, nodes=8, worker=Slow(), gpus=limit)
+        keys = [parts.add_model(name, model=LARGE, replicas=running or 1) for name in ("first", "second")]
+        if running:
+            for key in keys:
+                await parts.look(key)
+                parts.run_pods(key[1])
+                await parts.look(key)
+                parts.change(key, replicas=2)
+
+        await asyncio.gather(*map(parts.look, keys))
+
+        assert sorted(len(parts.groups(name)) for _, name in keys) == [running, running + 1]
+        assert gpus_kept(parts) == limit
+        assert "QuotaExceeded" in [told(parts, key) for key in keys]
+
+    run(scenario())
+
+
+def test_of_more_models_than_the_operator_allows_a_namespace_the_younger_ones_are_not_planned(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        parts = await with_limits(tmp_path, models=1)
+        young = parts.add_model("a", created="2026-01-02T13:00:00Z", model=SMALL)
+        old = parts.add_model("b", created="2026-01-02T12:00:00Z", model=SMALL)
+        await parts.look(young)
+        await parts.look(old)
+
+        assert (parts.replicas("a"), parts.replicas("b")) == ([], [1])
+        assert parts.condition(young)["message"].startswith(
+            "namespaceLimits.models of the operator allows this namespace 1, 1 old"
+        )
+
+    run(scenario())
+
+
+def test_no_more_plans_of_a_namespace_wait_for_gpus_than_the_operator_allows(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        parts = await with_limits(tmp_path, waiting=1)
+        keys = [parts.add_model(name, model=LARGE) for name in ("a", "b", "c", "d")]
+        for key in keys:
+            await parts.look(key)
+
+        reasons = [told(parts, key) for key in keys]
+        assert reasons[2:] == ["InsufficientCapacity", "QuotaExceeded"]
+        assert parts.condition(keys[3])["message"].startswith("namespaceLimits.waiting of the operator allows")
+
+    run(scenario())

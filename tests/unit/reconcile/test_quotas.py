@@ -1,0 +1,156 @@
+"""Quotas and ranges: pods count as the API server's admission counts them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from shardwright.errors import Problem
+from shardwright.reconcile.quotas import Allowance, Need, need_of, quota_problem, range_problem, read_quota, read_ranges
+
+GPU = "requests.nvidia.com/gpu"
+SPEC: dict[str, Any] = {
+    "containers": [
+        {"name": "engine", "resources": {"requests": {"cpu": "8", "memory": "64Gi"}, "limits": {"nvidia.com/gpu": "8"}}}
+    ],
+    "initContainers": [{"name": "weights", "resources": {"requests": {"cpu": "10", "memory": "1Gi"}}}],
+}
+
+
+def allowance(hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any) -> Allowance:
+    content = {"metadata": {"name": "team"}, "spec": {"hard": hard, **spec}, "status": {"used": used or {}}}
+    return Allowance(quotas=(read_quota(content),))
+
+
+def limits(*items: dict[str, Any]) -> Allowance:
+    return Allowance(ranges=read_ranges({"metadata": {"name": "team"}, "spec": {"limits": list(items)}}))
+
+
+def need(spec: dict[str, Any] = SPEC, given: Allowance = Allowance(), **more: Any) -> Need:  # noqa: B008  a frozen value
+    return need_of({**spec, **more}, given)
+
+
+def said(problem: Problem | None) -> str:
+    return problem.sentence() if problem else ""
+
+
+def test_a_pod_counts_for_the_sum_of_its_containers_or_for_the_largest_that_runs_before_them() -> None:
+    assert need().amounts == {
+        "pods": Decimal(1),
+        "count/pods": Decimal(1),
+        "cpu": Decimal(10),
+        "requests.cpu": Decimal(10),
+        "memory": Decimal(64 * 2**30),
+        "requests.memory": Decimal(64 * 2**30),
+        GPU: Decimal(8),
+        "limits.nvidia.com/gpu": Decimal(8),
+    }
+
+
+@pytest.mark.parametrize(
+    ("hard", "pods", "fits"),
+    [
+        ({GPU: "16"}, 2, True),
+        ({GPU: "16"}, 3, False),
+        ({GPU: "0"}, 1, False),
+        ({"pods": "2"}, 3, False),
+        ({"count/pods": "3"}, 3, True),
+        ({"requests.memory": "128Gi"}, 2, True),
+        ({"memory": "100Gi"}, 2, False),
+        ({"requests.cpu": "19500m"}, 2, False),
+        ({"services": "0", "requests.storage": "0"}, 99, True),
+        ({"limits.memory": "1Ti"}, 1, False),
+    ],
+)
+def test_all_pods_together_must_fit_what_a_quota_allows(hard: dict[str, str], pods: int, *, fits: bool) -> None:
+    assert (quota_problem(allowance(hard), (need(), pods)) is None) is fits
+
+
+def test_what_is_used_and_promised_counts_and_what_is_its_own_does_not() -> None:
+    given = allowance({GPU: "40"}, {GPU: "24"})
+    wanted = (need(), 2)
+
+    assert quota_problem(given, wanted) is None
+    assert quota_problem(given, wanted, promised=((need(), 1),)) is not None
+    assert quota_problem(given, wanted, promised=((need(), 1),), own=((need(), 1),)) is None
+
+
+def test_the_sentence_names_the_quota_its_limit_the_gap_and_a_way_out() -> None:
+    problem = quota_problem(allowance({GPU: "20"}, {GPU: "8"}), (need(), 2))
+
+    assert said(problem) == (
+        "ResourceQuota team allows 20 requests.nvidia.com/gpu, of which 8 are used or promised to other models, "
+        "the plan needs 16, 4 too many; it holds no GPU meanwhile; "
+        "have the quota raised, ask for fewer replicas or GPUs, or delete what uses it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scopes", "more", "counts"),
+    [
+        ({"scopes": ["NotTerminating"]}, {}, True),
+        ({"scopes": ["Terminating"]}, {}, False),
+        ({"scopes": ["BestEffort"]}, {}, False),
+        ({"scopes": ["NotBestEffort", "NotTerminating"]}, {}, True),
+        ({"scopes": ["CrossNamespacePodAffinity"]}, {}, False),
+        ({"scopes": ["PriorityClass"]}, {}, False),
+        ({"scopes": ["PriorityClass"]}, {"priorityClassName": "chat"}, True),
+        ({"classes": ("In", ["chat", "batch"])}, {"priorityClassName": "chat"}, True),
+        ({"classes": ("In", ["batch"])}, {"priorityClassName": "chat"}, False),
+        ({"classes": ("In", ["batch"])}, {}, False),
+        ({"classes": ("NotIn", ["batch"])}, {"priorityClassName": "chat"}, True),
+        ({"classes": ("NotIn", ["batch"])}, {}, True),
+        ({"classes": ("Exists", [])}, {}, False),
+        ({"classes": ("DoesNotExist", [])}, {}, True),
+    ],
+)
+def test_a_quota_with_scopes_is_about_the_pods_that_it_selects(
+    scopes: dict[str, Any], more: dict[str, Any], *, counts: bool
+) -> None:
+    spec = dict(scopes)
+    if "classes" in spec:
+        operator, values = spec.pop("classes")
+        spec["scopeSelector"] = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": operator, "values": values}]}
+    given = allowance({"pods": "0"}, **spec)
+
+    assert (quota_problem(given, (need(**more), 1)) is not None) is counts
+
+
+def test_pods_that_name_no_class_are_of_the_default_class() -> None:
+    expression = {"scopeName": "PriorityClass", "operator": "In", "values": ["usual"]}
+    given = allowance({"pods": "0"}, scopeSelector={"matchExpressions": [expression]})
+
+    assert quota_problem(given, (need_of(SPEC, given, "usual"), 1)) is not None
+
+
+def test_a_pod_with_gpus_alone_is_best_effort_to_a_quota() -> None:
+    bare = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+
+    assert (need(bare).best_effort, need().best_effort) == (True, False)
+
+
+def test_what_containers_leave_open_a_limit_range_states_before_quotas_count() -> None:
+    ranges = limits({"type": "Container", "default": {"memory": "80Gi"}, "defaultRequest": {"memory": "70Gi"}})
+    bare = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+
+    found = need(bare, ranges).amounts
+    assert (found["limits.memory"], found["requests.memory"]) == (Decimal(80 * 2**30), Decimal(70 * 2**30))
+    assert quota_problem(allowance({"limits.memory": "160Gi"}), (need(bare, ranges), 2)) is None
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        ({"type": "Container", "max": {"nvidia.com/gpu": "4"}}, "LimitRange team allows each container 4 nvidia.com/gpu"),
+        ({"type": "Pod", "max": {"nvidia.com/gpu": "4"}}, "LimitRange team allows each pod 4 nvidia.com/gpu"),
+        ({"type": "Container", "min": {"memory": "2Gi"}}, "LimitRange team wants 2147483648 memory of each container"),
+        ({"type": "Container", "max": {"memory": "2Ti"}}, "LimitRange team allows each container 2199023255552 memory"),
+        ({"type": "Pod", "max": {"nvidia.com/gpu": "8"}}, ""),
+        ({"type": "PersistentVolumeClaim", "max": {"storage": "1"}}, ""),
+    ],
+)
+def test_a_limit_range_that_keeps_the_pods_out_is_named(limit: dict[str, Any], message: str) -> None:
+    assert said(range_problem(SPEC, limits(limit))).startswith(message)
+    assert bool(range_problem(SPEC, limits(limit))) is bool(message)
