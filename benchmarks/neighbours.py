@@ -83,8 +83,9 @@ class Crashes:
             self._note(self.ended, pod["metadata"]["annotations"]["shardwright.io/model-name"])
 
     def _on_set(self, item: Manifest) -> None:
-        if item["spec"]["replicas"] == 0:
-            self._note(self.emptied, item["metadata"]["ownerReferences"][0]["name"])
+        model = item["metadata"]["ownerReferences"][0]["name"]
+        if item["spec"]["replicas"] == 0 and model in self.ended:
+            self._note(self.emptied, model)
 
     def _note(self, where: dict[str, float], model: str) -> None:
         now = time.monotonic()

@@ -38,6 +38,9 @@ IN_RACKS = racks(RACKS)
 SUBJECTS: dict[str, Subject] = {
     "small": a_subject(model={"id": "meta-llama/Llama-3.1-8B-Instruct"}),
     "large": a_subject(model={"id": "meta-llama/Llama-3.1-405B-Instruct"}),
+    "as many as fit": a_subject(
+        model={"id": "meta-llama/Llama-3.1-8B-Instruct"}, parallelism={"tensor": 4}, budget={"fill": True, "gpus": 2000}
+    ),
     "two": a_subject(model={"id": "meta-llama/Llama-3.1-70B-Instruct"}, replicas=2),
 }
 
@@ -132,6 +135,15 @@ def test_which_of_many_racks_are_taken_changes_no_question() -> None:
 
     for taken in ({"rack-00-00": 1}, {"rack-00-00": 4}, {"rack-00-00": 4, "rack-01-01": 2, "rack-02-00": 3}):
         assert planned(cache, subject, whole.without(taken)).alternatives is first.alternatives
+
+
+def test_a_budget_that_is_to_be_filled_is_filled_with_what_there_is_now() -> None:
+    cache, subject = PlanCache(), SUBJECTS["as many as fit"]
+    for count in (9, 12):
+        inventory = build_inventory(racks(count), (), terms=subject.terms)
+        found = planned(cache, subject, inventory).outcome
+        assert isinstance(found, Plan)
+        assert found.layout.replicas == count * TRAYS
 
 
 def test_trays_of_one_rack_are_not_those_of_several() -> None:

@@ -167,17 +167,28 @@ class Client:
         Raises:
             ApiError: refused, out of time, or still failing after the last retry.
         """
+        failed: ApiError | None = None
         for delay in RETRY_DELAYS_SECONDS:
             try:
-                return await self._send_once(call)
+                return await self._try(call, failed)
             except ApiError as error:
                 if not error.passes or error.reason == DEADLINE_EXCEEDED:
                     raise
-                pause = error.retry_after_seconds or delay * random.uniform(0.8, 1.2)  # noqa: S311
-                if monotonic() + pause >= self._deadline:
-                    raise ApiError(0, DEADLINE_EXCEEDED, f"no time to try again: {error}") from error
+                failed = error
+            pause = failed.retry_after_seconds or delay * random.uniform(0.8, 1.2)  # noqa: S311
+            if monotonic() + pause >= self._deadline:
+                raise _no_time(failed) from failed
             await asyncio.sleep(pause)
-        return await self._send_once(call)
+        return await self._try(call, failed)
+
+    async def _try(self, call: Call, failed: ApiError | None) -> dict[str, Any]:
+        """Send a request once; where its time ends, say how it has failed before, for that names the cause."""
+        try:
+            return await self._send_once(call)
+        except ApiError as error:
+            if failed and error.reason == DEADLINE_EXCEEDED:
+                raise _no_time(failed) from error
+            raise
 
     async def _send_once(self, call: Call) -> dict[str, Any]:
         urgency = self._urgency if self._urgency is not None else call.urgency
@@ -216,3 +227,7 @@ class Client:
         """Stop taking requests; those on their way are not waited for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._transport.close()
+
+
+def _no_time(failed: ApiError) -> ApiError:
+    return ApiError(0, DEADLINE_EXCEEDED, f"no time to try again: {failed}")

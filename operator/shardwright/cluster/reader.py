@@ -327,13 +327,13 @@ class Reader(threading.Thread, Generic[V]):
             return
         self._failures += 1
         self._suspect = error.established
-        self.counts.failures += 1
         if error.trouble is Trouble.EXPIRED or (error.trouble in DOUBTFUL and self._failures > 1):
             self._version = ""
         if self._source.optional and error.trouble in {Trouble.NOT_SERVED, Trouble.FORBIDDEN}:
             self._do_without(error.trouble)
         elif self._failures > 1 or error.trouble not in PASSING:
             self._show(error)
+        self.counts.failures += 1
         self._stopping.wait(self._pause())
 
     def _pause(self) -> float:

@@ -170,7 +170,7 @@ class Metrics:
         before = self._shown.get(key, {})
         now = dict(self._series(key, found, report))
         if found.hidden:  # nobody knows that anything but the conditions has changed
-            now |= {series: value for series, value in before.items() if series[0] is not self._condition}
+            now = {series: value for series, value in before.items() if series[0] is not self._condition} | now
         for (gauge, labels), value in now.items():
             if before.get((gauge, labels)) != value:
                 gauge.labels(*labels).set(value)

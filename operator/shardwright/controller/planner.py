@@ -52,6 +52,9 @@ HAS_ITS_TURN: Final = Priority.BROKEN
 
 Answer = TypeVar("Answer")
 
+Form = tuple[str, Choice, bool]
+"""What tells a question of a model from its others: the hash of its spec, what is to be chosen, whether nodes are to come."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
@@ -184,7 +187,7 @@ class Planner:
         if known is None or known[0] != (subject.input_hash, ask, inventory):
             holders = self._holders(key, subject, inventory)
             work = FindWaysOut(subject=subject, ask=ask, stock=stock, made=answer, holders=holders)
-            advised = await self._ask(key, subject, ask, Priority.NEW, work)
+            advised = await self._ask(key, _form(subject, ask), Priority.NEW, work)
             short = answer.short if isinstance(advised, Problem) else advised.short
             known = self._advice[key] = (subject.input_hash, ask, inventory), short
         ways = known[1].ways_out if known[1] else None
@@ -225,7 +228,7 @@ class Planner:
         if holds(waiting.claim, {room.node: room for room in answering.rooms(whole, taken, claimed)}):
             return waiting
         work = ChooseClaim(subject=subject, ask=ask, stock=Stock(whole=whole, taken=taken), claimed=claimed)
-        claim = await self._ask(key, subject, ask, HAS_ITS_TURN, work)
+        claim = await self._ask(key, _form(subject, ask), HAS_ITS_TURN, work)
         return replace(waiting, claim={} if isinstance(claim, Problem) else claim)
 
     async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Replanned | Problem:
@@ -239,13 +242,13 @@ class Planner:
                 made = await self._make(key, subject, ask, vacated)
         if isinstance(made, Replanned) and made.short and self._view.pools and self._view.pods_visible:
             larger = self._stock(key, subject, ask, to_come=True)
-            later = await self._make(key, subject, ask, larger)
+            later = await self._make(key, subject, ask, larger, more=True)
             if isinstance(later, Replanned) and (later.short is None or later.record != ask.on):
                 return later
         return made
 
-    async def _make(self, key: Key, subject: Subject, ask: Ask, stock: Stock) -> Replanned | Problem:
-        """Return the answer on a stock, out of memory where it says the same."""
+    async def _make(self, key: Key, subject: Subject, ask: Ask, stock: Stock, *, more: bool = False) -> Replanned | Problem:
+        """Return the answer on a stock, out of memory where it says the same; with ``more`` it has nodes to come, too."""
         if answering.plans_anew(ask) and (recalled := await asyncio.to_thread(self._recall, subject, ask, stock)):
             return recalled
 
@@ -253,7 +256,8 @@ class Planner:
             if made.report:
                 self._plans.keep(subject, stock.inventory(), made.report)
 
-        made = await self._ask(key, subject, ask, HAS_ITS_TURN, MakePlan(subject=subject, ask=ask, stock=stock), remember)
+        work = MakePlan(subject=subject, ask=ask, stock=stock)
+        made = await self._ask(key, _form(subject, ask, more=more), HAS_ITS_TURN, work, remember)
         return made if isinstance(made, Problem) else made.replanned
 
     def _recall(self, subject: Subject, ask: Ask, stock: Stock) -> Replanned | None:
@@ -267,8 +271,7 @@ class Planner:
     async def _ask(
         self,
         key: Key,
-        subject: Subject,
-        ask: Ask,
+        form: Form,
         priority: Priority,
         work: Work[Answer],
         remember: Callable[[Answer], None] = lambda _: None,
@@ -277,7 +280,7 @@ class Planner:
 
         ``remember`` is told the answer also where the look that asked has come to its deadline: the next one finds it.
         """
-        asked = (type(work), subject.input_hash, ask.choice)
+        asked = (type(work), *form)
 
         def recall() -> Failed | None:
             refused = self._refused.get(key, {}).get(asked)
@@ -285,7 +288,7 @@ class Planner:
 
         def keep(outcome: Answer | Failed) -> None:
             if isinstance(outcome, Failed):
-                others = {other: known for other, known in self._refused.get(key, {}).items() if other[1] == subject.input_hash}
+                others = {other: known for other, known in self._refused.get(key, {}).items() if other[1] == form[0]}
                 self._refused[key] = others | {asked: _Refused(self._clock() + REFUSED_SECONDS, outcome)}
             else:
                 remember(outcome)
@@ -303,7 +306,7 @@ class Planner:
         nodes: tuple[str, ...] | None = None
         if self._view.pods_visible:
             work = FindPlaceBeside(subject=subject, plan=record.plan, stock=self._stock(key, subject, ask, beside=group))
-            found = await self._ask(key, subject, ask, HAS_ITS_TURN, work)
+            found = await self._ask(key, _form(subject, ask), HAS_ITS_TURN, work)
             if isinstance(found, Problem):
                 return found
             nodes = found
@@ -352,6 +355,10 @@ class Planner:
             self._pooled.clear()
         self._pooled[terms] = version, inventory
         return inventory
+
+
+def _form(subject: Subject, ask: Ask, *, more: bool = False) -> Form:
+    return subject.input_hash, ask.choice, more
 
 
 def _urgency(ask: Ask) -> Priority:

@@ -271,11 +271,12 @@ class Queue:
 
         Alone it gets half of them. Whoever comes next gets half of the rest, so that it takes one namespace more for each
         halving to fill them all, and no namespace needs a share of its own set aside. What mends nothing has its part only, which
-        is shared in the same way.
+        is shared in the same way, and does not count against what mends.
         """
-        if self._busy[namespace] >= self.workers - len(self._working):
-            return False
-        return priority is Priority.BROKEN or self._calm[namespace] < self.workers - self.workers // SHARE - self._calm.total()
+        if priority is Priority.BROKEN:
+            return self._busy[namespace] - self._calm[namespace] < self.workers - len(self._working)
+        free = self.workers - len(self._working)
+        return self._busy[namespace] < free and self._calm[namespace] < self.workers - self.workers // SHARE - self._calm.total()
 
     def _ask(self, key: Key, priority: Priority, *, fresh: bool = False) -> None:
         asked = self._asked.get(key)

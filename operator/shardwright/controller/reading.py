@@ -1,7 +1,7 @@
 """Reads all that one look needs: out of the caches, and fresh from the API server what no cache holds or what must be certain."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from time import monotonic
@@ -162,7 +162,7 @@ class Reading:
             remembered=self._remembered(live, note),
             shown=(live.get("status") or {}).get("plan") or {},
             observed=Observed(objects={}) if isinstance(observed, Problem) else observed,
-            nodes={name: node for name in _nodes_of(stored) if (node := self._view.node(name))},
+            nodes=self._view.all_nodes,
             subject=subject if isinstance(subject, Subject) else None,
         )
         return believed(stored, known)
@@ -281,23 +281,24 @@ class Reading:
         text: str | None = ((content or {}).get("data") or {}).get(reference.get("key"))
         return text
 
-    async def freshened(self, seen: Seen, groups: Iterable[str]) -> Seen | None:
+    async def freshened(self, seen: Seen, groups: Iterable[str], broken: Collection[str]) -> Seen | None:
         """Return the same with StatefulSets and their pods as the API server has them now, before any of them is ended.
 
-        None: the resource has changed meanwhile, so all must be looked at again.
+        None: the resource has changed meanwhile, so all must be looked at again. Those that are ``broken`` serve nobody, so what
+        is read of them is urgent; a thousand that are scaled down wait their turn.
 
         Raises:
             ApiError: something could not be read.
         """
-        owner, client = seen.resource.owner, self._client.at(Urgency.REPAIR)  # what is broken serves nobody
+        owner, urgent = seen.resource.owner, self._client.at(Urgency.REPAIR)
         assert isinstance(seen.observed, Observed)  # noqa: S101 - nothing is written of what cannot be read
         ranks: dict[str, set[int]] = {name: set() for name in sorted(groups)}
         for member in seen.observed.members:
             if member.group in ranks:
                 ranks[member.group].add(member.rank)
         live, *read = await asyncio.gather(
-            client.get(SHARDED_MODELS, owner.namespace, owner.name),
-            *(_group(client, owner.namespace, name, known) for name, known in ranks.items()),
+            (urgent if broken else self._client).get(SHARDED_MODELS, owner.namespace, owner.name),
+            *(_group(urgent if name in broken else self._client, owner.namespace, name, known) for name, known in ranks.items()),
         )
         if live is None or (live["metadata"]["uid"], live["metadata"]["generation"]) != (owner.uid, seen.resource.generation):
             return None
@@ -358,12 +359,6 @@ def _sets_of(pods: Iterable[Member], objects: Mapping[ObjectKey, Mapping[str, An
 def _alone(kind: str) -> str:
     """Return a kind without its version and group."""
     return kind.partition(".")[0]
-
-
-def _nodes_of(stored: StoredRecord | None) -> frozenset[str]:
-    """Return the nodes that a plan of record names."""
-    said = stored.said if stored else None
-    return frozenset(node for group in said.plan.groups for node in group) if isinstance(said, PlanRecord) else frozenset()
 
 
 def _serial_in(live: Mapping[str, Any]) -> int:

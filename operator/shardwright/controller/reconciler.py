@@ -21,7 +21,7 @@ from shardwright.controller.reading import Reading
 from shardwright.controller.view import Interests, View, asked, base_key
 from shardwright.controller.workers import NotAllTakenError
 from shardwright.reconcile.advance import Step, advance
-from shardwright.reconcile.decision import Apply, DryRunPod, ended_groups, written_kind, written_name
+from shardwright.reconcile.decision import Apply, DryRunPod, broken_groups, ended_groups, written_kind, written_name
 from shardwright.reconcile.pacing import gist_of, write_at
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.publish import Published
@@ -146,7 +146,7 @@ class Reconciler:
                     seen = replace(seen, cluster=replace(seen.cluster, gpus=self._view.kept_beside(key)))
                 continue
             if (groups := ended_groups(step.writes)) and not seen.certain:
-                seen = await self._certain(seen, groups)
+                seen = await self._certain(seen, groups, broken_groups(step.writes))
                 continue
             if step.published and seen.cluster:
                 self._take_turns(key, step.published, seen.cluster)
@@ -186,8 +186,8 @@ class Reconciler:
         self._view.note(key, replace(self._view.interests(key), waits_for_capacity=True))  # what comes free meanwhile counts
         return await self._parts.planner.answer(key, subject, ask, self._clock.now())
 
-    async def _certain(self, seen: Seen, groups: frozenset[str]) -> Seen:
-        certain = await self._parts.reading.freshened(seen, groups)
+    async def _certain(self, seen: Seen, groups: frozenset[str], broken: frozenset[str]) -> Seen:
+        certain = await self._parts.reading.freshened(seen, groups, broken)
         if certain is None:
             raise ChangedError
         return certain

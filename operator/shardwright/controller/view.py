@@ -104,6 +104,11 @@ class View:
         lesser = {pool for pool, there in self._of_pools[1].items() if not gone.isdisjoint(there)}
         return frozenset(name for pool in self.pools if pool.name in lesser for name in pool.names())
 
+    @property
+    def all_nodes(self) -> Mapping[str, NodeFacts | NodeExclusion]:
+        """Return what is known of nodes, those that are to come among them."""
+        return {**self.store.nodes, **self.to_come} if self.to_come else self.store.nodes
+
     def node(self, name: str) -> NodeFacts | NodeExclusion | None:
         """Return what is known of a node, or of one that is to come."""
         return self.store.nodes.get(name) or self.to_come.get(name)

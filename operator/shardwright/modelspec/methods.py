@@ -46,20 +46,17 @@ def unless_listed(method: str, storage: Storage, fields: Fields, *lists: str) ->
 
 
 def by_rules(
-    base: Quantization, rules: Fields, stored: Mapping[str, Storage | None], names_of: Callable[[Weight], tuple[str, ...]]
+    base: Quantization, stored: Mapping[str, Storage | None], names_of: Callable[[Weight], tuple[str, ...]]
 ) -> Quantization:
     """Return the method with storages of its own for some modules: those that are named, then by the first pattern that matches.
 
     Args:
         base: What it does with all others; what it leaves alone stays alone.
-        rules: Where the rules stand, for problems.
         stored: The storage by name or pattern, in order (None: left alone).
         names_of: The names that rules may have for a weight's module, the one that patterns speak of first.
     """
     patterns = tuple(rule for rule in stored if is_pattern(rule))
-    if len(patterns) > MAX_PATTERNS:
-        rules.refuse("", f"{len(patterns)} patterns", f"must be at most {MAX_PATTERNS}")
-        return base
+    beyond, patterns = patterns[MAX_PATTERNS:], patterns[:MAX_PATTERNS]
     read = [(globs_of(pattern), stored[pattern]) for pattern in patterns]
 
     def by_rule(weight: Weight) -> Storage | None:
@@ -71,7 +68,9 @@ def by_rules(
             return stored[named]
         return next((each for globs, each in read if any(glob.match(names[0]) for glob in globs)), usual)
 
-    return replace(base, storage=by_rule, warnings=(*base.warnings, *not_followed(patterns)))
+    odd = tuple(pattern for pattern in (*patterns, *beyond) if pattern in beyond or not globs_of(pattern))
+    missed = (f"{len(odd)} rules for single modules are not followed, for example {odd[0]:.60}: bytes may be off",) if odd else ()
+    return replace(base, storage=by_rule, warnings=(*base.warnings, *missed))
 
 
 def integers(fields: Fields) -> Storage:

@@ -134,13 +134,11 @@ def _overridden(base: Quantization, storage: Storage, rules: Fields) -> Quantiza
 
     Source: vLLM 0.32 ``quantization/utils/gptq_utils.py:get_dynamic_override``: the first that matches counts.
     """
-    stored = {
-        f"re:{rule.removeprefix('-:').removeprefix('+:')}": None
-        if rule.startswith("-:")
-        else changed(storage, rules.section(rule))
-        for rule in rules.values
-    }
-    return by_rules(base, rules, stored, lambda weight: (engine_name(weight),))
+    stored: dict[str, Storage | None] = {}
+    for rule in rules.values:
+        own = None if rule.startswith("-:") else changed(storage, rules.section(rule))
+        stored.setdefault(f"re:{rule.removeprefix('-:').removeprefix('+:')}", own)
+    return by_rules(base, stored, lambda weight: (engine_name(weight),))
 
 
 def _mxfp4(fields: Fields) -> Quantization:

@@ -3,6 +3,7 @@
 What is read is what vLLM 0.32 loads (``quantization/quark``, ``torchao.py``, ``inc``); all else is refused with its field.
 """
 
+import re
 from dataclasses import replace
 from typing import Final
 
@@ -13,6 +14,7 @@ from shardwright.modelspec.modules import engine_name, full_name
 from shardwright.modelspec.spec import Storage, Weight
 
 _SPECIAL: Final = frozenset(r"*+?^$()[]{}|\\")  # of a regular expression (``inc/config_parser.py``)
+_ONE_EXPERT: Final = re.compile(r"\.experts\.\d+\..*$", re.ASCII)
 _FOUR: Final = 4  # bits
 _MXFP4_GROUP: Final = 32  # values
 _QUARK_TAKES: Final = (
@@ -34,7 +36,7 @@ def quark(fields: Fields) -> Quantization:
     own = fields.section("layer_quant_config")
     sections = {name: section for name in own.values if (section := own.section(name))} if own else {}
     stored = {name: _of_quark(section) for name, section in sections.items()}
-    return by_rules(base, own, stored, _experts_as_one) if own and stored else base
+    return by_rules(base, stored, _experts_as_one) if own and stored else base
 
 
 def _experts_as_one(weight: Weight) -> tuple[str, ...]:
@@ -90,19 +92,33 @@ def inc(fields: Fields) -> Quantization:
     base = Quantization(method="inc", storage=lambda _: storage)
     rules = fields.section("extra_config")
     sections = {name: section for name in rules.values if (section := rules.section(name))} if rules else {}
-    stored = {_sought(name): _own(storage, section) for name, section in sections.items()}
-    return by_rules(base, rules, stored, _ends) if rules and stored else base
+    stored: dict[str, Storage | None] = {}
+    for name, section in sections.items():
+        module, own = _sought(name), _own(storage, section)
+        stored[module] = _wider(stored[module], own) if module in stored else own
+    return by_rules(base, stored, _ends) if rules and stored else base
 
 
 def _sought(rule: str) -> str:
-    """Return a rule with special characters as a pattern that may match anywhere in a name (``re.search``)."""
-    return f"re:.*{rule.removeprefix('^').removeprefix('.*')}" if _SPECIAL & set(rule) else rule
+    """Return a rule with special characters as a pattern that may match anywhere in a name (``re.search``).
+
+    All experts of a layer are one module, also for a rule that names one of them (``inc.py:get_layer_config``).
+    """
+    if _SPECIAL & set(rule):
+        return f"re:.*{rule.removeprefix('^').removeprefix('.*')}"
+    return _ONE_EXPERT.sub(".experts", rule)
+
+
+def _wider(one: Storage | None, other: Storage | None) -> Storage | None:
+    """Return the storage with more bits (None: 16): the engine has one for all experts of a layer."""
+    return None if one is None or other is None else max(one, other, key=lambda storage: storage.bits)
 
 
 def _ends(weight: Weight) -> tuple[str, ...]:
     """Return the names by which a rule may call a module: its own, and every end of it (``config_parser.py:_resolve_raw``)."""
-    parts = full_name(weight).split(".")
-    return tuple(".".join(parts[index:]) for index in range(len(parts)))
+    modules = (full_name(weight), engine_name(weight)) if weight.experts else (full_name(weight),)
+    parts = [module.split(".") for module in modules]
+    return tuple(".".join(names[index:]) for names in parts for index in range(len(names)))
 
 
 def _own(storage: Storage, rule: Fields) -> Storage | None:

@@ -117,7 +117,7 @@ def _numbered(seen: Seen, known: Known, record: PlanRecord) -> PlanRecord:
     there = (*((known.record,) if known.record else ()), *(attempt for attempt, _ in seen.recorded))
     newest = max((seen.serial, *(item.serial for item in there)))
     serial = next((item.serial for item in there if item == record), newest + 1)
-    return replace(record, serial=serial)
+    return replace(record, serial=max(serial, 1) if seen.keys else serial)  # 0: it was taken over, and is signed now
 
 
 def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | None:

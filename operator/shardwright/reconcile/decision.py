@@ -121,6 +121,11 @@ def ended_groups(writes: Iterable[Write]) -> frozenset[str]:
     return frozenset(written_name(write) for write in writes if _ends(write))
 
 
+def broken_groups(writes: Iterable[Write]) -> frozenset[str]:
+    """Return the StatefulSets that writes take to zero or delete because they do not serve."""
+    return ended_groups(write for write in writes if isinstance(write, Apply | Patch) and write.why in {Why.FAILURE, Why.CAUSE})
+
+
 def _ends(write: Write) -> bool:
     if isinstance(write, Delete):
         return write.kind == "StatefulSet"

@@ -60,7 +60,8 @@ class PlanCache:
 
 
 def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
-    return _question(subject), stock_of(inventory, subject.intent.replicas)
+    space = subject.request.space
+    return _question(subject), stock_of(inventory, space.replicas if space.fill else subject.intent.replicas)
 
 
 def _question(subject: Subject) -> tuple[Any, ...]:

@@ -180,13 +180,13 @@ def _serial(seen: Seen, record: PlanRecord | None) -> dict[str, int]:
 def _repaired(seen: Seen, known: Known, outcome: Outcome) -> dict[ObjectKey, tuple[str, ...]]:
     """Return which objects were set right, or would have been if somebody had not changed them at the same moment.
 
-    What a plan that follows its pods to other nodes renders anew was nobody's doing.
+    What is rendered anew in the look in which a plan follows its pods to other nodes was nobody's doing.
     """
     outcomes = (outcome, *(done for record, done in seen.recorded if record == known.record))
     raced = (item.write for done in outcomes for item in done.refused if item.code == CONFLICT)
     written = (write for done in outcomes for write in done.written)
     tried = (write for write in (*written, *raced) if isinstance(write, Apply) and write.why is Why.DRIFT)
-    follows = known.record is not None and bool(known.record.sought)
+    follows = any(record.sought and record != seen.record for record, _ in seen.recorded)
     return {object_key(item.content): item.fields for item in tried if not (follows and _rendered_anew(known, item.content))}
 
 

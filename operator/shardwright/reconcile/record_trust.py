@@ -21,6 +21,7 @@ from shardwright.reconcile.record_object import StoredRecord, not_ours, record_k
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.names import base_name, generation_of, group_name
+from shardwright.rendering.pod import SOUGHT
 from shardwright.resolving.subject import Subject
 
 SERIAL: Final = "recordSerial"
@@ -38,7 +39,7 @@ class Known:
         remembered: The newest one, where this process has believed it; None where it has not.
         shown: ``status.plan``: what was last published of a plan.
         observed: What there is of the resource.
-        nodes: Facts of the nodes that the record names.
+        nodes: Facts of nodes, those that are to come among them.
         subject: What the spec resolves to, None where that is not known.
     """
 
@@ -96,7 +97,7 @@ def _unverified(said: PlanRecord | Problem, known: Known, strange: str | None) -
         return Believed(record=known.remembered)
     contradiction = _contradiction(said, known)
     if contradiction is None and (_bears_out(said.plan, known) or not known.signs):
-        taken = replace(said, serial=max(1, known.serial))  # what it says of its serial anybody may have written
+        taken = replace(said, serial=known.serial)  # what it says of its serial anybody may have written
         return Believed(record=taken, refused=_problem(known, strange) if strange else None)
     if known.signs and not any(_stateful_sets(known)):
         # nothing runs by it, so nothing is lost with it
@@ -123,6 +124,7 @@ def _contradiction(record: PlanRecord, known: Known) -> str | None:
         _beside_spec(record, known.subject)
         or _beside_nodes(plan, known)
         or _beside_sets(record, known)
+        or _beside_generations(record, known)
         or _beside_status(record, known)
     )
 
@@ -162,15 +164,28 @@ def _beside_sets(record: PlanRecord, known: Known) -> str | None:
     The pods of a group that seeks nodes are bound to none by name.
     """
     places = _places(record.plan, known.owner)
-    seeking = {group_name(base_name(known.owner.name), sought.group) for sought in record.sought}
+    seeking = {group_name(base_name(known.owner.name), sought.group): str(sought.number) for sought in record.sought}
     for root, live in _stateful_sets(known).items():
         if live["spec"].get("replicas") == 0 or "deletionTimestamp" in live["metadata"]:
             continue
-        if planned_nodes(live) != places.get(root) and root not in seeking:
+        sought = (live["spec"]["template"]["metadata"].get("annotations") or {}).get(SOUGHT)
+        if seeking.get(root) != sought:
+            return f"has StatefulSet {live['metadata']['name']} ask for nodes otherwise"
+        if planned_nodes(live) != places.get(root) and sought is None:
             return f"has StatefulSet {live['metadata']['name']} on other nodes"
         if not _has_devices(record.plan, live):
             return f"has other devices for StatefulSet {live['metadata']['name']}"
     return None
+
+
+def _beside_generations(record: PlanRecord, known: Known) -> str | None:
+    """Return what would end a StatefulSet that stands for a later generation of its group."""
+    stands = (generation_of(live["metadata"]["name"]) for live in _stateful_sets(known).values())
+    standing = dict(stands)
+    base = base_name(known.owner.name)
+    planned = {group_name(base, index): number for index, number in enumerate(record.generations)}
+    later = (root for root, number in standing.items() if planned.get(root, 0) > number)
+    return next((f"has a later generation of {root} than there is" for root in later), None)
 
 
 def _bears_out(plan: Plan, known: Known) -> bool:

@@ -19,6 +19,7 @@ from tests.support.builders_operator import NAMESPACE, Parts, run, serving
 
 SMALL = {"id": "meta-llama/Llama-3.1-8B-Instruct"}
 PLAN = "patch configmaps/large-plan"
+SOUGHT = {"group": 0, "named": [], "terms": [{"labels": [["pool", "theirs"]], "apart_from": []}], "number": 7}
 Edit = Callable[[Manifest], None]
 
 
@@ -45,6 +46,17 @@ def edited(change: Edit) -> Edit:
     return edit
 
 
+def edited_around(change: Edit) -> Edit:
+    """Return an edit of what a record says beside the plan."""
+
+    def edit(data: Manifest) -> None:
+        record = json.loads(data[RECORD_KEY])
+        change(record)
+        data[RECORD_KEY] = json.dumps(record)
+
+    return edit
+
+
 def drop_signature(data: Manifest) -> None:
     del data[SIGNATURE_KEY]
 
@@ -58,6 +70,8 @@ EDITS: dict[str, Edit] = {
     "a device of somebody else": edited(lambda plan: plan.update(resource="vendor.example/anything")),
     "arguments of the engine": edited(lambda plan: plan.update(max_sequences=1)),
     "10,000,000 ranks": edited(lambda plan: plan["layout"].update(tensor=10**7)),
+    "a later generation": edited_around(lambda record: record.update(generations=[5])),
+    "nodes that were sought": edited_around(lambda record: record.update(sought=[SOUGHT])),
     "no signature": drop_signature,
     "no text": lambda data: data.clear(),
     "no JSON": lambda data: data.update({RECORD_KEY: "[" * 100_000}),
@@ -363,6 +377,36 @@ def test_a_record_without_a_signature_is_taken_over_once_where_it_agrees_with_al
         tamper(parts, drop_signature)
         await settled(parts, key)
         assert "is not signed" in parts.condition(key, "RecordRefused")["message"]
+
+    run(scenario())
+
+
+def pause(parts: Parts) -> None:
+    with parts.api.changing(SHARDED_MODELS, NAMESPACE, "large") as model:
+        model["spec"]["paused"] = True
+
+
+def test_a_record_that_nobody_has_signed_yet_because_its_model_is_paused_is_held_against_nobody() -> None:
+    async def scenario() -> None:
+        parts, key, _ = await of_an_earlier_release(happens=pause)
+        for after in (parts, Parts(api=parts.api)):
+            await after.sync()
+            assert await settled(after, key) == []
+            assert "recordSerial" not in after.status(key)
+            assert after.condition(key, "RecordRefused")["status"] == "False"
+
+    run(scenario())
+
+
+def test_a_record_of_an_earlier_release_that_would_end_what_runs_is_held_up() -> None:
+    async def scenario() -> None:
+        later = edited_around(lambda record: record.update(generations=[5]))
+        parts, key, _ = await of_an_earlier_release(later)
+        groups = parts.groups("large")
+        assert set(await settled(parts, key)) == {PLAN}
+
+        assert parts.groups("large") == groups
+        assert parts.condition(key)["reason"] == "Serving"
 
     run(scenario())
 

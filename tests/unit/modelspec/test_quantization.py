@@ -172,6 +172,14 @@ def test_a_rule_of_quark_for_experts_speaks_of_all_of_a_layer() -> None:
     assert {weight.storage.name for weight in model.weights if weight.experts} == {"fp8"}
 
 
+def test_a_rule_of_autoround_for_one_expert_speaks_of_all_of_its_layer() -> None:
+    rules = {f"model.layers.1.mlp.experts.{expert}.gate_proj": {"bits": 8} for expert in range(4)}
+    method = {"quant_method": "auto-round", "bits": 4, "group_size": 128, "extra_config": rules}
+    stored = {(weight.layer, weight.storage.name) for weight in a_moe(quantization_config=method).weights if weight.experts}
+    assert {(0, "int4"), (1, "int8")} <= stored
+    assert (1, "int4") not in stored
+
+
 def test_torchao_leaves_experts_alone() -> None:
     kind = {"default": {"_type": "Int4WeightOnlyConfig", "_data": {"group_size": 128}}}
     model = a_moe(quantization_config={"quant_method": "torchao", "quant_type": kind})
@@ -368,14 +376,24 @@ def test_rules_of_gptq_leave_modules_alone_or_change_their_bits() -> None:
 
 def test_a_rule_of_gptq_that_is_more_than_a_glob_is_warned_of() -> None:
     method = {"quant_method": "gptq", "bits": 4, "group_size": 128, "dynamic": {r"+:.*\.(?:1[0-5])\..*": {"bits": 8}}}
-    assert "are taken as matching none" in a_model(quantization_config=method).warnings[0]
+    assert "1 rules for single modules are not followed" in a_model(quantization_config=method).warnings[0]
+
+
+def test_rules_beyond_those_that_are_followed_are_warned_of() -> None:
+    method = {"quant_method": "gptq", "bits": 4, "group_size": 128, "dynamic": {f"-:{n}": {} for n in range(MAX_PATTERNS + 1)}}
+    assert f"for example re:{MAX_PATTERNS}: bytes may be off" in a_model(quantization_config=method).warnings[0]
+
+
+def test_of_two_rules_of_gptq_for_the_same_modules_the_first_counts() -> None:
+    rules = {r"+:.*mlp.*": {"bits": 8}, r"-:.*mlp.*": {}}
+    model = a_model(quantization_config={"quant_method": "gptq", "bits": 4, "group_size": 128, "dynamic": rules})
+    assert _storage(model, "mlp.down_proj").name == "int8"
 
 
 @pytest.mark.parametrize(
     ("method", "path"),
     [
         ({"quant_method": "gptq", "dynamic": {"+:.*": {"bits": "eight"}}}, "quantization_config.dynamic.+:.*.bits"),
-        ({"quant_method": "gptq", "dynamic": {f"-:{n}": {} for n in range(MAX_PATTERNS + 1)}}, "quantization_config.dynamic."),
         (
             {"quant_method": "awq", "modules_to_not_convert": [str(n) for n in range(MAX_ENTRIES + 1)]},
             "quantization_config.modules_to_not_convert",
