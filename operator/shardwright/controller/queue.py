@@ -271,12 +271,12 @@ class Queue:
 
         Alone it gets half of them. Whoever comes next gets half of the rest, so that it takes one namespace more for each
         halving to fill them all, and no namespace needs a share of its own set aside. What mends nothing has its part only, which
-        is shared in the same way, and does not count against what mends.
+        is shared in the same way, and does not count against what mends; the last free worker is for a namespace that has none.
         """
+        free, busy, calm = self.workers - len(self._working), self._busy[namespace], self._calm[namespace]
         if priority is Priority.BROKEN:
-            return self._busy[namespace] - self._calm[namespace] < self.workers - len(self._working)
-        free = self.workers - len(self._working)
-        return self._busy[namespace] < free and self._calm[namespace] < self.workers - self.workers // SHARE - self._calm.total()
+            return busy - calm < free and (free > 1 or not busy)
+        return busy < free and calm < self.workers - self.workers // SHARE - self._calm.total()
 
     def _ask(self, key: Key, priority: Priority, *, fresh: bool = False) -> None:
         asked = self._asked.get(key)
