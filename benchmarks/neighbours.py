@@ -32,6 +32,7 @@ from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for
 from tests.support.models import LARGE, Models
 from tests.support.operator import OperatorProcess, install_chart
+from tests.support.webhooks import dead_webhook
 
 NODE: Final = "h100-8x-dell-xe9680"
 GPUS: Final = 8
@@ -47,7 +48,6 @@ PERCENTILE: Final = 0.99
 SLOWER_TIMES: Final = 1.5
 SLOWER_SECONDS: Final = 0.2
 """The goal: the 99th percentile grows to no more than 1.5 times, or by no more than 200 ms where it is a few milliseconds."""
-WEBHOOKS: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 MODELS: Final = "/apis/shardwright.io/v1alpha1/namespaces/{}/shardedmodels"
 
 
@@ -115,41 +115,34 @@ def repeated(act: Callable[[int], object]) -> Iterator[None]:
 
 
 @contextmanager
-def slow(control_plane: ControlPlane, harmful: Models) -> Iterator[None]:
-    """Let each write of a ConfigMap of the namespace wait for an address that nobody has."""
-    webhook = {
-        "name": "slow.example.com",
-        "clientConfig": {"url": "https://192.0.2.1:443/"},
-        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]}],
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": harmful.namespace}},
-        "failurePolicy": "Fail",
-        "sideEffects": "None",
-        "timeoutSeconds": WEBHOOK_SECONDS,
-        "admissionReviewVersions": ["v1"],
-    }
-    control_plane.api.create(WEBHOOKS, {"metadata": {"name": "slow"}, "webhooks": [webhook]})
+def arriving(harmful: Models, name: str) -> Iterator[None]:
+    """Let new models come all the time, which are not served, until the block ends; it begins when the first says so."""
     try:
-        with repeated(lambda number: harmful.create(f"slow-{number}")):
-            wait_for(lambda: harmful.condition("slow-0")["reason"] == "ApiUnavailable", 90, "the first model to be refused")
+        with repeated(lambda number: harmful.create(f"{name}-{number}")):
+            wait_for(lambda: harmful.condition(f"{name}-0")["status"] == "False", 90, "the first model to be refused")
             yield
     finally:
-        control_plane.api.delete(f"{WEBHOOKS}/slow")
         harmful.delete_all("ShardedModel")
+
+
+@contextmanager
+def slow(control_plane: ControlPlane, harmful: Models) -> Iterator[None]:
+    """Let each write of a ConfigMap of the namespace wait for an address that nobody has."""
+    with dead_webhook(control_plane, harmful.namespace, WEBHOOK_SECONDS), arriving(harmful, "slow"):
+        yield
 
 
 @contextmanager
 def refused(control_plane: ControlPlane, harmful: Models) -> Iterator[None]:
     """Let a quota refuse each ConfigMap of the namespace."""
     quotas = f"/api/v1/namespaces/{harmful.namespace}/resourcequotas"
-    made = control_plane.api.create(quotas, {"metadata": {"name": "none"}, "spec": {"hard": {"count/configmaps": "0"}}})
+    control_plane.api.create(quotas, {"metadata": {"name": "none"}, "spec": {"hard": {"count/configmaps": "0"}}})
     wait_for(lambda: control_plane.api.get(f"{quotas}/none")["status"]["hard"], 30, "the quota to be in force")
     try:
-        with repeated(lambda number: harmful.create(f"refused-{number}")):
-            wait_for(lambda: harmful.condition("refused-0"), 60, "the first model to be refused")
+        with arriving(harmful, "refused"):
             yield
     finally:
-        control_plane.api.delete(f"{quotas}/{made['metadata']['name']}")
-        harmful.delete_all("ShardedModel")
+        control_plane.api.delete(f"{quotas}/none")
 
 
 @contextmanager

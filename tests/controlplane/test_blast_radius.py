@@ -14,13 +14,13 @@ from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
 from tests.support.models import LARGE, Models
+from tests.support.webhooks import dead_webhook
 
 pytestmark = pytest.mark.controlplane
 
 H100 = "h100-8x-dell-xe9680"
 PACE = 30
 WHOLE_NODE = {"parallelism": {"tensor": 8}}
-WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 KEPT = "example.com/kept"
 
 Fault = Callable[[ControlPlane, str], None]
@@ -224,27 +224,6 @@ def another_namespace(control_plane: ControlPlane, name: str) -> Iterator[Models
         control_plane.api.delete(f"/api/v1/namespaces/{namespace}")
 
 
-@contextmanager
-def dead_webhook(control_plane: ControlPlane, namespace: str) -> Iterator[None]:
-    """Let whoever writes a ConfigMap of a namespace wait for an address that nobody has, and be refused then."""
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]}
-    webhook = {
-        "name": "dead.example.com",
-        "clientConfig": {"url": "https://192.0.2.1:443/"},
-        "rules": [rule],
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-        "failurePolicy": "Fail",
-        "sideEffects": "None",
-        "timeoutSeconds": 3,
-        "admissionReviewVersions": ["v1"],
-    }
-    control_plane.api.create(WEBHOOKS, {"metadata": {"name": "dead"}, "webhooks": [webhook]})
-    try:
-        yield
-    finally:
-        control_plane.api.delete(f"{WEBHOOKS}/dead")
-
-
 def test_a_webhook_that_does_not_answer_shows_in_the_status_and_keeps_no_other_namespace_from_its_repair(
     models: Models, fleet: Fleet, control_plane: ControlPlane
 ) -> None:
@@ -253,7 +232,7 @@ def test_a_webhook_that_does_not_answer_shows_in_the_status_and_keeps_no_other_n
         others.create("large", LARGE)
         others.wait_ready("large")
         before = uids_by_group(others)
-        with dead_webhook(control_plane, models.namespace):
+        with dead_webhook(control_plane, models.namespace, seconds=3):
             wait_for(lambda: is_refused(control_plane, models.namespace), 30, "the webhook to be in force")
             for number in range(8):
                 models.create(f"small-{number}")

@@ -201,8 +201,8 @@ class Metrics:
 
     def _of_layout(self, plan: Plan) -> Iterator[Shown]:
         layout = plan.layout
-        model_degrees = str(layout.tensor), str(layout.pipeline), str(layout.expert)
-        yield self._layout, 1, *model_degrees, str(layout.attention_data), str(layout.context), str(layout.replicas), plan.pool
+        cut = str(layout.tensor), str(layout.pipeline), str(layout.expert), str(layout.attention_data), str(layout.context)
+        yield self._layout, 1, *cut, str(layout.replicas), plan.pool
         yield self._gpus, layout.gpus
 
     def _of_memory(self, plan: Plan) -> Iterator[Shown]:

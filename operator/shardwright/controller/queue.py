@@ -1,10 +1,11 @@
 """Which resource is looked at next: the most urgent first, namespaces in turn, one worker per key, failures after a pause.
 
 Five laws, each a property test. No key that was asked for is lost, and none is worked on twice at once. What is more
-urgent goes first, and what is broken finds a worker whatever else is worked on. Namespaces take turns within an urgency, and
-none may hold more workers than it leaves free, so that one whose API calls hang, or one that floods, does not keep the others
-from theirs. A key that has failed comes again after a pause that grows, whatever happens meanwhile; only its user ends the
-pause, by changing the resource.
+urgent goes first, and of 16 workers, the default, what is broken finds one whatever is worked on that is not. Namespaces
+take turns within an urgency. None may hold more workers for what is broken than it leaves free, nor any more for the rest
+than it leaves free beside all that it holds, nor the last one beside others of its own: one whose API calls hang, or one
+that floods, keeps no other from its own. A key that has failed comes again after a pause that grows, whatever happens
+meanwhile; only its user ends the pause, by changing the resource.
 """
 
 import asyncio
