@@ -8,6 +8,7 @@ from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import PODS, SERVICES, SHARDED_MODELS
 from shardwright.controller.queue import Again, Key, Priority
 from shardwright.controller.reading import Reading
+from shardwright.controller.workers import NotAllTakenError
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, serving, synced
 from tests.support.memory_api import nothing
 
@@ -176,6 +177,23 @@ def test_a_write_that_the_api_server_cannot_answer_is_in_the_status_and_is_tried
         parts.api.before = nothing
         await parts.look(key)
         assert [group["metadata"]["name"] for group in parts.groups("large")] == ["large-0"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("code", "least", "most"), [(500, 0.05, 0.2), (403, 1.2, 2.0)], ids=["passes", "is refused for good"])
+def test_what_is_refused_for_good_is_tried_again_later_than_what_passes(code: int, least: float, most: float) -> None:
+    async def refuse(verb: str, plural: str) -> None:
+        if (verb, plural) == ("create", "configmaps"):
+            raise ApiError(code, "Reason", "not now")
+
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("large", model=LARGE)
+        parts.api.before = refuse
+        with pytest.raises(NotAllTakenError) as raised:
+            await parts.look(key)
+        assert least < raised.value.again.seconds < most
 
     run(scenario())
 
