@@ -1,6 +1,7 @@
 """ConfigMaps by name, read once per version: the caches hold what they are, never what is in them."""
 
 import json
+import zlib
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,16 +15,19 @@ from shardwright.reconcile.record_object import StoredRecord, read_record
 from shardwright.reconcile.signing import SigningKeys
 
 KEPT_BYTES_MAX: Final = 64 * 2**20
-"""Bytes of JSON that are kept of all of them together; what was used longest ago goes first, and is read again. Basis: assumed,
+"""Compressed bytes that are kept of all of them together; what was used longest ago goes first, and is read again. Basis: assumed,
 an eighth of what the chart lets the operator have."""
+
+LEVEL: Final = 1
+"""How hard zlib tries: the plan of record and the scripts of a model, 27 kB, are kept in 10 kB after 0.2 ms. Basis: measured."""
 
 
 @dataclass(slots=True)
 class _Content:
-    """One ConfigMap: its version, its JSON, and the plan of record read from it, by the uid of the owner and the keys."""
+    """One ConfigMap: its version, its JSON compressed, and the plan of record read from it, by the uid of the owner and the keys."""
 
     version: str
-    text: bytes
+    packed: bytes
     record: tuple[tuple[str, SigningKeys], StoredRecord | None] | None = None
 
 
@@ -49,7 +53,7 @@ class ConfigMaps:
         kept = self._kept.get(key)
         if kept and kept.version == facts.version:
             self._kept.move_to_end(key)
-            content: dict[str, Any] = json.loads(kept.text)
+            content: dict[str, Any] = json.loads(zlib.decompress(kept.packed))
             return content
         return await self._read(key)
 
@@ -69,12 +73,12 @@ class ConfigMaps:
         if (kept := self._kept.get(key)) and kept.version == version:
             return whole  # and what was read from it holds
         self._drop(key)
-        text = json.dumps(whole, separators=(",", ":")).encode()
-        self._kept[key] = _Content(version, text)
-        self._bytes += len(text)
+        packed = zlib.compress(json.dumps(whole, separators=(",", ":")).encode(), LEVEL)
+        self._kept[key] = _Content(version, packed)
+        self._bytes += len(packed)
         while self._bytes > KEPT_BYTES_MAX:
             _, oldest = self._kept.popitem(last=False)
-            self._bytes -= len(oldest.text)
+            self._bytes -= len(oldest.packed)
         return whole
 
     async def record(
@@ -106,4 +110,4 @@ class ConfigMaps:
 
     def _drop(self, key: Key) -> None:
         if kept := self._kept.pop(key, None):
-            self._bytes -= len(kept.text)
+            self._bytes -= len(kept.packed)
