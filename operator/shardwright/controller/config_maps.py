@@ -15,8 +15,8 @@ from shardwright.reconcile.record_object import StoredRecord, read_record
 from shardwright.reconcile.signing import SigningKeys
 
 KEPT_BYTES_MAX: Final = 64 * 2**20
-"""Compressed bytes that are kept of all of them together; what was used longest ago goes first, and is read again. Basis: assumed,
-an eighth of what the chart lets the operator have."""
+"""Compressed bytes that are kept of all of them together; what was used longest ago goes first, and is read again. Basis:
+assumed, an eighth of what the chart lets the operator have."""
 
 LEVEL: Final = 1
 """How hard zlib tries: the plan of record and the scripts of a model, 27 kB, are kept in 10 kB after 0.2 ms. Basis: measured."""
@@ -24,7 +24,7 @@ LEVEL: Final = 1
 
 @dataclass(slots=True)
 class _Content:
-    """One ConfigMap: its version, its JSON compressed, and the plan of record read from it, by the uid of the owner and the keys."""
+    """One ConfigMap: its version, its packed JSON, and the plan of record read from it, by the uid of the owner and the keys."""
 
     version: str
     packed: bytes
