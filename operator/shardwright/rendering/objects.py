@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from shardwright.engines.engine import ENGINES
 from shardwright.planning.report import Plan
-from shardwright.rendering import cache, names, ray, ssh
+from shardwright.rendering import cache, names, ray
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import PLAN_HASH, TEMPLATE_HASH
 from shardwright.rendering.labels import (
@@ -55,13 +55,13 @@ def scripts_configmap(subject: Subject) -> dict[str, Any]:
     }
 
 
-def ssh_key(subject: Subject) -> dict[str, Any]:
-    """Return the Secret of a resource's ssh key without the key: whoever creates it makes one, and nobody reads it again."""
+def made_secret(subject: Subject, name: str, kind: str) -> dict[str, Any]:
+    """Return a Secret without its content: whoever creates it makes that by the type of the Secret, and nobody reads it again."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": subject.metadata(ssh.secret_name(subject.deployment)),
-        "type": "Opaque",
+        "metadata": subject.metadata(name),
+        "type": kind,
         "immutable": True,
     }
 
