@@ -14,6 +14,7 @@ from shardwright.api.engine import Engine
 from shardwright.api.gpus import GPUS, read_gpus
 from shardwright.api.manifest import read_manifests
 from shardwright.api.names import API_VERSION, KIND
+from shardwright.api.network_policy import NETWORK_POLICY, NetworkPolicies, read_network_policies
 from shardwright.api.resource import parse_manifest
 from shardwright.api.spec import Pod, Resources, Spec
 from shardwright.engines.options import check_admission
@@ -27,7 +28,7 @@ ADMITTED: Final = "admittedArguments"
 RUNTIME_CLASSES: Final = "admittedRuntimeClasses"
 PRIORITY_CLASSES: Final = "admittedPriorityClasses"
 NAMESPACE_LIMITS: Final = "namespaceLimits"
-KNOWN: Final = (DEFAULTS, ADMITTED, RUNTIME_CLASSES, PRIORITY_CLASSES, NAMESPACE_LIMITS, GPUS, AUTOSCALED_POOLS)
+KNOWN: Final = (DEFAULTS, ADMITTED, RUNTIME_CLASSES, PRIORITY_CLASSES, NAMESPACE_LIMITS, GPUS, AUTOSCALED_POOLS, NETWORK_POLICY)
 
 EVERY_NAMESPACE: Final = "*"
 """Stands for the namespaces that are not named."""
@@ -59,7 +60,7 @@ class Settings:
 
     ``priority_classes`` are the names that may be used, by namespace (``*``: those that are not named); all but those of the
     system where nothing is said of a namespace. ``limits`` are by namespace in the same way. ``gpus`` are those that the
-    catalogue lacks, ``autoscaled_pools`` pools of nodes that need not exist yet.
+    catalogue lacks, ``autoscaled_pools`` pools of nodes that need not exist yet. ``network_policy`` says who reaches pods.
     """
 
     engine: Engine | None = None
@@ -70,6 +71,7 @@ class Settings:
     limits: Mapping[str, NamespaceLimits] = field(default_factory=dict)
     gpus: tuple[Gpu, ...] = ()
     autoscaled_pools: tuple[AutoscaledPool, ...] = ()
+    network_policy: NetworkPolicies = field(default_factory=NetworkPolicies)
 
     def limits_of(self, namespace: str) -> NamespaceLimits:
         """Return what the models of a namespace may have."""
@@ -104,6 +106,7 @@ def read_settings(text: str) -> Settings:
         limits={namespace: NamespaceLimits(**found) for namespace, found in limits.items()},
         gpus=gpus,
         autoscaled_pools=read_pools(content.get(AUTOSCALED_POOLS) or [], by_product(gpus)),
+        network_policy=read_network_policies(content.get(NETWORK_POLICY) or {}),
     )
 
 

@@ -88,6 +88,11 @@ def client_service(base: str) -> str:
     return base
 
 
+def network_policy(base: str) -> str:
+    """Return the name of the NetworkPolicy of a resource; a user may have made one of the resource's own name."""
+    return f"{base}-network"
+
+
 def plan_configmap(base: str) -> str:
     """Return the name of the ConfigMap that keeps the plan of record."""
     return f"{base}-plan"

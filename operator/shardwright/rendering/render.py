@@ -33,6 +33,7 @@ def render(plan: Plan, deployment: Deployment, *, ready_pods: int | None = None)
     ready = len(plan.groups) * plan.nodes_per_replica if ready_pods is None else ready_pods
     items: list[dict[str, Any]] = [
         objects.scripts_configmap(subject),
+        *(objects.network_policy(subject, rules) for rules in (deployment.network_rules,) if rules),
         objects.client_service(subject),
         *(objects.peers_service(subject, group) for group in groups),
         objects.disruption_budget(subject, ready),

@@ -310,7 +310,7 @@ def test_rendered_objects_can_be_applied_without_their_owner(files: Files, capsy
     assert main(["render", "-f", model, "--nodes", nodes]) == 0
 
     objects = list(yaml.safe_load_all(capsys.readouterr().out))
-    assert {item["kind"] for item in objects} == {"ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget"}
+    assert {item["kind"] for item in objects} == {"ConfigMap", "NetworkPolicy", "Service", "StatefulSet", "PodDisruptionBudget"}
     assert all("ownerReferences" not in item["metadata"] for item in objects)
     assert all(item["metadata"]["annotations"][CONTENT_HASH] == content_hash(item) for item in objects)
 
