@@ -61,9 +61,11 @@ def _settings(
     gpus: Sequence[Mapping[str, Any]] = (),
     pools: Sequence[Mapping[str, Any]] = (),
     policy: Mapping[str, Any] | None = None,
+    executors: Sequence[str] = (),
 ) -> str:
     content = {
         "admittedArguments": admitted,
+        "admittedExecutors": executors,
         "admittedPriorityClasses": priorities or {},
         "admittedRuntimeClasses": classes,
         "autoscaledPools": pools,
@@ -141,6 +143,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
             },
         },
     ),
+    "admittedExecutors": (["Ray"], {SETTINGS: _settings({}, [], executors=["Ray"])}),
     "networkPolicy.enabled": (
         False,
         {SETTINGS: _settings({}, [], policy={"enabled": False}), "NetworkPolicy/shardwright": GONE},
@@ -227,6 +230,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "gpus": ([A_GPU | {"memoryMiB": 12}], "'/gpus/0/memoryMiB': minimum: got 12, want 1,024"),
     "autoscaledPools": ([A_POOL | {"maxNodes": 0}], "'/autoscaledPools/0/maxNodes': minimum: got 0, want 1"),
     "schedulers": (["Kueue"], "'/schedulers/0': value must be one of 'Native', 'Volcano', 'Coscheduling'"),
+    "admittedExecutors": (["Slurm"], "'/admittedExecutors/0': value must be one of 'Native', 'Ray'"),
     "networkPolicy.enabled": ("yes", "'/networkPolicy/enabled': got string, want boolean"),
     "networkPolicy.clients": ([{"pods": {}}], "'/networkPolicy/clients/0': additional properties 'pods' not allowed"),
     "networkPolicy.metrics": ("monitoring", "'/networkPolicy/metrics': got string, want array"),
