@@ -70,6 +70,7 @@ def test_just_these_objects_are_installed(objects: list[Manifest]) -> None:
         ("ConfigMap", "shardwright-settings"),
         ("CustomResourceDefinition", "shardedmodels.shardwright.io"),
         ("Deployment", "shardwright"),
+        ("NetworkPolicy", "shardwright"),
         ("PodDisruptionBudget", "shardwright"),
         ("Role", "shardwright-leader"),
         ("RoleBinding", "shardwright-leader"),

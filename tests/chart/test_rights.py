@@ -26,6 +26,7 @@ def test_the_operator_has_exactly_these_rights(objects: list[Manifest]) -> None:
         "secrets": {"create"},
         "apps/statefulsets": OWNED,
         "policy/poddisruptionbudgets": OWNED,
+        "networking.k8s.io/networkpolicies": OWNED,
         "resource.nvidia.com/computedomains": OWNED,
         "scheduling.k8s.io/priorityclasses": {"list", "watch"},
         "resourcequotas": {"list", "watch"},

@@ -1,7 +1,7 @@
 """The values of the chart: each is described, checked with a message, and does something."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from shardwright.api.schema import defaults_schema, gpus_schema, pools_schema
+from shardwright.api.schema import defaults_schema, egress_schema, gpus_schema, peers_schema, pools_schema
 from shardwright.api.settings import Settings, read_settings
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
@@ -18,6 +18,7 @@ from tests.support.builders_chart import CHART, GONE, default_of, defaults, desc
 DIGEST = f"sha256:{'0a' * 32}"
 POD = "Deployment/shardwright spec.template.spec"
 CONTAINER = f"{POD}.containers.0"
+POLICY = "NetworkPolicy/shardwright spec.ingress.0"
 SETTINGS = "ConfigMap/shardwright-settings data.settings.json"
 BEGIN, END = "<!-- values: written by `pytest tests/chart --update-goldens` -->\n", "<!-- end of values -->\n"
 # As in real configs: not all of it is JSON to a strict reader.
@@ -45,6 +46,11 @@ POOLS_DIGEST = sha256(json.dumps([A_POOL], separators=(",", ":")).encode()).hexd
 """These, too."""
 
 
+OPEN = {"clients": [], "egress": {"restricted": False, "rules": []}, "enabled": True, "metrics": []}
+MONITORING = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+THE_HUB = {"ports": [{"port": 443}], "to": [{"ipBlock": {"cidr": "203.0.113.0/24"}}]}
+
+
 def _settings(
     defaults: dict[str, Any],
     admitted: list[str],
@@ -54,15 +60,19 @@ def _settings(
     limits: Mapping[str, Mapping[str, int]] | None = None,
     gpus: Sequence[Mapping[str, Any]] = (),
     pools: Sequence[Mapping[str, Any]] = (),
+    policy: Mapping[str, Any] | None = None,
+    executors: Sequence[str] = (),
 ) -> str:
     content = {
         "admittedArguments": admitted,
+        "admittedExecutors": executors,
         "admittedPriorityClasses": priorities or {},
         "admittedRuntimeClasses": classes,
         "autoscaledPools": pools,
         "engineDefaults": defaults,
         "gpus": gpus,
         "namespaceLimits": limits or {},
+        "networkPolicy": {**OPEN, **(policy or {})},
     }
     return json.dumps(content, indent=2) + "\n"
 
@@ -124,14 +134,35 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "schedulers": (
         ["Native", "Coscheduling"],
         {
-            "ClusterRole/shardwright rules.14.apiGroups.0": "scheduling.k8s.io",
-            "ClusterRole/shardwright rules.14.apiGroups.1": "scheduling.x-k8s.io",
-            "ClusterRole/shardwright rules.14.resources.0": "podgroups",
+            "ClusterRole/shardwright rules.15.apiGroups.0": "scheduling.k8s.io",
+            "ClusterRole/shardwright rules.15.apiGroups.1": "scheduling.x-k8s.io",
+            "ClusterRole/shardwright rules.15.resources.0": "podgroups",
             **{
-                f"ClusterRole/shardwright rules.14.verbs.{index}": verb
+                f"ClusterRole/shardwright rules.15.verbs.{index}": verb
                 for index, verb in enumerate(("get", "list", "watch", "create", "patch", "delete"))
             },
         },
+    ),
+    "admittedExecutors": (["Ray"], {SETTINGS: _settings({}, [], executors=["Ray"])}),
+    "networkPolicy.enabled": (
+        False,
+        {SETTINGS: _settings({}, [], policy={"enabled": False}), "NetworkPolicy/shardwright": GONE},
+    ),
+    "networkPolicy.clients": ([MONITORING], {SETTINGS: _settings({}, [], policy={"clients": [MONITORING]})}),
+    "networkPolicy.metrics": (
+        [MONITORING],
+        {
+            SETTINGS: _settings({}, [], policy={"metrics": [MONITORING]}),
+            f"{POLICY}.from.0.namespaceSelector.matchLabels.kubernetes.io/metadata.name": "monitoring",
+        },
+    ),
+    "networkPolicy.egress.restricted": (
+        True,
+        {SETTINGS: _settings({}, [], policy={"egress": {"restricted": True, "rules": []}})},
+    ),
+    "networkPolicy.egress.rules": (
+        [THE_HUB],
+        {SETTINGS: _settings({}, [], policy={"egress": {"restricted": False, "rules": [THE_HUB]}})},
     ),
     "signingKeys.existingSecret": (
         "keys-of-ours",
@@ -199,6 +230,15 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "gpus": ([A_GPU | {"memoryMiB": 12}], "'/gpus/0/memoryMiB': minimum: got 12, want 1,024"),
     "autoscaledPools": ([A_POOL | {"maxNodes": 0}], "'/autoscaledPools/0/maxNodes': minimum: got 0, want 1"),
     "schedulers": (["Kueue"], "'/schedulers/0': value must be one of 'Native', 'Volcano', 'Coscheduling'"),
+    "admittedExecutors": (["Slurm"], "'/admittedExecutors/0': value must be one of 'Native', 'Ray'"),
+    "networkPolicy.enabled": ("yes", "'/networkPolicy/enabled': got string, want boolean"),
+    "networkPolicy.clients": ([{"pods": {}}], "'/networkPolicy/clients/0': additional properties 'pods' not allowed"),
+    "networkPolicy.metrics": ("monitoring", "'/networkPolicy/metrics': got string, want array"),
+    "networkPolicy.egress.restricted": (1, "'/networkPolicy/egress/restricted': got number, want boolean"),
+    "networkPolicy.egress.rules": (
+        [{"ports": [{"port": 0}]}],
+        "'/networkPolicy/egress/rules/0/ports/0/port': minimum: got 0, want 1",
+    ),
     "signingKeys.existingSecret": ("Keys", "'/signingKeys/existingSecret': 'Keys' does not match pattern"),
     "crds.enabled": ("yes", "'/crds/enabled': got string, want boolean"),
     "crds.keep": (1, "'/crds/keep': got number, want boolean"),
@@ -228,9 +268,18 @@ def test_every_value_has_a_default_a_description_an_effect_and_a_refusal() -> No
     assert [path for path in described if default_of(path) is None] == []
 
 
+def _leaves(node: Mapping[str, Any], described: set[str], at: str = "") -> Iterator[str]:
+    for name, value in node.items():
+        path = f"{at}{name}"
+        if path in described or not isinstance(value, dict):
+            yield path
+        else:
+            yield from _leaves(value, described, f"{path}.")
+
+
 def test_no_default_is_unknown_to_the_schema() -> None:
-    groups = {path.split(".")[0] for path in described_values() if "." in path}
-    assert {f"{group}.{name}" for group in groups for name in defaults()[group]} == {p for p in described_values() if "." in p}
+    described = set(described_values())
+    assert set(_leaves(defaults(), described)) == described
     assert schema()["additionalProperties"] is False
 
 
@@ -309,7 +358,13 @@ def test_a_config_from_a_file_reaches_the_catalogue_unchanged(control_plane: Con
 def test_the_defaults_have_the_bounds_of_the_fields_that_they_stand_for(*, update_goldens: bool) -> None:
     file = CHART / "values.schema.json"
     before, marker, after = file.read_text().partition('    "engineDefaults": {"type"')
-    schemas = {"engineDefaults": defaults_schema(), "gpus": gpus_schema(), "autoscaledPools": pools_schema()}
+    schemas = {
+        "engineDefaults": defaults_schema(),
+        "gpus": gpus_schema(),
+        "autoscaledPools": pools_schema(),
+        "networkPeers": peers_schema(),
+        "egressRules": egress_schema(),
+    }
     lines = ",\n".join(f'    "{name}": {json.dumps(schema, ensure_ascii=False)}' for name, schema in schemas.items())
     written = f"{before}{lines}\n  }}\n}}\n"
 

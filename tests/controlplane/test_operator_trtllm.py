@@ -20,7 +20,7 @@ ENGINE: Manifest = {"name": "TensorRTLLM", "image": "registry.internal/nvidia/te
 
 
 def key_of(models: Models) -> Manifest:
-    (secret,) = models.all("Secret")
+    (secret,) = [item for item in models.all("Secret") if item["type"] == "shardwright.io/ssh-key"]
     return secret
 
 

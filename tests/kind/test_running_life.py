@@ -87,7 +87,7 @@ def test_a_restart_goes_on_when_the_operator_is_killed_in_the_middle(group: Serv
 
 
 def test_nothing_of_a_deleted_group_is_left(group: Served) -> None:
-    kinds = "statefulsets,services,configmaps,pods,poddisruptionbudgets"
+    kinds = "statefulsets,services,configmaps,pods,poddisruptionbudgets,networkpolicies"
     began = time.monotonic()
 
     group.delete()

@@ -1,10 +1,11 @@
 """Subjects as tests ask them, the stock of a few nodes, and the plan that comes of both."""
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from shardwright.api.resource import ShardedModel, parse_manifest
+from shardwright.api.settings import Settings
 from shardwright.errors import InputError
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.nodes import GpuUsage, read_node
@@ -22,12 +23,16 @@ LARGE = {"model": {"id": "meta-llama/Llama-3.1-405B-Instruct"}}
 TRTLLM = {"name": "TensorRTLLM", "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1"}
 
 
+ADMITTING: Final = Settings(executors=frozenset({"Ray"}))
+"""An administrator who leaves users whatever the spec has a field for."""
+
+
 def a_resource(**spec: Any) -> ShardedModel:
     return parse_manifest(a_sharded_model(**spec))
 
 
 def a_subject(**spec: Any) -> Subject:
-    return resolve(Question(resource=a_resource(**spec)))
+    return resolve(Question(resource=a_resource(**spec), settings=ADMITTING))
 
 
 def stock(subject: Subject, nodes: list[dict[str, Any]]) -> Inventory:

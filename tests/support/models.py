@@ -15,6 +15,7 @@ PATHS = {
     "ShardedModel": "/apis/shardwright.io/v1alpha1",
     "StatefulSet": "/apis/apps/v1",
     "PodDisruptionBudget": "/apis/policy/v1",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1",
     "ComputeDomain": "/apis/resource.nvidia.com/v1beta1",
 }
 WRITES = frozenset({"create", "update", "patch", "delete"})
@@ -120,7 +121,8 @@ class Models:
 
     def _path(self, kind: str, name: str = "") -> str:
         prefix = PATHS.get(kind, "/api/v1")
-        return f"{prefix}/namespaces/{self.namespace}/{kind.lower()}s" + (f"/{name}" if name else "")
+        plural = f"{kind.lower()}s".replace("cys", "cies")
+        return f"{prefix}/namespaces/{self.namespace}/{plural}" + (f"/{name}" if name else "")
 
 
 def writes_of_operator(control_plane: ControlPlane) -> list[str]:

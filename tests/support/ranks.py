@@ -21,6 +21,9 @@ from shardwright.rendering.scripts import ScriptSettings, scripts
 from tests.harness.waiting import wait_for
 
 STUBS = Path(__file__).parent / "stubs"
+TOKEN = "7" * 64
+"""What the kubelet mounts into all ranks of a group."""
+
 _COUNTER = count()
 SHELL_NAMES = {"_", "SHLVL", "PWD", "OLDPWD", "LC_CTYPE"}
 
@@ -154,6 +157,7 @@ def _rank(plan: Plan, deployment: Deployment, settings: ScriptSettings, root: Pa
     for folder in ("bin", "run", "shm", "state", "scripts"):
         (root / folder).mkdir(parents=True)
     (root / "log").touch()
+    (root / "token").write_text(TOKEN)
     (root / "bin/python3").symlink_to(sys.executable)
     own = replace(
         settings,
@@ -161,6 +165,7 @@ def _rank(plan: Plan, deployment: Deployment, settings: ScriptSettings, root: Pa
         shm_dir=str(root / "shm"),
         ray_dir=str(root / "ray"),
         scripts_dir=str(root / "scripts"),
+        token_file=str(root / "token"),
         termination_log=str(root / "termination-log"),
     )
     for name, text in scripts(own).items():

@@ -125,10 +125,10 @@ class SmallCluster(World):
         return Outcome(written=tuple(written), refused=tuple(refused))
 
     def _write(self, write: Write) -> None:
-        self.version += not isinstance(write, DryRunPod)
+        self.version += not isinstance(write, DryRunPod | CreateKey)  # nobody watches Secrets
         match write:
             case CreateKey():
-                self._store(write.content, f"uid-{next(self.uids)}")
+                pass  # nor reads them
             case Delete(kind="Pod") if write.name in self.pods:
                 self.end(self.pods[write.name], write.grace_seconds or 0)
             case Delete(kind="Pod"):

@@ -23,6 +23,7 @@ PATHS = {
     "Service": "/api/v1/namespaces/{}/services",
     "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
     "PodGroup": "/apis/{api}/namespaces/{}/podgroups",
     "ComputeDomain": "/apis/{api}/namespaces/{}/computedomains",
     "Pod": "/api/v1/namespaces/{}/pods",

@@ -118,7 +118,7 @@ def test_a_model_on_tensorrt_llm_is_planned_by_its_rules_and_rendered_with_a_key
         "the ranks of a group may load different commits, each the newest when it downloads",
         "TensorRT-LLM",
     ]
-    assert len(bundle.keys) == 1
+    assert len(bundle.keys) == 2
     assert "trtllm.yaml" in bundle.of_kind("ConfigMap")[0]["data"]
 
 

@@ -7,6 +7,9 @@ from pydantic import ConfigDict, Field, StringConstraints
 from shardwright.api.parts import IMAGE, ArgumentValue, DataKey, ObjectName, Part
 from shardwright.engines.environment import check_environment
 
+Executor = Literal["Native", "Ray"]
+"""Who joins the ranks of a group over several nodes."""
+
 
 class EnvironmentVariable(Part):
     """One environment variable of the engine container."""
@@ -51,7 +54,7 @@ class Engine(Part):
         "the plan decides, or that open the server or the node, are refused; true sets a switch and false its negative.",
         json_schema_extra={"x-kubernetes-map-type": "granular"},
     )
-    executor: Literal["Native", "Ray"] | None = Field(
+    executor: Executor | None = Field(
         default=None,
         description="With vLLM: who joins the ranks of a group over several nodes. Native: the engine itself. Ray: a Ray cluster "
         "of the group's own, for those who need one; the image must have Ray in it. Groups of one node are the same with both. "

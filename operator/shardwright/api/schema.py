@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from shardwright.api.autoscaled import AUTOSCALED_POOLS, DescribedPools
 from shardwright.api.gpus import GPUS, StatedGpus
 from shardwright.api.names import CATEGORIES, GROUP, KIND, PLURAL, SHORT_NAMES, SINGULAR, VERSION
+from shardwright.api.network_policy import Egress, NetworkPolicies
 from shardwright.api.published import Status
 from shardwright.api.rules import RULES, Rule
 from shardwright.api.spec import Spec
@@ -95,6 +96,16 @@ def gpus_schema() -> Schema:
 def pools_schema() -> Schema:
     """Return the JSON schema of the pools of nodes that an administrator describes."""
     return _plain(structural(DescribedPools)["properties"][AUTOSCALED_POOLS])
+
+
+def peers_schema() -> Schema:
+    """Return the JSON schema of a list of those who may reach the pods of models."""
+    return _plain(structural(NetworkPolicies)["properties"]["clients"])
+
+
+def egress_schema() -> Schema:
+    """Return the JSON schema of a list of what the pods of models may reach."""
+    return _plain(structural(Egress)["properties"]["rules"])
 
 
 def _plain(schema: Schema) -> Schema:

@@ -7,13 +7,14 @@ its status says what came from where.
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeGuard, TypeVar, get_args
 
 from shardwright.api.autoscaled import AUTOSCALED_POOLS, read_pools
-from shardwright.api.engine import Engine
+from shardwright.api.engine import Engine, Executor
 from shardwright.api.gpus import GPUS, read_gpus
 from shardwright.api.manifest import read_manifests
 from shardwright.api.names import API_VERSION, KIND
+from shardwright.api.network_policy import NETWORK_POLICY, NetworkPolicies, read_network_policies
 from shardwright.api.resource import parse_manifest
 from shardwright.api.spec import Pod, Resources, Spec
 from shardwright.engines.options import check_admission
@@ -25,15 +26,29 @@ from shardwright.hardware.to_come import AutoscaledPool
 DEFAULTS: Final = "engineDefaults"
 ADMITTED: Final = "admittedArguments"
 RUNTIME_CLASSES: Final = "admittedRuntimeClasses"
+EXECUTORS: Final = "admittedExecutors"
 PRIORITY_CLASSES: Final = "admittedPriorityClasses"
 NAMESPACE_LIMITS: Final = "namespaceLimits"
-KNOWN: Final = (DEFAULTS, ADMITTED, RUNTIME_CLASSES, PRIORITY_CLASSES, NAMESPACE_LIMITS, GPUS, AUTOSCALED_POOLS)
+KNOWN: Final = (
+    DEFAULTS,
+    ADMITTED,
+    EXECUTORS,
+    RUNTIME_CLASSES,
+    PRIORITY_CLASSES,
+    NAMESPACE_LIMITS,
+    GPUS,
+    AUTOSCALED_POOLS,
+    NETWORK_POLICY,
+)
 
 EVERY_NAMESPACE: Final = "*"
 """Stands for the namespaces that are not named."""
 
 SYSTEM: Final = "system-"
 """How the PriorityClasses begin that Kubernetes keeps for itself: pods of theirs evict everything else."""
+
+NATIVE: Final = "Native"
+"""Executor that everybody may ask for: the engine itself joins the ranks."""
 
 NVIDIA: Final = "nvidia"
 """RuntimeClass that NVIDIA's GPU operator makes: it hands devices to a container, and opens nothing else."""
@@ -55,21 +70,23 @@ class NamespaceLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Defaults for ``spec.engine`` and ``spec.pod``, and what users may set: dangerous engine options, classes of their pods.
+    """Defaults for ``spec.engine`` and ``spec.pod``, and what users may set: dangerous options, executors, classes of pods.
 
     ``priority_classes`` are the names that may be used, by namespace (``*``: those that are not named); all but those of the
     system where nothing is said of a namespace. ``limits`` are by namespace in the same way. ``gpus`` are those that the
-    catalogue lacks, ``autoscaled_pools`` pools of nodes that need not exist yet.
+    catalogue lacks, ``autoscaled_pools`` pools of nodes that need not exist yet. ``network_policy`` says who reaches pods.
     """
 
     engine: Engine | None = None
     pod: Pod | None = None
     admitted: frozenset[str] = frozenset()
+    executors: frozenset[str] = frozenset()
     runtime_classes: frozenset[str] = frozenset({NVIDIA})
     priority_classes: Mapping[str, frozenset[str]] = field(default_factory=dict)
     limits: Mapping[str, NamespaceLimits] = field(default_factory=dict)
     gpus: tuple[Gpu, ...] = ()
     autoscaled_pools: tuple[AutoscaledPool, ...] = ()
+    network_policy: NetworkPolicies = field(default_factory=NetworkPolicies)
 
     def limits_of(self, namespace: str) -> NamespaceLimits:
         """Return what the models of a namespace may have."""
@@ -86,9 +103,15 @@ def read_settings(text: str) -> Settings:
     content = found[0] if found else {}
     unknown = sorted(set(content) - set(KNOWN))
     defaults, admitted = content.get(DEFAULTS) or {}, content.get(ADMITTED) or []
+    executors = content.get(EXECUTORS) or []
     classes, priorities = content.get(RUNTIME_CLASSES, [NVIDIA]), content.get(PRIORITY_CLASSES) or {}
     limits = content.get(NAMESPACE_LIMITS) or {}
-    problems = [*(_unknown(name) for name in unknown), *_shapes(defaults, admitted, classes, priorities), *_limits(limits)]
+    problems = [
+        *(_unknown(name) for name in unknown),
+        *_shapes(defaults, admitted, classes, priorities),
+        *_executors(executors),
+        *_limits(limits),
+    ]
     if problems or len(found) > 1:
         raise InputError(problems or [_unknown("a second document")])
     problems = [problem.under(ADMITTED) for problem in check_admission(admitted)]
@@ -99,11 +122,13 @@ def read_settings(text: str) -> Settings:
         engine=spec.engine if "engine" in defaults else None,
         pod=spec.pod if "pod" in defaults else None,
         admitted=frozenset(admitted),
+        executors=frozenset(executors),
         runtime_classes=frozenset(classes),
         priority_classes={namespace: frozenset(names) for namespace, names in priorities.items()},
         limits={namespace: NamespaceLimits(**found) for namespace, found in limits.items()},
         gpus=gpus,
         autoscaled_pools=read_pools(content.get(AUTOSCALED_POOLS) or [], by_product(gpus)),
+        network_policy=read_network_policies(content.get(NETWORK_POLICY) or {}),
     )
 
 
@@ -120,6 +145,22 @@ def check_runtime_class(own: Spec, settings: Settings) -> Iterator[Problem]:
         limit=f"must be one of {', '.join(sorted(settings.runtime_classes)) or 'none'}",
         gap="what a container sees of its node is for the administrator to say",
         remedy=f"leave it out, or have {name} added to {RUNTIME_CLASSES} of the chart",
+    )
+
+
+def check_executor(own: Spec, settings: Settings) -> Iterator[Problem]:
+    """Yield why a resource may not name its executor: whoever reaches a pod of a Ray cluster can run code in it."""
+    name = own.engine.executor
+    default = settings.engine.executor if settings.engine else None
+    if name in {None, NATIVE, default} or name in settings.executors:
+        return
+    yield Problem(
+        code="ExecutorNotAdmitted",
+        path="spec.engine.executor",
+        what=str(name),
+        limit=f"must be {' or '.join(sorted({NATIVE, *settings.executors}))}",
+        gap="a Ray cluster runs the code of whoever reaches it, which is for the administrator to admit",
+        remedy=f"leave it out, or have {name} added to {EXECUTORS} of the chart",
     )
 
 
@@ -246,6 +287,12 @@ def _shapes(defaults: object, admitted: object, classes: object, priorities: obj
         yield _wrong(PRIORITY_CLASSES, priorities, "must be an object of namespace, or *, to a list of names")
 
 
+def _executors(executors: object) -> Iterable[Problem]:
+    known = get_args(Executor)
+    if not _are_names(executors) or not set(executors).issubset(known):
+        yield _wrong(EXECUTORS, executors, f"must be a list of executors: {', '.join(known)}")
+
+
 def _limits(limits: object) -> Iterable[Problem]:
     if not isinstance(limits, Mapping) or not all(isinstance(found, Mapping) for found in limits.values()):
         yield _wrong(NAMESPACE_LIMITS, limits, "must be an object of namespace, or *, to an object of limits")
@@ -258,7 +305,7 @@ def _limits(limits: object) -> Iterable[Problem]:
                 yield _wrong(f"{NAMESPACE_LIMITS}.{namespace}.{name}", count, "must be a whole number from 0 on")
 
 
-def _are_names(value: object) -> bool:
+def _are_names(value: object) -> TypeGuard[list[str]]:
     return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 

@@ -69,6 +69,11 @@ def print_error(message: str, code: str = "") -> None:
     print_text(f"error[{code}]: {message}" if code else f"error: {message}", sys.stderr)
 
 
+def print_note(message: str) -> None:
+    """Print to stderr what is good to know beside a result."""
+    print_text(f"note: {message}", sys.stderr)
+
+
 def _speaks_unicode() -> bool:
     return (sys.stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
 

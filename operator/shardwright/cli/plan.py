@@ -3,7 +3,7 @@
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.api.model import ConfigMapReference
 from shardwright.api.resource import ShardedModel, parse_manifest
@@ -11,7 +11,7 @@ from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.document import explanation_document, plan_document
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN, Source, in_file, name_the_file, read_sources, read_text
-from shardwright.cli.output import print_error, print_json, print_lines, print_text, print_yaml, width_of_output
+from shardwright.cli.output import print_error, print_json, print_lines, print_note, print_text, print_yaml, width_of_output
 from shardwright.cli.surroundings import Surroundings, read_surroundings
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
@@ -21,6 +21,7 @@ from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import parse_config
 from shardwright.pipeline import bundle_for, plan_serving, with_ways_out
 from shardwright.planning.report import Plan, Report
+from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.hashing import with_content_hash
 from shardwright.rendering.names import base_name
 from shardwright.reporting.explanation import Explanation, Fact
@@ -35,6 +36,8 @@ from shardwright.resolving.subject import Subject, resolve
 
 if TYPE_CHECKING:
     from shardwright.cli.live import Cluster
+
+_WITHOUT_OPERATOR: Final = "docs/reference/cli.md says how to make it, where no operator does"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +107,11 @@ def render(arguments: Namespace) -> Exit:
         print_error(sentence, code)
     if refusals:
         return Exit.NOTHING_FITS
-    objects = [item for answer in answers for item in _objects(answer)]
+    bundles = [(answer, bundle) for answer in answers for bundle in _bundles(answer)]
+    objects = [item for answer, bundle in bundles for item in _objects(answer, bundle)]
+    for _, bundle in bundles:
+        for secret in bundle.keys:
+            print_note(f"the pods mount Secret {secret['metadata']['name']}, which is not printed: {_WITHOUT_OPERATOR}")
     if arguments.output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": objects})
     else:
@@ -288,11 +295,14 @@ def _refusals(answer: Answer) -> Iterator[tuple[str, str]]:
         yield f"{answer.name}: {problem.sentence()}", problem.code
 
 
-def _objects(answer: Answer) -> Iterator[Mapping[str, Any]]:
+def _bundles(answer: Answer) -> Iterator[Bundle]:
+    if isinstance(answer.report.outcome, Plan):
+        yield bundle_for(answer.subject, answer.report.outcome)
+
+
+def _objects(answer: Answer, bundle: Bundle) -> Iterator[Mapping[str, Any]]:
     """Yield the rendered objects; without an owner that exists the API server would refuse the owner reference."""
-    if not isinstance(answer.report.outcome, Plan):
-        return
-    for item in bundle_for(answer.subject, answer.report.outcome).objects:
+    for item in bundle.objects:
         yield item if answer.subject.owner.uid else _without_owner(item)
 
 

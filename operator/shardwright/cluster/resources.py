@@ -40,6 +40,7 @@ CONFIG_MAPS: Final = Resource(prefix="/api/v1", plural="configmaps", kind="Confi
 SECRETS: Final = Resource(prefix="/api/v1", plural="secrets", kind="Secret")
 STATEFUL_SETS: Final = Resource(prefix="/apis/apps/v1", plural="statefulsets", kind="StatefulSet")
 DISRUPTION_BUDGETS: Final = Resource(prefix="/apis/policy/v1", plural="poddisruptionbudgets", kind="PodDisruptionBudget")
+NETWORK_POLICIES: Final = Resource(prefix="/apis/networking.k8s.io/v1", plural="networkpolicies", kind="NetworkPolicy")
 COMPUTE_DOMAINS: Final = Resource(prefix="/apis/resource.nvidia.com/v1beta1", plural="computedomains", kind="ComputeDomain")
 EVENTS: Final = Resource(prefix="/apis/events.k8s.io/v1", plural="events", kind="Event")
 PRIORITY_CLASSES: Final = Resource(prefix="/apis/scheduling.k8s.io/v1", plural="priorityclasses", kind="PriorityClass")
@@ -53,7 +54,7 @@ ACCESS_REVIEWS: Final = Resource(
 DISCOVERY: Final = Resource(prefix="", plural="apis", kind="APIGroupList")
 """What the API server serves; everybody may ask."""
 
-CHILDREN: Final = (STATEFUL_SETS, SERVICES, CONFIG_MAPS, DISRUPTION_BUDGETS)
+CHILDREN: Final = (STATEFUL_SETS, SERVICES, CONFIG_MAPS, DISRUPTION_BUDGETS, NETWORK_POLICIES)
 """The kinds of object that a ShardedModel owns."""
 
 OPTIONAL_CHILDREN: Final = (COMPUTE_DOMAINS,)

@@ -16,6 +16,7 @@ from shardwright.cluster.resources import (
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
     LIMIT_RANGES,
+    NETWORK_POLICIES,
     NODES,
     POD_GROUPS,
     PODS,
@@ -201,6 +202,6 @@ QUOTA_SOURCE: Final = Source(resource=RESOURCE_QUOTAS, project=read_quota)
 RANGE_SOURCE: Final = Source(resource=LIMIT_RANGES, project=read_ranges)
 
 CHILD_SOURCES: Final = (
-    *(_child(resource) for resource in (STATEFUL_SETS, SERVICES, DISRUPTION_BUDGETS)),
+    *(_child(resource) for resource in (STATEFUL_SETS, SERVICES, DISRUPTION_BUDGETS, NETWORK_POLICIES)),
     *(_child(resource, optional=True) for resource in (COMPUTE_DOMAINS, *POD_GROUPS)),
 )

@@ -17,8 +17,8 @@ from shardwright.cluster.client import (
     NotLeadingError,
     Urgency,
 )
+from shardwright.cluster.new_keys import new_content
 from shardwright.cluster.resources import BY_KIND, PODS, SECRETS, STATEFUL_SETS, Resource
-from shardwright.cluster.ssh_key import key_pair
 from shardwright.errors import Problem
 from shardwright.reconcile.decision import (
     Apply,
@@ -39,7 +39,6 @@ from shardwright.reconcile.groups import template_hash
 from shardwright.reconcile.observed import STATEFUL_SET
 from shardwright.reconcile.refusals import field_dropped, forbids_pods, pod_of, pod_security_forbids
 from shardwright.reconcile.seen import Outcome, Refusal
-from shardwright.rendering.ssh import PRIVATE_KEY, PUBLIC_KEY
 
 CONFLICT: Final = 409
 OWNING_ATTEMPTS: Final = 5  # an object's controller writes its status at the same time
@@ -227,9 +226,8 @@ async def _create_key(client: Client, write: CreateKey) -> None:
 
 def with_new_key(secret: Mapping[str, Any]) -> dict[str, Any]:
     """Return a Secret with a key in it that nobody has had before."""
-    private, public = key_pair()
-    data = {PRIVATE_KEY: private, PUBLIC_KEY: public}
-    return {**secret, "data": {name: b64encode(text.encode()).decode() for name, text in data.items()}}
+    content = new_content(secret["type"])
+    return {**secret, "data": {name: b64encode(text.encode()).decode() for name, text in content.items()}}
 
 
 async def _try_pod(client: Client, content: Mapping[str, Any]) -> None:

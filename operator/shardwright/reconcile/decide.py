@@ -171,9 +171,9 @@ def _kept_beside_pods(observed: Observed, now: datetime) -> Iterator[ObjectKey]:
 
 
 def _keys(desired: Desired, lives: Sequence[Write]) -> Iterator[Write]:
-    """Yield the creation of every key before pods that need it: whether it exists is not ours to read."""
-    if any(isinstance(write, Create | Apply) for write in lives):
-        yield from (CreateKey(content=content) for content in desired.keys)
+    """Yield the creation of every key that pods are about to need: whether it exists is not ours to read."""
+    needed = {need for write in lives if isinstance(write, Create | Apply) for need in write.needs}
+    yield from (CreateKey(content=content) for content in desired.keys if object_key(content) in needed)
 
 
 def not_as_they_are(observed: Observed, owner_uid: str, objects: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

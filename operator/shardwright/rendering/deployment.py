@@ -80,6 +80,19 @@ class PodNetwork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkRules:
+    """Who may reach the pods of a model beside each other, and whom they may reach; entries as Kubernetes writes them.
+
+    ``clients`` send requests (empty: everybody), ``metrics`` may read metrics beside them. ``egress`` is what pods may reach
+    beside each other and DNS (None: everything).
+    """
+
+    clients: tuple[Mapping[str, object], ...] = ()
+    metrics: tuple[Mapping[str, object], ...] = ()
+    egress: tuple[Mapping[str, object], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduling:
     """Which adapter tells a scheduler of the groups, and in which version of its API (``group/version``).
 
@@ -116,8 +129,8 @@ class Deployment:
     them up in the prompt. A leader that brings no token for
     ``silence_seconds`` is not ready (0: its tokens are not watched); after ``idle_seconds`` it is asked for one.
     ``generations`` say which groups were made anew beside their former selves, by index; the rest are of generation 0.
-    ``scheduling`` is None where no scheduler is told that the pods of a group belong together. ``sought`` say how groups ask for
-    nodes that did not exist when they were planned.
+    ``network_rules`` is None where no NetworkPolicy is wanted, ``scheduling`` where no scheduler is told that the pods of a
+    group belong together. ``sought`` say how groups ask for nodes that did not exist when they were planned.
     """
 
     owner: Owner
@@ -149,6 +162,7 @@ class Deployment:
     priority_class: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
     network: PodNetwork = field(default_factory=PodNetwork)
+    network_rules: NetworkRules | None = field(default_factory=NetworkRules)
     cluster_domain: str = "cluster.local"
     silence_seconds: int = 0
     idle_seconds: int = 0

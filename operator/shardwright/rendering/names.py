@@ -88,6 +88,11 @@ def client_service(base: str) -> str:
     return base
 
 
+def network_policy(base: str) -> str:
+    """Return the name of the NetworkPolicy of a resource; a user may have made one of the resource's own name."""
+    return f"{base}-network"
+
+
 def plan_configmap(base: str) -> str:
     """Return the name of the ConfigMap that keeps the plan of record."""
     return f"{base}-plan"
@@ -102,3 +107,14 @@ def scripts_configmap(base: str, digest: str) -> str:
     'llama-scripts-924a7dbd'
     """
     return f"{base}-scripts-{digest[:_SCRIPTS_DIGITS]}"
+
+
+def made_secret(base: str, content: str, uid: str) -> str:
+    """Return the name of a Secret whose content the operator makes; another resource of the same name has another one.
+
+    A Secret of ours that is still being deleted cannot be told from a new one: nobody reads Secrets.
+
+    >>> made_secret("llama", "ssh", "9b1f")
+    'llama-ssh-b2fc5c4ed6'
+    """
+    return f"{base}-{content}-{hashlib.sha256(uid.encode()).hexdigest()[:_HASH_DIGITS]}"

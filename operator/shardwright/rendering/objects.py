@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from shardwright.engines.engine import ENGINES
 from shardwright.planning.report import Plan
-from shardwright.rendering import cache, names, ray, ssh
-from shardwright.rendering.deployment import Deployment
+from shardwright.rendering import cache, names, ray
+from shardwright.rendering.deployment import Deployment, NetworkRules
 from shardwright.rendering.hashing import PLAN_HASH, TEMPLATE_HASH
 from shardwright.rendering.labels import (
     GROUP,
@@ -17,6 +17,7 @@ from shardwright.rendering.labels import (
     metadata,
     model_selector,
 )
+from shardwright.rendering.network_policy import policy_spec
 from shardwright.rendering.pod import pod_template, scripts_name, scripts_of, start_budget
 from shardwright.rendering.scripts import HTTP_PORT
 
@@ -55,13 +56,13 @@ def scripts_configmap(subject: Subject) -> dict[str, Any]:
     }
 
 
-def ssh_key(subject: Subject) -> dict[str, Any]:
-    """Return the Secret of a resource's ssh key without the key: whoever creates it makes one, and nobody reads it again."""
+def made_secret(subject: Subject, name: str, kind: str) -> dict[str, Any]:
+    """Return a Secret without its content: whoever creates it makes that by the type of the Secret, and nobody reads it again."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": subject.metadata(ssh.secret_name(subject.deployment)),
-        "type": "Opaque",
+        "metadata": subject.metadata(name),
+        "type": kind,
         "immutable": True,
     }
 
@@ -105,6 +106,16 @@ def disruption_budget(subject: Subject, ready_pods: int) -> dict[str, Any]:
             "selector": {"matchLabels": model_selector(subject.base)},
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },
+    }
+
+
+def network_policy(subject: Subject, rules: NetworkRules) -> dict[str, Any]:
+    """Return the NetworkPolicy over all pods of a resource."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": subject.metadata(names.network_policy(subject.base)),
+        "spec": policy_spec(subject.base, rules, HTTP_PORT),
     }
 
 

@@ -9,7 +9,7 @@ from shardwright.engines.engine import ENGINES
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.hardware.to_come import HOSTNAME, PoolTerm
 from shardwright.planning.report import Plan
-from shardwright.rendering import budgets, cache, names, network, ray, sources, ssh
+from shardwright.rendering import budgets, cache, group_token, names, network, ray, sources, ssh
 from shardwright.rendering.deployment import Deployment, SecretKey
 from shardwright.rendering.hashing import TEMPLATE_HASH, digest, template_hash
 from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels, group_selector
@@ -213,7 +213,7 @@ def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]
         "readinessProbe": _probe("readiness", period_seconds=5, failures=3),
         "livenessProbe": _probe("liveness", period_seconds=10, failures=6),
         "lifecycle": {"preStop": {"exec": {"command": ["/bin/bash", "/etc/shardwright/drain.sh"]}}},
-        "volumeMounts": [*_mounts(deployment), *ssh.mounts(plan, deployment)],
+        "volumeMounts": [*_mounts(deployment), *group_token.mounts(plan), *ssh.mounts(plan, deployment)],
     }
 
 
@@ -363,6 +363,7 @@ def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory}},
         *cache.volume(deployment),
         *({"name": name, "emptyDir": {}} for name in ("run", "tmp")),
+        *group_token.volumes(plan, deployment),
         *ssh.volumes(plan, deployment, scripts_map),
         *sources.volumes(deployment),
     ]

@@ -1,13 +1,13 @@
 """Plan to bundle: which Kubernetes objects run it. Same plan, same bytes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from shardwright.errors import InputError
 from shardwright.hardware.to_come import is_to_come
 from shardwright.planning.report import Plan
-from shardwright.rendering import objects, ssh
+from shardwright.rendering import group_token, objects, ssh
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import plan_hash, with_content_hash
@@ -33,15 +33,23 @@ def render(plan: Plan, deployment: Deployment, *, ready_pods: int | None = None)
     ready = len(plan.groups) * plan.nodes_per_replica if ready_pods is None else ready_pods
     items: list[dict[str, Any]] = [
         objects.scripts_configmap(subject),
+        *(objects.network_policy(subject, rules) for rules in (deployment.network_rules,) if rules),
         objects.client_service(subject),
         *(objects.peers_service(subject, group) for group in groups),
         objects.disruption_budget(subject, ready),
         *(objects.compute_domain(subject, group) for group in groups if plan.compute_domain),
         *(objects.statefulset(subject, group) for group in groups),
     ]
-    keys = (objects.ssh_key(subject),) if ssh.joins(plan, deployment) else ()
-    bundle = adapt(Bundle(objects=tuple(with_content_hash(item) for item in items), keys=keys), deployment.scheduling)
+    bundle = Bundle(objects=tuple(with_content_hash(item) for item in items), keys=tuple(_keys(subject)))
+    bundle = adapt(bundle, deployment.scheduling)
     return _pinned(bundle, plan, deployment)
+
+
+def _keys(subject: objects.Subject) -> Iterator[dict[str, Any]]:
+    if group_token.joins(subject.plan):
+        yield objects.made_secret(subject, group_token.secret_name(subject.deployment), group_token.SECRET_TYPE)
+    if ssh.joins(subject.plan, subject.deployment):
+        yield objects.made_secret(subject, ssh.secret_name(subject.deployment), ssh.SECRET_TYPE)
 
 
 def _pinned(bundle: Bundle, plan: Plan, deployment: Deployment) -> Bundle:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from shardwright.engines.arguments import API_KEY_VARIABLE
 from shardwright.engines.trtllm import SSH_PORT
-from shardwright.rendering import budgets, ray, ssh
+from shardwright.rendering import budgets, group_token, ray, ssh
 
 if TYPE_CHECKING:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -93,6 +93,7 @@ class ScriptSettings:
     ssh_port: int = SSH_PORT
     ssh_seconds: int = SSH_SECONDS
     key_dir: str = ssh.KEY_DIR
+    token_file: str = f"{group_token.FOLDER}/{group_token.FILE}"
     user_id: int = ssh.USER_ID
     over_ray: bool = False
     ray_port: int = ray.PORT

@@ -4,13 +4,14 @@ The key is made when its Secret is created and never read here. It is the users'
 its followers by it, and they it.
 """
 
-import hashlib
 from typing import Any, Final
 
 from shardwright.engines.engine import ENGINES
 from shardwright.planning.report import Plan
 from shardwright.rendering.deployment import Deployment
-from shardwright.rendering.names import base_name
+from shardwright.rendering.names import made_secret
+
+SECRET_TYPE: Final = "shardwright.io/ssh-key"  # noqa: S105 - a type
 
 USER_ID: Final = 10001
 """User and group of the engine's process: any number but 0 satisfies Pod Security *restricted*."""
@@ -32,12 +33,8 @@ def joins(plan: Plan, deployment: Deployment) -> bool:
 
 
 def secret_name(deployment: Deployment) -> str:
-    """Return the name of the Secret with the key; another resource of the same name has another one.
-
-    A Secret of ours that is still being deleted cannot be told from a new one: nobody reads Secrets.
-    """
-    owner = deployment.owner
-    return f"{base_name(owner.name)}-ssh-{hashlib.sha256(owner.uid.encode()).hexdigest()[:10]}"
+    """Return the name of the Secret with the key."""
+    return made_secret(deployment.base, "ssh", deployment.owner.uid)
 
 
 def volumes(plan: Plan, deployment: Deployment, scripts: str) -> list[dict[str, Any]]:

@@ -1,12 +1,14 @@
 """How a resource wants its model run, as rendering takes it: the wire's words become those of engine and scheduler."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from shardwright.api.engine import ApiKeyReference
 from shardwright.api.model import Adapter as ServedAdapter
 from shardwright.api.model import ClaimWeights, Model, SecretReference
+from shardwright.api.network_policy import NetworkPolicies
+from shardwright.api.parts import Part
 from shardwright.api.request import network_of, rdma_request
 from shardwright.api.resource import ShardedModel
 from shardwright.api.spec import PlacementRules, Pod, Spec
@@ -21,6 +23,7 @@ from shardwright.rendering.deployment import (
     Deployment,
     HubCommit,
     ImagePath,
+    NetworkRules,
     Owner,
     PodNetwork,
     Scheduling,
@@ -107,6 +110,18 @@ def terms_of(spec: Spec) -> PodTerms:
 def _network(spec: Spec) -> PodNetwork:
     network = network_of(spec)
     return PodNetwork(rdma=network.rdma != "None", attachments=tuple(network.attachments), lock_memory=network.lock_memory)
+
+
+def network_rules_of(policy: NetworkPolicies) -> NetworkRules | None:
+    """Return who may reach the pods of models, None where no policy is to say so."""
+    if not policy.enabled:
+        return None
+    egress = _as_written(policy.egress.rules) if policy.egress.restricted else None
+    return NetworkRules(clients=_as_written(policy.clients), metrics=_as_written(policy.metrics), egress=egress)
+
+
+def _as_written(parts: Iterable[Part]) -> tuple[Mapping[str, Any], ...]:
+    return tuple(part.model_dump(by_alias=True, exclude_defaults=True) for part in parts)
 
 
 def _tolerations(placement: PlacementRules) -> tuple[Mapping[str, Any], ...]:

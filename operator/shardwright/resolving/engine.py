@@ -6,7 +6,7 @@ from typing import Final
 
 from shardwright.api import engine as wire
 from shardwright.api.request import adapter_slots, network_of
-from shardwright.api.settings import DEFAULTS, check_default_version, check_priority_class, check_runtime_class
+from shardwright.api.settings import DEFAULTS, check_default_version, check_executor, check_priority_class, check_runtime_class
 from shardwright.api.spec import Spec
 from shardwright.engines.engine import ENGINES
 from shardwright.engines.options import check_arguments, check_features
@@ -117,6 +117,7 @@ def version_of(spec: Spec, question: Question) -> str:
         *(problem.under("spec.engine.args") for problem in check_arguments(own, version, settings.admitted, rules)),
         *(problem.under(f"{DEFAULTS}.engine.args") for problem in check_arguments(preset, version, trusted, rules)),
         *check_features(_asked(spec, rules.policy), version, rules),
+        *check_executor(question.resource.spec, settings),
         *check_runtime_class(question.resource.spec, settings),
         *check_priority_class(question.resource.spec, question.resource.metadata.namespace, settings),
         *check_default_version(question.resource.spec, settings),

@@ -9,7 +9,7 @@ from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.request import Request
 from shardwright.rendering.deployment import Deployment, Owner
-from shardwright.resolving.deployment import terms_of, to_deployment
+from shardwright.resolving.deployment import network_rules_of, terms_of, to_deployment
 from shardwright.resolving.engine import pins_of, traits_of, version_of
 from shardwright.resolving.hashes import hashes_of
 from shardwright.resolving.intent import Intent, intent_of
@@ -65,6 +65,7 @@ def resolve(question: Question) -> Subject:
     draft = drafter.model if drafter else None
     hashes = hashes_of(spec, model, draft, version)
     deployment = to_deployment(resource, engine_version=version, stored_quantization=stored.quantization)
+    rules = network_rules_of(question.settings.network_policy)
     return Subject(
         owner=deployment.owner,
         generation=resource.metadata.generation,
@@ -73,7 +74,7 @@ def resolve(question: Question) -> Subject:
         request=replace(to_request(spec, model, draft), file_bytes=stored.least_bytes),
         traits=replace(alone, drafter=drafter),
         terms=terms_of(spec),
-        deployment=deployment,
+        deployment=replace(deployment, network_rules=rules),
         defaulted=defaulted,
         input_hash=hashes.whole,
         cut_hash=hashes.cut,

@@ -25,6 +25,7 @@ from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_deployment import a_plan
 from tests.support.builders_nodes import a_gb200_rack, a_node
 from tests.support.builders_resource import A_CONFIG, A_DRAFT, Manifest, a_sharded_model
+from tests.support.builders_subject import ADMITTING
 from tests.support.schema_cases import Steps, fields
 
 A_MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"
@@ -256,7 +257,7 @@ def what_one_sees(resource: ShardedModel, plan: Plan) -> tuple[Any, ...]:
     reference = resource.spec.model.config_map_ref
     text = CONFIG_MAPS.get((reference.name, reference.key)) if reference else None
     try:
-        subject = resolve(Question(resource=resource, config_text=text))
+        subject = resolve(Question(resource=resource, config_text=text, settings=ADMITTING))
     except InputError as error:
         return (str(error),)
     bundle = bundle_for(subject, plan)

@@ -310,9 +310,21 @@ def test_rendered_objects_can_be_applied_without_their_owner(files: Files, capsy
     assert main(["render", "-f", model, "--nodes", nodes]) == 0
 
     objects = list(yaml.safe_load_all(capsys.readouterr().out))
-    assert {item["kind"] for item in objects} == {"ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget"}
+    assert {item["kind"] for item in objects} == {"ConfigMap", "NetworkPolicy", "Service", "StatefulSet", "PodDisruptionBudget"}
     assert all("ownerReferences" not in item["metadata"] for item in objects)
     assert all(item["metadata"]["annotations"][CONTENT_HASH] == content_hash(item) for item in objects)
+
+
+def test_a_secret_that_pods_need_is_named_and_never_printed(files: Files, capsys: Capture) -> None:
+    model = files.manifests(a_manifest("llama", parallelism={"tensor": 8, "pipeline": 2}))
+    assert main(["render", "-f", model, "--nodes", files.cluster([a_node("n1"), a_node("n2")])]) == 0
+
+    printed = capsys.readouterr()
+    objects = list(yaml.safe_load_all(printed.out))
+    (group,) = [item for item in objects if item["kind"] == "StatefulSet"]
+    (secret,) = [volume["secret"] for volume in group["spec"]["template"]["spec"]["volumes"] if "secret" in volume]
+    assert "Secret" not in {item["kind"] for item in objects}
+    assert printed.err.startswith(f"note: the pods mount Secret {secret['secretName']}, which is not printed: ")
 
 
 def test_rendered_objects_keep_an_owner_that_exists(files: Files, capsys: Capture) -> None:

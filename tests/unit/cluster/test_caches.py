@@ -15,7 +15,7 @@ from tests.support.builders_store import a_pod, a_set
 from tests.support.watch_api import Reply, WatchApi, a_list, line
 
 CLUSTER = ("nodes", "pods", "configmaps", "priorityclasses", "resourcequotas", "limitranges")
-REQUIRED = (*CLUSTER, "statefulsets", "services", "poddisruptionbudgets")
+REQUIRED = (*CLUSTER, "statefulsets", "services", "poddisruptionbudgets", "networkpolicies")
 QUICK = Timing(proof=0, first_pause=0.001, longest_pause=0.1)
 
 

@@ -182,7 +182,7 @@ def test_a_pod_that_is_only_asked_for_is_not_created_and_why_not_is_told() -> No
 
 
 def test_a_key_is_made_when_its_secret_is_created_and_is_another_one_every_time() -> None:
-    secret = rendered("Secret", "llama-ssh", type="Opaque")
+    secret = rendered("Secret", "llama-ssh", type="shardwright.io/ssh-key")
     with serving(Answer(201)) as (api, client):
         for _ in range(2):
             carry_out(client, CreateKey(content=secret))
@@ -196,7 +196,7 @@ def test_a_key_is_made_when_its_secret_is_created_and_is_another_one_every_time(
 
 
 def test_a_secret_that_exists_is_the_key_and_any_other_refusal_is_one() -> None:
-    write = CreateKey(content=rendered("Secret", "llama-ssh"))
+    write = CreateKey(content=rendered("Secret", "llama-token", type="shardwright.io/group-token"))
     with serving(Answer(409, {"reason": "AlreadyExists", "message": "there is one"})) as (api, client):
         assert carry_out(client, write) == Outcome(written=(write,))
         assert [method for method, _, _ in api.requests] == ["POST"]

@@ -92,6 +92,7 @@ class TestStages:
         deployed = advance(seen, now)
         assert named(deployed.writes) == [
             ("Create", "ConfigMap", next(name for _, kind, name in named(deployed.writes) if kind == "ConfigMap")),
+            ("Create", "NetworkPolicy.v1.networking.k8s.io", "llama-network"),
             ("Create", "Service", "llama"),
             ("Create", "Service", "llama-0-peers"),
             ("Create", "Service", "llama-1-peers"),

@@ -12,7 +12,7 @@ from shardwright.rendering.deployment import PodNetwork
 from shardwright.rendering.pod import pod_template
 from tests.harness.waiting import wait_for
 from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan
-from tests.support.ranks import SHELL_NAMES, Rank, expanded, ranks_of, start
+from tests.support.ranks import SHELL_NAMES, TOKEN, Rank, expanded, ranks_of, start
 
 THREE_NODES = a_plan_of(Layout(tensor=8, pipeline=3), nodes=3)
 LEADER = "llama-405b-0-0.llama-405b-0-peers.models.svc.cluster.local"
@@ -255,9 +255,35 @@ def test_ranks_of_different_generations_do_not_meet(tmp_path: Path, dns: Names) 
         follower.environment["SHARDWRIGHT_GENERATION"] = "older"
         leader.start()
         follower.start()
-        says(follower, f"waiting: the leader {LEADER} is of generation {leader.environment['SHARDWRIGHT_GENERATION']}")
+        says(follower, f"waiting: the leader {LEADER} is of another generation than this pod")
         assert not leader.started()
         assert not follower.started()
+
+
+def test_a_rank_without_the_token_of_the_group_neither_joins_nor_is_joined(tmp_path: Path, dns: Names) -> None:
+    dns(LEADER)
+    with ranks_of(a_plan(), a_deployment(), tmp_path) as (leader, follower):
+        (follower.root / "token").write_text("8" * 64)
+        start(leader, follower)
+        says(follower, f"waiting: who answers at 127.0.0.1 for the leader {LEADER} does not have the token of this group")
+        says(leader, "waiting: these ranks have not come: 1")
+        assert (leader.started(), follower.started()) == (False, False)
+
+
+def test_a_rank_whose_secret_holds_no_token_says_so(tmp_path: Path) -> None:
+    with ranks_of(a_plan(), a_deployment(), tmp_path) as (leader, _):
+        (leader.root / "token").write_text("short")
+        leader.start()
+        assert leader.wait() == 76
+        assert f"{leader.root / 'token'} holds no token: delete its Secret" in leader.last_words
+
+
+def test_the_token_is_in_no_argument_variable_or_log_of_a_rank(tmp_path: Path, dns: Names) -> None:
+    dns(LEADER)
+    with ranks_of(a_plan(), a_deployment(), tmp_path) as (leader, follower):
+        start(leader, follower)
+        told = [(rank.engine(), rank.log) for rank in (leader, follower)]
+        assert TOKEN not in str(told)
 
 
 def test_a_follower_that_starts_anew_waits_for_the_next_start_of_the_leader(tmp_path: Path, dns: Names) -> None:

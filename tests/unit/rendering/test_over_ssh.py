@@ -11,17 +11,17 @@ ONE_POD = render(a_small_plan(), a_trtllm_deployment())
 
 
 def test_a_group_of_several_pods_has_one_secret_of_its_resource_without_any_content() -> None:
-    (secret,) = render(a_plan_of(Layout(tensor=8, pipeline=2, replicas=3), nodes=2), a_trtllm_deployment()).keys
-    assert (secret["kind"], secret["type"], secret["immutable"]) == ("Secret", "Opaque", True)
+    _, secret = render(a_plan_of(Layout(tensor=8, pipeline=2, replicas=3), nodes=2), a_trtllm_deployment()).keys
+    assert (secret["kind"], secret["type"], secret["immutable"]) == ("Secret", "shardwright.io/ssh-key", True)
     assert {"data", "stringData"} & set(secret) == set()
     assert secret["metadata"]["ownerReferences"][0]["uid"] == an_owner().uid
     assert secret["metadata"]["name"] == pod_of(TWO_PODS)["volumes"][-2]["secret"]["secretName"]
 
 
 def test_the_secret_of_an_earlier_resource_of_the_same_name_is_another_one() -> None:
-    (mine,) = TWO_PODS.keys
-    (theirs,) = render(a_plan(), a_trtllm_deployment(owner=an_owner(uid="earlier"))).keys
-    assert mine["metadata"]["name"] != theirs["metadata"]["name"]
+    mine = TWO_PODS.keys
+    theirs = render(a_plan(), a_trtllm_deployment(owner=an_owner(uid="earlier"))).keys
+    assert len({secret["metadata"]["name"] for secret in (*mine, *theirs)}) == 4
 
 
 def test_the_key_is_for_the_group_of_the_pod_and_the_user_has_an_entry() -> None:
@@ -45,7 +45,7 @@ def test_ranks_meet_at_the_port_of_ssh() -> None:
 
 def test_one_pod_and_vllm_need_no_key() -> None:
     for bundle in (ONE_POD, render(a_plan(), a_deployment())):
-        assert bundle.keys == ()
+        assert "shardwright.io/ssh-key" not in {secret["type"] for secret in bundle.keys}
         assert {"ssh", "passwd"} & {volume["name"] for volume in pod_of(bundle)["volumes"]} == set()
 
 

@@ -136,5 +136,5 @@ def test_nothing_but_the_groups_changes(name: str) -> None:
 @pytest.mark.parametrize("scheduling", ALL.values(), ids=ALL)
 def test_a_key_of_the_ranks_is_made_whatever_scheduler_is_told(scheduling: Scheduling) -> None:
     plain, told = (render(a_plan(), a_trtllm_deployment(scheduling=one)) for one in (None, scheduling))
-    assert len(plain.keys) == 1
+    assert len(plain.keys) == 2
     assert told.keys == plain.keys

@@ -122,6 +122,28 @@ class TestTheAdministrator:
             resolve(question)
 
     @pytest.mark.parametrize(
+        ("settings", "executor", "refused"),
+        [
+            ({}, "Ray", True),
+            ({"admittedExecutors": ["Native"]}, "Ray", True),
+            ({"admittedExecutors": ["Ray"]}, "Ray", False),
+            ({"engineDefaults": {"engine": {"executor": "Ray"}}}, "Ray", False),
+            ({"engineDefaults": {"engine": {"executor": "Ray"}}}, None, False),
+            ({}, "Native", False),
+        ],
+    )
+    def test_an_executor_that_nobody_admits_is_refused(
+        self, settings: dict[str, object], executor: str | None, *, refused: bool
+    ) -> None:
+        named = {} if executor is None else {"executor": executor}
+        question = Question(resource=a_resource(engine={"name": "vLLM", **named}), settings=read_settings(json.dumps(settings)))
+
+        if refused:
+            assert problems_of(question) == [("ExecutorNotAdmitted", "spec.engine.executor")]
+        else:
+            resolve(question)
+
+    @pytest.mark.parametrize(
         ("settings", "name", "refused"),
         [
             ({}, "serving", False),

@@ -1,0 +1,39 @@
+"""Who reaches the pods of a model, and whom they reach: one NetworkPolicy for all groups of it.
+
+Kubelets ask by programs inside the pods, so probes need no way in.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from shardwright.rendering.deployment import NetworkRules
+from shardwright.rendering.labels import model_selector
+
+DNS_PORT: Final = 53
+"""RFC 1035, section 4.2."""
+
+
+def policy_spec(base: str, rules: NetworkRules, http_port: int) -> dict[str, Any]:
+    """Return the ``spec`` of the policy of a model that serves at ``http_port``."""
+    members = [{"podSelector": {"matchLabels": model_selector(base)}}]
+    policy = {
+        "podSelector": {"matchLabels": model_selector(base)},
+        "policyTypes": ["Ingress"] if rules.egress is None else ["Ingress", "Egress"],
+        "ingress": [{"from": members}, {"ports": [_port("TCP", http_port)], **_from_clients(rules)}],
+    }
+    return policy if rules.egress is None else {**policy, "egress": list(_egress(members, rules.egress))}
+
+
+def _from_clients(rules: NetworkRules) -> dict[str, Any]:
+    """Return who may ask the engine: metrics are read at the port of requests, so everybody may where clients are everybody."""
+    return {"from": [*rules.clients, *rules.metrics]} if rules.clients else {}
+
+
+def _egress(members: list[dict[str, Any]], admitted: tuple[Mapping[str, Any], ...]) -> Iterator[Mapping[str, Any]]:
+    yield {"to": members}
+    yield {"ports": [_port(protocol, DNS_PORT) for protocol in ("UDP", "TCP")]}
+    yield from admitted
+
+
+def _port(protocol: str, port: int) -> dict[str, Any]:
+    return {"protocol": protocol, "port": port}
