@@ -16,6 +16,7 @@ from shardwright.planning.report import Exclusion, Plan, Report
 from shardwright.reconcile.findings import Findings, conditions
 from shardwright.reconcile.states import GroupState
 from shardwright.reconcile.work import Resolve
+from shardwright.sinks import in_metric
 
 BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 API_BUCKETS: Final = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0)
@@ -187,7 +188,7 @@ class Metrics:
         """Yield the series of one model with their values."""
         lives = () if found.hidden else self._of_groups(found)
         shown = chain(self._of_report(report) if report else (), self._of_conditions(found), lives)
-        yield from (((gauge, (*key, *labels)), value) for gauge, value, *labels in shown)
+        yield from (((gauge, tuple(map(in_metric, (*key, *labels)))), value) for gauge, value, *labels in shown)
 
     def _of_report(self, report: Report) -> Iterator[Shown]:
         plan = report.outcome
