@@ -1,17 +1,21 @@
 """The command line of the operator."""
 
 import argparse
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from shardwright.cluster.client import RequestLimits
 from shardwright.cluster.elector import LeaseTimings, unique_holder
 from shardwright.reconcile.budget import MEBIBYTE, Budget
 
+log = logging.getLogger(__name__)
+
+BAD_USAGE: Final = 2
 TIMINGS: Final = LeaseTimings()
 LIMITS: Final = RequestLimits()
 
@@ -71,7 +75,7 @@ class Options:
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> Options:
-    """Return the options, or end the process with a usage message."""
+    """Return the options, or end the process with a complaint in the log."""
     parser = operator_parser()
     given = vars(parser.parse_args(arguments))
     options = Options(**given | {"identity": given["identity"] or os.environ.get("POD_NAME") or unique_holder()})
@@ -82,9 +86,17 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
     return options
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that complains in the log: nobody types this command line."""
+
+    def error(self, message: str) -> NoReturn:
+        log.critical("the command line cannot be used: %s", message)
+        self.exit(BAD_USAGE)
+
+
 def operator_parser() -> argparse.ArgumentParser:
     """Return the parser of the operator's command line."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="shardwright-operator",
         description="Plans, deploys and keeps alive every ShardedModel of the cluster.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,

@@ -1,7 +1,5 @@
-"""Probes and logs of the process."""
+"""Probes and metrics of the process."""
 
-import json
-import logging
 import socket
 import urllib.error
 import urllib.request
@@ -10,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 
 from shardwright.controller.health import LONGEST_REQUEST_BYTES, MOST_CONNECTIONS, Health, HealthServer, listening_socket
-from shardwright.controller.logs import JsonLines
 from shardwright.controller.metrics import Metrics
 from tests.support.clocks import Clock
 
@@ -172,12 +169,3 @@ def test_what_is_no_request_ends_its_connection_only(server: HealthServer) -> No
     assert sent(server.port, b"HEAD /healthz HTTP/1.1\r\n\r\n").endswith(b"\r\nConnection: close\r\n\r\n")
     assert sent(server.port, b"\xff\xfe\r\n\r\n").startswith(b"HTTP/1.1 405")
     assert get(server.port, "/healthz") == (200, "ok")
-
-
-def test_a_log_line_is_one_json_object_whatever_the_message_holds() -> None:
-    record = logging.LogRecord("shardwright", logging.INFO, "", 0, 'a\n{"level": "x"}\x1b[31m', (), None)
-    record.key = "models/llama"
-    line = JsonLines().format(record)
-    assert "\n" not in line
-    parsed = json.loads(line)
-    assert (parsed["level"], parsed["message"], parsed["key"]) == ("info", 'a {"level": "x"} [31m', "models/llama")
