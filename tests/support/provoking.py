@@ -30,7 +30,7 @@ class Provoker(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if LISTENS in record.msg:
-            port = int(str(record.getMessage()).rsplit(maxsplit=1)[-1])
+            port = int(record.getMessage().split(", ")[1].split()[0])
             loop = asyncio.get_running_loop()
             loop.call_soon(_raise, "in a callback")
             loop.call_soon(_forget, asyncio.ensure_future(_fail()))
@@ -92,5 +92,5 @@ def _rest(port: int) -> None:
 
 if __name__ == "__main__":
     logging.getLogger(ENDS).addHandler(Provoker())
-    code = main([f"--kubeconfig={sys.argv[1]}", "--port=0", "--no-leader-elect", "--log-level=DEBUG"])
+    code = main([f"--kubeconfig={sys.argv[1]}", "--port=0", "--health-port=0", "--no-leader-elect", "--log-level=DEBUG"])
     _raise(f"after the end with {code}")
