@@ -7,7 +7,7 @@ DEMO   ?=
 INSTALL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: bench-operator bench-operator-short explore score fit bench-start help setup test test-unit test-controlplane test-engine test-versions test-mpi lock-engine lint fmt generate verify lock tools demo demo-down image wheel kind-up kind-test kind-test-full kind-demo kind-down clean
+.PHONY: audit bench-operator bench-operator-short explore score fit bench-start help setup test test-unit test-controlplane test-engine test-versions test-mpi lock-engine lint fmt generate verify lock tools demo demo-down image wheel kind-up kind-test kind-test-full kind-demo kind-down clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,17 @@ verify: generate lint ## Generated files are current (used before a release)
 lock: setup ## Resolve the dependencies anew into the two lock files (hashes, no addresses)
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --output-file requirements.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra dev --output-file requirements-dev.lock pyproject.toml
+
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra audit --output-file requirements-audit.lock pyproject.toml
+
+build/audit/.installed: requirements-audit.lock
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-audit.lock
+	@touch $@
+
+audit: build/audit/.installed ## Look the locked dependencies up among known vulnerabilities (asks PyPI; fails, too, where it gets no answer)
+	build/audit/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r requirements.lock
+	build/audit/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r requirements-dev.lock
 
 lock-engine: setup ## Resolve what vLLM needs anew into its lock file (downloads about 3 GB to read what it asks for)
 	$(BIN)/python -m tests.engine lock

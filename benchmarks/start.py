@@ -62,7 +62,7 @@ def reach(folder: Path, environment: Mapping[str, str]) -> Measured:
         server.settimeout(FIRST_REQUEST_SECONDS)
         kubeconfig = write_kubeconfig(folder, server.getsockname()[1])
         begun = time.perf_counter()
-        command = [sys.executable, "-m", "shardwright.controller", "--kubeconfig", str(kubeconfig), "--port", "0"]
+        command = [sys.executable, "-m", "shardwright.controller", "--kubeconfig", str(kubeconfig), "--port=0", "--health-port=0"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(environment))
         try:
             with server.accept()[0] as connection:

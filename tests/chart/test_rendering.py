@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 import shardwright
-from shardwright.controller.health import Health, HealthServer
+from shardwright.controller.health import Health
+from shardwright.controller.http_server import HttpServer
 from shardwright.controller.options import Options, parse_options
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
@@ -35,7 +36,7 @@ def container(objects: list[Manifest]) -> dict[str, Any]:
 @pytest.fixture
 def health_url() -> Iterator[tuple[Health, str]]:
     health = Health()
-    server = HealthServer(health, lambda: b"metrics", 0)
+    server = HttpServer(health.answers(), 0, "test")
     yield health, f"http://127.0.0.1:{server.port}"
     server.stop()
 
@@ -107,6 +108,8 @@ def test_the_operator_knows_every_flag_of_the_deployment(container: dict[str, An
         signing_keys_file=Path("/etc/shardwright/signing/keys"),
         cluster_domain="cluster.local",
         port=8080,
+        health_port=8081,
+        max_model_series=100_000,
         resync_seconds=300.0,
         workers=16,
         max_moving_groups=5,
@@ -147,14 +150,17 @@ def test_the_files_of_the_arguments_are_mounted(objects: list[Manifest], contain
     assert credentials[1]["configMap"] == {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
 
 
-def test_probes_and_service_reach_the_port_on_which_the_operator_listens(
+def test_probes_and_service_reach_the_ports_on_which_the_operator_listens(
     objects: list[Manifest], container: dict[str, Any]
 ) -> None:
-    port = parse_options(container["args"]).port
+    options = parse_options(container["args"])
 
-    assert container["ports"] == [{"name": "http", "containerPort": port}]
-    assert {container[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")} == {"http"}
-    assert named(objects, "Service")["spec"]["ports"] == [{"name": "http", "port": port, "targetPort": "http"}]
+    assert container["ports"] == [
+        {"name": "http", "containerPort": options.port},
+        {"name": "health", "containerPort": options.health_port},
+    ]
+    assert {container[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")} == {"health"}
+    assert named(objects, "Service")["spec"]["ports"] == [{"name": "http", "port": options.port, "targetPort": "http"}]
 
 
 def test_the_operator_answers_the_paths_of_the_probes(container: dict[str, Any], health_url: tuple[Health, str]) -> None:

@@ -99,6 +99,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "lease.durationSeconds": (60, {f"{CONTAINER}.args.14": "--lease-duration-seconds=60"}),
     "lease.renewDeadlineSeconds": (12, {f"{CONTAINER}.args.15": "--lease-renew-deadline-seconds=12"}),
     "lease.retrySeconds": (1, {f"{CONTAINER}.args.16": "--lease-retry-seconds=1"}),
+    "metrics.maxModelSeries": (10000000, {f"{CONTAINER}.args.19": "--max-model-series=10000000"}),
     "catalogue": (
         {"acme/llama-3.1-8b": "{}"},
         {"ConfigMap/shardwright-catalogue data.models.json": '{\n  "acme/llama-3.1-8b": "{}"\n}\n'},
@@ -218,6 +219,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "lease.durationSeconds": (3600, "'/lease/durationSeconds': maximum: got 3,600, want 600"),
     "lease.renewDeadlineSeconds": ("10s", "'/lease/renewDeadlineSeconds': got string, want integer"),
     "lease.retrySeconds": (-1, "'/lease/retrySeconds': minimum: got -1, want 1"),
+    "metrics.maxModelSeries": (0, "'/metrics/maxModelSeries': minimum: got 0, want 1"),
     "catalogue": ({"acme/llama": "./config.json"}, "'/catalogue/acme~1llama': './config.json' does not match pattern"),
     "engineDefaults": ({"engine": {"image": "-"}}, "'/engineDefaults/engine/image': '-' does not match pattern"),
     "admittedArguments": (["--config"], "'/admittedArguments/0': '--config' does not match pattern"),

@@ -61,6 +61,7 @@ def test_lock_files_hold_hashes_and_no_addresses() -> None:
     for name in (
         "requirements.lock",
         "requirements-dev.lock",
+        "requirements-audit.lock",
         "tests/engine/requirements.lock",
         "tests/engine/engines.lock",
         "tests/mpi/requirements.lock",

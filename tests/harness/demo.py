@@ -145,7 +145,7 @@ class Demo:
             f"  kubectl describe smodel llama-405b            # the plan, its reasons, what was ruled out\n"
             f"  kubectl get smodel llama-405b -o yaml\n"
             f"  kubectl explain shardedmodel.spec.workload\n"
-            f"  curl -s {self.operator.replicas[0].url}/metrics | grep ^shardwright_plan\n",
+            f"  curl -s http://127.0.0.1:{self.operator.replicas[0].metrics_port}/metrics | grep ^shardwright_plan\n",
             highlight=False,
             soft_wrap=True,
         )

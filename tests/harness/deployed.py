@@ -36,15 +36,17 @@ _READY_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Replica:
-    """One operator process: its pod's name, and where its port of metrics and health is."""
+    """One operator process: its pod's name, and the ports of its probes and of its metrics."""
 
     pod: str
-    url: str
+    health_port: int
+    metrics_port: int
 
     def get(self, path: str) -> tuple[int, str]:
         """Return status and body of one of its HTTP endpoints; (0, error) when it does not answer."""
         try:
-            with urllib.request.urlopen(f"{self.url}{path}", timeout=5) as answer:
+            port = self.metrics_port if path == "/metrics" else self.health_port
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -128,16 +130,17 @@ class DeployedOperator:
         (container,) = pod["spec"]["containers"]
         home = self._folder / name
         moved = self._mount(pod, container, home)
-        port = free_port()
-        (listening,) = (entry["containerPort"] for entry in container["ports"] if entry["name"] == "http")
+        ports = {entry["name"]: (entry["containerPort"], free_port()) for entry in container["ports"]}
+        flags = {"--health-port": ports["health"], "--port": ports["http"]}
         environment = self._environment(pod, container)
         words = [*container["command"], *container.get("args", [])]
-        argv = [_moved(_expanded(word, environment), moved).replace(f"--port={listening}", f"--port={port}") for word in words]
+        found = {f"{flag}={listening}": f"{flag}={free}" for flag, (listening, free) in flags.items()}
+        argv = [found.get(word, _moved(_expanded(word, environment), moved)) for word in words]
         argv[0] = str(self._programs / argv[0])
         clean = [f"{key}={value}" for key, value in {**environment, **_machine()}.items()]
         self._argv = {**getattr(self, "_argv", {}), name: ["/usr/bin/env", "-i", *clean, *argv]}
         self._processes.start(name, self._argv[name])
-        return Replica(pod=name, url=f"http://127.0.0.1:{port}")
+        return Replica(pod=name, health_port=ports["health"][1], metrics_port=ports["http"][1])
 
     def _environment(self, pod: Manifest, container: Manifest) -> dict[str, str]:
         server = urlsplit(self._cp.url)

@@ -60,19 +60,20 @@ class OperatorProcess:
         self._folder = tempfile.TemporaryDirectory(prefix=f"{identity}-")  # what a killed process leaves goes with it
         keys = Path(self._folder.name) / "keys"
         keys.write_text(SIGNING_KEY)
-        kubeconfig = control_plane.kubeconfig_for(SYSTEM, account)
+        self.kubeconfig = control_plane.kubeconfig_for(SYSTEM, account)
         if server:
-            kubeconfig.write_text(kubeconfig.read_text().replace(control_plane.url, server))
+            self.kubeconfig.write_text(self.kubeconfig.read_text().replace(control_plane.url, server))
         self._control_plane = control_plane
         self._identity = identity
         self._arguments = [
             sys.executable,
             "-m",
             *(["shardwright.controller"] if pace == 1 else ["tests.support.paced", str(pace)]),
-            f"--kubeconfig={kubeconfig}",
+            f"--kubeconfig={self.kubeconfig}",
             f"--lease-namespace={SYSTEM}",
             f"--identity={identity}",
             "--port=0",
+            "--health-port=0",
             f"--signing-keys-file={keys}",
             *arguments,
         ]
@@ -124,9 +125,10 @@ class OperatorProcess:
 
     def get(self, path: str) -> tuple[int, str]:
         """Return status and body of one of its HTTP endpoints; (0, error) when it does not answer."""
-        ports = re.findall(r"listening on port (\d+)", self.logs())
+        ports = re.findall(r"listening on port (\d+) for probes, (\d+) for scrapes", self.logs())
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{ports[-1]}{path}", timeout=5) as answer:
+            port = ports[-1][path == "/metrics"]
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, Final, Self
 
 from shardwright.api.published import MESSAGE_MAX_LENGTH
+from shardwright.sinks import in_status
 
 
 class Word(StrEnum):
@@ -128,14 +129,13 @@ def set_condition(conditions: Iterable[Mapping[str, Any]], new: Condition, *, no
 
 
 def _on_wire(condition: Condition, *, since: str) -> dict[str, Any]:
-    message = condition.message
     return {
         "type": str(condition.type),
         "status": condition.status_word,
         "observedGeneration": condition.observed_generation,
         "lastTransitionTime": since,
         "reason": str(condition.reason),
-        "message": message if len(message) <= MESSAGE_MAX_LENGTH else message[: MESSAGE_MAX_LENGTH - 1] + "…",
+        "message": in_status(condition.message, MESSAGE_MAX_LENGTH),
     }
 
 

@@ -17,6 +17,12 @@ from shardwright.errors import InputError, Problem
 EXPANDED_MAX_NODES: Final = 4_000_000
 """Unit: YAML nodes after aliases are expanded. Basis: assumed; 5,000 Node objects have about 2 million."""
 
+DEEPEST: Final = 128
+"""Unit: lists and objects inside one another. Basis: assumed; a ShardedModel may have 64, objects of Kubernetes have less."""
+
+LONGEST_NUMBER: Final = 400
+"""Unit: characters. Basis: no number that JSON's readers can hold is longer without an exponent (the largest has 309 digits)."""
+
 FRACTION_FREE_MAX: Final = 1e21
 """Go writes a float below this without an exponent, so that a whole one becomes an integer in JSON."""
 
@@ -25,7 +31,7 @@ def read_manifests(text: str) -> list[dict[str, Any]]:
     """Return the objects of a manifest: one per document, those of a ``List`` one by one.
 
     Raises:
-        InputError: Not YAML, a key that is there twice, too many aliases, or something that is no object.
+        InputError: Not YAML, a key that is there twice, too many aliases, too deep, or something that is no object.
     """
     return [item for document in _documents(text) for item in _objects(document)]
 
@@ -46,17 +52,58 @@ def _objects(document: Any) -> Iterator[dict[str, Any]]:
 def _documents(text: str) -> list[Any]:
     if text.lstrip()[:1] == "{":
         try:
-            return [json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)]
+            return [_json_document(text)]
         except _RefusedError as error:
-            raise _unreadable(str(error), "write every key once") from None
+            raise _unreadable(str(error), "correct it") from None
         except ValueError:
             pass  # flow-style YAML begins the same way
     try:
+        _check_nesting(text)
         return list(_yaml_documents(text))
     except _RefusedError as error:
         raise _unreadable(str(error), "correct it") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise _unreadable(_where(error), "correct the YAML") from None
+
+
+def _json_document(text: str) -> Any:
+    try:
+        document = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_whole)
+    except RecursionError:
+        raise _too_deep("") from None
+    level = [document]
+    for _ in range(DEEPEST):
+        level = [child for value in level for child in _contained(value)]
+        if not level:
+            return document
+    raise _too_deep("")
+
+
+def _contained(value: Any) -> Iterator[Any]:
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (child for child in children if isinstance(child, dict | list))
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > LONGEST_NUMBER:
+        raise _RefusedError(f"a number of {len(digits):,} digits")
+    return int(digits)
+
+
+def _check_nesting(text: str) -> None:
+    """Refuse what is nested too deeply before anything recurses into it: libyaml's composer would end the process."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEEPEST:
+                raise _too_deep(f"line {event.start_mark.line + 1}: " if event.start_mark else "")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _too_deep(where: str) -> "_RefusedError":
+    return _RefusedError(f"{where}lists and objects are nested more than {DEEPEST} levels deep")
 
 
 def _yaml_documents(text: str) -> Iterator[Any]:
@@ -72,19 +119,26 @@ def _yaml_documents(text: str) -> Iterator[Any]:
 
 
 def _check_expansion(root: yaml.Node) -> None:
-    sizes: dict[int, int] = {}
-    if _expanded(root, sizes, set()) > EXPANDED_MAX_NODES:
+    size, height = _expanded(root, {}, set())
+    if size > EXPANDED_MAX_NODES:
         raise _RefusedError(f"aliases expand to more than {EXPANDED_MAX_NODES:,} values")
+    if height > DEEPEST + 1:
+        raise _too_deep("with their aliases, ")
 
 
-def _expanded(node: yaml.Node, sizes: dict[int, int], open_nodes: set[int]) -> int:
+def _expanded(node: yaml.Node, known: dict[int, tuple[int, int]], open_nodes: set[int]) -> tuple[int, int]:
+    """Return how many nodes there are under this one, and how many levels, both with itself.
+
+    An anchor stands before its aliases, so this recurses no deeper than the text is nested.
+    """
     if id(node) in open_nodes:
         raise _RefusedError("an alias contains itself")
-    if id(node) not in sizes:
+    if id(node) not in known:
         open_nodes.add(id(node))
-        sizes[id(node)] = 1 + sum(_expanded(child, sizes, open_nodes) for child in _children(node))
+        children = [_expanded(child, known, open_nodes) for child in _children(node)]
+        known[id(node)] = 1 + sum(size for size, _ in children), 1 + max((height for _, height in children), default=0)
         open_nodes.discard(id(node))
-    return sizes[id(node)]
+    return known[id(node)]
 
 
 def _children(node: yaml.Node) -> Iterator[yaml.Node]:
@@ -115,6 +169,8 @@ _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 
 def _integer(loader: Any, node: yaml.ScalarNode) -> int:
     text = loader.construct_scalar(node).replace("_", "")
+    if len(text) > LONGEST_NUMBER:
+        raise _RefusedError(f"line {node.start_mark.line + 1}: a number of {len(text):,} digits")
     sign, digits = (-1, text[1:]) if text[0] == "-" else (1, text.removeprefix("+"))
     is_octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
     return sign * (int(digits, 8) if is_octal else int(digits, 0))

@@ -5,8 +5,10 @@
 
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints
 from pydantic.alias_generators import to_camel
+
+from shardwright.sinks import in_status, in_status_lines
 
 SENTENCE_MAX_LENGTH: Final = 1024
 MESSAGE_MAX_LENGTH: Final = 4096
@@ -23,7 +25,18 @@ _LIST: Final[dict[str, JsonValue]] = {"x-kubernetes-list-type": "atomic"}
 
 Name = Annotated[str, StringConstraints(max_length=253)]
 Word = Annotated[str, StringConstraints(max_length=64)]
-Sentence = Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)]
+
+
+def _sentence(value: object) -> object:
+    return in_status(value, SENTENCE_MAX_LENGTH) if isinstance(value, str) else value
+
+
+def _quotation(value: object) -> object:
+    return in_status_lines(value, SENTENCE_MAX_LENGTH) if isinstance(value, str) else value
+
+
+Sentence = Annotated[str, BeforeValidator(_sentence), StringConstraints(max_length=SENTENCE_MAX_LENGTH)]
+Quotation = Annotated[str, BeforeValidator(_quotation), StringConstraints(max_length=SENTENCE_MAX_LENGTH)]
 Count = Annotated[int, Field(ge=0, le=2_147_483_647)]
 Bytes = Annotated[int, Field(ge=-(2**53), le=2**53)]
 
@@ -221,7 +234,7 @@ class ShownFailure(Shown):
         default=None, description="Its exit code, where it exited."
     )
     reason: Sentence = Field(description="Why, as the kubelet says it.")
-    message: Sentence | None = Field(default=None, description="The end of what it printed, or of what was said of it.")
+    message: Quotation | None = Field(default=None, description="The end of what it printed, or of what was said of it.")
 
 
 class ShownGroup(Shown):

@@ -1,6 +1,5 @@
 """A report as ``status.plan``; computes nothing but totals, and cuts what would not fit the schema."""
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from shardwright.api.published import (
@@ -8,7 +7,6 @@ from shardwright.api.published import (
     EXCLUSIONS_MAX_ITEMS,
     NODES_MAX_ITEMS,
     REASONS_MAX_ITEMS,
-    SENTENCE_MAX_LENGTH,
     STAGES_MAX_ITEMS,
     ShownAlternative,
     ShownExclusion,
@@ -62,8 +60,8 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "predicted": _prediction(plan),
         "carries_load": plan.carries_load,
         "tight": plan.tight,
-        "reasons": _sentences(plan.reasons),
-        "warnings": _sentences(plan.warnings),
+        "reasons": list(plan.reasons[:REASONS_MAX_ITEMS]),
+        "warnings": list(plan.warnings[:REASONS_MAX_ITEMS]),
     }
 
 
@@ -86,8 +84,8 @@ def _placement(plan: Plan) -> ShownPlacement:
     return ShownPlacement(
         nodes=list(planned_nodes(plan)[:NODES_MAX_ITEMS]),
         gpus_per_node=plan.gpus_per_node,
-        tensor_link=_sentence(plan.tensor_link),
-        pipeline_link=_sentence(plan.pipeline_link),
+        tensor_link=plan.tensor_link,
+        pipeline_link=plan.pipeline_link,
     )
 
 
@@ -158,19 +156,9 @@ def _alternative(item: Alternative) -> ShownAlternative:
         tpot_milliseconds=to_milliseconds(item.performance.tpot_seconds),
         output_tokens_per_second=round(item.performance.output_tokens_per_second),
         million_output_tokens_price=_price(item.million_tokens_price),
-        loses=_sentence(item.loses),
+        loses=item.loses,
     )
 
 
 def _exclusion(item: Exclusion) -> ShownExclusion:
-    return ShownExclusion(
-        code=item.code, count=item.count, example=_sentence(item.example), nearest_miss=_sentence(item.nearest_miss)
-    )
-
-
-def _sentences(texts: Sequence[str]) -> list[str]:
-    return [_sentence(text) for text in texts[:REASONS_MAX_ITEMS]]
-
-
-def _sentence(text: str) -> str:
-    return text if len(text) <= SENTENCE_MAX_LENGTH else f"{text[: SENTENCE_MAX_LENGTH - 1]}…"
+    return ShownExclusion(code=item.code, count=item.count, example=item.example, nearest_miss=item.nearest_miss)

@@ -145,8 +145,8 @@ def _bad_format(location: Location, detail: ErrorDetails, schema: Schema) -> Pro
     )
 
 
-def _too_long(location: Location, detail: ErrorDetails, schema: Schema) -> Problem:
-    most = next(schema[key] for key in ("maxLength", "maxItems", "maxProperties") if key in schema)
+def _too_long(location: Location, detail: ErrorDetails, _schema: Schema) -> Problem:
+    most = detail["ctx"]["max_length"]
     unit = "characters" if isinstance(detail["input"], str) else "entries"
     return Problem(
         code="TooLong",

@@ -2,9 +2,10 @@
 
 import argparse
 from pathlib import PurePath
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 from shardwright import __version__
+from shardwright.sinks import in_terminal
 
 PLAN_EXAMPLES = """\
 examples:
@@ -64,9 +65,17 @@ def program_name(argv0: str) -> str:
     return "kubectl shardwright" if PurePath(argv0).name.startswith("kubectl-shardwright") else "shardwright"
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are harmless: scripts hand over words that others have written."""
+
+    def error(self, message: str) -> NoReturn:
+        """End the process with a complaint."""
+        super().error(in_terminal(message))
+
+
 def build_parser(program: str) -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=program,
         description="Cut a large language model over the GPUs you have: see the plan, the manifests, and why.",
         epilog=f"'{program} COMMAND --help' explains a command.",
@@ -84,7 +93,7 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     return parser
 
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no public name
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001 - it has no public name
 
 
 def _add_command(commands: Commands, name: str, *, summary: str, epilog: str = "") -> argparse.ArgumentParser:

@@ -9,6 +9,7 @@ from shardwright.hardware.gpus import Gpu, load_gpus
 from shardwright.hardware.identity import VENDORS
 from shardwright.modelspec.catalogue import find_model, known_ids
 from shardwright.reporting.lines import table
+from shardwright.sinks import in_terminal
 from shardwright.units import GIB, TERA
 
 _WITHOUT_CONFIG = "any other model needs its config.json: --config FILE, or spec.model.configMapRef"
@@ -38,10 +39,10 @@ def list_gpus(arguments: Namespace) -> None:
 
 def _print_table(header: Sequence[str], cells: Sequence[Sequence[str]], *, missing: str) -> None:
     if not cells:
-        print_text(missing, sys.stderr)
+        print_text(in_terminal(missing), sys.stderr)
         return
     for line in table(header, cells, width=200, indent=""):
-        print_text(line.plain())
+        print_text(in_terminal(line.plain()))
 
 
 def _model(model_id: str) -> dict[str, str | None]:

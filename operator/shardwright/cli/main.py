@@ -45,7 +45,7 @@ def _report_fault(error: Exception, *, show_traceback: bool) -> int:
     if show_traceback:
         import traceback  # noqa: PLC0415 - only for a fault
 
-        traceback.print_exception(error)
+        print_text("".join(traceback.format_exception(error)).removesuffix("\n"), sys.stderr)
     if isinstance(error, UnreachableError):
         print_error(str(error))
     else:

@@ -3,11 +3,12 @@
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from shutil import get_terminal_size
 from typing import Any, Final, TextIO
 
 from shardwright.reporting.lines import ASCII, Line
+from shardwright.sinks import in_lines, in_terminal
 
 NARROWEST: Final = 60
 WIDEST: Final = 140
@@ -28,12 +29,13 @@ def print_lines(lines: Iterable[Line]) -> None:
         print_styled(lines)
         return
     for line in lines:
-        print_text(line.plain())
+        print_text(in_terminal(line.plain()))
 
 
 def print_text(text: str, stream: TextIO | None = None) -> None:
-    """Print a line, with plain signs where the stream cannot encode the better ones."""
+    """Print lines, with plain signs where the stream cannot encode the better ones; all that is printed passes here."""
     target = stream or sys.stdout
+    text = in_lines(text)
     try:
         text.encode(target.encoding or "utf-8")
     except UnicodeEncodeError:
@@ -43,7 +45,7 @@ def print_text(text: str, stream: TextIO | None = None) -> None:
 
 def print_json(value: Any) -> None:
     """Print a value as indented JSON, keys in the order they have."""
-    print_text(json.dumps(value, indent=2, ensure_ascii=not _speaks_unicode()))
+    print_text(_unharmed(lambda unicode: json.dumps(value, indent=2, ensure_ascii=not unicode)))
 
 
 def print_yaml(documents: Sequence[Mapping[str, Any]]) -> None:
@@ -56,7 +58,10 @@ def print_yaml(documents: Sequence[Mapping[str, Any]]) -> None:
     Dumper.add_representer(str, _text)
     for index, document in enumerate(documents):
         separator = "---\n" if index else ""
-        text = yaml.dump(_plain(document), Dumper=Dumper, sort_keys=False, allow_unicode=_speaks_unicode(), width=110)
+        plain = _plain(document)
+        text = _unharmed(
+            lambda unicode, plain=plain: yaml.dump(plain, Dumper=Dumper, sort_keys=False, allow_unicode=unicode, width=110)  # type: ignore[misc]
+        )
         print_text(separator + text.removesuffix("\n"))
 
 
@@ -66,7 +71,13 @@ def _text(dumper: Any, value: str) -> Any:
 
 def print_error(message: str, code: str = "") -> None:
     """Print a message to stderr, behind what it is and the word under which docs/reasons.md explains it."""
-    print_text(f"error[{code}]: {message}" if code else f"error: {message}", sys.stderr)
+    print_text(in_terminal(f"error[{code}]: {message}" if code else f"error: {message}"), sys.stderr)
+
+
+def _unharmed(write: Callable[[bool], str]) -> str:
+    """Return a document that means the same however it is printed: one that would have to be changed has escapes of its own."""
+    text = write(_speaks_unicode())
+    return text if in_lines(text) == text else write(False)
 
 
 def print_note(message: str) -> None:

@@ -9,6 +9,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from shardwright.reporting.lines import Line, Role
+from shardwright.sinks import in_terminal
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ def print_styled(lines: Iterable[Line]) -> None:
     """Print lines as they are, in colours; they were wrapped to the terminal's width before."""
     console = Console(highlight=False, soft_wrap=True)
     for line in lines:
-        console.print(Text.assemble(*((span.text, STYLES[span.role]) for span in line.spans)))
+        console.print(Text.assemble(*((in_terminal(span.text), STYLES[span.role]) for span in line.spans)))
 
 
 def track(records: Iterable[T]) -> Iterator[T]:

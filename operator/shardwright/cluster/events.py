@@ -10,10 +10,10 @@ from uuid import uuid4
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import EVENTS
 from shardwright.reconcile.events import Event
+from shardwright.sinks import in_event
 
 QUIET_SECONDS: Final = 600.0
 REMEMBERED: Final = 4096
-LONGEST_NOTE: Final = 1024  # the API's limit
 
 
 class Recorder:
@@ -57,7 +57,7 @@ class Recorder:
             "action": event.action,
             "reason": event.reason,
             "type": "Warning" if event.warning else "Normal",
-            "note": event.note[:LONGEST_NOTE],
+            "note": in_event(event.note),
             "regarding": {
                 "apiVersion": regarding["apiVersion"],
                 "kind": regarding["kind"],

@@ -1,37 +1,76 @@
-"""Logs as JSON lines. What is logged are names, reasons and counts, never specs, environments or contents."""
+"""Logs as JSON lines, whoever writes them: names, reasons and counts, never specs, environments or contents."""
 
 import json
 import logging
-import re
+import math
 import sys
+import threading
+from contextlib import suppress
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Final
 
-CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+from shardwright.sinks import in_log, in_traceback
+
 FIELDS: Final = ("key", "result", "reason", "seconds", "writes", "fields")
+
+log = logging.getLogger(__name__)
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per record; control characters are blanked, so that no message can forge another."""
+    """One JSON object per record, whatever is in it: none can forge another, none is lost because it cannot be written."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": CONTROL_CHARACTERS.sub(" ", record.getMessage()),
+            "logger": in_log(record.name),
+            "message": in_log(_message(record)),
         }
-        line |= {field: getattr(record, field) for field in FIELDS if hasattr(record, field)}
+        line |= {field: _plain(getattr(record, field)) for field in FIELDS if hasattr(record, field)}
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+            line["exception"] = in_traceback(self.formatException(record.exc_info))
+        return json.dumps(line)
+
+
+class _Lines(logging.StreamHandler):  # type: ignore[type-arg]  # generic for the type checker only
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  its name in the library
+        """Say that a record is lost, where Python would print a traceback."""
+        lost = logging.LogRecord(record.name, logging.ERROR, "", 0, "a line of the log could not be written", (), None)
+        with suppress(OSError, ValueError):  # nobody reads it any more
+            self.stream.write(self.format(lost) + self.terminator)
 
 
 def configure(level: str) -> None:
-    """Send our records of ``level`` and above, and warnings of the libraries, to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
+    """Send our records of ``level`` and above, warnings of libraries and what nobody has caught to standard error."""
+    handler = _Lines(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("shardwright").setLevel(level)
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)  # warns that it leaves signals to us
+    logging.captureWarnings(capture=True)
+    sys.excepthook = _uncaught
+    sys.unraisablehook = lambda ignored: _uncaught(ignored.exc_type, ignored.exc_value, ignored.exc_traceback)
+    threading.excepthook = lambda ended: _uncaught(ended.exc_type, ended.exc_value, ended.exc_traceback)
+
+
+def _uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    log.critical("nobody has caught %s", kind.__name__, exc_info=(kind, error or kind(), trace))
+
+
+def _message(record: logging.LogRecord) -> str:
+    """Return the message; where its arguments do not fit it, both as they are."""
+    try:
+        return record.getMessage()
+    except Exception:  # noqa: BLE001  whatever the arguments raise
+        return f"{record.msg} {record.args!r}"
+
+
+def _plain(value: object) -> object:
+    """Return a value that JSON can say."""
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return in_log(str(value))

@@ -23,6 +23,7 @@ BAD_SETTINGS_EXIT_CODE = 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the operator and return its exit code."""
+    configure("INFO")
     options = parse_options(arguments)
     configure(options.log_level)
     sys.setrecursionlimit(2 * DEEPEST_OBJECT)  # at Python's own of 1,000 one such resource would end kopf's watch for good

@@ -4,6 +4,8 @@ Labels are bounded: verbs, resources, codes, condition types, reasons, component
 namespace and name, are made from the same values as its status, and go when it goes.
 """
 
+import logging
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
@@ -16,6 +18,9 @@ from shardwright.planning.report import Exclusion, Plan, Report
 from shardwright.reconcile.findings import Findings, conditions
 from shardwright.reconcile.states import GroupState
 from shardwright.reconcile.work import Resolve
+from shardwright.sinks import in_metric
+
+log = logging.getLogger(__name__)
 
 BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 API_BUCKETS: Final = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0)
@@ -29,9 +34,12 @@ Shown = tuple[Gauge, float, *tuple[str, ...]]
 
 
 class Metrics:
-    """All series; one instance per process."""
+    """All series; one instance per process. Those of models are at most ``most_series`` together."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_series: int = sys.maxsize) -> None:
+        self._most_series = most_series
+        self._count = 0
+        self._left_out: set[Key] = set()
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self._operator()
@@ -65,6 +73,9 @@ class Metrics:
         )
         self.last_sync = Gauge(
             "shardwright_cache_last_sync_timestamp_seconds", "Last complete LIST.", ("resource",), registry=registry
+        )
+        self._hidden = Gauge(
+            "shardwright_models_without_series", "Models whose series would be more than there may be.", registry=registry
         )
         self.leader = Gauge("shardwright_leader", "1 while this process leads.", registry=registry)
         build = Gauge("shardwright_build_info", "Version of the operator.", ("version",), registry=registry)
@@ -171,23 +182,38 @@ class Metrics:
         now = dict(self._series(key, found, report))
         if found.hidden:  # nobody knows that anything but the conditions has changed
             now = {series: value for series, value in before.items() if series[0] is not self._condition} | now
+        now = self._bounded(key, now)
         for (gauge, labels), value in now.items():
             if before.get((gauge, labels)) != value:
                 gauge.labels(*labels).set(value)
         for gauge, labels in before.keys() - now.keys():
             gauge.remove(*labels)
+        self._count += len(now) - len(before)
         self._shown[key] = now
+
+    def _bounded(self, key: Key, wanted: dict[Series, float]) -> dict[Series, float]:
+        """Return the series that a model gets: all that it wants, or none where that would be too many."""
+        fits = self._count - len(self._shown.get(key, ())) + len(wanted) <= self._most_series
+        if not (fits or self._left_out):
+            log.warning("models have %d series, and may have %d: others have none", self._count, self._most_series)
+        (self._left_out.discard if fits else self._left_out.add)(key)
+        self._hidden.set(len(self._left_out))
+        return wanted if fits else {}
 
     def drop(self, key: Key) -> None:
         """Remove all series of a model."""
-        for gauge, labels in self._shown.pop(key, ()):
+        shown = self._shown.pop(key, {})
+        for gauge, labels in shown:
             gauge.remove(*labels)
+        self._count -= len(shown)
+        self._left_out.discard(key)
+        self._hidden.set(len(self._left_out))
 
     def _series(self, key: Key, found: Findings, report: Report | None) -> Iterator[tuple[Series, float]]:
         """Yield the series of one model with their values."""
         lives = () if found.hidden else self._of_groups(found)
         shown = chain(self._of_report(report) if report else (), self._of_conditions(found), lives)
-        yield from (((gauge, (*key, *labels)), value) for gauge, value, *labels in shown)
+        yield from (((gauge, tuple(map(in_metric, (*key, *labels)))), value) for gauge, value, *labels in shown)
 
     def _of_report(self, report: Report) -> Iterator[Shown]:
         plan = report.outcome

@@ -15,8 +15,10 @@ from shardwright.cluster.elector import Elector, LeaseIdentity
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.permissions import may_see_pods, missing_permissions
 from shardwright.cluster.store import Concern
+from shardwright.controller.exposition import Exposition
 from shardwright.controller.files import Watched
-from shardwright.controller.health import Health, HealthServer
+from shardwright.controller.health import Health
+from shardwright.controller.http_server import HttpServer
 from shardwright.controller.intake import FREED_SECONDS, Intake
 from shardwright.controller.leadership import fence, keep_leading
 from shardwright.controller.metrics import Metrics
@@ -47,7 +49,7 @@ class Operator:
     def __init__(self, options: Options, access: Access) -> None:
         self._options = options
         self._access = access
-        self._metrics = Metrics()
+        self._metrics = Metrics(options.max_model_series)
         self._health = Health()
         self._queue = Queue(options.workers)
         self._view = View()
@@ -108,8 +110,9 @@ class Operator:
         """Run until told to stop (0) or until watching is no longer possible (1)."""
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
-        server = HealthServer(self._health, self._metrics.text, self._options.port)
-        log.info("listening on port %d", server.port)
+        probes = HttpServer(self._health.answers(), self._options.health_port, "probes")
+        scrapes = HttpServer({"/metrics": Exposition(self._metrics.text)}, self._options.port, "scrapes")
+        log.info("listening on port %d for probes, %d for scrapes", probes.port, scrapes.port)
         watches = Watches(self._access, self._on_loop(self._intake.on_model), self._on_loop(self._watching_ended))
         tasks = [asyncio.create_task(job) for job in (self._start_reading(watches), *self._jobs())]
         for task in tasks[1:]:
@@ -119,7 +122,8 @@ class Operator:
         watches.stop()
         if self._caches:
             self._caches.stop()
-        server.stop()
+        probes.stop()
+        scrapes.stop()
         log.info("stopped")
         return 1 if self._failed else 0
 

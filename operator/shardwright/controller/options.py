@@ -1,17 +1,21 @@
 """The command line of the operator."""
 
 import argparse
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from shardwright.cluster.client import RequestLimits
 from shardwright.cluster.elector import LeaseTimings, unique_holder
 from shardwright.reconcile.budget import MEBIBYTE, Budget
 
+log = logging.getLogger(__name__)
+
+BAD_USAGE: Final = 2
 TIMINGS: Final = LeaseTimings()
 LIMITS: Final = RequestLimits()
 
@@ -20,6 +24,9 @@ QUESTION_CPU_SECONDS: Final = 10.0
 
 WORKER_MEMORY_MIB: Final = 192
 """Basis: measured; 70 MiB after all models of the catalogue on 5,000 nodes. The chart's limit is 512 MiB for both processes."""
+
+MODEL_SERIES: Final = 100_000
+"""Basis: measured; they take 110 MiB, and 1.4 s of CPU a scrape. A model of one group has about 30, each further group 4."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +48,8 @@ class Options:
     signing_keys_file: Path | None
     cluster_domain: str
     port: int
+    health_port: int
+    max_model_series: int
     resync_seconds: float
     workers: int
     max_moving_groups: int
@@ -71,7 +80,7 @@ class Options:
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> Options:
-    """Return the options, or end the process with a usage message."""
+    """Return the options, or end the process with a complaint in the log."""
     parser = operator_parser()
     given = vars(parser.parse_args(arguments))
     options = Options(**given | {"identity": given["identity"] or os.environ.get("POD_NAME") or unique_holder()})
@@ -82,9 +91,17 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
     return options
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that complains in the log: nobody types this command line."""
+
+    def error(self, message: str) -> NoReturn:
+        log.critical("the command line cannot be used: %s", message)
+        self.exit(BAD_USAGE)
+
+
 def operator_parser() -> argparse.ArgumentParser:
     """Return the parser of the operator's command line."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="shardwright-operator",
         description="Plans, deploys and keeps alive every ShardedModel of the cluster.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
@@ -99,7 +116,7 @@ def operator_parser() -> argparse.ArgumentParser:
         help="file of keys, one a line: the first signs plans of record, all verify them; without it nothing is signed",
     )
     parser.add_argument("--cluster-domain", default="cluster.local", help="domain of the cluster's DNS")
-    parser.add_argument("--port", type=int, default=8080, help="port of /healthz, /readyz and /metrics; 0 for any free one")
+    _add_ports(parser)
     parser.add_argument("--resync-seconds", type=float, default=300.0, help="mean time between full comparisons")
     parser.add_argument(
         "--workers",
@@ -158,6 +175,17 @@ def _add_leadership(parser: argparse.ArgumentParser) -> None:
         help="time between renewals, less some jitter; those who wait look twice as often; at most half of the deadline",
     )
     parser.add_argument("--identity", help="our name in the Lease; default: POD_NAME, else that of the host and something random")
+
+
+def _add_ports(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=int, default=8080, help="port of /metrics; 0 for any free one")
+    parser.add_argument("--health-port", type=int, default=8081, help="port of /healthz and /readyz; 0 for any free one")
+    parser.add_argument(
+        "--max-model-series",
+        type=_at_least_one,
+        default=MODEL_SERIES,
+        help="series of all models together in /metrics; a model whose series do not fit any more has none",
+    )
 
 
 def _add_requests(parser: argparse.ArgumentParser) -> None:

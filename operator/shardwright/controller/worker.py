@@ -252,5 +252,5 @@ class _Process:
         """Log what it prints, which is nothing but for a fault, until it ends."""
         assert self._process.stderr is not None  # noqa: S101 - it is a pipe
         with self._process.stderr as source:
-            for line in source:
-                log.warning("worker: %s", line.decode(errors="replace").rstrip()[:LOGGED_MAX_LENGTH])
+            for line in iter(lambda: source.readline(LOGGED_MAX_LENGTH), b""):
+                log.warning("worker: %s", line.decode(errors="replace").rstrip())

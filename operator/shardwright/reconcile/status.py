@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from shardwright.api.conditions import set_condition
-from shardwright.api.published import GROUP_NODES_MAX_ITEMS, SENTENCE_MAX_LENGTH, ShownFailure, ShownGroup
+from shardwright.api.published import GROUP_NODES_MAX_ITEMS, ShownFailure, ShownGroup
 from shardwright.reconcile.findings import Findings, conditions
 from shardwright.reconcile.sentences import waiting_sentence
 from shardwright.reconcile.states import GroupState
@@ -70,7 +70,7 @@ def group_status(group: GroupState) -> dict[str, Any]:
         name=group.name,
         ready=group.ready,
         nodes=[node or "" for node in group.nodes[:GROUP_NODES_MAX_ITEMS]],
-        waiting=waiting_sentence(group)[:SENTENCE_MAX_LENGTH] or None,
+        waiting=waiting_sentence(group) or None,
         restarts=group.restarts,
         last_failure=ShownFailure(**asdict(failure) | said) if failure else None,
         last_outage_seconds=group.outage_seconds,

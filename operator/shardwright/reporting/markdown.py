@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from shardwright.reporting.explanation import DrawnNode, Explanation, MemoryBar
 from shardwright.reporting.times import TimeSplit
+from shardwright.sinks import in_markdown
 from shardwright.units import GIB
 
 
@@ -25,9 +26,9 @@ def to_markdown(explanation: Explanation, *, title: str) -> str:
 
 
 def _overview(explanation: Explanation, title: str) -> Iterator[str]:
-    yield f"# {_plain(title)}"
+    yield f"# {in_markdown(title)}"
     yield ""
-    yield f"**{_plain(explanation.headline)}**"
+    yield f"**{in_markdown(explanation.headline)}**"
     yield ""
     yield from _table(("", ""), ((fact.label, fact.value) for fact in explanation.facts))
 
@@ -35,7 +36,7 @@ def _overview(explanation: Explanation, title: str) -> Iterator[str]:
 def _bullets(name: str, sentences: Sequence[str]) -> Iterator[str]:
     if sentences:
         yield from (f"## {name}", "")
-        yield from (f"- {_plain(sentence)}" for sentence in sentences)
+        yield from (f"- {in_markdown(sentence)}" for sentence in sentences)
 
 
 def _placement(explanation: Explanation) -> Iterator[str]:
@@ -78,7 +79,7 @@ def _times(times: TimeSplit | None) -> Iterator[str]:
 
 def _ruled_out(explanation: Explanation) -> Iterator[str]:
     if explanation.ruled_out:
-        yield from ("## Ruled out", "", _plain(explanation.ruled_out))
+        yield from ("## Ruled out", "", in_markdown(explanation.ruled_out))
     if explanation.exclusions:
         yield ""
         rows = ((f"{item.count:,}", f"{item.code}", item.nearest_miss or item.example) for item in explanation.exclusions)
@@ -88,14 +89,8 @@ def _ruled_out(explanation: Explanation) -> Iterator[str]:
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield f"| {' | '.join(header)} |"
     yield f"| {' | '.join('---' for _ in header)} |"
-    yield from (f"| {' | '.join(map(_plain, row))} |" for row in rows)
+    yield from (f"| {' | '.join(map(in_markdown, row))} |" for row in rows)
 
 
 def _gib(count: int) -> str:
     return f"{count / GIB:,.1f}"
-
-
-def _plain(text: str) -> str:
-    """Return text that Markdown shows as it stands, in one line: names come from nodes and manifests."""
-    line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("|", "&#124;")
-    return "".join(f"\\{letter}" if letter in "*_[]" else letter for letter in line)

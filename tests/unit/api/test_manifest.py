@@ -67,6 +67,43 @@ def test_aliases_may_not_blow_a_file_up() -> None:
         read_manifests("\n".join(lines))
 
 
+NESTED = {
+    "flow lists": "[" * 100_000,
+    "closed flow lists": "[" * 100_000 + "]" * 100_000,
+    "flow objects": "{a: " * 3000 + "}" * 3000,
+    "block objects": "\n".join(" " * level + "a:" for level in range(2000)),
+    "block lists": "- " * 50_000 + "a",
+    "keys": "? " * 20_000 + "a",
+    "JSON": '{"a":' * 100_000,
+    "closed JSON": '{"a":' * 900 + "1" + "}" * 900,
+    "JSON lists": '{"a":' + "[" * 128 + "]" * 128 + "}",
+    "aliases": "a0: &a0 [1]\n" + "\n".join(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 200)),
+}
+
+
+@pytest.mark.parametrize("text", NESTED.values(), ids=NESTED)
+def test_what_is_nested_beyond_reason_is_refused_before_anything_recurses_into_it(text: str) -> None:
+    with pytest.raises(InputError, match="lists and objects are nested more than 128 levels deep"):
+        read_manifests(text)
+
+
+@pytest.mark.parametrize("text", ['{"a": ' + "[" * 127 + "]" * 127 + "}", "a: " + "[" * 127 + "]" * 127])
+def test_what_is_nested_as_far_as_it_may_be_is_read(text: str) -> None:
+    (manifest,) = read_manifests(text)
+    assert repr(manifest) == "{'a': " + "[" * 127 + "]" * 127 + "}"
+
+
+@pytest.mark.parametrize("number", ["0x" + "f" * 2_000_000, "9" * 5000, "-" + "9" * 400, "0" + "7" * 500, "0b" + "1" * 500])
+def test_a_number_that_nobody_could_read_is_refused(number: str) -> None:
+    with pytest.raises(InputError, match=r"line 2: a number of [0-9,]+ digits; correct it"):
+        read_manifests(f"kind: X\na: {number}")
+
+
+def test_the_same_goes_for_json() -> None:
+    with pytest.raises(InputError, match="a number of 4,000 digits; correct it"):
+        read_manifests('{"a": ' + "9" * 4000 + "}")
+
+
 def test_an_anchor_may_be_used_and_merged() -> None:
     assert read_manifests("a: &x {p: 1}\nb: *x\nc: {<<: *x, q: 2}") == [{"a": {"p": 1}, "b": {"p": 1}, "c": {"p": 1, "q": 2}}]
 

@@ -1,16 +1,16 @@
-"""Probes and logs of the process."""
+"""Probes and metrics of the process."""
 
-import json
-import logging
 import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 
 import pytest
 
-from shardwright.controller.health import LONGEST_REQUEST_BYTES, MOST_CONNECTIONS, Health, HealthServer, listening_socket
-from shardwright.controller.logs import JsonLines
+from shardwright.controller.exposition import Exposition
+from shardwright.controller.health import Health
+from shardwright.controller.http_server import LONGEST_REQUEST_BYTES, MOST_CONNECTIONS, HttpServer, listening_socket
 from shardwright.controller.metrics import Metrics
 from tests.support.clocks import Clock
 
@@ -29,8 +29,8 @@ def health() -> Health:
 
 
 @pytest.fixture
-def server(health: Health) -> Iterator[HealthServer]:
-    server = HealthServer(health, Metrics().text, port=0)
+def server(health: Health) -> Iterator[HttpServer]:
+    server = HttpServer({**health.answers(), "/metrics": Exposition(Metrics().text)}, 0, "test")
     yield server
     server.stop()
 
@@ -68,7 +68,7 @@ def test_only_a_loop_that_hangs_is_unhealthy() -> None:
     assert health.alive
 
 
-def test_the_endpoints_answer(health: Health, server: HealthServer) -> None:
+def test_the_endpoints_answer(health: Health, server: HttpServer) -> None:
     assert get(server.port, "/healthz") == (200, "ok")
     assert get(server.port, "/readyz")[0] == 503
     health.ready = True
@@ -77,13 +77,13 @@ def test_the_endpoints_answer(health: Health, server: HealthServer) -> None:
     assert get(server.port, "/")[0] == 404
 
 
-def test_a_hung_loop_is_said(server: HealthServer, health: Health) -> None:
+def test_a_hung_loop_is_said(server: HttpServer, health: Health) -> None:
     health._clock = lambda: float("inf")
     assert get(server.port, "/healthz") == (500, "the event loop hangs")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
-def test_it_listens_on_both_families(server: HealthServer, host: str) -> None:
+def test_it_listens_on_both_families(server: HttpServer, host: str) -> None:
     if host == "[::1]" and not has_ipv6():
         pytest.skip("this machine has no IPv6")
     assert get(server.port, "/healthz", host) == (200, "ok")
@@ -114,13 +114,13 @@ def test_without_ipv6_it_listens_on_ipv4(monkeypatch: pytest.MonkeyPatch, refusa
         assert listening.family == socket.AF_INET
 
 
-def test_a_port_that_is_taken_is_an_error(server: HealthServer) -> None:
+def test_a_port_that_is_taken_is_an_error(server: HttpServer) -> None:
     with pytest.raises(OSError, match="in use"):
         listening_socket(server.port)
 
 
-def test_clients_that_say_nothing_keep_nobody_from_asking(server: HealthServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardwright.controller.health.EXCHANGE_SECONDS", 600)
+def test_clients_that_say_nothing_keep_nobody_from_asking(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardwright.controller.http_server.EXCHANGE_SECONDS", 600)
     silent = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(2 * MOST_CONNECTIONS)]
     try:
         assert get(server.port, "/healthz") == (200, "ok")
@@ -130,15 +130,15 @@ def test_clients_that_say_nothing_keep_nobody_from_asking(server: HealthServer, 
             client.close()
 
 
-def test_a_client_that_says_nothing_for_long_is_left(server: HealthServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardwright.controller.health.EXCHANGE_SECONDS", 0.05)
+def test_a_client_that_says_nothing_for_long_is_left(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardwright.controller.http_server.EXCHANGE_SECONDS", 0.05)
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as silent:
         assert silent.recv(1) == b""
 
 
 def test_a_client_that_takes_no_answer_keeps_nobody_from_asking(health: Health) -> None:
     scrapes = Scrapes()
-    server = HealthServer(health, scrapes, port=0)
+    server = HttpServer({**health.answers(), "/metrics": Exposition(scrapes)}, 0, "test")
     try:
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
             client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
@@ -148,15 +148,15 @@ def test_a_client_that_takes_no_answer_keeps_nobody_from_asking(health: Health) 
     assert scrapes.count == 1
 
 
-def test_metrics_are_not_written_anew_for_everybody_who_asks_at_once(health: Health, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_are_not_written_anew_for_everybody_who_asks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, scrapes = Clock(), Scrapes()
-    monkeypatch.setattr("shardwright.controller.health.monotonic", clock)
+    monkeypatch.setattr("shardwright.controller.exposition.monotonic", clock)
 
     def scrape() -> bytes:
         clock.now += 0.7
         return scrapes()
 
-    server = HealthServer(health, scrape, port=0)
+    server = HttpServer({"/metrics": Exposition(scrape)}, 0, "test")
     try:
         for moment in (1.0, 2.0, 7.0, 9.0):
             clock.now = max(clock.now, moment)
@@ -166,7 +166,7 @@ def test_metrics_are_not_written_anew_for_everybody_who_asks_at_once(health: Hea
     assert scrapes.count == 2
 
 
-def test_what_is_no_request_ends_its_connection_only(server: HealthServer) -> None:
+def test_what_is_no_request_ends_its_connection_only(server: HttpServer) -> None:
     assert sent(server.port, b"x" * (2 * LONGEST_REQUEST_BYTES)) == b""
     assert sent(server.port, b"POST /metrics HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 405 Method Not Allowed\r\n")
     assert sent(server.port, b"HEAD /healthz HTTP/1.1\r\n\r\n").endswith(b"\r\nConnection: close\r\n\r\n")
@@ -174,10 +174,22 @@ def test_what_is_no_request_ends_its_connection_only(server: HealthServer) -> No
     assert get(server.port, "/healthz") == (200, "ok")
 
 
-def test_a_log_line_is_one_json_object_whatever_the_message_holds() -> None:
-    record = logging.LogRecord("shardwright", logging.INFO, "", 0, 'a\n{"level": "x"}\x1b[31m', (), None)
-    record.key = "models/llama"
-    line = JsonLines().format(record)
-    assert "\n" not in line
-    parsed = json.loads(line)
-    assert (parsed["level"], parsed["message"], parsed["key"]) == ("info", 'a {"level": "x"} [31m', "models/llama")
+def test_probes_are_answered_while_the_metrics_are_flooded(health: Health) -> None:
+    """200 clients ask and take nothing, or only half ask; the probes have a thread, a port and connections of their own."""
+    scrapes = HttpServer({"/metrics": Exposition(lambda: b"x" * 1_000_000)}, 0, "scrapes")
+    probes = HttpServer(health.answers(), 0, "probes")
+    threads = threading.active_count()
+    clients = []
+    try:
+        for number in range(200):
+            client = socket.create_connection(("127.0.0.1", scrapes.port), timeout=10)
+            client.sendall(b"GET /metrics HTTP/1.1\r\n" + b"\r\n" * (number % 2))
+            clients.append(client)
+            if number % 10 == 0:
+                assert get(probes.port, "/healthz") == (200, "ok")
+        assert threading.active_count() == threads
+    finally:
+        for client in clients:
+            client.close()
+        scrapes.stop()
+        probes.stop()

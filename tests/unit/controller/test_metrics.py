@@ -1,7 +1,9 @@
 """The series of a model: its plan, its conditions and its groups; from first to last."""
 
+from collections import Counter
 from dataclasses import replace
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from shardwright.controller.metrics import Metrics
@@ -150,3 +152,39 @@ def test_a_value_that_changes_is_shown_beside_those_that_stay() -> None:
     before = series(metrics, "shardwright_plan_", *LIVES)
     metrics.show(KEY, living(replace(SERVES, restarts=3), WAITS), report())
     assert series(metrics, "shardwright_plan_", *LIVES) == before | {("shardwright_group_restarts", "llama-0"): 3}
+
+
+def test_series_of_models_are_bounded_and_who_has_none_gets_them_when_there_is_room(caplog: pytest.LogCaptureFixture) -> None:
+    a, b, c = ("models", "a"), ("models", "b"), ("other", "c")
+    each = len(list(Metrics()._series(a, FOUND, report())))
+    metrics = Metrics(most_series=2 * each + 1)
+    for key in (a, b, c, c, a):
+        metrics.show(key, FOUND, report())
+
+    assert shown(metrics) == {"a": each, "b": each}
+    assert "shardwright_models_without_series 1.0" in metrics.text().decode()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"models have {2 * each} series, and may have {2 * each + 1}: others have none"
+    ]
+
+    metrics.drop(a)
+    metrics.show(c, FOUND, report())
+    assert shown(metrics) == {"b": each, "c": each}
+    assert "shardwright_models_without_series 0.0" in metrics.text().decode()
+
+
+def test_a_model_that_grows_beyond_what_there_is_has_no_series_any_more() -> None:
+    each = len(list(Metrics()._series(KEY, FOUND, report())))
+    metrics = Metrics(most_series=each)
+    metrics.show(KEY, FOUND, report())
+    metrics.show(KEY, FOUND, report(exclusion("HeadsNotDivisible", 2)))
+    assert shown(metrics) == {}
+    metrics.drop(KEY)
+    metrics.show(KEY, FOUND, report())
+    assert shown(metrics) == {"llama": each}
+
+
+def shown(metrics: Metrics) -> dict[str, int]:
+    """Return how many series each model has, by name."""
+    families = text_string_to_metric_families(metrics.text().decode())
+    return dict(Counter(sample.labels["name"] for family in families for sample in family.samples if "name" in sample.labels))

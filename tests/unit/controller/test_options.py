@@ -55,8 +55,8 @@ def test_limits_and_timings_are_what_the_flags_say() -> None:
         ("--lease-duration-seconds=15.5", "argument --lease-duration-seconds: invalid"),
     ],
 )
-def test_values_that_cannot_be_meant_are_refused(capsys: pytest.CaptureFixture[str], flag: str, message: str) -> None:
+def test_values_that_cannot_be_meant_are_refused(caplog: pytest.LogCaptureFixture, flag: str, message: str) -> None:
     with pytest.raises(SystemExit) as ended:
         parse_options([flag])
     assert ended.value.code == 2
-    assert message in capsys.readouterr().err
+    assert message in caplog.text

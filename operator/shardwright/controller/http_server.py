@@ -1,0 +1,94 @@
+"""HTTP for probes and scrapes: answered by a thread and a loop of its own, so that a hung loop of the operator cannot hide.
+
+One loop serves all connections: whoever is slow costs a socket for a few seconds, and no thread.
+"""
+
+import asyncio
+import socket
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Final
+
+LONGEST_REQUEST_BYTES: Final = 1 << 14
+EXCHANGE_SECONDS: Final = 5.0  # what a client has for its request, and for taking the answer
+MOST_CONNECTIONS: Final = 64  # the oldest goes for one more: a probe that sends at once is answered long before
+
+
+Reply = tuple[HTTPStatus, bytes]
+Answer = Callable[[], Reply]
+
+
+class HttpServer:
+    """Serves ``answers``, by path, on ``port`` (0: any free one) of all addresses, IPv6 and IPv4, until stopped."""
+
+    def __init__(self, answers: Mapping[str, Answer], port: int, name: str) -> None:
+        self._answers = answers
+        self._connections: OrderedDict[asyncio.StreamWriter, None] = OrderedDict()
+        self._socket = listening_socket(port)
+        self.port: int = self._socket.getsockname()[1]
+        self._loop = asyncio.new_event_loop()
+        self._stopping = asyncio.Event()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=[self._serve()], name=name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close the port and every connection."""
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join()
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._accept, sock=self._socket, limit=LONGEST_REQUEST_BYTES)
+        await self._stopping.wait()
+        server.close()
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:  # some are just being accepted
+            for connection in self._connections:
+                connection.transport.abort()
+            await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(0)  # what is aborted is closed in the next turn
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections[writer] = None
+        if len(self._connections) > MOST_CONNECTIONS:
+            self._connections.popitem(last=False)[0].transport.abort()
+        try:
+            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                async with asyncio.timeout(EXCHANGE_SECONDS):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    writer.write(self._response(head))
+                    writer.close()
+                    await writer.wait_closed()
+        finally:
+            writer.transport.abort()
+            self._connections.pop(writer, None)
+
+    def _response(self, head: bytes) -> bytes:
+        method, _, rest = head.partition(b" ")
+        path = rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
+        status, body = self._answer(path) if method in {b"GET", b"HEAD"} else (HTTPStatus.METHOD_NOT_ALLOWED, b"")
+        lines = (
+            f"HTTP/1.1 {status.value} {status.phrase}",
+            "Content-Type: text/plain; version=0.0.4; charset=utf-8",
+            f"Content-Length: {len(body)}",
+            "Connection: close",
+        )
+        return "\r\n".join(lines).encode() + b"\r\n\r\n" + (b"" if method == b"HEAD" else body)
+
+    def _answer(self, path: str) -> Reply:
+        answer = self._answers.get(path)
+        return answer() if answer else (HTTPStatus.NOT_FOUND, " ".join(self._answers).encode())
+
+
+def listening_socket(port: int) -> socket.socket:
+    """Return a socket that listens on all IPv6 and IPv4 addresses, or on those of the family that this machine has.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    if socket.has_dualstack_ipv6():
+        with suppress(OSError):  # IPv6 is compiled in, and turned off
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))

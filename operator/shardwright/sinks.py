@@ -1,0 +1,104 @@
+r"""What people read, made harmless: one function for each place into which text goes that somebody else may have written.
+
+Signs that do nothing but steer (ESC and other controls, line ends, direction of text, zero width, halves of surrogate pairs) are
+shown as their escape, ``\x1b``; what is too long for its place is cut, and ends in an ellipsis. Structured documents are not in
+here: JSON and YAML have escapes of their own.
+"""
+
+from typing import Final
+
+TERMINAL_MAX_LENGTH: Final = 4096
+"""Unit: characters of one line. Basis: assumed; no sentence of ours has 1,000 beside what it quotes."""
+
+LOG_MAX_LENGTH: Final = 8192
+"""Unit: characters of a message, or of the last part of a traceback. Basis: a line of 16 KiB is split by container runtimes."""
+
+EVENT_MAX_BYTES: Final = 1024
+"""Unit: bytes of UTF-8. Source: Kubernetes, pkg/apis/core/validation, NoteLengthLimit."""
+
+METRIC_MAX_LENGTH: Final = 256
+"""Unit: characters of the value of a label. Basis: names of Kubernetes have up to 253."""
+
+_MARKDOWN: Final = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"} | {sign: f"\\{sign}" for sign in "\\*_[]`~"}
+)
+
+
+def in_terminal(text: str) -> str:
+    r"""Return one line for a terminal.
+
+    >>> in_terminal("\x1b]0;owned\x07 \u202egpj.exe\n")
+    '\\x1b]0;owned\\x07 \\u202egpj.exe\\n'
+    """
+    return _cut(visible(text), TERMINAL_MAX_LENGTH)
+
+
+def in_log(text: str) -> str:
+    """Return a message for the log; JSON puts it in quotes."""
+    return _cut(visible(text), LOG_MAX_LENGTH)
+
+
+def in_traceback(text: str) -> str:
+    """Return a traceback for the log: its lines, and of a long one the last ones, which say what happened."""
+    return _end(in_lines(text), LOG_MAX_LENGTH)
+
+
+def in_event(text: str) -> str:
+    """Return the note of an event, whose length the API server counts in bytes."""
+    shown = visible(text).encode()
+    if len(shown) <= EVENT_MAX_BYTES:
+        return shown.decode()
+    end = "…".encode()
+    return (shown[: EVENT_MAX_BYTES - len(end)].decode(errors="ignore").encode() + end).decode()
+
+
+def in_status(text: str, longest: int) -> str:
+    """Return a sentence for a condition or another field of the status, of at most ``longest`` characters."""
+    return _cut(visible(text), longest)
+
+
+def in_status_lines(text: str, longest: int) -> str:
+    """Return the end of what somebody else has printed, for a field of the status of at most ``longest`` characters."""
+    return _end(in_lines(text), longest)
+
+
+def in_metric(text: str) -> str:
+    """Return the value of a label of a metric; the text format of Prometheus puts it in quotes."""
+    return _cut(visible(text), METRIC_MAX_LENGTH)
+
+
+def in_markdown(text: str) -> str:
+    r"""Return text that Markdown, and HTML made of it, shows as it stands, in one line.
+
+    >>> in_markdown("<b>a|b</b>  *[x](javascript:1)")
+    '&lt;b&gt;a&#124;b&lt;/b&gt; \\*\\[x\\](javascript:1)'
+    """
+    return _cut(visible(" ".join(text.split())), TERMINAL_MAX_LENGTH).translate(_MARKDOWN)
+
+
+def in_lines(text: str) -> str:
+    """Return text of several lines, each harmless; its line ends are ours."""
+    return text if _is_harmless(text) else "\n".join(map(visible, text.split("\n")))
+
+
+def visible(text: str) -> str:
+    r"""Return text with an escape in place of every sign that shows nothing by itself.
+
+    >>> visible("a\tb\x00c\u200bd\ud800e\xe9")
+    'a\\tb\\x00c\\u200bd\\ud800eé'
+    """
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def _is_harmless(text: str) -> bool:
+    return text.replace("\n", "").isprintable()
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _end(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"…{text[1 - longest :]}"
