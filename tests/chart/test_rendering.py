@@ -16,7 +16,7 @@ from shardwright.controller.http_server import HttpServer
 from shardwright.controller.options import Options, parse_options
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
-from tests.support.builders_chart import CHART, ROOT, named, render
+from tests.support.builders_chart import CHART, POLICIES, ROOT, named, render
 
 OLDEST, NEWEST = "1.31.0", kubernetes_validate.latest_version()
 
@@ -79,6 +79,8 @@ def test_just_these_objects_are_installed(objects: list[Manifest]) -> None:
         ("Service", "shardwright-metrics"),
         ("ServiceAccount", "shardwright"),
         ("ServiceAccount", "shardwright-signing"),
+        *(("ValidatingAdmissionPolicy", name) for name in POLICIES),
+        *(("ValidatingAdmissionPolicyBinding", name) for name in POLICIES),
     ]
 
 

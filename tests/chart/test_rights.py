@@ -4,8 +4,9 @@ import pytest
 
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
-from tests.support.builders_chart import SYSTEM, named, render
+from tests.support.builders_chart import POLICIES, SYSTEM, named, render
 
+READS = {"get", "list", "watch"}
 OWNED = {"get", "list", "watch", "create", "patch", "delete"}
 
 
@@ -33,6 +34,27 @@ def test_the_operator_has_exactly_these_rights(objects: list[Manifest]) -> None:
         "limitranges": {"list", "watch"},
         "events.k8s.io/events": {"create"},
     }
+
+
+def test_each_right_to_write_is_bound_by_a_policy(control_plane: ControlPlane) -> None:
+    """But for what is about ShardedModels themselves, and for the one Lease, whose name the right says."""
+    objects = render(control_plane, "--set=schedulers={Native,Volcano,Coscheduling}")
+    roles = [named(objects, "ClusterRole", "shardwright"), named(objects, "Role")]
+    granted = {(name, verb) for role in roles for name, verbs in _rights(role).items() for verb in verbs - READS}
+
+    unbound = {(name, verb) for name, verb in granted - _bound(objects) if not name.startswith("shardwright.io/")}
+    assert unbound == {("coordination.k8s.io/leases", "update")}
+
+
+def test_policies_are_about_the_operator_alone_and_refuse_what_they_cannot_judge(objects: list[Manifest]) -> None:
+    policies = [item["spec"] for item in objects if item["kind"] == "ValidatingAdmissionPolicy"]
+    of_the_operator = f"request.userInfo.username == 'system:serviceaccount:{SYSTEM}:shardwright'"
+
+    assert {policy["failurePolicy"] for policy in policies} == {"Fail"}
+    assert [policy["matchConditions"] for policy in policies] == [
+        [{"name": "of-the-operator", "expression": of_the_operator}] for _ in policies
+    ]
+    assert {item["spec"]["policyName"] for item in objects if item["kind"] == "ValidatingAdmissionPolicyBinding"} == set(POLICIES)
 
 
 def test_each_scheduler_adds_the_right_to_its_groups_and_no_other(control_plane: ControlPlane) -> None:
@@ -63,7 +85,7 @@ def test_only_the_operators_service_account_gets_them(objects: list[Manifest]) -
     account = [{"kind": "ServiceAccount", "name": "shardwright", "namespace": SYSTEM}]
     api = "rbac.authorization.k8s.io"
 
-    assert [(item["roleRef"], item["subjects"]) for item in objects if item["kind"].endswith("Binding")] == [
+    assert [(item["roleRef"], item["subjects"]) for item in objects if item["kind"].endswith("RoleBinding")] == [
         ({"apiGroup": api, "kind": "ClusterRole", "name": "shardwright"}, account),
         ({"apiGroup": api, "kind": "Role", "name": "shardwright-leader"}, account),
     ]
@@ -102,6 +124,25 @@ def _rights(role: Manifest) -> dict[str, set[str]]:
             for resource in rule["resources"]:
                 found.setdefault(f"{group}/{resource}".removeprefix("/"), set()).update(rule["verbs"])
     return found
+
+
+def _bound(objects: list[Manifest]) -> set[tuple[str, str]]:
+    """Return which writes some policy looks at, by what its right is called."""
+    verbs = {"CREATE": ["create"], "UPDATE": ["update", "patch"], "DELETE": ["delete"]}
+    rules = [
+        rule
+        for item in objects
+        if item["kind"] == "ValidatingAdmissionPolicy"
+        for rule in item["spec"]["matchConstraints"]["resourceRules"]
+    ]
+    return {
+        (f"{group}/{resource}".removeprefix("/"), verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for operation in rule["operations"]
+        for verb in verbs[operation]
+    }
 
 
 def _aggregated(role: Manifest) -> set[str]:

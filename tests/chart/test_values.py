@@ -13,7 +13,18 @@ from shardwright.api.schema import defaults_schema, egress_schema, gpus_schema, 
 from shardwright.api.settings import Settings, read_settings
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
-from tests.support.builders_chart import CHART, GONE, default_of, defaults, described_values, difference, named, render, schema
+from tests.support.builders_chart import (
+    CHART,
+    GONE,
+    POLICIES,
+    default_of,
+    defaults,
+    described_values,
+    difference,
+    named,
+    render,
+    schema,
+)
 
 DIGEST = f"sha256:{'0a' * 32}"
 POD = "Deployment/shardwright spec.template.spec"
@@ -188,6 +199,14 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {"ServiceAccount/shardwright metadata.annotations.example.com/role": "12"},
     ),
     "rbac.aggregate": (False, {"ClusterRole/shardwright-view": GONE, "ClusterRole/shardwright-edit": GONE}),
+    "admissionPolicies.enabled": (
+        False,
+        {
+            f"{kind}/{name}": GONE
+            for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+            for name in POLICIES
+        },
+    ),
     "resources.requests": ({"cpu": 1}, {f"{CONTAINER}.resources.requests.cpu": 1}),
     "resources.limits": ({"memory": None}, {f"{CONTAINER}.resources.limits.memory": GONE, f"{CONTAINER}.resources.limits": {}}),
     "podDisruptionBudget.enabled": (False, {"PodDisruptionBudget/shardwright": GONE}),
@@ -249,6 +268,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         "'/serviceAccount/annotations/example.com~1role': got number, want string",
     ),
     "rbac.aggregate": ("no", "'/rbac/aggregate': got string, want boolean"),
+    "admissionPolicies.enabled": ("yes", "'/admissionPolicies/enabled': got string, want boolean"),
     "resources.requests": ({"memory": "256MB"}, "'/resources/requests/memory': '256MB' does not match pattern"),
     "resources.limits": ({"cpu": True}, "'/resources/limits/cpu': got boolean, want number or string"),
     "podDisruptionBudget.enabled": (2, "'/podDisruptionBudget/enabled': got number, want boolean"),

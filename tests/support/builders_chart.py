@@ -14,6 +14,9 @@ ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "shardwright"
 SYSTEM = "shardwright-system"
 GONE: Final = "(gone)"
+_BOUND = "budgets children configmaps events leases pods secrets services statefulsets"
+POLICIES: Final = tuple(f"shardwright-{name}" for name in _BOUND.split())
+"""Names of the admission policies and of their bindings."""
 
 
 def render(control_plane: ControlPlane, *arguments: str, release: str = "shardwright", namespace: str = SYSTEM) -> list[Manifest]:

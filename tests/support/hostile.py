@@ -1,27 +1,192 @@
-"""Text that means harm where it is shown: to a terminal, to whoever reads lines, and to what parses them."""
+"""Objects that mean harm, each made by a seed alone: what a tenant may send of ShardedModels, and of ConfigMaps that they name.
 
-from typing import Final
+Some the API server refuses, some the operator; whatever it is, it is said of that object alone.
+"""
 
-HOSTILE: Final = {
-    "colours": "\x1b[31mred\x1b[0m",
-    "window title": "\x1b]0;owned\x07",
-    "link": "\x1b]8;;https://evil.example\x1b\\click\x1b]8;;\x1b\\",
-    "one-byte CSI": "\x9b2J\x9d52;c;cm0=\x9c",
-    "cursor": "ok\r\x1b[2K\x08\x08\x7f",
-    "bidi": "\u202egpj.exe\u2066\u2069\u200f",
-    "lines": "a\nerror[Fine]: forged\r\n\x0b\x0c\x85\u2028\u2029",
-    "NUL": "a\x00b",
-    "zero width": "a\u200b\u200d\u2060\ufeff\u00adb",
-    "tags": "\U000e0041\U000e0042",
-    "half of a pair": "\ud800x\udfff",
-    "format": "%s%n%(key)s{0}{key}$(HF_TOKEN)",
-    "prometheus": 'x"} 1\nshardwright_leader{a="\\',
-    "markdown": "| <script>x</script> [y](javascript:1) ![z](https://e.example) `w` *v*",
-    "json": '"}\n{"level": "info", "message": "forged"',
-    "long": "long" * 50_000,
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.harness.api import ApiError, Manifest
+from tests.support.builders_resource import A_CONFIG
+from tests.support.models import Models
+
+REFUSED: Final = frozenset({400, 413, 422})
+"""Codes by which the API server refuses an object for what it is."""
+
+ODD_TEXTS: Final = (
+    "\u202eevil\u2066",  # turns the direction of what follows
+    "\x1b[31m\x1b]0;title\x07",  # a terminal's commands
+    "\u0000\u0001\ufffe",
+    "\u0301" * 500,  # marks that stand on one letter
+    "\U0001f9ea\u200d" * 200,
+    "\u0130\u0131\u017fK\u212a",  # change when their case does
+    "\u2028\u2029\r\n",
+    "$(HF_TOKEN) {{ 7*7 }} `id` %s %n",
+    "../../../etc/passwd",
+    "",
+)
+ODD_NUMBERS: Final = (0, -1, -0.0, 0.1, 1e308, 5e-324, 2**31, 2**53 + 1, 2**63 - 1, -(2**63), 10**9, True, None, "8", [8])
+SIZES: Final = (
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_hidden_layers",
+    "num_key_value_heads",
+    "vocab_size",
+)
+TEXTS: Final = ("model_type", "torch_dtype", "rope_scaling", "quantization_config", "architectures")
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """One attack: a ShardedModel, and ConfigMaps that are to be there before it."""
+
+    model: Manifest
+    config_maps: tuple[Manifest, ...] = ()
+
+    @property
+    def name(self) -> str:
+        name: str = self.model["metadata"]["name"]
+        return name
+
+
+def corpus(count: int, seed: int = 0) -> Iterator[Hostile]:
+    """Yield so many of them, all of other names: the same for the same seed."""
+    makers = list(MAKERS.items())
+    for number in range(count):
+        word, make = makers[number % len(makers)]
+        yield make(f"{word}-{number}", random.Random(f"{seed} {number}"))  # noqa: S311 - the same object for the same seed is wanted
+
+
+def send(models: Models, one: Hostile) -> str:
+    """Create what is of an attack; return the model's name where the API server takes it, else nothing."""
+    try:
+        for config_map in one.config_maps:
+            models.post("ConfigMap", config_map)
+        models.post("ShardedModel", {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", **one.model})
+    except ApiError as error:
+        if error.status not in REFUSED:
+            raise
+        return ""
+    return one.name
+
+
+def _of(name: str, config: Any = None, **spec: Any) -> Hostile:
+    model = {"id": "evil/model", "config": config} if config is not None else {"id": "evil/model"}
+    return Hostile({"metadata": {"name": name}, "spec": {"model": model, **spec}})
+
+
+def _by_reference(name: str, text: str, **metadata: Any) -> Hostile:
+    model = {"id": "evil/model", "configMapRef": {"name": f"{name}-config"}}
+    config_map = {"metadata": {"name": f"{name}-config", **metadata}, "data": {"config.json": text}}
+    return Hostile({"metadata": {"name": name}, "spec": {"model": model}}, (config_map,))
+
+
+def _deep(name: str, dice: random.Random) -> Hostile:
+    """Nested in mappings or lists: too deep for the operator, for Python's own reader, or for the API server."""
+    levels, in_lists = dice.choice((60, 70, 300, 990, 1500, 5000)), dice.random() < 0.5
+    opening, closing = ("[", "]") if in_lists else ('{"a":', "}")
+    text = f"{opening * levels}1{closing * levels}"
+    if levels > 300 or dice.random() < 0.5:
+        return _by_reference(name, f'{{"model_type": "llama", "deep": {text}}}')
+    return _of(name, {**A_CONFIG, "deep": json.loads(text)})
+
+
+def _wide(name: str, dice: random.Random) -> Hostile:
+    """Many short keys, or lists without end."""
+    count = dice.choice((257, 4096, 20_000))
+    wide: Any = {f"k{number}": number for number in range(count)} if dice.random() < 0.5 else [{}] * count
+    return _of(name, {**A_CONFIG, dice.choice(("wide", *TEXTS)): wide})
+
+
+def _huge(name: str, dice: random.Random) -> Hostile:
+    """As large as the API server takes, or larger; few of them, or the store is full before the operator is."""
+    size = dice.choice((10_000, 260_000, 262_145, 900_000) if dice.random() < 0.25 else (10_000, 260_000))
+    config = {**A_CONFIG, dice.choice(("huge", *TEXTS)): "x" * size}
+    return _of(name, config) if dice.random() < 0.5 else _by_reference(name, json.dumps(config))
+
+
+def _cyclic(name: str, dice: random.Random) -> Hostile:
+    """What leads back to itself: a config that is the plan which it makes, owners in a ring, a text that refers to itself."""
+    owner = {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", "name": name, "uid": name, "controller": True}
+    ring = _by_reference(name, json.dumps({**A_CONFIG, "$ref": "#"}), ownerReferences=[owner])
+    back = {"apiVersion": "v1", "kind": "ConfigMap", "name": f"{name}-config", "uid": name}
+    model: Manifest = {**ring.model, "metadata": {"name": name, "ownerReferences": [back, {**owner, "controller": False}]}}
+    if dice.random() < 0.5:
+        return Hostile(model, ring.config_maps)
+    itself = {"id": "evil/model", "configMapRef": {"name": f"{name}-plan", "key": dice.choice(("plan.json", "signature"))}}
+    return Hostile({"metadata": {"name": name}, "spec": {"model": itself}})
+
+
+def _odd_text(name: str, dice: random.Random) -> Hostile:
+    """Texts that terminals, templates and readers stumble over, as keys and as values."""
+    text = dice.choice(ODD_TEXTS)
+    config = {**A_CONFIG, dice.choice(TEXTS): text, text: {text: [text]}}
+    more: Manifest = dice.choice(
+        (
+            {},
+            {"engine": {"args": {"chat-template": text}}},
+            {"engine": {"env": [{"name": "NCCL_DEBUG", "value": text}]}},
+            {"pod": {"nodeSelector": {"a": text}}},
+        )
+    )
+    found = _of(name, config, **more)
+    found.model["metadata"]["annotations"] = {"shardwright.io/retry": text}
+    return found
+
+
+def _odd_number(name: str, dice: random.Random) -> Hostile:
+    """Numbers that no model has, in the config and beside it."""
+    odd = {dice.choice(SIZES): dice.choice(ODD_NUMBERS), dice.choice(SIZES): dice.choice(ODD_NUMBERS)}
+    config = {**A_CONFIG, **odd} if dice.random() < 0.5 else A_CONFIG
+    more: Manifest = dice.choice(
+        (
+            {},
+            {"replicas": dice.choice((1000, 2**31 - 1, -1))},
+            {"budget": {"gpus": dice.choice((1, 100_000)), "fill": True}},
+            {"workload": {"inputTokens": dice.choice((1, 2**31 - 1)), "outputTokens": 1, "requestsPerSecond": 100_000}},
+            {"workload": {"concurrency": 65_536, "maxModelLen": 10**7}},
+        )
+    )
+    return _of(name, config, **more)
+
+
+def _odd_json(name: str, dice: random.Random) -> Hostile:
+    """Texts that readers read differently, or not at all."""
+    good = json.dumps(A_CONFIG)
+    return _by_reference(
+        name,
+        dice.choice(
+            (
+                '{"hidden_size": 1, ' + good[1:],  # one key twice
+                good[:-1] + "".join(f', "num_hidden_layers": {number}' for number in range(2000)) + "}",
+                good[:-1] + ', "hidden_size": 1e999}',
+                good[:-1] + f', "hidden_size": {"9" * 5000}}}',
+                good[:-1] + ', "a": NaN, "b": -Infinity}',
+                "\ufeff" + good,
+                good + good,
+                good[:-1],
+                "[" * 100_000,
+                '"\\ud800"',
+                "null",
+                "",
+            )
+        ),
+    )
+
+
+MAKERS: Final[dict[str, Callable[[str, random.Random], Hostile]]] = {
+    "deep": _deep,
+    "wide": _wide,
+    "huge": _huge,
+    "cyclic": _cyclic,
+    "text": _odd_text,
+    "number": _odd_number,
+    "json": _odd_json,
 }
-
-
-def is_harmless(text: str) -> bool:
-    """Return whether text is printable, but for the ends of its lines."""
-    return text.replace("\n", "").isprintable()
+"""By what is odd about them."""

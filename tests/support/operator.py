@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.harness import leases
+from tests.harness.api import Api
 from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for
 from tests.support.builders_chart import CHART
@@ -27,17 +28,27 @@ OPERATOR_USER = f"system:serviceaccount:{SYSTEM}:shardwright"
 
 
 def install_chart(control_plane: ControlPlane, *options: str) -> None:
-    """Install it, and wait until the API server takes an object that a ShardedModel owns.
+    """Install it, and wait until the API server takes an object that a ShardedModel owns, and from the operator no other.
 
     Its admission looks up the owner's kind in a discovery of its own, which hears of a new CRD seconds after the CRD is served;
-    until then each child is refused as forbidden.
+    until then each child is refused as forbidden. Of new policies it hears a moment later, too.
     """
     control_plane.helm("install", "shardwright", str(CHART), "--namespace", SYSTEM, "--create-namespace", *options)
     owner = {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", "name": "nobody", "uid": "nobody"}
-    metadata = {"name": "child", "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}]}
-    child = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    metadata = {"name": "nobody-plan", "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}]}
+    child = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     create = ("create", "--dry-run=server", f"--as={OPERATOR_USER}", "--namespace=default", "--filename=-")
-    wait_for(lambda: control_plane.kubectl(*create, input=child), 60, "the API server to know the owner's kind")
+    wait_for(lambda: control_plane.kubectl(*create, input=json.dumps(child)), 60, "the API server to know the owner's kind")
+    orphan = json.dumps({**child, "metadata": {"name": "nobody-plan"}})
+    told = "objects that a ShardedModel controls"
+    wait_for(lambda: told in control_plane.kubectl(*create, input=orphan, check=False), 60, "the policies to be in force")
+
+
+def operator_api(control_plane: ControlPlane) -> Api:
+    """Return a client with a token of the operator's service account, as who steals it has one."""
+    path = f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/shardwright/token"
+    token = control_plane.api.create(path, {"spec": {"expirationSeconds": 3600}})["status"]["token"]
+    return Api(control_plane.url, control_plane.ca_file, token)
 
 
 class OperatorProcess:

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Awaitable
 
 from shardwright.controller.main import main
-from tests.support.hostile import HOSTILE
+from tests.support.hostile_text import HOSTILE
 
 ENDS = "shardwright.controller.operator"
 LISTENS = "listening"

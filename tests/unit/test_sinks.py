@@ -30,7 +30,7 @@ from shardwright.sinks import (
     in_terminal,
     in_traceback,
 )
-from tests.support.hostile import HOSTILE, is_harmless
+from tests.support.hostile_text import HOSTILE, is_harmless
 from tests.support.scripted_api import Answer, ScriptedApi
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -34,3 +34,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- fail (printf "lease.retrySeconds (%v) must be at most half of lease.renewDeadlineSeconds (%v): a leader must be able to try twice before its deadline" .retrySeconds .renewDeadlineSeconds) -}}
 {{- end -}}
 {{- end -}}
+
+{{- /* A policy that is about the operator's own requests, and refuses what it cannot judge. */ -}}
+{{- define "shardwright.bindsItself" -}}
+failurePolicy: Fail
+matchConditions:
+  - name: of-the-operator
+    expression: request.userInfo.username == {{ printf "system:serviceaccount:%s:%s" .Release.Namespace (include "shardwright.name" .) | squote }}
+{{- end -}}
+
+{{- define "shardwright.notInSystemNamespaces" -}}
+- expression: "!request.namespace.startsWith('kube-') && request.namespace != {{ .Release.Namespace | squote }}"
+  message: the operator writes nothing in namespaces of the system, or in its own
+  reason: Forbidden
+{{- end -}}

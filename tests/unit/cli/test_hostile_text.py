@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.support.builders_cli import Files, a_manifest, a_node
-from tests.support.hostile import HOSTILE, is_harmless
+from tests.support.hostile_text import HOSTILE, is_harmless
 
 ROOT = Path(__file__).parents[3]
 ON_A_TERMINAL = "import sys; sys.stdout.isatty = lambda: True; from shardwright.cli.main import main; sys.exit(main())"

@@ -12,7 +12,7 @@ import pytest
 
 from shardwright.controller.logs import JsonLines
 from shardwright.sinks import in_log
-from tests.support.hostile import HOSTILE
+from tests.support.hostile_text import HOSTILE
 
 ROOT = Path(__file__).parents[3]
 

@@ -1,0 +1,83 @@
+"""A corpus of objects that mean harm in one namespace, and the models of another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from shardwright.units import MIB
+from tests.harness.api import Manifest
+from tests.harness.controlplane import ControlPlane
+from tests.harness.plugin import Fleet
+from tests.harness.waiting import wait_for
+from tests.support.hostile import corpus, send
+from tests.support.models import LARGE, Models
+from tests.support.operator import OperatorProcess
+
+pytestmark = pytest.mark.controlplane
+
+H100 = "h100-8x-dell-xe9680"
+OBJECTS = 210  # thirty of each sort
+LIMIT_BYTES = 512 * MIB  # of the chart
+
+
+@pytest.fixture
+def hostile(control_plane: ControlPlane, namespace: str) -> Iterator[Models]:
+    """A namespace that may use no GPU: what is planned there takes nobody's."""
+    found = Models(control_plane, control_plane.create_namespace(f"hostile-{namespace}"[:60].rstrip("-")))
+    found.post("ResourceQuota", {"metadata": {"name": "none"}, "spec": {"hard": {"requests.nvidia.com/gpu": "0"}}})
+    yield found
+    found.delete_all("ShardedModel")
+    control_plane.api.delete(f"/api/v1/namespaces/{found.namespace}")
+
+
+def unanswered(hostile: Models) -> list[str]:
+    """Return the models of which nothing is said yet."""
+    return [item["metadata"]["name"] for item in hostile.all("ShardedModel") if not _ready(item)]
+
+
+def _ready(item: Manifest) -> str:
+    conditions: list[Manifest] = item.get("status", {}).get("conditions", [])
+    return next((condition["reason"] for condition in conditions if condition["type"] == "Ready"), "")
+
+
+def peak_bytes(operator: OperatorProcess) -> int:
+    """Return the most memory that an operator and its worker have ever had, each counted at its own peak."""
+    pid = operator.running()
+    children = (task / "children" for task in Path(f"/proc/{pid}/task").iterdir())
+    pids = [pid, *(int(child) for file in children for child in file.read_text().split())]
+    statuses = (Path(f"/proc/{one}/status").read_text().splitlines() for one in pids)
+    return sum(1024 * int(line.split()[1]) for lines in statuses for line in lines if line.startswith("VmHWM:"))
+
+
+def test_each_hostile_object_is_refused_or_answered_and_hurts_nobody_else(
+    models: Models, hostile: Models, operator: OperatorProcess, fleet: Fleet
+) -> None:
+    fleet(H100, 3)
+    models.create("good", LARGE)
+    models.wait_ready("good", 120)
+    before, pid = models.uids(), operator.running()
+
+    with ThreadPoolExecutor(4) as pool:
+        sent = pool.map(lambda one: send(hostile, one), corpus(OBJECTS))
+        models.delete("Pod", models.pods()[0]["metadata"]["name"])
+        models.create("late")
+        stored = set(filter(None, sent))
+
+    models.wait_ready("late", 60)
+    wait_for(lambda: not models.uids() & before, 60, "all pods of the group to be others")
+    models.wait_ready("good", 60)
+    wait_for(lambda: unanswered(hostile) == [], 90, "each of them to be answered")
+    assert len(stored) > OBJECTS // 2
+    assert "a fault of ours" not in operator.logs()
+    assert (operator.running(), operator.get("/healthz")) == (pid, (200, "ok"))
+
+    operator.kill()
+    operator.start()
+    models.create("later")
+    models.wait_ready("later", 60)
+    wait_for(lambda: unanswered(hostile) == [], 60, "each of them to be answered")
+    assert peak_bytes(operator) < LIMIT_BYTES

@@ -1,0 +1,268 @@
+"""What the operator's own token is worth in other hands: attacks with it on a real API server, under the chart's policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from shardwright.rendering.deployment import PodNetwork
+from tests.engine.launches import Launch
+from tests.harness.api import Api, ApiError, Manifest
+from tests.harness.compute_domains import compute_domains
+from tests.harness.controlplane import ControlPlane
+from tests.harness.waiting import wait_for
+from tests.support.builders_deployment import a_deployment, a_plan
+from tests.support.builders_resource import a_sharded_model
+from tests.support.operator import SYSTEM, operator_api
+from tests.support.stored import IMAGE_VOLUME, MORE, NATIVE, PATHS, differences, objects_of, pods, runnable, stored
+
+pytestmark = pytest.mark.controlplane
+
+MODELS = "served"
+OTHERS = "other-tenants"
+CONFIG_MAPS = f"/api/v1/namespaces/{MODELS}/configmaps"
+OWNER = {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", "name": "m", "controller": True}
+
+
+LOCKED = Launch(
+    id="locked memory",
+    plan=a_plan(rdma=(("rdma/hca", 1),)),
+    deployment=a_deployment(network=PodNetwork(lock_memory=True)),
+    config={},
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(gated: ControlPlane) -> Iterator[ControlPlane]:
+    """A namespace with a model in it, and one of somebody else, with objects of theirs."""
+    gated.create_namespace(MODELS)
+    gated.create_namespace(OTHERS)
+    path = f"/apis/shardwright.io/v1alpha1/namespaces/{MODELS}/shardedmodels"
+    gated.api.create(path, {**a_sharded_model(), "metadata": {"name": "m", "namespace": MODELS}})
+    gated.api.create(f"/api/v1/namespaces/{OTHERS}/configmaps", {"metadata": {"name": "theirs-plan"}, "data": {"a": "1"}})
+    gated.api.create(f"/api/v1/namespaces/{OTHERS}/pods", a_pod("theirs-0"))
+    yield gated
+    for name in (MODELS, OTHERS):
+        gated.api.delete(f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture(scope="module")
+def stolen(cluster: ControlPlane) -> Iterator[Api]:
+    """A client with the token of the operator, which has made something for a model that does not exist."""
+    found = operator_api(cluster)
+    found.create(CONFIG_MAPS, owned("ConfigMap", "nobody-plan"))
+    yield found
+    found.close()
+
+
+def a_pod(name: str) -> Manifest:
+    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "c"}]}}
+
+
+def a_group(**pod: Any) -> Manifest:
+    """Return a StatefulSet as the operator makes it, and its pods with other fields."""
+    item = deepcopy(next(item for item in objects_of(runnable()[0], MODELS) if item["kind"] == "StatefulSet"))
+    item["spec"]["template"]["spec"] |= pod
+    return item
+
+
+def in_container(**fields: Any) -> Manifest:
+    """Return the same with other fields of its container; what is a mapping there is added to."""
+    item = a_group()
+    (container,) = item["spec"]["template"]["spec"]["containers"]
+    container |= {name: {**container.get(name, {}), **it} if isinstance(it, dict) else it for name, it in fields.items()}
+    return item
+
+
+def owned(kind: str, name: str, **fields: Any) -> Manifest:
+    uid = "6f9d1f6e-0c5b-4b3e-9b1f-2a7c1d0e4f55"
+    return {"kind": kind, "metadata": {"name": name, "ownerReferences": [{**OWNER, "uid": uid}]}, **fields}
+
+
+@dataclass(frozen=True)
+class Attack:
+    """A request with the operator's token, and what the API server says to it."""
+
+    said: str
+    body: Manifest
+    namespace: str = MODELS
+
+    @property
+    def path(self) -> str:
+        return PATHS[self.body["kind"]].format(self.namespace)
+
+
+def with_volume(**volume: Any) -> Manifest:
+    item = a_group()
+    item["spec"]["template"]["spec"]["volumes"] += [{"name": "more", **volume}]
+    return item
+
+
+DENIED = "denied request"  # by several policies: which one is said is chance
+WHOSE = "only objects that a ShardedModel controls"
+WHERE = "the operator writes nothing in namespaces of the system, or in its own"
+HOST = "share nothing with their host"
+MOUNTS = "mount empty folders, claims, images, their scripts and their ssh key"
+UNPRIVILEGED = "are not privileged and have no capability but IPC_LOCK"
+ACCOUNT = "have no service account but the default one, and no token of it"
+VARIABLES = "take no variable from a Secret but HF_TOKEN and VLLM_API_KEY"
+KEYS = "Secrets of the operator are ssh keys of its groups"
+SERVICES = "are of type ClusterIP and select pods of a model"
+SELECTS = {"selector": {"shardwright.io/model": "m"}, "ports": [{"port": 80}]}
+TOKEN = {"serviceAccountToken": {"path": "token"}}
+A_SECRET = {"name": "X", "valueFrom": {"secretKeyRef": {"name": "theirs", "key": "k"}}}
+A_KEY = {"type": "Opaque", "immutable": True, "data": {"id_ed25519": "", "id_ed25519.pub": ""}}
+
+CREATES: dict[str, Attack] = {
+    "a pod in kube-system": Attack(WHERE, {"kind": "Pod", **a_pod("esc")}, "kube-system"),
+    "a pod": Attack("creates pods only as dry runs", {"kind": "Pod", **a_pod("esc")}),
+    "aws-auth": Attack(DENIED, {"kind": "ConfigMap", "metadata": {"name": "aws-auth"}}, "kube-system"),
+    "aws-auth of a model": Attack(DENIED, owned("ConfigMap", "aws-auth"), "kube-system"),
+    "settings of its own": Attack(WHERE, owned("ConfigMap", "shardwright-plan"), SYSTEM),
+    "a ConfigMap of nobody": Attack(WHOSE, {"kind": "ConfigMap", "metadata": {"name": "m-plan"}}),
+    "a ConfigMap of another name": Attack("keep a plan or scripts", owned("ConfigMap", "kube-root-ca.crt")),
+    "a Service of nobody": Attack(WHOSE, {"kind": "Service", "metadata": {"name": "api"}, "spec": SELECTS}),
+    "a Service that takes all pods": Attack(SERVICES, owned("Service", "api", spec={"ports": [{"port": 80}]})),
+    "a Service that leads elsewhere": Attack(
+        SERVICES, owned("Service", "api", spec={"type": "ExternalName", "externalName": "evil.example"})
+    ),
+    "a Service on every node": Attack(SERVICES, owned("Service", "api", spec={**SELECTS, "type": "NodePort"})),
+    "a Service with an address of somebody": Attack(
+        "gives no Service external addresses", owned("Service", "api", spec={**SELECTS, "externalIPs": ["192.0.2.1"]})
+    ),
+    "a budget that stops each drain": Attack(
+        "are about pods of a model", owned("PodDisruptionBudget", "m", spec={"maxUnavailable": 0, "selector": {}})
+    ),
+    "a Secret of another type": Attack(
+        KEYS, owned("Secret", "m-ssh-0123456789", type="kubernetes.io/dockerconfigjson", data={".dockerconfigjson": "e30="})
+    ),
+    "a Secret of another name": Attack(KEYS, owned("Secret", "registry", **A_KEY)),
+    "a Secret with other keys": Attack(KEYS, owned("Secret", "m-ssh-0123456789", **{**A_KEY, "data": {"tls.key": ""}})),
+    "a Secret of nobody": Attack(WHOSE, {"kind": "Secret", "metadata": {"name": "m-ssh-0123456789"}, **A_KEY}),
+    "a group of nobody": Attack(WHOSE, {**a_group(), "metadata": {"name": "m-0"}}),
+    "a group of a Deployment": Attack(
+        WHOSE,
+        {
+            **a_group(),
+            "metadata": owned("", "m-0")["metadata"]
+            | {"ownerReferences": [{**OWNER, "uid": "1", "apiVersion": "apps/v1", "kind": "Deployment"}]},
+        },
+    ),
+    "a Service in kube-system": Attack(WHERE, owned("Service", "kube-dns", spec=SELECTS), "kube-system"),
+    "a group with another account": Attack(ACCOUNT, a_group(serviceAccountName="clusterrole-aggregation-controller")),
+    "a group with an account by its old name": Attack(ACCOUNT, a_group(serviceAccount="builder")),
+    "a group with a token": Attack(ACCOUNT, a_group(automountServiceAccountToken=True)),
+    "a group with a projected token": Attack(MOUNTS, with_volume(projected={"sources": [TOKEN]})),
+    "a group with the host's files": Attack(MOUNTS, with_volume(hostPath={"path": "/"})),
+    "a group with a driver's files": Attack(MOUNTS, with_volume(csi={"driver": "secrets-store.csi.k8s.io"})),
+    "a group with a Secret": Attack(MOUNTS, with_volume(secret={"secretName": "theirs"})),
+    "a group with a ConfigMap": Attack(MOUNTS, with_volume(configMap={"name": "theirs"})),
+    "a group with the host's network": Attack(HOST, a_group(hostNetwork=True)),
+    "a group with the host's processes": Attack(HOST, a_group(hostPID=True)),
+    "a group with the host's memory": Attack(HOST, a_group(hostIPC=True)),
+    "a group past the scheduler": Attack(HOST, a_group(nodeName="control-plane-0")),
+    "a group with a port of the host": Attack(HOST, in_container(ports=[{"containerPort": 80, "hostPort": 80}])),
+    "a privileged group": Attack(
+        UNPRIVILEGED, in_container(securityContext={"privileged": True, "allowPrivilegeEscalation": True})
+    ),
+    "a group with a capability": Attack(
+        UNPRIVILEGED, in_container(securityContext={"capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]}})
+    ),
+    "a group that keeps its capabilities": Attack(UNPRIVILEGED, in_container(securityContext={"capabilities": {}})),
+    "a group that becomes more": Attack(UNPRIVILEGED, in_container(securityContext={"allowPrivilegeEscalation": True})),
+    "a group that says what it sees of /proc": Attack(UNPRIVILEGED, in_container(securityContext={"procMount": "Default"})),
+    "a group as root": Attack("as root only to lock memory", in_container(securityContext={"runAsUser": 0})),
+    "a group that may call anything": Attack(
+        "the runtime's seccomp profile", a_group(securityContext={"seccompProfile": {"type": "Unconfined"}, "runAsUser": 1})
+    ),
+    "a group with a privileged first container": Attack(
+        UNPRIVILEGED, a_group(initContainers=[{"name": "i", "image": "i", "securityContext": {"privileged": True}}])
+    ),
+    "a group with all keys of a Secret": Attack(VARIABLES, in_container(envFrom=[{"secretRef": {"name": "theirs"}}])),
+    "a group with a key of a Secret": Attack(VARIABLES, in_container(env=[A_SECRET])),
+}
+
+
+@pytest.mark.parametrize("attack", CREATES.values(), ids=CREATES)
+def test_the_token_creates_nothing_that_the_operator_would_not(stolen: Api, attack: Attack) -> None:
+    item = {**attack.body, "metadata": {**attack.body["metadata"], "namespace": attack.namespace}}
+    item.setdefault("apiVersion", {"PodDisruptionBudget": "policy/v1", "StatefulSet": "apps/v1"}.get(item["kind"], "v1"))
+
+    with pytest.raises(ApiError) as refused:
+        stolen.create(attack.path, item)
+
+    assert attack.said in refused.value.message
+
+
+def test_the_token_bends_nothing_of_others(cluster: ControlPlane, stolen: Api) -> None:
+    theirs, root = f"/api/v1/namespaces/{OTHERS}", "/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt"
+    mine = {"metadata": {"ownerReferences": [{**OWNER, "uid": "1"}]}}
+
+    with pytest.raises(ApiError, match=WHOSE):
+        stolen.patch(f"{theirs}/configmaps/theirs-plan", {"data": {"a": "2"}})
+    with pytest.raises(ApiError, match="changes no object's owner"):
+        stolen.patch(f"{theirs}/configmaps/theirs-plan", mine)
+    with pytest.raises(ApiError, match=WHOSE):
+        stolen.delete(f"{theirs}/configmaps/theirs-plan")
+    with pytest.raises(ApiError, match="deletes only pods of its own groups"):
+        stolen.delete(f"{theirs}/pods/theirs-0")
+    with pytest.raises(ApiError, match=DENIED):
+        stolen.patch(root, {"data": {"ca.crt": ""}})
+    with pytest.raises(ApiError, match="cannot list resource"):
+        stolen.get(f"{theirs}/secrets")
+    assert cluster.api.get(f"{theirs}/configmaps/theirs-plan")["data"] == {"a": "1"}
+    assert "deletionTimestamp" not in cluster.api.get(f"{theirs}/pods/theirs-0")["metadata"]
+
+
+def test_the_token_signs_no_lease_and_no_event_of_others(stolen: Api) -> None:
+    lease = {"metadata": {"name": "another"}, "spec": {"holderIdentity": "me"}}
+    event = {"metadata": {"name": "x"}, "reportingController": "kubelet", "reportingInstance": "x", "action": "Kill"}
+    about = {
+        "reason": "Killed",
+        "type": "Normal",
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "regarding": {"kind": "Pod", "namespace": MODELS, "name": "m"},
+    }
+
+    with pytest.raises(ApiError, match="the operator has one Lease"):
+        stolen.create(f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases", lease)
+    with pytest.raises(ApiError, match="are about ShardedModels, and say who wrote them"):
+        stolen.create(f"/apis/events.k8s.io/v1/namespaces/{MODELS}/events", {**event, **about})
+
+
+def test_the_token_does_all_that_the_operator_does(cluster: ControlPlane, stolen: Api) -> None:
+    rack = next(launch for launch in runnable() if launch.plan.compute_domain)
+    launches = (*MORE, rack, LOCKED, NATIVE, IMAGE_VOLUME)
+    with compute_domains(cluster):
+        assert differences(stolen, MODELS, launches) == {}
+    for name, pod in pods(MODELS, launches[:1]):
+        assert stored(stolen, pod, MODELS)["metadata"]["name"], name
+
+
+def test_a_group_that_its_tenant_has_bent_is_scaled_and_set_right_and_bent_no_further(cluster: ControlPlane, stolen: Api) -> None:
+    owner = cluster.api.get(f"/apis/shardwright.io/v1alpha1/namespaces/{MODELS}/shardedmodels/m")["metadata"]["uid"]
+    groups = PATHS["StatefulSet"].format(MODELS)
+    good = a_group()
+    good["metadata"]["ownerReferences"] = [{**OWNER, "uid": owner, "blockOwnerDeletion": True}]
+    path = f"{groups}/{stolen.create(groups, good)['metadata']['name']}"
+    host, own = {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}, {"hostNetwork": False, "dnsPolicy": "ClusterFirst"}
+    cluster.api.patch(path, {"spec": {"template": {"spec": host}}})
+
+    assert stolen.patch(path, {"spec": {"replicas": 0}})["spec"]["replicas"] == 0
+    with pytest.raises(ApiError, match=HOST):
+        stolen.patch(path, {"spec": {"template": {"spec": {"hostPID": True}}}})
+    assert "hostNetwork" not in stolen.patch(path, {"spec": {"template": {"spec": own}}})["spec"]["template"]["spec"]
+    stolen.delete(path)
+
+
+def test_what_the_token_makes_for_a_model_that_does_not_exist_goes_again(cluster: ControlPlane, stolen: Api) -> None:
+    del stolen
+    wait_for(lambda: "nobody-plan" not in _names(cluster), 180, "the garbage collector to take it")
+
+
+def _names(cluster: ControlPlane) -> set[str]:
+    return {item["metadata"]["name"] for item in cluster.api.get(CONFIG_MAPS)["items"]}
