@@ -54,8 +54,15 @@ def _settings(
     limits: Mapping[str, Mapping[str, int]] | None = None,
     gpus: Sequence[Mapping[str, Any]] = (),
     pools: Sequence[Mapping[str, Any]] = (),
+    **further: Any,
 ) -> str:
     content = {
+        "admittedAttachmentNamespaces": [],
+        "admittedEnvironment": [],
+        "admittedImages": ["*"],
+        "admittedLockMemory": [],
+        "admittedModels": ["*"],
+        "requireRevision": "Off",
         "admittedArguments": admitted,
         "admittedPriorityClasses": priorities or {},
         "admittedRuntimeClasses": classes,
@@ -64,7 +71,7 @@ def _settings(
         "gpus": gpus,
         "namespaceLimits": limits or {},
     }
-    return json.dumps(content, indent=2) + "\n"
+    return json.dumps(content | further, indent=2, sort_keys=True) + "\n"
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +110,12 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {"models": ["serving"], "*": []},
         {f"{SETTINGS}": _settings({}, [], priorities={"*": [], "models": ["serving"]})},
     ),
+    "admittedEnvironment": (["HF_ENDPOINT"], {f"{SETTINGS}": _settings({}, [], admittedEnvironment=["HF_ENDPOINT"])}),
+    "admittedImages": (["vllm"], {f"{SETTINGS}": _settings({}, [], admittedImages=["vllm"])}),
+    "admittedModels": (["meta-llama"], {f"{SETTINGS}": _settings({}, [], admittedModels=["meta-llama"])}),
+    "requireRevision": ("Deny", {f"{SETTINGS}": _settings({}, [], requireRevision="Deny")}),
+    "admittedAttachmentNamespaces": (["nets"], {f"{SETTINGS}": _settings({}, [], admittedAttachmentNamespaces=["nets"])}),
+    "admittedLockMemory": (["hpc"], {f"{SETTINGS}": _settings({}, [], admittedLockMemory=["hpc"])}),
     "namespaceLimits": (
         {"team": {"gpus": 64}, "*": {"models": 20, "waiting": 5}},
         {f"{SETTINGS}": _settings({}, [], limits={"*": {"models": 20, "waiting": 5}, "team": {"gpus": 64}})},
@@ -194,6 +207,12 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         {"models": ["High"]},
         "'/admittedPriorityClasses/models/0': 'High' does not match pattern",
     ),
+    "admittedEnvironment": (["A B"], "'/admittedEnvironment/0': 'A B' does not match pattern"),
+    "admittedImages": (["/a"], "'/admittedImages/0': '/a' does not match pattern"),
+    "admittedModels": (["a b"], "'/admittedModels/0': 'a b' does not match pattern"),
+    "requireRevision": ("warn", "'/requireRevision': value must be one of 'Off', 'Warn', 'Deny'"),
+    "admittedAttachmentNamespaces": (["Nets"], "'/admittedAttachmentNamespaces/0': 'Nets' does not match pattern"),
+    "admittedLockMemory": ([True], "'/admittedLockMemory/0': got boolean, want string"),
     "namespaceLimits": ({"team": {"gpus": -1}}, "'/namespaceLimits/team/gpus': minimum: got -1, want 0"),
     "admittedRuntimeClasses": (["Kata"], "'/admittedRuntimeClasses/0': 'Kata' does not match pattern"),
     "gpus": ([A_GPU | {"memoryMiB": 12}], "'/gpus/0/memoryMiB': minimum: got 12, want 1,024"),

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from shardwright.api.admission import Admission
 from shardwright.api.resource import ShardedModel, parse_manifest
+from shardwright.api.settings import Settings
 from shardwright.errors import InputError
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.nodes import GpuUsage, read_node
@@ -22,12 +24,16 @@ LARGE = {"model": {"id": "meta-llama/Llama-3.1-405B-Instruct"}}
 TRTLLM = {"name": "TensorRTLLM", "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1"}
 
 
+OPEN = Settings(admission=Admission(admitted_attachment_namespaces=["*"], admitted_lock_memory=["*"]))
+"""An administrator who admits what a complete spec asks for."""
+
+
 def a_resource(**spec: Any) -> ShardedModel:
     return parse_manifest(a_sharded_model(**spec))
 
 
 def a_subject(**spec: Any) -> Subject:
-    return resolve(Question(resource=a_resource(**spec)))
+    return resolve(Question(resource=a_resource(**spec), settings=OPEN))
 
 
 def stock(subject: Subject, nodes: list[dict[str, Any]]) -> Inventory:

@@ -118,8 +118,8 @@ RULE_CASES = (
     ),
     RuleCase(
         "EnvironmentForbidden",
-        {"engine": {"env": [{"name": "NCCL_SOME_FUTURE_PLUGIN", "value": "x"}]}},
-        {"engine": {"env": [{"name": "NCCL_IB_HCA", "value": "mlx5"}]}},
+        {"engine": {"env": [{"name": "HF_TOKEN", "value": "x"}]}},
+        {"engine": {"env": [{"name": "NCCL_NET_PLUGIN", "value": "x"}]}},
     ),
     RuleCase(
         "RayWithoutVLLM",

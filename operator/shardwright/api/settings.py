@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
+from shardwright.api import admission
+from shardwright.api.admission import Admission, read_admission
 from shardwright.api.autoscaled import AUTOSCALED_POOLS, read_pools
 from shardwright.api.engine import Engine
 from shardwright.api.gpus import GPUS, read_gpus
@@ -27,7 +29,16 @@ ADMITTED: Final = "admittedArguments"
 RUNTIME_CLASSES: Final = "admittedRuntimeClasses"
 PRIORITY_CLASSES: Final = "admittedPriorityClasses"
 NAMESPACE_LIMITS: Final = "namespaceLimits"
-KNOWN: Final = (DEFAULTS, ADMITTED, RUNTIME_CLASSES, PRIORITY_CLASSES, NAMESPACE_LIMITS, GPUS, AUTOSCALED_POOLS)
+KNOWN: Final = (
+    DEFAULTS,
+    ADMITTED,
+    RUNTIME_CLASSES,
+    PRIORITY_CLASSES,
+    *admission.NAMES,
+    NAMESPACE_LIMITS,
+    GPUS,
+    AUTOSCALED_POOLS,
+)
 
 EVERY_NAMESPACE: Final = "*"
 """Stands for the namespaces that are not named."""
@@ -58,8 +69,8 @@ class Settings:
     """Defaults for ``spec.engine`` and ``spec.pod``, and what users may set: dangerous engine options, classes of their pods.
 
     ``priority_classes`` are the names that may be used, by namespace (``*``: those that are not named); all but those of the
-    system where nothing is said of a namespace. ``limits`` are by namespace in the same way. ``gpus`` are those that the
-    catalogue lacks, ``autoscaled_pools`` pools of nodes that need not exist yet.
+    system where nothing is said of a namespace. ``admission`` is what else they may name. ``limits`` are by namespace in the
+    same way. ``gpus`` are those that the catalogue lacks, ``autoscaled_pools`` pools of nodes that need not exist yet.
     """
 
     engine: Engine | None = None
@@ -67,6 +78,7 @@ class Settings:
     admitted: frozenset[str] = frozenset()
     runtime_classes: frozenset[str] = frozenset({NVIDIA})
     priority_classes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    admission: Admission = field(default_factory=Admission)
     limits: Mapping[str, NamespaceLimits] = field(default_factory=dict)
     gpus: tuple[Gpu, ...] = ()
     autoscaled_pools: tuple[AutoscaledPool, ...] = ()
@@ -101,6 +113,7 @@ def read_settings(text: str) -> Settings:
         admitted=frozenset(admitted),
         runtime_classes=frozenset(classes),
         priority_classes={namespace: frozenset(names) for namespace, names in priorities.items()},
+        admission=read_admission(content),
         limits={namespace: NamespaceLimits(**found) for namespace, found in limits.items()},
         gpus=gpus,
         autoscaled_pools=read_pools(content.get(AUTOSCALED_POOLS) or [], by_product(gpus)),
