@@ -41,7 +41,13 @@ A_POOL = {
     "name": "spot",
     "selector": {"karpenter.sh/nodepool": "spot"},
 }
-POOLS_DIGEST = sha256(json.dumps([A_POOL], separators=(",", ":")).encode()).hexdigest()[:16]
+
+
+def _digest(value: Any) -> str:
+    return sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()[:16]
+
+
+POOLS_DIGEST = _digest([A_POOL])
 """These, too."""
 
 
@@ -62,7 +68,9 @@ def _settings(
         "admittedImages": ["*"],
         "admittedLockMemory": [],
         "admittedModels": ["*"],
+        "gpuHourPrices": {},
         "requireRevision": "Off",
+        "trustedLabelPrefix": "",
         "admittedArguments": admitted,
         "admittedPriorityClasses": priorities or {},
         "admittedRuntimeClasses": classes,
@@ -125,6 +133,24 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {
             f"{SETTINGS}": _settings({}, [], gpus=[A_GPU]),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/gpus": GPUS_DIGEST,
+        },
+    ),
+    "gpuHourPrices": (
+        {"H100-SXM-80GB": 2.5},
+        {
+            f"{SETTINGS}": _settings({}, [], gpuHourPrices={"H100-SXM-80GB": 2.5}),
+            "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
+                [{"H100-SXM-80GB": 2.5}, ""]
+            ),
+        },
+    ),
+    "trustedLabelPrefix": (
+        "node-restriction.kubernetes.io/",
+        {
+            f"{SETTINGS}": _settings({}, [], trustedLabelPrefix="node-restriction.kubernetes.io/"),
+            "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
+                [{}, "node-restriction.kubernetes.io/"]
+            ),
         },
     ),
     "autoscaledPools": (
@@ -216,6 +242,8 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "namespaceLimits": ({"team": {"gpus": -1}}, "'/namespaceLimits/team/gpus': minimum: got -1, want 0"),
     "admittedRuntimeClasses": (["Kata"], "'/admittedRuntimeClasses/0': 'Kata' does not match pattern"),
     "gpus": ([A_GPU | {"memoryMiB": 12}], "'/gpus/0/memoryMiB': minimum: got 12, want 1,024"),
+    "gpuHourPrices": ({"H100-SXM-80GB": 0}, "'/gpuHourPrices/H100-SXM-80GB': minimum: got 0, want 0.0001"),
+    "trustedLabelPrefix": ("a.example", "'/trustedLabelPrefix': 'a.example' does not match pattern"),
     "autoscaledPools": ([A_POOL | {"maxNodes": 0}], "'/autoscaledPools/0/maxNodes': minimum: got 0, want 1"),
     "schedulers": (["Kueue"], "'/schedulers/0': value must be one of 'Native', 'Volcano', 'Coscheduling'"),
     "signingKeys.existingSecret": ("Keys", "'/signingKeys/existingSecret': 'Keys' does not match pattern"),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from shardwright.api import admission
+from shardwright.api import admission, nodes
 from shardwright.api.admission import Admission, read_admission
 from shardwright.api.autoscaled import AUTOSCALED_POOLS, read_pools
 from shardwright.api.engine import Engine
@@ -20,8 +20,7 @@ from shardwright.api.resource import parse_manifest
 from shardwright.api.spec import Pod, Resources, Spec
 from shardwright.engines.options import check_admission
 from shardwright.errors import InputError, Problem
-from shardwright.hardware.gpus import Gpu
-from shardwright.hardware.stated import by_product
+from shardwright.hardware.stated import Stated
 from shardwright.hardware.to_come import AutoscaledPool
 
 DEFAULTS: Final = "engineDefaults"
@@ -35,6 +34,7 @@ KNOWN: Final = (
     RUNTIME_CLASSES,
     PRIORITY_CLASSES,
     *admission.NAMES,
+    *nodes.NAMES,
     NAMESPACE_LIMITS,
     GPUS,
     AUTOSCALED_POOLS,
@@ -70,7 +70,7 @@ class Settings:
 
     ``priority_classes`` are the names that may be used, by namespace (``*``: those that are not named); all but those of the
     system where nothing is said of a namespace. ``admission`` is what else they may name. ``limits`` are by namespace in the
-    same way. ``gpus`` are those that the catalogue lacks, ``autoscaled_pools`` pools of nodes that need not exist yet.
+    same way. ``stated`` is what holds for all nodes, ``autoscaled_pools`` are pools of nodes that need not exist yet.
     """
 
     engine: Engine | None = None
@@ -80,7 +80,7 @@ class Settings:
     priority_classes: Mapping[str, frozenset[str]] = field(default_factory=dict)
     admission: Admission = field(default_factory=Admission)
     limits: Mapping[str, NamespaceLimits] = field(default_factory=dict)
-    gpus: tuple[Gpu, ...] = ()
+    stated: Stated = field(default_factory=Stated)
     autoscaled_pools: tuple[AutoscaledPool, ...] = ()
 
     def limits_of(self, namespace: str) -> NamespaceLimits:
@@ -106,7 +106,7 @@ def read_settings(text: str) -> Settings:
     problems = [problem.under(ADMITTED) for problem in check_admission(admitted)]
     if problems:
         raise InputError(problems)
-    spec, gpus = _read_defaults(defaults), read_gpus(content.get(GPUS) or [])
+    spec, stated = _read_defaults(defaults), nodes.read_stated(content, read_gpus(content.get(GPUS) or []))
     return Settings(
         engine=spec.engine if "engine" in defaults else None,
         pod=spec.pod if "pod" in defaults else None,
@@ -115,8 +115,8 @@ def read_settings(text: str) -> Settings:
         priority_classes={namespace: frozenset(names) for namespace, names in priorities.items()},
         admission=read_admission(content),
         limits={namespace: NamespaceLimits(**found) for namespace, found in limits.items()},
-        gpus=gpus,
-        autoscaled_pools=read_pools(content.get(AUTOSCALED_POOLS) or [], by_product(gpus)),
+        stated=stated,
+        autoscaled_pools=read_pools(content.get(AUTOSCALED_POOLS) or [], stated),
     )
 
 

@@ -92,7 +92,7 @@ def test_stated_gpus_are_those_of_the_start(tmp_path: Path) -> None:
 
     assert planner.reload()
 
-    assert list(planner.gpus) == ["nvidia-r200"]  # the nodes that are known were read with it
+    assert list(planner.stated.gpus) == ["nvidia-r200"]  # the nodes that are known were read with it
 
 
 def test_an_operator_does_not_start_with_broken_settings(tmp_path: Path) -> None:
