@@ -13,8 +13,8 @@ class Stated:
     """What holds for all nodes, whatever they say of themselves.
 
     ``gpus`` are those that the catalogue lacks, by the plain name of their product. ``prices`` are what one GPU costs for an
-    hour, by the id of the GPU. ``label_prefix`` is where labels begin that no kubelet can write: the price and the NVLink domain of a
-    node are believed under it alone (empty: as any label or annotation of ours says, and the clique that is on the node).
+    hour, by the id of the GPU. ``label_prefix`` is where labels begin that no kubelet can write: the price and the NVLink
+    domain of a node are believed under it alone (empty: as any label or annotation of ours says, and the node's clique).
     """
 
     gpus: Mapping[str, Gpu] = field(default_factory=dict)

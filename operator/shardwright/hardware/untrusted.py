@@ -44,7 +44,7 @@ class RawNode:
         return text(self.annotations.get(full)) or self.labels.get(full) or None
 
     def vouched(self, key: str) -> str | None:
-        """Return what is said about this node under a key that no kubelet can write, where there are such, else what is stated."""
+        """Return what is said about this node where no kubelet can write, if there is such a place, else what is stated."""
         return self.labels.get(self.label_prefix + key) or None if self.label_prefix else self.stated(key)
 
 
