@@ -13,7 +13,7 @@ from shardwright.reconcile.events import Event
 
 QUIET_SECONDS: Final = 600.0
 REMEMBERED: Final = 4096
-LONGEST_NOTE: Final = 1024  # the API's limit
+LONGEST_NOTE: Final = 1024  # bytes: the API's limit
 
 
 class Recorder:
@@ -57,7 +57,7 @@ class Recorder:
             "action": event.action,
             "reason": event.reason,
             "type": "Warning" if event.warning else "Normal",
-            "note": event.note[:LONGEST_NOTE],
+            "note": event.note.encode()[:LONGEST_NOTE].decode(errors="ignore"),
             "regarding": {
                 "apiVersion": regarding["apiVersion"],
                 "kind": regarding["kind"],
