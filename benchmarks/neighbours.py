@@ -169,7 +169,7 @@ def flooding(control_plane: ControlPlane, harmful: Models) -> Iterator[None]:
         harmful.wait_ready(f"flooding-{number}", timeout=120)
 
     def change(number: int) -> None:
-        harmful.change(f"flooding-{number % FLOODING}", engine={"env": [{"name": "NCCL_DEBUG_FILE", "value": str(number)}]})
+        harmful.change(f"flooding-{number % FLOODING}", engine={"env": [{"name": "NCCL_BUFFSIZE", "value": str(number)}]})
 
     with repeated(change):
         yield

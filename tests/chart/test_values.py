@@ -53,7 +53,13 @@ A_POOL = {
     "name": "spot",
     "selector": {"karpenter.sh/nodepool": "spot"},
 }
-POOLS_DIGEST = sha256(json.dumps([A_POOL], separators=(",", ":")).encode()).hexdigest()[:16]
+
+
+def _digest(value: Any) -> str:
+    return sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()[:16]
+
+
+POOLS_DIGEST = _digest([A_POOL])
 """These, too."""
 
 
@@ -73,8 +79,17 @@ def _settings(
     pools: Sequence[Mapping[str, Any]] = (),
     policy: Mapping[str, Any] | None = None,
     executors: Sequence[str] = (),
+    **further: Any,
 ) -> str:
     content = {
+        "admittedAttachmentNamespaces": [],
+        "admittedEnvironment": [],
+        "admittedImages": ["*"],
+        "admittedLockMemory": [],
+        "admittedModels": ["*"],
+        "gpuHourPrices": {},
+        "requireRevision": "Off",
+        "trustedLabelPrefix": "",
         "admittedArguments": admitted,
         "admittedExecutors": executors,
         "admittedPriorityClasses": priorities or {},
@@ -85,7 +100,7 @@ def _settings(
         "namespaceLimits": limits or {},
         "networkPolicy": {**OPEN, **(policy or {})},
     }
-    return json.dumps(content, indent=2) + "\n"
+    return json.dumps(content | further, indent=2, sort_keys=True) + "\n"
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +140,12 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {"models": ["serving"], "*": []},
         {f"{SETTINGS}": _settings({}, [], priorities={"*": [], "models": ["serving"]})},
     ),
+    "admittedEnvironment": (["HF_ENDPOINT"], {f"{SETTINGS}": _settings({}, [], admittedEnvironment=["HF_ENDPOINT"])}),
+    "admittedImages": (["vllm"], {f"{SETTINGS}": _settings({}, [], admittedImages=["vllm"])}),
+    "admittedModels": (["meta-llama"], {f"{SETTINGS}": _settings({}, [], admittedModels=["meta-llama"])}),
+    "requireRevision": ("Deny", {f"{SETTINGS}": _settings({}, [], requireRevision="Deny")}),
+    "admittedAttachmentNamespaces": (["nets"], {f"{SETTINGS}": _settings({}, [], admittedAttachmentNamespaces=["nets"])}),
+    "admittedLockMemory": (["hpc"], {f"{SETTINGS}": _settings({}, [], admittedLockMemory=["hpc"])}),
     "namespaceLimits": (
         {"team": {"gpus": 64}, "*": {"models": 20, "waiting": 5}},
         {f"{SETTINGS}": _settings({}, [], limits={"*": {"models": 20, "waiting": 5}, "team": {"gpus": 64}})},
@@ -134,6 +155,24 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {
             f"{SETTINGS}": _settings({}, [], gpus=[A_GPU]),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/gpus": GPUS_DIGEST,
+        },
+    ),
+    "gpuHourPrices": (
+        {"H100-SXM-80GB": 2.5},
+        {
+            f"{SETTINGS}": _settings({}, [], gpuHourPrices={"H100-SXM-80GB": 2.5}),
+            "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
+                [{"H100-SXM-80GB": 2.5}, ""]
+            ),
+        },
+    ),
+    "trustedLabelPrefix": (
+        "node-restriction.kubernetes.io/",
+        {
+            f"{SETTINGS}": _settings({}, [], trustedLabelPrefix="node-restriction.kubernetes.io/"),
+            "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
+                [{}, "node-restriction.kubernetes.io/"]
+            ),
         },
     ),
     "autoscaledPools": (
@@ -246,9 +285,17 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         {"models": ["High"]},
         "'/admittedPriorityClasses/models/0': 'High' does not match pattern",
     ),
+    "admittedEnvironment": (["A B"], "'/admittedEnvironment/0': 'A B' does not match pattern"),
+    "admittedImages": (["/a"], "'/admittedImages/0': '/a' does not match pattern"),
+    "admittedModels": (["a b"], "'/admittedModels/0': 'a b' does not match pattern"),
+    "requireRevision": ("warn", "'/requireRevision': value must be one of 'Off', 'Warn', 'Deny'"),
+    "admittedAttachmentNamespaces": (["Nets"], "'/admittedAttachmentNamespaces/0': 'Nets' does not match pattern"),
+    "admittedLockMemory": ([True], "'/admittedLockMemory/0': got boolean, want string"),
     "namespaceLimits": ({"team": {"gpus": -1}}, "'/namespaceLimits/team/gpus': minimum: got -1, want 0"),
     "admittedRuntimeClasses": (["Kata"], "'/admittedRuntimeClasses/0': 'Kata' does not match pattern"),
     "gpus": ([A_GPU | {"memoryMiB": 12}], "'/gpus/0/memoryMiB': minimum: got 12, want 1,024"),
+    "gpuHourPrices": ({"H100-SXM-80GB": 0}, "'/gpuHourPrices/H100-SXM-80GB': minimum: got 0, want 0.0001"),
+    "trustedLabelPrefix": ("a.example", "'/trustedLabelPrefix': 'a.example' does not match pattern"),
     "autoscaledPools": ([A_POOL | {"maxNodes": 0}], "'/autoscaledPools/0/maxNodes': minimum: got 0, want 1"),
     "schedulers": (["Kueue"], "'/schedulers/0': value must be one of 'Native', 'Volcano', 'Coscheduling'"),
     "admittedExecutors": (["Slurm"], "'/admittedExecutors/0': value must be one of 'Native', 'Ray'"),

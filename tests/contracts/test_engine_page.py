@@ -1,11 +1,11 @@
-"""The pages on engine arguments list what the policies say."""
+"""The pages on engine arguments and on variables list what the policies say."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from shardwright.engines import policy, trtllm_policy
+from shardwright.engines import environment, policy, trtllm_policy
 from shardwright.engines.policy import Policy
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -22,3 +22,20 @@ def test_a_page_says_what_to_set_instead_and_why_an_option_is_refused(page: str,
     rows = dict(re.findall(r"^\| `([a-z0-9-]+)` \| (.+) \|$", (DOCS / page).read_text(), re.MULTILINE))
 
     assert rows == {**listed.counted, **listed.owned, **listed.dangerous, **listed.incompatible}
+
+
+def test_the_page_on_variables_lists_those_that_each_engine_may_be_given() -> None:
+    page = (DOCS / "environment.md").read_text()
+    listed = [re.findall(r"^- `(\w+)`$", part, re.MULTILINE) for part in re.split(r"^## ", page, flags=re.MULTILINE)[1:4]]
+
+    assert listed == [
+        sorted(environment.COMMON),
+        sorted(environment.VLLM - environment.COMMON),
+        sorted(environment.TENSORRT_LLM - environment.COMMON),
+    ]
+
+
+def test_the_page_on_variables_says_why_one_is_refused() -> None:
+    rows = dict(re.findall(r"^\| `([A-Z0-9_]+)` \| (.+) \|$", (DOCS / "environment.md").read_text(), re.MULTILINE))
+
+    assert rows == {**environment.DANGEROUS, **environment.NEVER}

@@ -19,6 +19,7 @@ HEADING = re.compile(r"^### (\S+)\n", re.MULTILINE)
 LONGEST_PARAGRAPH = 6  # lines
 
 PASSED_ON = {
+    "api/admission.py: code",
     "api/rules.py: rule.code",
     "api/status.py: item.code",
     "planning/checks.py: code",

@@ -110,8 +110,16 @@ def test_a_node_that_is_relabelled_under_running_groups_moves_none(
     assert uids_by_group(models) == {group: before[group] for group in ("llama-0", "llama-1")}
 
 
+@pytest.mark.parametrize(
+    ("mistake", "reason"),
+    [
+        ({"model": {"id": "nobody/knows-it"}}, "ModelUnknown"),
+        ({"engine": {"env": [{"name": "HF_ENDPOINT", "value": "https://hub.example"}]}}, "InvalidSpec"),
+    ],
+    ids=["unknown", "not admitted"],
+)
 def test_a_spec_with_a_mistake_leaves_all_running_and_a_crashed_rank_is_restarted_as_it_was(
-    models: Models, fleet: Fleet, control_plane: ControlPlane
+    models: Models, fleet: Fleet, control_plane: ControlPlane, mistake: Manifest, reason: str
 ) -> None:
     fleet(H100, 4)
     models.create("large", LARGE, replicas=2)
@@ -119,14 +127,14 @@ def test_a_spec_with_a_mistake_leaves_all_running_and_a_crashed_rank_is_restarte
     before = uids_by_group(models)
     template = models.get("StatefulSet", "large-1")["spec"]["template"]
 
-    models.change("large", model={"id": "nobody/knows-it"})
-    models.wait_reason("large", "ModelUnknown")
+    models.change("large", **mistake)
+    models.wait_reason("large", reason)
     control_plane.pods.crash(models.namespace, "large-1-1", exit_code=1)
 
     wait_for(lambda: restarted(models, before, "large-1"), 60, "two new pods that serve")
     assert uids_by_group(models)["large-0"] == before["large-0"]
     assert models.get("StatefulSet", "large-1")["spec"]["template"] == template
-    assert models.condition("large")["reason"] == "ModelUnknown"
+    assert models.condition("large")["reason"] == reason
 
 
 def restarted(models: Models, before: dict[str, set[str]], group: str) -> bool:

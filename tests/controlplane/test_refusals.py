@@ -20,11 +20,14 @@ from shardwright.api.schema import crd, spec_schema, status_schema
 from shardwright.api.status import plan_status
 from shardwright.api.transitions import TRANSITIONS
 from shardwright.errors import InputError
+from shardwright.reconcile.findings import Findings
+from shardwright.reconcile.status import build_status
 from tests.harness.api import ApiError
 from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for
 from tests.support.builders_reporting import a_report
 from tests.support.builders_resource import Manifest, a_sharded_model, complete_specs
+from tests.support.failing_groups import failing_groups
 from tests.support.rule_cases import RULE_CASES, RuleCase
 from tests.support.schema_cases import Case, boundary_values, nulls, unknown_fields, violations
 
@@ -156,6 +159,20 @@ def test_both_accept_a_spec_with_every_field(cluster: ControlPlane, spec: Manife
     manifest = a_sharded_model() | {"spec": spec}
 
     assert (server_verdict(cluster, manifest), our_verdict(manifest)) == (Verdict(accepted=True), Verdict(accepted=True))
+
+
+def test_the_status_of_a_thousand_failing_groups_is_stored_and_leaves_room_for_the_rest(
+    cluster: ControlPlane, namespace: str
+) -> None:
+    path = f"/apis/shardwright.io/v1alpha1/namespaces/{namespace}/shardedmodels"
+    found = Findings(generation=1, standing=failing_groups(1000))
+    live = cluster.api.request("POST", path, a_sharded_model(namespace=namespace))
+
+    live |= {"status": build_status((), found, None, {}, datetime.now(UTC))}
+    stored = cluster.api.request("PUT", f"{path}/{live['metadata']['name']}/status", live)
+
+    assert len(stored["status"]["groups"]) == 1000
+    assert len(json.dumps(stored)) < 700_000  # with who owns which field; etcd takes 1.5 MiB
 
 
 def test_the_api_server_fills_in_the_defaults_that_the_parser_assumes(cluster: ControlPlane) -> None:

@@ -26,7 +26,7 @@ def test_a_restart_reads_no_byte_of_weights_from_the_hub_again(models: Cluster) 
     served = Served(models, "cached")
     with _hub_and_cache(models), serving.single_gpu_nodes(models):
         try:
-            further = (f"engine: {{env: [{{name: HF_ENDPOINT, value: '{hub.URL}'}}]}}",)
+            further = (f"engine: {{env: [{{name: HF_ENDPOINT, value: '{hub.URL}'}}]}}",)  # which the chart's settings admit
             served.write(PIPELINE, further=further, weights=f"huggingFace: {{cache: {{claimName: {CLAIM}}}}}")
             served.wait_ready()
             first = hub.given_bytes(models)

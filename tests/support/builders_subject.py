@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import pytest
 
+from shardwright.api.admission import Admission
 from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.settings import Settings
 from shardwright.errors import InputError
@@ -23,7 +24,9 @@ LARGE = {"model": {"id": "meta-llama/Llama-3.1-405B-Instruct"}}
 TRTLLM = {"name": "TensorRTLLM", "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1"}
 
 
-ADMITTING: Final = Settings(executors=frozenset({"Ray"}))
+ADMITTING: Final = Settings(
+    executors=frozenset({"Ray"}), admission=Admission(admitted_attachment_namespaces=["*"], admitted_lock_memory=["*"])
+)
 """An administrator who leaves users whatever the spec has a field for."""
 
 

@@ -9,6 +9,7 @@ REVISION = "0123456789abcdef0123456789abcdef01234567"
 CLAIM = {"claimName": "x"}
 IMAGE = {"reference": "x"}
 COMMIT = {"id": "a/adapter", "revision": REVISION}
+LONGEST_KEY = f"{'a' * 253}/{'b' * 63}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +119,8 @@ RULE_CASES = (
     ),
     RuleCase(
         "EnvironmentForbidden",
-        {"engine": {"env": [{"name": "NCCL_SOME_FUTURE_PLUGIN", "value": "x"}]}},
-        {"engine": {"env": [{"name": "NCCL_IB_HCA", "value": "mlx5"}]}},
+        {"engine": {"env": [{"name": "HF_TOKEN", "value": "x"}]}},
+        {"engine": {"env": [{"name": "NCCL_NET_PLUGIN", "value": "x"}]}},
     ),
     RuleCase(
         "RayWithoutVLLM",
@@ -189,6 +190,7 @@ RULE_CASES = (
         {"placement": {"nodeSelector": {"nvidia.com/gpu.product": "x"}}},
     ),
     RuleCase("BadLabelKey", {"placement": {"nodeSelector": {"a" * 64: "x"}}}, {"placement": {"nodeSelector": {"a" * 63: "x"}}}),
+    RuleCase("BadLabelKey", _placed(nodeSelector={"a" + LONGEST_KEY: "x"}), _placed(nodeSelector={LONGEST_KEY: "x"})),
     RuleCase("KueueWithoutQueue", _placed(scheduler="Kueue"), _placed(scheduler="Kueue", queue="serving")),
     RuleCase("QueueWithoutScheduler", _placed(queue="serving"), _placed(scheduler="Volcano", queue="serving")),
     RuleCase("QueueWithoutScheduler", _placed(scheduler="Native", queue="serving"), _placed(scheduler="Native")),

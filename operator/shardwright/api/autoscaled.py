@@ -12,7 +12,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.domains import DomainKind
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
-from shardwright.hardware.stated import OwnGpus
+from shardwright.hardware.stated import Stated
 from shardwright.hardware.suitability import RESOURCES
 from shardwright.hardware.to_come import HOSTNAME, AutoscaledPool
 
@@ -57,8 +57,8 @@ class DescribedPools(Part):
     autoscaled_pools: list[DescribedPool] = Field(alias=AUTOSCALED_POOLS, max_length=POOLS_MAX)
 
 
-def read_pools(described: object, own: OwnGpus) -> tuple[AutoscaledPool, ...]:
-    """Return the pools of the setting ``autoscaledPools``; ``own`` are the GPUs that the administrator states.
+def read_pools(described: object, stated: Stated) -> tuple[AutoscaledPool, ...]:
+    """Return the pools of the setting ``autoscaledPools``; ``stated`` is what he states of GPUs and nodes.
 
     Raises:
         InputError: every violation, with its path; a pool on whose nodes nothing could be planned is one.
@@ -69,7 +69,7 @@ def read_pools(described: object, own: OwnGpus) -> tuple[AutoscaledPool, ...]:
         raise InputError(explain(error, DescribedPools)) from None
     if problems := list(_broken_rules(found)):
         raise InputError(problems)
-    read = [_read(one, f"{AUTOSCALED_POOLS}[{index}]", own) for index, one in enumerate(found)]
+    read = [_read(one, f"{AUTOSCALED_POOLS}[{index}]", stated) for index, one in enumerate(found)]
     if problems := [item for item in read if isinstance(item, Problem)]:
         raise InputError(problems)
     return tuple(item for item in read if isinstance(item, AutoscaledPool))
@@ -100,7 +100,7 @@ def _broken_rules(found: list[DescribedPool]) -> Iterator[Problem]:
         )
 
 
-def _read(one: DescribedPool, at: str, own: OwnGpus) -> AutoscaledPool | Problem:
+def _read(one: DescribedPool, at: str, stated: Stated) -> AutoscaledPool | Problem:
     """Return a pool, or why nothing can be planned on its nodes."""
     labels = {**one.labels, **one.selector}
     node = {
@@ -108,7 +108,7 @@ def _read(one: DescribedPool, at: str, own: OwnGpus) -> AutoscaledPool | Problem
         "spec": {"taints": [taint.model_dump() for taint in one.taints]},
         "status": {"allocatable": {name: str(count) for name, count in one.allocatable.items()}},
     }
-    found = read_node(node, own)
+    found = read_node(node, stated)
     assert found is not None  # noqa: S101 - its nodes have GPUs
     if isinstance(found, NodeExclusion):
         return replace(found.problem, path=f"{at}.labels", remedy="state the labels that its nodes carry once they are up")

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, StringConstraints
 
 from shardwright.api.parts import IMAGE, ArgumentValue, DataKey, ObjectName, Part
-from shardwright.engines.environment import check_environment
+from shardwright.engines.environment import is_admissible
 
 Executor = Literal["Native", "Ray"]
 """Who joins the ranks of a group over several nodes."""
@@ -15,7 +15,8 @@ class EnvironmentVariable(Part):
     """One environment variable of the engine container."""
 
     name: Annotated[str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
-        description="Name of the variable. Those that the operator sets itself are refused."
+        description="Name of the variable: a setting of the engine or its libraries that is listed, or that the administrator "
+        "admits. Those that the operator sets itself are refused."
     )
     value: Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00]*$")] = Field(
         default="", description="Value, taken literally: $(NAME) is not expanded."
@@ -74,8 +75,8 @@ class Engine(Part):
 
 
 def may_be_set(variable: EnvironmentVariable) -> bool:
-    """Return whether a variable is one that users may set."""
-    return not check_environment((variable.name,))
+    """Return whether a variable is one that an administrator may at least admit."""
+    return is_admissible(variable.name)
 
 
 def ray_is_for_vllm(engine: Engine) -> bool:

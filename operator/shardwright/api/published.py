@@ -302,7 +302,8 @@ class Status(Shown):
     groups: list[ShownGroup] | None = Field(
         default=None,
         max_length=GROUPS_MAX_ITEMS,
-        description="The groups that exist.",
+        description="The groups that exist. Where they would take more than 256 KiB, those that are not ready are shown whole "
+        "first; of the rest only whether they are ready.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
     replicas: Count | None = Field(default=None, description="Groups that exist.")

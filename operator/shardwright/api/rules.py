@@ -13,7 +13,7 @@ from typing import Any, Final
 from shardwright.api import engine, model, workload
 from shardwright.api.life import delays_grow
 from shardwright.api.network import is_no_gpu, memory_is_locked_for_rdma, resources_come_with_explicit
-from shardwright.api.parts import LABEL_KEY
+from shardwright.api.parts import LABEL_KEY, LABEL_KEY_MAX_LENGTH
 from shardwright.api.spec import (
     Budget,
     Parallelism,
@@ -29,7 +29,7 @@ from shardwright.api.spec import (
     scheduler_is_not_kai,
     seconds_need_no_execute,
 )
-from shardwright.engines.environment import ALLOWED, LOADS_CODE, REFUSED
+from shardwright.engines.environment import NEVER, NEVER_PATTERN
 from shardwright.errors import Problem
 
 _LABEL_KEY: Final = re.compile(LABEL_KEY, re.ASCII)
@@ -96,7 +96,7 @@ def _within_gpu_budget(spec: Spec) -> bool:
 
 
 def _keys_are_label_keys(selector: Mapping[str, str]) -> bool:
-    return all(_LABEL_KEY.fullmatch(key) is not None for key in selector)
+    return all(len(key) <= LABEL_KEY_MAX_LENGTH and _LABEL_KEY.fullmatch(key) is not None for key in selector)
 
 
 RULES: Final = (
@@ -177,11 +177,10 @@ RULES: Final = (
         code="EnvironmentForbidden",
         path="spec.engine.env[]",
         field=".name",
-        cel=f"self.name.matches('^(?:{ALLOWED.pattern})$') && !self.name.matches('^(?:{LOADS_CODE.pattern})$') && "
-        f"!(self.name in [{', '.join(map(repr, sorted(REFUSED)))}])",
-        message="env must name a setting of the engine, the GPU libraries or the hub (VLLM_..., TLLM_..., NCCL_..., HF_HUB_...) "
-        "that neither the operator sets nor opens the server; remove it, a token goes to "
-        "spec.model.weights.huggingFace.tokenSecretRef, an API key to spec.engine.apiKeySecretRef",
+        cel=f"!self.name.matches('^(?:{NEVER_PATTERN})$') && !(self.name in [{', '.join(map(repr, sorted(NEVER)))}])",
+        message="env must not name what the operator sets itself, what opens the server, or what changes how programs start "
+        "(LD_..., PYTHON...); remove it, a token goes to spec.model.weights.huggingFace.tokenSecretRef, an API key to "
+        "spec.engine.apiKeySecretRef",
         holds=engine.may_be_set,
     ),
     Rule(
@@ -300,7 +299,7 @@ RULES: Final = (
         code="BadLabelKey",
         path="spec.placement.nodeSelector",
         field="",
-        cel=f"self.all(key, size(key) <= 317 && key.matches(r'{LABEL_KEY}'))",
+        cel=f"self.all(key, size(key) <= {LABEL_KEY_MAX_LENGTH} && key.matches(r'{LABEL_KEY}'))",
         message="nodeSelector keys must be label keys: an optional prefix and a slash, then at most 63 letters, digits, "
         "'-', '_' or '.'; correct the key",
         holds=_keys_are_label_keys,

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeGuard, TypeVar, get_args
 
+from shardwright.api import admission, nodes
+from shardwright.api.admission import Admission, read_admission
 from shardwright.api.autoscaled import AUTOSCALED_POOLS, read_pools
 from shardwright.api.engine import Engine, Executor
 from shardwright.api.gpus import GPUS, read_gpus
@@ -19,8 +21,7 @@ from shardwright.api.resource import parse_manifest
 from shardwright.api.spec import Pod, Resources, Spec
 from shardwright.engines.options import check_admission
 from shardwright.errors import InputError, Problem
-from shardwright.hardware.gpus import Gpu
-from shardwright.hardware.stated import by_product
+from shardwright.hardware.stated import Stated
 from shardwright.hardware.to_come import AutoscaledPool
 
 DEFAULTS: Final = "engineDefaults"
@@ -35,6 +36,8 @@ KNOWN: Final = (
     EXECUTORS,
     RUNTIME_CLASSES,
     PRIORITY_CLASSES,
+    *admission.NAMES,
+    *nodes.NAMES,
     NAMESPACE_LIMITS,
     GPUS,
     AUTOSCALED_POOLS,
@@ -73,8 +76,9 @@ class Settings:
     """Defaults for ``spec.engine`` and ``spec.pod``, and what users may set: dangerous options, executors, classes of pods.
 
     ``priority_classes`` are the names that may be used, by namespace (``*``: those that are not named); all but those of the
-    system where nothing is said of a namespace. ``limits`` are by namespace in the same way. ``gpus`` are those that the
-    catalogue lacks, ``autoscaled_pools`` pools of nodes that need not exist yet. ``network_policy`` says who reaches pods.
+    system where nothing is said of a namespace. ``admission`` is what else they may name. ``limits`` are by namespace in the
+    same way. ``stated`` is what holds for all nodes, ``autoscaled_pools`` are pools of nodes that need not exist yet.
+    ``network_policy`` says who reaches pods.
     """
 
     engine: Engine | None = None
@@ -83,8 +87,9 @@ class Settings:
     executors: frozenset[str] = frozenset()
     runtime_classes: frozenset[str] = frozenset({NVIDIA})
     priority_classes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    admission: Admission = field(default_factory=Admission)
     limits: Mapping[str, NamespaceLimits] = field(default_factory=dict)
-    gpus: tuple[Gpu, ...] = ()
+    stated: Stated = field(default_factory=Stated)
     autoscaled_pools: tuple[AutoscaledPool, ...] = ()
     network_policy: NetworkPolicies = field(default_factory=NetworkPolicies)
 
@@ -117,7 +122,7 @@ def read_settings(text: str) -> Settings:
     problems = [problem.under(ADMITTED) for problem in check_admission(admitted)]
     if problems:
         raise InputError(problems)
-    spec, gpus = _read_defaults(defaults), read_gpus(content.get(GPUS) or [])
+    spec, stated = _read_defaults(defaults), nodes.read_stated(content, read_gpus(content.get(GPUS) or []))
     return Settings(
         engine=spec.engine if "engine" in defaults else None,
         pod=spec.pod if "pod" in defaults else None,
@@ -125,9 +130,10 @@ def read_settings(text: str) -> Settings:
         executors=frozenset(executors),
         runtime_classes=frozenset(classes),
         priority_classes={namespace: frozenset(names) for namespace, names in priorities.items()},
+        admission=read_admission(content),
         limits={namespace: NamespaceLimits(**found) for namespace, found in limits.items()},
-        gpus=gpus,
-        autoscaled_pools=read_pools(content.get(AUTOSCALED_POOLS) or [], by_product(gpus)),
+        stated=stated,
+        autoscaled_pools=read_pools(content.get(AUTOSCALED_POOLS) or [], stated),
         network_policy=read_network_policies(content.get(NETWORK_POLICY) or {}),
     )
 

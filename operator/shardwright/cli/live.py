@@ -14,7 +14,7 @@ from shardwright.cluster.access import AccessError, open_access
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import CONFIG_MAPS, NODES, PODS
 from shardwright.hardware.pods import GpuUsage
-from shardwright.hardware.stated import NONE, OwnGpus
+from shardwright.hardware.stated import NONE, Stated
 
 FORBIDDEN: Final = 403
 DEFAULT_KUBECONFIG: Final = "~/.kube/config"
@@ -31,13 +31,13 @@ class Cluster:
     context: str | None
     kubeconfig: str | None
 
-    def read_surroundings(self, gpus: OwnGpus = NONE) -> Surroundings:
-        """Return what is there now; ``gpus`` are those that the settings state.
+    def read_surroundings(self, stated: Stated = NONE) -> Surroundings:
+        """Return what is there now; ``stated`` is what the settings say.
 
         Raises:
             UnreachableError: no answer, no credentials, or nodes may not be listed.
         """
-        return asyncio.run(self._read_surroundings(gpus))
+        return asyncio.run(self._read_surroundings(stated))
 
     def read_config_map(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         """Return a ConfigMap, None where there is none.
@@ -47,9 +47,9 @@ class Cluster:
         """
         return asyncio.run(self._read_config_map(namespace, name))
 
-    async def _read_surroundings(self, gpus: OwnGpus) -> Surroundings:
+    async def _read_surroundings(self, stated: Stated) -> Surroundings:
         async with self._client() as client:
-            nodes = [node async for page in client.pages(NODES) for node in read_nodes(page, gpus)]
+            nodes = [node async for page in client.pages(NODES) for node in read_nodes(page, stated)]
             plans = await _unless_forbidden(client.list(CONFIG_MAPS, labelSelector=MANAGED))
             return Surroundings(
                 nodes=tuple(nodes),

@@ -15,7 +15,6 @@ from shardwright.cli.output import print_error, print_json, print_lines, print_n
 from shardwright.cli.surroundings import Surroundings, read_surroundings
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
-from shardwright.hardware.stated import by_product
 from shardwright.hardware.untrusted import mapping, text
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import parse_config
@@ -126,7 +125,6 @@ def _read_inputs(arguments: Namespace) -> Inputs:
     resources = tuple(_resources(arguments, wanted))
     _refuse_duplicates(resources)
     settings = _read_settings(arguments.settings) if arguments.settings else Settings()
-    gpus = by_product(settings.gpus)
     return Inputs(
         resources=resources,
         config_maps={_key(source.content): source.content for source in (*there, *wanted) if source.kind == "ConfigMap"},
@@ -134,7 +132,7 @@ def _read_inputs(arguments: Namespace) -> Inputs:
         config_file=arguments.config,
         settings=settings,
         cluster=cluster,
-        surroundings=cluster.read_surroundings(gpus) if cluster else read_surroundings(there, gpus),
+        surroundings=cluster.read_surroundings(settings.stated) if cluster else read_surroundings(there, settings.stated),
     )
 
 

@@ -13,7 +13,7 @@ from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node, read_pod
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.pools import Reservation
-from shardwright.hardware.stated import NONE, OwnGpus
+from shardwright.hardware.stated import NONE, Stated
 from shardwright.hardware.untrusted import mapping, text
 from shardwright.rendering.labels import MODEL
 from shardwright.resolving.stock import reservations_of
@@ -32,8 +32,8 @@ class Surroundings:
     reservations: tuple[Reservation, ...] = ()
 
 
-def read_surroundings(sources: Iterable[Source], gpus: OwnGpus = NONE) -> Surroundings:
-    """Return what the objects of ``--nodes`` files say; ``gpus`` are those that the settings state.
+def read_surroundings(sources: Iterable[Source], stated: Stated = NONE) -> Surroundings:
+    """Return what the objects of ``--nodes`` files say; ``stated`` is what the settings say.
 
     Raises:
         InputError: there is no Node among them.
@@ -47,15 +47,15 @@ def read_surroundings(sources: Iterable[Source], gpus: OwnGpus = NONE) -> Surrou
     if not nodes:
         raise InputError([_no_nodes(", ".join(sorted({source.file for source in objects})) or "--nodes")])
     return Surroundings(
-        nodes=read_nodes(nodes, gpus),
+        nodes=read_nodes(nodes, stated),
         usage=read_usage(pods) if pods else None,
         reservations=read_reservations(source.content for source in objects if source.kind == "ConfigMap"),
     )
 
 
-def read_nodes(nodes: Iterable[Object], gpus: OwnGpus = NONE) -> tuple[NodeFacts | NodeExclusion, ...]:
+def read_nodes(nodes: Iterable[Object], stated: Stated = NONE) -> tuple[NodeFacts | NodeExclusion, ...]:
     """Return what matters of the nodes that have GPUs."""
-    return tuple(facts for node in nodes if (facts := read_node(node, gpus)) is not None)
+    return tuple(facts for node in nodes if (facts := read_node(node, stated)) is not None)
 
 
 def read_usage(pods: Iterable[Object]) -> tuple[GpuUsage, ...]:

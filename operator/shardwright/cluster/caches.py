@@ -18,7 +18,7 @@ from shardwright.cluster.sources import (
     node_source,
 )
 from shardwright.cluster.store import Concern, Store
-from shardwright.hardware.stated import NONE, OwnGpus
+from shardwright.hardware.stated import NONE, Stated
 from shardwright.reconcile.decision import kind_of
 
 Take = Callable[[Mapping[Key, Change[Any]]], Concern]
@@ -28,7 +28,7 @@ class Caches:
     """Fills :attr:`store` from :meth:`start` on; ``on_concern`` is called on the event loop after each batch that matters.
 
     ``pods`` is False where pods may not be listed: then nothing is known of them, ever.
-    ``gpus`` are those that the administrator states.
+    ``stated`` is what the administrator states of nodes.
     """
 
     def __init__(
@@ -39,21 +39,21 @@ class Caches:
         *,
         pods: bool = True,
         timing: Timing | None = None,
-        gpus: OwnGpus = NONE,
+        stated: Stated = NONE,
     ) -> None:
         self.store = store
         self._client = client
         self._on_concern = on_concern
         self._pods = pods
         self._timing = timing
-        self._gpus = gpus
+        self._stated = stated
         self._readers: dict[str, Reader[Any]] = {}
         self._listed: set[str] = set()
         self.filled = asyncio.Event()
 
     def start(self) -> None:
         """Begin to read; called on the event loop."""
-        self._read(node_source(self._gpus), self.store.take_nodes)
+        self._read(node_source(self._stated), self.store.take_nodes)
         if self._pods:
             self._read(POD_SOURCE, self.store.take_pods)
         self._read(CONFIG_MAP_SOURCE, self.store.take_config_maps)

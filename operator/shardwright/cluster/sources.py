@@ -28,7 +28,7 @@ from shardwright.cluster.resources import (
 )
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, NodeFacts, read_node, read_pod
-from shardwright.hardware.stated import NONE, OwnGpus
+from shardwright.hardware.stated import NONE, Stated
 from shardwright.hardware.suitability import implausible
 from shardwright.reconcile.decision import kind_of
 from shardwright.reconcile.members import Member, read_member
@@ -93,13 +93,13 @@ class ConfigMapFacts:
     owner_uid: str = ""
 
 
-def project_node(node: dict[str, Any], gpus: OwnGpus = NONE) -> NodeFacts | NodeExclusion | None:
+def project_node(node: dict[str, Any], stated: Stated = NONE) -> NodeFacts | NodeExclusion | None:
     """Return what matters of a Node; its labels share their texts with those of all other nodes."""
     metadata = node["metadata"]
     metadata["name"] = _shared(metadata["name"])
     if isinstance(labels := metadata.get("labels"), dict):
         metadata["labels"] = {intern(key): _shared(value) for key, value in labels.items()}
-    return read_node(node, gpus)
+    return read_node(node, stated)
 
 
 def project_pod(pod: dict[str, Any]) -> PodFacts | None:
@@ -185,9 +185,9 @@ def _unreadable_node(key: Key) -> NodeExclusion:
     return NodeExclusion(node=key[1], problem=implausible("the Node object", "must be readable; the operator's log says more"))
 
 
-def node_source(gpus: OwnGpus) -> Source[NodeFacts | NodeExclusion]:
-    """Return the nodes, whose GPUs are those of the catalogue or ``gpus`` that the administrator states."""
-    return Source(resource=NODES, project=partial(project_node, gpus=gpus), stand_in=_unreadable_node)
+def node_source(stated: Stated) -> Source[NodeFacts | NodeExclusion]:
+    """Return the nodes, read with what the administrator states of them."""
+    return Source(resource=NODES, project=partial(project_node, stated=stated), stand_in=_unreadable_node)
 
 
 POD_SOURCE: Final = Source(resource=PODS, project=project_pod)

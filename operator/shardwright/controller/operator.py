@@ -145,7 +145,7 @@ class Operator:
         with suppress(OSError):  # who asks it something starts it again
             self._worker.start()  # while the caches fill
         view = self._view
-        caches = Caches(self._client, view.store, self._on_concern, pods=view.pods_visible, gpus=self._planner.gpus)
+        caches = Caches(self._client, view.store, self._on_concern, pods=view.pods_visible, stated=self._planner.stated)
         caches.start()
         self._caches = caches
         await caches.filled.wait()

@@ -22,7 +22,7 @@ from shardwright.controller.worker import Asked, Memo
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.pools import build_inventory
-from shardwright.hardware.stated import NONE, OwnGpus, by_product
+from shardwright.hardware.stated import NONE, Stated
 from shardwright.modelspec.catalogue import read_catalogue_extension
 from shardwright.planning.report import NoPlan
 from shardwright.planning.ways_out import Holder
@@ -86,21 +86,22 @@ class Planner:
         self._administration = Administration()
         self._subjects = Subjects()
         self._refused: dict[Key, dict[tuple[object, ...], _Refused]] = {}
-        self.gpus: OwnGpus = NONE
+        self.stated: Stated = NONE
         self._advice: dict[Key, tuple[tuple[str, Ask, Inventory], NoPlan | None]] = {}
         self._pooled: dict[str, tuple[int, Inventory]] = {}
 
     def load_settings(self) -> None:
         """Read the settings for the first time: a model that runs must not lose its defaults to a broken file.
 
-        GPUs and pools that they state hold as long as this process runs: what it knows of nodes would else be of several makings.
+        What they state of GPUs, nodes and pools holds as long as this process runs: what it knows of nodes would else be of
+        several makings.
 
         Raises:
             InputError: the file cannot be used.
         """
         self._settings.load()
         self._administer()
-        self.gpus = by_product(self._settings.content.gpus)
+        self.stated = self._settings.content.stated
         self._view.expect(self._settings.content.autoscaled_pools)
 
     @property

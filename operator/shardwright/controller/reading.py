@@ -318,9 +318,9 @@ class Reading:
             ApiError: a node could not be read.
         """
         wanted, client = tuple(name for name in names if not is_to_come(name)), self._client.at(Urgency.REPAIR)
-        gpus, found = self._planner.gpus, await asyncio.gather(*(client.get(NODES, None, name) for name in wanted))
+        stated, found = self._planner.stated, await asyncio.gather(*(client.get(NODES, None, name) for name in wanted))
         changes: dict[Key, Change[NodeFacts | NodeExclusion]] = {
-            ("", name): Change(project_node(node, gpus) if node else None, 0) for name, node in zip(wanted, found, strict=True)
+            ("", name): Change(project_node(node, stated) if node else None, 0) for name, node in zip(wanted, found, strict=True)
         }
         return bool(self._view.store.take_nodes(changes).nodes)
 

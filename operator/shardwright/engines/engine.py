@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from shardwright.engines import arguments, options, trtllm, versions, vllm
+from shardwright.engines import arguments, environment, options, trtllm, versions, vllm
 from shardwright.engines.arguments import Serving, Start
 from shardwright.engines.options import Rules
 from shardwright.engines.versions import Releases
@@ -19,9 +19,9 @@ class Engine:
 
     ``name`` is how a resource names it, ``label`` how labels and script folders do. ``arguments`` is argv after the
     engine's command and the same on every rank, ``files`` what is mounted beside the scripts, ``environment`` what only
-    variables say. ``peer_port`` is the name and number of the port at which ranks on other nodes are met, ``address_variable``
-    the variable that holds the pod's address. ``over_ssh`` says that the leader starts the ranks of its followers, over ssh
-    with a key of the resource's own.
+    variables say, ``variables`` the names of those that users may set. ``peer_port`` is the name and number of the port at
+    which ranks on other nodes are met, ``address_variable`` the variable that holds the pod's address. ``over_ssh`` says that
+    the leader starts the ranks of its followers, over ssh with a key of the resource's own.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Engine:
     arguments: Callable[[Plan, Serving], tuple[str, ...]]
     files: Callable[[Plan, Serving], Mapping[str, str]]
     environment: Callable[[Plan, Start], Mapping[str, str]]
+    variables: frozenset[str]
     peer_port: tuple[str, int]
     address_variable: str
     over_ssh: bool
@@ -46,6 +47,7 @@ VLLM: Final = Engine(
     arguments=arguments.serve_arguments,
     files=lambda _plan, _serving: {},
     environment=arguments.serve_environment,
+    variables=environment.VLLM,
     peer_port=("master", arguments.MASTER_PORT),
     address_variable="VLLM_HOST_IP",
     over_ssh=False,
@@ -59,6 +61,7 @@ TENSORRT_LLM: Final = Engine(
     arguments=trtllm.serve_arguments,
     files=trtllm.files,
     environment=trtllm.environment,
+    variables=environment.TENSORRT_LLM,
     peer_port=("ssh", trtllm.SSH_PORT),
     address_variable="SHARDWRIGHT_ADDRESS",
     over_ssh=True,

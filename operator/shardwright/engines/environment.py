@@ -1,75 +1,299 @@
-"""Which environment variables a user may give the engine, and why not the others."""
+"""Which environment variables a user may give the engine, and why not the others.
+
+What is on no list is refused, as it is with options: a library cannot smuggle a setting in. The administrator of the operator can
+admit further names, never those that the operator sets itself, that hold secrets, or that change how programs start.
+"""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from shardwright.errors import Problem
 
-ALLOWED: Final = re.compile(
-    r"(NCCL|GLOO|TORCH|PYTORCH|TORCH_NCCL|CUDA|VLLM|FLASHINFER|TRITON|OMP|MKL|TLLM|TRTLLM|UCX|FI|RCCL|HSA|HIP|HF_HUB|HF_XET)_[A-Z0-9_]+"
-    r"|HF_ENDPOINT|TZ|TOKENIZERS_PARALLELISM|(HTTP|HTTPS|NO)_PROXY|(http|https|no)_proxy"
+COMMON: Final = frozenset(
+    {
+        # what time it is, how many threads
+        "KMP_AFFINITY",
+        "MKL_NUM_THREADS",
+        "OMP_NUM_THREADS",
+        "OMP_PLACES",
+        "OMP_PROC_BIND",
+        "TOKENIZERS_PARALLELISM",
+        "TZ",
+        # the client of the hub
+        "HF_HUB_DISABLE_PROGRESS_BARS",
+        "HF_HUB_DISABLE_TELEMETRY",
+        "HF_HUB_DISABLE_XET",
+        "HF_HUB_DOWNLOAD_TIMEOUT",
+        "HF_HUB_ENABLE_HF_TRANSFER",
+        "HF_HUB_ETAG_TIMEOUT",
+        "HF_HUB_VERBOSITY",
+        "HF_XET_HIGH_PERFORMANCE",
+        "HF_XET_NUM_CONCURRENT_RANGE_GETS",
+        # GPUs and their runtime
+        "CUDA_DEVICE_MAX_CONNECTIONS",
+        "CUDA_LAUNCH_BLOCKING",
+        "CUDA_MODULE_LOADING",
+        "HIP_FORCE_DEV_KERNARG",
+        "HSA_ENABLE_SDMA",
+        "HSA_NO_SCRATCH_RECLAIM",
+        "PYTORCH_ALLOC_CONF",
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "PYTORCH_HIP_ALLOC_CONF",
+        "TORCH_CPP_LOG_LEVEL",
+        "TORCH_DISTRIBUTED_DEBUG",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+        "TORCH_NCCL_AVOID_RECORD_STREAMS",
+        "TORCH_NCCL_ENABLE_MONITORING",
+        "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC",
+        "TORCH_NCCL_TRACE_BUFFER_SIZE",
+        "TORCH_SHOW_CPP_STACKTRACES",
+        # how ranks reach each other
+        "FI_EFA_ENABLE_SHM_TRANSFER",
+        "FI_EFA_FORK_SAFE",
+        "FI_EFA_USE_DEVICE_RDMA",
+        "FI_LOG_LEVEL",
+        "FI_PROVIDER",
+        "GLOO_SOCKET_IFNAME",
+        "NCCL_ALGO",
+        "NCCL_BUFFSIZE",
+        "NCCL_COLLNET_ENABLE",
+        "NCCL_CROSS_NIC",
+        "NCCL_CUMEM_ENABLE",
+        "NCCL_CUMEM_HOST_ENABLE",
+        "NCCL_DEBUG",
+        "NCCL_DEBUG_SUBSYS",
+        "NCCL_DMABUF_ENABLE",
+        "NCCL_GRAPH_MIXING_SUPPORT",
+        "NCCL_IB_ADAPTIVE_ROUTING",
+        "NCCL_IB_AR_THRESHOLD",
+        "NCCL_IB_DISABLE",
+        "NCCL_IB_GID_INDEX",
+        "NCCL_IB_HCA",
+        "NCCL_IB_MERGE_NICS",
+        "NCCL_IB_PCI_RELAXED_ORDERING",
+        "NCCL_IB_QPS_PER_CONNECTION",
+        "NCCL_IB_RETRY_CNT",
+        "NCCL_IB_ROCE_VERSION_NUM",
+        "NCCL_IB_SL",
+        "NCCL_IB_SPLIT_DATA_ON_QPS",
+        "NCCL_IB_TC",
+        "NCCL_IB_TIMEOUT",
+        "NCCL_IGNORE_CPU_AFFINITY",
+        "NCCL_LAUNCH_MODE",
+        "NCCL_MAX_CTAS",
+        "NCCL_MAX_NCHANNELS",
+        "NCCL_MIN_CTAS",
+        "NCCL_MIN_NCHANNELS",
+        "NCCL_MNNVL_ENABLE",
+        "NCCL_NET",
+        "NCCL_NET_GDR_LEVEL",
+        "NCCL_NET_GDR_READ",
+        "NCCL_NET_SHARED_BUFFERS",
+        "NCCL_NSOCKS_PERTHREAD",
+        "NCCL_NTHREADS",
+        "NCCL_NVLS_ENABLE",
+        "NCCL_P2P_DISABLE",
+        "NCCL_P2P_LEVEL",
+        "NCCL_P2P_NET_CHUNKSIZE",
+        "NCCL_P2P_PXN_LEVEL",
+        "NCCL_PROTO",
+        "NCCL_PXN_DISABLE",
+        "NCCL_RUNTIME_CONNECT",
+        "NCCL_SHM_DISABLE",
+        "NCCL_SOCKET_FAMILY",
+        "NCCL_SOCKET_IFNAME",
+        "NCCL_SOCKET_NTHREADS",
+        "RCCL_MSCCLPP_ENABLE",
+        "RCCL_MSCCL_ENABLE",
+        "UCX_IB_GID_INDEX",
+        "UCX_IB_SL",
+        "UCX_IB_TRAFFIC_CLASS",
+        "UCX_LOG_LEVEL",
+        "UCX_MAX_RNDV_RAILS",
+        "UCX_NET_DEVICES",
+        "UCX_RNDV_SCHEME",
+        "UCX_RNDV_THRESH",
+        "UCX_TLS",
+    }
 )
-"""Names that may be set at all: settings of the engine, the GPU libraries, the hub client, the proxy."""
+"""What may be set for every engine: settings of the GPU libraries, the network and the hub client, none of which takes a path, a
+host or the name of code."""
 
-REFUSED: Final[Mapping[str, str]] = {
+VLLM: Final = COMMON | {
+    "VLLM_ALLREDUCE_USE_SYMM_MEM",
+    "VLLM_ATTENTION_BACKEND",
+    "VLLM_AUDIO_FETCH_TIMEOUT",
+    "VLLM_COMPUTE_NANS_IN_LOGITS",
+    "VLLM_CONFIGURE_LOGGING",
+    "VLLM_CPU_NUM_OF_RESERVED_CPU",
+    "VLLM_CPU_OMP_THREADS_BIND",
+    "VLLM_CPU_SGL_KERNEL",
+    "VLLM_DEEP_GEMM_WARMUP",
+    "VLLM_DISABLED_KERNELS",
+    "VLLM_DISABLE_COMPILE_CACHE",
+    "VLLM_DO_NOT_TRACK",
+    "VLLM_ENGINE_ITERATION_TIMEOUT_S",
+    "VLLM_FLASH_ATTN_VERSION",
+    "VLLM_HTTP_TIMEOUT_KEEP_ALIVE",
+    "VLLM_IMAGE_FETCH_TIMEOUT",
+    "VLLM_LOGGING_LEVEL",
+    "VLLM_LOGGING_PREFIX",
+    "VLLM_LOG_BATCHSIZE_INTERVAL",
+    "VLLM_LOG_STATS_INTERVAL",
+    "VLLM_MARLIN_USE_ATOMIC_ADD",
+    "VLLM_MOE_USE_DEEP_GEMM",
+    "VLLM_MQ_MAX_CHUNK_BYTES_MB",
+    "VLLM_NO_USAGE_STATS",
+    "VLLM_RINGBUFFER_WARNING_INTERVAL",
+    "VLLM_ROCM_CUSTOM_PAGED_ATTN",
+    "VLLM_ROCM_QUICK_REDUCE_QUANTIZATION",
+    "VLLM_ROCM_USE_AITER",
+    "VLLM_ROCM_USE_AITER_LINEAR",
+    "VLLM_ROCM_USE_AITER_MLA",
+    "VLLM_ROCM_USE_AITER_MOE",
+    "VLLM_ROCM_USE_AITER_RMSNORM",
+    "VLLM_ROCM_USE_SKINNY_GEMM",
+    "VLLM_RPC_TIMEOUT",
+    "VLLM_SKIP_P2P_CHECK",
+    "VLLM_SLEEP_WHEN_IDLE",
+    "VLLM_TOOL_PARSE_REGEX_TIMEOUT_SECONDS",
+    "VLLM_USE_DEEP_GEMM",
+    "VLLM_USE_DEEP_GEMM_E8M0",
+    "VLLM_USE_FLASHINFER_MOE_FP16",
+    "VLLM_USE_FLASHINFER_MOE_FP4",
+    "VLLM_USE_FLASHINFER_MOE_FP8",
+    "VLLM_USE_FLASHINFER_SAMPLER",
+    "VLLM_USE_NCCL_SYMM_MEM",
+    "VLLM_V1_OUTPUT_PROC_CHUNK_SIZE",
+    "VLLM_VIDEO_FETCH_TIMEOUT",
+    "VLLM_XGRAMMAR_CACHE_MB",
+}
+"""What may be set for vLLM: logs, time-outs and the choice of kernels, as far as memory and limits stay as planned."""
+
+TENSORRT_LLM: Final = COMMON | {
+    "TLLM_LOG_FIRST_RANK_ONLY",
+    "TLLM_LOG_LEVEL",
+    "TRTLLM_ENABLE_PDL",
+}
+"""What may be set for TensorRT-LLM."""
+
+NEVER: Final[Mapping[str, str]] = {
     "CUDA_CACHE_PATH": "is set by shardwright",
-    "CUDA_INJECTION32_PATH": "loads code",
-    "CUDA_INJECTION64_PATH": "loads code",
     "CUDA_VISIBLE_DEVICES": "hides GPUs that the plan counts on",
-    "FI_PROVIDER_PATH": "loads code",
+    "HF_HOME": "is set by shardwright",
     "HF_HUB_OFFLINE": "is set by shardwright",
-    "HSA_TOOLS_LIB": "loads code",
-    "NCCL_ENV_PLUGIN": "loads code",
-    "NCCL_NET_PLUGIN": "loads code",
-    "NCCL_PROFILER_PLUGIN": "loads code",
-    "NCCL_TUNER_PLUGIN": "loads code",
-    "OMP_TOOL_LIBRARIES": "loads code",
+    "HOME": "is set by shardwright",
+    "HSA_VISIBLE_DEVICES": "hides GPUs that the plan counts on",
+    "HIP_VISIBLE_DEVICES": "hides GPUs that the plan counts on",
+    "NVIDIA_VISIBLE_DEVICES": "reaches for GPUs that others hold",
+    "ROCR_VISIBLE_DEVICES": "hides GPUs that the plan counts on",
     "TLLM_SPAWN_PROXY_PROCESS": "is set by the engine's own launcher",
     "TLLM_SPAWN_PROXY_PROCESS_IPC_ADDR": "is set by the engine's own launcher",
     "TLLM_SPAWN_PROXY_PROCESS_IPC_HMAC_KEY": "is set by the engine's own launcher, and is a secret",
     "TORCHINDUCTOR_CACHE_DIR": "is set by shardwright",
-    "TRITON_CACHE_MANAGER": "loads code",
-    "UCX_MODULE_DIR": "loads code",
+    "USER": "is set by shardwright",
     "VLLM_ALLOW_INSECURE_SERIALIZATION": "lets peers run code",
     "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "lifts a limit that the plan was checked against",
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "lets requests load weights",
     "VLLM_API_KEY": "would put a secret into the pod's template; use spec.engine.apiKeySecretRef",
     "VLLM_CACHE_ROOT": "is set by shardwright",
-    "VLLM_CONFIG_ROOT": "reads configuration from a path of its own",
     "VLLM_ENGINE_READY_TIMEOUT_S": "is set by shardwright from the bytes to load",
     "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "is set by shardwright",
     "VLLM_HOST_IP": "is set by shardwright",
-    "VLLM_LOGGING_CONFIG_PATH": "reads a file that can name code",
-    "VLLM_NCCL_SO_PATH": "loads code",
-    "VLLM_PLUGINS": "loads code",
     "VLLM_PORT": "clashes with the ports of the group",
     "VLLM_PP_LAYER_PARTITION": "is set by shardwright; pin spec.parallelism.partition instead",
     "VLLM_SERVER_DEV_MODE": "opens endpoints that run code",
 }
-"""Names of that form that may not be set, and why."""
+"""Names that nobody can admit, and why."""
 
-LOADS_CODE: Final = re.compile(r"[A-Z0-9_]+_(PLUGIN|LIB|LIBRARIES|LIBRARY_PATH|SO_PATH|MODULE_DIR|CACHE_MANAGER)")
-"""Names that say that they name code to load; libraries add such settings without asking us."""
+_HOLDS_SECRETS: Final = (
+    "would put a secret into the pod's template; use spec.model.weights.huggingFace.tokenSecretRef or apiKeySecretRef"
+)
+_STARTS: Final = "changes how programs start and which code they load"
+
+NEVER_CLASSES: Final[tuple[tuple[str, str], ...]] = (
+    (r"(LD|PYTHON|BASH|PERL|DYLD|GLIBC|MALLOC)[A-Z0-9_]*|GCONV_PATH|PATH|IFS|ENV|SHELLOPTS|PS4", _STARTS),
+    (r"([A-Z0-9_]+_)?(TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY|ACCESS_KEY_ID)", _HOLDS_SECRETS),
+    (r"SHARDWRIGHT_[A-Z0-9_]+|POD_[A-Z0-9_]+|KUBERNETES_[A-Z0-9_]+", "is set by shardwright or Kubernetes"),
+    (
+        r"VLLM_DP_[A-Z0-9_]+|(LOCAL_|NODE_)?RANK|WORLD_SIZE|MASTER_(ADDR|PORT)|OMPI_[A-Z0-9_]+|PMIX_[A-Z0-9_]+",
+        "contradicts the plan",
+    ),
+)
+"""Forms of names that nobody can admit, and why."""
+
+NEVER_PATTERN: Final = "|".join(form for form, _ in NEVER_CLASSES)
+"""All of them as one expression."""
+
+DANGEROUS: Final[Mapping[str, str]] = {
+    "CUDA_INJECTION32_PATH": "loads code",
+    "CUDA_INJECTION64_PATH": "loads code",
+    "FI_PROVIDER_PATH": "loads code",
+    "FLASHINFER_EXTRA_LDFLAGS": "loads code",
+    "FLASHINFER_NVCC": "loads code",
+    "NCCL_NETPLUGIN": "loads code",
+    "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "loads code",
+    "TRITON_PTXAS_PATH": "loads code",
+    "VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS": "gives requests tools that run code",
+    "VLLM_LOGGING_CONFIG_PATH": "reads a file that can name code",
+    "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "lets requests fetch from other hosts",
+    "VLLM_PLUGINS": "loads code",
+    "VLLM_USE_MODELSCOPE": "takes weights from another hub",
+}
+"""Names whose form does not say what they can do, and what that is; refused unless the administrator admits them."""
+
+CLASSES: Final[tuple[tuple[str, str], ...]] = (
+    (
+        r"[A-Z0-9_]+_(PLUGINS?|LIB|LIBRARIES|LIBRARY_PATH|SO_PATH|MODULE_DIR|CACHE_MANAGER|HOME|NVCC|COMPILER|LDFLAGS)",
+        "loads code",
+    ),
+    (r"[A-Z0-9_]+_(PATH|DIR|DIRS|FILE|FILENAME|ROOT|BASE|CACHE|FOLDER|DUMP|CONFIG)", "reads or writes a path of its own"),
+    (
+        r"[A-Z0-9_]*(ENDPOINT|_URL|_URI|PROXY|SERVER|_HOST|_IP|_ADDR|_ADDRESS|_PORT|REPOSITORY|COMM_ID)|[a-z]+_proxy",
+        "sends data to, or takes it from, another host",
+    ),
+)
+"""Forms of names that are refused unless the administrator admits them, and what such settings can do."""
+
+UNLISTED: Final = "is on no list of settings that change neither the plan nor who may do what in the pod"
+"""Why any other name is refused."""
 
 
-def check_environment(names: Iterable[str]) -> tuple[Problem, ...]:
-    """Return which variables may not be set, each problem's path being the name; values are never looked at."""
-    return tuple(_refusal(name) for name in names if not _may_be_set(name))
+def is_admissible(name: str) -> bool:
+    """Return whether somebody may set a variable at all: an administrator for all models, or users to whom he admits it."""
+    return name not in NEVER and re.fullmatch(NEVER_PATTERN, name) is None
 
 
-def _may_be_set(name: str) -> bool:
-    return ALLOWED.fullmatch(name) is not None and name not in REFUSED and not LOADS_CODE.fullmatch(name)
+def check_environment(
+    names: Iterable[str], allowed: Collection[str], admitted: Collection[str] = frozenset()
+) -> tuple[Problem, ...]:
+    """Return which variables a user may not set, each problem's path being the name; values are never looked at.
+
+    Args:
+        names: those that the user sets.
+        allowed: those that anybody may set for the engine.
+        admitted: those that the administrator lets users set besides.
+    """
+    return tuple(_refusal(name) for name in names if not is_admissible(name) or (name not in allowed and name not in admitted))
+
+
+def check_admitted(names: Iterable[str]) -> tuple[Problem, ...]:
+    """Return which variables an administrator cannot admit, each problem's path being the name."""
+    return tuple(_refusal(name) for name in names if not is_admissible(name))
 
 
 def _refusal(name: str) -> Problem:
-    unknown = "is none of the engine's, the GPU libraries' or the hub's settings"
-    reason = REFUSED.get(name) or ("loads code" if ALLOWED.fullmatch(name) else unknown)
+    admissible = is_admissible(name)
+    others = CLASSES if admissible else NEVER_CLASSES
+    by_form = next((why for form, why in others if re.fullmatch(form, name)), UNLISTED)
+    reason = DANGEROUS.get(name, by_form) if admissible else NEVER.get(name, by_form)
+    further = ", or have it added to admittedEnvironment of the chart" if admissible else ""
     return Problem(
         code="EnvironmentForbidden",
         path=name,
         what=name,
         limit="is not allowed",
         gap=f"because it {reason}",
-        remedy="leave it out",
+        remedy=f"leave it out{further}",
     )

@@ -88,7 +88,7 @@ def read_domain(node: RawNode, gpu: Gpu, gpus: int, physical: int, instance: Ins
         return _rack(node, gpus)
     size = instance.nvlink_domain_gpus if instance else gpu.scale_up_gpus
     if "bridge" in gpu.scale_up.name:
-        joined = size > 1 and (instance is not None or gpu.id in _ALWAYS_BRIDGED or bool(node.stated("nvlink-domain")))
+        joined = size > 1 and (instance is not None or gpu.id in _ALWAYS_BRIDGED or bool(node.vouched("nvlink-domain")))
         return _bounded(node, size if joined else 1, gpus, DomainKind.BRIDGE)
     if instance is None and 1 < physical < gpu.scale_up_gpus and not _whole_board(node):
         return Domain(kind=DomainKind.NONE, name="", gpus=1, warning=_partial_board(gpu, physical))
@@ -124,9 +124,12 @@ def stated_path(node: RawNode) -> tuple[tuple[str, str], ...]:
 
 
 def _rack(node: RawNode, gpus: int) -> Domain:
-    stated = label_value(node.stated("nvlink-domain"))
+    stated = label_value(node.vouched("nvlink-domain"))
     match = _CLIQUE.fullmatch(node.labels.get(CLIQUE_LABEL, ""))
     clique = match[0] if match and set(match[1]) - set("0-") else None
+    if node.label_prefix and not stated:
+        warning = f"no {node.label_prefix}nvlink-domain label: the NVLink domain is taken to be the tray"
+        return Domain(kind=DomainKind.NODE, name=node.name, gpus=gpus, warning=warning)
     if name := stated or clique:
         return Domain(kind=DomainKind.CLIQUE, name=name, gpus=gpus, joins_pods=clique is not None)
     if rack := _known(node.labels, _RACK_KEYS):
@@ -146,7 +149,7 @@ def _bounded(node: RawNode, size: int, gpus: int, kind: DomainKind) -> Domain:
 
 def _whole_board(node: RawNode) -> bool:
     machine = node.labels.get("nvidia.com/gpu.machine", "")
-    return bool(node.stated("nvlink-domain")) or not _VIRTUAL.match(machine)
+    return bool(node.vouched("nvlink-domain")) or not _VIRTUAL.match(machine)
 
 
 def _partial_board(gpu: Gpu, physical: int) -> str:

@@ -15,7 +15,8 @@ class NodeFacts:
 
     ``gpus`` are the healthy ones (allocatable), whoever holds them. ``gpu`` is the catalogue row with the memory of
     this node's labels, ``gpu_hour_price`` what one GPU costs for an hour, ``rdma`` the RDMA devices that pods may
-    request. ``unready_since`` is since when it is not ready, None where nothing says. ``taints`` leave out what
+    request. ``unready_since`` is since when it is not ready, None where nothing says, ``created``
+    since when there is a Node of that name, as the API server wrote it. ``taints`` leave out what
     ``schedulable``, ``ready`` and ``deleting`` say already.
     """
 
@@ -33,6 +34,7 @@ class NodeFacts:
     schedulable: bool = True
     ready: bool = True
     unready_since: datetime | None = None
+    created: datetime | None = None
     deleting: bool = False
     warnings: tuple[str, ...] = ()
     gpu_hour_price: float | None = None

@@ -15,7 +15,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.gpus import Gpu, find_gpu
 from shardwright.hardware.instances import find_instance
 from shardwright.hardware.products import AMD_DEVICE_IDS, names_form, plain_name
-from shardwright.hardware.stated import NONE, OwnGpus
+from shardwright.hardware.stated import NONE, Stated
 from shardwright.hardware.suitability import RESOURCES, implausible, shown
 from shardwright.hardware.untrusted import RawNode, quantity
 from shardwright.units import GIB, MIB
@@ -43,14 +43,14 @@ VENDORS: Final = {"nvidia.com/gpu": "NVIDIA", "amd.com/gpu": "AMD"}
 _PRODUCT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()-]{0,62}", re.ASCII)
 
 
-def identify(raw: RawNode, resource: str, own: OwnGpus = NONE) -> tuple[Gpu, str] | Problem:
+def identify(raw: RawNode, resource: str, stated: Stated = NONE) -> tuple[Gpu, str] | Problem:
     """Return the GPU with this node's memory and the product string, or why it is not known.
 
-    What the catalogue lacks may be among the GPUs that the administrator states (``own``).
+    What the catalogue lacks may be among the GPUs that the administrator states (``stated``).
     """
     key, product = _product(raw, resource)
     certain = names_form(key, product) and _PRODUCT.fullmatch(product)
-    gpu = find_gpu(product, _memory_hint(raw, resource)) or own.get(plain_name(product)) if certain else None
+    gpu = find_gpu(product, _memory_hint(raw, resource)) or stated.gpus.get(plain_name(product)) if certain else None
     if gpu is None:
         return _unknown(key, product)
     if gpu.vendor != VENDORS[resource]:

@@ -4,6 +4,7 @@ Everything in this package takes objects that anyone may have written and answer
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Final
@@ -18,7 +19,7 @@ from shardwright.hardware.inventory import NodeExclusion, Taint
 from shardwright.hardware.networks import offered_rdma, read_network
 from shardwright.hardware.pods import GpuUsage, read_pod
 from shardwright.hardware.pools import Reservation, build_inventory
-from shardwright.hardware.stated import NONE, OwnGpus
+from shardwright.hardware.stated import NONE, Stated
 from shardwright.hardware.suitability import gpu_resource, has_accelerator, shown, unsuitable
 from shardwright.hardware.untrusted import (
     RawNode,
@@ -34,28 +35,30 @@ from shardwright.hardware.untrusted import (
 
 __all__ = ["GpuUsage", "NodeFacts", "Reservation", "build_inventory", "read_node", "read_pod"]
 
+PRICE: Final = "gpu-hour-price"
 _COUNT_KEYS: Final = ("nvidia.com/gpu.count", "gpu.nvidia.com/count", "karpenter.k8s.aws/instance-gpu-count")
 _NOT_READY_TAINTS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 _DELETION_TAINTS: Final = frozenset({"karpenter.sh/disrupted", "karpenter.sh/disruption", "ToBeDeletedByClusterAutoscaler"})
 _STATE_TAINTS: Final = _NOT_READY_TAINTS | _DELETION_TAINTS | {"node.kubernetes.io/unschedulable"}
 
 
-def read_node(node: object, own: OwnGpus = NONE) -> NodeFacts | NodeExclusion | None:
+def read_node(node: object, stated: Stated = NONE) -> NodeFacts | NodeExclusion | None:
     """Return what matters of a Node, why its GPUs cannot be planned, or None for a node without GPUs.
 
     Cordoned, not ready and leaving nodes are facts, not exclusions: their running pods count on them.
-    ``own`` are the GPUs that the administrator states.
+    ``stated`` is what the administrator states of GPUs and nodes.
     """
-    raw = raw_node(node)
+    raw = raw_node(node, stated.label_prefix)
     if not has_accelerator(raw):
         return None
     resource = gpu_resource(raw)
-    found = unsuitable(raw, resource) or identify(raw, resource, own)
+    found = unsuitable(raw, resource) or identify(raw, resource, stated)
     if isinstance(found, Problem):
         name = raw.name if is_node_name(raw.name) else shown(raw.name)
         return NodeExclusion(node=name, problem=found, ready=_is_ready(raw), unready_since=_unready_since(raw))
     gpu, product = found
-    return _facts(raw, resource, gpu, product)
+    facts = _facts(raw, resource, gpu, product)
+    return replace(facts, gpu_hour_price=_price(raw, gpu, stated))
 
 
 def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
@@ -81,19 +84,25 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
         schedulable=not raw.spec.get("unschedulable"),
         ready=_is_ready(raw),
         unready_since=_unready_since(raw),
+        created=raw.created,
         deleting=raw.deleting or any(text(taint.get("key")) in _DELETION_TAINTS for taint in taints),
         warnings=tuple(filter(None, (unhealthy, domain.warning, *_no_numbers(raw)))),
-        gpu_hour_price=positive_number(raw.stated("gpu-hour-price")),
         rdma=offered_rdma(raw),
     )
 
 
+def _price(raw: RawNode, gpu: Gpu, stated: Stated) -> float | None:
+    """Return what one GPU of the node costs for an hour; a node that prices itself is believed where nobody else does it."""
+    said, general = positive_number(raw.vouched(PRICE)), stated.prices.get(gpu.id)
+    return (said or general) if raw.label_prefix else (general or said)
+
+
 def _no_numbers(raw: RawNode) -> Iterator[str]:
     """Yield what the user states about the node where a number belongs, and is none."""
-    for key in ("network-gbps-per-gpu", "gpu-hour-price"):
-        stated = raw.stated(key)
-        if stated and positive_number(stated) is None:
-            yield f"shardwright.io/{key} {shown(stated)} is not a number above 0 and counts as not set"
+    for key in ("network-gbps-per-gpu", PRICE):
+        said = raw.stated(key)
+        if said and positive_number(said) is None:
+            yield f"shardwright.io/{key} {shown(said)} is not a number above 0 and counts as not set"
 
 
 def _matching_instance(raw: RawNode, gpu: Gpu) -> Instance | None:

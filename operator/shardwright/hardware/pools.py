@@ -1,8 +1,9 @@
 """Facts and usage to the inventory: what is free, and nodes that are alike collapsed into pools."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Final
 
@@ -25,6 +26,9 @@ _Place = tuple[tuple[str, str], str, str]
 
 _PoolKey = tuple[str, str, int, DomainKind, int, str, str, str, float | None, tuple[str, ...], bool]
 
+
+_EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
+"""When a node joined that does not say: dumps leave it out."""
 
 ANYTHING: Final = PodTerms()
 """Any node that takes GPU pods, and whatever RDMA devices it offers."""
@@ -168,18 +172,35 @@ def _by_memory(nodes: Sequence[NodeFacts]) -> list[list[NodeFacts]]:
 
 
 def _believable_racks(usable: Sequence[NodeFacts], *, joined: bool) -> Iterable[NodeFacts]:
-    """Yield the nodes, cliques that are larger than the hardware allows, or that no pods shall share, taken apart into trays."""
-    sizes: Counter[str] = Counter()
+    """Yield the nodes; those that a clique has too many of, or all of cliques that no pods shall share, as trays of their own."""
+    cliques: defaultdict[str, list[NodeFacts]] = defaultdict(list)
     for node in usable:
         if node.domain.kind is DomainKind.CLIQUE:
-            sizes[node.domain.name] += node.gpus
+            cliques[node.domain.name].append(node)
+    beyond = {name: claim for nodes in cliques.values() for name, claim in _too_many(nodes)}
     for node in usable:
-        size = sizes[node.domain.name] if node.domain.kind is DomainKind.CLIQUE else 0
-        if size > node.gpu.scale_up_gpus:
-            claim = f"NVLink domain {node.domain.name} claims {size} GPUs, {node.gpu.scale_up_gpus} at most are possible: ignored"
-            yield _as_tray(node, claim)
+        if node.name in beyond:
+            yield _as_tray(node, beyond[node.name])
         else:
-            yield node if joined or not size else _as_tray(node)
+            yield node if joined or node.domain.kind is not DomainKind.CLIQUE else _as_tray(node)
+
+
+def _too_many(clique: Sequence[NodeFacts]) -> Iterator[tuple[str, str]]:
+    """Yield the nodes that a clique has no room for, each with what is said of it: those that joined last.
+
+    A node that copies the label of a full rack takes nothing from it: when a Node came, the API server alone writes.
+    """
+    size, room = sum(node.gpus for node in clique), min(node.gpu.scale_up_gpus for node in clique)
+    if size <= room:
+        return
+    claim = (
+        f"NVLink domain {clique[0].domain.name} claims {size} GPUs, {room} at most are possible: the last to join are left out"
+    )
+    for node in sorted(clique, key=lambda node: (node.created or _EARLIEST, node.name)):
+        if node.gpus > room:
+            yield node.name, claim
+        else:
+            room -= node.gpus
 
 
 def _as_tray(node: NodeFacts, *warnings: str) -> NodeFacts:

@@ -24,6 +24,7 @@ class RawNode:
     """The parts of a Node that anything here looks at; labels and resources are of the right type, no more.
 
     Labels that describe the CPU (dozens per node with NFD) and the timestamp that changes every minute are left out.
+    ``label_prefix`` is where labels begin that no kubelet can write, empty where nobody has said.
     """
 
     name: str
@@ -34,14 +35,20 @@ class RawNode:
     spec: Mapping[str, Any]
     status: Mapping[str, Any]
     deleting: bool
+    created: datetime | None
+    label_prefix: str
 
     def stated(self, key: str) -> str | None:
         """Return what the user says about this node under ``shardwright.io/<key>``: annotation, else label."""
         full = f"shardwright.io/{key}"
         return text(self.annotations.get(full)) or self.labels.get(full) or None
 
+    def vouched(self, key: str) -> str | None:
+        """Return what is said about this node where no kubelet can write, if there is such a place, else what is stated."""
+        return self.labels.get(self.label_prefix + key) or None if self.label_prefix else self.stated(key)
 
-def raw_node(node: object) -> RawNode:
+
+def raw_node(node: object, label_prefix: str = "") -> RawNode:
     """Return the parts of any value that might be a Node."""
     whole = mapping(node)
     metadata = mapping(whole.get("metadata"))
@@ -55,6 +62,8 @@ def raw_node(node: object) -> RawNode:
         spec=mapping(whole.get("spec")),
         status=status,
         deleting=bool(metadata.get("deletionTimestamp")),
+        created=time(metadata.get("creationTimestamp")),
+        label_prefix=label_prefix,
     )
 
 

@@ -142,7 +142,12 @@ def _downloads(request: Request) -> Iterator[str]:
 
 
 def _commits(best: Standing, request: Request) -> Iterator[str]:
-    """Yield that every pod of a group resolves the newest commit by itself, where no claim is shared that holds one of them."""
+    """Yield that every pod of a group resolves the newest commit by itself, where no claim is shared that holds one of them.
+
+    Also that the administrator wants a commit to be named.
+    """
+    if request.commit_missed:
+        yield "no commit of the model is named: its publisher can change what the hub gives tomorrow; model.revision pins one"
     apart = request.storage is Storage.HUB or request.cache_bytes is not None
     if request.deploy and apart and not request.pinned and best.candidate.placement.nodes_per_replica > 1:
         yield (

@@ -43,8 +43,9 @@ class Request:
     """One question to the planner; ``storage`` is where the weights lie (None: not known).
 
     ``file_bytes`` is what the weights' files have at least, ``cache_bytes`` the size of the claim that a pod has
-    of its own to keep its downloads on; ``pinned`` says that all pods are told which commit to download. With ``deploy`` a
-    layout that can be run goes before one that can only be shown.
+    of its own to keep its downloads on; ``pinned`` says that all pods are told which commit to download, ``commit_missed``
+    that somebody wants one to be named and none is. With ``deploy`` a layout that can be run goes before one that can only
+    be shown.
     """
 
     workload: Workload
@@ -54,4 +55,5 @@ class Request:
     cache_bytes: int | None = None
     file_bytes: int = 0
     pinned: bool = False
+    commit_missed: bool = False
     deploy: bool = False

@@ -1,8 +1,8 @@
 """What is worth an event: a new plan, a changed outcome, a group that restarts, a repair."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from shardwright.api.conditions import ConditionType, Reason
 from shardwright.planning.report import Plan
@@ -11,6 +11,9 @@ from shardwright.reconcile.findings import Findings, summarise
 from shardwright.reconcile.sentences import failure_sentence
 from shardwright.rendering.hashing import CONTENT_HASH
 from shardwright.rendering.names import generation_of
+
+WRITES_TOLD: Final = 20
+"""Writes of one look that have an event of their own: a thousand groups that fail at once say no more. Basis: assumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +42,10 @@ def events_of(before: Iterable[Mapping[str, Any]], found: Findings, written: Ite
     refused = next((condition for condition in before if condition["type"] == ConditionType.RECORD_REFUSED), {})
     if found.distrusted and refused.get("status") != "True":
         yield Event(reason=Reason.PLAN_RECORD_REFUSED, action="Repair", note=found.distrusted.sentence(), warning=True)
-    for write in written:
-        yield from _of_write(write, found)
+    told = [event for write in written for event in _of_write(write, found)]
+    yield from told[:WRITES_TOLD]
+    if len(told) > WRITES_TOLD:
+        yield replace(told[WRITES_TOLD], note=f"and {len(told) - WRITES_TOLD} more at once, which status.groups shows")
 
 
 def plan_event(plan: Plan) -> Event:

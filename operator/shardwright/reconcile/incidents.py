@@ -5,18 +5,39 @@ pod status vanish at zero, and status is never read back.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, Final
 
-from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, UNSCHEDULABLE, Failure, Member
+from shardwright.reconcile.members import (
+    LONGEST_REASON,
+    MESSAGE_LENGTH,
+    PODS_REFUSED,
+    RANKS_MAX,
+    UNSCHEDULABLE,
+    Failure,
+    Member,
+)
 from shardwright.rendering.scripts import GROUP_ENDED_EXIT_CODE
 from shardwright.resolving.intent import RestartPolicy
 
 INCIDENT: Final = "shardwright.io/incident"
 MEMBERS: Final = "shardwright.io/members"
+
+INCIDENT_LENGTH: Final = 16_384
+"""What is read of the annotation, characters: it is cut off where it is longer, and so no JSON any more. Basis: a message of
+``MESSAGE_LENGTH`` takes six times as many where every character is escaped."""
+
+LONGEST_ID: Final = 64
+NAME_LENGTH: Final = 253
+COUNT_MAX: Final = 2**31 - 1
+EXIT_CODES: Final = 2**31
+"""Bounds of what the status shows. Source: ``api/published.py``."""
+
+YEARS: Final = (2000, 2200)
+"""Between which a time can be that an operator wrote. Basis: assumed; far enough from where adding to it overflows."""
 
 CONTAINER_LOST: Final = frozenset({"Unknown", "ContainerStatusUnknown"})
 """How a container ended that nobody saw end: its node was started anew. Source: containerd (exit code 255), the kubelet (137)."""
@@ -166,10 +187,51 @@ def encode_incident(incident: Incident) -> str:
 
 
 def read_incident(annotations: Mapping[str, str]) -> Incident | None:
-    """Return the last incident, or None where there was none (or somebody has damaged the annotation)."""
+    """Return the last incident, or None where there was none, or somebody has written what we never write."""
     try:
-        record: dict[str, Any] = json.loads(annotations[INCIDENT])
+        record: dict[str, Any] = json.loads(annotations[INCIDENT][:INCIDENT_LENGTH])
+        if not _is_record(record, _INCIDENT_FIELDS):
+            return None
         failure = Failure(**record.pop("failure"))
         return Incident(**{**record, "failure": failure, "time": datetime.fromisoformat(record["time"])})
-    except (KeyError, ValueError, TypeError, AttributeError):
+    except (KeyError, ValueError, TypeError, RecursionError):
         return None
+
+
+def read_time(text: object) -> datetime | None:
+    """Return a time with its zone, of a year in which there can be a group, else None."""
+    try:
+        found = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return found if found and found.tzinfo and YEARS[0] <= found.year < YEARS[1] else None
+
+
+def _is_record(record: object, fields: Mapping[str, Callable[[object], bool]]) -> bool:
+    """Return whether this is an object of no other fields, each as we write it."""
+    return isinstance(record, dict) and all(name in fields and fields[name](value) for name, value in record.items())
+
+
+def _text(length: int) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, str) and len(value) <= length
+
+
+def _number(least: int, most: int) -> Callable[[object], bool]:
+    return lambda value: type(value) is int and least <= value <= most
+
+
+_FAILURE_FIELDS: Final[Mapping[str, Callable[[object], bool]]] = {
+    "rank": _number(0, RANKS_MAX - 1),
+    "reason": _text(LONGEST_REASON),
+    "container": _text(NAME_LENGTH),
+    "exit_code": lambda value: value is None or _number(-EXIT_CODES, EXIT_CODES - 1)(value),
+    "message": _text(MESSAGE_LENGTH),
+}
+_INCIDENT_FIELDS: Final[Mapping[str, Callable[[object], bool]]] = {
+    "id": _text(LONGEST_ID),
+    "restarts": _number(0, COUNT_MAX),
+    "attempt": _number(0, COUNT_MAX),
+    "counted": _number(0, COUNT_MAX),
+    "time": lambda value: read_time(value) is not None,
+    "failure": lambda value: _is_record(value, _FAILURE_FIELDS),
+}

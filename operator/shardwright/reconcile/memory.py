@@ -9,8 +9,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from shardwright.reconcile.incidents import INCIDENT, MEMBERS, Incident, encode_incident, members_value, read_incident
-from shardwright.reconcile.members import Member
+from shardwright.reconcile.incidents import (
+    INCIDENT,
+    MEMBERS,
+    Incident,
+    encode_incident,
+    members_value,
+    read_incident,
+    read_time,
+)
+from shardwright.reconcile.members import RANKS_MAX, Member
 from shardwright.rendering.names import generation_of
 
 READY_ONCE: Final = "shardwright.io/ready-once"  # the disruption budget counts groups that have been ready
@@ -20,6 +28,12 @@ READY_SINCE: Final = "shardwright.io/ready-since"
 OUTAGE: Final = "shardwright.io/last-outage-seconds"
 RESTARTED_FOR: Final = "shardwright.io/restarted-for"
 SIZE: Final = "shardwright.io/size"
+
+WORD_LENGTH: Final = 1024
+"""Characters of a reason to stop, and of what a user asked a restart with. Basis: assumed."""
+
+UID_LENGTH: Final = 37
+"""Characters of a uid and a comma."""
 
 NAMES: Final = (INCIDENT, MEMBERS, READY_ONCE, READY_SINCE, STOPPED_FOR, STOPPED_AT, OUTAGE, RESTARTED_FOR, SIZE)
 """All annotations that hold it."""
@@ -106,13 +120,13 @@ def read_memory(stateful_set: Mapping[str, Any]) -> Memory:
     found: Mapping[str, str] = stateful_set.get("metadata", {}).get("annotations") or {}
     return Memory(
         incident=read_incident(found),
-        members=found.get(MEMBERS, ""),
+        members=_uids(found.get(MEMBERS, "")),
         ready_once=READY_ONCE in found,
-        ready_since=_time(found.get(READY_SINCE, "")),
-        stopped_for=found.get(STOPPED_FOR, ""),
-        stopped_at=_time(found.get(STOPPED_AT, "")),
+        ready_since=read_time(found.get(READY_SINCE, "")),
+        stopped_for=_word(found.get(STOPPED_FOR, "")),
+        stopped_at=read_time(found.get(STOPPED_AT, "")),
         outage_seconds=_number(found.get(OUTAGE, "")),
-        restarted_for=found.get(RESTARTED_FOR, ""),
+        restarted_for=_word(found.get(RESTARTED_FOR, "")),
         size=_number(found.get(SIZE, "")),
     )
 
@@ -135,15 +149,16 @@ def _whole(now: datetime) -> datetime:
     return now.astimezone(UTC).replace(microsecond=0)
 
 
+def _word(text: str) -> str:
+    """Return a word that is no longer than what we write, else nothing."""
+    return text if len(text) <= WORD_LENGTH else ""
+
+
+def _uids(text: str) -> str:
+    """Return uids with commas between them, no more than a group has ranks, else nothing."""
+    return text if len(text) <= RANKS_MAX * UID_LENGTH else ""
+
+
 def _number(text: str) -> int | None:
     """Return a number of at most six digits, else None: somebody may have written anything."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 6 else None  # noqa: PLR2004
-
-
-def _time(text: str) -> datetime | None:
-    """Return a time that was written with its zone, else None."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo else None

@@ -1,9 +1,10 @@
 """The status of a ShardedModel, whole: what was found, the plan, the groups, the counts."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from shardwright.api.conditions import set_condition
 from shardwright.api.published import GROUP_NODES_MAX_ITEMS, ShownFailure, ShownGroup
@@ -14,6 +15,11 @@ from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import leader_selector
 from shardwright.rendering.names import base_name, client_service
 from shardwright.rendering.scripts import HTTP_PORT
+
+GROUPS_MAX_BYTES: Final = 256 * 1024
+"""What the whole entries of ``status.groups`` may take together, as JSON with escapes. Basis: assumed; etcd takes 1.5 MiB for an
+object, of which the fields' owners (``managedFields``) take as much again as short entries do, the plan's part up to 300 KiB, and
+the spec its config."""
 
 
 def build_status(
@@ -39,7 +45,7 @@ def build_status(
         "observedGeneration": found.generation,
         "conditions": [dict(condition) for condition in shown],
         **({"plan": dict(plan)} if plan else {}),
-        "groups": [group_status(group) for group in found.groups],
+        "groups": groups_status(found.groups),
         "replicas": len(found.groups),
         "readyReplicas": sum(group.ready for group in found.groups),
         **service,
@@ -60,6 +66,21 @@ def service_status(owner: Owner, cluster_domain: str) -> dict[str, str]:
     host = f"{client_service(base)}.{owner.namespace}.svc.{cluster_domain}"
     selector = ",".join(f"{key}={value}" for key, value in sorted(leader_selector(base).items()))
     return {"selector": selector, "endpoint": f"http://{host}:{HTTP_PORT}"}
+
+
+def groups_status(groups: Sequence[GroupState]) -> list[dict[str, Any]]:
+    """Return ``status.groups``: whole entries as far as there is room, those that are not ready first; of the others what counts.
+
+    An object of several MiB the API server refuses, and a status that cannot be written says nothing at all.
+    """
+    shown, room = [{"name": group.name, "ready": group.ready} for group in groups], GROUPS_MAX_BYTES
+    for index in sorted(range(len(groups)), key=lambda index: groups[index].ready):
+        whole = group_status(groups[index])
+        room -= len(json.dumps(whole))
+        if room < 0:
+            break
+        shown[index] = whole
+    return shown
 
 
 def group_status(group: GroupState) -> dict[str, Any]:

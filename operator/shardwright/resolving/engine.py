@@ -1,10 +1,11 @@
 """Which engine, in which version, and does it take what is asked of it beside a plan."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 from shardwright.api import engine as wire
+from shardwright.api.admission import check_network, check_sources, check_variables
 from shardwright.api.request import adapter_slots, network_of
 from shardwright.api.settings import DEFAULTS, check_default_version, check_executor, check_priority_class, check_runtime_class
 from shardwright.api.spec import Spec
@@ -118,13 +119,23 @@ def version_of(spec: Spec, question: Question) -> str:
         *(problem.under(f"{DEFAULTS}.engine.args") for problem in check_arguments(preset, version, trusted, rules)),
         *check_features(_asked(spec, rules.policy), version, rules),
         *check_executor(question.resource.spec, settings),
-        *check_runtime_class(question.resource.spec, settings),
-        *check_priority_class(question.resource.spec, question.resource.metadata.namespace, settings),
+        *_unadmitted(spec, question),
         *check_default_version(question.resource.spec, settings),
     )
     if problems:
         raise InputError(problems)
     return version
+
+
+def _unadmitted(spec: Spec, question: Question) -> Iterator[Problem]:
+    """Yield what a resource names and the administrator does not admit; what his defaults name, he has admitted."""
+    own, namespace, settings = question.resource.spec, question.resource.metadata.namespace, question.settings
+    by_default = own.engine.image is None and spec.engine.image is not None
+    yield from check_variables(own, ENGINES[own.engine.name].variables, settings.admission)
+    yield from check_sources(own, None if by_default else image_of(spec.engine), settings.admission)
+    yield from check_network(own, namespace, settings.admission)
+    yield from check_runtime_class(own, settings)
+    yield from check_priority_class(own, namespace, settings)
 
 
 def pins_of(spec: Spec) -> Pins:

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, replace
 
+from shardwright.api.admission import lacks_revision
 from shardwright.api.request import to_request
 from shardwright.api.settings import with_defaults
+from shardwright.api.spec import Spec
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
@@ -71,7 +73,9 @@ def resolve(question: Question) -> Subject:
         generation=resource.metadata.generation,
         intent=intent_of(spec),
         model=model,
-        request=replace(to_request(spec, model, draft), file_bytes=stored.least_bytes),
+        request=replace(
+            to_request(spec, model, draft), file_bytes=stored.least_bytes, commit_missed=_misses_commit(spec, question)
+        ),
         traits=replace(alone, drafter=drafter),
         terms=terms_of(spec),
         deployment=replace(deployment, network_rules=rules),
@@ -79,3 +83,7 @@ def resolve(question: Question) -> Subject:
         input_hash=hashes.whole,
         cut_hash=hashes.cut,
     )
+
+
+def _misses_commit(spec: Spec, question: Question) -> bool:
+    return question.settings.admission.require_revision == "Warn" and lacks_revision(spec)

@@ -10,7 +10,7 @@ from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.gpus import Gpu, Link
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
-from shardwright.hardware.stated import by_product
+from shardwright.hardware.stated import Stated, by_product
 from shardwright.units import MIB
 from tests.support.builders_nodes import a_node
 
@@ -95,7 +95,7 @@ def test_a_product_stands_there_once_and_the_setting_is_a_list_of_objects() -> N
 
 
 def test_a_node_with_it_is_planned_on_what_is_stated() -> None:
-    own = by_product(read_gpus([R200]))
+    own = Stated(gpus=by_product(read_gpus([R200])))
     node = a_node("r1", product="NVIDIA-R200", labels={"nvidia.com/gpu.memory": "294000"})
 
     found, without = read_node(node, own), read_node(node)
@@ -108,7 +108,7 @@ def test_a_node_with_it_is_planned_on_what_is_stated() -> None:
 
 def test_the_catalogue_goes_first_whatever_is_stated() -> None:
     forged = by_product([*read_gpus([R200 | {"product": "NVIDIA-X"}])])
-    own = {"nvidia-h100-80gb-hbm3": forged["nvidia-x"]}
+    own = Stated(gpus={"nvidia-h100-80gb-hbm3": forged["nvidia-x"]})
 
     found = read_node(a_node("h1"), own)
 

@@ -10,6 +10,7 @@ from shardwright.api.resource import parse_manifest
 from shardwright.api.settings import NamespaceLimits, Settings, read_settings, with_defaults
 from shardwright.api.spec import Spec
 from shardwright.errors import InputError
+from shardwright.hardware.stated import Stated
 from tests.support.builders_resource import a_sharded_model
 
 MIRROR = "mirror.example/vllm-openai:v0.33.0"
@@ -171,3 +172,22 @@ def test_limits_that_are_none_are_refused_with_their_path(limits: object, path: 
         read_settings(json.dumps({"namespaceLimits": limits}))
 
     assert [problem.path for problem in raised.value.problems] == [path]
+
+
+def test_what_is_stated_of_nodes_is_read() -> None:
+    found = read_settings('{"trustedLabelPrefix": "node-restriction.kubernetes.io/", "gpuHourPrices": {"H100-SXM-80GB": 2}}')
+
+    assert found.stated == Stated(prices={"H100-SXM-80GB": 2.0}, label_prefix="node-restriction.kubernetes.io/")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ({"trustedLabelPrefix": "a.example"}, ("BadFormat", "trustedLabelPrefix")),
+        ({"gpuHourPrices": {"H100": 2}}, ("GpuUnknown", "gpuHourPrices.H100")),
+        ({"gpuHourPrices": {"H100-SXM-80GB": -1}}, ("OutOfRange", "gpuHourPrices.H100-SXM-80GB")),
+        ({"gpuHourPrices": {"H100-SXM-80GB": "2"}}, ("WrongType", "gpuHourPrices.H100-SXM-80GB")),
+    ],
+)
+def test_what_cannot_be_stated_of_nodes_is_refused(content: Any, expected: tuple[str, str]) -> None:
+    assert problems(content) == [expected]

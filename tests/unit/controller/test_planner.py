@@ -67,6 +67,20 @@ def test_new_settings_hold_and_broken_ones_change_nothing(tmp_path: Path) -> Non
     assert subject.defaulted == ("engine.args.seed",)
 
 
+def test_a_resource_may_say_what_is_admitted_as_long_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text('{"admittedEnvironment": ["NCCL_NET_PLUGIN"]}')
+    planner, live = Planner(View(), Inline(), None, file), a_live_model(engine={"env": [{"name": "NCCL_NET_PLUGIN"}]})
+    planner.load_settings()
+    assert resolved(planner, live, None).deployment.environment == (("NCCL_NET_PLUGIN", ""),)
+
+    file.write_text("{}")
+    assert planner.reload()
+
+    with pytest.raises(InputError, match=r"spec\.engine\.env\[0\]\.name: NCCL_NET_PLUGIN is not allowed"):
+        resolved(planner, live, None)
+
+
 def test_stated_gpus_are_those_of_the_start(tmp_path: Path) -> None:
     file = tmp_path / "settings.json"
     gpu = {"memoryMiB": 294_912, "memoryGigabytesPerSecond": 22_000, "teraflops": {"bf16": 4_000}, "source": "data sheet"}
@@ -78,7 +92,7 @@ def test_stated_gpus_are_those_of_the_start(tmp_path: Path) -> None:
 
     assert planner.reload()
 
-    assert list(planner.gpus) == ["nvidia-r200"]  # the nodes that are known were read with it
+    assert list(planner.stated.gpus) == ["nvidia-r200"]  # the nodes that are known were read with it
 
 
 def test_an_operator_does_not_start_with_broken_settings(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.nodes import NodeFacts, Reservation, build_inventory, read_node
 from tests.support.builders_nodes import (
+    RACK_UUID,
     a_gb200_rack,
     a_gke_node,
     a_node,
@@ -280,17 +281,34 @@ class TestRacks:
         (pool,) = inventory_of(*a_gb200_rack(), pods=[a_pod_holding("gb200-00", 4)]).pools
         assert (pool.domain_gpus, sum(node.free for node in pool.nodes)) == (72, 68)
 
-    def test_a_domain_larger_than_the_hardware_allows_is_taken_apart(self) -> None:
+    def test_what_a_full_rack_has_no_room_for_is_left_out_of_it_and_takes_nothing_from_it(self) -> None:
         trays = (*a_gb200_rack(prefix="a"), *a_gb200_rack(prefix="b"))
-        (pool,) = inventory_of(*trays).pools
-        assert (pool.domain_gpus, pool.nodes[0].domain) == (4, "a-00")
-        assert "claims 144 GPUs, 72 at most are possible" in pool.warnings[0]
+        trays_of_b, rack = sorted(inventory_of(*trays).pools, key=lambda pool: pool.domain_gpus)
+        assert ({node.name[0] for node in rack.nodes}, len(rack.nodes), rack.domain_gpus, rack.warnings) == ({"a"}, 18, 72, ())
+        assert (len(trays_of_b.nodes), trays_of_b.domain_gpus, trays_of_b.nodes[0].domain) == (18, 4, "b-00")
+        assert trays_of_b.warnings == (
+            f"NVLink domain {RACK_UUID}.32766 claims 144 GPUs, 72 at most are possible: the last to join are left out",
+        )
+
+    def test_a_node_that_copies_the_clique_of_a_full_rack_is_left_out_whatever_it_is_called(self) -> None:
+        hour = {node["metadata"]["name"]: f"2026-01-02T{index:02}:00:00Z" for index, node in enumerate(a_gb200_rack())}
+        rack = [joined(node, hour[node["metadata"]["name"]]) for node in a_gb200_rack()]
+        evil = joined(a_gb200_rack(trays=1, prefix="aaa-evil")[0], "2026-01-03T00:00:00Z")
+
+        for nodes in ([*rack, evil], [evil, *rack]):
+            alone, whole = sorted(inventory_of(*nodes).pools, key=lambda pool: pool.domain_gpus)
+            assert ([node.name for node in alone.nodes], alone.domain_gpus) == (["aaa-evil-00"], 4)
+            assert ([node.name for node in whole.nodes], whole.domain_gpus) == (sorted(hour), 72)
 
     def test_trays_without_a_clique_are_a_pool_of_their_own(self) -> None:
         alone: dict[str, Any] = a_gb200_rack(trays=1, prefix="alone")[0]
         del alone["metadata"]["labels"]["nvidia.com/gpu.clique"]
         pools = inventory_of(*a_gb200_rack(trays=2), alone).pools
         assert sorted((len(pool.nodes), pool.domain_gpus) for pool in pools) == [(1, 4), (2, 8)]
+
+
+def joined(node: dict[str, Any], when: str) -> dict[str, Any]:
+    return {**node, "metadata": {**node["metadata"], "creationTimestamp": when}}
 
 
 @pytest.mark.parametrize("key", ["gpu-hour-price", "network-gbps-per-gpu"])

@@ -1,5 +1,6 @@
 """How often a group starts again, why it failed, and what it remembers of that."""
 
+import json
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from shardwright.reconcile.memory import READY_ONCE, Memory, read_memory, ready_
 from shardwright.reconcile.observed import KeptOut
 from shardwright.reconcile.sentences import waiting_sentence
 from shardwright.reconcile.states import GroupState, Situation
+from shardwright.reconcile.status import group_status
 from shardwright.resolving.intent import RestartPolicy
 from tests.support.builders_reconcile import NOON, World, crashed, desired, no_place, pod, stateful_set
 
@@ -542,3 +544,80 @@ def test_the_first_rank_that_is_missing_is_the_one_that_was_refused() -> None:
     world.write(look(world, seconds(REFUSED_SECONDS)).writes)
     assert memory(world).incident
     assert state(world).last_failure == Failure(rank=1, reason="PodsRefused", message="exceeded quota: pods")
+
+
+A_FAILURE: dict[str, Any] = {"rank": 1, "reason": "Error", "container": "engine", "exit_code": 1, "message": "out of memory"}
+AN_INCIDENT: dict[str, Any] = {
+    "id": "0123",
+    "restarts": 3,
+    "attempt": 2,
+    "counted": 2,
+    "time": "2026-01-02T12:00:00+00:00",
+    "failure": A_FAILURE,
+}
+
+
+def remembered(incident: Any) -> Memory:
+    text = incident if isinstance(incident, str) else json.dumps(incident)
+    return read_memory({"metadata": {"annotations": {"shardwright.io/incident": text}}})
+
+
+def test_an_incident_that_we_have_written_is_remembered() -> None:
+    found = remembered(AN_INCIDENT).incident
+    assert found is not None
+    assert (found.restarts, found.attempt, found.counted, found.failure) == (3, 2, 2, Failure(**A_FAILURE))
+
+
+WRONG: dict[str, tuple[Any, ...]] = {
+    "restarts": ("3", -1, 2**31, 1.5, True, None),
+    "attempt": ("many", -1, 10**30),
+    "counted": ([], -3),
+    "id": (7, "x" * 65, None),
+    "time": ("2026-01-02T12:00:00", "noon", 5, "9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+00:00"),
+    "failure": (None, "Error", [], {"rank": 0}),
+    "further": (1,),
+}
+WRONG_OF_FAILURE: dict[str, tuple[Any, ...]] = {
+    "rank": (-1, 4096, "0", True),
+    "reason": ("x" * 2048, None, 5),
+    "container": ("x" * 254, 1),
+    "exit_code": (2**31, "1", 1.0),
+    "message": ("x" * 1025, None),
+    "further": (1,),
+}
+DAMAGES = [
+    *({field: wrong} for field, values in WRONG.items() for wrong in values),
+    *({"failure": A_FAILURE | {field: wrong}} for field, values in WRONG_OF_FAILURE.items() for wrong in values),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: str(damage)[:60])
+def test_an_incident_that_somebody_has_damaged_is_forgotten(damage: dict[str, Any]) -> None:
+    assert remembered(AN_INCIDENT | damage) == Memory()
+
+
+@pytest.mark.parametrize("text", ["", "[" * 100_000, "{" * 9, '"text"', "[]", "null", "1e999", '{"time": ' + "1" * 5_000 + "}"])
+def test_an_incident_that_is_no_record_is_forgotten(text: str) -> None:
+    assert remembered(text) == Memory()
+
+
+def test_words_and_times_that_nobody_of_us_writes_are_forgotten() -> None:
+    annotations = {
+        "shardwright.io/stopped-for": "x" * 2048,
+        "shardwright.io/restarted-for": "x" * 2048,
+        "shardwright.io/members": "x" * 200_000,
+        "shardwright.io/ready-since": "9999-12-31T23:59:59+00:00",
+        "shardwright.io/stopped-at": "0001-01-01T00:00:00-12:00",
+    }
+    assert read_memory({"metadata": {"annotations": annotations}}) == Memory()
+
+
+def test_a_group_whose_memory_somebody_has_damaged_goes_on() -> None:
+    world = running()
+    for damage in ({"time": "9999-12-31T23:59:59+00:00"}, {"failure": A_FAILURE | {"rank": -1}}, {"restarts": "three"}):
+        world.objects["StatefulSet", "llama-0"]["metadata"]["annotations"]["shardwright.io/incident"] = json.dumps(
+            AN_INCIDENT | damage
+        )
+        (group,) = look(world).groups
+        assert group_status(group)["name"] == "llama-0"
+        assert "lastFailure" not in group_status(group)

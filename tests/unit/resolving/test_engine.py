@@ -2,7 +2,7 @@
 
 from shardwright.resolving.question import Question
 from tests.support.builders_resource import A_DRAFT
-from tests.support.builders_subject import TRTLLM, a_resource, a_subject, problems_of
+from tests.support.builders_subject import ADMITTING, TRTLLM, a_resource, a_subject, problems_of
 
 
 def test_arguments_that_the_engine_does_not_take_are_refused_where_they_stand() -> None:
@@ -55,7 +55,9 @@ def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
     root = {"network": {"lockMemory": True}}
     engine = TRTLLM | KEY
 
-    assert problems_of(Question(resource=a_resource(engine=engine, model=model, workload=lookup, pod=root))) == [
+    assert problems_of(
+        Question(resource=a_resource(engine=engine, model=model, workload=lookup, pod=root), settings=ADMITTING)
+    ) == [
         ("EngineFeatureMissing", "spec.model.quantization"),
         ("EngineFeatureMissing", "spec.model.servedName"),
         ("EngineFeatureMissing", "spec.model.loadFormat"),

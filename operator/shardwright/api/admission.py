@@ -1,0 +1,199 @@
+"""What the administrator lets users name: variables, images, models of the hub, networks of other namespaces, locked memory."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, StringConstraints, ValidationError
+
+from shardwright.api.parts import Part
+from shardwright.api.request import network_of
+from shardwright.api.spec import Spec
+from shardwright.api.violations import explain, without_nulls
+from shardwright.engines.environment import check_admitted, check_environment
+from shardwright.errors import InputError, Problem
+
+EVERYTHING: Final = "*"
+"""Stands for all names of a list."""
+
+DOCKER_HUB: Final = "docker.io"
+"""The registry of an image that names none. Source: distribution/reference, ``ParseNormalizedNamed``."""
+
+LIST_MAX: Final = 256
+"""Entries of one list. Basis: assumed."""
+
+_Prefix = Annotated[str, StringConstraints(max_length=512, pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9._:/@-]*)$")]
+_Namespace = Annotated[str, StringConstraints(max_length=63, pattern=r"^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$")]
+_Variable = Annotated[str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class Admission(Part):
+    """What users may name in their resources beside what is open to everybody; what the defaults name needs no admission."""
+
+    admitted_environment: list[_Variable] = Field(
+        default_factory=list, max_length=LIST_MAX, description="Further environment variables, by name."
+    )
+    admitted_images: list[_Prefix] = Field(
+        default=[EVERYTHING], max_length=LIST_MAX, description="Registries, repositories and images, *: all."
+    )
+    admitted_models: list[_Prefix] = Field(
+        default=[EVERYTHING], max_length=LIST_MAX, description="Organisations and repositories of the hub, *: all."
+    )
+    require_revision: Literal["Off", "Warn", "Deny"] = Field(
+        default="Off", description="Off, Warn or Deny: what to do about a model of the hub without a commit."
+    )
+    admitted_attachment_namespaces: list[_Namespace] = Field(
+        default_factory=list, max_length=LIST_MAX, description="Namespaces whose networks all pods may join, *: all."
+    )
+    admitted_lock_memory: list[_Namespace] = Field(
+        default_factory=list, max_length=LIST_MAX, description="Namespaces whose pods may run as root to lock memory, *: all."
+    )
+
+
+NAMES: Final = tuple(str(field.alias) for field in Admission.model_fields.values())
+"""The settings that it is read from."""
+
+
+def read_admission(content: Mapping[str, Any]) -> Admission:
+    """Return what is admitted of all settings.
+
+    Raises:
+        InputError: every violation, with its path.
+    """
+    named = {name: content[name] for name in NAMES if content.get(name) is not None}
+    try:
+        found = Admission.model_validate(without_nulls(named))
+    except ValidationError as error:
+        raise InputError(explain(error, Admission)) from None
+    problems = check_admitted(found.admitted_environment)
+    if problems:
+        raise InputError(replace(problem.under("admittedEnvironment"), remedy="leave it out") for problem in problems)
+    return found
+
+
+def check_variables(own: Spec, allowed: Collection[str], admission: Admission) -> Iterator[Problem]:
+    """Yield why a resource may not set one of its variables; ``allowed`` are those that anybody may set for its engine."""
+    for index, variable in enumerate(own.engine.env):
+        for problem in check_environment((variable.name,), allowed, admission.admitted_environment):
+            yield replace(problem, path=f"spec.engine.env[{index}].name")
+
+
+def check_sources(own: Spec, image: str | None, admission: Admission) -> Iterator[Problem]:
+    """Yield why a resource may not run this image (None: that of the defaults), or take weights from where it says."""
+    if image is not None and not _is_image_admitted(image, admission.admitted_images):
+        yield _not_admitted("ImageNotAdmitted", "spec.engine.image", image, "admittedImages", admission.admitted_images)
+    weights = own.model.weights
+    if weights and weights.image and not _is_image_admitted(weights.image.reference, admission.admitted_images):
+        path = "spec.model.weights.image.reference"
+        yield _not_admitted("ImageNotAdmitted", path, weights.image.reference, "admittedImages", admission.admitted_images)
+    for path, model in _hub_models(own):
+        if not _is_under(model, admission.admitted_models):
+            yield _not_admitted("ModelNotAdmitted", path, model, "admittedModels", admission.admitted_models)
+    if admission.require_revision == "Deny" and lacks_revision(own):
+        yield Problem(
+            code="RevisionRequired",
+            path="spec.model.revision",
+            what=own.model.id,
+            limit="must be pinned to a commit",
+            gap="the administrator requires it (requireRevision: Deny): its publisher can change what the hub gives tomorrow",
+            remedy="set the 40 hexadecimal digits of a commit that you have looked at",
+        )
+
+
+def check_network(own: Spec, namespace: str, admission: Admission) -> Iterator[Problem]:
+    """Yield why the pods of a resource may not join a network of another namespace, or run as root to lock memory."""
+    network = network_of(own)
+    for index, attachment in enumerate(network.attachments):
+        other = attachment.partition("/")[0] if "/" in attachment else namespace
+        if other != namespace and not _names(other, admission.admitted_attachment_namespaces):
+            yield Problem(
+                code="AttachmentNotAdmitted",
+                path=f"spec.pod.network.attachments[{index}]",
+                what=attachment,
+                limit=f"must be a network of namespace {namespace}",
+                gap="others say who joins their networks",
+                remedy=f"name one of your own, or have {other} added to admittedAttachmentNamespaces of the chart",
+            )
+    if network.lock_memory and not _names(namespace, admission.admitted_lock_memory):
+        yield Problem(
+            code="LockMemoryNotAdmitted",
+            path="spec.pod.network.lockMemory",
+            what="true",
+            limit=f"is not admitted in namespace {namespace}",
+            gap="pods would run as root with IPC_LOCK",
+            remedy=f"leave it out, or have {namespace} added to admittedLockMemory of the chart",
+        )
+
+
+def lacks_revision(spec: Spec) -> bool:
+    """Return whether the model comes from the hub and no commit is named."""
+    return _is_from_hub(spec) and spec.model.revision is None
+
+
+def _is_from_hub(spec: Spec) -> bool:
+    weights = spec.model.weights
+    return weights is None or (weights.pvc is None and weights.image is None)
+
+
+def _hub_models(spec: Spec) -> Iterator[tuple[str, str]]:
+    """Yield every repository of the hub that pods load from, each with the path of its field."""
+    if _is_from_hub(spec):
+        yield "spec.model.id", spec.model.id
+    draft = spec.workload.draft_model
+    if draft and draft.pvc is None:
+        yield "spec.workload.draftModel.id", draft.id
+    for index, adapter in enumerate(spec.model.adapters):
+        if adapter.hugging_face:
+            yield f"spec.model.adapters[{index}].huggingFace.id", adapter.hugging_face.id
+
+
+def _names(name: str, admitted: Iterable[str]) -> bool:
+    return any(entry in (EVERYTHING, name) for entry in admitted)
+
+
+def _is_under(name: str, admitted: Iterable[str]) -> bool:
+    """Return whether a name is one of these, or lies under one: whole parts between slashes are compared."""
+    return any(entry in (EVERYTHING, name) or name.startswith(entry.rstrip("/") + "/") for entry in admitted)
+
+
+def _is_image_admitted(image: str, admitted: Iterable[str]) -> bool:
+    """Return whether an image, or the repository or registry that it is of, is admitted; one with a tag admits that tag alone."""
+    whole = _with_registry(image)
+    repository = _repository(whole)
+    for entry in admitted:
+        wanted = EVERYTHING if entry == EVERYTHING else _with_registry(entry.rstrip("/"), of_registry=True)
+        if wanted in (EVERYTHING, whole) or _is_under(repository, (wanted,)):
+            return True
+    return False
+
+
+def _with_registry(name: str, *, of_registry: bool = False) -> str:
+    """Return an image's name with its registry; with ``of_registry`` it may be the name of one.
+
+    >>> _with_registry("vllm/vllm-openai:v0.33.0"), _with_registry("registry.example/a"), _with_registry("registry.example")
+    ('docker.io/vllm/vllm-openai:v0.33.0', 'registry.example/a', 'docker.io/library/registry.example')
+    >>> _with_registry("registry.example", of_registry=True), _with_registry("vllm", of_registry=True)
+    ('registry.example', 'docker.io/vllm')
+    """
+    host, slash, rest = name.partition("/")
+    is_host = "." in host or ":" in host or host == "localhost"
+    if is_host and (slash or of_registry):
+        return f"{DOCKER_HUB}{slash}{rest}" if host == f"index.{DOCKER_HUB}" else name
+    return f"{DOCKER_HUB}/{name}" if slash or of_registry else f"{DOCKER_HUB}/library/{name}"
+
+
+def _repository(image: str) -> str:
+    """Return an image's name with its registry, without tag and digest."""
+    path, _, last = image.partition("@")[0].rpartition("/")
+    return f"{path}/{last.partition(':')[0]}"
+
+
+def _not_admitted(code: str, path: str, what: str, setting: str, admitted: Collection[str]) -> Problem:
+    return Problem(
+        code=code,
+        path=path,
+        what=what,
+        limit=f"must be one of, or under, {', '.join(sorted(admitted)) or 'none'}",
+        gap="where code and weights come from is for the administrator to say",
+        remedy=f"use one of these, or have it added to {setting} of the chart",
+    )

@@ -1,0 +1,63 @@
+"""What the administrator says of nodes, whatever they say of themselves: prices, and where labels begin that are believed."""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, Final
+
+from pydantic import Field, StringConstraints, ValidationError
+
+from shardwright.api.parts import Part
+from shardwright.api.violations import explain, without_nulls
+from shardwright.errors import InputError, Problem
+from shardwright.hardware.gpus import Gpu, load_gpus
+from shardwright.hardware.stated import Stated, by_product
+
+_Price = Annotated[float, Field(ge=0.000_1, le=1_000_000, allow_inf_nan=False)]
+
+
+class NodeSettings(Part):
+    """Prices of GPUs, and the prefix of labels that no kubelet can write."""
+
+    trusted_label_prefix: Annotated[str, StringConstraints(max_length=254, pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?$")] = (
+        Field(
+            default="",
+            description="Prefix of labels, up to the slash, under which alone a node's price and NVLink domain are believed.",
+        )
+    )
+    gpu_hour_prices: dict[str, _Price] = Field(
+        default_factory=dict, max_length=256, description="What one GPU costs for an hour, by the id of the GPU."
+    )
+
+
+NAMES: Final = tuple(str(field.alias) for field in NodeSettings.model_fields.values())
+"""The settings that it is read from."""
+
+
+def read_stated(content: Mapping[str, Any], gpus: tuple[Gpu, ...]) -> Stated:
+    """Return what all settings say of nodes; ``gpus`` are those that the catalogue lacks.
+
+    Raises:
+        InputError: every violation, with its path.
+    """
+    named = {name: content[name] for name in NAMES if content.get(name) is not None}
+    try:
+        found = NodeSettings.model_validate(without_nulls(named))
+    except ValidationError as error:
+        raise InputError(explain(error, NodeSettings)) from None
+    problems = list(_unknown(found.gpu_hour_prices, {*load_gpus(), *(gpu.id for gpu in gpus)}))
+    if problems:
+        raise InputError(problems)
+    return Stated(gpus=by_product(gpus), prices=found.gpu_hour_prices, label_prefix=found.trusted_label_prefix)
+
+
+def _unknown(prices: Mapping[str, float], ids: set[str]) -> Iterator[Problem]:
+    for name in prices:
+        if name not in ids:
+            close = get_close_matches(name, sorted(ids), n=1)
+            yield Problem(
+                code="GpuUnknown",
+                path=f"gpuHourPrices.{name}",
+                what=name,
+                limit="must be the id of a GPU of the catalogue, or of gpus",
+                remedy=f"did you mean {close[0]}?" if close else "see shardwright gpus",
+            )

@@ -1,0 +1,215 @@
+"""What a resource may name: the administrator has a say, and what his defaults name is admitted."""
+
+import json
+from typing import Any
+
+import pytest
+
+from shardwright.api.settings import Settings, read_settings
+from shardwright.errors import InputError
+from shardwright.pipeline import plan_serving
+from shardwright.resolving.question import Question
+from shardwright.resolving.subject import resolve
+from tests.support.builders_nodes import h100_nodes
+from tests.support.builders_subject import TRTLLM, a_resource, plan_of, stock
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+CLAIM = {"claimName": "models"}
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+def settings(**said: Any) -> Settings:
+    return read_settings(json.dumps(said))
+
+
+def sentences(said: Settings, **spec: Any) -> list[str]:
+    """Return what a resource is refused for, empty where it is not."""
+    try:
+        resolve(Question(resource=a_resource(**spec), settings=said))
+    except InputError as error:
+        return [f"{problem.code}: {problem.sentence()}" for problem in error.problems]
+    return []
+
+
+def test_a_variable_is_refused_where_it_stands_and_admitted_by_name() -> None:
+    env = {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "HF_ENDPOINT", "value": "https://hub.example"}]}
+
+    (said,) = sentences(Settings(), engine=env)
+    assert said == (
+        "EnvironmentForbidden: spec.engine.env[1].name: HF_ENDPOINT is not allowed, because it sends data to, or takes it from, "
+        "another host; leave it out, or have it added to admittedEnvironment of the chart"
+    )
+    assert sentences(settings(admittedEnvironment=["HF_ENDPOINT"]), engine=env) == []
+
+
+def test_a_variable_is_judged_by_the_list_of_its_engine() -> None:
+    env = {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}
+
+    assert sentences(Settings(), engine=env) == []
+    assert [problem[:20] for problem in sentences(Settings(), engine=TRTLLM | env)] == ["EnvironmentForbidden"]
+
+
+def test_a_variable_of_the_defaults_needs_no_admission() -> None:
+    proxy = {"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}
+    subject = resolve(Question(resource=a_resource(), settings=settings(engineDefaults={"engine": {"env": [proxy]}})))
+    assert subject.deployment.environment == (("HTTPS_PROXY", "http://proxy.example:3128"),)
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "VLLM_HOST_IP", "HF_TOKEN"])
+def test_what_nobody_may_set_cannot_be_admitted(name: str) -> None:
+    with pytest.raises(InputError) as refused:
+        settings(admittedEnvironment=["NCCL_NET_PLUGIN", name])
+    assert [(problem.code, problem.path) for problem in refused.value.problems] == [
+        ("EnvironmentForbidden", f"admittedEnvironment.{name}")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("image", "admitted", "fine"),
+    [
+        ("registry.example/mirror/vllm:v0.33.0", ["registry.example"], True),
+        ("registry.example/mirror/vllm:v0.33.0", ["registry.example/mirror"], True),
+        ("registry.example/mirror/vllm:v0.33.0", ["registry.example/mirror/"], True),
+        ("registry.example/mirror/vllm:v0.33.0", ["registry.example/mirror/vllm"], True),
+        ("registry.example/mirror/vllm:v0.33.0", ["registry.example/mirror/vllm:v0.33.0"], True),
+        ("registry.example/mirror/vllm:v0.33.0", ["registry.example/mirror/vllm:v0.32.0"], False),
+        (f"registry.example/mirror/vllm:v0.33.0@sha256:{'0' * 64}", ["registry.example/mirror/vllm"], True),
+        (f"registry.example/mirror/vllm:v0.33.0@sha256:{'0' * 64}", ["registry.example/mirror/vllm:v0.33.0"], False),
+        ("registry.example/mirror-of-mine/vllm:v0.33.0", ["registry.example/mirror"], False),
+        ("registry.example.org/mirror/vllm:v0.33.0", ["registry.example"], False),
+        ("registry.example:5000/vllm:v0.33.0", ["registry.example"], False),
+        ("registry.example:5000/vllm:v0.33.0", ["registry.example:5000"], True),
+        ("docker.io/vllm/vllm-openai:v0.33.0", ["vllm"], True),
+        ("vllm/vllm-openai:v0.33.0", ["docker.io"], True),
+        ("index.docker.io/vllm/vllm-openai:v0.33.0", ["vllm/vllm-openai"], True),
+        ("vllm-openai:v0.33.0", ["vllm"], False),
+        ("vllm-openai:v0.33.0", ["library/vllm-openai"], True),
+        ("evil/vllm-openai:v0.33.0", ["vllm"], False),
+        ("evil/vllm-openai:v0.33.0", [], False),
+        ("evil/vllm-openai:v0.33.0", ["*"], True),
+    ],
+)
+def test_an_image_is_admitted_by_whole_parts_of_its_name(image: str, admitted: list[str], *, fine: bool) -> None:
+    problems = sentences(settings(admittedImages=admitted), engine={"image": image, "version": "0.33.0"})
+    assert [problem.split()[0] for problem in problems] == ([] if fine else ["ImageNotAdmitted:"])
+
+
+def test_the_image_that_stands_where_nobody_names_one_must_be_admitted_and_that_of_the_defaults_is() -> None:
+    mirror = {"engine": {"image": "mirror.example/vllm-openai:v0.33.0"}}
+
+    (said,) = sentences(settings(admittedImages=["registry.example"]))
+    assert said == (
+        "ImageNotAdmitted: spec.engine.image: vllm/vllm-openai:v0.33.0 must be one of, or under, registry.example, where code "
+        "and weights come from is for the administrator to say; use one of these, or have it added to admittedImages of the chart"
+    )
+    assert sentences(settings(admittedImages=["registry.example"], engineDefaults=mirror)) == []
+
+
+def test_weights_in_an_image_come_from_an_admitted_registry() -> None:
+    model = {"id": LLAMA, "weights": {"image": {"reference": "evil.example/llama:v1"}}}
+    said = settings(admittedImages=["vllm"])
+    assert [problem.split(": ")[:2] for problem in sentences(said, model=model)] == [
+        ["ImageNotAdmitted", "spec.model.weights.image.reference"]
+    ]
+
+
+def test_models_drafts_and_adapters_of_the_hub_come_from_admitted_repositories() -> None:
+    draft = {"id": "evil/draft", "config": {}, "revision": COMMIT, "draftTokens": 3, "acceptancePercent": 50}
+    adapters = [{"name": "a", "huggingFace": {"id": "evil/lora", "revision": COMMIT}}, {"name": "b", "pvc": CLAIM}]
+    spec = {"model": {"id": LLAMA, "adapters": adapters}, "workload": {"draftModel": draft}}
+
+    problems = sentences(settings(admittedModels=["meta-llama-fakes", "acme/llama"]), **spec)
+
+    assert [problem.split(": ")[:2] for problem in problems] == [
+        ["ModelNotAdmitted", "spec.model.id"],
+        ["ModelNotAdmitted", "spec.workload.draftModel.id"],
+        ["ModelNotAdmitted", "spec.model.adapters[0].huggingFace.id"],
+    ]
+
+
+@pytest.mark.parametrize("admitted", ["meta-llama", "meta-llama/", LLAMA, "*"])
+def test_a_model_is_admitted_by_its_organisation_or_its_whole_id(admitted: str) -> None:
+    assert sentences(settings(admittedModels=[admitted])) == []
+
+
+@pytest.mark.parametrize("weights", [{"pvc": CLAIM}, {"image": {"reference": "registry.example/llama:v1"}}])
+def test_weights_that_are_not_from_the_hub_need_neither_its_admission_nor_a_commit(weights: dict[str, Any]) -> None:
+    said = settings(admittedModels=[], requireRevision="Deny")
+    assert sentences(said, model={"id": LLAMA, "weights": weights}) == []
+
+
+def test_a_commit_is_required_where_the_administrator_says_so() -> None:
+    required = settings(requireRevision="Deny")
+
+    (said,) = sentences(required)
+    assert said == (
+        f"RevisionRequired: spec.model.revision: {LLAMA} must be pinned to a commit, the administrator requires it "
+        "(requireRevision: Deny): its publisher can change what the hub gives tomorrow; set the 40 hexadecimal digits of a "
+        "commit that you have looked at"
+    )
+    assert sentences(required, model={"id": LLAMA, "revision": COMMIT}) == []
+
+
+@pytest.mark.parametrize(("demand", "revision", "warned"), [("Warn", None, 1), ("Warn", COMMIT, 0), ("Off", None, 0)])
+def test_a_missing_commit_is_warned_of_in_the_plan(demand: str, revision: str | None, warned: int) -> None:
+    resource = a_resource(model={"id": LLAMA} | ({"revision": revision} if revision else {}))
+    subject = resolve(Question(resource=resource, settings=settings(requireRevision=demand)))
+
+    warnings = plan_of(plan_serving(subject, stock(subject, h100_nodes(1)))).warnings
+
+    assert sum(warning.startswith("no commit of the model is named") for warning in warnings) == warned
+
+
+@pytest.mark.parametrize(
+    ("attachment", "admitted", "fine"),
+    [
+        ("rail-0", [], True),
+        ("default/rail-0", [], True),
+        ("kube-system/mgmt-net", [], False),
+        ("kube-system/mgmt-net", ["other"], False),
+        ("kube-system/mgmt-net", ["other", "kube-system"], True),
+        ("kube-system/mgmt-net", ["*"], True),
+    ],
+)
+def test_pods_join_networks_of_their_own_namespace_or_of_one_that_is_admitted(
+    attachment: str, admitted: list[str], *, fine: bool
+) -> None:
+    said = "".join(sentences(settings(admittedAttachmentNamespaces=admitted), pod={"network": {"attachments": [attachment]}}))
+
+    refused = (
+        f"AttachmentNotAdmitted: spec.pod.network.attachments[0]: {attachment} must be a network of namespace default, others "
+        "say who joins their networks; name one of your own, or have kube-system added to admittedAttachmentNamespaces of the "
+        "chart"
+    )
+    assert said == ("" if fine else refused)
+
+
+@pytest.mark.parametrize(("admitted", "fine"), [([], False), (["other"], False), (["default"], True), (["*"], True)])
+def test_memory_is_locked_where_it_is_admitted(admitted: list[str], *, fine: bool) -> None:
+    problems = sentences(settings(admittedLockMemory=admitted), pod={"network": {"lockMemory": True}})
+    assert [problem.split(": ")[:2] for problem in problems] == (
+        [] if fine else [["LockMemoryNotAdmitted", "spec.pod.network.lockMemory"]]
+    )
+
+
+def test_a_network_of_the_defaults_needs_no_admission() -> None:
+    network = {"attachments": ["fabric/rail-0"], "lockMemory": True}
+    assert sentences(settings(engineDefaults={"pod": {"network": network}})) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"admittedImages": "vllm"}, ("WrongType", "admittedImages")),
+        ({"admittedImages": ["https//:a b"]}, ("BadFormat", "admittedImages[0]")),
+        ({"admittedModels": [1]}, ("WrongType", "admittedModels[0]")),
+        ({"requireRevision": "deny"}, ("NotAllowed", "requireRevision")),
+        ({"admittedEnvironment": ["A-B"]}, ("BadFormat", "admittedEnvironment[0]")),
+        ({"admittedAttachmentNamespaces": ["A"]}, ("BadFormat", "admittedAttachmentNamespaces[0]")),
+        ({"admittedLockMemory": [True]}, ("WrongType", "admittedLockMemory[0]")),
+    ],
+)
+def test_settings_that_cannot_be_read_say_where(said: dict[str, Any], expected: tuple[str, str]) -> None:
+    with pytest.raises(InputError) as refused:
+        settings(**said)
+    assert [(problem.code, problem.path) for problem in refused.value.problems] == [expected]
