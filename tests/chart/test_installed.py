@@ -278,8 +278,8 @@ def _exists(cluster: ControlPlane, path: str) -> bool:
 
 def _left(cluster: ControlPlane) -> list[str]:
     """Return what the cluster still holds of what the chart installs."""
-    rights = "clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts"
-    kinds = f"crd,{rights},deployments,services,configmaps,secrets,pdb,netpol"
+    rights = "clusterroles,clusterrolebindings,roles,rolebindings"
+    kinds = f"crd,{rights},deployments,services,configmaps,secrets,serviceaccounts,pdb,netpol"
     names = cluster.kubectl("get", kinds, "-n", NAMESPACE, "-o", "name").splitlines()
     return [name for name in names if "shardwright" in name.partition("/")[2]]
 
