@@ -43,11 +43,12 @@ class HttpServer:
     async def _serve(self) -> None:
         server = await asyncio.start_server(self._accept, sock=self._socket, limit=LONGEST_REQUEST_BYTES)
         await self._stopping.wait()
-        server.close()
-        while others := asyncio.all_tasks() - {asyncio.current_task()}:  # some are just being accepted
+        self._loop.remove_reader(self._socket)  # a server that is closed leaks what it is just accepting
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
             for connection in self._connections:
                 connection.transport.abort()
             await asyncio.gather(*others, return_exceptions=True)
+        server.close()
         await asyncio.sleep(0)  # what is aborted is closed in the next turn
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
