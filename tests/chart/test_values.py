@@ -54,6 +54,7 @@ def _settings(
     limits: Mapping[str, Mapping[str, int]] | None = None,
     gpus: Sequence[Mapping[str, Any]] = (),
     pools: Sequence[Mapping[str, Any]] = (),
+    on_upgrade: str = "Keep",
 ) -> str:
     content = {
         "admittedArguments": admitted,
@@ -63,6 +64,7 @@ def _settings(
         "engineDefaults": defaults,
         "gpus": gpus,
         "namespaceLimits": limits or {},
+        "rollout": {"onUpgrade": on_upgrade},
     }
     return json.dumps(content, indent=2) + "\n"
 
@@ -107,6 +109,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {"team": {"gpus": 64}, "*": {"models": 20, "waiting": 5}},
         {f"{SETTINGS}": _settings({}, [], limits={"*": {"models": 20, "waiting": 5}, "team": {"gpus": 64}})},
     ),
+    "rollout.onUpgrade": ("Roll", {f"{SETTINGS}": _settings({}, [], on_upgrade="Roll")}),
     "gpus": (
         [A_GPU],
         {
@@ -195,6 +198,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         "'/admittedPriorityClasses/models/0': 'High' does not match pattern",
     ),
     "namespaceLimits": ({"team": {"gpus": -1}}, "'/namespaceLimits/team/gpus': minimum: got -1, want 0"),
+    "rollout.onUpgrade": ("Always", "'/rollout/onUpgrade': value must be one of 'Keep', 'Roll'"),
     "admittedRuntimeClasses": (["Kata"], "'/admittedRuntimeClasses/0': 'Kata' does not match pattern"),
     "gpus": ([A_GPU | {"memoryMiB": 12}], "'/gpus/0/memoryMiB': minimum: got 12, want 1,024"),
     "autoscaledPools": ([A_POOL | {"maxNodes": 0}], "'/autoscaledPools/0/maxNodes': minimum: got 0, want 1"),

@@ -27,7 +27,8 @@ ADMITTED: Final = "admittedArguments"
 RUNTIME_CLASSES: Final = "admittedRuntimeClasses"
 PRIORITY_CLASSES: Final = "admittedPriorityClasses"
 NAMESPACE_LIMITS: Final = "namespaceLimits"
-KNOWN: Final = (DEFAULTS, ADMITTED, RUNTIME_CLASSES, PRIORITY_CLASSES, NAMESPACE_LIMITS, GPUS, AUTOSCALED_POOLS)
+ROLLOUT: Final = "rollout"
+KNOWN: Final = (DEFAULTS, ADMITTED, RUNTIME_CLASSES, PRIORITY_CLASSES, NAMESPACE_LIMITS, GPUS, AUTOSCALED_POOLS, ROLLOUT)
 
 EVERY_NAMESPACE: Final = "*"
 """Stands for the namespaces that are not named."""
@@ -59,7 +60,8 @@ class Settings:
 
     ``priority_classes`` are the names that may be used, by namespace (``*``: those that are not named); all but those of the
     system where nothing is said of a namespace. ``limits`` are by namespace in the same way. ``gpus`` are those that the
-    catalogue lacks, ``autoscaled_pools`` pools of nodes that need not exist yet.
+    catalogue lacks, ``autoscaled_pools`` pools of nodes that need not exist yet. ``keeps_templates``: groups stay as another
+    release of the operator has made them, where their spec does not say.
     """
 
     engine: Engine | None = None
@@ -70,6 +72,7 @@ class Settings:
     limits: Mapping[str, NamespaceLimits] = field(default_factory=dict)
     gpus: tuple[Gpu, ...] = ()
     autoscaled_pools: tuple[AutoscaledPool, ...] = ()
+    keeps_templates: bool = True
 
     def limits_of(self, namespace: str) -> NamespaceLimits:
         """Return what the models of a namespace may have."""
@@ -88,7 +91,9 @@ def read_settings(text: str) -> Settings:
     defaults, admitted = content.get(DEFAULTS) or {}, content.get(ADMITTED) or []
     classes, priorities = content.get(RUNTIME_CLASSES, [NVIDIA]), content.get(PRIORITY_CLASSES) or {}
     limits = content.get(NAMESPACE_LIMITS) or {}
-    problems = [*(_unknown(name) for name in unknown), *_shapes(defaults, admitted, classes, priorities), *_limits(limits)]
+    rollout = content.get(ROLLOUT) or {}
+    shapes = (*_shapes(defaults, admitted, classes, priorities), *_limits(limits), *_rollout(rollout))
+    problems = [*(_unknown(name) for name in unknown), *shapes]
     if problems or len(found) > 1:
         raise InputError(problems or [_unknown("a second document")])
     problems = [problem.under(ADMITTED) for problem in check_admission(admitted)]
@@ -104,6 +109,7 @@ def read_settings(text: str) -> Settings:
         limits={namespace: NamespaceLimits(**found) for namespace, found in limits.items()},
         gpus=gpus,
         autoscaled_pools=read_pools(content.get(AUTOSCALED_POOLS) or [], by_product(gpus)),
+        keeps_templates=rollout.get("onUpgrade") != "Roll",
     )
 
 
@@ -256,6 +262,15 @@ def _limits(limits: object) -> Iterable[Problem]:
                 yield _unknown(f"{NAMESPACE_LIMITS}.{namespace}.{name}")
             elif type(count) is not int or count < 0:
                 yield _wrong(f"{NAMESPACE_LIMITS}.{namespace}.{name}", count, "must be a whole number from 0 on")
+
+
+def _rollout(rollout: object) -> Iterable[Problem]:
+    if not isinstance(rollout, Mapping):
+        yield _wrong(ROLLOUT, rollout, "must be an object with onUpgrade")
+        return
+    yield from (_unknown(f"{ROLLOUT}.{name}") for name in sorted(set(rollout) - {"onUpgrade"}))
+    if (said := rollout.get("onUpgrade", "Keep")) not in ("Keep", "Roll"):
+        yield _wrong(f"{ROLLOUT}.onUpgrade", said, "must be Keep or Roll")
 
 
 def _are_names(value: object) -> bool:

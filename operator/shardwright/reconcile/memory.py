@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from shardwright.reconcile.incidents import INCIDENT, MEMBERS, Incident, encode_incident, members_value, read_incident
 from shardwright.reconcile.members import Member
+from shardwright.reconcile.templates import PENDING_MAX, asked_by
+from shardwright.rendering.hashing import ASKED_HASH
 from shardwright.rendering.names import generation_of
 
 READY_ONCE: Final = "shardwright.io/ready-once"  # the disruption budget counts groups that have been ready
@@ -20,8 +22,21 @@ READY_SINCE: Final = "shardwright.io/ready-since"
 OUTAGE: Final = "shardwright.io/last-outage-seconds"
 RESTARTED_FOR: Final = "shardwright.io/restarted-for"
 SIZE: Final = "shardwright.io/size"
+PENDING: Final = "shardwright.io/rollout-pending"
 
-NAMES: Final = (INCIDENT, MEMBERS, READY_ONCE, READY_SINCE, STOPPED_FOR, STOPPED_AT, OUTAGE, RESTARTED_FOR, SIZE)
+NAMES: Final = (
+    INCIDENT,
+    MEMBERS,
+    READY_ONCE,
+    READY_SINCE,
+    STOPPED_FOR,
+    STOPPED_AT,
+    OUTAGE,
+    RESTARTED_FOR,
+    SIZE,
+    ASKED_HASH,
+    PENDING,
+)
 """All annotations that hold it."""
 
 
@@ -31,7 +46,8 @@ class Memory:
 
     ``members`` are the uids of the pods that were ready together, ``ready_since`` when they became so; ``stopped_at`` is
     when the group that is not ready again yet was stopped, and ``stopped_for`` why it is at zero; ``size`` is how many pods it
-    had before that.
+    had before that. ``asked`` is the hash of what its pods were made for, ``pending`` are fields of theirs that a restart changes
+    although the same is asked for.
     """
 
     incident: Incident | None = None
@@ -43,6 +59,8 @@ class Memory:
     outage_seconds: int | None = None
     restarted_for: str = ""
     size: int | None = None
+    asked: str = ""
+    pending: tuple[str, ...] = ()
 
     def with_(self, **changes: Any) -> "Memory":
         """Return the memory with some of it changed."""
@@ -91,6 +109,8 @@ class Memory:
             OUTAGE: "" if self.outage_seconds is None else str(self.outage_seconds),
             RESTARTED_FOR: self.restarted_for,
             SIZE: "" if self.size is None else str(self.size),
+            ASKED_HASH: self.asked,
+            PENDING: ",".join(self.pending),
         }
         return {name: value for name, value in found.items() if value}
 
@@ -114,6 +134,8 @@ def read_memory(stateful_set: Mapping[str, Any]) -> Memory:
         outage_seconds=_number(found.get(OUTAGE, "")),
         restarted_for=found.get(RESTARTED_FOR, ""),
         size=_number(found.get(SIZE, "")),
+        asked=asked_by(stateful_set),
+        pending=tuple(filter(None, found.get(PENDING, "").split(",")))[:PENDING_MAX],
     )
 
 
