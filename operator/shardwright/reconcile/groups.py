@@ -31,6 +31,9 @@ QUEUE_GATES: Final = "kueue.x-k8s.io/"
 ON_PURPOSE: Final = frozenset({Why.ROLLOUT, Why.REQUESTED})
 """Why a group goes through zero that could have gone on."""
 
+PATCHED: Final = frozenset({Why.FAILURE, Why.CAUSE, Why.REQUESTED, Why.STOP_AGAIN, Why.NOTE})
+"""Why a StatefulSet is written while its pods are to be of the same template, or none."""
+
 BROKEN_GRACE_SECONDS: Final = 5  # nobody is served by a broken group
 REFUSED_SECONDS: Final = 300
 """How long a group holds GPUs while its pods are refused. Basis: assumed, as for one that the scheduler finds no place for."""
@@ -271,10 +274,11 @@ def _write(
 ) -> tuple[Apply | Patch]:
     """Return the write that brings a StatefulSet to what is remembered of it and to a number of pods (None: as it has).
 
-    Only annotations are patched where nothing else is to change: an apply of all of it costs three requests.
+    A patch is one request, an apply of all of it up to three. What was there is left until the group starts again, which applies
+    it; only a rollout goes to zero with what it rolls to, so that what is refused takes no group down.
     """
     metadata = (group.live or {})["metadata"]
-    if group.as_it_is or why is Why.NOTE:
+    if group.as_it_is or why in PATCHED:
         changed = changed_annotations(group.memory, memory)
         where = {"name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"]}
         return (Patch(**where, annotations=changed, why=why, replicas=replicas),)

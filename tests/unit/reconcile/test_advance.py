@@ -9,7 +9,7 @@ import pytest
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.reconcile.advance import Step, advance
-from shardwright.reconcile.decision import Apply, Delete, DryRunPod, Patch, Why, written_kind, written_name
+from shardwright.reconcile.decision import Delete, DryRunPod, Patch, Why, written_kind, written_name
 from shardwright.reconcile.generations import HANGING_SECONDS
 from shardwright.reconcile.groups import REFUSED_SECONDS
 from shardwright.reconcile.plan_choice import Choice
@@ -389,7 +389,7 @@ class TestRefusals:
         del operator.cluster.objects["Service", "llama"]
         break_a_rank(operator)
         operator.look()
-        assert named(operator.written) == [("Apply", "StatefulSet", "llama-1"), ("Create", "Service", "llama")]
+        assert named(operator.written) == [("Patch", "StatefulSet", "llama-1"), ("Create", "Service", "llama")]
 
     @pytest.mark.parametrize(
         ("kind", "name", "held_up"),
@@ -558,7 +558,7 @@ class TestOthers:
         operator.contested = {("StatefulSet", "llama-0"): ("spec.template",)}
         break_a_rank(operator, "llama-0-1")
         operator.look()
-        assert [write.why for write in operator.written if isinstance(write, Apply)] == [Why.FAILURE]
+        assert [write.why for write in operator.written if isinstance(write, Patch)] == [Why.FAILURE]
 
     def test_while_groups_of_other_models_restart_ours_wait_for_their_turn_and_say_so(self) -> None:
         operator = serving(2, **ONE_NODE, replicas=2)

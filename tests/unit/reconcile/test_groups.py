@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from shardwright.reconcile.decide import decide
-from shardwright.reconcile.decision import Apply, Create, Delete, Why
+from shardwright.reconcile.decision import Apply, Create, Delete, Patch, Why
 from shardwright.reconcile.incidents import INCIDENT, MEMBERS
 from shardwright.reconcile.members import Failure, read_member
 from shardwright.reconcile.memory import READY_ONCE, STOPPED_FOR
@@ -96,16 +96,16 @@ def test_a_pod_that_was_replaced_behind_our_back_takes_the_group_through_zero() 
     world = running()
     world.put(pod("llama-0-0", uid="another"))
     (write,) = decide(desired(stateful_set()), world.observed(), NOON).writes
-    assert isinstance(write, Apply)
-    assert write.content["spec"]["replicas"] == 0
-    assert '"reason": "PodLost"' in write.content["metadata"]["annotations"][INCIDENT]
+    assert isinstance(write, Patch)
+    assert write.replicas == 0
+    assert '"reason": "PodLost"' in str(write.annotations[INCIDENT])
 
 
 def test_a_pod_that_is_being_deleted_takes_the_group_through_zero() -> None:
     world = running()
     world.pods["llama-0-1"]["metadata"]["deletionTimestamp"] = "2026-01-02T12:00:00Z"
     (write,) = decide(desired(stateful_set()), world.observed(), NOON).writes
-    assert isinstance(write, Apply)
+    assert isinstance(write, Patch)
     assert write.why is Why.FAILURE
 
 
@@ -113,16 +113,16 @@ def test_an_evicted_pod_takes_the_group_through_zero() -> None:
     world = running()
     world.pods["llama-0-1"]["status"] |= {"phase": "Failed", "reason": "Evicted"}
     (write,) = decide(desired(stateful_set()), world.observed(), NOON).writes
-    assert isinstance(write, Apply)
-    assert '"reason": "Evicted"' in write.content["metadata"]["annotations"][INCIDENT]
+    assert isinstance(write, Patch)
+    assert '"reason": "Evicted"' in str(write.annotations[INCIDENT])
 
 
 def test_pods_of_two_control_plane_revisions_within_a_group_are_no_world() -> None:
     world = running()
     world.pods["llama-0-1"]["metadata"]["labels"]["controller-revision-hash"] = "other"
     (write,) = decide(desired(stateful_set()), world.observed(), NOON).writes
-    assert isinstance(write, Apply)
-    assert '"reason": "MixedRevisions"' in write.content["metadata"]["annotations"][INCIDENT]
+    assert isinstance(write, Patch)
+    assert '"reason": "MixedRevisions"' in str(write.annotations[INCIDENT])
 
 
 def test_another_revision_hash_for_all_pods_alike_disturbs_nothing() -> None:
@@ -242,9 +242,8 @@ def test_a_group_that_a_user_scaled_up_while_it_stops_is_stopped_all_the_same_an
     live(world)["spec"]["replicas"] = 1
 
     (write,) = decide(desired(stateful_set()), world.observed(), NOON + timedelta(hours=1)).writes
-    assert isinstance(write, Apply)
-    assert (write.content["spec"]["replicas"], write.why) == (0, Why.STOP_AGAIN)
-    assert write.content["metadata"]["annotations"] == live(world)["metadata"]["annotations"]
+    assert isinstance(write, Patch)
+    assert (write.replicas, write.why, write.annotations) == (0, Why.STOP_AGAIN, {})
 
 
 def test_a_stateful_set_that_was_deleted_is_made_again_when_its_pods_are_gone() -> None:
@@ -298,3 +297,18 @@ def test_a_reason_that_nobody_bounds_is_cut() -> None:
     (failure,) = [read_member(pod("llama-0-0", phase="Failed", reason="x" * 5000))]
     assert failure
     assert failure.failure == Failure(rank=0, reason="x" * 256)
+
+
+def test_a_broken_group_is_emptied_by_one_small_write_and_started_as_it_is_rendered() -> None:
+    """An apply reads, may have to take over fields, and meets the StatefulSet's controller, which writes at the same moment."""
+    world, wanted = running(), desired(stateful_set())
+    world.crash("llama-0-1")
+    (stop,) = decide(wanted, world.observed(), NOON).writes
+    assert isinstance(stop, Patch)
+    assert (stop.why, stop.replicas, stop.annotations[STOPPED_FOR]) == (Why.FAILURE, 0, "Failure")
+
+    world.write((stop,))
+    world.settle()
+    (start,) = decide(wanted, world.observed(), NOON + timedelta(hours=1)).writes
+    assert isinstance(start, Apply)
+    assert (start.why, start.content["spec"]) == (Why.START, stateful_set()["spec"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shardwright.reconcile.decide import Decision, decide
-from shardwright.reconcile.decision import Apply, DryRunPod, Why
+from shardwright.reconcile.decision import Apply, DryRunPod, Patch, Why
 from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.groups import REFUSED_SECONDS
 from shardwright.reconcile.incidents import find_failure, new_incident
@@ -259,8 +259,8 @@ def test_a_restart_that_is_asked_for_takes_the_group_through_zero_once() -> None
     asked = desired(stateful_set(), rules=LifeRules(restart_asked="now"))
 
     (write,) = decide(asked, world.observed(), NOON).writes
-    assert isinstance(write, Apply)
-    assert (write.why, write.content["spec"]["replicas"]) == (Why.REQUESTED, 0)
+    assert isinstance(write, Patch)
+    assert (write.why, write.replicas) == (Why.REQUESTED, 0)
 
     world.run(asked)
     assert before.isdisjoint(item["metadata"]["uid"] for item in world.pods.values())
@@ -301,8 +301,8 @@ def test_a_rank_that_finds_no_place_makes_the_group_give_its_gpus_back_after_fiv
     assert (waiting.writes, waiting.wake_at) == ((), seconds(300))
 
     (write,) = look(world, seconds(300)).writes
-    assert isinstance(write, Apply)
-    assert write.content["spec"]["replicas"] == 0
+    assert isinstance(write, Patch)
+    assert write.replicas == 0
     world.write((write,))
     world.settle()
     group = state(world, seconds(300))
@@ -516,8 +516,8 @@ def test_a_group_whose_pods_are_refused_gives_its_gpus_back_after_five_minutes_a
     assert look(world, seconds(REFUSED_SECONDS - 1), rules).writes == ()
 
     (write,) = look(world, seconds(REFUSED_SECONDS), rules).writes
-    assert isinstance(write, Apply)
-    assert (write.why, write.content["spec"]["replicas"]) == (Why.FAILURE, 0)
+    assert isinstance(write, Patch)
+    assert (write.why, write.replicas) == (Why.FAILURE, 0)
     world.write((write,))
     group = state(world, seconds(REFUSED_SECONDS), rules)
     assert group.last_failure == Failure(rank=0, reason="PodsRefused", message="exceeded quota: pods")

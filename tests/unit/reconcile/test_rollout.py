@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from shardwright.reconcile.decide import Desired, decide
-from shardwright.reconcile.decision import Apply, Write, written_name
+from shardwright.reconcile.decision import Apply, Write, ended_groups, written_name
 from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.states import Situation
 from tests.support.builders_reconcile import NOON, World, desired, no_place, stateful_set
@@ -28,11 +28,7 @@ def stopped(world: World, revision: str = "r2", most: int = 1, asked: str = "") 
     """Return the groups that are taken to zero by the next writes."""
     rules = LifeRules(max_unavailable=most, restart_asked=asked)
     writes = decide(desired(*groups(revision), rules=rules), world.observed(), NOON).writes
-    return [
-        write.content["metadata"]["name"]
-        for write in writes
-        if isinstance(write, Apply) and write.content["spec"]["replicas"] == 0
-    ]
+    return [written_name(write) for write in writes if is_stop(write)]
 
 
 def unready(world: World, name: str) -> None:
@@ -130,7 +126,7 @@ def test_a_cut_with_another_number_of_pods_takes_down_one_group_at_a_time(pods: 
     for item in sets:
         item["spec"]["replicas"] = pods
     decision = decide(desired(*sets), running().observed(), NOON)
-    zero = [w.content["metadata"]["name"] for w in decision.writes if isinstance(w, Apply) and w.content["spec"]["replicas"] == 0]
+    zero = [written_name(write) for write in decision.writes if is_stop(write)]
     assert zero == ["llama-0"]
 
 
@@ -173,7 +169,7 @@ def stopping(world: World, wanted: Desired) -> list[str]:
 
 
 def is_stop(write: Write) -> bool:
-    return isinstance(write, Apply) and write.content["spec"]["replicas"] == 0
+    return bool(ended_groups([write]))
 
 
 def test_groups_in_each_others_way_are_moved_one_beyond_the_limit_and_the_next_when_that_one_serves() -> None:
