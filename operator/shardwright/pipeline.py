@@ -64,6 +64,7 @@ def record_of(subject: Subject, report: Report) -> PlanRecord | None:
         input_hash=subject.input_hash,
         cut_hash=subject.cut_hash,
         generation=subject.generation,
+        engine_version=subject.default_version,
         plan=report.outcome,
         alternatives=report.alternatives,
         excluded=report.excluded,

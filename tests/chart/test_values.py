@@ -79,6 +79,7 @@ def _settings(
     pools: Sequence[Mapping[str, Any]] = (),
     policy: Mapping[str, Any] | None = None,
     executors: Sequence[str] = (),
+    on_upgrade: str = "Keep",
     **further: Any,
 ) -> str:
     content = {
@@ -99,6 +100,7 @@ def _settings(
         "gpus": gpus,
         "namespaceLimits": limits or {},
         "networkPolicy": {**OPEN, **(policy or {})},
+        "rollout": {"onUpgrade": on_upgrade},
     }
     return json.dumps(content | further, indent=2, sort_keys=True) + "\n"
 
@@ -150,6 +152,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {"team": {"gpus": 64}, "*": {"models": 20, "waiting": 5}},
         {f"{SETTINGS}": _settings({}, [], limits={"*": {"models": 20, "waiting": 5}, "team": {"gpus": 64}})},
     ),
+    "rollout.onUpgrade": ("Roll", {f"{SETTINGS}": _settings({}, [], on_upgrade="Roll")}),
     "gpus": (
         [A_GPU],
         {
@@ -292,6 +295,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "admittedAttachmentNamespaces": (["Nets"], "'/admittedAttachmentNamespaces/0': 'Nets' does not match pattern"),
     "admittedLockMemory": ([True], "'/admittedLockMemory/0': got boolean, want string"),
     "namespaceLimits": ({"team": {"gpus": -1}}, "'/namespaceLimits/team/gpus': minimum: got -1, want 0"),
+    "rollout.onUpgrade": ("Always", "'/rollout/onUpgrade': value must be one of 'Keep', 'Roll'"),
     "admittedRuntimeClasses": (["Kata"], "'/admittedRuntimeClasses/0': 'Kata' does not match pattern"),
     "gpus": ([A_GPU | {"memoryMiB": 12}], "'/gpus/0/memoryMiB': minimum: got 12, want 1,024"),
     "gpuHourPrices": ({"H100-SXM-80GB": 0}, "'/gpuHourPrices/H100-SXM-80GB': minimum: got 0, want 0.0001"),

@@ -90,7 +90,14 @@ def test_a_spent_budget_stops_the_group_with_the_last_words_of_its_engine_until_
     fleet(H100, 2)
     models.create("large", LARGE, restart={"budget": 0, "onBudgetSpent": "Stop"})
     models.wait_ready("large")
-    served = {"groups_wanted": 1, "groups_ready": 1, "ready": 1, "restarts": 0, "restart_budget_spent": 0}
+    served = {
+        "groups_wanted": 1,
+        "groups_ready": 1,
+        "groups_rollout_pending": 0,
+        "ready": 1,
+        "restarts": 0,
+        "restart_budget_spent": 0,
+    }
     assert lives(operator, models) == served
     assert ready_series(operator, models) == {("True", "Serving")}
 

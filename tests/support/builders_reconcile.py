@@ -12,7 +12,7 @@ from typing import Any
 from shardwright.api.record import PlanRecord
 from shardwright.reconcile.decide import Desired, decide
 from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, DryRunPod, ObjectKey, Patch, Write
-from shardwright.reconcile.groups import LifeRules
+from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import STATEFUL_SET, KeptOut, Observed, controller_uid, object_key
 from shardwright.rendering.hashing import TEMPLATE_HASH

@@ -86,7 +86,7 @@ _COMPLETE: Manifest = {
     },
     "restart": {"delaySeconds": 10, "maxDelaySeconds": 60, "stableSeconds": 300, "budget": 3, "onBudgetSpent": "Stop"},
     "readiness": {"tokens": True, "silenceSeconds": 90, "idleSeconds": 15},
-    "rollout": {"maxUnavailable": 2, "maxSurge": 1},
+    "rollout": {"maxUnavailable": 2, "maxSurge": 1, "onUpgrade": "Roll"},
     "replan": "Always",
     "mode": "PlanOnly",
     "paused": True,

@@ -62,11 +62,12 @@ class OperatorProcess:
         account: str = "shardwright",
         server: str = "",
         pace: float = 1,
+        source: Path = ROOT / "operator",
     ) -> None:
         """Nothing runs yet; see `start`. The chart must be installed.
 
         `arguments` are added to the command line; `server` is another address under which it reaches the API server.
-        Its clock runs `pace` times as fast as any other.
+        Its clock runs `pace` times as fast as any other. `source` is the folder of the package: another one is another release.
         """
         self._folder = tempfile.TemporaryDirectory(prefix=f"{identity}-")  # what a killed process leaves goes with it
         keys = Path(self._folder.name) / "keys"
@@ -75,6 +76,7 @@ class OperatorProcess:
         if server:
             self.kubeconfig.write_text(self.kubeconfig.read_text().replace(control_plane.url, server))
         self._control_plane = control_plane
+        self._source = source
         self._identity = identity
         self._arguments = [
             sys.executable,
@@ -108,7 +110,7 @@ class OperatorProcess:
 
     def start(self, timeout: float = 30) -> Self:
         """Start it and wait until its caches are filled."""
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator"), "TMPDIR": self._folder.name}
+        environment = {**os.environ, "PYTHONPATH": str(self._source), "TMPDIR": self._folder.name}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._arguments, stdout=log, stderr=log, env=environment, cwd=ROOT)
         wait_for(self._is_ready, timeout, "the operator to be ready")

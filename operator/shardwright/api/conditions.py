@@ -40,6 +40,7 @@ class ConditionType(Word):
     FOREIGN_PODS = ("ForeignPods", "pods that are not ours carry the labels of the model")
     RECORD_REFUSED = ("RecordRefused", "a plan of record was found that the operator has not signed last")
     TURN_AWAITED = ("TurnAwaited", "groups wait to restart because groups of other models do")
+    ROLLOUT_PENDING = ("RolloutPending", "groups run pods that this release of the operator would render otherwise")
 
 
 class Reason(Word):
@@ -96,6 +97,7 @@ class Reason(Word):
     FIELD_CONTESTED = ("FieldContested", "a field is changed back again and again")
     FOREIGN_PODS = ("ForeignPods", "pods of somebody else carry the labels of the model")
     OTHERS_RESTART = ("OthersRestart", "as many groups restart as the operator allows at once")
+    OLDER_RENDERING = ("OlderRendering", "pods are as another release of the operator rendered them, until they restart")
     IDLE = ("Idle", "nothing to do")
 
 

@@ -60,6 +60,12 @@ class Rollout(Part):
         description="Groups that may exist beside the wanted ones while pods change. 0: a group stops before it starts anew. 1: "
         "where GPUs of the same kind are free and the budget allows it, it starts anew on them and takes over when it is ready.",
     )
+    on_upgrade: Literal["Keep", "Roll"] | None = Field(
+        default=None,
+        description="What a release of the operator does to groups whose pods it would render otherwise, or whose default engine "
+        "version is another. Keep: nothing, their next restart takes it on. Roll: restart them one after another. Default: what "
+        "the operator's rollout.onUpgrade says, which is Keep unless the administrator says otherwise.",
+    )
 
 
 def delays_grow(restart: Restart) -> bool:

@@ -35,9 +35,10 @@ class PlanRecord:
     ``input_hash`` covers everything that makes a new plan necessary when it changes, ``cut_hash`` the same
     without the number of replicas: while it stays, scaling adds or drops groups and moves none. ``generations`` say of which
     generation each group is at least: a later one starts beside the one that serves. ``sought`` say how groups ask for nodes that
-    were still to come, also when they stand on real ones by now. ``serial`` goes up with every record that is written of a
-    resource: an earlier one that comes back is told by it. ``beyond`` are fields that are not known here, each at its place: a
-    later release wrote them.
+    were still to come, also when they stand on real ones by now. ``engine_version`` is that of the engine where the spec leaves
+    it open (empty: it does not; None: the release that made the plan did not say). ``serial`` goes up with every record that is
+    written of a resource: an earlier one that comes back is told by it. ``beyond`` are fields that are not known here, each at
+    its place: a later release wrote them.
     """
 
     version: int = RECORD_VERSION
@@ -50,6 +51,7 @@ class PlanRecord:
     considered: int = 0
     generations: tuple[int, ...] = ()
     sought: tuple[Sought, ...] = ()
+    engine_version: str | None = None
     serial: int = field(default=0, compare=False)
     beyond: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 

@@ -30,6 +30,7 @@ RUNTIME_CLASSES: Final = "admittedRuntimeClasses"
 EXECUTORS: Final = "admittedExecutors"
 PRIORITY_CLASSES: Final = "admittedPriorityClasses"
 NAMESPACE_LIMITS: Final = "namespaceLimits"
+ROLLOUT: Final = "rollout"
 KNOWN: Final = (
     DEFAULTS,
     ADMITTED,
@@ -42,6 +43,7 @@ KNOWN: Final = (
     GPUS,
     AUTOSCALED_POOLS,
     NETWORK_POLICY,
+    ROLLOUT,
 )
 
 EVERY_NAMESPACE: Final = "*"
@@ -78,7 +80,8 @@ class Settings:
     ``priority_classes`` are the names that may be used, by namespace (``*``: those that are not named); all but those of the
     system where nothing is said of a namespace. ``admission`` is what else they may name. ``limits`` are by namespace in the
     same way. ``stated`` is what holds for all nodes, ``autoscaled_pools`` are pools of nodes that need not exist yet.
-    ``network_policy`` says who reaches pods.
+    ``network_policy`` says who reaches pods. ``keeps_templates``: groups stay as another release of the operator has made
+    them, where their spec does not say.
     """
 
     engine: Engine | None = None
@@ -92,6 +95,7 @@ class Settings:
     stated: Stated = field(default_factory=Stated)
     autoscaled_pools: tuple[AutoscaledPool, ...] = ()
     network_policy: NetworkPolicies = field(default_factory=NetworkPolicies)
+    keeps_templates: bool = True
 
     def limits_of(self, namespace: str) -> NamespaceLimits:
         """Return what the models of a namespace may have."""
@@ -111,11 +115,13 @@ def read_settings(text: str) -> Settings:
     executors = content.get(EXECUTORS) or []
     classes, priorities = content.get(RUNTIME_CLASSES, [NVIDIA]), content.get(PRIORITY_CLASSES) or {}
     limits = content.get(NAMESPACE_LIMITS) or {}
+    rollout = content.get(ROLLOUT) or {}
     problems = [
         *(_unknown(name) for name in unknown),
         *_shapes(defaults, admitted, classes, priorities),
         *_executors(executors),
         *_limits(limits),
+        *_rollout(rollout),
     ]
     if problems or len(found) > 1:
         raise InputError(problems or [_unknown("a second document")])
@@ -135,6 +141,7 @@ def read_settings(text: str) -> Settings:
         stated=stated,
         autoscaled_pools=read_pools(content.get(AUTOSCALED_POOLS) or [], stated),
         network_policy=read_network_policies(content.get(NETWORK_POLICY) or {}),
+        keeps_templates=rollout.get("onUpgrade") != "Roll",
     )
 
 
@@ -309,6 +316,15 @@ def _limits(limits: object) -> Iterable[Problem]:
                 yield _unknown(f"{NAMESPACE_LIMITS}.{namespace}.{name}")
             elif type(count) is not int or count < 0:
                 yield _wrong(f"{NAMESPACE_LIMITS}.{namespace}.{name}", count, "must be a whole number from 0 on")
+
+
+def _rollout(rollout: object) -> Iterable[Problem]:
+    if not isinstance(rollout, Mapping):
+        yield _wrong(ROLLOUT, rollout, "must be an object with onUpgrade")
+        return
+    yield from (_unknown(f"{ROLLOUT}.{name}") for name in sorted(set(rollout) - {"onUpgrade"}))
+    if (said := rollout.get("onUpgrade", "Keep")) not in ("Keep", "Roll"):
+        yield _wrong(f"{ROLLOUT}.onUpgrade", said, "must be Keep or Roll")
 
 
 def _are_names(value: object) -> TypeGuard[list[str]]:

@@ -35,10 +35,10 @@ from shardwright.reconcile.decision import (
     written_name,
 )
 from shardwright.reconcile.drift import dropped_fields
-from shardwright.reconcile.groups import template_hash
 from shardwright.reconcile.observed import STATEFUL_SET
 from shardwright.reconcile.refusals import field_dropped, forbids_pods, pod_of, pod_security_forbids
 from shardwright.reconcile.seen import Outcome, Refusal
+from shardwright.reconcile.templates import template_hash
 
 CONFLICT: Final = 409
 OWNING_ATTEMPTS: Final = 5  # an object's controller writes its status at the same time

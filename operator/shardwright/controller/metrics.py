@@ -156,6 +156,12 @@ class Metrics:
         )
         self._wanted = Gauge("shardwright_model_groups_wanted", "Groups that shall run.", MODEL, registry=registry)
         self._ready = Gauge("shardwright_model_groups_ready", "Groups that are ready.", MODEL, registry=registry)
+        self._pending = Gauge(
+            "shardwright_model_groups_rollout_pending",
+            "Groups whose pods another release rendered, and this one would render otherwise.",
+            MODEL,
+            registry=registry,
+        )
         self._group_ready = Gauge("shardwright_group_ready", "1 while the group is ready.", group, registry=registry)
         self._restarts = Gauge("shardwright_group_restarts", "Restarts of the group, as remembered.", group, registry=registry)
         self._outage = Gauge(
@@ -259,6 +265,7 @@ class Metrics:
         if found.wanted is not None:
             yield self._wanted, found.wanted
         yield self._ready, sum(group.ready for group in found.groups)
+        yield self._pending, len(found.of_another_release)
         for group in found.groups:
             yield from self._of_group(group)
 

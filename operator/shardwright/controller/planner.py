@@ -119,27 +119,32 @@ class Planner:
     def _administer(self) -> None:
         self._administration = Administration(catalogue=self._catalogue.content, settings=self._settings.content)
 
-    async def resolve(self, live: Mapping[str, Any], config_text: str | None) -> Subject:
+    async def resolve(self, live: Mapping[str, Any], config_text: str | None, kept_version: str | None = None) -> Subject:
         """Return what planning needs to know of a resource; worked out once for each form of it.
+
+        ``kept_version`` is the engine's version that it has had by default so far, where that is not the newest known.
 
         Raises:
             InputError: what the user must correct.
         """
         metadata = live["metadata"]
         key = metadata["namespace"], metadata["name"]
-        form = (metadata["uid"], metadata["generation"], config_text, self.files_version)
-        found = self._subjects.of(key, form) or await self._resolved(key, form, live, config_text)
+        form = (metadata["uid"], metadata["generation"], config_text, self.files_version, kept_version)
+        question = self._question(live, config_text, kept_version)
+        found = self._subjects.of(key, form) or await self._resolved(key, form, question, live)
         if isinstance(found, Subject):
             return found
         raise InputError(found)
 
-    async def _resolved(self, key: Key, form: tuple[Any, ...], live: Mapping[str, Any], config_text: str | None) -> Resolved:
+    def _question(self, live: Mapping[str, Any], config_text: str | None, kept_version: str | None) -> Resolve:
+        content = {field: live[field] for field in ("apiVersion", "kind", "spec") if field in live}
+        content["metadata"] = {field: live["metadata"][field] for field in ("name", "namespace", "uid", "generation")}
+        return Resolve(content=content, config_text=config_text, administration=self._administration, kept_version=kept_version)
+
+    async def _resolved(self, key: Key, form: tuple[Any, ...], work: Resolve, live: Mapping[str, Any]) -> Resolved:
         """Return what a resource resolves to, and keep it: a form of it that costs too much is not read again either."""
         if problem := nesting_problem(live.get("spec")):
             return (problem,)
-        content = {field: live[field] for field in ("apiVersion", "kind", "spec") if field in live}
-        content["metadata"] = {field: live["metadata"][field] for field in ("name", "namespace", "uid", "generation")}
-        work = Resolve(content=content, config_text=config_text, administration=self._administration)
 
         def keep(outcome: Resolved | Failed) -> None:
             self._subjects.keep(key, form, _resolved(outcome))

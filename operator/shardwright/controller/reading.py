@@ -27,7 +27,7 @@ from shardwright.reconcile.known import nodes_of_interest
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
 from shardwright.reconcile.record_object import StoredRecord, record_key
-from shardwright.reconcile.record_trust import SERIAL, Believed, Known, believed
+from shardwright.reconcile.record_trust import SERIAL, Believed, Known, believed, kept_version
 from shardwright.reconcile.refusals import not_permitted
 from shardwright.reconcile.seen import Cluster, Resource, Seen
 from shardwright.reconcile.signing import SigningKeys
@@ -97,7 +97,7 @@ class Reading:
             status=live.get("status") or {},
             paused=(live.get("spec") or {}).get("paused") is True,
         )
-        subject = await self._resolve(key, live)
+        subject = await self._resolve(key, live, await self._kept_version(live, note))
         observed, stored = await self._observe(owner, note.unseen)
         trusted = self._believed(live, subject, observed, stored, note)
         if isinstance(observed, Observed) and self._is_doubtful(trusted, live, note):
@@ -265,10 +265,22 @@ class Reading:
             gpus=self._view.kept_beside(key) if limits.gpus is not None else 0,
         )
 
-    async def _resolve(self, key: Key, live: Mapping[str, Any]) -> Subject | tuple[Problem, ...]:
-        """Return what a spec resolves to, or what the user must correct."""
+    async def _kept_version(self, live: Mapping[str, Any], note: Note) -> str | None:
+        """Return the engine's version that a model has had by default so far, None for the newest known."""
+        owner, remembered, stored = owner_of(live), self._remembered(live, note), None
+        if remembered is None:
+            try:
+                where = owner.namespace, record_key(owner)[1]
+                _, stored = await self.config_maps.record(where, owner.uid, self.keys())
+            except ApiError as error:
+                if error.code != FORBIDDEN:
+                    raise
+        return kept_version(stored, remembered, self._newest(live, note))
+
+    async def _resolve(self, key: Key, live: Mapping[str, Any], version: str | None) -> Subject | tuple[Problem, ...]:
+        """Return what a spec resolves to with this engine version to keep, or what the user must correct."""
         try:
-            return await self._planner.resolve(live, await self._config_text(key, live))
+            return await self._planner.resolve(live, await self._config_text(key, live), version)
         except InputError as error:
             return error.problems
 

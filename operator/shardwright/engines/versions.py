@@ -6,8 +6,12 @@ from typing import Final
 
 from shardwright.errors import Problem
 
-DEFAULT_IMAGE: Final = "vllm/vllm-openai:v0.33.0"
+NEWEST_DEFAULT: Final = "0.33.0"
+DEFAULT_IMAGE: Final = f"vllm/vllm-openai:v{NEWEST_DEFAULT}"
 """The image of a resource that names none: the newest vLLM whose options this release knows."""
+
+FIRST_DEFAULT: Final = "0.33.0"
+"""The version of vLLM that every release took by default which did not say so in its plans of record."""
 
 DEFAULT_IMAGE_RUNS_ON: Final = frozenset({"nvidia.com/gpu"})
 """What the project's default images are built for (CUDA). Source: vLLM's installation guide; images for ROCm

@@ -10,21 +10,22 @@ What runs is left running by anything that is not a valid, placed, deployable pl
 meanwhile: a group that breaks starts again as it was.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from shardwright.api.record import PlanRecord
 from shardwright.errors import InputError, Problem
 from shardwright.pipeline import bundle_for
+from shardwright.reconcile.adoption import adopted, marks
 from shardwright.reconcile.availability import unavailable
 from shardwright.reconcile.decide import Desired, decide, is_leftover, keep_alive, not_as_they_are, placed
-from shardwright.reconcile.decision import Apply, DryRunPod, Why, Write
+from shardwright.reconcile.decision import Apply, Create, DryRunPod, Why, Write
 from shardwright.reconcile.events import surge_event
 from shardwright.reconcile.generations import generations
 from shardwright.reconcile.known import Known, look_around
 from shardwright.reconcile.memory import ready_pods
-from shardwright.reconcile.observed import STATEFUL_SET, controller_uid, object_key
+from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
 from shardwright.reconcile.placing import Planned, plan
 from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed, Published, hidden, publish
 from shardwright.reconcile.record_object import record_key, record_object, record_place, would_end
@@ -59,6 +60,7 @@ def advance(seen: Seen, now: datetime) -> Step:
         return _end(seen, known, Planned(record=known.record), _kept(seen, known, now, problems=seen.subject), now)
     if seen.cluster is None:
         return Step(published=publish(seen, known, Planned(record=known.record), Deployed(), now))
+    known = replace(known, observed=adopted(known.observed, seen.subject, known.record, seen.cluster.domain))
     missing = seen.cluster.priorities.problem_of(seen.subject.deployment.priority_class)
     planned = missing or (known.unreadable if known.standing else None) or plan(seen, known, seen.subject)
     if isinstance(planned, Ask):
@@ -131,14 +133,21 @@ def _record(seen: Seen, known: Known, record: PlanRecord) -> Step | Problem | No
         content = record_object(owner, record, seen.keys)
         if stands and object_key(content) in seen.contested:
             return None
-        writes = placed(content, owner.uid, known.observed)
-        if writes:
+        if writes := _after_marks(seen, known, placed(content, owner.uid, known.observed)):
             return Step(records=record, writes=writes)
         if stands:
             return None
         live = known.observed.objects[object_key(content)]
         return place_taken(content, leftover=is_leftover(live, content))
     return problem_of(tried.refused[0], queued=False) if tried.refused and not stands else None
+
+
+def _after_marks(seen: Seen, known: Known, writes: Sequence[Write]) -> tuple[Write, ...]:
+    """Return the writes of a plan of record, after those that keep what the one that there is says of groups."""
+    first = marks(seen.observed, known.observed, seen.resource.owner.uid) if isinstance(seen.observed, Observed) else ()
+    needs = frozenset((STATEFUL_SET, mark.name) for mark in first)
+    after = (replace(item, needs=item.needs | needs) if isinstance(item, Create | Apply) else item for item in writes)
+    return (*first, *after) if writes else ()
 
 
 def _deploy(seen: Seen, known: Known, subject: Subject, planned: Planned, now: datetime) -> Deployed:

@@ -13,12 +13,14 @@ from shardwright.errors import Problem
 from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, ObjectKey, Patch, Why, Write
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.generations import finds_no_place, former_generations, overdue
-from shardwright.reconcile.groups import Group, LifeRules, Step, next_step, template_hash
+from shardwright.reconcile.group import Group, LifeRules
+from shardwright.reconcile.groups import Step, next_step
 from shardwright.reconcile.members import mounted_config_maps
 from shardwright.reconcile.memory import read_memory
 from shardwright.reconcile.observed import CONFIG_MAP, STATEFUL_SET, Observed, controller, controller_uid, object_key
 from shardwright.reconcile.rollout import one_after_another
 from shardwright.reconcile.states import GroupState
+from shardwright.reconcile.templates import template_hash
 from shardwright.rendering.labels import GROUP
 from shardwright.rendering.names import generation_name, generation_of
 
@@ -187,7 +189,7 @@ def not_as_they_are(observed: Observed, owner_uid: str, objects: Sequence[Mappin
 def standing_groups(observed: Observed, owner_uid: str, now: datetime, rules: LifeRules = _ANY_RULES) -> tuple[GroupState, ...]:
     """Return how the groups stand that exist, whatever is wanted now."""
     lives = [live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET]
-    rules = replace(rules, restart_asked="")
+    rules = replace(rules, restart_asked="", keeps_templates=True)
     ours = [_group(live, observed, rules) for live in lives if controller_uid(live) == owner_uid]
     return tuple(next_step(group, now).state for group in ours)
 

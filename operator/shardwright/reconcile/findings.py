@@ -12,6 +12,7 @@ from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.sentences import failure_sentence, not_ready_sentence
 from shardwright.reconcile.states import Awaited, GroupState, Situation
+from shardwright.reconcile.templates import PENDING_MAX
 
 _PASSING: Final = frozenset({Reason.WAITING_FOR_QUOTA, Reason.API_UNAVAILABLE, Reason.PROGRESSING})
 """Reasons for which nothing was written, and which pass without the user."""
@@ -63,6 +64,11 @@ class Findings:
         """Return the groups that are to restart and wait because groups of other models do."""
         waiting = (group for group in self.groups if group.situation is Situation.OUTDATED)
         return tuple(waiting) if self.most_moving == 0 else ()
+
+    @property
+    def of_another_release(self) -> tuple[GroupState, ...]:
+        """Return the groups whose pods another release of the operator rendered, and this one would render otherwise."""
+        return tuple(group for group in self.groups if group.pending)
 
     @property
     def groups(self) -> tuple[GroupState, ...]:
@@ -203,6 +209,7 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
         _strangers(found),
         _distrusted(found),
         _limited(found),
+        _pending(found),
     )
 
 
@@ -277,6 +284,17 @@ def _limited(found: Findings) -> Condition:
         return _condition(found, ConditionType.TURN_AWAITED, False, Reason.IDLE)
     message = f"{', '.join(waiting[:3])}: as many groups of all models restart as the operator allows at once"
     return _condition(found, ConditionType.TURN_AWAITED, True, Reason.OTHERS_RESTART, message)
+
+
+def _pending(found: Findings) -> Condition:
+    """Return whether groups run pods that another release of the operator rendered, and what a restart changes of them."""
+    older = found.of_another_release
+    if not older:
+        return _condition(found, ConditionType.ROLLOUT_PENDING, False, Reason.IDLE)
+    names = ", ".join(group.name for group in older[:3]) + (f" and {len(older) - 3} more" if len(older) > 3 else "")  # noqa: PLR2004
+    fields = ", ".join(sorted({field for group in older for field in group.pending})[:PENDING_MAX])
+    message = f"{names}: rendered by another release of the operator; the next restart of a group changes {fields} of its pods"
+    return _condition(found, ConditionType.ROLLOUT_PENDING, True, Reason.OLDER_RENDERING, message)
 
 
 def _plan_stale(found: Findings) -> Condition:

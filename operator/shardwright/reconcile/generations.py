@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from shardwright.reconcile.groups import Group
+from shardwright.reconcile.group import Group
 from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed

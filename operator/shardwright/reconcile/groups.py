@@ -5,14 +5,14 @@ is gone, so that no rank meets a peer of another revision or of an earlier start
 What is remembered stands in annotations of the StatefulSet (``memory``).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property
 from typing import Any, Final
 
 from shardwright.reconcile.decision import Apply, Create, Delete, Patch, Why, Write
 from shardwright.reconcile.drift import drifted_fields
+from shardwright.reconcile.group import Group
 from shardwright.reconcile.incidents import (
     TAKEN_GRACEFULLY,
     Incident,
@@ -22,12 +22,10 @@ from shardwright.reconcile.incidents import (
     new_incident,
 )
 from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, Failure, Member, nodes_of
-from shardwright.reconcile.memory import Memory, changed_annotations, read_memory
-from shardwright.reconcile.observed import KeptOut
+from shardwright.reconcile.memory import Memory, changed_annotations
 from shardwright.reconcile.refusals import asked_first
 from shardwright.reconcile.states import AT_ZERO, Awaited, GroupState, Situation, Wait
-from shardwright.rendering.hashing import TEMPLATE_HASH
-from shardwright.resolving.intent import RestartPolicy
+from shardwright.reconcile.templates import asked_by, template_hash
 
 QUEUE_GATES: Final = "kueue.x-k8s.io/"
 ON_PURPOSE: Final = frozenset({Why.ROLLOUT, Why.REQUESTED})
@@ -45,92 +43,12 @@ SHOWN_LATE: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LifeRules:
-    """What the user says of the life of the groups; ``restart_asked`` is the value of the restart annotation, or empty."""
-
-    restart: RestartPolicy = field(default_factory=RestartPolicy)
-    max_unavailable: int = 1
-    max_surge: int = 0
-    restart_asked: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """What to write for a group now, and how it stands. ``planned``: it ends a service that could go on for now."""
 
     state: GroupState
     writes: tuple[Write, ...] = ()
     planned: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Group:
-    """A group as it is wanted and as it is: the rendered and the live StatefulSet, and its pods in rank order.
-
-    ``former`` is the live StatefulSet of the generation before, where this one is made anew beside it, with its pods.
-    ``as_it_is``: nobody knows what it should be, so ``rendered`` is the live one with all its pods, and it is kept alive so.
-    ``kept_out`` says that the API server refuses its pods (at zero: in this look), ``short_since`` since when some are missing.
-    ``crowded_out``: others leave it too few GPUs on its nodes. ``nodes_to_come`` is how it waits for nodes to be made.
-    """
-
-    rendered: Mapping[str, Any]
-    live: Mapping[str, Any] | None
-    members: Sequence[Member]
-    rules: LifeRules = field(default_factory=LifeRules)
-    former: Mapping[str, Any] | None = None
-    former_members: Sequence[Member] = ()
-    as_it_is: bool = False
-    kept_out: KeptOut | None = None
-    short_since: datetime | None = None
-    crowded_out: bool = False
-    nodes_to_come: Wait | None = None
-
-    @property
-    def name(self) -> str:
-        """Return the name of the StatefulSet."""
-        return str(self.rendered["metadata"]["name"])
-
-    @property
-    def size(self) -> int:
-        """Return how many pods it has when it runs."""
-        return int(self.rendered["spec"]["replicas"])
-
-    @cached_property
-    def memory(self) -> Memory:
-        """Return what is remembered of it, also from before it was made anew."""
-        return read_memory(self.live or self.former or {})
-
-    @property
-    def complete(self) -> bool:
-        """Return whether all its pods are ready together, of whatever revision and in whatever number they were made.
-
-        Pods whose StatefulSet is at zero, or gone, are as good as gone, whether they have begun to end or not.
-        """
-        live = self.live or {"metadata": {}, "spec": {}}
-        standing = 0 if "deletionTimestamp" in live["metadata"] else live["spec"].get("replicas") or 0
-        return standing > 0 and _all_ready(self.members, standing)
-
-    @property
-    def served_by(self) -> str | None:
-        """Return the former generation that serves in place of this one, None where there is none.
-
-        Where it fails meanwhile it is left to the kubelet and the launcher, which bring its ranks together again.
-        """
-        return str(self.former["metadata"]["name"]) if self.former and self.former["spec"].get("replicas") else None
-
-    @property
-    def former_serves(self) -> bool:
-        """Return whether all pods of the former generation are ready."""
-        return self.former is not None and _all_ready(self.former_members, self.former["spec"].get("replicas", 0))
-
-    @property
-    def asked(self) -> bool:
-        """Return whether somebody asks for a restart that it has not had."""
-        return self.rules.restart_asked not in ("", self.memory.restarted_for)
-
-
-def _all_ready(members: Sequence[Member], count: int) -> bool:
-    return len(members) == count and all(member.ready and not member.deleting for member in members)
 
 
 def next_step(group: Group, now: datetime) -> Step:
@@ -176,8 +94,7 @@ def _refused(group: Group, now: datetime) -> Failure | None:
 def _create(group: Group) -> Step:
     if group.members:
         return Step(state=_state(group, Situation.STOPPING, Wait(what=Awaited.EARLIER_PODS)))
-    memory = group.memory.begun_anew(beside=group.served_by is not None).with_(restarted_for=group.rules.restart_asked)
-    intent = _intent(group, memory)
+    intent = _intent(group, _started(group, group.memory.begun_anew(beside=group.served_by is not None)))
     return Step(state=_state(group, Situation.STARTING), writes=(Create(content=intent),))
 
 
@@ -199,15 +116,19 @@ def _leave_zero(group: Group, now: datetime) -> Step:
     elif group.kept_out:
         return Step(state=_state(group, Situation.BACKING_OFF, Wait(what=Awaited.PODS_CREATED, said=f"all {group.size}")))
     refused = memory.incident and memory.incident.attempt and memory.incident.failure.reason == PODS_REFUSED
-    memory = memory.with_(stopped_for="", restarted_for=group.rules.restart_asked)
-    (start,) = _write(group, memory, Why.START, replicas=group.size)
+    (start,) = _write(group, _started(group, memory.with_(stopped_for="")), Why.START, replicas=group.size)
     return Step(state=_state(group, Situation.STARTING), writes=asked_first(group.rendered, start) if refused else (start,))
+
+
+def _started(group: Group, memory: Memory) -> Memory:
+    """Return the memory of a group whose pods are made as they are rendered now."""
+    return memory.with_(restarted_for=group.rules.restart_asked, asked=asked_by(group.rendered), pending=())
 
 
 def _end(group: Group, now: datetime) -> Step:
     """Wait for the last pods; whose node is found dead meanwhile was the cause."""
     memory = group.memory
-    changed = template_hash(group.live or {}) != template_hash(group.rendered)  # is noticed when it starts, as long as it shows
+    changed = _changed(group)  # is noticed when it starts, as long as it shows
     if memory.stopped_for == Why.FAILURE and memory.incident and not changed:
         memory = memory.with_(incident=better_known(memory.incident, group.members))
     known = memory != group.memory
@@ -230,8 +151,12 @@ def _stay_at_zero(group: Group) -> Step:
 
 def _changed_since(group: Group) -> bool:
     """Return whether a group that failed would not start as it was, or shall all the same."""
-    same = group.memory.stopped_for == Why.FAILURE and template_hash(group.live or {}) == template_hash(group.rendered)
-    return group.asked or not same
+    return group.asked or group.memory.stopped_for != Why.FAILURE or _changed(group)
+
+
+def _changed(group: Group) -> bool:
+    """Return whether a group at zero would start otherwise than it was stopped, by more than what another release renders."""
+    return not group.asks_the_same and template_hash(group.live or {}) != template_hash(group.rendered)
 
 
 def _hurried(group: Group) -> tuple[Write, ...]:
@@ -249,12 +174,11 @@ def _hurried(group: Group) -> tuple[Write, ...]:
 
 def _must_roll(group: Group) -> bool:
     """Return whether pods are of another revision, or would be: pods are never compared with updateRevision."""
-    wanted = template_hash(group.rendered)
     if group.as_it_is:
         return False
     if group.members:
-        return any(member.template_hash != wanted for member in group.members)
-    return template_hash(group.live or {}) != wanted
+        return group.outdated and not (group.asks_the_same and group.rules.keeps_templates)
+    return template_hash(group.live or {}) != template_hash(group.rendered)
 
 
 def _go_to_zero(group: Group, why: Why, memory: Memory, now: datetime) -> Step:
@@ -268,10 +192,19 @@ def _keep(group: Group, now: datetime) -> Step:
     """Repair drift that disturbs no pod, and note the pods that are ready together."""
     memory = group.memory.ready(group.members, now) if group.complete else group.memory
     state = _standing(group, memory)
-    drift = drifted_fields(_intent(group, group.memory), group.live)
+    if group.outdated and len(group.members) < group.size:
+        drift: tuple[str, ...] = ()  # the pods that are missing come as those that there are
+    else:
+        memory = memory.with_(pending=group.pending, asked=_found_asked(group))
+        drift = drifted_fields(_intent(group, group.memory), group.live)
     if drift:
         return Step(state=state, writes=_write(group, memory, Why.DRIFT, fields=drift))
     return Step(state=state, writes=_write(group, memory, Why.NOTE) if memory != group.memory else ())
+
+
+def _found_asked(group: Group) -> str:
+    """Return what the pods of a group were made for; those that are as they are rendered now will do for what is asked now."""
+    return group.memory.asked if group.outdated or not group.members else asked_by(group.rendered)
 
 
 def _standing(group: Group, memory: Memory) -> GroupState:
@@ -380,6 +313,7 @@ def _state(
         budget_spent=bool(incident and incident.spent(group.rules.restart)),
         outage_seconds=memory.outage_seconds,
         moving=situation is not Situation.READY and not group.former_serves and _on_the_move(memory, situation),
+        pending=group.pending,
     )
 
 
@@ -388,9 +322,3 @@ def _on_the_move(memory: Memory, situation: Situation) -> bool:
     if situation in AT_ZERO:
         return memory.stopped_for in ON_PURPOSE
     return memory.stopped_at is not None and not memory.since_failure
-
-
-def template_hash(stateful_set: Mapping[str, Any]) -> str:
-    """Return the template hash that a StatefulSet gives its pods."""
-    template = stateful_set.get("spec", {}).get("template", {})
-    return str((template.get("metadata", {}).get("labels") or {}).get(TEMPLATE_HASH, ""))

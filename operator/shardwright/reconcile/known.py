@@ -13,7 +13,7 @@ from shardwright.planning.validity import Fault, Unfit, unfit_nodes
 from shardwright.reconcile.decide import standing_groups
 from shardwright.reconcile.decision import DryRunPod
 from shardwright.reconcile.generations import lost_nodes, unsettled_groups
-from shardwright.reconcile.groups import LifeRules
+from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.observed import KeptOut, Observed
 from shardwright.reconcile.relocation import (
     Departure,

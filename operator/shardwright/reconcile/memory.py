@@ -19,6 +19,8 @@ from shardwright.reconcile.incidents import (
     read_time,
 )
 from shardwright.reconcile.members import RANKS_MAX, Member
+from shardwright.reconcile.templates import PENDING_MAX, asked_by
+from shardwright.rendering.hashing import ASKED_HASH
 from shardwright.rendering.names import generation_of
 
 READY_ONCE: Final = "shardwright.io/ready-once"  # the disruption budget counts groups that have been ready
@@ -28,6 +30,7 @@ READY_SINCE: Final = "shardwright.io/ready-since"
 OUTAGE: Final = "shardwright.io/last-outage-seconds"
 RESTARTED_FOR: Final = "shardwright.io/restarted-for"
 SIZE: Final = "shardwright.io/size"
+PENDING: Final = "shardwright.io/rollout-pending"
 
 WORD_LENGTH: Final = 1024
 """Characters of a reason to stop, and of what a user asked a restart with. Basis: assumed."""
@@ -35,7 +38,19 @@ WORD_LENGTH: Final = 1024
 UID_LENGTH: Final = 37
 """Characters of a uid and a comma."""
 
-NAMES: Final = (INCIDENT, MEMBERS, READY_ONCE, READY_SINCE, STOPPED_FOR, STOPPED_AT, OUTAGE, RESTARTED_FOR, SIZE)
+NAMES: Final = (
+    INCIDENT,
+    MEMBERS,
+    READY_ONCE,
+    READY_SINCE,
+    STOPPED_FOR,
+    STOPPED_AT,
+    OUTAGE,
+    RESTARTED_FOR,
+    SIZE,
+    ASKED_HASH,
+    PENDING,
+)
 """All annotations that hold it."""
 
 
@@ -45,7 +60,8 @@ class Memory:
 
     ``members`` are the uids of the pods that were ready together, ``ready_since`` when they became so; ``stopped_at`` is
     when the group that is not ready again yet was stopped, and ``stopped_for`` why it is at zero; ``size`` is how many pods it
-    had before that.
+    had before that. ``asked`` is the hash of what its pods were made for, ``pending`` are fields of theirs that a restart changes
+    although the same is asked for.
     """
 
     incident: Incident | None = None
@@ -57,6 +73,8 @@ class Memory:
     outage_seconds: int | None = None
     restarted_for: str = ""
     size: int | None = None
+    asked: str = ""
+    pending: tuple[str, ...] = ()
 
     def with_(self, **changes: Any) -> "Memory":
         """Return the memory with some of it changed."""
@@ -105,6 +123,8 @@ class Memory:
             OUTAGE: "" if self.outage_seconds is None else str(self.outage_seconds),
             RESTARTED_FOR: self.restarted_for,
             SIZE: "" if self.size is None else str(self.size),
+            ASKED_HASH: self.asked,
+            PENDING: ",".join(self.pending),
         }
         return {name: value for name, value in found.items() if value}
 
@@ -128,6 +148,8 @@ def read_memory(stateful_set: Mapping[str, Any]) -> Memory:
         outage_seconds=_number(found.get(OUTAGE, "")),
         restarted_for=_word(found.get(RESTARTED_FOR, "")),
         size=_number(found.get(SIZE, "")),
+        asked=asked_by(stateful_set),
+        pending=tuple(filter(None, found.get(PENDING, "").split(",")))[:PENDING_MAX],
     )
 
 

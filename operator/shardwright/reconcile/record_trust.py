@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.api.status import plan_status
+from shardwright.engines.versions import FIRST_DEFAULT, NEWEST_DEFAULT
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
@@ -20,6 +21,7 @@ from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_ui
 from shardwright.reconcile.record_object import StoredRecord, not_ours, record_key
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.rendering.deployment import Owner
+from shardwright.rendering.labels import VERSION_LABEL
 from shardwright.rendering.names import base_name, generation_of, group_name
 from shardwright.rendering.pod import SOUGHT
 from shardwright.resolving.subject import Subject
@@ -74,6 +76,19 @@ def believed(stored: StoredRecord | None, known: Known) -> Believed:
     if strange and known.remembered:
         return _refused(known, strange)
     return _unverified(stored.said, known, strange)
+
+
+def kept_version(stored: StoredRecord | None, remembered: PlanRecord | None, serial: int) -> str | None:
+    """Return the engine's version that a plan of record has by default, None where that is the newest one that is known.
+
+    What is not signed by us counts where nothing ever was: a version that somebody else has written is none of ours.
+    """
+    said = stored.said if stored and (stored.signed or not serial) else None
+    record = remembered or (said if isinstance(said, PlanRecord) else None)
+    if record is None:
+        return None
+    version = FIRST_DEFAULT if record.engine_version is None else record.engine_version
+    return version if version and version != NEWEST_DEFAULT else None
 
 
 def _strange(stored: StoredRecord, known: Known) -> str | None:
@@ -164,6 +179,7 @@ def _beside_sets(record: PlanRecord, known: Known) -> str | None:
     The pods of a group that seeks nodes are bound to none by name.
     """
     places = _places(record.plan, known.owner)
+    version = record.engine_version
     seeking = {group_name(base_name(known.owner.name), sought.group): str(sought.number) for sought in record.sought}
     for root, live in _stateful_sets(known).items():
         if live["spec"].get("replicas") == 0 or "deletionTimestamp" in live["metadata"]:
@@ -173,6 +189,8 @@ def _beside_sets(record: PlanRecord, known: Known) -> str | None:
             return f"has StatefulSet {live['metadata']['name']} ask for nodes otherwise"
         if planned_nodes(live) != places.get(root) and sought is None:
             return f"has StatefulSet {live['metadata']['name']} on other nodes"
+        if version and live["spec"]["template"]["metadata"]["labels"].get(VERSION_LABEL, version) != version:
+            return f"has another engine version than StatefulSet {live['metadata']['name']}"
         if not _has_devices(record.plan, live):
             return f"has other devices for StatefulSet {live['metadata']['name']}"
     return None

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from shardwright.reconcile.groups import Group, Step, outdated
+from shardwright.reconcile.group import Group
+from shardwright.reconcile.groups import Step, outdated
 
 
 def one_after_another(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from shardwright.planning.report import Plan
-from shardwright.reconcile.groups import LifeRules
+from shardwright.reconcile.group import LifeRules
 from shardwright.resolving.intent import Intent
 
 RESTART: Final = "shardwright.io/restart"
@@ -22,6 +22,7 @@ def life_rules(intent: Intent, annotations: Mapping[str, str]) -> LifeRules:
         restart=intent.restart,
         max_unavailable=intent.max_unavailable,
         max_surge=0 if intent.scheduler in HAVE_QUOTA else intent.max_surge,
+        keeps_templates=intent.keeps_templates,
         restart_asked=annotations.get(RESTART, "")[:_TOKEN_LENGTH],
     )
 

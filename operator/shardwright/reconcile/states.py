@@ -101,7 +101,8 @@ class GroupState:
     ``unplaced`` are the ranks that the scheduler finds no place for. ``last_failure`` is remembered; ``failing``: it is why the
     group does not serve, and no change has come since. ``budget_spent``: the engine has failed too often in a row.
     ``outage_seconds`` is how long the last planned or unplanned restart took from its stop until all ranks were ready.
-    ``moving``: it is down because of a restart that we began on purpose.
+    ``moving``: it is down because of a restart that we began on purpose. ``pending`` are fields of its pods that the next restart
+    changes, as this release renders them otherwise for what is asked for all the same.
     """
 
     name: str
@@ -117,6 +118,7 @@ class GroupState:
     budget_spent: bool = False
     outage_seconds: int | None = None
     moving: bool = False
+    pending: tuple[str, ...] = ()
 
     def settled(self, pods: int) -> bool:
         """Return whether all its pods are bound to nodes and nothing takes it through zero: it needs no place."""

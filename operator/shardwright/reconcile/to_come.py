@@ -8,7 +8,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.hardware.to_come import Sought, Turnout, is_to_come
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed
-from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.reconcile.templates import asked_by, template_hash
 
 
 def seeking(record: PlanRecord, before: PlanRecord | None, turnouts: Sequence[Turnout]) -> PlanRecord:
@@ -67,10 +67,11 @@ def following(record: PlanRecord, rendered: Iterable[Mapping[str, Any]], observe
 
 
 def _bound(rendered: Mapping[str, Any], observed: Observed) -> Iterator[str]:
-    """Yield the nodes of the pods of a group that were made from this template and stay."""
-    wanted = rendered["spec"]["template"]["metadata"]["labels"][TEMPLATE_HASH]
+    """Yield the nodes of the pods of a group that stay and were made for what is asked, of whichever release they are."""
+    live = observed.objects.get((STATEFUL_SET, rendered["metadata"]["name"]), {})
+    wanted, same = template_hash(rendered), asked_by(live) == asked_by(rendered) != ""
     members: Iterable[Member] = observed.members_of(rendered["metadata"]["name"])
-    yield from (m.node for m in members if m.node and m.template_hash == wanted and not m.deleting)
+    yield from (m.node for m in members if m.node and (same or m.template_hash == wanted) and not m.deleting)
 
 
 def _followed(nodes: tuple[str, ...], bound: Iterable[str]) -> tuple[str, ...]:

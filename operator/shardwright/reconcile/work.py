@@ -46,10 +46,11 @@ class Resolve:
     content: Mapping[str, Any]
     config_text: str | None
     administration: Administration
+    kept_version: str | None = None
 
     def answer(self) -> Subject | tuple[Problem, ...]:
         """Return the subject, or what the user must correct."""
-        return resolve_stored(self.content, self.config_text, self.administration)
+        return resolve_stored(self.content, self.config_text, self.administration, self.kept_version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

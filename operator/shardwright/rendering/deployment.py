@@ -130,7 +130,8 @@ class Deployment:
     ``silence_seconds`` is not ready (0: its tokens are not watched); after ``idle_seconds`` it is asked for one.
     ``generations`` say which groups were made anew beside their former selves, by index; the rest are of generation 0.
     ``network_rules`` is None where no NetworkPolicy is wanted, ``scheduling`` where no scheduler is told that the pods of a
-    group belong together. ``sought`` say how groups ask for nodes that did not exist when they were planned.
+    group belong together. ``sought`` say how groups ask for nodes that did not exist when they were planned. ``asked`` is the
+    hash of all that the spec says of pods (empty: nobody asks whether pods that run are what is asked for).
     """
 
     owner: Owner
@@ -169,6 +170,7 @@ class Deployment:
     scheduling: Scheduling | None = None
     generations: tuple[int, ...] = ()
     sought: tuple[Sought, ...] = ()
+    asked: str = ""
 
     @property
     def base(self) -> str:

@@ -11,6 +11,8 @@ from shardwright.planning.report import Plan
 CONTENT_HASH: Final = "shardwright.io/content-hash"
 PLAN_HASH: Final = "shardwright.io/plan-hash"
 TEMPLATE_HASH: Final = "shardwright.io/template-hash"
+ASKED_HASH: Final = "shardwright.io/asked-hash"
+"""Annotation of a StatefulSet: hash of what its pods were made for, without what a release of the operator makes of that."""
 
 _LABEL_DIGITS: Final = 16
 
@@ -45,6 +47,19 @@ def with_content_hash(item: Mapping[str, Any]) -> dict[str, Any]:
 def plan_hash(plan: Plan) -> str:
     """Return the hash of a plan, predictions and reasons included."""
     return digest(plan)[:_LABEL_DIGITS]
+
+
+def asked_hash(asked: str, plan: Plan, where: tuple[object, ...]) -> str:
+    """Return the hash of what pods are asked for: the spec (``asked`` is its hash), how the plan cuts the model, and ``where``.
+
+    Only what the plan of record has said since the first release counts, and what was found once and is kept in it: another
+    release that renders other pods for it gives the same hash.
+    """
+    layout = plan.layout
+    degrees = [layout.tensor, layout.pipeline, layout.expert, layout.attention_data, layout.context, layout.partition]
+    pods = [plan.nodes_per_replica, plan.gpus_per_node, plan.resource, plan.architecture, plan.rdma, plan.compute_domain]
+    limits = [plan.max_model_len, plan.max_sequences, plan.max_batched_tokens, plan.memory_utilization, plan.kv_tokens]
+    return digest([asked, degrees, pods, limits, where])[:_LABEL_DIGITS]
 
 
 def template_hash(template: Mapping[str, Any]) -> str:

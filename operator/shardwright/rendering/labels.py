@@ -13,6 +13,9 @@ MODEL_ANNOTATION: Final = "shardwright.io/model-name"
 POD_INDEX: Final = "apps.kubernetes.io/pod-index"
 """Set by the StatefulSet controller (Kubernetes 1.28 and newer); the rank of the pod's node in its group."""
 
+VERSION_LABEL: Final = "app.kubernetes.io/version"
+"""Label of all objects of ours but the plan of record: the version of the engine."""
+
 MANAGED_BY: Final = ("app.kubernetes.io/managed-by", "shardwright")
 """The label by which all objects of ours are watched: name and value."""
 
@@ -42,7 +45,7 @@ def common_labels(base: str, engine: str, version: str) -> dict[str, str]:
         "app.kubernetes.io/instance": base,
         MANAGED_BY[0]: MANAGED_BY[1],
         "app.kubernetes.io/name": engine,
-        "app.kubernetes.io/version": version,
+        VERSION_LABEL: version,
         **model_selector(base),
     }
 

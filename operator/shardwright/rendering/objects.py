@@ -8,7 +8,7 @@ from shardwright.engines.engine import ENGINES
 from shardwright.planning.report import Plan
 from shardwright.rendering import cache, names, ray
 from shardwright.rendering.deployment import Deployment, NetworkRules
-from shardwright.rendering.hashing import PLAN_HASH, TEMPLATE_HASH
+from shardwright.rendering.hashing import ASKED_HASH, PLAN_HASH, TEMPLATE_HASH, asked_hash
 from shardwright.rendering.labels import (
     GROUP,
     common_labels,
@@ -131,6 +131,18 @@ def compute_domain(subject: Subject, group: int) -> dict[str, Any]:
     }
 
 
+def asked_of(plan: Plan, deployment: Deployment, group: int) -> str:
+    """Return the hash of what the pods of a group are asked for, empty where nobody asks.
+
+    A group that had sought nodes stays what it was when it has found them.
+    """
+    if not deployment.asked:
+        return ""
+    sought = deployment.sought_by(group)
+    nodes = ("sought", str(sought.number)) if sought else plan.groups[group]
+    return asked_hash(deployment.asked, plan, (*nodes, deployment.cluster_domain))
+
+
 def statefulset(subject: Subject, group: int) -> dict[str, Any]:
     """Return the StatefulSet of one group: one pod per planned node, replaced by nobody but the operator."""
     plan, deployment = subject.plan, subject.deployment
@@ -140,6 +152,7 @@ def statefulset(subject: Subject, group: int) -> dict[str, Any]:
         PLAN_HASH: subject.plan_hash,
         TEMPLATE_HASH: template["metadata"]["labels"][TEMPLATE_HASH],
         START_BUDGET: budget.basis,
+        **({ASKED_HASH: asked} if (asked := asked_of(plan, deployment, group)) else {}),
     }
     return {
         "apiVersion": "apps/v1",

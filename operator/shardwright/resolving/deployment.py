@@ -56,7 +56,7 @@ def to_deployment(resource: ShardedModel, *, engine_version: str, stored_quantiz
         owner=Owner(name=metadata.name, namespace=metadata.namespace, uid=metadata.uid),
         engine=spec.engine.name,
         engine_version=engine_version,
-        image=image_of(spec.engine),
+        image=image_of(spec.engine, engine_version),
         model=spec.model.id,
         served_name=spec.model.served_name,
         load_format=_READ_BY.get(spec.model.load_format),

@@ -89,25 +89,30 @@ FEATURES: Final = (
 )
 
 
-def image_of(engine: wire.Engine) -> str:
-    """Return the image: the one that is named, else the engine's own of the stated or the newest known version, else none."""
+def image_of(engine: wire.Engine, kept_version: str | None = None) -> str:
+    """Return the image that is named, else the engine's own of the stated, the kept or the newest known version, else none."""
     default = ENGINES[engine.name].releases.default_image
     if engine.image is not None or not default:
         return engine.image or ""
-    repository = default.partition(":")[0]
-    return default if engine.version is None else f"{repository}:v{engine.version}"
+    repository, version = default.partition(":")[0], engine.version or kept_version
+    return default if version is None else f"{repository}:v{version}"
 
 
-def version_of(spec: Spec, question: Question) -> str:
+def leaves_version_open(engine: wire.Engine) -> bool:
+    """Return whether it is for us to say which version it is."""
+    return engine.image is None and engine.version is None and bool(ENGINES[engine.name].releases.default_image)
+
+
+def version_of(spec: Spec, question: Question, kept_version: str | None = None) -> str:
     """Return the version, once it is known to take what the resource and the administrator's defaults ask of it.
 
-    ``spec`` is that of the question with the administrator's defaults in it.
+    ``spec`` is that of the question with the administrator's defaults in it, ``kept_version`` the version to keep.
 
     Raises:
         InputError: The version is not known, or something that is asked of it cannot be said to it.
     """
     engine = ENGINES[spec.engine.name]
-    version = engine_version(image_of(spec.engine), spec.engine.version, engine.releases)
+    version = engine_version(image_of(spec.engine, kept_version), spec.engine.version, engine.releases)
     if isinstance(version, Problem):
         raise InputError([version])
     own, settings = question.resource.spec.engine.args, question.settings

@@ -12,13 +12,21 @@ from shardwright.modelspec.spec import ModelSpec
 NOT_PLANNED_WITH: Final = ("paused", "mode", "replan", "restart", "rollout", "readiness")
 """Fields of the spec that say what to do with a plan, not what to plan."""
 
+ONLY_PLANNED_WITH: Final = ("replicas", "objective", "budget", "parallelism")
+NOT_IN_PODS: Final = (*(name for name in NOT_PLANNED_WITH if name != "readiness"), *ONLY_PLANNED_WITH)
+"""Fields of the spec that change pods of a group through its plan only, or not at all."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hashes:
-    """``whole`` covers all that a plan depends on beside the cluster, ``cut`` the same without the number of replicas."""
+    """``whole`` covers all that a plan depends on beside the cluster, ``cut`` the same without the number of replicas.
+
+    ``pods`` covers all that the pods of a group depend on beside the plan.
+    """
 
     whole: str
     cut: str
+    pods: str
 
 
 def hashes_of(spec: Spec, model: ModelSpec, draft: ModelSpec | None, version: str) -> Hashes:
@@ -27,6 +35,7 @@ def hashes_of(spec: Spec, model: ModelSpec, draft: ModelSpec | None, version: st
     return Hashes(
         whole=_hash(spec, models, version, NOT_PLANNED_WITH),
         cut=_hash(spec, models, version, (*NOT_PLANNED_WITH, "replicas")),
+        pods=_hash(spec, models, version, NOT_IN_PODS),
     )
 
 

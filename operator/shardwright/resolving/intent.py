@@ -41,6 +41,7 @@ class Intent:
     ``scheduler`` is who is told that the pods of a group belong together (None: nobody). ``shares_claim``: pods read
     weights or adapters from a claim that there is, which may be one that a single node mounts. ``max_unavailable`` and
     ``max_surge`` are how many groups may be without service at once, and beside their former selves, in a rollout.
+    ``keeps_templates``: groups stay as another release of the operator has made them until they restart.
     """
 
     plan_only: bool
@@ -53,10 +54,12 @@ class Intent:
     restart: RestartPolicy
     max_unavailable: int
     max_surge: int
+    keeps_templates: bool
 
 
-def intent_of(spec: Spec) -> Intent:
-    """Return what a spec wants of its plan."""
+def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
+    """Return what a spec wants of its plan; ``keeps_templates`` is what the administrator says where the spec does not."""
+    on_upgrade = spec.rollout.on_upgrade
     return Intent(
         plan_only=spec.mode == "PlanOnly",
         paused=spec.paused,
@@ -68,6 +71,7 @@ def intent_of(spec: Spec) -> Intent:
         restart=_restart_policy(spec.restart),
         max_unavailable=spec.rollout.max_unavailable,
         max_surge=spec.rollout.max_surge,
+        keeps_templates=keeps_templates if on_upgrade is None else on_upgrade == "Keep",
     )
 
 

@@ -12,11 +12,13 @@ class Question:
     """A resource and the texts that it refers to.
 
     ``config_text`` is what stands under the key that ``configMapRef`` names, None where it is not there.
+    ``kept_version`` is the engine's version that its plan of record has where the spec leaves it open (None: the newest known).
     ``catalogue`` are the administrator's own models by id, beside the built-in ones: config.json contents;
     ``settings`` what the administrator says for all resources.
     """
 
     resource: ShardedModel
     config_text: str | None = None
+    kept_version: str | None = None
     catalogue: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)

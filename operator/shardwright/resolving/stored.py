@@ -20,13 +20,17 @@ class Administration:
 
 
 def resolve_stored(
-    content: Mapping[str, Any], config_text: str | None, administration: Administration
+    content: Mapping[str, Any], config_text: str | None, administration: Administration, kept_version: str | None = None
 ) -> Subject | tuple[Problem, ...]:
-    """Return the subject of a resource, or what its user must correct; ``config_text`` is what its ``configMapRef`` names."""
+    """Return the subject of a resource, or what its user must correct.
+
+    ``config_text`` is what its ``configMapRef`` names, ``kept_version`` the engine's version that it has had by default so far.
+    """
     try:
         question = Question(
             resource=read_stored(content),
             config_text=config_text,
+            kept_version=kept_version,
             catalogue=administration.catalogue,
             settings=administration.settings,
         )

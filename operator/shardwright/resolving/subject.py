@@ -12,7 +12,7 @@ from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.request import Request
 from shardwright.rendering.deployment import Deployment, Owner
 from shardwright.resolving.deployment import network_rules_of, terms_of, to_deployment
-from shardwright.resolving.engine import pins_of, traits_of, version_of
+from shardwright.resolving.engine import leaves_version_open, pins_of, traits_of, version_of
 from shardwright.resolving.hashes import hashes_of
 from shardwright.resolving.intent import Intent, intent_of
 from shardwright.resolving.model import drafter_for, held_model, stored_model
@@ -29,7 +29,8 @@ class Subject:
 
     ``input_hash`` changes with everything that makes a new plan necessary (the spec but for
     :data:`~shardwright.resolving.hashes.NOT_PLANNED_WITH`, the model's config, the engine version), ``cut_hash`` with all
-    of it but the number of replicas.
+    of it but the number of replicas. ``default_version`` is the engine's version where the spec leaves it open (empty: it does
+    not).
     """
 
     owner: Owner
@@ -43,6 +44,7 @@ class Subject:
     defaulted: tuple[str, ...]
     input_hash: str
     cut_hash: str
+    default_version: str = ""
 
     @property
     def draft(self) -> ModelSpec | None:
@@ -59,7 +61,8 @@ def resolve(question: Question) -> Subject:
     """
     spec, defaulted = with_defaults(question.resource.spec, question.settings)
     resource = question.resource.model_copy(update={"spec": spec})
-    version, pins = version_of(spec, question), pins_of(spec)
+    intent = intent_of(spec, keeps_templates=question.settings.keeps_templates)
+    version, pins = version_of(spec, question, question.kept_version if intent.keeps_templates else None), pins_of(spec)
     stored = stored_model(question)
     model = held_model(stored, spec.model, pins.dtype)
     alone = traits_of(spec, version, pins.kv_cache_bytes)
@@ -71,17 +74,18 @@ def resolve(question: Question) -> Subject:
     return Subject(
         owner=deployment.owner,
         generation=resource.metadata.generation,
-        intent=intent_of(spec),
+        intent=intent,
         model=model,
         request=replace(
             to_request(spec, model, draft), file_bytes=stored.least_bytes, commit_missed=_misses_commit(spec, question)
         ),
         traits=replace(alone, drafter=drafter),
         terms=terms_of(spec),
-        deployment=replace(deployment, network_rules=rules),
+        deployment=replace(deployment, network_rules=rules, asked=hashes.pods),
         defaulted=defaulted,
         input_hash=hashes.whole,
         cut_hash=hashes.cut,
+        default_version=version if leaves_version_open(spec.engine) else "",
     )
 
 

@@ -210,6 +210,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "readiness.idleSeconds": _under("readiness", {}, {"idleSeconds": 31}),
     "rollout.maxSurge": _under("rollout", {}, {"maxSurge": 1}),
     "rollout.maxUnavailable": _under("rollout", {}, {"maxUnavailable": 2}),
+    "rollout.onUpgrade": _under("rollout", {}, {"onUpgrade": "Roll"}),
     "replan": ({"replan": "WhenInvalid"}, {"replan": "Always"}),
 }
 """Path → a spec and one that differs in that field alone."""

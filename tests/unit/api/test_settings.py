@@ -191,3 +191,21 @@ def test_what_is_stated_of_nodes_is_read() -> None:
 )
 def test_what_cannot_be_stated_of_nodes_is_refused(content: Any, expected: tuple[str, str]) -> None:
     assert problems(content) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("said", "keeps"), [({}, True), ({"rollout": {"onUpgrade": "Keep"}}, True), ({"rollout": {"onUpgrade": "Roll"}}, False)]
+)
+def test_groups_are_kept_through_a_release_unless_the_administrator_says_roll(*, said: dict[str, Any], keeps: bool) -> None:
+    assert read_settings(json.dumps(said)).keeps_templates is keeps
+
+
+@pytest.mark.parametrize(
+    ("said", "path"),
+    [({"onUpgrade": "Always"}, "rollout.onUpgrade"), ({"onRelease": "Roll"}, "rollout.onRelease"), ("Roll", "rollout")],
+)
+def test_anything_else_is_refused_by_its_path(said: object, path: str) -> None:
+    with pytest.raises(InputError) as refused:
+        read_settings(json.dumps({"rollout": said}))
+
+    assert [problem.path for problem in refused.value.problems] == [path]

@@ -81,11 +81,12 @@ def test_a_new_plan_leaves_no_series_of_the_old_one() -> None:
 
 def test_the_groups_are_shown_as_in_status() -> None:
     metrics = Metrics()
-    metrics.show(KEY, living(SERVES, WAITS), None)
+    metrics.show(KEY, living(replace(SERVES, pending=("spec",)), WAITS), None)
     shown = series(metrics, *LIVES)
     assert {name: value for name, value in shown.items() if name[0] != "shardwright_model_condition"} == {
         ("shardwright_model_groups_wanted",): 2,
         ("shardwright_model_groups_ready",): 1,
+        ("shardwright_model_groups_rollout_pending",): 1,
         ("shardwright_group_ready", "llama-0"): 1,
         ("shardwright_group_ready", "llama-1"): 0,
         ("shardwright_group_restarts", "llama-0"): 2,
@@ -110,6 +111,7 @@ def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_
         ("ForeignPods", "False", "Idle"),
         ("RecordRefused", "False", "Idle"),
         ("TurnAwaited", "False", "Idle"),
+        ("RolloutPending", "False", "Idle"),
     }
     metrics.show(KEY, living(SERVES), None)
     assert conditions(metrics) == {
@@ -123,6 +125,7 @@ def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_
         ("ForeignPods", "False", "Idle"),
         ("RecordRefused", "False", "Idle"),
         ("TurnAwaited", "False", "Idle"),
+        ("RolloutPending", "False", "Idle"),
     }
 
 
@@ -132,7 +135,7 @@ def test_a_group_that_is_gone_and_a_spec_that_cannot_be_read_leave_no_series() -
     metrics.show(KEY, replace(FOUND, problems=(Problem(code="InvalidSpec", what="spec.replicas is -1"),)), None)
     assert ("Stalled", "True", "InvalidSpec") in conditions(metrics)
     shown = {name for name, *_ in series(metrics, "shardwright_plan_", *LIVES)}
-    assert shown == {"shardwright_model_condition", "shardwright_model_groups_ready"}
+    assert shown == {"shardwright_model_condition", "shardwright_model_groups_ready", "shardwright_model_groups_rollout_pending"}
 
 
 def test_a_model_that_goes_takes_its_series_along_and_no_others() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from shardwright.reconcile.decide import Decision, decide
 from shardwright.reconcile.decision import Apply, DryRunPod, Patch, Why
-from shardwright.reconcile.groups import REFUSED_SECONDS, LifeRules
+from shardwright.reconcile.group import LifeRules
+from shardwright.reconcile.groups import REFUSED_SECONDS
 from shardwright.reconcile.incidents import find_failure, new_incident
 from shardwright.reconcile.members import Failure, Member, read_member
 from shardwright.reconcile.memory import READY_ONCE, Memory, read_memory, ready_pods

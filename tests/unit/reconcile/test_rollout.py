@@ -7,7 +7,7 @@ import pytest
 
 from shardwright.reconcile.decide import Desired, decide
 from shardwright.reconcile.decision import Apply, Write, ended_groups, written_name
-from shardwright.reconcile.groups import LifeRules
+from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.states import Situation
 from tests.support.builders_reconcile import NOON, World, desired, no_place, stateful_set
 

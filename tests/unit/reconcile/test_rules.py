@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from shardwright.api.resource import parse_manifest
-from shardwright.reconcile.groups import LifeRules
+from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.rules import RESTART, groups_wanted, life_rules
 from shardwright.resolving.intent import RestartPolicy, intent_of
 from tests.support.builders_deployment import a_plan

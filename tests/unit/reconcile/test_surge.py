@@ -8,7 +8,7 @@ import pytest
 from shardwright.reconcile.decide import Decision, decide
 from shardwright.reconcile.decision import Apply, Create, written_name
 from shardwright.reconcile.generations import generations
-from shardwright.reconcile.groups import LifeRules
+from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.memory import read_memory
 from shardwright.reconcile.sentences import waiting_sentence

@@ -25,6 +25,7 @@ def test_without_a_word_one_group_runs_and_stays() -> None:
         restart=RestartPolicy(),
         max_unavailable=1,
         max_surge=0,
+        keeps_templates=True,
     )
 
 
@@ -37,7 +38,7 @@ def test_what_is_said_is_what_is_wanted() -> None:
         placement={"scheduler": "Volcano"},
         model={"id": "a/b", "weights": {"pvc": {"claimName": "weights"}}},
         restart={"budget": 2, "delaySeconds": 3, "maxDelaySeconds": 4, "stableSeconds": 5, "onBudgetSpent": "Stop"},
-        rollout={"maxUnavailable": 2, "maxSurge": 1},
+        rollout={"maxUnavailable": 2, "maxSurge": 1, "onUpgrade": "Roll"},
     )
 
     assert said == Intent(
@@ -51,7 +52,15 @@ def test_what_is_said_is_what_is_wanted() -> None:
         restart=RestartPolicy(delay_seconds=3, max_delay_seconds=4, stable_seconds=5, budget=2, stop_when_spent=True),
         max_unavailable=2,
         max_surge=1,
+        keeps_templates=False,
     )
+
+
+def test_what_a_release_does_is_for_the_spec_to_say_before_the_administrator() -> None:
+    specs = [parse_manifest(a_sharded_model(rollout=said)).spec for said in ({}, {"onUpgrade": "Keep"}, {"onUpgrade": "Roll"})]
+
+    assert [intent_of(spec, keeps_templates=True).keeps_templates for spec in specs] == [True, True, False]
+    assert [intent_of(spec, keeps_templates=False).keeps_templates for spec in specs] == [False, True, False]
 
 
 @pytest.mark.parametrize(

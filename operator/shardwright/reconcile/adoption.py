@@ -1,0 +1,74 @@
+"""StatefulSets of releases that did not say what they were asked for: the plan of record says it for them, before it changes.
+
+As long as a plan of record answers the spec, the groups that stand as it says were asked for just that. So they are taken for
+what they are, and the mark is put on them at the latest before another plan of record is written, which would say something else.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from shardwright.api.record import PlanRecord
+from shardwright.reconcile.decision import Patch, Why
+from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
+from shardwright.reconcile.rollout import planned_nodes
+from shardwright.reconcile.templates import asked_by
+from shardwright.rendering.deployment import Deployment
+from shardwright.rendering.hashing import ASKED_HASH
+from shardwright.rendering.names import generation_of, group_name
+from shardwright.rendering.objects import asked_of
+from shardwright.resolving.subject import Subject
+
+SOMETHING_ELSE: Final = "something-else"
+"""Stands for what is not asked for any more: no hash of ours."""
+
+
+def adopted(observed: Observed, subject: Subject, record: PlanRecord | None, cluster_domain: str) -> Observed:
+    """Return the same with what groups that stand were asked for, where their StatefulSets do not say it."""
+    answers = record if record and record.cut_hash == subject.cut_hash else None
+    deployment = replace(subject.deployment, cluster_domain=cluster_domain, sought=answers.sought if answers else ())
+    found = {
+        (STATEFUL_SET, name): _saying(live, _asked(name, live, answers, deployment))
+        for name, live in _silent(observed, subject.owner.uid)
+    }
+    return replace(observed, objects={**observed.objects, **found}) if found else observed
+
+
+def marks(seen: Observed, known: Observed, owner_uid: str) -> tuple[Patch, ...]:
+    """Return the writes that say what was found out of groups whose StatefulSets did not say it."""
+    return tuple(
+        Patch(
+            name=name,
+            namespace=live["metadata"]["namespace"],
+            uid=live["metadata"]["uid"],
+            annotations={ASKED_HASH: asked_by(known.objects[STATEFUL_SET, name])},
+            why=Why.NOTE,
+        )
+        for name, live in _silent(seen, owner_uid)
+        if asked_by(known.objects.get((STATEFUL_SET, name), {}))
+    )
+
+
+def _silent(observed: Observed, owner_uid: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the StatefulSets with pods, by name, that do not say what these were asked for."""
+    for (kind, name), live in sorted(observed.objects.items()):
+        ours = kind == STATEFUL_SET and controller_uid(live) == owner_uid
+        if ours and live["spec"].get("replicas") and not asked_by(live):
+            yield name, live
+
+
+def _asked(name: str, live: Mapping[str, Any], record: PlanRecord | None, deployment: Deployment) -> str:
+    """Return what the pods of a group were asked for; it is what the plan of record says, where they are where that has them."""
+    if record is None:
+        return SOMETHING_ELSE
+    indices = {group_name(deployment.base, index): index for index in range(len(record.plan.groups))}
+    index = indices.get(generation_of(name)[0])
+    if index is None:
+        return SOMETHING_ELSE
+    stands = deployment.sought_by(index) is not None or planned_nodes(live) == frozenset(record.plan.groups[index])
+    return asked_of(record.plan, deployment, index) if stands else SOMETHING_ELSE
+
+
+def _saying(live: Mapping[str, Any], asked: str) -> dict[str, Any]:
+    metadata = live["metadata"]
+    return {**live, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), ASKED_HASH: asked}}}

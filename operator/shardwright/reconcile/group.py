@@ -1,0 +1,120 @@
+"""A group as it is wanted and as it is, and what the user says of its life; ``groups`` has the steps of that life."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from shardwright.reconcile.drift import drifted_fields
+from shardwright.reconcile.members import Member
+from shardwright.reconcile.memory import Memory, read_memory
+from shardwright.reconcile.observed import KeptOut
+from shardwright.reconcile.states import Wait
+from shardwright.reconcile.templates import asked_by, pending_fields, template_hash
+from shardwright.resolving.intent import RestartPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifeRules:
+    """What the user says of the life of the groups; ``restart_asked`` is the value of the restart annotation, or empty.
+
+    ``keeps_templates``: pods stay as they are where the same is asked for and only another release would render them otherwise.
+    """
+
+    restart: RestartPolicy = field(default_factory=RestartPolicy)
+    max_unavailable: int = 1
+    max_surge: int = 0
+    restart_asked: str = ""
+    keeps_templates: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """A group as it is wanted and as it is: the rendered and the live StatefulSet, and its pods in rank order.
+
+    ``former`` is the live StatefulSet of the generation before, where this one is made anew beside it, with its pods.
+    ``as_it_is``: nobody knows what it should be, so ``rendered`` is the live one with all its pods, and it is kept alive so.
+    ``kept_out`` says that the API server refuses its pods (at zero: in this look), ``short_since`` since when some are missing.
+    ``crowded_out``: others leave it too few GPUs on its nodes. ``nodes_to_come`` is how it waits for nodes to be made.
+    """
+
+    rendered: Mapping[str, Any]
+    live: Mapping[str, Any] | None
+    members: Sequence[Member]
+    rules: LifeRules = field(default_factory=LifeRules)
+    former: Mapping[str, Any] | None = None
+    former_members: Sequence[Member] = ()
+    as_it_is: bool = False
+    kept_out: KeptOut | None = None
+    short_since: datetime | None = None
+    crowded_out: bool = False
+    nodes_to_come: Wait | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name of the StatefulSet."""
+        return str(self.rendered["metadata"]["name"])
+
+    @property
+    def size(self) -> int:
+        """Return how many pods it has when it runs."""
+        return int(self.rendered["spec"]["replicas"])
+
+    @cached_property
+    def memory(self) -> Memory:
+        """Return what is remembered of it, also from before it was made anew."""
+        return read_memory(self.live or self.former or {})
+
+    @property
+    def complete(self) -> bool:
+        """Return whether all its pods are ready together, of whatever revision and in whatever number they were made.
+
+        Pods whose StatefulSet is at zero, or gone, are as good as gone, whether they have begun to end or not.
+        """
+        live = self.live or {"metadata": {}, "spec": {}}
+        standing = 0 if "deletionTimestamp" in live["metadata"] else live["spec"].get("replicas") or 0
+        return standing > 0 and all_ready(self.members, standing)
+
+    @property
+    def served_by(self) -> str | None:
+        """Return the former generation that serves in place of this one, None where there is none.
+
+        Where it fails meanwhile it is left to the kubelet and the launcher, which bring its ranks together again.
+        """
+        return str(self.former["metadata"]["name"]) if self.former and self.former["spec"].get("replicas") else None
+
+    @property
+    def former_serves(self) -> bool:
+        """Return whether all pods of the former generation are ready."""
+        return self.former is not None and all_ready(self.former_members, self.former["spec"].get("replicas", 0))
+
+    @property
+    def asked(self) -> bool:
+        """Return whether somebody asks for a restart that it has not had."""
+        return self.rules.restart_asked not in ("", self.memory.restarted_for)
+
+    @property
+    def outdated(self) -> bool:
+        """Return whether pods of it are of another template than the one that is rendered."""
+        wanted = template_hash(self.rendered)
+        return any(member.template_hash != wanted for member in self.members)
+
+    @property
+    def asks_the_same(self) -> bool:
+        """Return whether its pods were made for what is asked for now."""
+        return self.memory.asked != "" and self.memory.asked == asked_by(self.rendered)
+
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """Return the fields of its pods that a restart changes although the same is asked for."""
+        if not (self.outdated and self.asks_the_same):
+            return ()
+        changed = template_hash(self.live or {}) != template_hash(self.rendered)
+        drift = drifted_fields(self.rendered, self.live) if changed else ()
+        return pending_fields(drift, self.memory.pending)
+
+
+def all_ready(members: Sequence[Member], count: int) -> bool:
+    """Return whether these are so many pods, all of them ready."""
+    return len(members) == count and all(member.ready and not member.deleting for member in members)

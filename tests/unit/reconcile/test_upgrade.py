@@ -1,0 +1,364 @@
+"""A release of the operator restarts nothing: groups keep the pods that they have while what is asked of them is the same."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from shardwright.api.record import PlanRecord, encode
+from shardwright.api.resource import parse_manifest
+from shardwright.engines.versions import NEWEST_DEFAULT
+from shardwright.reconcile.decision import ended_groups
+from shardwright.reconcile.memory import NAMES, read_memory
+from shardwright.reconcile.record_object import StoredRecord, read_record, record_key
+from shardwright.reconcile.record_trust import kept_version
+from shardwright.reconcile.signing import SigningKeys
+from shardwright.rendering import pod as rendering
+from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.resolving.question import Question
+from shardwright.resolving.subject import Subject, resolve
+from tests.support.builders_reconcile import OWNER_UID, a_record, crashed
+from tests.support.builders_resource import a_sharded_model
+from tests.support.builders_seen import ONE_NODE, OWNER, TWO_NODES, Operator
+from tests.support.landed import landed, taken_over
+from tests.support.small_cluster import Refuses, SmallCluster
+
+FIRST = "bd5e21e"
+SETTLED = 900
+"""Seconds in which whatever an operator begins has come to an end."""
+
+
+def uids(operator: Operator) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in operator.cluster.pods.values()}
+
+
+def hashes(operator: Operator) -> set[str]:
+    return {pod["metadata"]["labels"][TEMPLATE_HASH] for pod in operator.cluster.pods.values()}
+
+
+def written_hashes(operator: Operator) -> set[str]:
+    return {item["spec"]["template"]["metadata"]["labels"][TEMPLATE_HASH] for item in operator.cluster.sets().values()}
+
+
+def condition(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = next(item for item in status["conditions"] if item["type"] == name)
+    return found
+
+
+def serving(**spec: Any) -> Operator:
+    """Return an operator whose model serves."""
+    cluster = SmallCluster()
+    cluster.add_nodes(4)
+    operator = Operator(cluster, spec)
+    assert condition(operator.run(SETTLED).status, "Ready")["reason"] == "Serving"
+    return operator
+
+
+def release(monkeypatch: pytest.MonkeyPatch, probe_timeout_seconds: int) -> None:
+    """Let the operator be of a release that renders another timeout of probes: 5 seconds is this one's."""
+    monkeypatch.setattr(rendering, "PROBE_TIMEOUT_SECONDS", probe_timeout_seconds)
+
+
+@pytest.mark.parametrize("name", landed(FIRST))
+def test_an_upgrade_from_the_first_landed_state_restarts_no_pod(name: str) -> None:
+    operator = taken_over(FIRST, name)
+    before = uids(operator)
+
+    published = operator.run(SETTLED)
+
+    assert (ended_groups(operator.written), uids(operator)) == (frozenset(), before)
+    assert condition(published.status, "Ready")["reason"] == "Serving"
+
+
+@pytest.mark.parametrize("name", landed(FIRST))
+def test_plan_of_record_and_memory_of_the_first_landed_state_are_still_read(name: str) -> None:
+    operator = taken_over(FIRST, name)
+    stored = read_record(operator.cluster.objects[record_key(OWNER)], OWNER_UID, SigningKeys())
+    remembered = {group: read_memory(item) for group, item in operator.cluster.sets().items()}
+    annotated = {group: item["metadata"]["annotations"] for group, item in operator.cluster.sets().items()}
+
+    operator.run(SETTLED)
+
+    assert stored
+    assert isinstance(stored.said, PlanRecord)
+    assert operator.kept
+    assert operator.kept.record.plan == stored.said.plan
+    for group, memory in remembered.items():
+        assert memory.annotations() == {key: value for key, value in annotated[group].items() if key in NAMES}
+        assert read_memory(operator.cluster.sets()[group]).with_(asked="", pending=()) == memory
+
+
+def test_a_group_that_was_taken_over_says_which_fields_a_restart_changes() -> None:
+    operator = taken_over(FIRST, "two nodes")
+
+    pending = condition(operator.run(SETTLED).status, "RolloutPending")
+
+    assert (pending["status"], pending["reason"]) == ("True", "OlderRendering")
+    assert "llama-0: " in pending["message"]
+    assert "spec.volumes[scripts].configMap.name" in pending["message"]
+
+
+def test_a_group_that_fails_comes_back_as_this_release_renders_it() -> None:
+    operator = taken_over(FIRST, "two nodes")
+    operator.run(60)
+    older = hashes(operator)
+    operator.cluster.put(crashed("llama-0-1"))
+
+    published = operator.run(SETTLED)
+
+    assert hashes(operator).isdisjoint(older)
+    assert hashes(operator) == written_hashes(operator)
+    assert condition(published.status, "RolloutPending")["status"] == "False"
+
+
+def test_one_that_is_asked_to_restart_does_too() -> None:
+    operator = taken_over(FIRST, "smallest")
+    older = hashes(operator)
+    operator.annotations["shardwright.io/restart"] = "now"
+
+    operator.run(SETTLED)
+
+    assert hashes(operator).isdisjoint(older)
+
+
+@pytest.mark.parametrize(
+    "change", [{"engine": {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}}, {"readiness": {"silenceSeconds": 90}}]
+)
+def test_a_spec_that_changes_restarts_groups_that_were_taken_over(change: dict[str, Any]) -> None:
+    operator = taken_over(FIRST, "three replicas of two nodes")
+    operator.run(SETTLED)
+    before = uids(operator)
+
+    operator.edit(**change)
+    operator.run(4 * SETTLED)
+
+    assert uids(operator).isdisjoint(before)
+
+
+def test_a_spec_that_changed_while_no_operator_ran_restarts_them() -> None:
+    operator = taken_over(FIRST, "three replicas of two nodes")
+    before = uids(operator)
+    operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
+
+    operator.run(4 * SETTLED)
+
+    assert uids(operator).isdisjoint(before)
+
+
+def test_what_groups_were_made_for_is_kept_before_another_plan_of_record_is_written() -> None:
+    operator = taken_over(FIRST, "two nodes")
+    before = uids(operator)
+    record = operator.cluster.objects[record_key(OWNER)]["data"]
+    operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
+    operator.cluster.refuses = [Refuses(kind="StatefulSet")]
+
+    operator.look()
+    assert operator.cluster.objects[record_key(OWNER)]["data"] == record
+    operator.cluster.refuses = []
+    operator.run(SETTLED)
+
+    assert uids(operator).isdisjoint(before)
+
+
+@pytest.mark.parametrize("spec", [{}, ONE_NODE | {"replicas": 3}, TWO_NODES | {"replicas": 2}])
+def test_upgrade_downgrade_and_upgrade_restart_nothing(spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = serving(**spec)
+    before, own = uids(operator), written_hashes(operator)
+
+    for seconds, pending in ((6, "True"), (5, "False"), (6, "True")):
+        release(monkeypatch, seconds)
+        published = operator.run(SETTLED)
+        assert uids(operator) == before
+        assert condition(published.status, "RolloutPending")["status"] == pending
+        assert (written_hashes(operator) == own) is (pending == "False")
+
+
+def test_what_differs_is_said_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = serving()
+    release(monkeypatch, 6)
+
+    pending = condition(operator.run(SETTLED).status, "RolloutPending")
+
+    probes = ", ".join(f"spec.containers[engine].{name}Probe.timeoutSeconds" for name in ("liveness", "readiness", "startup"))
+    assert pending["message"] == (
+        f"llama-0: rendered by another release of the operator; the next restart of a group changes {probes} of its pods"
+    )
+
+
+def test_a_single_pod_that_is_evicted_comes_back_as_this_release_renders_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = serving()
+    older = hashes(operator)
+    release(monkeypatch, 6)
+    operator.run(60)
+    operator.cluster.end(operator.cluster.pods["llama-0-0"])
+
+    published = operator.run(SETTLED)
+
+    assert hashes(operator).isdisjoint(older)
+    assert condition(published.status, "RolloutPending")["status"] == "False"
+
+
+def test_a_template_that_somebody_edits_is_set_right_and_restarts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = serving(**TWO_NODES)
+    before = uids(operator)
+    release(monkeypatch, 6)
+    operator.run(60)
+    rendered = operator.cluster.sets()["llama-0"]["spec"]["template"]["spec"]["containers"][0]["image"]
+    operator.cluster.sets()["llama-0"]["spec"]["template"]["spec"]["containers"][0]["image"] = "somebody/elses:image"
+    operator.cluster.version += 1
+
+    operator.run(60)
+
+    assert operator.cluster.sets()["llama-0"]["spec"]["template"]["spec"]["containers"][0]["image"] == rendered
+    assert uids(operator) == before
+
+
+def test_pods_of_a_group_that_are_still_missing_come_as_those_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = SmallCluster()
+    cluster.add_nodes(2)
+    operator = Operator(cluster, TWO_NODES)
+    operator.look()
+    cluster.settle()
+    older = hashes(operator)
+    del cluster.pods["llama-0-1"]
+    release(monkeypatch, 6)
+
+    operator.look()
+    cluster.settle()
+    operator.run(SETTLED)
+
+    assert hashes(operator) == older
+    assert not cluster.mixed
+
+
+def test_another_objective_with_the_same_plan_leaves_pods_of_an_earlier_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = serving(**ONE_NODE)
+    before = uids(operator)
+    release(monkeypatch, 6)
+    operator.run(60)
+
+    operator.edit(budget={"gpus": 8})
+    operator.run(SETTLED)
+
+    assert uids(operator) == before
+
+
+def test_a_change_that_restarted_nothing_is_not_made_up_for_by_the_next_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = serving(**ONE_NODE)
+    before = uids(operator)
+    operator.edit(placement={"tolerations": []})
+    operator.run(60)
+    release(monkeypatch, 6)
+
+    operator.run(SETTLED)
+
+    assert uids(operator) == before
+
+
+def test_a_pause_after_a_failure_outlasts_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = serving(**TWO_NODES, restart={"delaySeconds": 300})
+    for _ in range(2):
+        operator.cluster.put(crashed("llama-0-1"))
+        operator.run(60)
+    release(monkeypatch, 6)
+
+    operator.run(30)
+
+    assert operator.cluster.sets()["llama-0"]["spec"]["replicas"] == 0
+
+
+def test_roll_restarts_groups_one_after_another_as_this_release_renders_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = serving(**ONE_NODE, replicas=3, rollout={"onUpgrade": "Roll"})
+    before = uids(operator)
+    release(monkeypatch, 6)
+
+    fewest = 3
+    for _ in range(60):
+        operator.run(10)
+        fewest = min(fewest, len(operator.cluster.serving()))
+
+    assert fewest == 2
+    assert uids(operator).isdisjoint(before)
+    assert hashes(operator) == written_hashes(operator)
+
+
+def test_roll_asked_for_later_takes_on_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = serving(**ONE_NODE, replicas=2)
+    before = uids(operator)
+    release(monkeypatch, 6)
+    operator.run(60)
+    assert uids(operator) == before
+
+    operator.edit(rollout={"onUpgrade": "Roll"})
+    operator.run(SETTLED)
+
+    assert uids(operator).isdisjoint(before)
+
+
+def test_a_group_that_is_added_is_as_this_release_renders_it_and_the_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = serving(**ONE_NODE, replicas=2)
+    before = uids(operator)
+    release(monkeypatch, 6)
+
+    operator.edit(replicas=3)
+    operator.run(SETTLED)
+
+    assert before < uids(operator)
+    assert len(uids(operator)) == 3
+
+
+def subject(kept_version: str | None = None, **spec: Any) -> Subject:
+    return resolve(Question(resource=parse_manifest(a_sharded_model(**spec)), kept_version=kept_version))
+
+
+def test_the_engine_version_that_was_chosen_by_default_stays_and_is_part_of_the_plan_of_record() -> None:
+    found = subject("0.32.0")
+
+    assert (found.default_version, found.deployment.engine_version) == ("0.32.0", "0.32.0")
+    assert found.deployment.image == "vllm/vllm-openai:v0.32.0"
+    assert found.input_hash != subject().input_hash
+    kept = serving().kept
+    assert kept
+    assert kept.record.engine_version == NEWEST_DEFAULT
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"engine": {"version": "0.33.0"}},
+        {"engine": {"image": "vllm/vllm-openai:v0.33.0"}},
+        {"engine": {"name": "TensorRTLLM", "image": "registry.internal/nvidia/tensorrt-llm/release:1.2.1"}},
+    ],
+)
+def test_what_the_spec_names_goes_before_it(spec: dict[str, Any]) -> None:
+    assert subject("0.32.0", **spec) == subject(**spec)
+    assert subject(**spec).default_version == ""
+
+
+def test_with_roll_the_engine_follows_the_newest_version() -> None:
+    assert subject("0.32.0", rollout={"onUpgrade": "Roll"}).default_version == NEWEST_DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("said", "signed", "serial", "kept"),
+    [
+        ("0.32.0", True, 3, "0.32.0"),
+        ("0.32.0", None, 0, "0.32.0"),
+        ("0.32.0", None, 3, None),
+        ("0.32.0", False, 3, None),
+        (NEWEST_DEFAULT, True, 3, None),
+        (None, None, 0, None),
+        ("", True, 3, None),
+    ],
+)
+def test_only_a_version_that_we_have_signed_is_kept_once_there_are_signatures(
+    *,
+    said: str | None,
+    signed: bool | None,
+    serial: int,
+    kept: str | None,
+) -> None:
+    stored = StoredRecord(text=encode(a_record(engine_version=said)), signed=signed)
+
+    assert kept_version(stored, None, serial) == kept
+    assert kept_version(None, a_record(engine_version=said), serial) == (None if said != "0.32.0" else "0.32.0")
