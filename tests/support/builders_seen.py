@@ -35,6 +35,7 @@ from shardwright.resolving.stock import reservations_of, take_stock
 from shardwright.resolving.subject import Subject, resolve
 from tests.support.builders_reconcile import OWNER_UID
 from tests.support.builders_resource import a_sharded_model
+from tests.support.builders_subject import ADMITTING
 from tests.support.small_cluster import GPU, SmallCluster
 
 OWNER = Owner(name="llama", namespace="models", uid=OWNER_UID)
@@ -53,7 +54,7 @@ def _subject(spec: str) -> Subject | tuple[Problem, ...]:
     manifest = a_sharded_model(OWNER.name, OWNER.namespace, **loads(spec))
     manifest["metadata"]["uid"] = OWNER.uid
     try:
-        return resolve(Question(resource=parse_manifest(manifest)))
+        return resolve(Question(resource=parse_manifest(manifest), settings=ADMITTING))
     except InputError as error:
         return error.problems
 

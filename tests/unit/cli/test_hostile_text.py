@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from shardwright.engines.environment import VLLM
 from tests.support.builders_cli import Files, a_manifest, a_node
 from tests.support.hostile_text import HOSTILE, is_harmless
 
@@ -112,7 +113,8 @@ def test_names_of_files_and_words_of_the_command_line_are_printed_harmless(files
 
 @pytest.mark.parametrize("output", ["yaml", "json"])
 def test_a_rendered_document_means_what_the_manifest_says(files: Files, output: str) -> None:
-    env = [{"name": f"NCCL_X{index}", "value": text} for index, text in enumerate(WRITABLE.values())]
+    env = [{"name": name, "value": text} for name, text in zip(sorted(VLLM), WRITABLE.values(), strict=False)]
+    assert len(env) == len(WRITABLE)
     manifest = a_manifest(engine={"env": env})
     files.raw("model.yaml", json.dumps(manifest).encode())
     code, out, err = run(files.folder, "render", "-f", "model.yaml", "--nodes", "nodes.yaml", "-o", output)
@@ -121,9 +123,8 @@ def test_a_rendered_document_means_what_the_manifest_says(files: Files, output: 
     objects = json.loads(out)["items"] if output == "json" else list(yaml.safe_load_all(out))
     (group,) = (item for item in objects if item["kind"] == "StatefulSet")
     rendered = {item["name"]: item.get("value") for item in group["spec"]["template"]["spec"]["containers"][0]["env"]}
-    assert {name: value for name, value in rendered.items() if name.startswith("NCCL_X")} == {
-        item["name"]: item["value"].replace("$(", "$$(") for item in env
-    }
+    expected = {item["name"]: item["value"].replace("$(", "$$(") for item in env}
+    assert {name: value for name, value in rendered.items() if name in expected} == expected
 
 
 def test_what_is_nested_beyond_reason_ends_in_one_sentence(files: Files) -> None:
