@@ -15,6 +15,7 @@ from typing import Final
 LONGEST_REQUEST_BYTES: Final = 1 << 14
 EXCHANGE_SECONDS: Final = 5.0  # what a client has for its request, and for taking the answer
 MOST_CONNECTIONS: Final = 64  # the oldest goes for one more: a probe that sends at once is answered long before
+SLICE_BYTES: Final = 1 << 16  # what a connection holds of an answer; the rest is shared by all that take it
 
 
 Reply = tuple[HTTPStatus, bytes]
@@ -58,15 +59,14 @@ class HttpServer:
         try:
             with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
                 async with asyncio.timeout(EXCHANGE_SECONDS):
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(self._response(head))
+                    await self._respond(await reader.readuntil(b"\r\n\r\n"), writer)
                     writer.close()
                     await writer.wait_closed()
         finally:
             writer.transport.abort()
             self._connections.pop(writer, None)
 
-    def _response(self, head: bytes) -> bytes:
+    async def _respond(self, head: bytes, writer: asyncio.StreamWriter) -> None:
         method, _, rest = head.partition(b" ")
         path = rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
         status, body = self._answer(path) if method in {b"GET", b"HEAD"} else (HTTPStatus.METHOD_NOT_ALLOWED, b"")
@@ -76,7 +76,13 @@ class HttpServer:
             f"Content-Length: {len(body)}",
             "Connection: close",
         )
-        return "\r\n".join(lines).encode() + b"\r\n\r\n" + (b"" if method == b"HEAD" else body)
+        writer.transport.set_write_buffer_limits(high=0)  # a slice is written when the one before is gone
+        writer.write("\r\n".join(lines).encode() + b"\r\n\r\n")
+        text = memoryview(b"" if method == b"HEAD" else body)
+        for start in range(0, len(text), SLICE_BYTES):
+            await writer.drain()
+            writer.write(text[start : start + SLICE_BYTES])
+        await writer.drain()  # a transport that is closed while it holds something cannot be aborted after its end
 
     def _answer(self, path: str) -> Reply:
         answer = self._answers.get(path)

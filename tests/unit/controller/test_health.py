@@ -1,10 +1,14 @@
 """Probes and metrics of the process."""
 
+import hashlib
+import os
 import socket
 import threading
+import tracemalloc
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from http import HTTPStatus
 
 import pytest
 
@@ -146,6 +150,39 @@ def test_a_client_that_takes_no_answer_keeps_nobody_from_asking(health: Health) 
     finally:
         server.stop()
     assert scrapes.count == 1
+
+
+def test_the_text_of_the_metrics_is_shared_by_all_who_take_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("shardwright.controller.http_server.EXCHANGE_SECONDS", 600)
+    text = os.urandom(12 << 20)
+    server = HttpServer({"/metrics": lambda: (HTTPStatus.OK, text)}, 0, "test")
+    clients = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(8)]
+    tracemalloc.start()
+    try:
+        for client in clients:
+            client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        for client in clients:
+            assert digest_of_body(client) == hashlib.sha256(text).digest()
+        assert tracemalloc.get_traced_memory()[1] < len(text) / 4
+    finally:
+        tracemalloc.stop()
+        for client in clients:
+            client.close()
+        server.stop()
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+def digest_of_body(client: socket.socket) -> bytes:
+    """Return the SHA-256 of the body of an answer, none of which is kept."""
+    with client.makefile("rb", 65536) as answer:
+        while answer.readline() != b"\r\n":
+            pass
+        body = hashlib.sha256()
+        while piece := answer.read(65536):
+            body.update(piece)
+    return body.digest()
 
 
 def test_metrics_are_not_written_anew_for_everybody_who_asks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
