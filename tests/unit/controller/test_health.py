@@ -134,6 +134,20 @@ def test_clients_that_say_nothing_keep_nobody_from_asking(server: HttpServer, mo
             client.close()
 
 
+def test_who_opens_connection_after_connection_ends_his_own(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardwright.controller.http_server.EXCHANGE_SECONDS", 600)
+    address = ("127.0.0.1", server.port)
+    with socket.create_connection(address, timeout=10, source_address=("127.0.0.2", 0)) as probe:
+        flood = [socket.create_connection(address, timeout=10) for _ in range(2 * MOST_CONNECTIONS)]
+        try:
+            assert flood[0].recv(1) == b""
+            probe.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+            assert probe.recv(65536).startswith(b"HTTP/1.1 200 OK\r\n")
+        finally:
+            for client in flood:
+                client.close()
+
+
 def test_a_client_that_says_nothing_for_long_is_left(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shardwright.controller.http_server.EXCHANGE_SECONDS", 0.05)
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as silent:
