@@ -184,7 +184,7 @@ def _add_ports(parser: argparse.ArgumentParser) -> None:
         "--max-model-series",
         type=_at_least_one,
         default=MODEL_SERIES,
-        help="series of all models together in /metrics; a model whose series do not fit any more has none",
+        help="series of all models together in /metrics; a model whose series do not fit any more lacks the new ones",
     )
 
 
