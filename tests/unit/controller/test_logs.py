@@ -68,6 +68,17 @@ def test_a_command_line_that_cannot_be_used_is_said_in_the_log() -> None:
     assert written("shardwright.controller", "--worker\n")[0] == 2
 
 
+def test_each_problem_of_the_settings_is_a_line_of_its_own(kubeconfig: Path, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("unknownOne: 1\nunknownTwo: 2\n")
+    code, lines = written("shardwright.controller", "--kubeconfig", str(kubeconfig), "--settings-file", str(settings))
+    assert code == 2
+    assert [(line["level"], line["message"].partition(" is not a setting")[0]) for line in lines] == [
+        ("critical", "the settings cannot be used: unknownOne:"),
+        ("critical", "the settings cannot be used: unknownTwo:"),
+    ]
+
+
 def test_a_message_that_holds_a_line_of_the_log_is_still_one_message() -> None:
     record = logging.LogRecord("shardwright", logging.INFO, "", 0, 'a\n{"level": "x"}\x1b[31m', (), None)
     record.key = "models/llama"
