@@ -204,6 +204,22 @@ def test_a_model_that_comes_where_there_is_little_room_has_its_conditions() -> N
     assert len(conditions(metrics)) == 11
 
 
+def test_a_model_has_as_many_series_as_the_page_of_the_metrics_says() -> None:
+    fresh, begun_again = replace(SERVES, outage_seconds=None), replace(WAITS, outage_seconds=95)
+    plan = a_plan(layout=LAYOUT)
+    counts = [
+        len(list(Metrics()._series(KEY, living(*groups), replace(report(*excluded), outcome=replace(plan, stages=stages)))))
+        for stages, groups, excluded in (
+            (plan.stages[:1], [fresh], ()),
+            (plan.stages[:1], [fresh], (exclusion("HeadsNotDivisible", 2),)),
+            (plan.stages[:2], [fresh], ()),
+            (plan.stages[:1], [fresh, replace(fresh, name="llama-1")], ()),
+            (plan.stages[:1], [fresh, begun_again], ()),
+        )
+    ]
+    assert counts == [28, 28 + 1, 28 + 5, 28 + 3, 28 + 3 + 1]
+
+
 def shown(metrics: Metrics) -> dict[str, int]:
     """Return how many series each model has, by name."""
     families = text_string_to_metric_families(metrics.text().decode())
