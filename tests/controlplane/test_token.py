@@ -106,16 +106,22 @@ DENIED = "denied request"  # by several policies: which one is said is chance
 WHOSE = "only objects that a ShardedModel controls"
 WHERE = "the operator writes nothing in namespaces of the system, or in its own"
 HOST = "share nothing with their host"
-MOUNTS = "mount empty folders, claims, images, their scripts and their ssh key"
+MOUNTS = "mount empty folders, claims, images, their scripts, ssh key and token"
 UNPRIVILEGED = "are not privileged and have no capability but IPC_LOCK"
 ACCOUNT = "have no service account but the default one, and no token of it"
 VARIABLES = "take no variable from a Secret but HF_TOKEN and VLLM_API_KEY"
-KEYS = "Secrets of the operator are ssh keys of its groups"
+KEYS = "Secrets of the operator are ssh keys and tokens of its groups"
+POLICY = "are about pods of a model, and are named so"
+LABELS = "under the SELinux label and AppArmor profile that the runtime gives them"
 SERVICES = "are of type ClusterIP and select pods of a model"
 SELECTS = {"selector": {"shardwright.io/model": "m"}, "ports": [{"port": 80}]}
 TOKEN = {"serviceAccountToken": {"path": "token"}}
 A_SECRET = {"name": "X", "valueFrom": {"secretKeyRef": {"name": "theirs", "key": "k"}}}
-A_KEY = {"type": "Opaque", "immutable": True, "data": {"id_ed25519": "", "id_ed25519.pub": ""}}
+A_KEY = {"type": "shardwright.io/ssh-key", "immutable": True, "data": {"id_ed25519": "", "id_ed25519.pub": ""}}
+
+A_TOKEN = {"type": "shardwright.io/group-token", "immutable": True, "data": {"token": ""}}
+
+GROUPS = {"PodDisruptionBudget": "policy/v1", "StatefulSet": "apps/v1", "NetworkPolicy": "networking.k8s.io/v1"}
 
 CREATES: dict[str, Attack] = {
     "a pod in kube-system": Attack(WHERE, {"kind": "Pod", **a_pod("esc")}, "kube-system"),
@@ -142,6 +148,17 @@ CREATES: dict[str, Attack] = {
     ),
     "a Secret of another name": Attack(KEYS, owned("Secret", "registry", **A_KEY)),
     "a Secret with other keys": Attack(KEYS, owned("Secret", "m-ssh-0123456789", **{**A_KEY, "data": {"tls.key": ""}})),
+    "a token of another name": Attack(KEYS, owned("Secret", "m-ssh-0123456789", **A_TOKEN)),
+    "a token that changes": Attack(KEYS, owned("Secret", "m-token-0123456789", **{**A_TOKEN, "immutable": False})),
+    "a token with other keys": Attack(KEYS, owned("Secret", "m-token-0123456789", **{**A_TOKEN, "data": {"password": ""}})),
+    "a NetworkPolicy of all pods": Attack(
+        POLICY, owned("NetworkPolicy", "m-network", spec={"podSelector": {}, "ingress": [{}], "policyTypes": ["Ingress"]})
+    ),
+    "a NetworkPolicy of another name": Attack(
+        POLICY, owned("NetworkPolicy", "others", spec={"podSelector": {"matchLabels": SELECTS["selector"]}, "ingress": [{}]})
+    ),
+    "a group with another SELinux label": Attack(LABELS, in_container(securityContext={"seLinuxOptions": {"type": "spc_t"}})),
+    "a group without AppArmor": Attack(LABELS, in_container(securityContext={"appArmorProfile": {"type": "Unconfined"}})),
     "a Secret of nobody": Attack(WHOSE, {"kind": "Secret", "metadata": {"name": "m-ssh-0123456789"}, **A_KEY}),
     "a group of nobody": Attack(WHOSE, {**a_group(), "metadata": {"name": "m-0"}}),
     "a group of a Deployment": Attack(
@@ -190,7 +207,7 @@ CREATES: dict[str, Attack] = {
 @pytest.mark.parametrize("attack", CREATES.values(), ids=CREATES)
 def test_the_token_creates_nothing_that_the_operator_would_not(stolen: Api, attack: Attack) -> None:
     item = {**attack.body, "metadata": {**attack.body["metadata"], "namespace": attack.namespace}}
-    item.setdefault("apiVersion", {"PodDisruptionBudget": "policy/v1", "StatefulSet": "apps/v1"}.get(item["kind"], "v1"))
+    item.setdefault("apiVersion", GROUPS.get(item["kind"], "v1"))
 
     with pytest.raises(ApiError) as refused:
         stolen.create(attack.path, item)

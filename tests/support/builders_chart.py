@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "shardwright"
 SYSTEM = "shardwright-system"
 GONE: Final = "(gone)"
-_BOUND = "budgets children configmaps events leases pods secrets services statefulsets"
+_BOUND = "budgets children configmaps events leases networkpolicies pods secrets services statefulsets"
 POLICIES: Final = tuple(f"shardwright-{name}" for name in _BOUND.split())
 """Names of the admission policies and of their bindings."""
 

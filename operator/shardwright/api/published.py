@@ -241,7 +241,7 @@ class ShownGroup(Shown):
     """One copy of the model."""
 
     name: Name = Field(description="Name of its StatefulSet.")
-    ready: bool = Field(description="Whether all its pods are ready and of the wanted revision.")
+    ready: bool = Field(description="Whether all its pods are ready, and of what is asked for.")
     nodes: list[Name] | None = Field(
         default=None,
         max_length=GROUP_NODES_MAX_ITEMS,

@@ -10,14 +10,14 @@ from datetime import datetime
 from typing import Any, Final
 
 from shardwright.errors import Problem
-from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, ObjectKey, Patch, Why, Write
+from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, ObjectKey, Patch, Why, Write, written_name
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.generations import finds_no_place, former_generations, overdue
 from shardwright.reconcile.group import Group, LifeRules
 from shardwright.reconcile.groups import Step, next_step
-from shardwright.reconcile.members import mounted_config_maps
+from shardwright.reconcile.members import mounted_config_maps, mounted_secrets
 from shardwright.reconcile.memory import read_memory
-from shardwright.reconcile.observed import CONFIG_MAP, STATEFUL_SET, Observed, controller, controller_uid, object_key
+from shardwright.reconcile.observed import CONFIG_MAP, SECRET, STATEFUL_SET, Observed, controller, controller_uid, object_key
 from shardwright.reconcile.rollout import one_after_another
 from shardwright.reconcile.states import GroupState
 from shardwright.reconcile.templates import template_hash
@@ -79,7 +79,7 @@ def decide(desired: Desired, observed: Observed, now: datetime, most_moving: int
     steps = one_after_another(groups, [next_step(group, now) for group in groups], most, most_moving)
     plain = [content for content in desired.objects if content["kind"] != STATEFUL_SET]
     repairs = [write for content in plain for write in placed(content, desired.owner_uid, observed)]
-    needs = _Needs(desired)
+    needs = _Needs(desired, groups)
     lives = [needs.noted(write) for step in steps for write in step.writes]
     ends = [write for write in lives if _ends_what_is_broken(write)]
     others = [write for write in lives if not _ends_what_is_broken(write)]
@@ -127,9 +127,10 @@ def _ends_what_is_broken(write: Write) -> bool:
 class _Needs:
     """What the pods of each group cannot do without, of all that is wanted."""
 
-    def __init__(self, desired: Desired) -> None:
+    def __init__(self, desired: Desired, groups: Sequence[Group]) -> None:
         self._config_maps: set[str] = set()
         self._secrets = frozenset(object_key(content) for content in desired.keys)
+        self._had = {group.name: _had_secrets(group) for group in groups}
         self._of_group: dict[str, set[ObjectKey]] = {}
         for content in desired.objects:
             if content["kind"] == CONFIG_MAP:
@@ -143,7 +144,15 @@ class _Needs:
             return write
         own = self._of_group.get(write.content["metadata"]["labels"].get(GROUP, ""), set())
         mounted = self._config_maps.intersection(mounted_config_maps(write.content["spec"]["template"]["spec"]))
-        return replace(write, needs=write.needs | {*self._secrets, *own, *((CONFIG_MAP, name) for name in mounted)})
+        secrets = self._secrets - self._had.get(written_name(write), frozenset())
+        return replace(write, needs=write.needs | {*secrets, *own, *((CONFIG_MAP, name) for name in mounted)})
+
+
+def _had_secrets(group: Group) -> frozenset[ObjectKey]:
+    """Return the Secrets that pods of a group have served with: they are there, also where a quota lets no more be created."""
+    if group.live is None or not group.memory.ready_once:
+        return frozenset()
+    return frozenset((SECRET, name) for name in mounted_secrets(group.live["spec"]["template"]["spec"]))
 
 
 def _former_generations(
@@ -174,8 +183,8 @@ def _kept_beside_pods(observed: Observed, now: datetime) -> Iterator[ObjectKey]:
 
 def _keys(desired: Desired, lives: Sequence[Write]) -> Iterator[Write]:
     """Yield the creation of every key that pods are about to need: whether it exists is not ours to read."""
-    needed = {need for write in lives if isinstance(write, Create | Apply) for need in write.needs}
-    yield from (CreateKey(content=content) for content in desired.keys if object_key(content) in needed)
+    if any(isinstance(write, Create | Apply) and not _ends_what_is_broken(write) for write in lives):
+        yield from (CreateKey(content=content) for content in desired.keys)
 
 
 def not_as_they_are(observed: Observed, owner_uid: str, objects: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

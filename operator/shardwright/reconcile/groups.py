@@ -31,8 +31,8 @@ QUEUE_GATES: Final = "kueue.x-k8s.io/"
 ON_PURPOSE: Final = frozenset({Why.ROLLOUT, Why.REQUESTED})
 """Why a group goes through zero that could have gone on."""
 
-PATCHED: Final = frozenset({Why.FAILURE, Why.CAUSE, Why.REQUESTED, Why.STOP_AGAIN, Why.NOTE})
-"""Why a StatefulSet is written while its pods are to be of the same template, or none."""
+PATCHED: Final = frozenset({Why.FAILURE, Why.CAUSE, Why.STOP_AGAIN, Why.NOTE})
+"""Why a StatefulSet is written that serves nobody any more, or whose pods stay as they are."""
 
 BROKEN_GRACE_SECONDS: Final = 5  # nobody is served by a broken group
 REFUSED_SECONDS: Final = 300
@@ -177,13 +177,20 @@ def _must_roll(group: Group) -> bool:
     if group.as_it_is:
         return False
     if group.members:
-        return group.outdated and not (group.asks_the_same and group.rules.keeps_templates)
+        return group.outdated and not (group.asks_the_same and group.rules.keeps_templates and not _restarts_in_place(group))
     return template_hash(group.live or {}) != template_hash(group.rendered)
+
+
+def _restarts_in_place(group: Group) -> bool:
+    """Return whether it is one pod that its kubelet restarts: it would come back as it was, with what a release has mended."""
+    return group.size == 1 and not group.complete and any(member.failure for member in group.members)
 
 
 def _go_to_zero(group: Group, why: Why, memory: Memory, now: datetime) -> Step:
     asked = group.rules.restart_asked if why is Why.REQUESTED else memory.restarted_for
     stopped = memory.stopped(why, group.size, now).with_(restarted_for=asked)
+    if why is Why.ROLLOUT:  # written with the template: whoever starts the group, its pods are what was asked for then
+        stopped = stopped.with_(asked=asked_by(group.rendered), pending=())
     state = _state(group, Situation.STOPPING, Wait(what=Awaited.STOP), memory=stopped)
     return Step(state=state, writes=_write(group, stopped, why, replicas=0), planned=why in ON_PURPOSE and group.complete)
 
@@ -192,7 +199,7 @@ def _keep(group: Group, now: datetime) -> Step:
     """Repair drift that disturbs no pod, and note the pods that are ready together."""
     memory = group.memory.ready(group.members, now) if group.complete else group.memory
     state = _standing(group, memory)
-    if group.outdated and len(group.members) < group.size:
+    if group.outdated and len(group.members) < group.size == (group.live or {})["spec"].get("replicas"):
         drift: tuple[str, ...] = ()  # the pods that are missing come as those that there are
     else:
         memory = memory.with_(pending=group.pending, asked=_found_asked(group))
@@ -274,8 +281,8 @@ def _write(
 ) -> tuple[Apply | Patch]:
     """Return the write that brings a StatefulSet to what is remembered of it and to a number of pods (None: as it has).
 
-    A patch is one request, an apply of all of it up to three. What was there is left until the group starts again, which applies
-    it; only a rollout goes to zero with what it rolls to, so that what is refused takes no group down.
+    A patch is one request, an apply of all of it up to three, so what is broken is emptied by one; the start applies what is
+    rendered. A group that serves goes to zero with what it is to start with, so that what is refused takes none down.
     """
     metadata = (group.live or {})["metadata"]
     if group.as_it_is or why in PATCHED:

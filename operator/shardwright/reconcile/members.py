@@ -134,6 +134,12 @@ def mounted_config_maps(pod_spec: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(sorted(mounted - {""}))
 
 
+def mounted_secrets(pod_spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the Secrets that the pods of a template mount as volumes."""
+    mounted = {(volume.get("secret") or {}).get("secretName", "") for volume in pod_spec.get("volumes") or ()}
+    return tuple(sorted(mounted - {""}))
+
+
 def _condition(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     conditions = pod.get("status", {}).get("conditions") or ()
     return next((condition for condition in conditions if condition["type"] == kind), {})

@@ -124,7 +124,7 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
         *(problem.under(f"{DEFAULTS}.engine.args") for problem in check_arguments(preset, version, trusted, rules)),
         *check_features(_asked(spec, rules.policy), version, rules),
         *check_executor(question.resource.spec, settings),
-        *_unadmitted(spec, question),
+        *_unadmitted(question, image_of(spec.engine, kept_version)),
         *check_default_version(question.resource.spec, settings),
     )
     if problems:
@@ -132,12 +132,12 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
     return version
 
 
-def _unadmitted(spec: Spec, question: Question) -> Iterator[Problem]:
+def _unadmitted(question: Question, image: str) -> Iterator[Problem]:
     """Yield what a resource names and the administrator does not admit; what his defaults name, he has admitted."""
     own, namespace, settings = question.resource.spec, question.resource.metadata.namespace, question.settings
-    by_default = own.engine.image is None and spec.engine.image is not None
+    by_default = settings.engine is not None and settings.engine.image == image
     yield from check_variables(own, ENGINES[own.engine.name].variables, settings.admission)
-    yield from check_sources(own, None if by_default else image_of(spec.engine), settings.admission)
+    yield from check_sources(own, None if by_default else image, settings.admission)
     yield from check_network(own, namespace, settings.admission)
     yield from check_runtime_class(own, settings)
     yield from check_priority_class(own, namespace, settings)

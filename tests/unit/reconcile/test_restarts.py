@@ -261,8 +261,8 @@ def test_a_restart_that_is_asked_for_takes_the_group_through_zero_once() -> None
     asked = desired(stateful_set(), rules=LifeRules(restart_asked="now"))
 
     (write,) = decide(asked, world.observed(), NOON).writes
-    assert isinstance(write, Patch)
-    assert (write.why, write.replicas) == (Why.REQUESTED, 0)
+    assert isinstance(write, Apply)
+    assert (write.why, write.content["spec"]["replicas"]) == (Why.REQUESTED, 0)
 
     world.run(asked)
     assert before.isdisjoint(item["metadata"]["uid"] for item in world.pods.values())

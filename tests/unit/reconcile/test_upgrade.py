@@ -362,3 +362,55 @@ def test_only_a_version_that_we_have_signed_is_kept_once_there_are_signatures(
 
     assert kept_version(stored, None, serial) == kept
     assert kept_version(None, a_record(engine_version=said), serial) == (None if said != "0.32.0" else "0.32.0")
+
+
+def test_a_rollout_that_comes_to_nothing_at_zero_leaves_no_pods_of_the_wrong_spec_behind() -> None:
+    operator = serving(**TWO_NODES)
+    asked = dict(operator.spec)
+    operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
+    while not ended_groups(operator.written):
+        operator.look()
+    operator.edit(engine={"args": {"no-such-option": "1"}})
+    operator.run(SETTLED)
+
+    operator.spec = asked
+    operator.edit()
+    published = operator.run(SETTLED)
+
+    assert condition(published.status, "RolloutPending")["status"] == "False"
+    assert hashes(operator) == written_hashes(operator)
+    assert "NCCL_DEBUG" not in str(operator.cluster.sets())
+
+
+@pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
+def test_a_restart_that_is_asked_for_takes_no_group_down_whose_new_parts_are_refused(kind: str) -> None:
+    operator = taken_over(FIRST, "two nodes")
+    operator.cluster.refuses.append(Refuses(kind=kind))
+    before = uids(operator)
+    operator.annotations["shardwright.io/restart"] = "now"
+
+    operator.run(SETTLED)
+
+    assert uids(operator) == before
+
+
+def test_a_group_that_had_its_secret_starts_again_where_no_more_secrets_may_be_created() -> None:
+    operator = serving(**TWO_NODES)
+    operator.cluster.refuses.append(Refuses(kind="Secret"))
+    operator.cluster.put(crashed("llama-0-1"))
+
+    published = operator.run(SETTLED)
+
+    assert condition(published.status, "Ready")["reason"] in {"Serving", "ObjectRefused"}
+    assert all(item["spec"]["replicas"] == 2 for item in operator.cluster.sets().values())
+
+
+def test_one_pod_that_crashes_again_and_again_is_made_as_this_release_renders_it() -> None:
+    operator = taken_over(FIRST, "one whole node")
+    operator.run(60)
+    older = hashes(operator)
+    operator.cluster.pods["llama-0-0"]["status"] = crashed("llama-0-0", ready=False)["status"]
+
+    operator.run(SETTLED)
+
+    assert hashes(operator).isdisjoint(older)

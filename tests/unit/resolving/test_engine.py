@@ -1,6 +1,10 @@
 """Which engine a resource means, and what cannot be asked of it."""
 
+
+from shardwright.api.admission import Admission
+from shardwright.api.settings import Settings
 from shardwright.resolving.question import Question
+from shardwright.resolving.subject import resolve
 from tests.support.builders_resource import A_DRAFT
 from tests.support.builders_subject import ADMITTING, TRTLLM, a_resource, a_subject, problems_of
 
@@ -71,3 +75,12 @@ def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
     assert problems_of(Question(resource=a_resource(engine=TRTLLM, workload=draft))) == [
         ("EngineFeatureMissing", "spec.workload.draftModel")
     ]
+
+
+def test_the_image_that_must_be_admitted_is_that_of_the_version_that_is_kept() -> None:
+    def asked(tag: str) -> Question:
+        admission = Admission(admitted_images=[f"vllm/vllm-openai:{tag}"])
+        return Question(resource=a_resource(), settings=Settings(admission=admission), kept_version="0.32.0")
+
+    assert resolve(asked("v0.32.0")).deployment.image == "vllm/vllm-openai:v0.32.0"
+    assert problems_of(asked("v0.33.0")) == [("ImageNotAdmitted", "spec.engine.image")]
