@@ -5,13 +5,22 @@ shown as their escape, ``\x1b``; what is too long for its place is cut, and ends
 here: JSON and YAML have escapes of their own.
 """
 
+import json
+from bisect import bisect_right
+from itertools import accumulate
 from typing import Final
 
 TERMINAL_MAX_LENGTH: Final = 4096
 """Unit: characters of one line. Basis: assumed; no sentence of ours has 1,000 beside what it quotes."""
 
-LOG_MAX_LENGTH: Final = 8192
-"""Unit: characters of a message, or of the last part of a traceback. Basis: a line of 16 KiB is split by container runtimes."""
+LOG_MAX_BYTES: Final = 6144
+"""Unit: bytes of ASCII JSON, of a message or of the last part of a traceback.
+
+Basis: container runtimes split a line of 16 KiB; one has both of them, and at most seven fields.
+"""
+
+LOG_FIELD_MAX_BYTES: Final = 512
+"""Unit: bytes of ASCII JSON, of any other field. Basis: as above; namespace and name have up to 317."""
 
 EVENT_MAX_BYTES: Final = 1024
 """Unit: bytes of UTF-8. Source: Kubernetes, pkg/apis/core/validation, NoteLengthLimit."""
@@ -35,12 +44,17 @@ def in_terminal(text: str) -> str:
 
 def in_log(text: str) -> str:
     """Return a message for the log; JSON puts it in quotes."""
-    return _cut(visible(text), LOG_MAX_LENGTH)
+    return _cut_as_json(visible(text), LOG_MAX_BYTES)
+
+
+def in_log_field(text: str) -> str:
+    """Return a value that stands beside the message."""
+    return _cut_as_json(visible(text), LOG_FIELD_MAX_BYTES)
 
 
 def in_traceback(text: str) -> str:
     """Return a traceback for the log: its lines, and of a long one the last ones, which say what happened."""
-    return _end(in_lines(text), LOG_MAX_LENGTH)
+    return _cut_as_json(in_lines(text)[::-1], LOG_MAX_BYTES)[::-1]
 
 
 def in_event(text: str) -> str:
@@ -98,6 +112,18 @@ def _is_harmless(text: str) -> bool:
 
 def _cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _cut_as_json(text: str, max_bytes: int) -> str:
+    """Return text that JSON of ASCII alone, which takes up to twelve bytes for a sign, writes in so many between its quotes."""
+    if _json_bytes(text) <= max_bytes:
+        return text
+    ends = list(accumulate(_json_bytes(sign) for sign in text[:max_bytes]))
+    return f"{text[: bisect_right(ends, max_bytes - _json_bytes('…'))]}…"
+
+
+def _json_bytes(text: str) -> int:
+    return len(json.dumps(text)) - len('""')
 
 
 def _end(text: str, longest: int) -> str:

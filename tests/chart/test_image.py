@@ -26,7 +26,7 @@ def test_the_image_starts_what_the_chart_starts_under_the_same_user(control_plan
 
     assert DOCKERFILE.splitlines()[-3:] == [
         f"USER {user}",
-        f"EXPOSE {container['ports'][0]['containerPort']}",
+        f"EXPOSE {' '.join(str(port['containerPort']) for port in container['ports'])}",
         f'CMD ["{container["command"][0]}"]',
     ]
 

@@ -1,6 +1,7 @@
 """Whatever text comes from others: no sink hands on what steers a terminal, forges a line or is longer than its place."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -19,11 +20,13 @@ from shardwright.reconcile.states import GroupState, Situation
 from shardwright.reconcile.status import group_status
 from shardwright.sinks import (
     EVENT_MAX_BYTES,
-    LOG_MAX_LENGTH,
+    LOG_FIELD_MAX_BYTES,
+    LOG_MAX_BYTES,
     METRIC_MAX_LENGTH,
     TERMINAL_MAX_LENGTH,
     in_event,
     in_log,
+    in_log_field,
     in_markdown,
     in_metric,
     in_status,
@@ -42,12 +45,13 @@ KINDS = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
     ("sink", "longest"),
     [
         (in_terminal, TERMINAL_MAX_LENGTH),
-        (in_log, LOG_MAX_LENGTH),
+        (in_log, LOG_MAX_BYTES),
+        (in_log_field, LOG_FIELD_MAX_BYTES),
         (in_event, EVENT_MAX_BYTES),
         (lambda text: in_status(text, 100), 100),
         (in_metric, METRIC_MAX_LENGTH),
     ],
-    ids=["terminal", "log", "event", "status", "metric"],
+    ids=["terminal", "log", "field of the log", "event", "status", "metric"],
 )
 def test_what_a_sink_hands_on_is_one_printable_line_that_fits(sink: Callable[[str], str], longest: int, text: str) -> None:
     shown = sink(f"before {text} after")
@@ -59,7 +63,7 @@ def test_what_a_sink_hands_on_is_one_printable_line_that_fits(sink: Callable[[st
 
 def test_text_that_means_no_harm_stays_as_it_is() -> None:
     plain = "spec.replicas: 3 → 4, „größer“, 数 \\x1b, 100 % 'x'"
-    assert {sink(plain) for sink in (in_terminal, in_log, in_event, in_metric, in_traceback)} == {plain}
+    assert {sink(plain) for sink in (in_terminal, in_log, in_log_field, in_event, in_metric, in_traceback)} == {plain}
 
 
 def test_the_note_of_an_event_is_counted_in_bytes_and_ends_with_a_whole_sign() -> None:
@@ -68,9 +72,19 @@ def test_the_note_of_an_event_is_counted_in_bytes_and_ends_with_a_whole_sign() -
     assert in_event("x" * 1024) == "x" * 1024
 
 
+@pytest.mark.parametrize(
+    ("sign", "sign_bytes"), [("x", 1), ('"', 2), ("ä", 6), ("\U0001f600", 12)], ids=["ascii", "quote", "umlaut", "emoji"]
+)
+def test_text_for_the_log_is_counted_in_the_bytes_that_json_makes_of_it(sign: str, sign_bytes: int) -> None:
+    fits = LOG_MAX_BYTES // sign_bytes
+    assert in_log(sign * fits) == sign * fits
+    assert in_log(sign * (fits + 1)) == sign * ((LOG_MAX_BYTES - 6) // sign_bytes) + "…"
+
+
 def test_the_end_of_a_traceback_is_kept() -> None:
     shown = in_traceback("first\n" * 5000 + "ValueError: \x1b[31m")
-    assert len(shown) == LOG_MAX_LENGTH
+    assert len(json.dumps(shown).strip('"')) == LOG_MAX_BYTES
+    assert shown.startswith("…")
     assert shown.endswith("first\nValueError: \\x1b[31m")
 
 

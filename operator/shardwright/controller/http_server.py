@@ -6,7 +6,7 @@ One loop serves all connections: whoever is slow costs a socket for a few second
 import asyncio
 import socket
 import threading
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
@@ -14,7 +14,8 @@ from typing import Final
 
 LONGEST_REQUEST_BYTES: Final = 1 << 14
 EXCHANGE_SECONDS: Final = 5.0  # what a client has for its request, and for taking the answer
-MOST_CONNECTIONS: Final = 64  # the oldest goes for one more: a probe that sends at once is answered long before
+MOST_CONNECTIONS: Final = 64  # for one more goes the oldest of the address that has the most: seldom a probe's
+SLICE_BYTES: Final = 1 << 16  # what a connection holds of an answer; the rest is shared by all that take it
 
 
 Reply = tuple[HTTPStatus, bytes]
@@ -26,7 +27,7 @@ class HttpServer:
 
     def __init__(self, answers: Mapping[str, Answer], port: int, name: str) -> None:
         self._answers = answers
-        self._connections: OrderedDict[asyncio.StreamWriter, None] = OrderedDict()
+        self._connections: dict[asyncio.StreamWriter, str] = {}  # oldest first, with the client's address
         self._socket = listening_socket(port)
         self.port: int = self._socket.getsockname()[1]
         self._loop = asyncio.new_event_loop()
@@ -52,21 +53,27 @@ class HttpServer:
         await asyncio.sleep(0)  # what is aborted is closed in the next turn
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections[writer] = None
+        self._connections[writer], *_ = writer.get_extra_info("peername") or ("",)  # none: it has gone already
         if len(self._connections) > MOST_CONNECTIONS:
-            self._connections.popitem(last=False)[0].transport.abort()
+            self._evict()
         try:
             with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
                 async with asyncio.timeout(EXCHANGE_SECONDS):
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(self._response(head))
+                    await self._respond(await reader.readuntil(b"\r\n\r\n"), writer)
                     writer.close()
                     await writer.wait_closed()
         finally:
             writer.transport.abort()
             self._connections.pop(writer, None)
 
-    def _response(self, head: bytes) -> bytes:
+    def _evict(self) -> None:
+        """End the oldest connection of the address that has the most: whoever floods ends his own."""
+        ((most, _),) = Counter(self._connections.values()).most_common(1)
+        oldest = next(connection for connection, address in self._connections.items() if address == most)
+        del self._connections[oldest]
+        oldest.transport.abort()
+
+    async def _respond(self, head: bytes, writer: asyncio.StreamWriter) -> None:
         method, _, rest = head.partition(b" ")
         path = rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
         status, body = self._answer(path) if method in {b"GET", b"HEAD"} else (HTTPStatus.METHOD_NOT_ALLOWED, b"")
@@ -76,7 +83,13 @@ class HttpServer:
             f"Content-Length: {len(body)}",
             "Connection: close",
         )
-        return "\r\n".join(lines).encode() + b"\r\n\r\n" + (b"" if method == b"HEAD" else body)
+        writer.transport.set_write_buffer_limits(high=0)  # a slice is written when the one before is gone
+        writer.write("\r\n".join(lines).encode() + b"\r\n\r\n")
+        text = memoryview(b"" if method == b"HEAD" else body)
+        for start in range(0, len(text), SLICE_BYTES):
+            await writer.drain()
+            writer.write(text[start : start + SLICE_BYTES])
+        await writer.drain()  # a transport that is closed while it holds something cannot be aborted after its end
 
     def _answer(self, path: str) -> Reply:
         answer = self._answers.get(path)

@@ -7,10 +7,11 @@ import sys
 import threading
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import accumulate
 from types import TracebackType
 from typing import Final
 
-from shardwright.sinks import in_log, in_traceback
+from shardwright.sinks import LOG_FIELD_MAX_BYTES, in_log, in_log_field, in_traceback
 
 FIELDS: Final = ("key", "result", "reason", "seconds", "writes", "fields")
 
@@ -18,14 +19,17 @@ log = logging.getLogger(__name__)
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per record, whatever is in it: none can forge another, none is lost because it cannot be written."""
+    """One JSON object per record, whatever is in it: none can forge another, none is lost because it cannot be written.
+
+    A line stays below 16 KiB, at which container runtimes split it.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
-            "logger": in_log(record.name),
+            "logger": in_log_field(record.name),
             "message": in_log(_message(record)),
         }
         line |= {field: _plain(getattr(record, field)) for field in FIELDS if hasattr(record, field)}
@@ -72,5 +76,8 @@ def _plain(value: object) -> object:
     if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return in_log(str(value))
+        items = [_plain(item) for item in value]
+        ends = accumulate(len(json.dumps(item)) + len(", ") for item in items)
+        fit = [item for item, end in zip(items, ends, strict=True) if end <= LOG_FIELD_MAX_BYTES]
+        return fit if len(fit) == len(items) else [*fit, "…"]
+    return in_log_field(str(value))

@@ -39,7 +39,8 @@ async def _run(options: Options) -> int:
     try:
         operator = Operator(options, access)
     except InputError as error:
-        log.critical("the settings cannot be used: %s", error)
+        for problem in error.problems:
+            log.critical("the settings cannot be used: %s", problem.sentence())
         return BAD_SETTINGS_EXIT_CODE
     return await operator.run()
 

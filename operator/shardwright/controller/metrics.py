@@ -75,7 +75,7 @@ class Metrics:
             "shardwright_cache_last_sync_timestamp_seconds", "Last complete LIST.", ("resource",), registry=registry
         )
         self._hidden = Gauge(
-            "shardwright_models_without_series", "Models whose series would be more than there may be.", registry=registry
+            "shardwright_models_without_series", "Models that lack series, because there may be no more.", registry=registry
         )
         self.leader = Gauge("shardwright_leader", "1 while this process leads.", registry=registry)
         build = Gauge("shardwright_build_info", "Version of the operator.", ("version",), registry=registry)
@@ -198,13 +198,19 @@ class Metrics:
         self._shown[key] = now
 
     def _bounded(self, key: Key, wanted: dict[Series, float]) -> dict[Series, float]:
-        """Return the series that a model gets: all that it wants, or none where that would be too many."""
-        fits = self._count - len(self._shown.get(key, ())) + len(wanted) <= self._most_series
+        """Return the series that a model gets: all that it wants or, where there is no room, those it has, then conditions."""
+        before = self._shown.get(key, {})
+        room = self._most_series - self._count + len(before)
+        fits = len(wanted) <= room
         if not (fits or self._left_out):
-            log.warning("models have %d series, and may have %d: others have none", self._count, self._most_series)
+            told = {"key": "/".join(key)}
+            log.warning("models have %d series, and may have %d: this one lacks some", self._count, self._most_series, extra=told)
         (self._left_out.discard if fits else self._left_out.add)(key)
         self._hidden.set(len(self._left_out))
-        return wanted if fits else {}
+        if fits:
+            return wanted
+        by_rank = sorted(wanted, key=lambda series: (series not in before, series[0] is not self._condition))
+        return {series: wanted[series] for series in by_rank[:room]}
 
     def drop(self, key: Key) -> None:
         """Remove all series of a model."""

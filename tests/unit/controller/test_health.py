@@ -1,10 +1,14 @@
 """Probes and metrics of the process."""
 
+import hashlib
+import os
 import socket
 import threading
+import tracemalloc
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from http import HTTPStatus
 
 import pytest
 
@@ -130,6 +134,20 @@ def test_clients_that_say_nothing_keep_nobody_from_asking(server: HttpServer, mo
             client.close()
 
 
+def test_who_opens_connection_after_connection_ends_his_own(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardwright.controller.http_server.EXCHANGE_SECONDS", 600)
+    address = ("127.0.0.1", server.port)
+    with socket.create_connection(address, timeout=10, source_address=("127.0.0.2", 0)) as probe:
+        flood = [socket.create_connection(address, timeout=10) for _ in range(2 * MOST_CONNECTIONS)]
+        try:
+            assert flood[0].recv(1) == b""
+            probe.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+            assert probe.recv(65536).startswith(b"HTTP/1.1 200 OK\r\n")
+        finally:
+            for client in flood:
+                client.close()
+
+
 def test_a_client_that_says_nothing_for_long_is_left(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shardwright.controller.http_server.EXCHANGE_SECONDS", 0.05)
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as silent:
@@ -146,6 +164,39 @@ def test_a_client_that_takes_no_answer_keeps_nobody_from_asking(health: Health) 
     finally:
         server.stop()
     assert scrapes.count == 1
+
+
+def test_the_text_of_the_metrics_is_shared_by_all_who_take_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("shardwright.controller.http_server.EXCHANGE_SECONDS", 600)
+    text = os.urandom(12 << 20)
+    server = HttpServer({"/metrics": lambda: (HTTPStatus.OK, text)}, 0, "test")
+    clients = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(8)]
+    tracemalloc.start()
+    try:
+        for client in clients:
+            client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        for client in clients:
+            assert digest_of_body(client) == hashlib.sha256(text).digest()
+        assert tracemalloc.get_traced_memory()[1] < len(text) / 4
+    finally:
+        tracemalloc.stop()
+        for client in clients:
+            client.close()
+        server.stop()
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+def digest_of_body(client: socket.socket) -> bytes:
+    """Return the SHA-256 of the body of an answer, none of which is kept."""
+    with client.makefile("rb", 65536) as answer:
+        while answer.readline() != b"\r\n":
+            pass
+        body = hashlib.sha256()
+        while piece := answer.read(65536):
+            body.update(piece)
+    return body.digest()
 
 
 def test_metrics_are_not_written_anew_for_everybody_who_asks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.controller.logs import JsonLines
+from shardwright.controller.logs import FIELDS, JsonLines
 from shardwright.sinks import in_log
 from tests.support.hostile_text import HOSTILE
 
@@ -68,6 +68,17 @@ def test_a_command_line_that_cannot_be_used_is_said_in_the_log() -> None:
     assert written("shardwright.controller", "--worker\n")[0] == 2
 
 
+def test_each_problem_of_the_settings_is_a_line_of_its_own(kubeconfig: Path, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("unknownOne: 1\nunknownTwo: 2\n")
+    code, lines = written("shardwright.controller", "--kubeconfig", str(kubeconfig), "--settings-file", str(settings))
+    assert code == 2
+    assert [(line["level"], line["message"].partition(" is not a setting")[0]) for line in lines] == [
+        ("critical", "the settings cannot be used: unknownOne:"),
+        ("critical", "the settings cannot be used: unknownTwo:"),
+    ]
+
+
 def test_a_message_that_holds_a_line_of_the_log_is_still_one_message() -> None:
     record = logging.LogRecord("shardwright", logging.INFO, "", 0, 'a\n{"level": "x"}\x1b[31m', (), None)
     record.key = "models/llama"
@@ -75,3 +86,22 @@ def test_a_message_that_holds_a_line_of_the_log_is_still_one_message() -> None:
     assert "\n" not in line
     parsed = json.loads(line)
     assert (parsed["level"], parsed["message"], parsed["key"]) == ("info", 'a\\n{"level": "x"}\\x1b[31m', "models/llama")
+
+
+@pytest.mark.parametrize("sign", ["x", '"', "\n", "ä", "\U0001f600", "\x1b"], ids=ascii)
+def test_a_line_is_shorter_than_what_container_runtimes_split(sign: str) -> None:
+    long = sign * 20_000
+    error = ValueError(long)
+    record = logging.LogRecord(long, logging.CRITICAL, "", 0, long, (), (ValueError, error, None))
+    vars(record).update(dict.fromkeys(FIELDS, long) | {"fields": [sign * 20] * 1000})
+    line = JsonLines().format(record)
+    assert len(line.encode()) < 1 << 14
+    assert json.loads(line).keys() == {"time", "level", "logger", "message", "exception", *FIELDS}
+
+
+def test_a_list_of_the_log_that_is_cut_says_so() -> None:
+    record = logging.LogRecord("shardwright", logging.INFO, "", 0, "update", (), None)
+    record.fields = ["spec.replicas"] * 3
+    assert json.loads(JsonLines().format(record))["fields"] == ["spec.replicas"] * 3
+    record.fields = ["spec.replicas"] * 1000
+    assert json.loads(JsonLines().format(record))["fields"] == [*["spec.replicas"] * 30, "…"]

@@ -157,17 +157,17 @@ def test_a_value_that_changes_is_shown_beside_those_that_stay() -> None:
     assert series(metrics, "shardwright_plan_", *LIVES) == before | {("shardwright_group_restarts", "llama-0"): 3}
 
 
-def test_series_of_models_are_bounded_and_who_has_none_gets_them_when_there_is_room(caplog: pytest.LogCaptureFixture) -> None:
+def test_series_of_models_are_bounded_and_who_lacks_some_gets_them_when_there_is_room(caplog: pytest.LogCaptureFixture) -> None:
     a, b, c = ("models", "a"), ("models", "b"), ("other", "c")
     each = len(list(Metrics()._series(a, FOUND, report())))
     metrics = Metrics(most_series=2 * each + 1)
     for key in (a, b, c, c, a):
         metrics.show(key, FOUND, report())
 
-    assert shown(metrics) == {"a": each, "b": each}
+    assert shown(metrics) == {"a": each, "b": each, "c": 1}
     assert "shardwright_models_without_series 1.0" in metrics.text().decode()
-    assert [record.getMessage() for record in caplog.records] == [
-        f"models have {2 * each} series, and may have {2 * each + 1}: others have none"
+    assert [(record.getMessage(), vars(record)["key"]) for record in caplog.records] == [
+        (f"models have {2 * each} series, and may have {2 * each + 1}: this one lacks some", "other/c")
     ]
 
     metrics.drop(a)
@@ -176,15 +176,48 @@ def test_series_of_models_are_bounded_and_who_has_none_gets_them_when_there_is_r
     assert "shardwright_models_without_series 0.0" in metrics.text().decode()
 
 
-def test_a_model_that_grows_beyond_what_there_is_has_no_series_any_more() -> None:
-    each = len(list(Metrics()._series(KEY, FOUND, report())))
-    metrics = Metrics(most_series=each)
-    metrics.show(KEY, FOUND, report())
-    metrics.show(KEY, FOUND, report(exclusion("HeadsNotDivisible", 2)))
-    assert shown(metrics) == {}
-    metrics.drop(KEY)
-    metrics.show(KEY, FOUND, report())
-    assert shown(metrics) == {"llama": each}
+def test_a_model_that_grows_beyond_what_there_is_keeps_what_it_has_with_new_values() -> None:
+    standing = living(SERVES)
+    room = len(list(Metrics()._series(KEY, standing, report())))
+    metrics = Metrics(most_series=room)
+    metrics.show(KEY, standing, report())
+    before = series(metrics, "shardwright_plan_", *LIVES)
+    metrics.show(KEY, living(replace(SERVES, restarts=3)), report(exclusion("HeadsNotDivisible", 2)))
+    assert series(metrics, "shardwright_plan_", *LIVES) == before | {("shardwright_group_restarts", "llama-0"): 3}
+    assert "shardwright_models_without_series 1.0" in metrics.text().decode()
+
+
+def test_a_model_that_fails_where_there_is_no_room_shows_the_conditions_of_its_failure() -> None:
+    failing = living(replace(SERVES, ready=False, situation=Situation.BACKING_OFF, failing=True, budget_spent=True))
+    without_bound, metrics = Metrics(), Metrics(most_series=len(list(Metrics()._series(KEY, living(SERVES), report()))))
+    metrics.show(KEY, living(SERVES), report())
+    for each in (without_bound, metrics):
+        each.show(KEY, failing, report(exclusion("HeadsNotDivisible", 2)))
+    assert ("Ready", "False", "RestartBudgetSpent") in conditions(metrics)
+    assert conditions(metrics) == conditions(without_bound)
+
+
+def test_a_model_that_comes_where_there_is_little_room_has_its_conditions() -> None:
+    metrics = Metrics(most_series=11)
+    metrics.show(KEY, living(SERVES), report())
+    assert {name for name, *_ in series(metrics, "shardwright_plan_", *LIVES)} == {"shardwright_model_condition"}
+    assert len(conditions(metrics)) == 11
+
+
+def test_a_model_has_as_many_series_as_the_page_of_the_metrics_says() -> None:
+    fresh, begun_again = replace(SERVES, outage_seconds=None), replace(WAITS, outage_seconds=95)
+    plan = a_plan(layout=LAYOUT)
+    counts = [
+        len(list(Metrics()._series(KEY, living(*groups), replace(report(*excluded), outcome=replace(plan, stages=stages)))))
+        for stages, groups, excluded in (
+            (plan.stages[:1], [fresh], ()),
+            (plan.stages[:1], [fresh], (exclusion("HeadsNotDivisible", 2),)),
+            (plan.stages[:2], [fresh], ()),
+            (plan.stages[:1], [fresh, replace(fresh, name="llama-1")], ()),
+            (plan.stages[:1], [fresh, begun_again], ()),
+        )
+    ]
+    assert counts == [28, 28 + 1, 28 + 5, 28 + 3, 28 + 3 + 1]
 
 
 def shown(metrics: Metrics) -> dict[str, int]:

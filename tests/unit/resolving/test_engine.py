@@ -1,6 +1,5 @@
 """Which engine a resource means, and what cannot be asked of it."""
 
-
 from shardwright.api.admission import Admission
 from shardwright.api.settings import Settings
 from shardwright.resolving.question import Question
