@@ -115,6 +115,6 @@ def made_secret(base: str, content: str, uid: str) -> str:
     A Secret of ours that is still being deleted cannot be told from a new one: nobody reads Secrets.
 
     >>> made_secret("llama", "ssh", "9b1f")
-    'llama-ssh-b2fc5c4ed6'
+    'llama-ssh-08ce5a20d3'
     """
     return f"{base}-{content}-{hashlib.sha256(uid.encode()).hexdigest()[:_HASH_DIGITS]}"
