@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints
 
 from shardwright.api.parts import Part
 from shardwright.api.request import network_of
 from shardwright.api.spec import Spec
-from shardwright.api.violations import explain, without_nulls
+from shardwright.api.violations import read_part
 from shardwright.engines.environment import check_admitted, check_environment
 from shardwright.errors import InputError, Problem
 
@@ -60,11 +60,7 @@ def read_admission(content: Mapping[str, Any]) -> Admission:
     Raises:
         InputError: every violation, with its path.
     """
-    named = {name: content[name] for name in NAMES if content.get(name) is not None}
-    try:
-        found = Admission.model_validate(without_nulls(named))
-    except ValidationError as error:
-        raise InputError(explain(error, Admission)) from None
+    found = read_part(Admission, {name: content.get(name) for name in NAMES})
     problems = check_admitted(found.admitted_environment)
     if problems:
         raise InputError(replace(problem.under("admittedEnvironment"), remedy="leave it out") for problem in problems)

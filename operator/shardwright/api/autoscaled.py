@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints
 
 from shardwright.api.parts import LABEL_KEY, LabelValue, Part
-from shardwright.api.violations import explain, without_nulls
+from shardwright.api.violations import read_part
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.domains import DomainKind
 from shardwright.hardware.inventory import NodeExclusion
@@ -63,10 +63,7 @@ def read_pools(described: object, stated: Stated) -> tuple[AutoscaledPool, ...]:
     Raises:
         InputError: every violation, with its path; a pool on whose nodes nothing could be planned is one.
     """
-    try:
-        found = DescribedPools.model_validate(without_nulls({AUTOSCALED_POOLS: described})).autoscaled_pools
-    except ValidationError as error:
-        raise InputError(explain(error, DescribedPools)) from None
+    found = read_part(DescribedPools, {AUTOSCALED_POOLS: described}).autoscaled_pools
     if problems := list(_broken_rules(found)):
         raise InputError(problems)
     read = [_read(one, f"{AUTOSCALED_POOLS}[{index}]", stated) for index, one in enumerate(found)]

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints
 
 from shardwright.api.parts import Part
-from shardwright.api.violations import explain, without_nulls
+from shardwright.api.violations import read_part
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.gpus import (
     NVLINK_LATENCY_SECONDS,
@@ -79,10 +79,7 @@ def read_gpus(stated: object) -> tuple[Gpu, ...]:
     Raises:
         InputError: every violation, with its path; a product of the catalogue is one.
     """
-    try:
-        found = StatedGpus.model_validate(without_nulls({GPUS: stated})).gpus
-    except ValidationError as error:
-        raise InputError(explain(error, StatedGpus)) from None
+    found = read_part(StatedGpus, {GPUS: stated}).gpus
     if problems := [problem for index in range(len(found)) for problem in _broken_rules(found, index)]:
         raise InputError(problems)
     return tuple(_gpu(stated) for stated in found)

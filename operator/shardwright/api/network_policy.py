@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints
 
 from shardwright.api.parts import LABEL_KEY, LabelValue, Part
-from shardwright.api.violations import explain, without_nulls
+from shardwright.api.violations import read_part
 from shardwright.errors import InputError, Problem
 
 NETWORK_POLICY: Final = "networkPolicy"
@@ -97,10 +97,7 @@ def read_network_policies(described: object) -> NetworkPolicies:
     Raises:
         InputError: every violation, with its path.
     """
-    try:
-        found = _Setting.model_validate(without_nulls({NETWORK_POLICY: described})).network_policy
-    except ValidationError as error:
-        raise InputError(explain(error, _Setting)) from None
+    found = read_part(_Setting, {NETWORK_POLICY: described}).network_policy
     if problems := list(_broken_rules(found)):
         raise InputError(problems)
     return found

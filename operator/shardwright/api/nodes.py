@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, Final
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints
 
 from shardwright.api.parts import Part
-from shardwright.api.violations import explain, without_nulls
+from shardwright.api.violations import read_part
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.gpus import Gpu, load_gpus
 from shardwright.hardware.stated import Stated, by_product
@@ -39,11 +39,7 @@ def read_stated(content: Mapping[str, Any], gpus: tuple[Gpu, ...]) -> Stated:
     Raises:
         InputError: every violation, with its path.
     """
-    named = {name: content[name] for name in NAMES if content.get(name) is not None}
-    try:
-        found = NodeSettings.model_validate(without_nulls(named))
-    except ValidationError as error:
-        raise InputError(explain(error, NodeSettings)) from None
+    found = read_part(NodeSettings, {name: content.get(name) for name in NAMES})
     problems = list(_unknown(found.gpu_hour_prices, {*load_gpus(), *(gpu.id for gpu in gpus)}))
     if problems:
         raise InputError(problems)

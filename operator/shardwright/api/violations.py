@@ -3,16 +3,17 @@
 import difflib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from shardwright.errors import Problem
+from shardwright.errors import InputError, Problem
 
 Location = Sequence[int | str]
 Schema = Mapping[str, Any]
+P = TypeVar("P", bound=BaseModel)
 
 SHOWN_MAX_LENGTH: Final = 80
 """Unit: characters. Basis: assumed; a value longer than a line does not help the reader."""
@@ -29,6 +30,18 @@ def without_nulls(value: Any, path: tuple[str, ...] = ()) -> Any:
     if isinstance(value, list | tuple):
         return [without_nulls(child, (*path, "[]")) for child in value]
     return value
+
+
+def read_part(part: type[P], content: Mapping[str, Any]) -> P:
+    """Return a part of the settings; what is null in it is not there.
+
+    Raises:
+        InputError: every violation, with its path.
+    """
+    try:
+        return part.model_validate(without_nulls(content))
+    except ValidationError as error:
+        raise InputError(explain(error, part)) from None
 
 
 def explain(error: ValidationError, part: type[BaseModel] | None = None) -> tuple[Problem, ...]:
