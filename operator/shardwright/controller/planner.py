@@ -130,8 +130,9 @@ class Planner:
         metadata = live["metadata"]
         key = metadata["namespace"], metadata["name"]
         form = (metadata["uid"], metadata["generation"], config_text, self.files_version, kept_version)
-        question = self._question(live, config_text, kept_version)
-        found = self._subjects.of(key, form) or await self._resolved(key, form, question, live)
+        found = self._subjects.of(key, form)
+        if found is None:
+            found = await self._resolved(key, form, self._question(live, config_text, kept_version), live)
         if isinstance(found, Subject):
             return found
         raise InputError(found)

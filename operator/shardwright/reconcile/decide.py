@@ -149,7 +149,10 @@ class _Needs:
 
 
 def _had_secrets(group: Group) -> frozenset[ObjectKey]:
-    """Return the Secrets that pods of a group have served with: they are there, also where a quota lets no more be created."""
+    """Return the Secrets that a group which has served mounts.
+
+    They were made before its template was written: a quota that lets no more be created keeps it from nothing.
+    """
     if group.live is None or not group.memory.ready_once:
         return frozenset()
     return frozenset((SECRET, name) for name in mounted_secrets(group.live["spec"]["template"]["spec"]))
