@@ -9,7 +9,7 @@ import pytest
 from tests.harness.api import ApiError
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
-from tests.support.models import Models
+from tests.support.models import LARGE, Models
 from tests.support.operator import OPERATOR_USER, SYSTEM, OperatorProcess, install_chart
 from tests.support.requests_kept import keep
 
@@ -48,6 +48,15 @@ def models(operator: OperatorProcess, control_plane: ControlPlane, namespace: st
     found = Models(control_plane, namespace)
     yield found
     found.delete_all("ShardedModel")
+
+
+@pytest.fixture
+def serving(models: Models, fleet: Fleet) -> Models:
+    """A model over two nodes that serves, in a group named large-0."""
+    fleet("h100-8x-dell-xe9680", 2)
+    models.create("large", LARGE)
+    models.wait_ready("large")
+    return models
 
 
 @pytest.fixture(scope="session")

@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 
 from tests.harness.controlplane import ControlPlane
-from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
-from tests.support.models import LARGE, Models
+from tests.support.models import Models
 from tests.support.operator import OperatorProcess
 
 pytestmark = pytest.mark.controlplane
 
-H100 = "h100-8x-dell-xe9680"
 POLICY = "large-network"
 GATEWAY = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateway"}}}
 
@@ -34,15 +32,6 @@ def operator(chart: ControlPlane, settings: Path) -> Iterator[OperatorProcess]:
     """An operator that compares everything every few seconds."""
     with OperatorProcess(chart, f"--settings-file={settings}", "--resync-seconds=2") as running:
         yield running
-
-
-@pytest.fixture
-def serving(models: Models, fleet: Fleet) -> Models:
-    """A model over two nodes that serves."""
-    fleet(H100, 2)
-    models.create("large", LARGE)
-    models.wait_ready("large")
-    return models
 
 
 def test_a_policy_is_there_with_the_model_is_repaired_and_follows_what_the_administrator_says(

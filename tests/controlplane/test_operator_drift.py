@@ -8,7 +8,7 @@ from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
-from tests.support.models import LARGE, Models, lists_of_models, writes_of_operator
+from tests.support.models import Models, lists_of_models, writes_of_operator
 from tests.support.operator import OperatorProcess
 
 pytestmark = pytest.mark.controlplane
@@ -21,15 +21,6 @@ def operator(chart: ControlPlane) -> Iterator[OperatorProcess]:
     """An operator that compares everything every few seconds."""
     with OperatorProcess(chart, "--resync-seconds=2") as running:
         yield running
-
-
-@pytest.fixture
-def serving(models: Models, fleet: Fleet) -> Models:
-    """A model over two nodes that serves, in a group named large-0."""
-    fleet(H100, 2)
-    models.create("large", LARGE)
-    models.wait_ready("large")
-    return models
 
 
 def test_nothing_is_written_when_nothing_has_changed(serving: Models, control_plane: ControlPlane) -> None:

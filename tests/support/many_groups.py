@@ -26,7 +26,7 @@ def live(groups: int, advance: Advance) -> None:
     _let_all_serve(cluster)
     _look("noted", operator, advance)
     _look("serve", operator, advance)
-    operator.edit(engine={"env": [{"name": "CHANGED", "value": "yes"}]})
+    operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
     _look("changed", operator, advance)
 
 
