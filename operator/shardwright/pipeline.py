@@ -97,7 +97,13 @@ def bundle_for(
     scheduling = subject.deployment.scheduling
     if scheduling and scheduling_api:
         scheduling = replace(scheduling, api_version=scheduling_api)
-    here = replace(subject.deployment, cluster_domain=cluster_domain, generations=generations, scheduling=scheduling)
+    here = replace(
+        subject.deployment,
+        cluster_domain=cluster_domain,
+        generations=generations,
+        numbers=plan.numbers,
+        scheduling=scheduling,
+    )
     return render(plan, here, ready_pods=ready_pods)
 
 

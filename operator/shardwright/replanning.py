@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, islice
 from typing import Final
 
 from shardwright.api.record import PlanRecord
@@ -20,6 +21,14 @@ KEPT: Final = "The replicas keep the cut that they have: a new number of them cu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A group that stands, by its number, and the nodes that it has."""
+
+    number: int
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replanned:
     """The record that stands now and what to show; ``short`` is why not all that is asked for has a place (None: all has)."""
 
@@ -32,20 +41,51 @@ def plan_anew(
     subject: Subject,
     record: PlanRecord | None,
     inventory: Inventory,
-    held: Sequence[tuple[str, ...]] = (),
+    held: Sequence[Held] = (),
     planned: Callable[[Subject, Inventory], Report] = plan_serving,
+    worst: Sequence[int] = (),
 ) -> Replanned:
     """Return a new plan, as it is ``planned``; where there is none, the one that there is stands.
 
     Groups that stand keep their nodes as far as the new plan can run there: ``held`` says which those are where there is no plan
-    of record.
+    of record. Where the new plan has fewer, those that are ``worst`` go, by number.
     """
     report = planned(subject, inventory)
     if isinstance(report.outcome, Plan):
-        stays = record.plan.groups if record else tuple(held)
-        groups = settled(subject, report.outcome, inventory, stays, record.plan if record else None)
-        report = replace(report, outcome=replace(report.outcome, groups=groups))
+        stood = _standing(record.plan) if record else tuple(held)
+        stay = _staying(stood, worst, len(report.outcome.groups))
+        nodes, before = tuple(item.nodes for item in stay), record.plan if record else None
+        groups = settled(subject, report.outcome, inventory, nodes, before)
+        report = replace(report, outcome=_numbered(report.outcome, [item.number for item in stay], groups))
     return _recorded(subject, record, report)
+
+
+def _standing(plan: Plan) -> tuple[Held, ...]:
+    return tuple(Held(number=number, nodes=nodes) for number, nodes in zip(plan.group_numbers, plan.groups, strict=True))
+
+
+def _staying(groups: Sequence[Held], worst: Sequence[int], most: int) -> tuple[Held, ...]:
+    """Return at most so many of the groups, in order: the worst ones go first, of others that with the highest number.
+
+    >>> one, two, three = (Held(number=number, nodes=()) for number in range(3))
+    >>> [[item.number for item in _staying((one, two, three), worst, 2)] for worst in ((1,), ())]
+    [[0, 2], [0, 1]]
+    """
+    rank = {number: at for at, number in enumerate(worst)}
+    order = sorted(groups, key=lambda item: (rank.get(item.number, len(rank)), -item.number))
+    return tuple(sorted(order[max(0, len(groups) - most) :], key=lambda item: item.number))
+
+
+def _numbered(plan: Plan, kept: Sequence[int], groups: Sequence[tuple[str, ...]]) -> Plan:
+    """Return a plan with these groups, of which the first ones have the numbers that are ``kept``; others get free ones.
+
+    The lowest free number is taken: a name of a group has three digits, and what watches a model by these names finds them again.
+    """
+    free = (number for number in count() if number not in kept)
+    numbers = (*kept, *islice(free, len(groups) - len(kept)))
+    ordered = sorted(zip(numbers, groups, strict=True))
+    said = tuple(number for number, _ in ordered)
+    return replace(plan, groups=tuple(nodes for _, nodes in ordered), numbers=() if said == tuple(range(len(said))) else said)
 
 
 def settled(
@@ -120,9 +160,9 @@ def _as_held(place: tuple[str, ...], nodes: tuple[str, ...]) -> tuple[str, ...]:
     return nodes if len(place) == len(nodes) and set(place) == set(nodes) else place
 
 
-def scale(subject: Subject, record: PlanRecord, inventory: Inventory) -> Replanned:
+def scale(subject: Subject, record: PlanRecord, inventory: Inventory, worst: Sequence[int] = ()) -> Replanned:
     """Return the plan with the number of replicas that is wanted now; where they have no room, as it is."""
-    return _recorded(subject, record, rescale(subject, record.plan, inventory))
+    return _recorded(subject, record, rescale(subject, record.plan, inventory, worst))
 
 
 def mend(subject: Subject, record: PlanRecord, inventory: Inventory, leaving: frozenset[int]) -> Replanned:
@@ -148,7 +188,9 @@ def _recorded(subject: Subject, record: PlanRecord | None, report: Report) -> Re
         return Replanned(record=record, report=record.report() if record else report, short=report.outcome)
     made = record_of(subject, report)
     if made and record:
-        made = replace(made, generations=record.generations)  # one that is to start beside its former self goes on with that
+        least = dict(zip(record.plan.group_numbers, record.generations, strict=False))
+        # one that is to start beside its former self goes on with that
+        made = replace(made, generations=tuple(least.get(number, 0) for number in made.plan.group_numbers) if least else ())
     return Replanned(record=made, report=report)
 
 
@@ -164,12 +206,13 @@ def planned_again(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | 
     return None if any(_differences(found, plan)) else found
 
 
-def rescale(subject: Subject, plan: Plan, inventory: Inventory) -> Report:
+def rescale(subject: Subject, plan: Plan, inventory: Inventory, worst: Sequence[int] = ()) -> Report:
     """Return ``plan`` with the number of replicas that is wanted now: groups are added or dropped, none moves.
 
     A replica stays as it is, its engine's limits included: groups that run are not started anew for a new
     number. Only the predictions and reasons are those of the new number; where a part of the nodes is away and
-    nothing can be predicted, groups are dropped all the same.
+    nothing can be predicted, groups are dropped all the same: those that are ``worst``, by number. A group
+    that is added takes the lowest number that is free.
     """
     if not plan.groups:
         return plan_serving(subject, inventory)
@@ -178,13 +221,15 @@ def rescale(subject: Subject, plan: Plan, inventory: Inventory) -> Report:
     missing = subject.intent.replicas - len(plan.groups)
     if missing <= 0:
         predicted = plan if isinstance(whole.outcome, NoPlan) else whole.outcome
-        return _kept(whole, predicted, plan, plan.groups[: subject.intent.replicas])
+        stay = _staying(_standing(plan), worst, subject.intent.replicas)
+        fewer = _numbered(plan, [item.number for item in stay], [item.nodes for item in stay])
+        return _kept(whole, predicted, fewer)
     if isinstance(whole.outcome, NoPlan):
         return whole
     added = _further(subject, plan, _without(own, plan), missing)
     if isinstance(added.outcome, NoPlan):
         return added
-    return _kept(whole, whole.outcome, plan, (*plan.groups, *added.outcome.groups))
+    return _kept(whole, whole.outcome, _numbered(plan, plan.group_numbers, (*plan.groups, *added.outcome.groups)))
 
 
 def rehouse(subject: Subject, plan: Plan, inventory: Inventory, leaving: frozenset[int]) -> tuple[Plan, NoPlan | None]:
@@ -291,11 +336,10 @@ def _unlike(found: Plan, differences: str) -> NoPlan:
     return NoPlan(problem=problem, heals_by_itself=True)
 
 
-def _kept(report: Report, predicted: Plan, plan: Plan, groups: tuple[tuple[str, ...], ...]) -> Report:
+def _kept(report: Report, predicted: Plan, plan: Plan) -> Report:
     outcome = replace(
         plan,
-        groups=groups,
-        layout=replace(plan.layout, replicas=len(groups)),
+        layout=replace(plan.layout, replicas=len(plan.groups)),
         performance=predicted.performance,
         carries_load=predicted.carries_load,
         reasons=(KEPT, *predicted.reasons[1:]),

@@ -130,6 +130,32 @@ def test_scaling_up_adds_a_group_and_moves_none(models: Models, fleet: Fleet) ->
     wait_for(lambda: models.uids() == before, 30, "the second group to be gone")
 
 
+def test_scaling_down_drains_the_broken_group_and_up_again_fills_its_place(
+    models: Models, fleet: Fleet, control_plane: ControlPlane
+) -> None:
+    fleet(H100, 1)
+    models.create("llama", replicas=3)
+    models.wait_ready("llama")
+    before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in models.pods()}
+    models.patch("Pod", "llama-0-0", {"metadata": {"annotations": {STOP_AFTER: "15s"}}})
+    control_plane.pods.hang(models.namespace, "llama-0-0")
+    wait_for(lambda: models.condition("llama")["status"] == "False", 30, "a group that is not ready")
+
+    models.change("llama", replicas=2)
+    models.wait_ready("llama")
+    ends = models.get("Pod", "llama-0-0")
+    assert ends["metadata"]["deletionGracePeriodSeconds"] == ends["spec"]["terminationGracePeriodSeconds"] > 0
+    others = {name: before[name] for name in ("llama-1-0", "llama-2-0")}
+    wait_for(lambda: {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in models.pods()} == others, 60, "the others alone")
+
+    models.change("llama", replicas=3)
+    status = models.wait_ready("llama")["status"]
+    assert [group["name"] for group in status["groups"]] == ["llama-0", "llama-1", "llama-2"]
+    now = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in models.pods()}
+    assert {name: now[name] for name in others} == others
+    assert now["llama-0-0"] != before["llama-0-0"]
+
+
 def test_scaled_to_zero_nothing_runs_and_the_plan_is_still_shown(models: Models, fleet: Fleet) -> None:
     fleet(H100, 1)
     models.create("llama", replicas=0)

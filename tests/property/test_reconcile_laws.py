@@ -12,7 +12,7 @@ from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.generations import generations
 from shardwright.reconcile.group import LifeRules
 from shardwright.rendering.names import generation_of, group_name
-from tests.support.builders_reconcile import NOON, OWNER_UID, World, desired, rendered, service, stateful_set
+from tests.support.builders_reconcile import NOON, OWNER_UID, World, by_name, desired, rendered, service, stateful_set
 
 LIMIT = 12
 
@@ -116,7 +116,7 @@ class Surging:
 
     def _decide(self) -> Decision:
         nodes = [(f"free-{group}",) for group in range(len(self.least))]
-        found = generations("llama", nodes, self.world.observed(), OWNER_UID, (), self.least)
+        found = generations(by_name(nodes), self.world.observed(), OWNER_UID, (), self.least)
         names = (group_name("llama", group, number) for group, number in enumerate(found))
         sets = [stateful_set(name, pods=self.pods, revision=f"r{self.revision}") for name in names]
         return decide(desired(service(), *sets, rules=LifeRules(max_surge=1)), self.world.observed(), NOON)

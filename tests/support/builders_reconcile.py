@@ -16,6 +16,7 @@ from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import STATEFUL_SET, KeptOut, Observed, controller_uid, object_key
 from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.rendering.names import group_names
 from tests.support.builders_deployment import a_plan
 
 OWNER_UID = "owner-1"
@@ -55,6 +56,11 @@ def service(name: str = "llama") -> dict[str, Any]:
 
 def desired(*objects: Mapping[str, Any], rules: LifeRules | None = None) -> Desired:
     return Desired(owner_uid=OWNER_UID, objects=objects, rules=rules or LifeRules())
+
+
+def by_name(groups: Sequence[Sequence[str]]) -> dict[str, Sequence[str]]:
+    """Return the nodes of planned groups by their names, without the generation."""
+    return dict(zip(group_names("llama", range(len(groups))), groups, strict=True))
 
 
 def a_record(**changes: Any) -> PlanRecord:

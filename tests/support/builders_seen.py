@@ -190,16 +190,18 @@ class Operator:
         subject, record = seen.subject, ask.on
         if ask.beside and record:
             group, generation = ask.beside
-            nodes = place_beside(subject, record.plan, self.stock(subject, ask, beside=group))
+            place = self.stock(subject, ask, beside=record.plan.group_numbers[group])
+            nodes = place_beside(subject, record.plan, place)
             moved = record.moved(group, nodes, generation) if nodes else None
             return Replanned(record=moved, report=record.report())
         stock = self.stock(subject, ask)
         if ask.choice is Choice.RESCALE and record:
-            return scale(subject, record, stock)
+            return scale(subject, record, stock, ask.worst)
         if ask.choice is Choice.REHOUSE and record:
             return mend(subject, record, stock, ask.leaving)
-        made = plan_anew(subject, record, stock, ask.held)
-        return plan_anew(subject, record, self.stock(subject, ask, vacated=True), ask.held) if made.short else made
+        made = plan_anew(subject, record, stock, ask.held, worst=ask.worst)
+        vacated = self.stock(subject, ask, vacated=True)
+        return plan_anew(subject, record, vacated, ask.held, worst=ask.worst) if made.short else made
 
     def stock(self, subject: Subject, ask: Ask, **options: Any) -> Inventory:
         """Return what there is for the model beside what pods and its own plan hold."""

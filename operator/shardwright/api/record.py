@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -23,7 +24,10 @@ from shardwright.planning.report import Alternative, Exclusion, Plan, Report
 Plain = Mapping[str, Any]
 """An object of JSON."""
 
-RECORD_VERSION: Final = 2
+RECORD_VERSION: Final = 3
+NUMBERLESS_VERSION: Final = 2
+"""The version that groups have no numbers in."""
+
 RECORD_KEY: Final = "plan.json"
 """Key of the ConfigMap that holds the text."""
 
@@ -69,8 +73,13 @@ class PlanRecord:
 
 
 def encode(record: PlanRecord) -> str:
-    """Return the record as JSON: same record, same bytes."""
-    return json.dumps(_joined(_known(record), record.beyond), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    """Return the record as JSON: same record, same bytes.
+
+    Its version is the lowest that reads it right: a release that knows nothing of numbers would take other groups for its own, so
+    it is to leave alone what has some, and only that.
+    """
+    plain = {**_known(record), "version": RECORD_VERSION if record.plan.numbers else NUMBERLESS_VERSION}
+    return json.dumps(_joined(plain, record.beyond), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def decode(text: str) -> PlanRecord | Problem:
@@ -89,7 +98,14 @@ def decode(text: str) -> PlanRecord | Problem:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         return _unreadable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+    if not _can_be_numbers(record.plan):
+        return _unreadable("plan.numbers: must be one for each group, from 0, each greater than the one before")
     return replace(record, beyond=_beyond(plain, _known(record)))
+
+
+def _can_be_numbers(plan: Plan) -> bool:
+    numbers = plan.group_numbers
+    return len(numbers) == len(plan.groups) and all(a < b for a, b in pairwise((-1, *numbers)))
 
 
 def _undeployable(plain: Plain) -> Plain:
@@ -101,7 +117,12 @@ def _undeployable(plain: Plain) -> Plain:
     return {**plain, "plan": {**kept, "undeployable": plan["deployable"]}}
 
 
-UPGRADES: Final[Mapping[int, Callable[[Plain], Plain]]] = MappingProxyType({1: _undeployable})
+def _as_it_is(plain: Plain) -> Plain:
+    """Return a record of version 2 as one of version 3: groups without numbers go by their index."""
+    return plain
+
+
+UPGRADES: Final[Mapping[int, Callable[[Plain], Plain]]] = MappingProxyType({1: _undeployable, NUMBERLESS_VERSION: _as_it_is})
 """By version: how plain JSON of it becomes that of the next one."""
 
 

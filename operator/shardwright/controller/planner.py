@@ -312,7 +312,8 @@ class Planner:
         """Return the record with a group as a later generation on free GPUs, without a record where there are none."""
         nodes: tuple[str, ...] | None = None
         if self._view.pods_visible:
-            work = FindPlaceBeside(subject=subject, plan=record.plan, stock=self._stock(key, subject, ask, beside=group))
+            stock = self._stock(key, subject, ask, beside=record.plan.group_numbers[group])
+            work = FindPlaceBeside(subject=subject, plan=record.plan, stock=stock)
             found = await self._ask(key, _form(subject, ask), HAS_ITS_TURN, work)
             if isinstance(found, Problem):
                 return found

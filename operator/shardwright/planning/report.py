@@ -33,7 +33,8 @@ class Exclusion:
 class Plan:
     """The candidate that was chosen, complete enough to render it and to show it without planning again.
 
-    ``groups`` are the planned nodes, one tuple per replica. ``interconnect`` says in words what tensor
+    ``groups`` are the planned nodes, one tuple per replica; they go by ``numbers`` (empty: 0, 1, 2, …), also where lower
+    ones are free. ``interconnect`` says in words what tensor
     traffic crosses. ``undeployable`` is why this plan can be shown but not yet run (None: it can). ``tight`` says that
     one longest request fits by less than the uncertainty of the memory. ``million_tokens_price`` is what a million output
     tokens cost at the planned load, in the currency of the nodes' price (None: they state none). ``load`` is how long a
@@ -68,6 +69,12 @@ class Plan:
     load: LoadTime | None = None
     rdma: tuple[tuple[str, int], ...] = ()
     compute_domain: bool = False
+    numbers: tuple[int, ...] = ()
+
+    @property
+    def group_numbers(self) -> tuple[int, ...]:
+        """Return the number of each group: it is part of its name, and stays while others go."""
+        return self.numbers or tuple(range(len(self.groups)))
 
     @property
     def deployable(self) -> bool:

@@ -15,7 +15,7 @@ from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.templates import asked_by
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.hashing import ASKED_HASH
-from shardwright.rendering.names import generation_of, group_name
+from shardwright.rendering.names import generation_of, group_names
 from shardwright.rendering.objects import asked_of
 from shardwright.resolving.subject import Subject
 
@@ -61,7 +61,7 @@ def _asked(name: str, live: Mapping[str, Any], record: PlanRecord | None, deploy
     """Return what the pods of a group were asked for; it is what the plan of record says, where they are where that has them."""
     if record is None:
         return SOMETHING_ELSE
-    indices = {group_name(deployment.base, index): index for index in range(len(record.plan.groups))}
+    indices = {root: index for index, root in enumerate(group_names(deployment.base, record.plan.group_numbers))}
     index = indices.get(generation_of(name)[0])
     if index is None:
         return SOMETHING_ELSE

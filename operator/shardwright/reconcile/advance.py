@@ -34,7 +34,7 @@ from shardwright.reconcile.seen import Ask, Cluster, Outcome, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.to_come import following
 from shardwright.rendering.bundle import Bundle
-from shardwright.rendering.names import GENERATION_MAX, base_name, generation_of
+from shardwright.rendering.names import GENERATION_MAX, base_name, generation_of, group_names
 from shardwright.resolving.subject import Subject
 
 
@@ -251,12 +251,13 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
     cluster = seen.cluster or Cluster()
     sets = [live for (kind, _), live in observed.objects.items() if kind == STATEFUL_SET]
     ready = frozenset(group.name for group in known.standing if group.ready)
+    places = dict(zip(group_names(base_name(owner.name), plan.group_numbers), plan.groups, strict=True))
     bundle = bundle_for(
         replace(subject, deployment=replace(subject.deployment, sought=record.sought)),
         plan,
         ready_pods=ready_pods(sets, len(plan.groups), plan.nodes_per_replica, ready),
         cluster_domain=cluster.domain,
-        generations=generations(base_name(owner.name), plan.groups, observed, owner.uid, known.lost, record.generations),
+        generations=generations(places, observed, owner.uid, known.lost, record.generations),
         scheduling_api=cluster.scheduling_api or None,
     )
     if problem := unavailable(bundle.objects, observed):

@@ -21,10 +21,10 @@ def answer(
 ) -> Replanned:
     """Return what becomes of a plan of record, or a first plan, as it is ``planned``."""
     if ask.choice is Choice.RESCALE and ask.on:
-        return scale(subject, ask.on, inventory)
+        return scale(subject, ask.on, inventory, ask.worst)
     if ask.choice is Choice.REHOUSE and ask.on:
         return mend(subject, ask.on, inventory, ask.leaving)
-    return plan_anew(subject, ask.on, inventory, ask.held, planned)
+    return plan_anew(subject, ask.on, inventory, ask.held, planned, ask.worst)
 
 
 def plans_anew(ask: Ask) -> bool:

@@ -4,7 +4,7 @@ A StatefulSet never replaces a pod that is still there, and the pod of a dead no
 Node object goes. So the group goes on under a name of the next generation, on other nodes; nothing is deleted by force.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -13,7 +13,7 @@ from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed
 from shardwright.reconcile.states import GroupState
-from shardwright.rendering.names import GENERATION_MAX, generation_name, generation_of, group_name
+from shardwright.rendering.names import GENERATION_MAX, generation_name, generation_of, group_names
 
 LOST_SECONDS: Final = 60
 """How long after the end of its grace a pod of a node that is not ready is given up. Basis: assumed; source: a kubelet that
@@ -34,16 +34,18 @@ def lost_nodes(members: Iterable[Member], silent: Collection[str], now: datetime
     )
 
 
-def unsettled_groups(groups: Sequence[Sequence[str]], base: str, standing: Iterable[GroupState]) -> frozenset[int]:
+def unsettled_groups(
+    groups: Sequence[Sequence[str]], base: str, standing: Iterable[GroupState], numbers: Sequence[int] = ()
+) -> frozenset[int]:
     """Return the planned groups that need a place now: they do not exist, wait for a pod to be bound, or go through zero."""
-    pods = {group_name(base, index): len(nodes) for index, nodes in enumerate(groups)}
+    roots = group_names(base, numbers or range(len(groups)))
+    pods = {root: len(nodes) for root, nodes in zip(roots, groups, strict=True)}
     settled = {root for state in standing if state.settled(pods.get(root := generation_of(state.name)[0], 0))}
-    return frozenset(index for index in range(len(groups)) if group_name(base, index) not in settled)
+    return frozenset(index for index, root in enumerate(roots) if root not in settled)
 
 
 def generations(
-    base: str,
-    groups: Sequence[Sequence[str]],
+    groups: Mapping[str, Sequence[str]],
     observed: Observed,
     owner_uid: str,
     lost: Collection[str],
@@ -52,11 +54,11 @@ def generations(
     """Return the generation under which each planned group is to exist.
 
     It is the one that exists, or the next where that one is at zero, only pods on lost nodes are left of it, and the group is
-    planned elsewhere by now; never less than what the plan of record says (``least``).
+    planned elsewhere by now; never less than what the plan of record says (``least``). ``groups`` are their nodes by name,
+    without the generation.
     """
-    roots = [group_name(base, index) for index in range(len(groups))]
-    floors = (*least, *(0 for _ in roots))
-    found = (_generation(root, nodes, observed, owner_uid, lost) for root, nodes in zip(roots, groups, strict=True))
+    floors = (*least, *(0 for _ in groups))
+    found = (_generation(root, nodes, observed, owner_uid, lost) for root, nodes in groups.items())
     return tuple(max(number, floor) for number, floor in zip(found, floors, strict=False))
 
 

@@ -29,7 +29,7 @@ from shardwright.reconcile.rules import life_rules
 from shardwright.reconcile.seen import Cluster, Outcome, Seen
 from shardwright.reconcile.sightings import Sight, Sighting, by_own_clock, carried_on, of_members, of_node, of_sets
 from shardwright.reconcile.states import Awaited, GroupState, Wait
-from shardwright.rendering.names import base_name, generation_of, group_name
+from shardwright.rendering.names import base_name, generation_of, group_names
 from shardwright.resolving.subject import Subject
 
 SHOWN_NODES: Final = 3
@@ -116,7 +116,7 @@ def _nodes_to_come(record: PlanRecord, base: str, observed: Observed, late: froz
 def _sought(record: PlanRecord, base: str, observed: Observed) -> dict[str, tuple[str, ...]]:
     """Return the nodes to come that groups are planned on, by name; those that a queue holds back ask for nothing yet."""
     held_back = {generation_of(member.group)[0] for member in observed.members if member.gates}
-    groups = {group_name(base, index): nodes for index, nodes in enumerate(record.plan.groups)}
+    groups = dict(zip(group_names(base, record.plan.group_numbers), record.plan.groups, strict=True))
     sought = {name: tuple(filter(is_to_come, nodes)) for name, nodes in groups.items() if name not in held_back}
     return {name: nodes for name, nodes in sought.items() if nodes}
 
@@ -135,14 +135,15 @@ def _with_groups(
     around: Surroundings, record: PlanRecord, own: Observed, standing: tuple[GroupState, ...], seen: Seen, now: datetime
 ) -> Surroundings:
     base, groups = base_name(seen.resource.owner.name), record.plan.groups
+    roots = group_names(base, record.plan.group_numbers)
     gave_up = {generation_of(state.name)[0] for state in standing if state.holds_nothing}
-    released = frozenset(index for index in range(len(groups)) if group_name(base, index) in gave_up)
+    released = frozenset(index for index, root in enumerate(roots) if root in gave_up)
     return replace(
         around,
         free=(seen.cluster or Cluster()).free or {},
-        unsettled=unsettled_groups(groups, base, standing),
-        hanging=hanging_groups(len(groups), base, own.members, around.lost, now),
-        homeless=homeless_groups(len(groups), base, standing, own.members, now) | released,
+        unsettled=unsettled_groups(groups, base, standing, record.plan.numbers),
+        hanging=hanging_groups(roots, own.members, around.lost, now),
+        homeless=homeless_groups(roots, standing, own.members, now) | released,
     )
 
 

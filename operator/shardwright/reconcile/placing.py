@@ -1,5 +1,6 @@
 """What becomes of the plan of record in this look: kept, or asked anew of the planner."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from shardwright.api.record import PlanRecord
@@ -13,9 +14,10 @@ from shardwright.reconcile.plan_choice import Choice, Wanted, choose
 from shardwright.reconcile.relocation import departure_problem
 from shardwright.reconcile.rights import barred, too_many
 from shardwright.reconcile.rollout import planned_nodes
+from shardwright.reconcile.scaling import worst_first
 from shardwright.reconcile.seen import Ask, Cluster, Seen
-from shardwright.rendering.names import base_name, generation_of, group_name
-from shardwright.replanning import Replanned
+from shardwright.rendering.names import base_name, group_names, group_number
+from shardwright.replanning import Held, Replanned
 from shardwright.resolving.subject import Subject
 
 
@@ -58,7 +60,7 @@ def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask | Problem:
     if choice is Choice.KEEP and record:
         why = None if _has_begun(seen, known) else barred(seen, known, subject, record)
         return Planned(record=record, report=record.report(), stale=stale, unplaced=why is not None, barred=why)
-    ask = _ask(seen, known, choice)
+    ask = _ask(seen, known, choice, intent.replicas)
     answer = seen.answers.get(ask, ask)
     if not isinstance(answer, Replanned):
         return answer
@@ -74,22 +76,26 @@ def _has_begun(seen: Seen, known: Known) -> bool:
     return any(kind == STATEFUL_SET and controller_uid(live) == uid for (kind, _), live in known.observed.objects.items())
 
 
-def _ask(seen: Seen, known: Known, choice: Choice) -> Ask:
+def _ask(seen: Seen, known: Known, choice: Choice, replicas: int) -> Ask:
     leaving = frozenset(item.group for item in known.leaving) if choice is Choice.REHOUSE else frozenset[int]()
-    held = () if known.record else _held(seen, known)
-    return Ask(on=known.record, choice=choice, leaving=leaving, held=held, lost=known.lost | known.late)
+    held = () if known.record else tuple(_held(seen, known))
+    numbers = known.record.plan.group_numbers if known.record else tuple(item.number for item in held)
+    may_drop = choice is Choice.REPLAN or (choice is Choice.RESCALE and replicas < len(numbers))
+    roots = group_names(base_name(seen.resource.owner.name), numbers)
+    worst = worst_first(roots, numbers, known.standing, known.leaving) if may_drop else ()
+    return Ask(on=known.record, choice=choice, leaving=leaving, held=held, worst=worst, lost=known.lost | known.late)
 
 
-def _held(seen: Seen, known: Known) -> tuple[tuple[str, ...], ...]:
-    """Return the nodes of the groups that stand without a plan of record, by index: what runs is to stay where it is."""
+def _held(seen: Seen, known: Known) -> Iterator[Held]:
+    """Yield the groups that stand without a plan of record, in order: what runs is to stay where it is."""
     owner = seen.resource.owner
     sets = {
-        generation_of(name)[0]: tuple(sorted(planned_nodes(live)))
+        number: tuple(sorted(planned_nodes(live)))
         for (kind, name), live in sorted(known.observed.objects.items())
         if kind == STATEFUL_SET and controller_uid(live) == owner.uid
+        if (number := group_number(base_name(owner.name), name)) is not None
     }
-    names = (group_name(base_name(owner.name), index) for index in range(len(sets)))
-    return tuple(sets.get(name, ()) for name in names)
+    yield from (Held(number=number, nodes=nodes) for number, nodes in sorted(sets.items()))
 
 
 def _of_answer(known: Known, subject: Subject, answer: Replanned, stale: Problem | None) -> Planned:

@@ -27,7 +27,7 @@ from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.status import build_status, hidden_status, service_status
 from shardwright.rendering.hashing import CONTENT_HASH
 from shardwright.rendering.labels import is_managed
-from shardwright.rendering.names import base_name, generation_of, group_name
+from shardwright.rendering.names import base_name, generation_of, group_names
 from shardwright.resolving.subject import Subject
 
 CONFLICT: Final = 409  # HTTP: there is one of the name already
@@ -323,7 +323,9 @@ def _kept(seen: Seen, known: Known, planned: Planned, found: Findings) -> Kept |
         record=record,
         released=frozenset(
             index
-            for index, nodes in enumerate(record.plan.groups)
-            if group_name(base, index) in gave_up or not known.late.isdisjoint(nodes)
+            for index, (root, nodes) in enumerate(
+                zip(group_names(base, record.plan.group_numbers), record.plan.groups, strict=True)
+            )
+            if root in gave_up or not known.late.isdisjoint(nodes)
         ),
     )

@@ -22,7 +22,7 @@ from shardwright.reconcile.record_object import StoredRecord, not_ours, record_k
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import VERSION_LABEL
-from shardwright.rendering.names import base_name, generation_of, group_name
+from shardwright.rendering.names import base_name, generation_of, group_names
 from shardwright.rendering.pod import SOUGHT
 from shardwright.resolving.subject import Subject
 
@@ -180,7 +180,8 @@ def _beside_sets(record: PlanRecord, known: Known) -> str | None:
     """
     places = _places(record.plan, known.owner)
     version = record.engine_version
-    seeking = {group_name(base_name(known.owner.name), sought.group): str(sought.number) for sought in record.sought}
+    roots = group_names(base_name(known.owner.name), record.plan.group_numbers)
+    seeking = {roots[sought.group]: str(sought.number) for sought in record.sought if sought.group < len(roots)}
     for root, live in _stateful_sets(known).items():
         if live["spec"].get("replicas") == 0 or "deletionTimestamp" in live["metadata"]:
             continue
@@ -200,8 +201,8 @@ def _beside_generations(record: PlanRecord, known: Known) -> str | None:
     """Return what would end a StatefulSet that stands for a later generation of its group."""
     stands = (generation_of(live["metadata"]["name"]) for live in _stateful_sets(known).values())
     standing = dict(stands)
-    base = base_name(known.owner.name)
-    planned = {group_name(base, index): number for index, number in enumerate(record.generations)}
+    roots = group_names(base_name(known.owner.name), record.plan.group_numbers)
+    planned = dict(zip(roots, record.generations, strict=False))
     later = (root for root, number in standing.items() if planned.get(root, 0) > number)
     return next((f"has a later generation of {root} than there is" for root in later), None)
 
@@ -214,7 +215,8 @@ def _bears_out(plan: Plan, known: Known) -> bool:
 
 def _places(plan: Plan, owner: Owner) -> dict[str, frozenset[str]]:
     """Return the nodes that a plan has for each group, by the group's name without its generation."""
-    return {group_name(base_name(owner.name), at): frozenset(nodes) for at, nodes in enumerate(plan.groups)}
+    roots = group_names(base_name(owner.name), plan.group_numbers)
+    return {root: frozenset(nodes) for root, nodes in zip(roots, plan.groups, strict=True)}
 
 
 def _has_devices(plan: Plan, live: Mapping[str, Any]) -> bool:

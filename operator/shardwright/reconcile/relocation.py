@@ -17,7 +17,7 @@ from shardwright.reconcile.generations import overdue
 from shardwright.reconcile.incidents import NODES_COME_SECONDS, UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.states import GroupState
-from shardwright.rendering.names import generation_of, group_name
+from shardwright.rendering.names import generation_of, group_names
 
 GRACE_SECONDS: Final = 300.0
 """How long a fault that may be a slip must last before a group that needs a place leaves the node. Basis: assumed; a node
@@ -150,9 +150,9 @@ def departure_problem(leaving: Sequence[Departure]) -> Problem | None:
 
 
 def homeless_groups(
-    count: int, base: str, standing: Iterable[GroupState], members: Iterable[Member], now: datetime
+    roots: Sequence[str], standing: Iterable[GroupState], members: Iterable[Member], now: datetime
 ) -> frozenset[int]:
-    """Return which of ``count`` planned groups the scheduler has found no place for, however long they waited.
+    """Return which of the planned groups of these names, by index, the scheduler has found no place for for long.
 
     A pod waits for one that is just ending, too: what is meant is a group of which one waits beyond that, or that has
     given its GPUs back because of it.
@@ -161,13 +161,13 @@ def homeless_groups(
     waiting = {member.group for member in members if member.unschedulable_since and now >= member.unschedulable_since + waited}
     gave_up = (state.name for state in standing if state.gave_its_place_back)
     found = {generation_of(name)[0] for name in (*waiting, *gave_up)}
-    return frozenset(index for index in range(count) if group_name(base, index) in found)
+    return frozenset(index for index, root in enumerate(roots) if root in found)
 
 
-def hanging_groups(count: int, base: str, members: Iterable[Member], lost: frozenset[str], now: datetime) -> frozenset[int]:
-    """Return which of ``count`` planned groups have pods on lost nodes that should be gone."""
+def hanging_groups(roots: Sequence[str], members: Iterable[Member], lost: frozenset[str], now: datetime) -> frozenset[int]:
+    """Return which of the planned groups of these names, by index, have pods on lost nodes that should be gone."""
     found = {generation_of(member.group)[0] for member in members if member.node in lost and overdue(member, now)}
-    return frozenset(index for index in range(count) if group_name(base, index) in found)
+    return frozenset(index for index, root in enumerate(roots) if root in found)
 
 
 def crowded_out(plan: Plan, base: str, free: Mapping[str, int], healthy: Mapping[str, int]) -> frozenset[str]:
@@ -176,7 +176,8 @@ def crowded_out(plan: Plan, base: str, free: Mapping[str, int], healthy: Mapping
     A node that has too few healthy ones, whoever holds them, has a fault: those have a patience of their own.
     """
     full = _full_nodes(plan, free) - _full_nodes(plan, healthy)
-    return frozenset(group_name(base, index) for index, nodes in enumerate(plan.groups) if not full.isdisjoint(nodes))
+    roots = group_names(base, plan.group_numbers)
+    return frozenset(root for root, nodes in zip(roots, plan.groups, strict=True) if not full.isdisjoint(nodes))
 
 
 def _full_nodes(plan: Plan, free: Mapping[str, int]) -> frozenset[str]:

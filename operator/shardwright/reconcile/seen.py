@@ -18,7 +18,7 @@ from shardwright.reconcile.quotas import Allowance, Pods
 from shardwright.reconcile.sightings import Sighting
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
-from shardwright.replanning import Replanned
+from shardwright.replanning import Held, Replanned
 from shardwright.resolving.subject import Subject
 
 
@@ -82,7 +82,8 @@ class Cluster:
 class Ask:
     """What the planner is asked: to carry a choice out on a plan of record, with the groups that leave their nodes.
 
-    ``held`` are the nodes that groups have now, by index, where there is no plan of record that says so. ``lost`` are nodes that
+    ``held`` are the nodes that groups have now, where there is no plan of record that says so. ``worst`` are the numbers of the
+    groups in the order in which they go where fewer are wanted. ``lost`` are nodes that
     do not give pods of the model back, or that should have been made by now: nothing is planned there. With ``beside`` (group,
     generation) it is asked for a second place for one group instead, while the first one serves.
     """
@@ -90,7 +91,8 @@ class Ask:
     on: PlanRecord | None = field(compare=False)
     choice: Choice = Choice.KEEP
     leaving: frozenset[int] = frozenset()
-    held: tuple[tuple[str, ...], ...] = ()
+    held: tuple[Held, ...] = ()
+    worst: tuple[int, ...] = ()
     lost: frozenset[str] = frozenset()
     beside: tuple[int, int] | None = None
 

@@ -22,13 +22,14 @@ def seeking(record: PlanRecord, before: PlanRecord | None, turnouts: Sequence[Tu
         before: The one that it replaces.
         turnouts: What there is of each pool.
     """
-    earlier = {item.group: item for item in before.sought} if before else {}
-    groups = before.plan.groups if before else ()
+    numbers, groups = (before.plan.group_numbers, before.plan.groups) if before else ((), ())
+    earlier = {numbers[item.group]: item for item in before.sought if item.group < len(numbers)} if before else {}
+    stood = dict(zip(numbers, groups, strict=True))
     sought = []
-    for index, nodes in enumerate(record.plan.groups):
-        known = earlier.get(index)
-        if known and groups[index] == nodes:
-            sought.append(known)
+    for index, (number, nodes) in enumerate(zip(record.plan.group_numbers, record.plan.groups, strict=True)):
+        known = earlier.get(number)
+        if known and stood.get(number) == nodes:
+            sought.append(replace(known, group=index))
         elif any(map(is_to_come, nodes)):
             others = {node for other, named in enumerate(record.plan.groups) if other != index for node in named}
             sought.append(_sought(index, nodes, others, turnouts, known.number + 1 if known else 1))

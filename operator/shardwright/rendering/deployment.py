@@ -129,6 +129,7 @@ class Deployment:
     them up in the prompt. A leader that brings no token for
     ``silence_seconds`` is not ready (0: its tokens are not watched); after ``idle_seconds`` it is asked for one.
     ``generations`` say which groups were made anew beside their former selves, by index; the rest are of generation 0.
+    ``numbers`` are those that the groups go by (empty: their index).
     ``network_rules`` is None where no NetworkPolicy is wanted, ``scheduling`` where no scheduler is told that the pods of a
     group belong together. ``sought`` say how groups ask for nodes that did not exist when they were planned. ``asked`` is the
     hash of all that the spec says of pods (empty: nobody asks whether pods that run are what is asked for).
@@ -169,6 +170,7 @@ class Deployment:
     idle_seconds: int = 0
     scheduling: Scheduling | None = None
     generations: tuple[int, ...] = ()
+    numbers: tuple[int, ...] = ()
     sought: tuple[Sought, ...] = ()
     asked: str = ""
 
@@ -188,4 +190,5 @@ class Deployment:
 
     def group_name(self, group: int) -> str:
         """Return the name of a group's StatefulSet, and the value of its group label."""
-        return names.group_name(self.base, group, self.generations[group] if group < len(self.generations) else 0)
+        number = self.numbers[group] if self.numbers else group
+        return names.group_name(self.base, number, self.generations[group] if group < len(self.generations) else 0)

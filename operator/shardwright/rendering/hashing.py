@@ -45,8 +45,9 @@ def with_content_hash(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plan_hash(plan: Plan) -> str:
-    """Return the hash of a plan, predictions and reasons included."""
-    return digest(plan)[:_LABEL_DIGITS]
+    """Return the hash of a plan, predictions and reasons included; numbers of groups that say nothing are left out."""
+    said = {name: value for name, value in _fields(plan).items() if name != "numbers" or value}
+    return digest(said)[:_LABEL_DIGITS]
 
 
 def asked_hash(asked: str, plan: Plan, where: tuple[object, ...]) -> str:

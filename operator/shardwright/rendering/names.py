@@ -6,6 +6,7 @@ different resources of a namespace never share an object name.
 
 import hashlib
 import re
+from collections.abc import Iterable
 from typing import Final
 
 STATEFULSET_MAX: Final = 52
@@ -24,6 +25,9 @@ GENERATION_MAX: Final = 9999
 """Last generation of a group: with it and three digits of a group the name of a StatefulSet is at its limit."""
 
 _LOOKS_LIKE_OURS: Final = re.compile(rf".*-[0-9a-f]{{{_HASH_DIGITS}}}|.*-[0-9]+(-g[0-9]+)?-peers")
+
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,2}")
+"""A number of a group: three digits at most."""
 
 _GENERATION: Final = re.compile(r"-g([1-9][0-9]{0,3})$")
 
@@ -58,6 +62,15 @@ def group_name(base: str, group: int, generation: int = 0) -> str:
     return generation_name(f"{base}-{group}", generation)
 
 
+def group_names(base: str, numbers: Iterable[int]) -> tuple[str, ...]:
+    """Return the names of groups, without their generation, by their numbers.
+
+    >>> group_names("llama", (0, 2))
+    ('llama-0', 'llama-2')
+    """
+    return tuple(group_name(base, number) for number in numbers)
+
+
 def generation_name(group: str, generation: int) -> str:
     """Return the name of a generation of the group that was first made under this name."""
     return f"{group}-g{generation}" if generation else group
@@ -71,6 +84,16 @@ def generation_of(name: str) -> tuple[str, int]:
     """
     found = _GENERATION.search(name)
     return (name[: found.start()], int(found[1])) if found else (name, 0)
+
+
+def group_number(base: str, name: str) -> int | None:
+    """Return the number of the group that has a name, of whichever generation; None where it is no name of ours.
+
+    >>> group_number("llama", "llama-1-g2"), group_number("llama", "llama-first")
+    (1, None)
+    """
+    said = generation_of(name)[0].removeprefix(f"{base}-")
+    return int(said) if _NUMBER.fullmatch(said) else None
 
 
 def peers_service(group: str) -> str:

@@ -8,7 +8,7 @@ from shardwright.hardware.inventory import Inventory, NodeExclusion
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.pools import Reservation, build_inventory
 from shardwright.planning.report import Plan
-from shardwright.rendering.names import base_name, generation_name, generation_of, group_name
+from shardwright.rendering.names import base_name, generation_name, generation_of, group_name, group_names
 from shardwright.resolving.subject import Subject
 
 
@@ -28,7 +28,7 @@ def take_stock(
         facts: The nodes of the cluster.
         usage: GPUs that bound pods hold (None: pods are not known).
         reservations: GPUs that plans of record keep, its own among them.
-        beside: A group that is to have a second place: then all pods of its own hold their GPUs, too.
+        beside: The number of a group that is to have a second place: then all pods of its own hold their GPUs, too.
         vacated: Whether former generations of its own groups count as gone; they hold what they hold until they are.
     """
     own = (subject.owner.namespace, base_name(subject.owner.name))  # what pods are labelled with
@@ -53,10 +53,10 @@ def reservations_of(
     ``generations`` are those that its groups are of at least (empty: the first), ``released`` the groups, by index, that gave
     theirs back.
     """
-    for group, nodes in enumerate(plan.groups):
+    for group, (root, nodes) in enumerate(zip(group_names(owner[1], plan.group_numbers), plan.groups, strict=True)):
         if group in released:
             continue
-        name = group_name(owner[1], group, generations[group] if group < len(generations) else 0)
+        name = generation_name(root, generations[group] if group < len(generations) else 0)
         for node in nodes:
             yield Reservation(owner=owner, node=node, gpus=plan.gpus_per_node, group=name)
 

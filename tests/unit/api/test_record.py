@@ -111,7 +111,7 @@ def released(version: int) -> dict[str, str]:
 
 def test_records_of_every_version_that_was_ever_written_are_kept_here() -> None:
     assert {folder.name for folder in RECORDS.iterdir()} >= {f"v{version}" for version in range(1, RECORD_VERSION)}
-    assert set(released(1)) == {"experts", "generations", "not_deployable", "one_gpu", "two_nodes"}
+    assert set(released(1)) == set(released(2)) == {"experts", "generations", "not_deployable", "one_gpu", "two_nodes"}
 
 
 @pytest.mark.parametrize("name", sorted(released(1)))
@@ -119,13 +119,36 @@ def test_a_record_of_version_1_is_read_to_the_last_bit(name: str) -> None:
     """Everything in it comes back under its name; what says why a plan cannot be run has another one since."""
     text = released(1)[name]
     plain = json.loads(text)
-    plain["plan"]["undeployable"] = plain["plan"].pop("deployable")
+    plain["plan"] |= {"undeployable": plain["plan"].pop("deployable"), "numbers": []}
 
     read = decode(text)
 
     assert isinstance(read, PlanRecord), read
     assert json.loads(encode(read)) == plain | {"version": 2, "sought": [], "engine_version": None, "serial": 0}
     assert (read.beyond, decode(encode(read))) == ({}, read)
+
+
+@pytest.mark.parametrize("name", sorted(released(2)))
+def test_a_record_of_version_2_is_read_to_the_last_bit_and_written_as_one(name: str) -> None:
+    text = released(2)[name]
+    plain = json.loads(text)
+
+    read = decode(text)
+
+    assert isinstance(read, PlanRecord), read
+    assert json.loads(encode(read)) == plain | {"plan": plain["plan"] | {"numbers": []}}
+    assert read.plan.group_numbers == tuple(range(len(read.plan.groups)))
+
+
+@pytest.mark.parametrize("numbers", [(0,), (1, 0), (1, 1), (-1, 0)], ids=["too few", "not in order", "twice", "negative"])
+def test_a_record_whose_groups_have_no_number_of_their_own_is_not_read(numbers: tuple[int, ...]) -> None:
+    record = replace(RECORD, plan=a_plan(groups=(("a",), ("b",)), numbers=numbers))
+    found = decode(encode(record))
+    assert isinstance(found, Problem)
+    assert found.limit == "plan.numbers: must be one for each group, from 0, each greater than the one before"
+    kept = replace(record, plan=replace(record.plan, numbers=(0, 2)))
+    assert decode(encode(kept)) == kept
+    assert (json.loads(encode(kept))["version"], json.loads(encode(RECORD))["version"]) == (3, 2)
 
 
 @pytest.mark.parametrize(

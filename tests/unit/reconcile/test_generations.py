@@ -17,7 +17,7 @@ from shardwright.reconcile.incidents import INCIDENT
 from shardwright.reconcile.memory import READY_ONCE, STOPPED_AT, STOPPED_FOR, read_memory
 from shardwright.reconcile.sentences import waiting_sentence
 from shardwright.reconcile.states import GroupState, Situation
-from tests.support.builders_reconcile import NOON, OWNER_UID, World, desired, stateful_set
+from tests.support.builders_reconcile import NOON, OWNER_UID, World, by_name, desired, stateful_set
 
 LATER = NOON + timedelta(seconds=LOST_SECONDS)
 HANGING = NOON + timedelta(seconds=HANGING_SECONDS)
@@ -36,7 +36,7 @@ def a_group_with_a_dead_node() -> World:
 
 
 def generation(world: World, *, groups: tuple[tuple[str, ...], ...] = ELSEWHERE, lost: frozenset[str] = DEAD) -> int:
-    (number,) = generations("llama", groups, world.observed(), OWNER_UID, lost)
+    (number,) = generations(by_name(groups), world.observed(), OWNER_UID, lost)
     return number
 
 
@@ -120,7 +120,7 @@ def test_while_it_waits_a_group_says_which_node_holds_it_up() -> None:
 
 def test_another_group_is_not_concerned() -> None:
     world = a_group_with_a_dead_node()
-    assert generations("llama", (*ELSEWHERE, ("node-3", "node-4")), world.observed(), OWNER_UID, DEAD) == (1, 0)
+    assert generations(by_name((*ELSEWHERE, ("node-3", "node-4"))), world.observed(), OWNER_UID, DEAD) == (1, 0)
 
 
 def a_state(situation: Situation, *nodes: str | None) -> GroupState:

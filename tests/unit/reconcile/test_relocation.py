@@ -31,6 +31,7 @@ PLENTY = {"a": 8, "b": 8, "c": 8, "d": 8, "e": 8}
 ALL = {0, 1, 2}
 NO_PLACE = Failure(rank=1, reason="Unschedulable")
 LATE = NOON + timedelta(hours=1)
+NAMES = ("llama-0", "llama-1", "llama-2")
 
 
 def around(
@@ -159,20 +160,20 @@ def a_state(situation: Situation, *, failing: bool = True, failure: Failure | No
     ],
 )
 def test_a_group_that_gave_its_gpus_back_for_want_of_a_place_is_homeless(state: GroupState, homeless: set[int]) -> None:
-    assert homeless_groups(3, "llama", [state], [], NOON) == homeless
+    assert homeless_groups(NAMES, [state], [], NOON) == homeless
 
 
 def test_a_group_is_homeless_when_a_pod_has_found_no_place_for_five_minutes() -> None:
     condition: dict[str, Any] = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     waiting = member("llama-2-0", conditions=[condition | {"lastTransitionTime": NOON.isoformat()}])
     late = NOON + timedelta(seconds=UNSCHEDULABLE_SECONDS)
-    assert homeless_groups(3, "llama", [], [waiting, member("llama-0-0")], late) == {2}
-    assert homeless_groups(3, "llama", [], [waiting], late - timedelta(seconds=1)) == frozenset()
+    assert homeless_groups(NAMES, [], [waiting, member("llama-0-0")], late) == {2}
+    assert homeless_groups(NAMES, [], [waiting], late - timedelta(seconds=1)) == frozenset()
 
 
 def test_only_groups_whose_own_pods_should_be_gone_from_a_lost_node_hang_there() -> None:
     late = NOON + timedelta(seconds=LOST_SECONDS)
     hangs = replace(member("llama-1-0"), node="a", deleting=True, gone_by=NOON)
     serves, elsewhere = replace(member("llama-0-0"), node="a"), replace(hangs, group="llama-2", node="b")
-    assert hanging_groups(3, "llama", [hangs, serves, elsewhere], frozenset({"a"}), late) == {1}
-    assert hanging_groups(3, "llama", [hangs], frozenset({"a"}), late - timedelta(seconds=1)) == frozenset()
+    assert hanging_groups(NAMES, [hangs, serves, elsewhere], frozenset({"a"}), late) == {1}
+    assert hanging_groups(NAMES, [hangs], frozenset({"a"}), late - timedelta(seconds=1)) == frozenset()

@@ -13,7 +13,7 @@ from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.memory import read_memory
 from shardwright.reconcile.sentences import waiting_sentence
 from shardwright.rendering.labels import GROUP
-from tests.support.builders_reconcile import NOON, OWNER_UID, World, desired, rendered, stateful_set
+from tests.support.builders_reconcile import NOON, OWNER_UID, World, by_name, desired, rendered, stateful_set
 
 SURGE = LifeRules(max_surge=1)
 
@@ -118,14 +118,14 @@ def test_other_groups_wait_until_the_former_generation_is_gone_to_its_last_pod()
 def test_the_plan_of_record_says_of_which_generation_a_group_is_at_least() -> None:
     world = serving("llama-0", "llama-1")
     nodes = (("node-0", "node-1"), ("node-2", "node-3"))
-    assert generations("llama", nodes, world.observed(), OWNER_UID, (), (0, 3)) == (0, 3)
-    assert generations("llama", nodes, world.observed(), OWNER_UID, (), (2,)) == (2, 0)
-    assert generations("llama", nodes[:1], world.observed(), OWNER_UID, (), (1, 1)) == (1,)
+    assert generations(by_name(nodes), world.observed(), OWNER_UID, (), (0, 3)) == (0, 3)
+    assert generations(by_name(nodes), world.observed(), OWNER_UID, (), (2,)) == (2, 0)
+    assert generations(by_name(nodes[:1]), world.observed(), OWNER_UID, (), (1, 1)) == (1,)
 
 
 def test_a_generation_that_exists_stands_although_a_new_plan_does_not_name_it() -> None:
     world = serving("llama-0-g2")
-    assert generations("llama", (("node-0", "node-1"),), world.observed(), OWNER_UID, ()) == (2,)
+    assert generations(by_name((("node-0", "node-1"),)), world.observed(), OWNER_UID, ()) == (2,)
 
 
 @pytest.mark.parametrize("revision", ["r1", "r3"])

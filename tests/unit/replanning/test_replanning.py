@@ -9,7 +9,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.layouts.layout import Layout
 from shardwright.pipeline import bundle_for, plan_serving, record_of
 from shardwright.planning.report import NoPlan, Plan
-from shardwright.replanning import KEPT, mend, place_beside, plan_anew, rehouse, rescale
+from shardwright.replanning import KEPT, Held, mend, place_beside, plan_anew, rehouse, rescale, scale
 from shardwright.resolving.stock import reservations_of, take_stock
 from shardwright.resolving.subject import Subject
 from tests.support.builders_nodes import a_gb200_rack, a_node, an_l40s_node, h100_nodes
@@ -54,6 +54,49 @@ def test_shrinking_drops_the_last_groups() -> None:
 
     assert plan.groups == kept.groups[:1]
     assert plan.layout.replicas == 1
+
+
+def three_groups() -> PlanRecord:
+    """Return the record of three groups of a node each, of which the last one is to be of a third generation."""
+    subject = a_subject(**ONE_EACH, replicas=3)
+    record = a_record_of(subject, h100_nodes(3))
+    groups = (("h100-00",), ("h100-01",), ("h100-02",))
+    return replace(record, plan=replace(record.plan, groups=groups), generations=(0, 1, 2))
+
+
+def test_shrinking_drops_the_worst_groups_and_the_others_keep_their_numbers_nodes_and_generations() -> None:
+    fewer, record = a_subject(**ONE_EACH, replicas=2), three_groups()
+
+    found = scale(fewer, record, stock(fewer, h100_nodes(3)), (0, 2, 1)).record
+
+    assert found is not None
+    assert (found.plan.groups, found.plan.group_numbers) == ((("h100-01",), ("h100-02",)), (1, 2))
+    assert (found.generations, found.plan.layout.replicas) == ((1, 2), 2)
+
+
+def test_growing_again_fills_the_hole_and_changes_nothing_of_the_others() -> None:
+    fewer, more, record = a_subject(**ONE_EACH, replicas=2), a_subject(**ONE_EACH, replicas=4), three_groups()
+    left = scale(fewer, record, stock(fewer, h100_nodes(4)), (1, 2, 0)).record
+    assert left is not None
+    assert left.plan.group_numbers == (0, 2)
+
+    found = scale(more, left, stock(more, h100_nodes(4))).record
+
+    assert found is not None
+    assert found.plan.group_numbers == (0, 1, 2, 3)
+    assert found.plan.numbers == ()
+    assert (found.plan.groups[0], found.plan.groups[2]) == (("h100-00",), ("h100-02",))
+    assert sorted(found.plan.groups) == [("h100-00",), ("h100-01",), ("h100-02",), ("h100-03",)]
+    assert found.generations == (0, 0, 2, 0)
+
+
+def test_a_new_plan_with_fewer_groups_drops_the_worst() -> None:
+    record, edited = three_groups(), a_subject(**ONE_EACH, **EDITED, replicas=1)
+
+    found = plan_anew(edited, record, stock(edited, h100_nodes(3)), worst=(2, 0, 1)).record
+
+    assert found is not None
+    assert (found.plan.groups, found.plan.numbers, found.generations) == ((("h100-01",),), (1,), (1,))
 
 
 def test_growing_says_that_the_cut_was_kept() -> None:
@@ -220,7 +263,7 @@ def test_a_lost_group_moves_and_more_are_added_where_there_is_room_for_both() ->
     assert found.record is not None
     assert found.short is None
     assert found.record.plan.groups == (("h100-01", "h100-02"), ("h100-03", "h100-04"))
-    assert (found.record.input_hash, found.record.generations) == (after.input_hash, (1,))
+    assert (found.record.input_hash, found.record.generations) == (after.input_hash, (1, 0))
 
 
 def test_a_new_plan_leaves_the_generation_that_a_group_is_to_have() -> None:
@@ -278,7 +321,7 @@ def test_a_new_plan_with_more_groups_adds_them_and_one_with_fewer_drops_the_last
 
 
 def test_a_new_plan_without_a_record_leaves_groups_where_they_stand() -> None:
-    held = (("h100-04",), (), ("h100-01",))
+    held = (Held(number=0, nodes=("h100-04",)), Held(number=2, nodes=("h100-01",)))
     spec = {**ONE_EACH, "replicas": 3}
     assert groups_anew(spec, None, *SIX, held=held) == (("h100-04",), ("h100-00",), ("h100-01",))
 

@@ -1,0 +1,46 @@
+"""Which groups go where fewer are wanted: those whose end costs least."""
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Final
+
+from shardwright.reconcile.relocation import Departure
+from shardwright.reconcile.states import GroupState, Situation
+from shardwright.rendering.names import generation_of
+
+_BROKEN: Final = frozenset({Situation.BACKING_OFF, Situation.STOPPED, Situation.UNREADY})
+"""Situations of a group that does not serve and was to."""
+
+
+class Worth(IntEnum):
+    """What the end of a group would cost, the least first."""
+
+    BROKEN = 0  #: it has failed, or cannot go on where it is
+    NOT_READY = 1  #: it is starting, or has not been made
+    SERVES = 2  #: it is ready, or its former generation is
+
+
+def worst_first(
+    roots: Sequence[str], numbers: Sequence[int], standing: Iterable[GroupState], leaving: Iterable[Departure]
+) -> tuple[int, ...]:
+    """Return the numbers of planned groups in the order in which they go: broken, then not ready, then the highest number.
+
+    Args:
+        roots: The names of the groups without their generation.
+        numbers: Their numbers.
+        standing: How the groups stand that exist, of all generations.
+        leaving: The groups, by index, that cannot go on where they are.
+    """
+    states: dict[str, list[GroupState]] = {}
+    for state in standing:
+        states.setdefault(generation_of(state.name)[0], []).append(state)
+    moves = {item.group for item in leaving}
+    worth = [(_worth(states.get(root, ()), moves=index in moves), -numbers[index]) for index, root in enumerate(roots)]
+    return tuple(-number for _, number in sorted(worth))
+
+
+def _worth(states: Sequence[GroupState], *, moves: bool) -> Worth:
+    if any(state.ready for state in states):
+        return Worth.SERVES
+    broken = moves or any(state.failing or state.situation in _BROKEN for state in states)
+    return Worth.BROKEN if broken else Worth.NOT_READY
