@@ -1,6 +1,7 @@
 """From a resource to serving pods, through changes, restarts and deletion; on the real control plane."""
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -154,6 +155,27 @@ def test_scaling_down_drains_the_broken_group_and_up_again_fills_its_place(
     now = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in models.pods()}
     assert {name: now[name] for name in others} == others
     assert now["llama-0-0"] != before["llama-0-0"]
+
+
+def test_other_claims_of_pods_make_the_group_anew_where_the_api_server_would_refuse_the_change(
+    models: Models, fleet: Fleet
+) -> None:
+    fleet(H100, 1)
+    models.create("llama")
+    models.wait_ready("llama")
+
+    for generation, size in ((1, "10Gi"), (2, "20Gi")):
+        models.change("llama", model={"id": SMALL, "weights": {"huggingFace": {"cache": {"storage": size}}}})
+        name = f"llama-0-g{generation}"
+        wait_for(partial(_names_are, models, "StatefulSet", name), 30, name)
+        (claim,) = models.get("StatefulSet", name)["spec"]["volumeClaimTemplates"]
+        assert claim["spec"]["resources"]["requests"]["storage"] == size
+        wait_for(partial(_names_are, models, "Pod", f"{name}-0"), 30, f"a pod of {name}")
+    assert models.condition("llama", "Stalled")["status"] == "False"
+
+
+def _names_are(models: Models, kind: str, *names: str) -> bool:
+    return {item["metadata"]["name"] for item in models.all(kind)} == {*names}
 
 
 def test_scaled_to_zero_nothing_runs_and_the_plan_is_still_shown(models: Models, fleet: Fleet) -> None:

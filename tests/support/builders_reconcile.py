@@ -23,6 +23,10 @@ OWNER_UID = "owner-1"
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 
+NEVER_CHANGES = ("serviceName", "podManagementPolicy", "volumeClaimTemplates", "clusterIP")
+"""Fields of a spec that an API server refuses to change."""
+
+
 def rendered(kind: str, name: str, **fields: Any) -> dict[str, Any]:
     """Return an object as rendering makes it."""
     metadata = {
@@ -93,7 +97,9 @@ class World:
                 assert object_key(write.content) not in self.objects
                 self._store(write.content, f"uid-{next(self.uids)}")
             case Apply():
-                assert self.objects[object_key(write.content)]["metadata"]["uid"] == write.uid
+                live = self.objects[object_key(write.content)]
+                assert live["metadata"]["uid"] == write.uid
+                assert all(live.get("spec", {}).get(name) == write.content.get("spec", {}).get(name) for name in NEVER_CHANGES)
                 self._store(write.content, write.uid)
             case Patch():
                 self._patch(write)

@@ -7,7 +7,6 @@ from shardwright.api.conditions import ConditionType, Reason, Word
 from shardwright.api.names import API_VERSION, CATEGORIES, KIND, SHORT_NAMES
 from shardwright.api.rules import RULES
 from shardwright.api.schema import spec_schema, status_schema
-from shardwright.api.transitions import TRANSITIONS
 
 Schema = dict[str, Any]
 
@@ -23,9 +22,6 @@ def reference() -> str:
         "## Rules between fields",
         "Checked by the API server, and by `shardwright` before anything is sent.",
         *_table(("code", "where", "rule"), ((f"`{rule.code}`", f"`{rule.path}`", rule.message) for rule in RULES)),
-        "## Rules of changes",
-        "Checked by the API server when a resource is updated.",
-        *_table(("code", "where", "rule"), ((f"`{rule.code}`", f"`{rule.path}`", rule.message) for rule in TRANSITIONS)),
         "## status",
         *_table(("field", "type", "default", "bounds", "meaning"), _rows(status_schema(), "")),
         "## Conditions",

@@ -1,8 +1,7 @@
 """The CustomResourceDefinition, made from the pydantic models; each rewrite to a structural schema is one function.
 
 The API server wants a structural schema: no references, no unions with null, no ``const``. Descriptions,
-bounds and defaults come from ``spec`` and ``published``, rules between fields from ``rules``, between a spec and the one
-before from ``transitions``.
+bounds and defaults come from ``spec`` and ``published``, rules between fields from ``rules``.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +18,6 @@ from shardwright.api.network_policy import Egress, NetworkPolicies
 from shardwright.api.published import Status
 from shardwright.api.rules import RULES, Rule
 from shardwright.api.spec import Spec
-from shardwright.api.transitions import TRANSITIONS, Transition
 
 Schema = dict[str, Any]
 
@@ -70,7 +68,7 @@ def crd_yaml() -> str:
 def spec_schema() -> Schema:
     """Return the structural schema of ``spec``, with its rules."""
     schema = structural(Spec)
-    for rule in (*RULES, *TRANSITIONS):
+    for rule in RULES:
         at = _schema_at(schema, rule.path)
         at.setdefault("x-kubernetes-validations", []).append(_validation(rule))
     return schema
@@ -168,7 +166,7 @@ def _root() -> Schema:
     }
 
 
-def _validation(rule: Rule | Transition) -> Schema:
+def _validation(rule: Rule) -> Schema:
     validation = {"rule": rule.cel, "message": rule.message}
     if rule.field:
         validation["fieldPath"] = rule.field

@@ -22,7 +22,7 @@ from shardwright.reconcile.availability import unavailable
 from shardwright.reconcile.decide import Desired, decide, is_leftover, keep_alive, not_as_they_are, placed
 from shardwright.reconcile.decision import Apply, Create, DryRunPod, Why, Write
 from shardwright.reconcile.events import surge_event
-from shardwright.reconcile.generations import generations
+from shardwright.reconcile.generations import following_generations, generations
 from shardwright.reconcile.known import Known, look_around
 from shardwright.reconcile.memory import ready_pods
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
@@ -252,14 +252,22 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
     sets = [live for (kind, _), live in observed.objects.items() if kind == STATEFUL_SET]
     ready = frozenset(group.name for group in known.standing if group.ready)
     places = dict(zip(group_names(base_name(owner.name), plan.group_numbers), plan.groups, strict=True))
-    bundle = bundle_for(
-        replace(subject, deployment=replace(subject.deployment, sought=record.sought)),
-        plan,
-        ready_pods=ready_pods(sets, len(plan.groups), plan.nodes_per_replica, ready),
-        cluster_domain=cluster.domain,
-        generations=generations(places, observed, owner.uid, known.lost, record.generations),
-        scheduling_api=cluster.scheduling_api or None,
-    )
+    asking, pods = replace(subject.deployment, sought=record.sought), plan.nodes_per_replica
+
+    def made(of: tuple[int, ...]) -> Bundle:
+        return bundle_for(
+            replace(subject, deployment=asking),
+            plan,
+            ready_pods=ready_pods(sets, len(plan.groups), pods, ready),
+            cluster_domain=cluster.domain,
+            generations=of,
+            scheduling_api=cluster.scheduling_api or None,
+        )
+
+    numbers = generations(places, observed, owner.uid, known.lost, record.generations)
+    bundle = made(numbers)
+    if (anew := following_generations(bundle.objects, numbers, observed)) != numbers:
+        bundle = made(anew)
     if problem := unavailable(bundle.objects, observed):
         raise InputError([problem])
     return bundle

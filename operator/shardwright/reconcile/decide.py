@@ -15,6 +15,7 @@ from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.generations import finds_no_place, former_generations, overdue
 from shardwright.reconcile.group import Group, LifeRules
 from shardwright.reconcile.groups import Step, next_step
+from shardwright.reconcile.immutable import as_it_can_be, is_in_the_way
 from shardwright.reconcile.members import mounted_config_maps, mounted_secrets
 from shardwright.reconcile.memory import read_memory
 from shardwright.reconcile.observed import CONFIG_MAP, SECRET, STATEFUL_SET, Observed, controller, controller_uid, object_key
@@ -78,7 +79,7 @@ def decide(desired: Desired, observed: Observed, now: datetime, most_moving: int
     most = 0 if any(former.values()) else desired.rules.max_unavailable
     steps = one_after_another(groups, [next_step(group, now) for group in groups], most, most_moving)
     plain = [content for content in desired.objects if content["kind"] != STATEFUL_SET]
-    repairs = [write for content in plain for write in placed(content, desired.owner_uid, observed)]
+    repairs = [write for content in plain for write in _repaired(content, desired.owner_uid, observed)]
     needs = _Needs(desired, groups)
     lives = [needs.noted(write) for step in steps for write in step.writes]
     ends = [write for write in lives if _ends_what_is_broken(write)]
@@ -211,7 +212,7 @@ def _group(content: Mapping[str, Any], observed: Observed, rules: LifeRules) -> 
     name = content["metadata"]["name"]
     former = _former(name, observed)
     return Group(
-        rendered=content,
+        rendered=as_it_can_be(content, live) if live else content,
         live=live,
         members=observed.members_of(name),
         rules=rules,
@@ -268,11 +269,24 @@ def placed(content: Mapping[str, Any], owner_uid: str, observed: Observed) -> tu
     return (Apply(content=content, uid=live["metadata"]["uid"], fields=drift),) if drift else ()
 
 
+def _repaired(content: Mapping[str, Any], owner_uid: str, observed: Observed) -> tuple[Write, ...]:
+    """Return the write that an object beside the pods needs; one that cannot be set right goes, and is made again."""
+    writes = placed(content, owner_uid, observed)
+    live = observed.objects.get(object_key(content))
+    if live is None or not any(isinstance(write, Apply) and is_in_the_way(content, live, write.fields) for write in writes):
+        return writes
+    return (_delete(object_key(content), live),)
+
+
+def _delete(key: ObjectKey, live: Mapping[str, Any]) -> Delete:
+    return Delete(kind=key[0], namespace=live["metadata"]["namespace"], name=key[1], uid=live["metadata"]["uid"])
+
+
 def _prune(desired: Desired, observed: Observed, kept: Collection[ObjectKey]) -> tuple[Write, ...]:
     """Delete what is ours and no longer wanted; an object without our owner reference is never deleted."""
     wanted = {object_key(content) for content in desired.objects}.union(kept)
     return tuple(
-        Delete(kind=key[0], namespace=live["metadata"]["namespace"], name=key[1], uid=live["metadata"]["uid"])
+        _delete(key, live)
         for key, live in sorted(observed.objects.items())
         if key not in wanted and controller_uid(live) == desired.owner_uid and "deletionTimestamp" not in live["metadata"]
     )

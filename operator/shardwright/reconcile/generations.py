@@ -6,9 +6,10 @@ Node object goes. So the group goes on under a name of the next generation, on o
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from shardwright.reconcile.group import Group
+from shardwright.reconcile.immutable import made_anew
 from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed
@@ -60,6 +61,24 @@ def generations(
     floors = (*least, *(0 for _ in groups))
     found = (_generation(root, nodes, observed, owner_uid, lost) for root, nodes in groups.items())
     return tuple(max(number, floor) for number, floor in zip(found, floors, strict=False))
+
+
+def following_generations(rendered: Iterable[Mapping[str, Any]], numbers: Sequence[int], observed: Observed) -> tuple[int, ...]:
+    """Return the generation of each group, the next one where a StatefulSet without pods cannot become what is rendered."""
+    sets = [content for content in rendered if content["kind"] == STATEFUL_SET]
+    return tuple(
+        number + 1 if number < GENERATION_MAX and _gives_way(content, observed) else number
+        for content, number in zip(sets, numbers, strict=True)
+    )
+
+
+def _gives_way(rendered: Mapping[str, Any], observed: Observed) -> bool:
+    """Return whether a StatefulSet at zero, whose last pod is gone, stands in the way of what is rendered."""
+    name = rendered["metadata"]["name"]
+    live = observed.objects.get((STATEFUL_SET, name))
+    if live is None or live["spec"].get("replicas") != 0 or observed.members_of(name):
+        return False
+    return bool(made_anew(rendered, live))
 
 
 def former_generations(root: str, generation: int, observed: Observed, owner_uid: str, now: datetime) -> frozenset[str]:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from shardwright.reconcile.drift import drifted_fields
+from shardwright.reconcile.immutable import made_anew
 from shardwright.reconcile.members import Member
 from shardwright.reconcile.memory import Memory, read_memory
 from shardwright.reconcile.observed import KeptOut
@@ -99,6 +100,11 @@ class Group:
         """Return whether pods of it are of another template than the one that is rendered."""
         wanted = template_hash(self.rendered)
         return any(member.template_hash != wanted for member in self.members)
+
+    @property
+    def is_made_anew(self) -> bool:
+        """Return whether its StatefulSet cannot become what is rendered: its next generation takes its place."""
+        return self.live is not None and not self.as_it_is and bool(made_anew(self.rendered, self.live))
 
     @property
     def asks_the_same(self) -> bool:

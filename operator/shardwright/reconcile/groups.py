@@ -176,6 +176,8 @@ def _must_roll(group: Group) -> bool:
     """Return whether pods are of another revision, or would be: pods are never compared with updateRevision."""
     if group.as_it_is:
         return False
+    if group.is_made_anew:
+        return True
     if group.members:
         return group.outdated and not (group.asks_the_same and group.rules.keeps_templates and not _restarts_in_place(group))
     return template_hash(group.live or {}) != template_hash(group.rendered)
@@ -189,7 +191,9 @@ def _restarts_in_place(group: Group) -> bool:
 def _go_to_zero(group: Group, why: Why, memory: Memory, now: datetime) -> Step:
     asked = group.rules.restart_asked if why is Why.REQUESTED else memory.restarted_for
     stopped = memory.stopped(why, group.size, now).with_(restarted_for=asked)
-    if why is Why.ROLLOUT:  # written with the template: whoever starts the group, its pods are what was asked for then
+    if (
+        why is Why.ROLLOUT and not group.is_made_anew
+    ):  # written with the template: whoever starts the group, its pods are what was asked for then
         stopped = stopped.with_(asked=asked_by(group.rendered), pending=())
     state = _state(group, Situation.STOPPING, Wait(what=Awaited.STOP), memory=stopped)
     return Step(state=state, writes=_write(group, stopped, why, replicas=0), planned=why in ON_PURPOSE and group.complete)
@@ -282,10 +286,11 @@ def _write(
     """Return the write that brings a StatefulSet to what is remembered of it and to a number of pods (None: as it has).
 
     A patch is one request, an apply of all of it up to three, so what is broken is emptied by one; the start applies what is
-    rendered. A group that serves goes to zero with what it is to start with, so that what is refused takes none down.
+    rendered. A group that serves goes to zero with what it is to start with, so that what is refused takes none down; one that
+    is to be made anew takes nothing of that.
     """
     metadata = (group.live or {})["metadata"]
-    if group.as_it_is or why in PATCHED:
+    if group.as_it_is or why in PATCHED or group.is_made_anew:
         changed = changed_annotations(group.memory, memory)
         where = {"name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"]}
         return (Patch(**where, annotations=changed, why=why, replicas=replicas),)

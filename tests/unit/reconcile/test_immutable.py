@@ -1,0 +1,156 @@
+"""What an API server lets nobody change is never written: groups go on as their next generation, other objects are made again."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from shardwright.reconcile.decision import Apply, Create, Delete
+from shardwright.reconcile.immutable import as_it_can_be, made_anew
+from shardwright.rendering.hashing import ASKED_HASH
+from tests.support.builders_seen import ONE_NODE, Operator
+from tests.support.small_cluster import LOAD_SECONDS, SmallCluster
+
+MODEL = "meta-llama/Llama-3.1-8B-Instruct"
+SMALL, LARGE = {"storage": "10Gi"}, {"storage": "20Gi"}
+
+
+def a_set(
+    *, asked: str = "before", storage: str | None = "10Gi", storage_class: str | None = None, **spec: Any
+) -> dict[str, Any]:
+    claim: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage}}}
+    claim |= {"storageClassName": storage_class} if storage_class else {}
+    claims = [{"metadata": {"name": "cache"}, "spec": claim}] if storage else []
+    own = {"serviceName": "llama-0-peers", "podManagementPolicy": "Parallel", "selector": {"matchLabels": {"group": "llama-0"}}}
+    return {"metadata": {"annotations": {ASKED_HASH: asked}}, "spec": {**own, "volumeClaimTemplates": claims, **spec}}
+
+
+@pytest.mark.parametrize(
+    ("live", "fields"),
+    [
+        (a_set(), ()),
+        (a_set(storage="10240Mi"), ()),
+        (a_set(replicas=0), ()),
+        (a_set(storage="20Gi"), ("volumeClaimTemplates",)),
+        (a_set(storage=None), ("volumeClaimTemplates",)),
+        (a_set(storage_class="fast"), ("volumeClaimTemplates",)),
+        (a_set(serviceName="other"), ("serviceName",)),
+        (a_set(podManagementPolicy="OrderedReady"), ("podManagementPolicy",)),
+        (a_set(selector={"matchLabels": {"group": "other"}}), ("selector",)),
+    ],
+    ids=["the same", "said otherwise", "replicas", "size", "no claim before", "class goes", "peers", "policy", "selector"],
+)
+def test_a_group_is_made_anew_for_what_never_changes_alone(live: dict[str, Any], fields: tuple[str, ...]) -> None:
+    assert made_anew(a_set(asked="now"), live) == fields
+
+
+def test_claims_that_are_wanted_no_more_are_a_change() -> None:
+    wanted = a_set(asked="now", storage=None)
+    del wanted["spec"]["volumeClaimTemplates"]
+    assert made_anew(wanted, a_set()) == ("volumeClaimTemplates",)
+
+
+def test_what_another_release_renders_otherwise_for_the_same_question_stays_as_it_is() -> None:
+    rendered, live = a_set(storage="20Gi", replicas=2), a_set(replicas=1)
+    assert made_anew(rendered, live) == ()
+    assert as_it_can_be(rendered, live) == a_set(replicas=2)
+    asked_anew = a_set(asked="now", storage="20Gi")
+    assert as_it_can_be(asked_anew, live) == asked_anew
+
+
+def model(cache: dict[str, str] | None) -> dict[str, Any]:
+    return {"id": MODEL, "weights": {"huggingFace": {"cache": cache} if cache else {}}}
+
+
+def serving(nodes: int, cache: dict[str, str] | None, **spec: Any) -> Operator:
+    cluster = SmallCluster()
+    cluster.add_nodes(nodes)
+    operator = Operator(cluster, {**ONE_NODE, "replicas": 2, "model": model(cache), **spec})
+    operator.run(LOAD_SECONDS + 60)
+    assert cluster.serving().keys() == {"llama-0", "llama-1"}
+    return operator
+
+
+def sizes(operator: Operator) -> dict[str, list[str]]:
+    """Return the sizes of the claims of each StatefulSet, by name."""
+    return {
+        name: [claim["spec"]["resources"]["requests"]["storage"] for claim in live["spec"].get("volumeClaimTemplates", ())]
+        for name, live in operator.cluster.sets().items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "claims"),
+    [(SMALL, LARGE, ["20Gi"]), (None, SMALL, ["10Gi"]), (SMALL, None, []), (SMALL, {"claimName": "shared"}, [])],
+    ids=["size", "set", "removed", "a shared one"],
+)
+@pytest.mark.parametrize(("surge", "nodes", "least"), [(0, 2, 1), (1, 3, 2)], ids=["after", "beside"])
+def test_other_claims_make_each_group_anew_in_its_turn(
+    *,
+    before: dict[str, str] | None,
+    after: dict[str, str] | None,
+    claims: list[str],
+    surge: int,
+    nodes: int,
+    least: int,
+) -> None:
+    operator = serving(nodes, before, rollout={"maxSurge": surge})
+    operator.edit(model=model(after))
+
+    for _ in range(60):
+        operator.run(30)
+        assert len(operator.cluster.serving()) >= least
+        if sizes(operator) == {"llama-0-g1": claims, "llama-1-g1": claims} and len(operator.cluster.serving()) == 2:
+            break
+    else:
+        pytest.fail(f"still {sizes(operator)}")
+    written = len(operator.written)
+    operator.run(600)
+    assert [write for write in operator.written[written:] if isinstance(write, Create | Delete)] == []
+    assert sizes(operator) == {"llama-0-g1": claims, "llama-1-g1": claims}
+
+
+def test_a_change_that_is_taken_back_before_the_turn_of_a_group_leaves_it_as_it_is() -> None:
+    operator = serving(2, SMALL)
+    before = operator.cluster.serving()
+    operator.edit(model=model(LARGE))
+    operator.run(0)
+    operator.edit(model=model(SMALL))
+    operator.run(4 * LOAD_SECONDS)
+    assert sizes(operator).keys() == {"llama-0", "llama-1"}
+    assert operator.cluster.serving().keys() == before.keys()
+    assert len(set(operator.cluster.serving().values()).intersection(before.values())) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("ConfigMap", lambda item: item["data"].update(dict.fromkeys(item["data"], "exit 1"))),
+        ("Service", lambda item: item["spec"].update(clusterIP="10.0.0.9")),
+    ],
+)
+def test_an_object_beside_the_pods_that_cannot_be_set_right_is_made_again(kind: str, change: Any) -> None:
+    operator = serving(2, None)
+    before = operator.cluster.serving()
+    found = {
+        name: item for (of, name), item in operator.cluster.objects.items() if of == kind and name not in ("llama", "llama-plan")
+    }
+    name, item = next(iter(found.items()))
+    right = copy.deepcopy(item)
+    change(item)
+    operator.cluster.version += 1
+    operator.written.clear()
+
+    operator.run(30)
+
+    own = [write for write in operator.written if getattr(write, "name", "") == name or _names(write, name)]
+    assert [type(write) for write in own] == [Delete, Create]
+    now = operator.cluster.objects[kind, name]
+    assert {field: value for field, value in now.items() if field != "metadata"} == {
+        field: value for field, value in right.items() if field != "metadata"
+    }
+    assert operator.cluster.serving() == before
+
+
+def _names(write: Any, name: str) -> bool:
+    return isinstance(write, Create | Apply) and write.content["metadata"]["name"] == name
