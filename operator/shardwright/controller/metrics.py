@@ -142,6 +142,18 @@ class Metrics:
         self._throughput = Gauge(
             "shardwright_plan_output_tokens_per_second", "Predicted, over all replicas.", MODEL, registry=registry
         )
+        self._band = Gauge(
+            "shardwright_plan_output_tokens_per_second_bound",
+            "Ends of the band in which the prediction of the output lies in 8 of 10 cases.",
+            (*MODEL, "bound"),
+            registry=registry,
+        )
+        self._running = Gauge(
+            "shardwright_plan_running_requests",
+            "Requests in work at once at the planned load, over all replicas.",
+            MODEL,
+            registry=registry,
+        )
         self._excluded = Gauge(
             "shardwright_plan_excluded", "Layouts and nodes ruled out, by reason.", (*MODEL, "reason"), registry=registry
         )
@@ -232,9 +244,7 @@ class Metrics:
         if isinstance(plan, Plan):
             yield from self._of_layout(plan)
             yield from self._of_memory(plan)
-            yield self._ttft, plan.performance.ttft_seconds
-            yield self._tpot, plan.performance.tpot_seconds
-            yield self._throughput, plan.performance.output_tokens_per_second
+            yield from self._of_performance(plan)
         yield from self._of_excluded(report.excluded)
 
     def _of_layout(self, plan: Plan) -> Iterator[Shown]:
@@ -255,6 +265,15 @@ class Metrics:
             for component, count in components.items():
                 yield self._memory, count, str(stage.stage), component
         yield self._headroom, plan.kv_tokens - plan.max_model_len
+
+    def _of_performance(self, plan: Plan) -> Iterator[Shown]:
+        predicted = plan.performance
+        yield self._ttft, predicted.ttft_seconds
+        yield self._tpot, predicted.tpot_seconds
+        yield self._throughput, predicted.output_tokens_per_second
+        yield self._band, predicted.low, "low"
+        yield self._band, predicted.high, "high"
+        yield self._running, predicted.running_requests * plan.layout.replicas
 
     def _of_excluded(self, excluded: Sequence[Exclusion]) -> Iterator[Shown]:
         counts: dict[str, int] = {}
