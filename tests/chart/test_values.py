@@ -375,9 +375,9 @@ def test_a_value_changes_just_what_it_says(
     control_plane: ControlPlane, as_delivered: list[Manifest], tmp_path: Path, path: str
 ) -> None:
     value, expected = EFFECTS[path]
-    before, switched_on = as_delivered, ()
+    before, switched_on = as_delivered, list[str]()
     if path.endswith(".labels"):  # of an object that is there only where it is asked for
-        switched_on = ("--set", f"{path.removesuffix('labels')}enabled=true")
+        switched_on = ["--set", f"{path.removesuffix('labels')}enabled=true"]
         before = render(control_plane, *switched_on)
 
     changed = difference(before, render(control_plane, *switched_on, "--values", _values(tmp_path, path, value)))
