@@ -275,7 +275,7 @@ def _repaired(content: Mapping[str, Any], owner_uid: str, observed: Observed) ->
     live = observed.objects.get(object_key(content))
     if live is None or not any(isinstance(write, Apply) and is_in_the_way(content, live, write.fields) for write in writes):
         return writes
-    return (_delete(object_key(content), live),)
+    return (replace(_delete(object_key(content), live), why=Why.DRIFT),)
 
 
 def _delete(key: ObjectKey, live: Mapping[str, Any]) -> Delete:

@@ -69,6 +69,9 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
         case Apply(why=Why.ROLLOUT):
             note = f"{_name(write)} stops as a whole and starts with the new template"
             yield Event(reason="RollingOut", action="Restart", note=note)
+        case Patch(why=Why.ROLLOUT):
+            note = f"{_name(write)} stops as a whole and gives way to its next generation: it cannot become what is wanted"
+            yield Event(reason="RollingOut", action="Restart", note=note)
         case Create(content={"kind": "StatefulSet", "metadata": {"name": name}}) if found.lost and generation_of(name)[1]:
             note = f"{name} starts on other nodes: pods on {', '.join(sorted(found.lost))} should be gone, and are not"
             yield Event(reason="Rebuilt", action="Restart", note=note, warning=True)
@@ -76,6 +79,10 @@ def _of_write(write: Write, found: Findings) -> Iterator[Event]:
             yield Event(reason="Restarting", action="Restart", note=f"{_name(write)} restarts as a whole, as asked")
         case Apply(why=Why.DRIFT, fields=fields) if _by_somebody_else(fields):
             yield Event(reason="Repaired", action="Repair", note=f"{_name(write)}: {', '.join(fields[:5])}")
+        case Delete(kind=kind, name=name, why=Why.DRIFT):
+            yield Event(
+                reason="Repaired", action="Repair", note=f"{kind} {name} is made again: what differs cannot be changed in it"
+            )
         case Delete(kind=kind, name=name) if kind != "Pod":
             yield Event(reason="Pruned", action="Delete", note=f"{kind} {name} is not part of the plan any more")
 

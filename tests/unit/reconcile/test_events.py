@@ -56,6 +56,25 @@ def test_repairs_and_deletions_are_news_and_our_own_notes_are_not() -> None:
     ]
 
 
+def test_what_is_made_anew_because_nobody_may_change_it_says_so() -> None:
+    given_up = Patch(name="llama-0", namespace="models", uid="u", annotations={}, why=Why.ROLLOUT, replicas=0)
+    made_again = Delete(kind="Service", namespace="models", name="llama-0-peers", uid="u", why=Why.DRIFT)
+    ready = [{"type": "Ready", "reason": "ModelUnknown"}]
+
+    assert list(events_of(ready, STALLED, (given_up, made_again))) == [
+        Event(
+            reason="RollingOut",
+            action="Restart",
+            note="StatefulSet llama-0 stops as a whole and gives way to its next generation: it cannot become what is wanted",
+        ),
+        Event(
+            reason="Repaired",
+            action="Repair",
+            note="Service llama-0-peers is made again: what differs cannot be changed in it",
+        ),
+    ]
+
+
 def test_what_we_render_anew_ourselves_is_no_repair() -> None:
     anew = Apply(content=service(), uid="u", fields=("metadata.annotations.shardwright.io/content-hash", "spec.ports[0].port"))
     started = Apply(content=stateful_set(), uid="u", why=Why.START)
