@@ -1,14 +1,16 @@
-// Command health says what GitOps tools say about objects: kstatus (kubectl wait and Flux), Argo CD's Lua, Flux's CEL.
+// Command health says of a list of objects what kstatus and Argo CD, with the script of its first argument, say of them.
 package main
 
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 
 	lua "github.com/yuin/gopher-lua"
-	luajson "layeh.com/gopher-json"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kubejson "k8s.io/apimachinery/pkg/util/json"
+	luajson "layeh.com/gopher-json"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 )
 
@@ -45,7 +47,11 @@ func main() {
 		panic(err)
 	}
 	var objects []map[string]any
-	if err := json.NewDecoder(os.Stdin).Decode(&objects); err != nil {
+	given, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		panic(err)
+	}
+	if err := kubejson.Unmarshal(given, &objects); err != nil { // whole numbers stay whole, as clients of Kubernetes read them
 		panic(err)
 	}
 	answers := []answer{}
