@@ -14,7 +14,8 @@ from shardwright.modelspec.families.family import Family, Shape, read_shape
 from shardwright.modelspec.families.vision import tower_weights, wrapper
 from shardwright.modelspec.fields import VOCABULARY, Fields
 from shardwright.modelspec.methods import Quantization
-from shardwright.modelspec.parse import check_depth
+from shardwright.modelspec.modelopt import with_quantization_file
+from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, check_depth
 from shardwright.modelspec.quantization import quantized, read_quantization
 from shardwright.modelspec.spec import Layer, ModelSpec, Part, Split, Storage, Weight
 from shardwright.modelspec.tensors import BF16, FP16, Blocks
@@ -28,12 +29,15 @@ _DTYPES: Final[Mapping[str, Storage]] = {
 
 _STREAMS: Final = (1, 64)
 
+_KINDS_OF_LAYERS: Final = ("layers_block_type", "hybrid_override_pattern", "layer_types")
+"""Lists with an entry for each layer: they say how many there are where nothing else does."""
+
 
 def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
     """Read the facts of a model.
 
     Args:
-        config: The content of the ``config.json``.
+        config: The content of the ``config.json``; or the contents of the files of a model by name, where there is one beside it.
         source: Where it comes from, for messages: a catalogue id, a file, a manifest field.
 
     Raises:
@@ -41,6 +45,7 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
             out of bounds; all of them, each with its path.
     """
     check_depth(config, source=source)
+    config = _joined(config, source)
     config_hash = _hash(config, source)
     top = Fields(config)
     architecture, family = _family(top)
@@ -76,6 +81,17 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
         cache_dtype=quantization.cache_dtype if quantization else None,
         residual_streams=streams,
     )
+
+
+def _joined(config: Mapping[str, object], source: str) -> Mapping[str, object]:
+    """Return a config with what stands in the file beside it."""
+    if CONFIG_FILE not in config:
+        return config
+    own, quantization = config[CONFIG_FILE], config.get(QUANTIZATION_FILE, {})
+    if not isinstance(own, Mapping) or not isinstance(quantization, Mapping):
+        what = f"{source}: {CONFIG_FILE} and {QUANTIZATION_FILE}"
+        raise InputError([Problem(code="ConfigInvalid", what=what, limit="must be objects", remedy="give the files as they are")])
+    return with_quantization_file(own, quantization) if quantization else own
 
 
 def _hash(config: Mapping[str, object], source: str) -> str:
@@ -141,7 +157,13 @@ def _text_fields(top: Fields, family: Family) -> Fields:
     spelled = {name: theirs for name, theirs in spelled.items() if name not in present}
     renamed = _present({name: _under(present, theirs) for name, theirs in spelled.items()})
     left_out = {name: value for name, value in family.defaults.items() if name not in section.values}
-    return Fields({**left_out, **present, **renamed}, section.path, top.problems, spelled)
+    return Fields({**left_out, **_counted(present), **present, **renamed}, section.path, top.problems, spelled)
+
+
+def _counted(present: Mapping[str, object]) -> dict[str, object]:
+    """Return the number of layers that a list of their kinds has."""
+    listed = (present.get(name) for name in _KINDS_OF_LAYERS)
+    return next(({"num_hidden_layers": len(kinds)} for kinds in listed if isinstance(kinds, list | tuple | str)), {})
 
 
 def _under(values: Mapping[str, object], path: str) -> object:

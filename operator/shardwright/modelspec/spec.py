@@ -101,8 +101,9 @@ class GroupedAttention:
 class LatentAttention:
     """Multi-head latent attention: one compressed K/V vector per token, replicated on every rank.
 
-    ``selected_tokens`` and ``index_dim`` as in :class:`GroupedAttention`. With ``compression`` the cache of
-    the whole context has one entry for so many tokens (0: none at all), beside ``window`` tokens kept as they are.
+    ``selected_tokens`` and ``index_dim`` as in :class:`GroupedAttention`; the cache has one key of the indexer for ``index_pool``
+    tokens. With ``compression`` the cache of the whole context has one entry for so many tokens (0: none at all), beside
+    ``window`` tokens kept as they are.
     """
 
     heads: int
@@ -114,6 +115,7 @@ class LatentAttention:
     window: int | None = None
     selected_tokens: int | None = None
     index_dim: int = 0
+    index_pool: int = 1
     compression: int = 1
 
 

@@ -54,7 +54,7 @@ def _first(config: Fields, names: tuple[str, ...], bounds: tuple[int, int]) -> i
 
 def _merged_patches(values: Mapping[str, object]) -> int:
     """Return how many neighbouring patches the projector joins."""
-    side = values.get("spatial_merge_size")
+    side = values.get("spatial_merge_size", values.get("merge_size"))
     if isinstance(side, int) and 1 <= side <= 16:  # noqa: PLR2004  # no published tower joins more than 4 x 4
         return side * side
     kernel = values.get("merge_kernel_size")
