@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from shardwright.modelspec.fields import Fields
-from shardwright.modelspec.formats import FP8_PER_TENSOR, MODELOPT, NVFP4
+from shardwright.modelspec.formats import FP8_PER_TENSOR, MODELOPT
 from shardwright.modelspec.methods import BITS, Quantization, unless_listed
 from shardwright.modelspec.modules import canonical, names_of
 from shardwright.modelspec.spec import Storage, Weight
@@ -108,7 +108,7 @@ def _by_group(fields: Fields) -> dict[str, Storage]:
     for group in groups:
         weights = group.section("weights")
         bits = weights.integer("num_bits", BITS) if weights else 0
-        storage = {8: MODELOPT["FP8"], 4: NVFP4}.get(bits)
+        storage = {8: MODELOPT["FP8"], 4: MODELOPT["NVFP4"]}.get(bits)
         if storage is None:
             group.refuse("weights", f"{bits} bits", "must be 8 or 4")
             continue

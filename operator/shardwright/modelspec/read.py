@@ -29,6 +29,9 @@ _DTYPES: Final[Mapping[str, Storage]] = {
 
 _STREAMS: Final = (1, 64)
 
+_LANGUAGE_SECTIONS: Final = ("text_config", "llm_config", "language_config")
+"""Where configs of several modalities have their language model."""
+
 _KINDS_OF_LAYERS: Final = ("layers_block_type", "hybrid_override_pattern", "layer_types")
 """Lists with an entry for each layer: they say how many there are where nothing else does."""
 
@@ -111,17 +114,33 @@ def _family(top: Fields) -> tuple[str, Family]:
     if architecture and plain.is_plain(architecture, top):
         return architecture, plain.FAMILY
     if architecture and (inner := _language_model(top)):
-        return architecture, wrapper(FAMILIES[inner], inner)
+        return architecture, wrapper(*inner, counts_all=_outer(top).values.get("audio_config") is None)
     if not top.problems:
         top.problems.append(_unknown(architecture))
     raise InputError(top.problems)
 
 
-def _language_model(top: Fields) -> str | None:
-    """Return the architecture of the language model that a multimodal config wraps."""
-    section = top.section("text_config")
-    named = None if section is None else LANGUAGE_MODELS.get(section.string("model_type") or "")
-    return named if top.values.get("vision_config") is not None else None
+def _language_model(top: Fields) -> tuple[Family, str] | None:
+    """Return how the language model that a multimodal config wraps is read, and its architecture by name."""
+    section, outer = _text_section(top), _outer(top)
+    if section is None or all(outer.values.get(f"{sense}_config") is None for sense in ("vision", "audio")):
+        return None
+    stated = section.strings("architectures")
+    name = stated[0] if stated else LANGUAGE_MODELS.get(section.string("model_type") or "", "")
+    if name in FAMILIES:
+        return FAMILIES[name], name
+    return (plain.FAMILY, name) if plain.is_plain(name, section) else None
+
+
+def _outer(top: Fields) -> Fields:
+    """Return what has the sections of language model and towers: of models that speak too the part that thinks."""
+    return top.section("thinker_config") or top
+
+
+def _text_section(top: Fields) -> Fields | None:
+    """Return the section of the language model, None where the config is all of it."""
+    outer = _outer(top)
+    return next((section for name in _LANGUAGE_SECTIONS if (section := outer.section(name))), None)
 
 
 def _architecture(top: Fields) -> str | None:
@@ -151,7 +170,7 @@ def _unknown(architecture: str | None) -> Problem:
 
 def _text_fields(top: Fields, family: Family) -> Fields:
     """Return the fields of the language model: its own section where the config wraps one."""
-    section = top.section("text_config") or top
+    section = _text_section(top) or top
     present = {name: value for name, value in _present(section.values).items() if name not in family.ignores}
     spelled = {name: next((n for n in names if _under(present, n) is not None), names[0]) for name, names in family.names.items()}
     spelled = {name: theirs for name, theirs in spelled.items() if name not in present}
@@ -208,7 +227,7 @@ def _layers(blocks: Blocks, shape: Shape, dtype: Storage) -> tuple[tuple[Layer, 
 
 
 def _tower(top: Fields, family: Family, shape: Shape, dtype: Storage) -> tuple[Weight, ...]:
-    section = top.section("vision_config") if family.tower else None
+    section = _outer(top).section("vision_config") if family.tower else None
     return tower_weights(section, shape.hidden, family.tower, dtype) if section and family.tower else ()
 
 

@@ -36,7 +36,8 @@ class Storage:
 
     ``bits`` per element; for quantized weights one scale of ``scale_bits`` per ``block`` of
     (outputs, inputs) elements (0 in a place: the whole extent of that axis; None: no scales), and
-    ``zero_point_bits`` per block beside it. ``alone`` says that activations keep their dtype: the weights are widened to it.
+    ``zero_point_bits`` per block beside it. ``matrix_bits`` are scales of the matrix as a whole beside
+    those. ``alone`` says that activations keep their dtype: the weights are widened to it.
     """
 
     name: str  # bf16, fp16, fp32, fp8, int8, int4, nvfp4, mxfp4
@@ -44,6 +45,7 @@ class Storage:
     block: tuple[int, int] | None = None
     scale_bits: int = 0
     zero_point_bits: int = 0
+    matrix_bits: int = 0
     alone: bool = False
 
     @property

@@ -15,7 +15,7 @@ from tests.support.builders_model import a_config, a_model, a_moe, catalogued
 
 BF16 = Storage(name="bf16", bits=16)
 FP8 = Storage(name="fp8", bits=8, block=(0, 0), scale_bits=32)
-NVFP4 = Storage(name="nvfp4", bits=4, block=(1, 16), scale_bits=8)
+NVFP4 = Storage(name="nvfp4", bits=4, block=(1, 16), scale_bits=8, matrix_bits=64)
 MXFP4 = Storage(name="mxfp4", bits=4, block=(1, 32), scale_bits=8)
 ALONE = replace(FP8, alone=True)
 BLOCK = Storage(name="fp8", bits=8, block=(128, 128), scale_bits=32)
@@ -441,7 +441,11 @@ def test_mixed_precision_stores_each_module_as_it_is_named_and_leaves_all_others
     ignored = ["model.language_model.layers.1*"]
     model = a_model(quantization_config={"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "ignore": ignored, **says})
     stored = {(weight.layer, weight.name): weight.storage for weight in model.weights if weight.storage != BF16}
-    assert stored == {(0, "self_attn.q_proj"): STATIC_FP8, (0, "mlp.down_proj"): NVFP4, (None, "lm_head"): NVFP4}
+    assert stored == {
+        (0, "self_attn.q_proj"): STATIC_FP8,
+        (0, "mlp.down_proj"): NVFP4,
+        (None, "lm_head"): NVFP4,
+    }
 
 
 @pytest.mark.parametrize("named", ["mlp.experts", "mlp.experts.0.up_proj", "mlp.gate_proj"])

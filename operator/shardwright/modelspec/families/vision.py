@@ -42,10 +42,15 @@ def tower_weights(config: Fields, text_hidden: int, tower: Tower, storage: Stora
     )
 
 
-def wrapper(language_model: Family, name: str) -> Family:
-    """Return how a multimodal config is read that is unknown by name and wraps a language model that is known."""
+def wrapper(language_model: Family, name: str, *, counts_all: bool) -> Family:
+    """Return how a multimodal config is read that is unknown by name and wraps a language model that is known.
+
+    ``counts_all`` is whether there is no tower but one for vision.
+    """
     unknown = f"{{architecture}} is not known: its language model is read as {name}, its vision tower by its sizes alone"
-    return replace(language_model, tower=Tower(matrices=3, split=Split.REPLICATED), warnings=(unknown, *language_model.warnings))
+    deaf = () if counts_all else ("the audio tower is not counted",)
+    own = tuple(warning.replace("{architecture}", name) for warning in language_model.warnings)
+    return replace(language_model, tower=Tower(matrices=3, split=Split.REPLICATED), warnings=(unknown, *deaf, *own))
 
 
 def _first(config: Fields, names: tuple[str, ...], bounds: tuple[int, int]) -> int:
