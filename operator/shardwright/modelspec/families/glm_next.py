@@ -98,7 +98,7 @@ def _glm_next(fields: Fields, shape: Shape) -> Blocks:
     return block
 
 
-_WARNING: Final = "the K/V cache of {architecture} is counted without the last few keys of its indexer that are not pooled yet"
+_WARNING: Final = "{architecture} was counted from the source of vLLM's classes and not compared with them: its K/V is an upper bound"
 
 _UNREAD: Final = frozenset({"head_dim"})
 """Stated as 0: each kind of layer has a width of its own."""
