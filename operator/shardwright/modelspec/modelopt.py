@@ -48,7 +48,9 @@ def modelopt(fields: Fields) -> Quantization:
     algorithm = (inner.string("quant_algo") or "").upper()
     base = _mixed(inner) if algorithm == _MIXED else unless_listed("modelopt", _storage(inner, algorithm), inner, *_LISTS)
     asked, warnings = _cache(inner)
-    return replace(base, head=True, cache_dtype=asked, warnings=(*base.warnings, *warnings))
+    silent = inner is not fields and algorithm != _MIXED and not any(name in inner.values for name in _LISTS)
+    unlisted = ("the file beside the config names no module that stays unquantized: bytes may be off",) if silent else ()
+    return replace(base, head=True, cache_dtype=asked, warnings=(*base.warnings, *unlisted, *warnings))
 
 
 def _storage(fields: Fields, algorithm: str) -> Storage:

@@ -464,6 +464,15 @@ def test_the_file_beside_the_config_says_how_weights_are_stored_where_the_config
     assert (_storage(model, "lm_head", None), model.quantization, model.cache_dtype) == (BF16, "modelopt", "fp8")
 
 
+def test_a_file_that_names_no_module_that_stays_unquantized_widens_the_band() -> None:
+    def warnings(**listed: object) -> tuple[str, ...]:
+        beside = {"quantization": {"quant_algo": "NVFP4", **listed}}
+        return read_model({"config.json": a_config(), "hf_quant_config.json": beside}, source="a folder").warnings
+
+    assert warnings() == ("the file beside the config names no module that stays unquantized: bytes may be off",)
+    assert warnings(exclude_modules=[]) == ()
+
+
 def test_the_configs_own_section_goes_before_the_file_beside_it() -> None:
     beside = {"quantization": {"quant_algo": "NVFP4"}}
     own = a_config(quantization_config={"quant_method": "fp8"})
