@@ -113,7 +113,8 @@ def operator_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--signing-keys-file",
         type=Path,
-        help="file of keys, one a line: the first signs plans of record, all verify them; without it nothing is signed",
+        help="file of keys, one a line: the first signs plans of record, all verify them, and names of Secrets that are made "
+        "follow from it; without it nothing is signed, and such names can be foreseen",
     )
     parser.add_argument("--cluster-domain", default="cluster.local", help="domain of the cluster's DNS")
     _add_ports(parser)
