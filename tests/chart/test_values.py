@@ -128,6 +128,18 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "lease.renewDeadlineSeconds": (12, {f"{CONTAINER}.args.15": "--lease-renew-deadline-seconds=12"}),
     "lease.retrySeconds": (1, {f"{CONTAINER}.args.16": "--lease-retry-seconds=1"}),
     "metrics.maxModelSeries": (10000000, {f"{CONTAINER}.args.19": "--max-model-series=10000000"}),
+    "metrics.authentication": (
+        "TokenReview",
+        {
+            f"{CONTAINER}.args.20": "--metrics-authentication=TokenReview",
+            "ClusterRole/shardwright rules.15.apiGroups.0": "authentication.k8s.io",
+            "ClusterRole/shardwright rules.15.resources.0": "tokenreviews",
+            "ClusterRole/shardwright rules.15.verbs.0": "create",
+            "ClusterRole/shardwright rules.16.apiGroups.0": "authorization.k8s.io",
+            "ClusterRole/shardwright rules.16.resources.0": "subjectaccessreviews",
+            "ClusterRole/shardwright rules.16.verbs.0": "create",
+        },
+    ),
     "catalogue": (
         {"acme/llama-3.1-8b": "{}"},
         {"ConfigMap/shardwright-catalogue data.models.json": '{\n  "acme/llama-3.1-8b": "{}"\n}\n'},
@@ -281,6 +293,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "lease.renewDeadlineSeconds": ("10s", "'/lease/renewDeadlineSeconds': got string, want integer"),
     "lease.retrySeconds": (-1, "'/lease/retrySeconds': minimum: got -1, want 1"),
     "metrics.maxModelSeries": (0, "'/metrics/maxModelSeries': minimum: got 0, want 1"),
+    "metrics.authentication": ("Basic", "'/metrics/authentication': value must be one of 'None', 'TokenReview'"),
     "catalogue": ({"acme/llama": "./config.json"}, "'/catalogue/acme~1llama': './config.json' does not match pattern"),
     "engineDefaults": ({"engine": {"image": "-"}}, "'/engineDefaults/engine/image': '-' does not match pattern"),
     "admittedArguments": (["--config"], "'/admittedArguments/0': '--config' does not match pattern"),

@@ -50,6 +50,7 @@ class Options:
     port: int
     health_port: int
     max_model_series: int
+    metrics_authentication: str
     resync_seconds: float
     workers: int
     max_moving_groups: int
@@ -186,6 +187,12 @@ def _add_ports(parser: argparse.ArgumentParser) -> None:
         type=_at_least_one,
         default=MODEL_SERIES,
         help="series of all models together in /metrics; a model whose series do not fit any more lacks the new ones",
+    )
+    parser.add_argument(
+        "--metrics-authentication",
+        choices=("None", "TokenReview"),
+        default="None",
+        help="TokenReview: /metrics is answered to whom the API server knows by his token and lets GET /metrics",
     )
 
 
