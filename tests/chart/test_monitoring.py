@@ -1,0 +1,74 @@
+"""What the chart tells Prometheus to scrape is there: labels, ports and annotations as installed and as rendered."""
+
+import pytest
+import yaml
+
+from shardwright.cluster.reviews import AUDIENCE
+from shardwright.rendering.deployment import Deployment
+from shardwright.rendering.labels import POD_INDEX
+from shardwright.rendering.render import render
+from tests.harness.api import Manifest
+from tests.harness.controlplane import ControlPlane
+from tests.support.builders_chart import CHART, ROOT, named
+from tests.support.builders_chart import render as render_chart
+from tests.support.builders_deployment import a_deployment, a_plan, a_trtllm_deployment
+
+PAGE = (ROOT / "docs" / "reference" / "metrics.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def installed(control_plane: ControlPlane) -> list[Manifest]:
+    return render_chart(
+        control_plane, *(f"--set=metrics.{what}.enabled=true" for what in ("serviceMonitor", "podMonitor", "prometheusRule"))
+    )
+
+
+def test_the_service_of_the_operator_is_found_in_the_namespace_that_it_is_installed_in(installed: list[Manifest]) -> None:
+    service, said = named(installed, "Service"), named(installed, "ServiceMonitor")
+    assert said["metadata"]["namespace"] == service["metadata"]["namespace"]
+    assert said["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert said["spec"]["endpoints"][0]["port"] in {port["name"] for port in service["spec"]["ports"]}
+
+
+def test_prometheus_brings_a_token_where_it_is_asked_for_one(installed: list[Manifest], control_plane: ControlPlane) -> None:
+    asked = ("--set=metrics.authentication=TokenReview", "--set=metrics.serviceMonitor.enabled=true")
+    (plain,) = named(installed, "ServiceMonitor")["spec"]["endpoints"]
+    (endpoint,) = named(render_chart(control_plane, *asked), "ServiceMonitor")["spec"]["endpoints"]
+    file = endpoint.pop("bearerTokenFile")
+
+    assert endpoint == plain
+    assert f"mountPath: {file.removesuffix('/token')}}}" in PAGE
+    assert f"serviceAccountToken: {{path: token, audience: {AUDIENCE}}}" in PAGE
+
+
+@pytest.mark.parametrize(("deployment", "name"), [(a_deployment(), "vllm"), (a_trtllm_deployment(), "trtllm")])
+def test_the_leaders_of_an_engine_are_found_and_nobody_else(installed: list[Manifest], deployment: Deployment, name: str) -> None:
+    (group,) = render(a_plan(), deployment).of_kind("StatefulSet")
+    template = group["spec"]["template"]
+    said = named(installed, "PodMonitor")["spec"]
+    wanted = dict(said["selector"]["matchLabels"])
+    assert wanted.pop(POD_INDEX) == "0"
+    assert wanted.pop("app.kubernetes.io/name") == "vllm"
+    assert f"app.kubernetes.io/name: {name}" in PAGE
+    assert (wanted | {"app.kubernetes.io/name": name}).items() <= template["metadata"]["labels"].items()
+    (endpoint,) = said["podMetricsEndpoints"]
+    assert endpoint["port"] in {port["name"] for port in template["spec"]["containers"][0]["ports"]}
+
+
+def test_the_labels_of_a_target_are_those_of_our_series(installed: list[Manifest]) -> None:
+    (group,) = render(a_plan(), a_deployment()).of_kind("StatefulSet")
+    found = group["spec"]["template"]["metadata"]
+    known = {f"__meta_kubernetes_pod_annotation_{_as_label(key)}": value for key, value in found["annotations"].items()}
+    known |= {f"__meta_kubernetes_pod_label_{_as_label(key)}": value for key, value in found["labels"].items()}
+    (endpoint,) = named(installed, "PodMonitor")["spec"]["podMetricsEndpoints"]
+    labels = {rule["targetLabel"]: known[rule["sourceLabels"][0]] for rule in endpoint["relabelings"]}
+    assert labels == {"name": "llama-405b", "group": "llama-405b-0"}
+
+
+def test_the_rules_are_those_that_are_tried_with_promtool(installed: list[Manifest]) -> None:
+    tried = yaml.safe_load((CHART / "files" / "rules.yaml").read_text())
+    assert named(installed, "PrometheusRule")["spec"] == tried
+
+
+def _as_label(key: str) -> str:
+    return "".join(letter if letter.isalnum() else "_" for letter in key)
