@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from shardwright.cluster.reviews import AUDIENCE
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.labels import POD_INDEX
 from shardwright.rendering.render import render
@@ -27,6 +28,17 @@ def test_the_service_of_the_operator_is_found_in_the_namespace_that_it_is_instal
     assert said["metadata"]["namespace"] == service["metadata"]["namespace"]
     assert said["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert said["spec"]["endpoints"][0]["port"] in {port["name"] for port in service["spec"]["ports"]}
+
+
+def test_prometheus_brings_a_token_where_it_is_asked_for_one(installed: list[Manifest], control_plane: ControlPlane) -> None:
+    asked = ("--set=metrics.authentication=TokenReview", "--set=metrics.serviceMonitor.enabled=true")
+    (plain,) = named(installed, "ServiceMonitor")["spec"]["endpoints"]
+    (endpoint,) = named(render_chart(control_plane, *asked), "ServiceMonitor")["spec"]["endpoints"]
+    file = endpoint.pop("bearerTokenFile")
+
+    assert endpoint == plain
+    assert f"mountPath: {file.removesuffix('/token')}}}" in PAGE
+    assert f"serviceAccountToken: {{path: token, audience: {AUDIENCE}}}" in PAGE
 
 
 @pytest.mark.parametrize(("deployment", "name"), [(a_deployment(), "vllm"), (a_trtllm_deployment(), "trtllm")])
