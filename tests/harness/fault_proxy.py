@@ -68,8 +68,8 @@ class Exchange(Protocol):
 Request = Callable[["Fault", Exchange], None]
 """Deals with a request, to the end of it."""
 
-Event = Callable[["Fault", bytes], list[bytes]]
-"""Returns the lines that a line of a watch becomes."""
+Event = Callable[["Fault", str, bytes], list[bytes]]
+"""Returns the lines that a line of the watch of a path becomes."""
 
 
 @dataclass(eq=False)
@@ -213,25 +213,24 @@ class When:
 
     def silent(self) -> Fault:
         """Let no event through any more, and leave the connection open for good: its other side is gone without a word."""
-        return self._alter(lambda _fault, _line: [SILENCE])
+        return self._alter(lambda _fault, _path, _line: [SILENCE])
 
     def lose(self) -> Fault:
         """Let events disappear, and the watch go on."""
-        return self._alter(lambda _fault, _line: [])
+        return self._alter(lambda _fault, _path, _line: [])
 
     def duplicate(self) -> Fault:
         """Let each event come twice."""
-        return self._alter(lambda _, line: [line, line])
+        return self._alter(lambda _fault, _path, line: [line, line])
 
     def reorder(self) -> Fault:
-        """Let each event come after the next one."""
+        """Let each event come after the next one of its watch."""
 
-        def swap(fault: Fault, line: bytes) -> list[bytes]:
-            before = fault.kept.pop("line", None)
-            if before is None:
-                fault.kept["line"] = line
-                return []
-            return [line, before]
+        def swap(fault: Fault, path: str, line: bytes) -> list[bytes]:
+            if path in fault.kept:
+                return [line, fault.kept.pop(path)]
+            fault.kept[path] = line
+            return []
 
         return self._alter(swap)
 
@@ -299,9 +298,13 @@ class FaultProxy:
         lines = [line]
         for fault in list(self._faults):
             if fault.event:
-                event = fault.event
-                lines = [new for old in lines for new in (event(fault, old) if old and fault.takes(WATCH, path) else [old])]
+                lines = [new for old in lines for new in self._altered_by(fault, fault.event, path, old)]
         return lines
+
+    def _altered_by(self, fault: Fault, event: Event, path: str, line: bytes) -> list[bytes]:
+        if fault.takes(WATCH, path):
+            return event(fault, path, line)
+        return [fault.kept.pop(path), line] if path in fault.kept else [line]  # what it has held back
 
     def connect(self) -> http.client.HTTPConnection:
         if self._context is None:
