@@ -17,22 +17,21 @@ LEAST_SAMPLES: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Resident memory, threads, sockets and all open files of a process, and the series that it shows beside those of models."""
+    """Resident memory, threads, sockets, and all open files of a process."""
 
     rss_mebibytes: float
     threads: float
     sockets: float
     files: float
-    series: float
 
 
-SLACK: Final = Footprint(rss_mebibytes=12, threads=6, sockets=8, files=10, series=40)
+SLACK: Final = Footprint(rss_mebibytes=12, threads=6, sockets=8, files=10)
 """How much more the last third of a run may hold than the first, in the median. Basis: assumed; threads and connections come and
-go with requests at once (32 at most), and a code that was not answered before is a series."""
+go with requests at once, 32 at most."""
 
 
-def footprint(pid: int, metrics: str) -> Footprint:
-    """Return what a process holds now, from /proc; ``metrics`` is what a scrape of it reads."""
+def footprint(pid: int) -> Footprint:
+    """Return what a process holds now, from /proc."""
     proc = Path("/proc") / str(pid)
     stated = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
     links = [str(link.readlink()) for link in (proc / "fd").iterdir() if link.is_symlink()]
@@ -41,7 +40,6 @@ def footprint(pid: int, metrics: str) -> Footprint:
         threads=int(stated["Threads"]),
         sockets=sum(link.startswith("socket:") for link in links),
         files=len(links),
-        series=sum(not line.startswith("#") and 'name="' not in line for line in metrics.splitlines()),
     )
 
 

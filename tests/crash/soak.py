@@ -128,7 +128,7 @@ class Walk:
         if pid is None:
             return []
         samples = self.samples.setdefault(pid, [])
-        samples.append(footprint(pid, self.operator.get("/metrics")[1]))
+        samples.append(footprint(pid))
         return [f"leak of process {pid}: {what}" for what in leaks(samples)]
 
 
