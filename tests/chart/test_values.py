@@ -292,7 +292,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "metrics.serviceMonitor.enabled": ("yes", "'/metrics/serviceMonitor/enabled': got string, want boolean"),
     "metrics.serviceMonitor.labels": ({"a": 1}, "'/metrics/serviceMonitor/labels/a': got number, want string"),
     "metrics.podMonitor.enabled": (1, "'/metrics/podMonitor/enabled': got number, want boolean"),
-    "metrics.podMonitor.labels": (["a"], "'/metrics/podMonitor/labels': got array, want object"),
+    "metrics.podMonitor.labels": ({"a": 2.5}, "'/metrics/podMonitor/labels/a': got number, want string"),
     "metrics.prometheusRule.enabled": ("no", "'/metrics/prometheusRule/enabled': got string, want boolean"),
     "metrics.prometheusRule.labels": ({"a": True}, "'/metrics/prometheusRule/labels/a': got boolean, want string"),
     "catalogue": ({"acme/llama": "./config.json"}, "'/catalogue/acme~1llama': './config.json' does not match pattern"),
