@@ -174,11 +174,15 @@ def _lost(before: Snapshot, after: Snapshot, model: Manifest, now: Collection[st
 
 
 def stuck(objects: Snapshot) -> list[str]:
-    """I6: return what is being deleted and waits for nobody's finalizer, or for one of ours."""
+    """I6: return what is being deleted, and waits for a finalizer of nobody else's and for no node that does not answer."""
+    facts = {found.name: found for node in _of(objects, "Node") if isinstance(found := read_node(node), NodeFacts)}
+    silent = {name for name, found in facts.items() if not found.ready}
     return [
         f"I6 {item['kind']} {_place(item)}: still being deleted"
         for item in objects
-        if "deletionTimestamp" in item["metadata"] and not _waits_for_others(item)
+        if "deletionTimestamp" in item["metadata"]
+        and not _waits_for_others(item)
+        and (item.get("spec") or {}).get("nodeName") not in silent
     ]
 
 
