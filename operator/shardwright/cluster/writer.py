@@ -21,6 +21,7 @@ from shardwright.cluster.new_keys import new_content
 from shardwright.cluster.resources import BY_KIND, PODS, SECRETS, STATEFUL_SETS, Resource
 from shardwright.errors import Problem
 from shardwright.reconcile.decision import (
+    HIDDEN_NAME,
     Apply,
     Create,
     CreateKey,
@@ -96,7 +97,8 @@ class Writer:
         refused: list[Refusal] = []
         missing: set[ObjectKey] = set()
         for write in writes:
-            if isinstance(write, Create | Apply | Patch) and not missing.isdisjoint(write.needs):
+            if isinstance(write, Create | Apply | Patch | Delete) and not missing.isdisjoint(write.needs):
+                missing.add((written_kind(write), written_name(write)))
                 continue
             try:
                 await self._carry_out(client.at(Urgency.REPAIR) if ended_groups([write]) else client, write)
@@ -216,12 +218,16 @@ async def _patch(client: Client, write: Patch) -> dict[str, Any]:
 
 
 async def _create_key(client: Client, write: CreateKey) -> None:
-    """Make a key and create its Secret; 409 says that there is one, which is the key."""
+    """Make a key and create its Secret; 409 says that there is one, which is the key: nobody else was told its name."""
     try:
         await client.create(SECRETS, write.content["metadata"]["namespace"], with_new_key(write.content))
     except ApiError as error:
-        if error.code != CONFLICT:
+        if error.code == CONFLICT:
+            return
+        if (name := written_name(write)) not in str(error):
             raise
+        said = str(error).replace(name, HIDDEN_NAME)
+        raise ApiError(error.code, error.reason, said, error.retry_after_seconds) from None
 
 
 def with_new_key(secret: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from shardwright.reconcile.decision import Apply, Create, DryRunPod, Why, Write
 from shardwright.reconcile.events import surge_event
 from shardwright.reconcile.generations import following_generations, generations
 from shardwright.reconcile.known import Known, look_around
+from shardwright.reconcile.made_secrets import seed_of
 from shardwright.reconcile.memory import ready_pods
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
 from shardwright.reconcile.placing import Planned, plan
@@ -86,6 +87,8 @@ def _put_in_place(seen: Seen, known: Known, subject: Subject, planned: Planned, 
     beside = _beside(seen, known, subject, planned, deployed)
     if isinstance(beside, Step):
         return beside
+    if isinstance(beside, Problem):
+        return _end(seen, known, planned, _kept(seen, known, now, refused=beside), now)
     if beside:
         planned, deployed = beside, _deploy(seen, known, subject, beside, now)
     return _end(seen, known, planned, deployed, now)
@@ -181,8 +184,11 @@ def _decided(seen: Seen, known: Known, planned: Planned, bundle: Bundle, now: da
     return Deployed(decision=decision, record=record, runs=bool(bundle.objects))
 
 
-def _beside(seen: Seen, known: Known, subject: Subject, planned: Planned, deployed: Deployed) -> Planned | Step | None:
-    """Return how the first group that is to stop starts on free GPUs as well; None where there are none, or it is not kept."""
+def _beside(seen: Seen, known: Known, subject: Subject, planned: Planned, deployed: Deployed) -> Planned | Step | Problem | None:
+    """Return how the first group that is to stop starts on free GPUs as well; None where there are none.
+
+    Where the plan of record that says so is not taken, that is the problem: nobody stops a group for an answer that was lost.
+    """
     if subject.intent.paused or deployed.decision is None or not deployed.decision.stopping:
         return None
     group = deployed.decision.stopping[0]
@@ -196,7 +202,7 @@ def _beside(seen: Seen, known: Known, subject: Subject, planned: Planned, deploy
     record = _numbered(seen, known, answer.record)
     placing = _record(seen, known, record)
     if placing is not None:
-        return placing if isinstance(placing, Step) else None
+        return placing
     event = surge_event(name, record.plan.groups[group])
     return replace(planned, record=record, report=record.report(), events=(*planned.events, event))
 
@@ -252,7 +258,8 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
     sets = [live for (kind, _), live in observed.objects.items() if kind == STATEFUL_SET]
     ready = frozenset(group.name for group in known.standing if group.ready)
     places = dict(zip(group_names(base_name(owner.name), plan.group_numbers), plan.groups, strict=True))
-    asking, pods = replace(subject.deployment, sought=record.sought), plan.nodes_per_replica
+    pods = plan.nodes_per_replica
+    asking = replace(subject.deployment, sought=record.sought, secret_seed=seed_of(seen.keys, owner, sets))
 
     def made(of: tuple[int, ...]) -> Bundle:
         return bundle_for(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 ObjectKey = tuple[str, str]
 """Kind and name, see ``observed.kind_of``; the namespace is always that of the resource."""
@@ -78,7 +78,10 @@ class DryRunPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """Delete exactly the object with this uid; its dependents follow in the background. ``why``: None where nobody wants it."""
+    """Delete exactly the object with this uid; its dependents follow in the background.
+
+    ``needs`` as in a creation; ``why``: None where nobody wants it.
+    """
 
     kind: str
     namespace: str
@@ -86,7 +89,11 @@ class Delete:
     uid: str
     grace_seconds: int | None = None
     why: Why | None = None
+    needs: frozenset[ObjectKey] = frozenset()
 
+
+HIDDEN_NAME: Final = "(name withheld)"
+"""Of a Secret that could not be made: who knew it could make that Secret, and it would count as ours."""
 
 Write = Create | CreateKey | Apply | Patch | DryRunPod | Delete
 
@@ -96,6 +103,11 @@ def written_name(write: Write) -> str:
     if isinstance(write, DryRunPod):
         return str(write.content["metadata"]["generateName"])
     return str(write.name if isinstance(write, Patch | Delete) else write.content["metadata"]["name"])
+
+
+def shown_name(write: Write) -> str:
+    """Return what people are told that a write is about: no name of a Secret that somebody else could make before us."""
+    return HIDDEN_NAME if isinstance(write, CreateKey) else written_name(write)
 
 
 def written_kind(write: Write) -> str:

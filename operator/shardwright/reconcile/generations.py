@@ -35,6 +35,13 @@ def lost_nodes(members: Iterable[Member], silent: Collection[str], now: datetime
     )
 
 
+def given_up_at(members: Iterable[Member], now: datetime) -> datetime | None:
+    """Return when it is time to look again at pods that should be gone: nothing happens when one of them is given up."""
+    waits = [member.gone_by for member in members if member.node and member.gone_by]
+    times = (by + timedelta(seconds=seconds) for by in waits for seconds in (LOST_SECONDS, HANGING_SECONDS))
+    return min((time for time in times if time > now), default=None)
+
+
 def unsettled_groups(
     groups: Sequence[Sequence[str]], base: str, standing: Iterable[GroupState], numbers: Sequence[int] = ()
 ) -> frozenset[int]:
