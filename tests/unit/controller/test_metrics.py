@@ -112,6 +112,7 @@ def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_
         ("RecordRefused", "False", "Idle"),
         ("TurnAwaited", "False", "Idle"),
         ("RolloutPending", "False", "Idle"),
+        ("RolloutStopped", "False", "Idle"),
     }
     metrics.show(KEY, living(SERVES), None)
     assert conditions(metrics) == {
@@ -126,6 +127,7 @@ def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_
         ("RecordRefused", "False", "Idle"),
         ("TurnAwaited", "False", "Idle"),
         ("RolloutPending", "False", "Idle"),
+        ("RolloutStopped", "False", "Idle"),
     }
 
 
