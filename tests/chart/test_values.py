@@ -16,6 +16,7 @@ from tests.harness.controlplane import ControlPlane
 from tests.support.builders_chart import (
     CHART,
     GONE,
+    NEW,
     POLICIES,
     default_of,
     defaults,
@@ -30,6 +31,7 @@ DIGEST = f"sha256:{'0a' * 32}"
 POD = "Deployment/shardwright spec.template.spec"
 CONTAINER = f"{POD}.containers.0"
 POLICY = "NetworkPolicy/shardwright spec.ingress.0"
+SCRAPED, MEASURED, TOLD = "ServiceMonitor/shardwright", "PodMonitor/shardwright-vllm", "PrometheusRule/shardwright"
 SETTINGS = "ConfigMap/shardwright-settings data.settings.json"
 BEGIN, END = "<!-- values: written by `pytest tests/chart --update-goldens` -->\n", "<!-- end of values -->\n"
 # As in real configs: not all of it is JSON to a strict reader.
@@ -128,6 +130,12 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "lease.renewDeadlineSeconds": (12, {f"{CONTAINER}.args.15": "--lease-renew-deadline-seconds=12"}),
     "lease.retrySeconds": (1, {f"{CONTAINER}.args.16": "--lease-retry-seconds=1"}),
     "metrics.maxModelSeries": (10000000, {f"{CONTAINER}.args.19": "--max-model-series=10000000"}),
+    "metrics.serviceMonitor.enabled": (True, {SCRAPED: NEW}),
+    "metrics.serviceMonitor.labels": ({"release": "ours"}, {f"{SCRAPED} metadata.labels.release": "ours"}),
+    "metrics.podMonitor.enabled": (True, {MEASURED: NEW}),
+    "metrics.podMonitor.labels": ({"release": "ours"}, {f"{MEASURED} metadata.labels.release": "ours"}),
+    "metrics.prometheusRule.enabled": (True, {TOLD: NEW}),
+    "metrics.prometheusRule.labels": ({"release": "ours"}, {f"{TOLD} metadata.labels.release": "ours"}),
     "catalogue": (
         {"acme/llama-3.1-8b": "{}"},
         {"ConfigMap/shardwright-catalogue data.models.json": '{\n  "acme/llama-3.1-8b": "{}"\n}\n'},
@@ -281,6 +289,12 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "lease.renewDeadlineSeconds": ("10s", "'/lease/renewDeadlineSeconds': got string, want integer"),
     "lease.retrySeconds": (-1, "'/lease/retrySeconds': minimum: got -1, want 1"),
     "metrics.maxModelSeries": (0, "'/metrics/maxModelSeries': minimum: got 0, want 1"),
+    "metrics.serviceMonitor.enabled": ("yes", "'/metrics/serviceMonitor/enabled': got string, want boolean"),
+    "metrics.serviceMonitor.labels": ({"a": 1}, "'/metrics/serviceMonitor/labels/a': got number, want string"),
+    "metrics.podMonitor.enabled": (1, "'/metrics/podMonitor/enabled': got number, want boolean"),
+    "metrics.podMonitor.labels": (["a"], "'/metrics/podMonitor/labels': got array, want object"),
+    "metrics.prometheusRule.enabled": ("no", "'/metrics/prometheusRule/enabled': got string, want boolean"),
+    "metrics.prometheusRule.labels": ({"a": True}, "'/metrics/prometheusRule/labels/a': got boolean, want string"),
     "catalogue": ({"acme/llama": "./config.json"}, "'/catalogue/acme~1llama': './config.json' does not match pattern"),
     "engineDefaults": ({"engine": {"image": "-"}}, "'/engineDefaults/engine/image': '-' does not match pattern"),
     "admittedArguments": (["--config"], "'/admittedArguments/0': '--config' does not match pattern"),
@@ -361,8 +375,12 @@ def test_a_value_changes_just_what_it_says(
     control_plane: ControlPlane, as_delivered: list[Manifest], tmp_path: Path, path: str
 ) -> None:
     value, expected = EFFECTS[path]
+    before, switched_on = as_delivered, list[str]()
+    if path.endswith(".labels"):  # of an object that is there only where it is asked for
+        switched_on = ["--set", f"{path.removesuffix('labels')}enabled=true"]
+        before = render(control_plane, *switched_on)
 
-    changed = difference(as_delivered, render(control_plane, "--values", _values(tmp_path, path, value)))
+    changed = difference(before, render(control_plane, *switched_on, "--values", _values(tmp_path, path, value)))
 
     assert changed == expected
 

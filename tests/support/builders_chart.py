@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "shardwright"
 SYSTEM = "shardwright-system"
 GONE: Final = "(gone)"
+NEW: Final = "(new)"
 _BOUND = "budgets children configmaps events leases networkpolicies pods secrets services statefulsets"
 POLICIES: Final = tuple(f"shardwright-{name}" for name in _BOUND.split())
 """Names of the admission policies and of their bindings."""
@@ -37,11 +38,14 @@ def named(objects: Iterable[Manifest], kind: str, suffix: str = "") -> Manifest:
 
 
 def difference(before: list[Manifest], after: list[Manifest]) -> dict[str, Any]:
-    """Return what is otherwise afterwards: path to value, or to `GONE`; the path of an object is its kind and name."""
+    """Return what is otherwise afterwards: path to value, to `GONE` or, of a whole object, to `NEW`.
+
+    The path of an object is its kind and name.
+    """
     old, new = ({f"{item['kind']}/{item['metadata']['name']}": item for item in objects} for objects in (before, after))
-    changed: dict[str, Any] = dict.fromkeys(old.keys() - new.keys(), GONE)
-    for name in new:
-        was, now = dict(_leaves(old.get(name, {}), name)), dict(_leaves(new[name], name))
+    changed: dict[str, Any] = dict.fromkeys(old.keys() - new.keys(), GONE) | dict.fromkeys(new.keys() - old.keys(), NEW)
+    for name in new.keys() & old.keys():
+        was, now = dict(_leaves(old[name], name)), dict(_leaves(new[name], name))
         changed |= {path: value for path, value in now.items() if path not in was or was[path] != value}
         changed |= dict.fromkeys(was.keys() - now.keys(), GONE)
     return changed

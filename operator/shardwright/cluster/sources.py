@@ -1,6 +1,5 @@
 """What is read of the cluster for ever, and what is kept of each object: small values that compare."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from sys import intern
 from typing import Any, Final
 
 from shardwright.cluster.handover import Key
+from shardwright.cluster.packing import packed, plain, unpacked
 from shardwright.cluster.reader import Source
 from shardwright.cluster.resources import (
     COMPUTE_DOMAINS,
@@ -74,12 +74,12 @@ class Child:
     owner: str
     owner_uid: str
     digest: bytes
-    body: bytes = field(compare=False, repr=False)  # JSON
+    body: bytes = field(compare=False, repr=False)  # packed
     version: int = field(compare=False)
 
     def content(self) -> dict[str, Any]:
         """Return the object, a new one each time."""
-        content: dict[str, Any] = json.loads(self.body)
+        content: dict[str, Any] = unpacked(self.body)
         return content
 
 
@@ -134,7 +134,7 @@ def project_child(resource: Resource, content: Mapping[str, Any]) -> Child:
     kept = {key: value for key, value in metadata.items() if key not in {"managedFields", "resourceVersion"}}
     rest = {key: value for key, value in content.items() if key not in {"apiVersion", "kind", "metadata", "status"}}
     whole = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": kept, **rest}
-    body = json.dumps(whole, separators=(",", ":")).encode()
+    body = plain(whole)
     owner, owner_uid = _model_of(content)
     return Child(
         kind=kind_of(whole),
@@ -144,7 +144,7 @@ def project_child(resource: Resource, content: Mapping[str, Any]) -> Child:
         owner=owner,
         owner_uid=owner_uid,
         digest=blake2b(body, digest_size=DIGEST_BYTES).digest(),
-        body=body,
+        body=packed(body),
         version=int(version) if version.isdecimal() else 0,
     )
 

@@ -4,7 +4,6 @@ Labels are bounded: verbs, resources, codes, condition types, reasons, component
 namespace and name, are made from the same values as its status, and go when it goes.
 """
 
-import logging
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -13,6 +12,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 from shardwright import __version__
+from shardwright.controller.model_series import ModelGauge, ModelSeries, Series
 from shardwright.controller.queue import Key, Load
 from shardwright.planning.report import Exclusion, Plan, Report
 from shardwright.reconcile.findings import Findings, conditions
@@ -20,16 +20,11 @@ from shardwright.reconcile.states import GroupState
 from shardwright.reconcile.work import Resolve
 from shardwright.sinks import in_metric
 
-log = logging.getLogger(__name__)
-
 BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 API_BUCKETS: Final = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0)
 MODEL: Final = ("namespace", "name")
 
-Series = tuple[Gauge, tuple[str, ...]]
-"""A gauge and the values of all its labels."""
-
-Shown = tuple[Gauge, float, *tuple[str, ...]]
+Shown = tuple[ModelGauge, float, *tuple[str, ...]]
 """A gauge of a model, its value, and the values of its labels beside those of the model."""
 
 
@@ -37,15 +32,19 @@ class Metrics:
     """All series; one instance per process. Those of models are at most ``most_series`` together."""
 
     def __init__(self, most_series: int = sys.maxsize) -> None:
-        self._most_series = most_series
-        self._count = 0
-        self._left_out: set[Key] = set()
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self._operator()
+        self._gauges: list[ModelGauge] = []
         self._plans()
         self._lives()
-        self._shown: dict[Key, dict[Series, float]] = {}
+        self._models = ModelSeries(self._gauges, self._condition, most_series, self._hidden)
+        self.registry.register(self._models)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> ModelGauge:
+        gauge = ModelGauge(f"shardwright_{name}", text, (*MODEL, *labels))
+        self._gauges.append(gauge)
+        return gauge
 
     def _operator(self) -> None:
         registry = self.registry
@@ -124,57 +123,41 @@ class Metrics:
         self.moving.set(moving)
 
     def _plans(self) -> None:
-        registry = self.registry
+        new = self._gauge
         degrees = ("tensor", "pipeline", "expert", "attention_data", "context", "replicas", "pool")
-        self._layout = Gauge("shardwright_plan_info", "The layout that stands; always 1.", (*MODEL, *degrees), registry=registry)
-        self._gpus = Gauge("shardwright_plan_gpus", "GPUs of the plan.", MODEL, registry=registry)
-        self._memory = Gauge(
-            "shardwright_plan_memory_bytes",
-            "Bytes on the fullest rank of a stage, by component.",
-            (*MODEL, "stage", "component"),
-            registry=registry,
+        self._layout = new("plan_info", "The layout that stands; always 1.", *degrees)
+        self._gpus = new("plan_gpus", "GPUs of the plan.")
+        self._memory = new("plan_memory_bytes", "Bytes on the fullest rank of a stage, by component.", "stage", "component")
+        self._headroom = new("plan_headroom_tokens", "Tokens of K/V cache beyond one longest request.")
+        self._ttft = new("plan_ttft_seconds", "Predicted mean time to first token.")
+        self._tpot = new("plan_tpot_seconds", "Predicted mean time per output token.")
+        self._throughput = new("plan_output_tokens_per_second", "Predicted, over all replicas.")
+        self._band = new(
+            "plan_output_tokens_per_second_bound", "Ends of the band in which the output lies in 8 of 10 cases.", "bound"
         )
-        self._headroom = Gauge(
-            "shardwright_plan_headroom_tokens", "Tokens of K/V cache beyond one longest request.", MODEL, registry=registry
-        )
-        self._ttft = Gauge("shardwright_plan_ttft_seconds", "Predicted mean time to first token.", MODEL, registry=registry)
-        self._tpot = Gauge("shardwright_plan_tpot_seconds", "Predicted mean time per output token.", MODEL, registry=registry)
-        self._throughput = Gauge(
-            "shardwright_plan_output_tokens_per_second", "Predicted, over all replicas.", MODEL, registry=registry
-        )
-        self._excluded = Gauge(
-            "shardwright_plan_excluded", "Layouts and nodes ruled out, by reason.", (*MODEL, "reason"), registry=registry
-        )
+        self._running = new("plan_running_requests", "Requests in work at once at the planned load, over all replicas.")
+        self._excluded = new("plan_excluded", "Layouts and nodes ruled out, by reason.", "reason")
 
     def _lives(self) -> None:
-        registry, group = self.registry, (*MODEL, "group")
-        self._condition = Gauge(
-            "shardwright_model_condition",
-            "A condition of the model's status as it is; always 1.",
-            (*MODEL, "type", "status", "reason"),
-            registry=registry,
+        new = self._gauge
+        self._condition = new(
+            "model_condition", "A condition of the model's status as it is; always 1.", "type", "status", "reason"
         )
-        self._wanted = Gauge("shardwright_model_groups_wanted", "Groups that shall run.", MODEL, registry=registry)
-        self._ready = Gauge("shardwright_model_groups_ready", "Groups that are ready.", MODEL, registry=registry)
-        self._pending = Gauge(
-            "shardwright_model_groups_rollout_pending",
+        self._wanted = new("model_groups_wanted", "Groups that shall run.")
+        self._ready = new("model_groups_ready", "Groups that are ready.")
+        self._pending = new(
+            "model_groups_rollout_pending",
             "Groups whose pods another release rendered, and this one would render otherwise.",
-            MODEL,
-            registry=registry,
         )
-        self._group_ready = Gauge("shardwright_group_ready", "1 while the group is ready.", group, registry=registry)
-        self._restarts = Gauge("shardwright_group_restarts", "Restarts of the group, as remembered.", group, registry=registry)
-        self._outage = Gauge(
-            "shardwright_group_last_outage_seconds",
-            "From the group's last stop until all its ranks were ready again.",
-            group,
-            registry=registry,
+        self._group_ready = new("group_ready", "1 while the group is ready.", "group")
+        self._restarts = new("group_restarts", "Restarts of the group, as remembered.", "group")
+        self._outage = new(
+            "group_last_outage_seconds", "From the group's last stop until all its ranks were ready again.", "group"
         )
-        self._spent = Gauge(
-            "shardwright_group_restart_budget_spent",
+        self._spent = new(
+            "group_restart_budget_spent",
             "1 while the engine has failed more often in a row than spec.restart.budget.",
-            group,
-            registry=registry,
+            "group",
         )
 
     def count_call(self, verb: str, resource: str, code: int, seconds: float) -> None:
@@ -183,43 +166,16 @@ class Metrics:
         self.api_seconds.labels(verb, resource).observe(seconds)
 
     def show(self, key: Key, found: Findings, report: Report | None) -> None:
-        """Replace the series of one model; those that stay are there all the time, and only what has changed is set."""
-        before = self._shown.get(key, {})
+        """Replace the series of one model."""
         now = dict(self._series(key, found, report))
         if found.hidden:  # nobody knows that anything but the conditions has changed
+            before = self._models.of(key)
             now = {series: value for series, value in before.items() if series[0] is not self._condition} | now
-        now = self._bounded(key, now)
-        for (gauge, labels), value in now.items():
-            if before.get((gauge, labels)) != value:
-                gauge.labels(*labels).set(value)
-        for gauge, labels in before.keys() - now.keys():
-            gauge.remove(*labels)
-        self._count += len(now) - len(before)
-        self._shown[key] = now
-
-    def _bounded(self, key: Key, wanted: dict[Series, float]) -> dict[Series, float]:
-        """Return the series that a model gets: all that it wants or, where there is no room, those it has, then conditions."""
-        before = self._shown.get(key, {})
-        room = self._most_series - self._count + len(before)
-        fits = len(wanted) <= room
-        if not (fits or self._left_out):
-            told = {"key": "/".join(key)}
-            log.warning("models have %d series, and may have %d: this one lacks some", self._count, self._most_series, extra=told)
-        (self._left_out.discard if fits else self._left_out.add)(key)
-        self._hidden.set(len(self._left_out))
-        if fits:
-            return wanted
-        by_rank = sorted(wanted, key=lambda series: (series not in before, series[0] is not self._condition))
-        return {series: wanted[series] for series in by_rank[:room]}
+        self._models.show(key, now)
 
     def drop(self, key: Key) -> None:
         """Remove all series of a model."""
-        shown = self._shown.pop(key, {})
-        for gauge, labels in shown:
-            gauge.remove(*labels)
-        self._count -= len(shown)
-        self._left_out.discard(key)
-        self._hidden.set(len(self._left_out))
+        self._models.drop(key)
 
     def _series(self, key: Key, found: Findings, report: Report | None) -> Iterator[tuple[Series, float]]:
         """Yield the series of one model with their values."""
@@ -232,9 +188,7 @@ class Metrics:
         if isinstance(plan, Plan):
             yield from self._of_layout(plan)
             yield from self._of_memory(plan)
-            yield self._ttft, plan.performance.ttft_seconds
-            yield self._tpot, plan.performance.tpot_seconds
-            yield self._throughput, plan.performance.output_tokens_per_second
+            yield from self._of_performance(plan)
         yield from self._of_excluded(report.excluded)
 
     def _of_layout(self, plan: Plan) -> Iterator[Shown]:
@@ -255,6 +209,15 @@ class Metrics:
             for component, count in components.items():
                 yield self._memory, count, str(stage.stage), component
         yield self._headroom, plan.kv_tokens - plan.max_model_len
+
+    def _of_performance(self, plan: Plan) -> Iterator[Shown]:
+        predicted = plan.performance
+        yield self._ttft, predicted.ttft_seconds
+        yield self._tpot, predicted.tpot_seconds
+        yield self._throughput, predicted.output_tokens_per_second
+        yield self._band, predicted.low, "low"
+        yield self._band, predicted.high, "high"
+        yield self._running, predicted.running_requests * plan.layout.replicas
 
     def _of_excluded(self, excluded: Sequence[Exclusion]) -> Iterator[Shown]:
         counts: dict[str, int] = {}
