@@ -112,6 +112,7 @@ def test_the_operator_knows_every_flag_of_the_deployment(container: dict[str, An
         port=8080,
         health_port=8081,
         max_model_series=100_000,
+        metrics_authentication="None",
         resync_seconds=300.0,
         workers=16,
         max_moving_groups=5,

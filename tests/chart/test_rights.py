@@ -66,6 +66,14 @@ def test_each_scheduler_adds_the_right_to_its_groups_and_no_other(control_plane:
         assert _rights(role) == plain | {f"{group}/podgroups": OWNED}
 
 
+def test_who_scrapes_is_asked_for_with_two_rights_more_and_no_other(control_plane: ControlPlane) -> None:
+    plain = _rights(named(render(control_plane), "ClusterRole", "shardwright"))
+    asking = named(render(control_plane, "--set=metrics.authentication=TokenReview"), "ClusterRole", "shardwright")
+
+    reviews = {"authentication.k8s.io/tokenreviews": {"create"}, "authorization.k8s.io/subjectaccessreviews": {"create"}}
+    assert _rights(asking) == plain | reviews
+
+
 def test_the_lease_is_the_only_one_that_it_may_renew(objects: list[Manifest]) -> None:
     role = named(objects, "Role")
 

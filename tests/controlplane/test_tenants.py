@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from shardwright.reconcile.members import mounted_secrets
+from shardwright.rendering.names import made_secret
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
@@ -123,6 +125,30 @@ def test_labels_annotations_and_owners_of_a_tenant_move_nothing_of_another_names
     assert (models.uids(), models.get("ShardedModel", "victim")["status"]["groups"]) == (uids, groups)
     assert models.condition("victim", "RecordRefused")["status"] == "False"
     control_plane.api.delete(f"/api/v1/namespaces/{evil.namespace}")
+
+
+def test_a_secret_that_a_tenant_makes_before_the_operator_is_never_mounted_and_no_name_is_told_that_he_could_make(
+    models: Models, fleet: Fleet
+) -> None:
+    fleet(H100, 2)
+    models.create("llama", model=LARGE, paused=True)
+    uid = models.get("ShardedModel", "llama")["metadata"]["uid"]
+    foreseen = made_secret("llama", "token", uid)
+    models.post("Secret", {"metadata": {"name": foreseen}, "type": "shardwright.io/group-token", "data": {"token": "bWluZQ=="}})
+    models.post("ResourceQuota", {"metadata": {"name": "mine"}, "spec": {"hard": {"count/secrets": "1"}}})
+    counted = wait_for(lambda: models.get("ResourceQuota", "mine")["status"].get("used"), 30, "the quota to count")
+    assert counted == {"count/secrets": "1"}
+
+    models.change("llama", paused=False)
+    refused = models.wait_reason("llama", "ObjectRefused")["message"]
+    assert 'secrets "(name withheld)" is forbidden: exceeded quota: mine' in refused
+    models.delete("ResourceQuota", "mine")
+    group = wait_for(lambda: models.find("StatefulSet", "llama-0") or {}, 60, "the group")
+
+    (name,) = mounted_secrets(group["spec"]["template"]["spec"])
+    assert (name == foreseen, name in refused) == (False, False)
+    (owner,) = models.get("Secret", name)["metadata"]["ownerReferences"]
+    assert (owner["uid"], owner["controller"]) == (uid, True)
 
 
 def quota(models: Models, name: str, gpus: int, **spec: Any) -> None:

@@ -15,7 +15,7 @@ from tests.harness.api import Api, ApiError, Manifest
 from tests.harness.compute_domains import compute_domains
 from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for
-from tests.support.builders_deployment import a_deployment, a_plan
+from tests.support.builders_deployment import a_deployment, a_plan, a_trtllm_deployment
 from tests.support.builders_resource import a_sharded_model
 from tests.support.operator import SYSTEM, operator_api
 from tests.support.stored import IMAGE_VOLUME, MORE, NATIVE, PATHS, differences, objects_of, pods, runnable, stored
@@ -33,6 +33,10 @@ LOCKED = Launch(
     plan=a_plan(rdma=(("rdma/hca", 1),)),
     deployment=a_deployment(network=PodNetwork(lock_memory=True)),
     config={},
+)
+
+SEEDED = Launch(
+    id="Secrets of names that nobody can foresee", plan=a_plan(), deployment=a_trtllm_deployment(secret_seed="5eed"), config={}
 )
 
 
@@ -253,7 +257,7 @@ def test_the_token_signs_no_lease_and_no_event_of_others(stolen: Api) -> None:
 
 def test_the_token_does_all_that_the_operator_does(cluster: ControlPlane, stolen: Api) -> None:
     rack = next(launch for launch in runnable() if launch.plan.compute_domain)
-    launches = (*MORE, rack, LOCKED, NATIVE, IMAGE_VOLUME)
+    launches = (*MORE, rack, LOCKED, SEEDED, NATIVE, IMAGE_VOLUME)
     with compute_domains(cluster):
         assert differences(stolen, MODELS, launches) == {}
     for name, pod in pods(MODELS, launches[:1]):

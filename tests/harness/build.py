@@ -114,17 +114,26 @@ def api_server(release: str) -> Path:
     """The kube-apiserver of another release, built once per set of pinned versions; see OTHER_VERSIONS."""
     module = _TOOLS / f"kubernetes-{release}"
     version = _pinned("k8s.io/kubernetes", module)
-    digest = hashlib.sha256(b"".join((module / name).read_bytes() for name in ("go.mod", "go.sum")))
-    digest.update(repr((_flags(version), sorted(_ENVIRONMENT.items()), _go_version(), platform.machine())).encode())
-    program = cache_folder() / f"kube-apiserver-{release}-{digest.hexdigest()[:16]}"
+    return _built_alone(f"kube-apiserver-{release}", module, "k8s.io/kubernetes/cmd/kube-apiserver", _flags(version), "5 minutes")
+
+
+def health_judge() -> Path:
+    """The program that says of objects what kstatus and Argo CD say: ``tools/health/main.go``."""
+    return _built_alone("health", _TOOLS / "health", ".", ("-trimpath", "-buildvcs=false"), "2 minutes")
+
+
+def _built_alone(name: str, module: Path, package: str, flags: tuple[str, ...], cold: str) -> Path:
+    """A program with a go.mod of its own, built once for its files."""
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(module.iterdir())))
+    digest.update(repr((flags, sorted(_ENVIRONMENT.items()), _go_version(), platform.machine())).encode())
+    program = cache_folder() / f"{name}-{digest.hexdigest()[:16]}"
     console = Console(stderr=True, soft_wrap=True)
     program.parent.mkdir(parents=True, exist_ok=True)
-    with locked(program.with_suffix(".lock"), console, f"building kube-apiserver {version}"):
+    with locked(program.with_suffix(".lock"), console, f"building {name}"):
         if not program.is_file():
             building = program.with_suffix(f".building-{os.getpid()}")
-            console.print(f"Building kube-apiserver {version} into {program}: cold about 5 minutes on 2 cores.")
-            command = [_go(console), "build", *_flags(version), "-o", str(building), "k8s.io/kubernetes/cmd/kube-apiserver"]
-            _run(command, module, _ENVIRONMENT, f"building kube-apiserver {version}")
+            console.print(f"Building {name} into {program}: cold about {cold} on 2 cores.")
+            _run([_go(console), "build", *flags, "-o", str(building), package], module, _ENVIRONMENT, f"building {name}")
             building.rename(program)
     return program
 

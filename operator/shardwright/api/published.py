@@ -283,8 +283,8 @@ class ShownEngine(Shown):
 class Status(Shown):
     """What was planned and what runs."""
 
-    observed_generation: Annotated[int, Field(ge=0, le=2**53)] | None = Field(
-        default=None, description="Generation of the spec that this status is about."
+    observed_generation: Annotated[int, Field(ge=-1, le=2**53)] | None = Field(
+        default=None, description="Generation of the spec that this status is about; -1: the operator has not looked at it yet."
     )
     conditions: list[ShownCondition] | None = Field(
         default=None,

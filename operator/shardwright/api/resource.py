@@ -5,22 +5,18 @@ that it does not know, because an object may have been stored by a newer version
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic.alias_generators import to_camel
 
+from shardwright.api.free_form import size_problems
 from shardwright.api.parts import DNS_SUBDOMAIN
 from shardwright.api.rules import broken_rules
 from shardwright.api.spec import Spec
 from shardwright.api.violations import explain, repeated_keys, without_nulls
-from shardwright.errors import InputError, Problem
-
-CONFIG_MAX_BYTES: Final = 262_144
-"""Unit: bytes of JSON. Basis: assumed; the largest config in the catalogue has 60 KB. The API server
-cannot bound an object without a schema, so the operator and the CLI do."""
-
+from shardwright.errors import InputError
 
 OF_NO_USE_HERE: Final = frozenset(
     {
@@ -38,13 +34,6 @@ OF_NO_USE_HERE: Final = frozenset(
     }
 )
 """Fields of ``metadata`` that every object may have and nothing here depends on. Source: ObjectMeta, Kubernetes API."""
-
-
-DEPTH_MAX: Final = 64
-"""Levels of nesting of a spec. Basis: assumed; what has a schema has ten, a config may have 32. The API server takes 10,000."""
-
-FREE_FORM: Final = ("spec.model.config", "spec.workload.draftModel.config")
-"""Fields that may hold anything."""
 
 
 class Metadata(BaseModel):
@@ -79,41 +68,6 @@ def parse_manifest(manifest: Mapping[str, Any]) -> ShardedModel:
     return _read(manifest, extra="forbid")
 
 
-def nesting_problem(spec: object) -> Problem | None:
-    """Return what is wrong with a spec that is nested so deeply that it may not even be handed on, None where it is not."""
-    if not _is_deep(spec):
-        return None
-    path = next((path for path in FREE_FORM if _is_deep(_at(spec, path))), "spec")
-    return Problem(
-        code="TooDeep",
-        path=path,
-        what=f"more than {DEPTH_MAX} levels of nesting",
-        limit=f"must be at most {DEPTH_MAX}",
-        remedy="leave out what is not architecture",
-    )
-
-
-def _is_deep(value: object) -> bool:
-    """Return whether something is nested too deeply; without recursion, which is what it would end."""
-    level = [value]
-    for _ in range(DEPTH_MAX):
-        level = [child for parent in level for child in _containers(parent)]
-        if not level:
-            return False
-    return True
-
-
-def _containers(value: object) -> Iterator[object]:
-    children = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return (child for child in children if isinstance(child, Mapping | list))
-
-
-def _at(spec: object, path: str) -> object:
-    for step in path.split(".")[1:]:
-        spec = spec.get(step) if isinstance(spec, Mapping) else None
-    return spec
-
-
 def read_stored(stored: Mapping[str, Any]) -> ShardedModel:
     """Return the resource that the API server holds; unknown fields are dropped.
 
@@ -129,7 +83,7 @@ def _read(raw: Mapping[str, Any], *, extra: Literal["forbid", "ignore"]) -> Shar
         resource = ShardedModel.model_validate_json(json.dumps(plain), extra=extra)
     except ValidationError as error:
         raise InputError(explain(error)) from None
-    problems = (*repeated_keys(resource.spec, "spec"), *_too_large(resource.spec), *broken_rules(resource.spec))
+    problems = (*repeated_keys(resource.spec, "spec"), *size_problems(plain.get("spec")), *broken_rules(resource.spec))
     if problems:
         raise InputError(problems)
     return resource
@@ -140,19 +94,3 @@ def _without_what_is_of_no_use(plain: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(metadata, Mapping):
         return plain
     return {**plain, "metadata": {name: value for name, value in metadata.items() if name not in OF_NO_USE_HERE}}
-
-
-def _too_large(spec: Spec) -> tuple[Problem, ...]:
-    size = len(json.dumps(spec.model.config))
-    if size <= CONFIG_MAX_BYTES:
-        return ()
-    return (
-        Problem(
-            code="ConfigTooLarge",
-            path="spec.model.config",
-            what=f"{size:,} bytes of JSON",
-            limit=f"must be at most {CONFIG_MAX_BYTES:,}",
-            gap=f"{size - CONFIG_MAX_BYTES:,} too many",
-            remedy="leave out what is not architecture, or use spec.model.configMapRef",
-        ),
-    )

@@ -76,10 +76,18 @@ def spec_schema() -> Schema:
     return schema
 
 
+NOT_OBSERVED: Final = -1
+"""The observed generation of a resource that the operator has not looked at: that of no spec."""
+
+
 @cache
 def status_schema() -> Schema:
-    """Return the structural schema of ``status``."""
-    return structural(Status)
+    """Return the structural schema of ``status``.
+
+    A resource that nobody has looked at has a status that says so: without one, `kubectl wait`, Flux and whoever else judges by
+    kstatus take it for done.
+    """
+    return structural(Status) | {"default": {"observedGeneration": NOT_OBSERVED}}
 
 
 def defaults_schema() -> Schema:

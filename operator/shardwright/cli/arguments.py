@@ -170,7 +170,9 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
         help="file or folder with ShardedModels, and ConfigMaps that they refer to ('-': stdin); may be repeated",
     )
     wanted.add_argument("-n", "--namespace", default="", help="namespace of ShardedModels that name none (default: default)")
-    wanted.add_argument("--config", metavar="FILE", help="the model's config.json, for a model that is not built in")
+    wanted.add_argument(
+        "--config", metavar="FILE", help="the model's config.json, or the folder that has it, for a model that is not built in"
+    )
     wanted.add_argument(
         "--settings", metavar="FILE", help="what the administrator says for all models (the text of the operator's ConfigMap)"
     )

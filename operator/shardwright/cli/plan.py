@@ -3,6 +3,7 @@
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.api.model import ConfigMapReference
@@ -17,7 +18,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.untrusted import mapping, text
 from shardwright.modelspec.catalogue import find_model
-from shardwright.modelspec.parse import parse_config
+from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, folder_text, parse_config
 from shardwright.pipeline import bundle_for, plan_serving, with_ways_out
 from shardwright.planning.report import Plan, Report
 from shardwright.rendering.bundle import Bundle
@@ -245,7 +246,13 @@ def _question_with_config(resource: ShardedModel, config_text: str) -> Question:
 
 
 def _read_config(file: str) -> str:
-    config_text = read_text(file)
+    place = Path(file)
+    place, file = (place / CONFIG_FILE, str(place / CONFIG_FILE)) if place.is_dir() else (place, file)
+    beside = place.with_name(QUANTIZATION_FILE)
+    files = {CONFIG_FILE: read_text(file)}
+    if place.name == CONFIG_FILE and beside.is_file():
+        files[QUANTIZATION_FILE] = read_text(str(beside))
+    config_text = folder_text(files) or ""
     name_the_file(file, lambda: parse_config(config_text, source="the text"))
     return config_text
 
@@ -258,8 +265,7 @@ def _config_text(namespace: str, reference: ConfigMapReference, inputs: Inputs) 
     found = inputs.config_maps.get((namespace, reference.name))
     if found is None and inputs.cluster is not None:
         found = inputs.cluster.read_config_map(namespace, reference.name)
-    stored = mapping((found or {}).get("data")).get(reference.key)
-    return stored if isinstance(stored, str) else None
+    return folder_text(mapping((found or {}).get("data")), reference.key)
 
 
 def _key(content: Mapping[str, Any]) -> tuple[str, str]:

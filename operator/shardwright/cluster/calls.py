@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
-from shardwright.cluster.resources import ACCESS_REVIEWS, EVENTS, Resource
+from shardwright.cluster.resources import EVENTS, REVIEWS, Resource
 
 JSON: Final = "application/json"
 DRY_RUN: Final = (("dryRun", "All"),)
@@ -78,8 +78,8 @@ class Call:
 
     @property
     def writes(self) -> bool:
-        """Return whether only a leader may send it; asking for one's own rights stores nothing."""
-        return self.method != "GET" and self.resource is not ACCESS_REVIEWS
+        """Return whether only a leader may send it; a question stores nothing."""
+        return self.method != "GET" and self.resource not in REVIEWS
 
     @property
     def urgency(self) -> Urgency:

@@ -50,6 +50,13 @@ LEASES: Final = Resource(prefix="/apis/coordination.k8s.io/v1", plural="leases",
 ACCESS_REVIEWS: Final = Resource(
     prefix="/apis/authorization.k8s.io/v1", plural="selfsubjectaccessreviews", kind="SelfSubjectAccessReview"
 )
+TOKEN_REVIEWS: Final = Resource(prefix="/apis/authentication.k8s.io/v1", plural="tokenreviews", kind="TokenReview")
+SUBJECT_REVIEWS: Final = Resource(
+    prefix="/apis/authorization.k8s.io/v1", plural="subjectaccessreviews", kind="SubjectAccessReview"
+)
+
+REVIEWS: Final = (ACCESS_REVIEWS, TOKEN_REVIEWS, SUBJECT_REVIEWS)
+"""Questions that are sent as objects; nothing of them is stored."""
 
 DISCOVERY: Final = Resource(prefix="", plural="apis", kind="APIGroupList")
 """What the API server serves; everybody may ask."""

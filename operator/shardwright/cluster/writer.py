@@ -21,6 +21,7 @@ from shardwright.cluster.new_keys import new_content
 from shardwright.cluster.resources import BY_KIND, PODS, SECRETS, STATEFUL_SETS, Resource
 from shardwright.errors import Problem
 from shardwright.reconcile.decision import (
+    HIDDEN_NAME,
     Apply,
     Create,
     CreateKey,
@@ -216,12 +217,16 @@ async def _patch(client: Client, write: Patch) -> dict[str, Any]:
 
 
 async def _create_key(client: Client, write: CreateKey) -> None:
-    """Make a key and create its Secret; 409 says that there is one, which is the key."""
+    """Make a key and create its Secret; 409 says that there is one, which is the key: nobody else was told its name."""
     try:
         await client.create(SECRETS, write.content["metadata"]["namespace"], with_new_key(write.content))
     except ApiError as error:
-        if error.code != CONFLICT:
+        if error.code == CONFLICT:
+            return
+        if (name := written_name(write)) not in str(error):
             raise
+        said = str(error).replace(name, HIDDEN_NAME)
+        raise ApiError(error.code, error.reason, said, error.retry_after_seconds) from None
 
 
 def with_new_key(secret: Mapping[str, Any]) -> dict[str, Any]:

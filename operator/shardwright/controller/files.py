@@ -1,11 +1,13 @@
 """Files that the kubelet renews: read again when they change, and the last good content stays in use."""
 
+import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from shardwright.errors import InputError
+from shardwright.modelspec.catalogue import read_catalogue_extension
 
 log = logging.getLogger(__name__)
 
@@ -51,3 +53,19 @@ class Watched(Generic[Content]):
             return self._file.read_bytes() if self._file else None
         except OSError:
             return None
+
+
+def catalogue_of(text: str) -> Mapping[str, Mapping[str, object]]:
+    """Return the models of the catalogue file, by id.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return read_catalogue_extension(_texts(text))
+
+
+def _texts(content: str) -> dict[str, str]:
+    texts = json.loads(content or "{}")
+    if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
+        raise ValueError("it must be one JSON object of model id to the text of a config.json")
+    return texts

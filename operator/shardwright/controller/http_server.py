@@ -7,7 +7,7 @@ import asyncio
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Final
@@ -20,13 +20,19 @@ SLICE_BYTES: Final = 1 << 16  # what a connection holds of an answer; the rest i
 
 Reply = tuple[HTTPStatus, bytes]
 Answer = Callable[[], Reply]
+Admits = Callable[[str], Awaitable[HTTPStatus | None]]
+"""Of the header ``Authorization`` (empty: there is none), why who sends it is refused, None where he is not."""
 
 
 class HttpServer:
-    """Serves ``answers``, by path, on ``port`` (0: any free one) of all addresses, IPv6 and IPv4, until stopped."""
+    """Serves ``answers``, by path, on ``port`` (0: any free one) of all addresses, IPv6 and IPv4, until stopped.
 
-    def __init__(self, answers: Mapping[str, Answer], port: int, name: str) -> None:
+    Without ``admits`` everybody is answered.
+    """
+
+    def __init__(self, answers: Mapping[str, Answer], port: int, name: str, admits: Admits | None = None) -> None:
         self._answers = answers
+        self._admits = admits
         self._connections: dict[asyncio.StreamWriter, str] = {}  # oldest first, with the client's address
         self._socket = listening_socket(port)
         self.port: int = self._socket.getsockname()[1]
@@ -76,11 +82,15 @@ class HttpServer:
     async def _respond(self, head: bytes, writer: asyncio.StreamWriter) -> None:
         method, _, rest = head.partition(b" ")
         path = rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
-        status, body = self._answer(path) if method in {b"GET", b"HEAD"} else (HTTPStatus.METHOD_NOT_ALLOWED, b"")
+        refusal = None if method in {b"GET", b"HEAD"} else HTTPStatus.METHOD_NOT_ALLOWED
+        if self._admits and not refusal:
+            refusal = await self._admits(_authorization(head))
+        status, body = (refusal, b"") if refusal else self._answer(path)
         lines = (
             f"HTTP/1.1 {status.value} {status.phrase}",
             "Content-Type: text/plain; version=0.0.4; charset=utf-8",
             f"Content-Length: {len(body)}",
+            *(["WWW-Authenticate: Bearer"] if status is HTTPStatus.UNAUTHORIZED else []),
             "Connection: close",
         )
         writer.transport.set_write_buffer_limits(high=0)  # a slice is written when the one before is gone
@@ -94,6 +104,12 @@ class HttpServer:
     def _answer(self, path: str) -> Reply:
         answer = self._answers.get(path)
         return answer() if answer else (HTTPStatus.NOT_FOUND, " ".join(self._answers).encode())
+
+
+def _authorization(head: bytes) -> str:
+    fields = (line.partition(b":") for line in head.split(b"\r\n")[1:])
+    found = (value for name, _, value in fields if name.strip().lower() == b"authorization")
+    return next(found, b"").strip().decode("latin-1")
 
 
 def listening_socket(port: int) -> socket.socket:

@@ -14,6 +14,7 @@ from shardwright.cluster.client import ApiError, Client, Urgency
 from shardwright.cluster.elector import Elector, LeaseIdentity
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.permissions import may_see_pods, missing_permissions
+from shardwright.cluster.reviews import may_read
 from shardwright.cluster.store import Concern
 from shardwright.controller.exposition import Exposition
 from shardwright.controller.files import Watched
@@ -28,6 +29,7 @@ from shardwright.controller.queue import Again, Key, Priority, Queue
 from shardwright.controller.reading import Reading
 from shardwright.controller.reconciler import Parts, Reconciler
 from shardwright.controller.resync import Resync
+from shardwright.controller.scrapers import REVIEW_SECONDS, Scrapers
 from shardwright.controller.view import View
 from shardwright.controller.watches import Watches
 from shardwright.controller.worker import Worker
@@ -38,6 +40,7 @@ from shardwright.reconcile.signing import SigningKeys, read_keys
 log = logging.getLogger(__name__)
 
 BEAT_SECONDS: Final = 0.5
+METRICS_PATH: Final = "/metrics"
 FILES_SECONDS: Final = 5.0
 SYNC_RETRY_SECONDS: Final = 2.0
 FINISH_SECONDS: Final = 1.0  # what work in flight gets after SIGTERM, so that another operator leads within two seconds
@@ -97,6 +100,12 @@ class Operator:
             )
         )
 
+    def _make_scrapers(self) -> Scrapers | None:
+        """Return who judges those that scrape, None where everybody may."""
+        if self._options.metrics_authentication == "None":
+            return None
+        return Scrapers(lambda token: may_read(self._client, token, METRICS_PATH, REVIEW_SECONDS))
+
     async def _look(self, key: Key) -> Again | None:
         try:
             return await self._reconciler.look(key)
@@ -111,7 +120,8 @@ class Operator:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
         probes = HttpServer(self._health.answers(), self._options.health_port, "probes")
-        scrapes = HttpServer({"/metrics": Exposition(self._metrics.text)}, self._options.port, "scrapes")
+        scrapers = self._make_scrapers()
+        scrapes = HttpServer({METRICS_PATH: Exposition(self._metrics.text)}, self._options.port, "scrapes", scrapers)
         log.info("listening on port %d for probes, %d for scrapes", probes.port, scrapes.port)
         watches = Watches(self._access, self._on_loop(self._intake.on_model), self._on_loop(self._watching_ended))
         tasks = [asyncio.create_task(job) for job in (self._start_reading(watches), *self._jobs())]
@@ -123,6 +133,8 @@ class Operator:
         if self._caches:
             self._caches.stop()
         probes.stop()
+        if scrapers:
+            scrapers.stop()
         scrapes.stop()
         log.info("stopped")
         return 1 if self._failed else 0

@@ -50,6 +50,7 @@ class Options:
     port: int
     health_port: int
     max_model_series: int
+    metrics_authentication: str
     resync_seconds: float
     workers: int
     max_moving_groups: int
@@ -113,7 +114,8 @@ def operator_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--signing-keys-file",
         type=Path,
-        help="file of keys, one a line: the first signs plans of record, all verify them; without it nothing is signed",
+        help="file of keys, one a line: the first signs plans of record, all verify them, and names of Secrets that are made "
+        "follow from it; without it nothing is signed, and such names can be foreseen",
     )
     parser.add_argument("--cluster-domain", default="cluster.local", help="domain of the cluster's DNS")
     _add_ports(parser)
@@ -185,6 +187,12 @@ def _add_ports(parser: argparse.ArgumentParser) -> None:
         type=_at_least_one,
         default=MODEL_SERIES,
         help="series of all models together in /metrics; a model whose series do not fit any more lacks the new ones",
+    )
+    parser.add_argument(
+        "--metrics-authentication",
+        choices=("None", "TokenReview"),
+        default="None",
+        help="TokenReview: /metrics is answered to whom the API server knows by his token and lets GET /metrics",
     )
 
 

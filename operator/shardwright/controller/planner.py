@@ -1,18 +1,18 @@
 """Answers what a look asks of the planner, one model at a time: what is planned is kept before the next one is planned."""
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from hashlib import blake2b
 from pathlib import Path
 from time import monotonic, thread_time
 from typing import Any, Final, TypeVar
 
+from shardwright.api.free_form import free_form_problems
 from shardwright.api.record import PlanRecord
-from shardwright.api.resource import nesting_problem
 from shardwright.api.settings import Settings, read_settings
-from shardwright.controller.files import Watched
+from shardwright.controller.files import Watched, catalogue_of
 from shardwright.controller.queue import Key, Priority
 from shardwright.controller.subjects import Outcome as Resolved
 from shardwright.controller.subjects import Subjects
@@ -23,7 +23,6 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.pools import build_inventory
 from shardwright.hardware.stated import NONE, Stated
-from shardwright.modelspec.catalogue import read_catalogue_extension
 from shardwright.planning.report import NoPlan
 from shardwright.planning.ways_out import Holder
 from shardwright.reconcile import answering
@@ -42,7 +41,6 @@ from shardwright.resolving.subject import Subject
 
 REMEMBERED: Final = 16
 """Terms of pods for which the whole cluster is kept in pools: those of models beyond it are collapsed anew."""
-
 
 REFUSED_SECONDS: Final = 3600.0
 """How long what cost too much is not asked again of a model that has not changed: the cluster may have."""
@@ -79,7 +77,7 @@ class Planner:
         self._clock = clock
         self._turns = Turns()
         self._view = view
-        self._catalogue = Watched(catalogue_file, "the catalogue file", _read_catalogue)
+        self._catalogue = Watched(catalogue_file, "the catalogue file", catalogue_of)
         self._settings = Watched(settings_file, "the settings file", read_settings)
         self._plans = PlanCache()
         self.files_version = 0
@@ -129,7 +127,7 @@ class Planner:
         """
         metadata = live["metadata"]
         key = metadata["namespace"], metadata["name"]
-        form = (metadata["uid"], metadata["generation"], config_text, self.files_version, kept_version)
+        form = (metadata["uid"], metadata["generation"], _digest(config_text), self.files_version, kept_version)
         found = self._subjects.of(key, form)
         if found is None:
             found = await self._resolved(key, form, self._question(live, config_text, kept_version), live)
@@ -144,8 +142,9 @@ class Planner:
 
     async def _resolved(self, key: Key, form: tuple[Any, ...], work: Resolve, live: Mapping[str, Any]) -> Resolved:
         """Return what a resource resolves to, and keep it: a form of it that costs too much is not read again either."""
-        if problem := nesting_problem(live.get("spec")):
-            return (problem,)
+        if problems := await asyncio.to_thread(free_form_problems, live.get("spec")):
+            self._subjects.keep(key, form, problems)
+            return problems
 
         def keep(outcome: Resolved | Failed) -> None:
             self._subjects.keep(key, form, _resolved(outcome))
@@ -383,12 +382,6 @@ def _resolved(outcome: Resolved | Failed) -> Resolved:
     return (config_too_costly(outcome),) if isinstance(outcome, Failed) else outcome
 
 
-def _read_catalogue(text: str) -> Mapping[str, Mapping[str, object]]:
-    return read_catalogue_extension(_texts(text))
-
-
-def _texts(content: str) -> dict[str, str]:
-    texts = json.loads(content or "{}")
-    if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
-        raise ValueError("it must be one JSON object of model id to the text of a config.json")
-    return texts
+def _digest(text: str | None) -> bytes | None:
+    """Return what tells a text from others: the text of a ConfigMap may have a megabyte, and is not kept of each model."""
+    return None if text is None else blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()

@@ -22,6 +22,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.to_come import is_to_come
+from shardwright.modelspec.parse import folder_text
 from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.known import nodes_of_interest
 from shardwright.reconcile.members import Member, read_member
@@ -290,8 +291,7 @@ class Reading:
         where = (key[0], str(reference["name"])) if reference.get("name") else None
         self._view.note(key, replace(self._view.interests(key), config_map=where))
         content = await self.config_maps.get(where) if where else None
-        text: str | None = ((content or {}).get("data") or {}).get(reference.get("key"))
-        return text
+        return folder_text((content or {}).get("data") or {}, str(reference.get("key")))
 
     async def freshened(self, seen: Seen, groups: Iterable[str], broken: Collection[str]) -> Seen | None:
         """Return the same with StatefulSets and their pods as the API server has them now, before any of them is ended.

@@ -53,11 +53,11 @@ class Watches(threading.Thread):
         self._access = access
         self._on_event = on_event
         self._on_end = on_end
-        self._stop = threading.Event()
+        self._stopping = threading.Event()
 
     def stop(self) -> None:
         """Ask the thread to end."""
-        self._stop.set()
+        self._stopping.set()
 
     def run(self) -> None:
         """Watch until stopped."""
@@ -74,7 +74,7 @@ class Watches(threading.Thread):
             settings=watch_settings(),
             clusterwide=True,
             standalone=True,
-            stop_flag=self._stop,
+            stop_flag=self._stopping,
         )
 
     def _registry(self) -> kopf.OperatorRegistry:

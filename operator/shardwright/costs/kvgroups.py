@@ -161,7 +161,7 @@ def _latent_entries(index: int, attention: LatentAttention, form: CacheFormat) -
     own = Entry(layer=index, kind=Kind(), block_tokens=block, page_bytes=vector * block)
     if not attention.index_dim:
         return (own,)
-    return (own, replace(own, page_bytes=_index_bytes(attention.index_dim) * block))
+    return (own, replace(own, page_bytes=_index_bytes(attention.index_dim) * block // attention.index_pool))
 
 
 def _index_bytes(dim: int) -> int:

@@ -5,7 +5,7 @@ Bytes as the engine creates them, before kernels repack; equal to the oracle in 
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import Final
@@ -269,17 +269,11 @@ def _refined(weight: Weight, outputs: int, inputs: int) -> Storage:
 
 
 def _with_block(storage: Storage, block: tuple[int, int]) -> Storage:
-    return Storage(
-        name=storage.name,
-        bits=storage.bits,
-        block=block,
-        scale_bits=storage.scale_bits,
-        zero_point_bits=storage.zero_point_bits,
-    )
+    return replace(storage, block=block)
 
 
 def _stored_bytes(storage: Storage, outputs: int, inputs: int) -> int:
-    bits = outputs * inputs * storage.bits
+    bits = outputs * inputs * storage.bits + storage.matrix_bits
     if storage.block is not None:
         rows = math.ceil(outputs / (storage.block[0] or outputs))
         columns = math.ceil(inputs / (storage.block[1] or inputs))

@@ -16,8 +16,8 @@ FP8_BLOCKS: Final = Storage(name="fp8", bits=8, block=(128, 128), scale_bits=32)
 MXFP4: Final = Storage(name="mxfp4", bits=4, block=(1, 32), scale_bits=8)
 """OCP MXFP4: 32 elements share an E8M0 exponent."""
 
-NVFP4: Final = Storage(name="nvfp4", bits=4, block=(1, 16), scale_bits=8)
-"""NVIDIA's FP4: 16 elements share an FP8 scale; the FP32 scale of each matrix is not counted."""
+NVFP4: Final = Storage(name="nvfp4", bits=4, block=(1, 16), scale_bits=8, matrix_bits=64)
+"""NVIDIA's FP4: 16 elements share an FP8 scale, and each matrix has an FP32 scale for itself and one for its inputs."""
 
 NF4: Final = Storage(name="nf4", bits=4, block=(1, 64), scale_bits=32)
 """bitsandbytes' 4 bits: 64 elements share an FP32 scale (a little less where scales are quantized too)."""
@@ -55,10 +55,20 @@ TORCHAO: Final = {
 }
 """TorchAO's configurations by name. Source: torchao ``quantization/quant_api.py``."""
 
-MODELOPT: Final = {
-    "NVFP4": NVFP4,
-    "MXFP4": MXFP4,
-    "FP8_PB": FP8_BLOCKS,
-    "FP8": replace(FP8_PER_TENSOR, scale_bits=64),
-}
-"""NVIDIA's algorithms by the start of their names: weights' storage, FP8 with the static scale of the inputs beside."""
+MXFP8: Final = Storage(name="fp8", bits=8, block=(1, 32), scale_bits=8)
+"""OCP MXFP8: 32 elements share an E8M0 exponent."""
+
+MODELOPT: Final[Mapping[str, Storage]] = MappingProxyType(
+    {
+        "W4A16_NVFP4": NVFP4,
+        "NVFP4": NVFP4,
+        "MXFP4": MXFP4,
+        "MXFP8": MXFP8,
+        "FP8_PER_CHANNEL_PER_TOKEN": replace(FP8_PER_TENSOR, block=(1, 0)),
+        "FP8_BLOCK_SCALES": FP8_BLOCKS,
+        "FP8_PB": FP8_BLOCKS,
+        "FP8": replace(FP8_PER_TENSOR, scale_bits=64),
+    }
+)
+"""NVIDIA's algorithms by the start of their names: weights' storage, with the static scale of the inputs beside.
+Source: vLLM 0.33 ``quantization/modelopt.py:LINEAR_ALGOS``."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from shardwright.modelspec.fields import WIDTH, Fields
 from shardwright.modelspec.formats import FP8_PER_TENSOR
-from shardwright.modelspec.modules import MAX_PATTERNS, full_name, globs_of, is_listed, is_pattern, not_followed
+from shardwright.modelspec.modules import MAX_PATTERNS, canonical, globs_of, is_pattern, modules_of
 from shardwright.modelspec.spec import Storage, Weight
 
 BITS: Final = (1, 16)
@@ -31,17 +31,11 @@ class Quantization:
 
 def unless_listed(method: str, storage: Storage, fields: Fields, *lists: str) -> Quantization:
     """Return a method that stores all in one way but the modules that are listed, by name or pattern."""
-    entries = tuple(entry for name in lists for entry in fields.strings(name))
-    patterns = tuple(entry for entry in entries if is_pattern(entry))
-    globs = [glob for pattern in patterns for glob in globs_of(pattern)]
-    if len(patterns) > MAX_PATTERNS:
-        fields.refuse(lists[0], f"{len(patterns)} patterns", f"must be at most {MAX_PATTERNS}")
-        globs = []
-    exact = frozenset(entries)
+    modules = modules_of(fields, *lists)
     return Quantization(
         method=method,
-        storage=lambda weight: None if is_listed(full_name(weight), exact, globs) else storage,
-        warnings=not_followed(patterns),
+        storage=lambda weight: None if modules.include(weight) else storage,
+        warnings=modules.warnings,
     )
 
 
@@ -55,6 +49,7 @@ def by_rules(
         stored: The storage by name or pattern, in order (None: left alone).
         names_of: The names that rules may have for a weight's module, the one that patterns speak of first.
     """
+    stored = {rule if is_pattern(rule) else canonical(rule): storage for rule, storage in stored.items()}
     patterns = tuple(rule for rule in stored if is_pattern(rule))
     beyond, patterns = patterns[MAX_PATTERNS:], patterns[:MAX_PATTERNS]
     read = [(globs_of(pattern), stored[pattern]) for pattern in patterns]

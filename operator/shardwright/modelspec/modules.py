@@ -1,13 +1,19 @@
 """Which modules a quantization config speaks of: by name, by part of a name, by pattern; never by an arbitrary expression."""
 
 import re
+from dataclasses import dataclass
 from fnmatch import translate
 from typing import Final
 
+from shardwright.modelspec.fields import Fields
 from shardwright.modelspec.spec import Part, Weight
 
 MAX_PATTERNS: Final = 64
-"""Most patterns in a list of modules that stay unquantized; published configs have fewer than ten."""
+"""Most rules by pattern that say how single modules are stored, and most ways through the alternatives of one pattern."""
+
+MAX_GLOB_BYTES: Final = 8192
+"""Most bytes of patterns with a star before their end, in one list: each is tried on every name. Names, and patterns that end in
+their only star, cost one look-up however many there are. Basis: assumed; published lists have fewer than 500 bytes of them."""
 
 MAX_ENTRIES: Final = 4096
 """Most entries of a list that are looked for in every name; published lists stay below a thousand."""
@@ -16,8 +22,28 @@ _MERGED: Final = {
     **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
     **dict.fromkeys(("gate_proj", "up_proj"), "gate_up_proj"),
 }
+_STORED_AS: Final = {"q_gate": ("q_proj",), "in_proj_ba": ("in_proj_a", "in_proj_b"), "qkv_proj": ("q_proj", "k_proj", "v_proj")}
+"""What checkpoints call the modules that are one here, or a part of one there."""
+
 _ALTERNATIVES: Final = re.compile(r"\((?:\?:)?([\w|]+)\)", re.ASCII)
 _GLOB: Final = re.compile(r"[\w.*\\$^/-]+", re.ASCII)
+_STARS: Final = re.compile(r"\*+")
+_WRAPPERS: Final = re.compile(r"(?:(?:model|language_model|backbone)\.)+", re.ASCII)
+_ONE_EXPERT: Final = re.compile(r"\.experts\.\d+\..*$", re.ASCII)
+
+
+def canonical(entry: str) -> str:
+    """Return a module, or a pattern of modules, as this room names them, whatever a checkpoint wraps its layers in.
+
+    All experts of a layer are one module, also where one of them is named.
+
+    >>> canonical("language_model.model.layers.0*"), canonical("backbone.layers.1.mixer.experts.7.up_proj")
+    ('model.layers.0*', 'model.layers.1.mixer.experts')
+    """
+    wrapped = _WRAPPERS.match(entry)
+    inner = entry[wrapped.end() :] if wrapped else entry
+    known = (wrapped and not inner.startswith("lm_head")) or inner.startswith("layers.")
+    return _ONE_EXPERT.sub(".experts", f"model.{inner}" if known else inner)
 
 
 def full_name(weight: Weight) -> str:
@@ -42,32 +68,82 @@ def is_named_in_part(weight: Weight, listed: frozenset[str]) -> bool:
     return any(entry in name for entry in listed for name in names)
 
 
+def names_of(weight: Weight) -> tuple[str, ...]:
+    """Return the names that a checkpoint may have for a weight's module, its own first."""
+    name = full_name(weight)
+    above, _, last = name.rpartition(".")
+    return (name, *(f"{above}.{other}" for other in _STORED_AS.get(last, ())))
+
+
 def is_pattern(entry: str) -> bool:
     """Return whether an entry speaks of modules by pattern, not by name."""
     return entry.startswith("re:") or "*" in entry
 
 
-def not_followed(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a warning where patterns are more than globs."""
-    odd = [pattern for pattern in patterns if not globs_of(pattern)]
-    if not odd:
-        return ()
-    return (f"{len(odd)} patterns of unquantized modules are taken as matching none, for example {odd[0]:.60}",)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Modules:
+    """The modules that a list speaks of: by name with all below them, by one part of a name, or by pattern.
+
+    ``starts`` are the patterns that end in their only star, ``exact`` those without one, ``globs`` all others that are followed;
+    ``odd`` are more than globs and match nothing.
+    """
+
+    names: frozenset[str]
+    exact: frozenset[str]
+    starts: frozenset[str]
+    globs: tuple[re.Pattern[str], ...]
+    odd: tuple[str, ...]
+
+    def include(self, weight: Weight) -> bool:
+        """Return whether a weight's module is among them."""
+        return any(self._named(name) or self._matched(name) for name in names_of(weight))
+
+    def _named(self, name: str) -> bool:
+        parts = name.split(".")
+        above = (".".join(parts[:length]) for length in range(1, len(parts) + 1))
+        return any(module in self.names for module in above) or any(part in self.names for part in parts[3:])
+
+    def _matched(self, name: str) -> bool:
+        starts = bool(self.starts) and any(name[:length] in self.starts for length in range(len(name) + 1))
+        return starts or name in self.exact or any(glob.match(name) for glob in self.globs)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return a warning where patterns are more than globs."""
+        if not self.odd:
+            return ()
+        return (f"{len(self.odd)} patterns of unquantized modules are taken as matching none, for example {self.odd[0]:.60}",)
 
 
-def is_listed(name: str, exact: frozenset[str], globs: list[re.Pattern[str]]) -> bool:
-    """Return whether a module is listed: by itself, under a listed one, by one of its parts, or by pattern."""
-    parts = name.split(".")
-    above = (".".join(parts[:length]) for length in range(1, len(parts) + 1))
-    return (
-        any(module in exact for module in above)
-        or any(part in exact for part in parts[3:])
-        or any(glob.match(name) for glob in globs)
+def modules_of(fields: Fields, *lists: str) -> Modules:
+    """Return the modules that are listed under these fields; patterns that cost too much are a problem of the first."""
+    entries = tuple(entry for name in lists for entry in fields.strings(name))
+    patterns = [(entry, _texts(entry)) for entry in entries if is_pattern(entry)]
+    texts = [text for _, found in patterns for text in found]
+    inner = [text for text in texts if "*" in text[:-1]]
+    size = sum(map(len, inner))
+    if size > MAX_GLOB_BYTES:
+        limit = f"must be at most {MAX_GLOB_BYTES} bytes"
+        fields.refuse(
+            lists[0], f"patterns with a star before their end: {size} bytes", limit, "name modules, or use fewer patterns"
+        )
+        inner = []
+    return Modules(
+        names=frozenset(map(canonical, entries)),
+        exact=frozenset(text for text in texts if "*" not in text),
+        starts=frozenset(text[:-1] for text in texts if "*" in text and "*" not in text[:-1]),
+        globs=tuple(re.compile(translate(text)) for text in inner),
+        odd=tuple(entry for entry, found in patterns if not found),
     )
 
 
 def globs_of(pattern: str) -> tuple[re.Pattern[str], ...]:
     """Return a pattern as globs, one for each way through its groups of alternatives; nothing where it is more than that."""
+    return tuple(re.compile(translate(text)) for text in _texts(pattern))
+
+
+def _texts(pattern: str) -> tuple[str, ...]:
+    """Return the globs of a pattern as texts; nothing where it is more than that, or has too many ways."""
     parts = _ALTERNATIVES.split(pattern)  # text, group, text, ..., text
     texts = [""]
     for index, part in enumerate(parts):
@@ -77,7 +153,7 @@ def globs_of(pattern: str) -> tuple[re.Pattern[str], ...]:
     return globs if len(globs) == len(texts) <= MAX_PATTERNS else ()
 
 
-def _glob(pattern: str) -> re.Pattern[str] | None:
+def _glob(pattern: str) -> str | None:
     """Return a pattern as a glob; None for expressions that are more than that.
 
     Only globs are followed: an arbitrary expression of a user could take for ever.
@@ -88,4 +164,4 @@ def _glob(pattern: str) -> re.Pattern[str] | None:
     if pattern.startswith("re:"):
         text = text.removeprefix("^").replace(".*", "*").replace("\\.", ".")
         text = text.removesuffix("$") if text.endswith("$") else f"{text}*"
-    return None if "\\" in text else re.compile(translate(text))
+    return None if "\\" in text else canonical(_STARS.sub("*", text))

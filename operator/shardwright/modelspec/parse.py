@@ -7,7 +7,12 @@ from typing import Final
 from shardwright.errors import InputError, Problem
 
 MAX_CONFIG_BYTES: Final = 1024**2
-"""Largest config that is read; the largest real ones (per-module quantization lists) are below 200 KiB."""
+"""Largest config that is read, with its quantization file; the largest real one (mixed, expert by expert) has 910 KiB."""
+
+CONFIG_FILE: Final = "config.json"
+
+QUANTIZATION_FILE: Final = "hf_quant_config.json"
+"""Where older checkpoints of NVIDIA's ModelOpt say how their weights are stored."""
 
 MAX_CONFIG_DEPTH: Final = 32
 """Deepest nesting that is read; real configs stay below 8."""
@@ -29,6 +34,23 @@ def parse_config(text: str, *, source: str) -> dict[str, object]:
         raise _invalid(source, f"holds a {type(value).__name__}", "where an object belongs", "give the file as it is")
     check_depth(value, source=source)
     return value
+
+
+def folder_text(files: Mapping[str, object], name: str = CONFIG_FILE) -> str | None:
+    """Return the text of a model's config, with that of the quantization file where one stands beside it; None without a config.
+
+    The two become one JSON object of file name to content, unread: :func:`shardwright.modelspec.read.read_model` takes either.
+
+    Args:
+        files: Texts by file name, as a folder or a ConfigMap has them.
+        name: The name that the config has among them.
+    """
+    config, quantization = files.get(name), files.get(QUANTIZATION_FILE)
+    if not isinstance(config, str):
+        return None
+    if not isinstance(quantization, str) or name == QUANTIZATION_FILE:
+        return config
+    return f'{{"{CONFIG_FILE}": {config}, "{QUANTIZATION_FILE}": {quantization}}}'
 
 
 def check_depth(config: Mapping[str, object], *, source: str) -> None:

@@ -1,15 +1,15 @@
 """How quantized weights are stored: ``quantization_config`` to the storage of each weight, scales included."""
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.fields import Fields
-from shardwright.modelspec.formats import FP8_PER_TENSOR, INT8_PER_CHANNEL, MODELOPT, MXFP4, NF4, NVFP4
+from shardwright.modelspec.formats import FP8_PER_TENSOR, INT8_PER_CHANNEL, MXFP4, NF4, NVFP4
 from shardwright.modelspec.methods import BITS, Quantization, Stores, by_rules, changed, group, integers, unless_listed
-from shardwright.modelspec.modules import MAX_ENTRIES, MAX_PATTERNS, engine_name, full_name, globs_of, is_listed, is_named_in_part
+from shardwright.modelspec.modelopt import SECTION, modelopt
+from shardwright.modelspec.modules import MAX_ENTRIES, MAX_PATTERNS, Modules, engine_name, is_named_in_part, modules_of
 from shardwright.modelspec.spec import ModelSpec, Part, Storage, Weight
 from shardwright.modelspec.tensors import BF16, FP16
 from shardwright.modelspec.toolkits import inc, quark, torchao
@@ -25,7 +25,8 @@ def read_quantization(fields: Fields) -> Quantization | None:
         None where the weights are stored in the model's dtype, or the method is not known.
     """
     method = fields.string("quant_method")
-    if method is None and fields.string("quant_algo") is None:
+    stated = fields.values.get(SECTION, fields.values.get("quant_algo"))
+    if method is None and stated is None:
         fields.refuse("quant_method", "missing", remedy="name the method that the weights are stored with")
         return None
     reader = _METHODS.get(method or "modelopt")
@@ -164,32 +165,23 @@ class _Target:
     """The storage of the modules that a group names: by name, by pattern, or all linear ones."""
 
     storage: Storage
-    names: frozenset[str]
-    globs: tuple[re.Pattern[str], ...]
-
-    def matches(self, name: str) -> bool:
-        return is_listed(name, self.names, list(self.globs))
+    modules: Modules
 
 
 def _targeted(group: Fields) -> _Target | None:
     weights = group.section("weights")
     if weights is None:
         return None
-    targets = group.strings("targets")
-    patterns = [target for target in targets if target.startswith("re:")][:MAX_PATTERNS]
-    globs = tuple(glob for pattern in patterns for glob in globs_of(pattern))
-    return _Target(
-        storage=_compressed(weights, alone=group.values.get("input_activations") is None), names=frozenset(targets), globs=globs
-    )
+    alone = group.values.get("input_activations") is None
+    return _Target(storage=_compressed(weights, alone=alone), modules=modules_of(group, "targets"))
 
 
 def _by_target(base: Stores, targets: list[_Target]) -> Stores:
     """Return the storage by the group that names a module, else by the group of all linear modules."""
 
     def storage(weight: Weight) -> Storage | None:
-        name = full_name(weight)
-        named = next((target for target in targets if target.matches(name)), None)
-        general = next((target for target in targets if _LINEAR in target.names), None)
+        named = next((target for target in targets if target.modules.include(weight)), None)
+        general = next((target for target in targets if _LINEAR in target.modules.names), None)
         chosen = named or general
         return chosen.storage if chosen and base(weight) else None
 
@@ -218,17 +210,6 @@ def _compressed(weights: Fields, *, alone: bool) -> Storage:
     return Storage(name=name, bits=bits, block=block, scale_bits=scale, alone=eight and alone)
 
 
-def _modelopt(fields: Fields) -> Quantization:
-    """Read NVIDIA's form; mixed precision is refused."""
-    algorithm = (fields.string("quant_algo") or "").upper()
-    storage = next((storage for name, storage in MODELOPT.items() if algorithm.startswith(name)), None)
-    if storage is None:
-        fields.refuse("quant_algo", f"{algorithm!r:.60}", f"must be one of {', '.join(MODELOPT)}")
-        storage = FP8_PER_TENSOR
-    cached = (fields.string("kv_cache_quant_algo") or "").upper().startswith("FP8")
-    return replace(unless_listed("modelopt", storage, fields, "ignore"), head=True, cache_dtype="fp8" if cached else None)
-
-
 def _bitsandbytes(fields: Fields) -> Quantization:
     four = fields.boolean("load_in_4bit", default=not fields.boolean("load_in_8bit", default=False))
     return unless_listed("bitsandbytes", NF4 if four else INT8_PER_CHANNEL, fields, "llm_int8_skip_modules")
@@ -247,8 +228,7 @@ _METHODS: Final[dict[str, Callable[[Fields], Quantization]]] = {
     "bitsandbytes": _bitsandbytes,
     "compressed-tensors": _compressed_tensors,
     "fbgemm_fp8": _fbgemm_fp8,
-    "modelopt": _modelopt,
-    "modelopt_fp4": _modelopt,
+    **dict.fromkeys(("modelopt", "modelopt_fp4", "modelopt_mixed", "modelopt_mxfp8"), modelopt),
     "quark": quark,
     "torchao": torchao,
     "inc": inc,

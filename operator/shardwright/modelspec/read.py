@@ -14,7 +14,8 @@ from shardwright.modelspec.families.family import Family, Shape, read_shape
 from shardwright.modelspec.families.vision import tower_weights, wrapper
 from shardwright.modelspec.fields import VOCABULARY, Fields
 from shardwright.modelspec.methods import Quantization
-from shardwright.modelspec.parse import check_depth
+from shardwright.modelspec.modelopt import with_quantization_file
+from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, check_depth
 from shardwright.modelspec.quantization import quantized, read_quantization
 from shardwright.modelspec.spec import Layer, ModelSpec, Part, Split, Storage, Weight
 from shardwright.modelspec.tensors import BF16, FP16, Blocks
@@ -28,12 +29,18 @@ _DTYPES: Final[Mapping[str, Storage]] = {
 
 _STREAMS: Final = (1, 64)
 
+_LANGUAGE_SECTIONS: Final = ("text_config", "llm_config", "language_config")
+"""Where configs of several modalities have their language model."""
+
+_KINDS_OF_LAYERS: Final = ("layers_block_type", "hybrid_override_pattern", "layer_types")
+"""Lists with an entry for each layer: they say how many there are where nothing else does."""
+
 
 def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
     """Read the facts of a model.
 
     Args:
-        config: The content of the ``config.json``.
+        config: The content of the ``config.json``; or the contents of the files of a model by name, where there is one beside it.
         source: Where it comes from, for messages: a catalogue id, a file, a manifest field.
 
     Raises:
@@ -41,6 +48,7 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
             out of bounds; all of them, each with its path.
     """
     check_depth(config, source=source)
+    config = _joined(config, source)
     config_hash = _hash(config, source)
     top = Fields(config)
     architecture, family = _family(top)
@@ -78,6 +86,17 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
     )
 
 
+def _joined(config: Mapping[str, object], source: str) -> Mapping[str, object]:
+    """Return a config with what stands in the file beside it."""
+    if CONFIG_FILE not in config:
+        return config
+    own, quantization = config[CONFIG_FILE], config.get(QUANTIZATION_FILE, {})
+    if not isinstance(own, Mapping) or not isinstance(quantization, Mapping):
+        what = f"{source}: {CONFIG_FILE} and {QUANTIZATION_FILE}"
+        raise InputError([Problem(code="ConfigInvalid", what=what, limit="must be objects", remedy="give the files as they are")])
+    return with_quantization_file(own, quantization) if quantization else own
+
+
 def _hash(config: Mapping[str, object], source: str) -> str:
     try:
         canonical = json.dumps(config, sort_keys=True, separators=(",", ":"))
@@ -95,17 +114,33 @@ def _family(top: Fields) -> tuple[str, Family]:
     if architecture and plain.is_plain(architecture, top):
         return architecture, plain.FAMILY
     if architecture and (inner := _language_model(top)):
-        return architecture, wrapper(FAMILIES[inner], inner)
+        return architecture, wrapper(*inner, counts_all=_outer(top).values.get("audio_config") is None)
     if not top.problems:
         top.problems.append(_unknown(architecture))
     raise InputError(top.problems)
 
 
-def _language_model(top: Fields) -> str | None:
-    """Return the architecture of the language model that a multimodal config wraps."""
-    section = top.section("text_config")
-    named = None if section is None else LANGUAGE_MODELS.get(section.string("model_type") or "")
-    return named if top.values.get("vision_config") is not None else None
+def _language_model(top: Fields) -> tuple[Family, str] | None:
+    """Return how the language model that a multimodal config wraps is read, and its architecture by name."""
+    section, outer = _text_section(top), _outer(top)
+    if section is None or all(outer.values.get(f"{sense}_config") is None for sense in ("vision", "audio")):
+        return None
+    stated = section.strings("architectures")
+    name = stated[0] if stated else LANGUAGE_MODELS.get(section.string("model_type") or "", "")
+    if name in FAMILIES:
+        return FAMILIES[name], name
+    return (plain.FAMILY, name) if plain.is_plain(name, section) else None
+
+
+def _outer(top: Fields) -> Fields:
+    """Return what has the sections of language model and towers: of models that speak too the part that thinks."""
+    return top.section("thinker_config") or top
+
+
+def _text_section(top: Fields) -> Fields | None:
+    """Return the section of the language model, None where the config is all of it."""
+    outer = _outer(top)
+    return next((section for name in _LANGUAGE_SECTIONS if (section := outer.section(name))), None)
 
 
 def _architecture(top: Fields) -> str | None:
@@ -135,13 +170,19 @@ def _unknown(architecture: str | None) -> Problem:
 
 def _text_fields(top: Fields, family: Family) -> Fields:
     """Return the fields of the language model: its own section where the config wraps one."""
-    section = top.section("text_config") or top
+    section = _text_section(top) or top
     present = {name: value for name, value in _present(section.values).items() if name not in family.ignores}
     spelled = {name: next((n for n in names if _under(present, n) is not None), names[0]) for name, names in family.names.items()}
     spelled = {name: theirs for name, theirs in spelled.items() if name not in present}
     renamed = _present({name: _under(present, theirs) for name, theirs in spelled.items()})
     left_out = {name: value for name, value in family.defaults.items() if name not in section.values}
-    return Fields({**left_out, **present, **renamed}, section.path, top.problems, spelled)
+    return Fields({**left_out, **_counted(present), **present, **renamed}, section.path, top.problems, spelled)
+
+
+def _counted(present: Mapping[str, object]) -> dict[str, object]:
+    """Return the number of layers that a list of their kinds has."""
+    listed = (present.get(name) for name in _KINDS_OF_LAYERS)
+    return next(({"num_hidden_layers": len(kinds)} for kinds in listed if isinstance(kinds, list | tuple | str)), {})
 
 
 def _under(values: Mapping[str, object], path: str) -> object:
@@ -186,7 +227,7 @@ def _layers(blocks: Blocks, shape: Shape, dtype: Storage) -> tuple[tuple[Layer, 
 
 
 def _tower(top: Fields, family: Family, shape: Shape, dtype: Storage) -> tuple[Weight, ...]:
-    section = top.section("vision_config") if family.tower else None
+    section = _outer(top).section("vision_config") if family.tower else None
     return tower_weights(section, shape.hidden, family.tower, dtype) if section and family.tower else ()
 
 

@@ -36,7 +36,8 @@ class Storage:
 
     ``bits`` per element; for quantized weights one scale of ``scale_bits`` per ``block`` of
     (outputs, inputs) elements (0 in a place: the whole extent of that axis; None: no scales), and
-    ``zero_point_bits`` per block beside it. ``alone`` says that activations keep their dtype: the weights are widened to it.
+    ``zero_point_bits`` per block beside it. ``matrix_bits`` are scales of the matrix as a whole beside
+    those. ``alone`` says that activations keep their dtype: the weights are widened to it.
     """
 
     name: str  # bf16, fp16, fp32, fp8, int8, int4, nvfp4, mxfp4
@@ -44,6 +45,7 @@ class Storage:
     block: tuple[int, int] | None = None
     scale_bits: int = 0
     zero_point_bits: int = 0
+    matrix_bits: int = 0
     alone: bool = False
 
     @property
@@ -101,8 +103,9 @@ class GroupedAttention:
 class LatentAttention:
     """Multi-head latent attention: one compressed K/V vector per token, replicated on every rank.
 
-    ``selected_tokens`` and ``index_dim`` as in :class:`GroupedAttention`. With ``compression`` the cache of
-    the whole context has one entry for so many tokens (0: none at all), beside ``window`` tokens kept as they are.
+    ``selected_tokens`` and ``index_dim`` as in :class:`GroupedAttention`; the cache has one key of the indexer for ``index_pool``
+    tokens. With ``compression`` the cache of the whole context has one entry for so many tokens (0: none at all), beside
+    ``window`` tokens kept as they are.
     """
 
     heads: int
@@ -114,6 +117,7 @@ class LatentAttention:
     window: int | None = None
     selected_tokens: int | None = None
     index_dim: int = 0
+    index_pool: int = 1
     compression: int = 1
 
 

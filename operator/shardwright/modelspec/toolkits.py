@@ -3,18 +3,16 @@
 What is read is what vLLM 0.32 loads (``quantization/quark``, ``torchao.py``, ``inc``); all else is refused with its field.
 """
 
-import re
 from dataclasses import replace
 from typing import Final
 
 from shardwright.modelspec.fields import Fields
 from shardwright.modelspec.formats import FP8_BLOCKS, FP8_PER_TENSOR, MXFP4, NVFP4, QUARK, TORCHAO
 from shardwright.modelspec.methods import BITS, Quantization, by_rules, changed, group, integers, unless_listed
-from shardwright.modelspec.modules import engine_name, full_name
+from shardwright.modelspec.modules import canonical, engine_name, full_name
 from shardwright.modelspec.spec import Storage, Weight
 
 _SPECIAL: Final = frozenset(r"*+?^$()[]{}|\\")  # of a regular expression (``inc/config_parser.py``)
-_ONE_EXPERT: Final = re.compile(r"\.experts\.\d+\..*$", re.ASCII)
 _FOUR: Final = 4  # bits
 _MXFP4_GROUP: Final = 32  # values
 _QUARK_TAKES: Final = (
@@ -106,7 +104,7 @@ def _sought(rule: str) -> str:
     """
     if _SPECIAL & set(rule):
         return f"re:.*{rule.removeprefix('^').removeprefix('.*')}"
-    return _ONE_EXPERT.sub(".experts", rule)
+    return canonical(rule)
 
 
 def _wider(one: Storage | None, other: Storage | None) -> Storage | None:

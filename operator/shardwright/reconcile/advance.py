@@ -24,6 +24,7 @@ from shardwright.reconcile.decision import Apply, Create, DryRunPod, Why, Write
 from shardwright.reconcile.events import surge_event
 from shardwright.reconcile.generations import generations
 from shardwright.reconcile.known import Known, look_around
+from shardwright.reconcile.made_secrets import seed_of
 from shardwright.reconcile.memory import ready_pods
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
 from shardwright.reconcile.placing import Planned, plan
@@ -255,8 +256,9 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
     cluster = seen.cluster or Cluster()
     sets = [live for (kind, _), live in observed.objects.items() if kind == STATEFUL_SET]
     ready = frozenset(group.name for group in known.standing if group.ready)
+    deployment = replace(subject.deployment, sought=record.sought, secret_seed=seed_of(seen.keys, owner, sets))
     bundle = bundle_for(
-        replace(subject, deployment=replace(subject.deployment, sought=record.sought)),
+        replace(subject, deployment=deployment),
         plan,
         ready_pods=ready_pods(sets, len(plan.groups), plan.nodes_per_replica, ready),
         cluster_domain=cluster.domain,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 ObjectKey = tuple[str, str]
 """Kind and name, see ``observed.kind_of``; the namespace is always that of the resource."""
@@ -87,6 +87,9 @@ class Delete:
     grace_seconds: int | None = None
 
 
+HIDDEN_NAME: Final = "(name withheld)"
+"""Of a Secret that could not be made: who knew it could make that Secret, and it would count as ours."""
+
 Write = Create | CreateKey | Apply | Patch | DryRunPod | Delete
 
 
@@ -95,6 +98,11 @@ def written_name(write: Write) -> str:
     if isinstance(write, DryRunPod):
         return str(write.content["metadata"]["generateName"])
     return str(write.name if isinstance(write, Patch | Delete) else write.content["metadata"]["name"])
+
+
+def shown_name(write: Write) -> str:
+    """Return what people are told that a write is about: no name of a Secret that somebody else could make before us."""
+    return HIDDEN_NAME if isinstance(write, CreateKey) else written_name(write)
 
 
 def written_kind(write: Write) -> str:

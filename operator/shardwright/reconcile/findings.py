@@ -92,8 +92,7 @@ class Summary:
     @property
     def reconciling(self) -> bool:
         """Return whether work goes on that will end by itself."""
-        resting = self.reason in {Reason.PLAN_ONLY, Reason.PAUSED}
-        return not (self.ready or self.stalled or resting)
+        return not (self.ready or self.stalled or self.reason == Reason.PAUSED)
 
 
 def summarise(found: Findings) -> Summary:
@@ -136,7 +135,8 @@ def _resting(found: Findings) -> Summary | None:
         message = f"{', '.join(found.decision.leftovers[:3])} of an earlier ShardedModel of this name is still to be deleted"
         return Summary(reason=Reason.PROGRESSING, message=message)
     if found.plan_only:
-        return Summary(reason=Reason.PLAN_ONLY, message="planned and shown; spec.mode says not to deploy it")
+        message = "planned and shown; spec.mode says not to deploy it"
+        return Summary(reason=Reason.PLAN_ONLY, message=message, ready=not found.groups)
     if found.undeployable:
         return Summary(reason=Reason.NOT_DEPLOYABLE, message=found.undeployable.sentence(), stalled=True)
     if found.scaled_to_zero:

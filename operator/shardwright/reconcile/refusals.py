@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from shardwright.errors import Problem
-from shardwright.reconcile.decision import Apply, DryRunPod, Patch, Why, written_kind, written_name
+from shardwright.reconcile.decision import Apply, DryRunPod, Patch, Why, shown_name, written_kind, written_name
 from shardwright.reconcile.seen import Refusal
 
 SHOWN_FIELDS: Final = 3
@@ -110,7 +110,7 @@ def _unavailable(refusal: Refusal) -> Problem:
     code = f"HTTP {refusal.code}" if refusal.code else refusal.reason
     return Problem(
         code="ApiUnavailable",
-        what=f"{written_kind(refusal.write)} {written_name(refusal.write)} could not be written",
+        what=f"{written_kind(refusal.write)} {shown_name(refusal.write)} could not be written",
         limit=f"{code}: {refusal.message}",
         remedy="it is tried again; look at the webhook that is named, or at the API server",
     )

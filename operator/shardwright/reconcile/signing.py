@@ -27,6 +27,10 @@ class SigningKeys:
         """Return the signature of a text, as hexadecimal digits; None without a key."""
         return next(_signatures(self, kind, uid, text), None)
 
+    def signatures(self, kind: str, uid: str, text: str) -> tuple[str, ...]:
+        """Return the signatures of a text by each of the keys, that of the one that signs first."""
+        return tuple(_signatures(self, kind, uid, text))
+
     def verify(self, signature: str, kind: str, uid: str, text: str) -> bool:
         """Return whether a signature is that of this text, by any of the keys."""
         given = signature.encode(errors="replace")

@@ -131,7 +131,8 @@ class Deployment:
     ``generations`` say which groups were made anew beside their former selves, by index; the rest are of generation 0.
     ``network_rules`` is None where no NetworkPolicy is wanted, ``scheduling`` where no scheduler is told that the pods of a
     group belong together. ``sought`` say how groups ask for nodes that did not exist when they were planned. ``asked`` is the
-    hash of all that the spec says of pods (empty: nobody asks whether pods that run are what is asked for).
+    hash of all that the spec says of pods (empty: nobody asks whether pods that run are what is asked for). ``secret_seed`` is
+    what the names of Secrets that are made follow from, known to nobody else (empty: they follow from the owner's uid).
     """
 
     owner: Owner
@@ -171,6 +172,7 @@ class Deployment:
     generations: tuple[int, ...] = ()
     sought: tuple[Sought, ...] = ()
     asked: str = ""
+    secret_seed: str = field(default="", repr=False)
 
     @property
     def base(self) -> str:

@@ -25,7 +25,7 @@ def joins(plan: Plan) -> bool:
 
 def secret_name(deployment: Deployment) -> str:
     """Return the name of the Secret with the token."""
-    return made_secret(deployment.base, "token", deployment.owner.uid)
+    return made_secret(deployment.base, "token", deployment.owner.uid, deployment.secret_seed)
 
 
 def volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:

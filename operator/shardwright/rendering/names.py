@@ -18,6 +18,12 @@ _HASH_DIGITS: Final = 10
 
 _SCRIPTS_DIGITS: Final = 8
 
+_SECRET_DIGITS: Final = 32
+"""Of a name that nobody is to guess: 128 bits, as of a random UUID and more (RFC 9562, section 6.9)."""
+
+MADE_SECRETS: Final = ("token", "ssh")
+"""What there is in Secrets whose content the operator makes."""
+
 _NATURAL: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 
 GENERATION_MAX: Final = 9999
@@ -109,12 +115,18 @@ def scripts_configmap(base: str, digest: str) -> str:
     return f"{base}-scripts-{digest[:_SCRIPTS_DIGITS]}"
 
 
-def made_secret(base: str, content: str, uid: str) -> str:
+def made_secret(base: str, content: str, uid: str, seed: str = "") -> str:
     """Return the name of a Secret whose content the operator makes; another resource of the same name has another one.
 
-    A Secret of ours that is still being deleted cannot be told from a new one: nobody reads Secrets.
+    A Secret of ours that is still being deleted cannot be told from a new one: nobody reads Secrets. For the same reason nobody
+    else may know the name before it exists: who does not know the ``seed``, and not each other name that follows from it, cannot
+    work it out. Without a seed it follows from the uid, which everybody sees.
 
     >>> made_secret("llama", "ssh", "9b1f")
     'llama-ssh-08ce5a20d3'
+    >>> made_secret("llama", "ssh", "9b1f", seed="5eed")
+    'llama-ssh-ec34bf9c21e89120df46f6cc9fbd6ad9'
     """
-    return f"{base}-{content}-{hashlib.sha256(uid.encode()).hexdigest()[:_HASH_DIGITS]}"
+    if not seed:
+        return f"{base}-{content}-{hashlib.sha256(uid.encode()).hexdigest()[:_HASH_DIGITS]}"
+    return f"{base}-{content}-{hashlib.sha256(f'{seed}/{content}'.encode()).hexdigest()[:_SECRET_DIGITS]}"

@@ -34,7 +34,7 @@ def joins(plan: Plan, deployment: Deployment) -> bool:
 
 def secret_name(deployment: Deployment) -> str:
     """Return the name of the Secret with the key."""
-    return made_secret(deployment.base, "ssh", deployment.owner.uid)
+    return made_secret(deployment.base, "ssh", deployment.owner.uid, deployment.secret_seed)
 
 
 def volumes(plan: Plan, deployment: Deployment, scripts: str) -> list[dict[str, Any]]:

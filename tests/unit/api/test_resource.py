@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from shardwright.api.resource import CONFIG_MAX_BYTES, parse_manifest, read_stored
+from shardwright.api.free_form import CONFIG_MAX_BYTES
+from shardwright.api.resource import parse_manifest, read_stored
 from shardwright.errors import InputError, Problem
 from tests.support.builders_resource import Manifest, a_sharded_model, complete_specs
 
@@ -145,10 +146,13 @@ def test_a_stored_object_that_breaks_a_rule_of_today_is_refused() -> None:
 
 def test_a_config_that_is_too_large_is_refused_with_the_way_out() -> None:
     model = {"id": "a/b", "config": {"note": "x" * CONFIG_MAX_BYTES}}
+    draft = {**model, "draftTokens": 2, "acceptancePercent": 50}
 
-    (problem,) = problems_of(a_sharded_model(model=model))
+    problems = problems_of(a_sharded_model(model=model, workload={"draftModel": draft}))
 
-    assert (problem.code, problem.path) == ("ConfigTooLarge", "spec.model.config")
+    paths = ["spec.model.config", "spec.workload.draftModel.config"]
+    assert [problem.path for problem in problems if problem.code == "ConfigTooLarge"] == paths
+    assert problems[1].sentence().startswith("spec.workload.draftModel.config: 262,156 bytes of JSON must be at most 262,144")
 
 
 def test_nulls_inside_a_config_stay() -> None:

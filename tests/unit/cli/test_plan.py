@@ -240,6 +240,21 @@ def test_a_config_file_serves_a_model_that_is_not_built_in(files: Files, capsys:
     assert document["model"]["parameters"] == 8_030_261_248
 
 
+def test_the_folder_of_a_model_may_stand_for_its_config_with_the_file_beside_it(
+    files: Files, capsys: Capture, tmp_path: Path
+) -> None:
+    manifest = a_manifest(model="us/ours")
+    manifest["spec"]["model"]["quantization"] = "FP8"  # refused of weights that are quantized already
+    model, nodes = files.manifests(manifest), files.cluster([a_node("n1"), a_pod("n1", 0)])
+    folder = tmp_path / "a model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(_config()))
+    (folder / "hf_quant_config.json").write_text(json.dumps({"quantization": {"quant_algo": "NVFP4"}}))
+
+    assert main(["plan", "-f", model, "--nodes", nodes, "--config", str(folder)]) == 2
+    assert "modelopt weights cannot become FP8" in capsys.readouterr().err
+
+
 def test_the_operators_settings_are_merged_as_the_operator_does(files: Files, capsys: Capture) -> None:
     model, nodes = files.manifests(a_manifest("llama")), files.cluster([a_node("n1")])
     settings = files.raw("settings.yaml", b"engineDefaults: {engine: {image: 'mirror.example/vllm-openai:v0.32.0'}}\n")

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import pytest
 
-from shardwright.api.resource import DEPTH_MAX
+from shardwright.api.free_form import CONFIG_MAX_BYTES, DEPTH_MAX
 from shardwright.cluster.resources import PODS
 from shardwright.controller.planner import REFUSED_SECONDS, Planner
 from shardwright.controller.queue import Key, Priority
@@ -188,6 +188,18 @@ def test_a_spec_that_is_nested_too_deeply_does_not_even_reach_the_worker() -> No
     for spec in ({"model": {"id": "us/ours", "config": config}}, {"workload": {"draftModel": {"id": "d", "config": config}}}):
         with pytest.raises(InputError, match=f"onfig: more than {DEPTH_MAX} levels of nesting must be at most {DEPTH_MAX}"):
             resolved(planner, a_live_model() | {"spec": spec})
+    assert worker.asked == []
+
+
+def test_a_config_that_is_too_large_is_named_without_the_worker_and_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Inline()
+    planner = a_planner(worker, Clock())
+    live = a_live_model() | {"spec": {"model": {"id": "us/ours", "config": {"note": "x" * CONFIG_MAX_BYTES}}}}
+    with pytest.raises(InputError, match="bytes of JSON must be at most"):
+        resolved(planner, live)
+    monkeypatch.setattr("shardwright.controller.planner.free_form_problems", lambda _: ())
+    with pytest.raises(InputError, match="bytes of JSON must be at most"):
+        resolved(planner, live)
     assert worker.asked == []
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,16 @@ def test_it_does_not_start_with_a_file_of_keys_that_cannot_be_used(api: Scripted
         operator(api, f"--signing-keys-file={file}")
 
     assert [problem.code for problem in raised.value.problems] == ["SigningKeysUnusable"]
+
+
+def test_who_scrapes_is_asked_about_where_the_administrator_wants_it_and_nowhere_else(api: ScriptedApi) -> None:
+    assert operator(api)._make_scrapers() is None
+    judge = operator(api, "--metrics-authentication=TokenReview")._make_scrapers()
+    assert judge
+
+    assert asyncio.run(judge("Bearer t")) is HTTPStatus.SERVICE_UNAVAILABLE  # it answers 404 to all
+    judge.stop()
+    assert [(method, path) for method, path, _ in api.requests] == [("POST", "/apis/authentication.k8s.io/v1/tokenreviews")]
 
 
 def test_without_a_key_it_makes_none_up_and_says_so(api: ScriptedApi, caplog: pytest.LogCaptureFixture) -> None:

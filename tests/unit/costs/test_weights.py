@@ -25,8 +25,6 @@ def _uncounted(case: OracleCase) -> float:
         return 0.015 if model.warnings else 0.006
     if model.quantization in (None, "mxfp4"):
         return 0.0
-    if any(weight.storage.name == "nvfp4" for weight in model.weights):
-        return 1e-4  # one FP32 scale for every matrix and expert
     return 0.005 if model.quantization == "gptq" and model.experts else SCALES.get(model.architecture, 3e-6)
 
 

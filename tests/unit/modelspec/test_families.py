@@ -291,6 +291,37 @@ def test_a_wrapper_that_is_unknown_by_name_has_the_language_model_that_it_names(
     )
 
 
+@pytest.mark.parametrize("section", ["llm_config", "language_config"])
+def test_a_wrapper_may_call_its_language_model_otherwise_and_name_its_architecture(section: str) -> None:
+    wrapped = _wrapped()
+    inner = {**a_config(), "model_type": "novel"}
+    model = read_model({"architectures": ["Novel"], section: inner, "vision_config": wrapped["vision_config"]}, source="a test")
+    alone = read_model(a_config(), source="a test")
+    assert [weight for weight in model.weights if weight.part is not Part.TOWER] == list(alone.weights)
+
+
+def test_of_a_model_that_speaks_the_part_that_thinks_is_read_and_its_audio_tower_is_said_to_be_left_out() -> None:
+    thinker = {**_wrapped(architectures=None), "audio_config": {"d_model": 64}}
+    model = read_model({"architectures": ["NovelOmni"], "thinker_config": thinker}, source="a test")
+    assert len(model.layers) == 8
+    assert model.warnings[1] == "the audio tower is not counted"
+
+
+MUSE = a_config(
+    architectures=["MuseGlimmerForCausalLM"],
+    head_dim=64,
+    sliding_window=128,
+    layer_types=["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"] * 2,
+)
+
+
+def test_muse_glimmer_has_gated_outputs_and_windows_as_they_are_listed() -> None:
+    model = read_model(MUSE, source="a test")
+    layer = 512 * 8 * 64 * 3 + 512 * 4 * 64 * 2 + 3 * 512 * 1024 + 4 * 512
+    assert model.parameters == 8 * layer + 2 * 4096 * 512 + 512
+    assert [window(layer) for layer in model.layers[:4]] == [128, 128, 128, None]
+
+
 def test_a_wrapper_of_a_language_model_that_is_not_known_is_refused() -> None:
     with pytest.raises(InputError) as refusal:
         read_model(_wrapped(model_type="novel"), source="a test")

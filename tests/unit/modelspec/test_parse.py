@@ -5,7 +5,7 @@ import math
 import pytest
 
 from shardwright.errors import InputError
-from shardwright.modelspec.parse import MAX_CONFIG_BYTES, MAX_CONFIG_DEPTH, check_depth, parse_config
+from shardwright.modelspec.parse import MAX_CONFIG_BYTES, MAX_CONFIG_DEPTH, check_depth, folder_text, parse_config
 
 
 def test_infinity_and_small_exponents_are_taken() -> None:
@@ -44,3 +44,23 @@ def test_depth_is_counted_through_objects_and_lists() -> None:
     check_depth({"a": deepest}, source="x")
     with pytest.raises(InputError):
         check_depth({"a": [deepest]}, source="x")
+
+
+@pytest.mark.parametrize(
+    ("files", "content"),
+    [
+        ({"config.json": '{"a": 1}'}, {"a": 1}),
+        ({"config.json": '{"a": 1}', "README.md": "#"}, {"a": 1}),
+        ({"config.json": '{"a": 1}', "hf_quant_config.json": "{}"}, {"config.json": {"a": 1}, "hf_quant_config.json": {}}),
+        ({"other": '{"a": 1}', "hf_quant_config.json": "{}"}, {"config.json": {"a": 1}, "hf_quant_config.json": {}}),
+    ],
+)
+def test_the_file_beside_a_config_goes_with_it(files: dict[str, str], content: dict[str, object]) -> None:
+    text = folder_text(files, "other" if "other" in files else "config.json")
+    assert text is not None
+    assert parse_config(text, source="a folder") == content
+
+
+@pytest.mark.parametrize("files", [{}, {"config.json": 1}, {"hf_quant_config.json": "{}"}])
+def test_without_a_config_there_is_no_text(files: dict[str, object]) -> None:
+    assert folder_text(files) is None

@@ -5,14 +5,17 @@ from dataclasses import replace
 import pytest
 
 from shardwright.errors import InputError
-from shardwright.modelspec.modules import MAX_ENTRIES, MAX_PATTERNS
+from shardwright.modelspec.catalogue import find_model
+from shardwright.modelspec.modelopt import with_quantization_file
+from shardwright.modelspec.modules import MAX_ENTRIES, MAX_GLOB_BYTES, MAX_PATTERNS, canonical
 from shardwright.modelspec.quantization import apply_quantization
+from shardwright.modelspec.read import read_model
 from shardwright.modelspec.spec import ModelSpec, Storage
 from tests.support.builders_model import a_config, a_model, a_moe, catalogued
 
 BF16 = Storage(name="bf16", bits=16)
 FP8 = Storage(name="fp8", bits=8, block=(0, 0), scale_bits=32)
-NVFP4 = Storage(name="nvfp4", bits=4, block=(1, 16), scale_bits=8)
+NVFP4 = Storage(name="nvfp4", bits=4, block=(1, 16), scale_bits=8, matrix_bits=64)
 MXFP4 = Storage(name="mxfp4", bits=4, block=(1, 32), scale_bits=8)
 ALONE = replace(FP8, alone=True)
 BLOCK = Storage(name="fp8", bits=8, block=(128, 128), scale_bits=32)
@@ -263,10 +266,36 @@ def test_an_expression_that_is_more_than_a_glob_is_not_run_but_reported() -> Non
     assert _storage(model, "self_attn.q_proj") == BF16
 
 
-def test_too_many_patterns_are_refused() -> None:
-    patterns = [f"re:.*{number}.*" for number in range(MAX_PATTERNS + 1)]
-    with pytest.raises(InputError, match=f"{MAX_PATTERNS + 1} patterns must be at most {MAX_PATTERNS}"):
+@pytest.mark.parametrize("entry", ["model.layers.{}.mlp*", "re:model\\.layers\\.{}\\.mlp.*", "re:^model.layers.{}.mlp.*$"])
+def test_a_list_may_name_the_layers_one_by_one(entry: str) -> None:
+    listed = [entry.format(f"{layer}") for layer in range(1, 1000)]
+    model = a_model(quantization_config={"quant_method": "fp8", "ignored_layers": listed})
+    assert {weight.layer for weight in model.weights if weight.name == "mlp.up_proj" and weight.storage == FP8} == {0}
+    assert (_storage(model, "self_attn.q_proj", 1), model.warnings) == (FP8, ())
+
+
+def test_patterns_that_are_tried_on_every_name_are_bounded_by_their_bytes() -> None:
+    patterns = [f"re:.*{number:05}.*" for number in range(MAX_GLOB_BYTES // 7 + 1)]  # 7 bytes as a glob
+    with pytest.raises(InputError, match=rf"a star before their end: \d+ bytes must be at most {MAX_GLOB_BYTES} bytes"):
         a_model(quantization_config={"quant_method": "fp8", "ignored_layers": patterns})
+    assert a_model(quantization_config={"quant_method": "fp8", "ignored_layers": patterns[1:]}).quantization == "fp8"
+
+
+@pytest.mark.parametrize(
+    ("named", "module"),
+    [
+        ("language_model.model.layers.0*", "model.layers.0*"),
+        ("model.language_model.layers.3.linear_attn.in_proj_a", "model.layers.3.linear_attn.in_proj_a"),
+        ("backbone.layers.4.mixer.in_proj", "model.layers.4.mixer.in_proj"),
+        ("layers.0.ffn.experts", "model.layers.0.ffn.experts"),
+        ("language_model.lm_head", "lm_head"),
+        ("model.layers.1.mlp.experts.17.down_proj", "model.layers.1.mlp.experts"),
+        ("mlp.gate", "mlp.gate"),
+        ("*.self_attn.*", "*.self_attn.*"),
+    ],
+)
+def test_a_module_is_the_same_whatever_a_checkpoint_wraps_its_layers_in(named: str, module: str) -> None:
+    assert canonical(named) == module
 
 
 def test_an_unknown_method_has_its_own_code() -> None:
@@ -326,6 +355,7 @@ def test_modelopt_quantizes_the_head_unless_it_is_listed(ignored: list[str], sto
     "quantization",
     [
         {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"},
+        {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_scheme": {"num_bits": 8, "type": "float", "dynamic": False}},
         {
             "quant_method": "compressed-tensors",
             "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float"}}},
@@ -338,16 +368,136 @@ def test_a_checkpoint_may_ask_for_a_smaller_cache(quantization: dict[str, object
     assert a_model().cache_dtype is None
 
 
+def test_a_cache_that_is_asked_to_be_smaller_than_is_counted_widens_the_band() -> None:
+    model = a_model(quantization_config={"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_quant_algo": "NVFP4"})
+    assert (model.cache_dtype, model.warnings) == (None, ("asks for a K/V cache of NVFP4: counted in the model's type",))
+
+
 def test_a_pattern_with_too_many_ways_is_left_out_and_said() -> None:
     wide = "re:.*" + "(" + "|".join("abcdefghij") + ")" + "(" + "|".join("abcdefghij") + ").*"
     model = a_model(quantization_config={"quant_method": "fp8", "modules_to_not_convert": [wide]})
     assert len(model.warnings) == 1
 
 
-def test_an_algorithm_of_nvidia_that_is_not_known_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("quantization", "field"),
+    [
+        ({"quant_method": "modelopt", "quant_algo": "W2A16"}, "quantization_config.quant_algo"),
+        ({"quantization": {"quant_algo": "W2A16"}}, "quantization_config.quantization.quant_algo"),
+        ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "quantization_config.quantized_layers"),
+        (
+            {"quant_algo": "MIXED_PRECISION", "quantized_layers": {"lm_head": {"quant_algo": "W2A16"}}},
+            "quantization_config.quantized_layers.lm_head.quant_algo",
+        ),
+        (
+            {"quant_algo": "MIXED_PRECISION", "config_groups": {"group_0": {"weights": {"num_bits": 6}, "targets": ["lm_head"]}}},
+            "quantization_config.config_groups.group_0.weights",
+        ),
+    ],
+)
+def test_an_algorithm_of_nvidia_that_is_not_known_is_refused(quantization: dict[str, object], field: str) -> None:
     with pytest.raises(InputError) as refusal:
-        a_model(quantization_config={"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"})
-    assert [problem.path for problem in refusal.value.problems] == ["quantization_config.quant_algo"]
+        a_model(quantization_config=quantization)
+    assert refusal.value.problems[0].path == field
+
+
+STATIC_FP8 = Storage(name="fp8", bits=8, block=(0, 0), scale_bits=64)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "storage"),
+    [
+        ("FP8", STATIC_FP8),
+        ("fp8_pb_wo", BLOCK),
+        ("FP8_PER_CHANNEL_PER_TOKEN", replace(FP8, block=(1, 0))),
+        ("W4A16_NVFP4", NVFP4),
+        ("MXFP8", Storage(name="fp8", bits=8, block=(1, 32), scale_bits=8)),
+    ],
+)
+def test_each_algorithm_of_nvidia_has_its_storage(algorithm: str, storage: Storage) -> None:
+    assert _stored(quant_method="modelopt", quant_algo=algorithm) == storage
+
+
+BY_MODULE: dict[str, object] = {
+    "model.language_model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"},
+    "model.language_model.layers.0.mlp.down_proj": {"quant_algo": "NVFP4", "group_size": 16},
+    "model.language_model.layers.1.mlp.down_proj": {"quant_algo": "FP8"},
+    "lm_head": {"quant_algo": "NVFP4", "group_size": 16},
+}
+BY_GROUP: dict[str, object] = {
+    "group_0": {
+        "weights": {"num_bits": 8, "type": "float"},
+        "targets": ["model.language_model.layers.0.self_attn.q_proj", "model.language_model.layers.1.mlp.down_proj"],
+    },
+    "group_1": {
+        "weights": {"num_bits": 4, "type": "float"},
+        "targets": ["model.language_model.layers.0.mlp.down_proj", "lm_head"],
+    },
+}
+
+
+@pytest.mark.parametrize("says", [{"quantized_layers": BY_MODULE}, {"config_groups": BY_GROUP}])
+def test_mixed_precision_stores_each_module_as_it_is_named_and_leaves_all_others_alone(says: dict[str, object]) -> None:
+    ignored = ["model.language_model.layers.1*"]
+    model = a_model(quantization_config={"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "ignore": ignored, **says})
+    stored = {(weight.layer, weight.name): weight.storage for weight in model.weights if weight.storage != BF16}
+    assert stored == {
+        (0, "self_attn.q_proj"): STATIC_FP8,
+        (0, "mlp.down_proj"): NVFP4,
+        (None, "lm_head"): NVFP4,
+    }
+
+
+@pytest.mark.parametrize("named", ["mlp.experts", "mlp.experts.0.up_proj", "mlp.gate_proj"])
+def test_mixed_precision_may_name_experts_as_one_one_by_one_or_beside_their_module(named: str) -> None:
+    layers: dict[str, object] = {f"model.layers.1.{named}": {"quant_algo": "NVFP4"}}
+    model = a_moe(quantization_config={"quant_algo": "MIXED_PRECISION", "quantized_layers": layers})
+    assert _storage(model, "mlp.experts.gate_proj", 1) == NVFP4
+    assert _storage(model, "mlp.experts.gate_proj", 0) == BF16
+
+
+def test_the_file_beside_the_config_says_how_weights_are_stored_where_the_config_does_not() -> None:
+    inner = {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head", "model.layers.0*"]}
+    beside = {"producer": {"name": "modelopt"}, "quantization": inner}
+    model = read_model({"config.json": a_config(), "hf_quant_config.json": beside}, source="a folder")
+    assert (_storage(model, "mlp.down_proj", 0), _storage(model, "mlp.down_proj", 1)) == (BF16, NVFP4)
+    assert (_storage(model, "lm_head", None), model.quantization, model.cache_dtype) == (BF16, "modelopt", "fp8")
+
+
+def test_a_file_that_names_no_module_that_stays_unquantized_widens_the_band() -> None:
+    def warnings(**listed: object) -> tuple[str, ...]:
+        beside = {"quantization": {"quant_algo": "NVFP4", **listed}}
+        return read_model({"config.json": a_config(), "hf_quant_config.json": beside}, source="a folder").warnings
+
+    assert warnings() == ("the file beside the config names no module that stays unquantized: bytes may be off",)
+    assert warnings(exclude_modules=[]) == ()
+
+
+def test_the_configs_own_section_goes_before_the_file_beside_it() -> None:
+    beside = {"quantization": {"quant_algo": "NVFP4"}}
+    own = a_config(quantization_config={"quant_method": "fp8"})
+    assert with_quantization_file(own, beside) == own
+
+
+def test_what_a_mixture_leaves_out_comes_from_the_file_beside_it() -> None:
+    own = a_config(quantization_config={"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"})
+    joined = with_quantization_file(own, {"quantization": {"quant_algo": "MIXED_PRECISION", "quantized_layers": BY_MODULE}})
+    assert _storage(a_model(**joined), "mlp.down_proj") == NVFP4
+
+
+def test_files_of_a_model_that_are_no_objects_are_refused() -> None:
+    with pytest.raises(InputError, match=r"config\.json and hf_quant_config\.json must be objects"):
+        read_model({"config.json": a_config(), "hf_quant_config.json": []}, source="a folder")
+
+
+def test_a_module_that_is_one_here_and_several_in_the_checkpoint_is_left_alone_by_their_names() -> None:
+    listed = [f"model.layers.0.linear_attn.in_proj_{part}" for part in "ab"]
+    entry = find_model("Qwen/Qwen3.5-27B")
+    assert entry is not None
+    method = {"quant_method": "fp8", "modules_to_not_convert": listed}
+    model = read_model({**entry.config, "quantization_config": method}, source="a model")
+    assert _storage(model, "linear_attn.in_proj_ba", 0).name == "bf16"
+    assert _storage(model, "linear_attn.in_proj_ba", 1).name == "fp8"
 
 
 def _stored_by_name(method: dict[str, object]) -> dict[str, str]:

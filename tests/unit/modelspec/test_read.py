@@ -242,3 +242,9 @@ def test_an_architecture_that_only_ends_like_a_known_one_is_told_no_name() -> No
     with pytest.raises(InputError) as refusal:
         read_model(a_config(architectures=["WhisperForConditionalGeneration"]), source="a test")
     assert [problem.gap for problem in refusal.value.problems] == [""]
+
+
+def test_a_list_of_the_kinds_of_layers_says_how_many_there_are_where_nothing_else_does() -> None:
+    assert len(a_model(num_hidden_layers=None, layer_types=["full_attention"] * 5).layers) == 5
+    with pytest.raises(InputError, match="num_hidden_layers: missing"):
+        a_model(num_hidden_layers=None)

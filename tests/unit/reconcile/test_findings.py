@@ -1,113 +1,19 @@
 """What was found, said in conditions and status."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from shardwright.api.conditions import ConditionType
 from shardwright.api.published import Status
-from shardwright.errors import Problem
 from shardwright.planning.report import NoPlan, WaysOut
-from shardwright.reconcile.decide import Decision
-from shardwright.reconcile.findings import Findings, Summary, conditions, summarise
+from shardwright.reconcile.findings import Summary, conditions, summarise
 from shardwright.reconcile.members import Failure
-from shardwright.reconcile.states import Awaited, GroupState, Situation, Wait
+from shardwright.reconcile.states import Situation
 from shardwright.reconcile.status import build_status, service_status
 from shardwright.rendering.deployment import Owner
-from tests.support.builders_deployment import a_plan
 from tests.support.builders_reconcile import NOON
-
-READY = GroupState(name="llama-0", ready=True, situation=Situation.READY, nodes=("a", "b"))
-PULLING = Wait(what=Awaited.POD, ranks=(0,), said="pulling")
-STARTING = GroupState(name="llama-1", ready=False, situation=Situation.STARTING, waits=(PULLING,), nodes=("c", None))
-HELD_BACK = Wait(what=Awaited.POD, ranks=(0,), said="held back by kueue.x-k8s.io/admission")
-QUEUED = replace(STARTING, situation=Situation.WAITING_FOR_QUOTA, waits=(HELD_BACK,))
-NO_PLACE = Failure(rank=0, reason="Unschedulable")
-PROBLEM = Problem(code="ModelUnknown", what="model x", remedy="name another")
-
-
-def decided(*groups: GroupState) -> Decision:
-    return Decision(writes=(), groups=groups)
-
-
-def refused(code: str) -> Problem:
-    return Problem(code=code, what="an object")
-
-
-def found(**facts: Any) -> Findings:
-    return replace(Findings(generation=3, plan=a_plan()), **facts)
-
-
-CASES = {
-    "serving": (found(decision=decided(READY)), "Serving", "ready"),
-    "starting": (found(decision=decided(READY, STARTING)), "Progressing", "reconciling"),
-    "unready": (found(decision=decided(READY, replace(STARTING, situation=Situation.UNREADY))), "GroupsNotReady", "reconciling"),
-    "first writes": (found(decision=decided()), "Progressing", "reconciling"),
-    "rolling": (found(decision=decided(replace(STARTING, situation=Situation.STOPPING))), "RollingOut", "reconciling"),
-    "backing off": (found(decision=decided(replace(STARTING, situation=Situation.BACKING_OFF))), "GroupsNotReady", "reconciling"),
-    "taking turns": (
-        found(decision=decided(READY, replace(STARTING, situation=Situation.OUTDATED))),
-        "RollingOut",
-        "reconciling",
-    ),
-    "a spent budget": (
-        found(decision=decided(replace(STARTING, situation=Situation.BACKING_OFF, budget_spent=True))),
-        "RestartBudgetSpent",
-        "reconciling",
-    ),
-    "stopped for good": (
-        found(decision=decided(replace(STARTING, situation=Situation.STOPPED, budget_spent=True))),
-        "RestartBudgetSpent",
-        "stalled",
-    ),
-    "unschedulable": (
-        found(decision=decided(replace(STARTING, unplaced=frozenset({0})))),
-        "Unschedulable",
-        "reconciling",
-    ),
-    "waits to try for a place again": (
-        found(decision=decided(replace(STARTING, situation=Situation.BACKING_OFF, failing=True, last_failure=NO_PLACE))),
-        "Unschedulable",
-        "reconciling",
-    ),
-    "has a place again and loads": (
-        found(decision=decided(replace(STARTING, failing=True, last_failure=NO_PLACE))),
-        "Progressing",
-        "reconciling",
-    ),
-    "unknown model": (found(problems=(PROBLEM,)), "ModelUnknown", "stalled"),
-    "a broken rule": (found(problems=(replace(PROBLEM, code="SomeRule"),)), "InvalidSpec", "stalled"),
-    "conflict": (
-        found(decision=replace(decided(READY), conflicts=(replace(PROBLEM, code="NameConflict"),))),
-        "NameConflict",
-        "stalled",
-    ),
-    "refused": (found(decision=decided(), refused=refused("ObjectRefused")), "ObjectRefused", "stalled"),
-    "field dropped": (found(decision=decided(), refused=refused("FieldDropped")), "FieldDropped", "stalled"),
-    "start refused by a queue": (found(decision=decided(), refused=refused("WaitingForQuota")), "WaitingForQuota", "reconciling"),
-    "held back by a queue": (found(decision=decided(QUEUED)), "WaitingForQuota", "reconciling"),
-    "unreadable": (found(hidden=refused("NotPermitted")), "NotPermitted", "stalled"),
-    "no such scheduler": (found(refused=refused("SchedulerUnavailable")), "SchedulerUnavailable", "stalled"),
-    "not free": (found(plan=None, no_plan=NoPlan(problem=PROBLEM, heals_by_itself=True)), "InsufficientCapacity", "reconciling"),
-    "not there": (found(plan=None, no_plan=NoPlan(problem=PROBLEM, heals_by_itself=False)), "NothingFits", "stalled"),
-    "cluster unread": (found(plan=None, cluster_known=False), "ClusterReading", "reconciling"),
-    "leftovers": (found(decision=replace(decided(), leftovers=("Service llama",))), "Progressing", "reconciling"),
-    "plan only": (found(plan_only=True, decision=decided()), "PlanOnly", "resting"),
-    "not deployable": (found(undeployable=PROBLEM), "NotDeployable", "stalled"),
-    "the API server fails": (found(decision=decided(), refused=refused("ApiUnavailable")), "ApiUnavailable", "reconciling"),
-    "an unreadable record": (found(problems=(refused("PlanRecordUnreadable"),)), "PlanRecordUnreadable", "stalled"),
-    "pods refused": (found(decision=decided(STARTING), pods_refused=refused("PodsRefused")), "PodsRefused", "stalled"),
-    "pods refused of a group that serves": (
-        found(decision=decided(READY), pods_refused=refused("PodsRefused")),
-        "Serving",
-        "ready",
-    ),
-    "scaled to zero": (found(scaled_to_zero=True, decision=decided()), "ScaledToZero", "ready"),
-    "paused on the way": (found(paused=True, decision=decided(STARTING)), "Paused", "resting"),
-    "paused and serving": (found(paused=True, decision=decided(READY)), "Serving", "ready"),
-    "paused before a change is taken up": (found(paused=True, standing=(READY,)), "Paused", "resting"),
-}
+from tests.support.outcomes import CASES, PROBLEM, READY, STARTING, decided, found
 
 
 @pytest.mark.parametrize("case", CASES)

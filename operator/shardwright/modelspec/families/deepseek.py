@@ -20,7 +20,7 @@ def read_latent(fields: Fields, shape: Shape) -> LatentAttention:
     return LatentAttention(
         heads=shape.heads,
         kv_lora_rank=fields.integer("kv_lora_rank", WIDTH),
-        rope_dim=fields.integer("qk_rope_head_dim", HEAD_DIM),
+        rope_dim=fields.integer("qk_rope_head_dim", (0, HEAD_DIM[1])),
         nope_dim=fields.integer("qk_nope_head_dim", HEAD_DIM),
         value_head_dim=fields.integer("v_head_dim", HEAD_DIM),
         q_lora_rank=fields.optional_integer("q_lora_rank", WIDTH),

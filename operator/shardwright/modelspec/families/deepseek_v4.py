@@ -7,7 +7,7 @@ from typing import Final
 from shardwright.modelspec.families.deepseek import read_experts
 from shardwright.modelspec.families.family import Family, Shape
 from shardwright.modelspec.fields import CONTEXT, HEAD_DIM, HEADS, LAYERS, VOCABULARY, WIDTH, Fields
-from shardwright.modelspec.formats import MXFP4
+from shardwright.modelspec.formats import MXFP4, NVFP4
 from shardwright.modelspec.spec import ExpertFeedForward, LatentAttention, Layer, Part, Split, Storage
 from shardwright.modelspec.tensors import FP32, Block, Blocks, Tensor, gated, linear, norms, routed, router
 
@@ -74,7 +74,7 @@ def _attention_tensors(fields: Fields, shape: Shape, ratio: int) -> tuple[Tensor
     )
 
 
-def _stream_tensors(fields: Fields, hidden: int) -> tuple[Tensor, ...]:
+def stream_tensors(fields: Fields, hidden: int) -> tuple[Tensor, ...]:
     """Return what mixes the residual streams before and after attention and feed-forward."""
     streams = fields.integer("hc_mult", _STREAMS, default=1)
     mixes = streams * (streams + 2)
@@ -89,7 +89,9 @@ def _stream_tensors(fields: Fields, hidden: int) -> tuple[Tensor, ...]:
 def _expert_tensors(fields: Fields, shape: Shape, block: ExpertFeedForward, *, hashed: bool) -> tuple[Tensor, ...]:
     experts = routed("mlp.experts", block.experts, shape.hidden, block.expert_intermediate)
     if fields.string("expert_dtype") == "fp4":
-        experts = tuple(replace(tensor, storage=MXFP4, quantizable=False) for tensor in experts)
+        section = fields.section("quantization_config")
+        storage = NVFP4 if section and section.string("moe_quant_algo") == "NVFP4" else MXFP4
+        experts = tuple(replace(tensor, storage=storage, quantizable=False) for tensor in experts)
     vocabulary = fields.integer("vocab_size", VOCABULARY)
     choice = (
         Tensor(name="mlp.gate.tid2eid", outputs=vocabulary, inputs=block.experts_per_token, storage=_INT32)
@@ -116,7 +118,7 @@ def _deepseek_v4(fields: Fields, shape: Shape) -> Blocks:
     experts = read_experts(fields)
     hash_layers = fields.integer("num_hash_layers", (0, LAYERS[1]), default=0)
     ratio_of = _ratios(fields, shape.layers)
-    always = (*_stream_tensors(fields, shape.hidden), *norms(shape.hidden, "input_layernorm", "post_attention_layernorm"))
+    always = (*stream_tensors(fields, shape.hidden), *norms(shape.hidden, "input_layernorm", "post_attention_layernorm"))
 
     def block(layer: int) -> Block:
         ratio = ratio_of(layer)

@@ -42,10 +42,15 @@ def tower_weights(config: Fields, text_hidden: int, tower: Tower, storage: Stora
     )
 
 
-def wrapper(language_model: Family, name: str) -> Family:
-    """Return how a multimodal config is read that is unknown by name and wraps a language model that is known."""
+def wrapper(language_model: Family, name: str, *, counts_all: bool) -> Family:
+    """Return how a multimodal config is read that is unknown by name and wraps a language model that is known.
+
+    ``counts_all`` is whether there is no tower but one for vision.
+    """
     unknown = f"{{architecture}} is not known: its language model is read as {name}, its vision tower by its sizes alone"
-    return replace(language_model, tower=Tower(matrices=3, split=Split.REPLICATED), warnings=(unknown, *language_model.warnings))
+    deaf = () if counts_all else ("the audio tower is not counted",)
+    own = tuple(warning.replace("{architecture}", name) for warning in language_model.warnings)
+    return replace(language_model, tower=Tower(matrices=3, split=Split.REPLICATED), warnings=(unknown, *deaf, *own))
 
 
 def _first(config: Fields, names: tuple[str, ...], bounds: tuple[int, int]) -> int:
@@ -54,7 +59,7 @@ def _first(config: Fields, names: tuple[str, ...], bounds: tuple[int, int]) -> i
 
 def _merged_patches(values: Mapping[str, object]) -> int:
     """Return how many neighbouring patches the projector joins."""
-    side = values.get("spatial_merge_size")
+    side = values.get("spatial_merge_size", values.get("merge_size"))
     if isinstance(side, int) and 1 <= side <= 16:  # noqa: PLR2004  # no published tower joins more than 4 x 4
         return side * side
     kernel = values.get("merge_kernel_size")

@@ -1,0 +1,76 @@
+"""The fields of a spec that may hold anything: the API server does not bound how large or deep they are, so the operator does."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from shardwright.errors import Problem
+
+CONFIG_MAX_BYTES: Final = 262_144
+"""Unit: bytes of JSON. Basis: assumed; the largest config in the catalogue has 60 KB. The API server
+cannot bound an object without a schema, so the operator and the CLI do."""
+
+DEPTH_MAX: Final = 64
+"""Levels of nesting of a spec. Basis: assumed; what has a schema has ten, a config may have 32. The API server takes 10,000."""
+
+FREE_FORM: Final = ("spec.model.config", "spec.workload.draftModel.config")
+"""Fields that may hold anything."""
+
+
+def free_form_problems(spec: object) -> tuple[Problem, ...]:
+    """Return why what is in these fields is not even handed on; depth first, for without bounds nothing else may be asked."""
+    deep = nesting_problem(spec)
+    return (deep,) if deep else size_problems(spec)
+
+
+def nesting_problem(spec: object) -> Problem | None:
+    """Return what is wrong with a spec that is nested so deeply that it may not even be handed on, None where it is not."""
+    if not _is_deep(spec):
+        return None
+    path = next((path for path in FREE_FORM if _is_deep(_at(spec, path))), "spec")
+    return Problem(
+        code="TooDeep",
+        path=path,
+        what=f"more than {DEPTH_MAX} levels of nesting",
+        limit=f"must be at most {DEPTH_MAX}",
+        remedy="leave out what is not architecture",
+    )
+
+
+def size_problems(spec: object) -> tuple[Problem, ...]:
+    """Return which of these fields have more bytes than are read."""
+    sizes = {path: len(json.dumps(_at(spec, path))) for path in FREE_FORM}
+    return tuple(_too_large(path, size) for path, size in sizes.items() if size > CONFIG_MAX_BYTES)
+
+
+def _too_large(path: str, size: int) -> Problem:
+    elsewhere = ", or use spec.model.configMapRef" if path == "spec.model.config" else ""
+    return Problem(
+        code="ConfigTooLarge",
+        path=path,
+        what=f"{size:,} bytes of JSON",
+        limit=f"must be at most {CONFIG_MAX_BYTES:,}",
+        gap=f"{size - CONFIG_MAX_BYTES:,} too many",
+        remedy=f"leave out what is not architecture{elsewhere}",
+    )
+
+
+def _is_deep(value: object) -> bool:
+    """Return whether something is nested too deeply; without recursion, which is what it would end."""
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        level = [child for parent in level if parent for child in _containers(parent)]
+        if not level:
+            return False
+    return True
+
+
+def _containers(value: object) -> Iterator[object]:
+    children = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return (child for child in children if isinstance(child, Mapping | list))
+
+
+def _at(spec: object, path: str) -> object:
+    for step in path.split(".")[1:]:
+        spec = spec.get(step) if isinstance(spec, Mapping) else None
+    return spec

@@ -1,0 +1,109 @@
+"""Who may scrape: asked of the API server, remembered for a while, and never so often that asking becomes an attack."""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from hashlib import sha256
+from http import HTTPStatus
+from time import monotonic
+from typing import Final
+
+from shardwright.cluster.calls import ApiError
+from shardwright.cluster.reviews import Verdict
+
+log = logging.getLogger(__name__)
+
+REMEMBERED_SECONDS: Final = 10.0
+"""How long an answer holds. Basis: as the API server itself remembers tokens (``--authentication-token-webhook-cache-ttl`` of
+Kubernetes' own components, 10 s)."""
+
+REVIEW_SECONDS: Final = 4.0
+"""How long the API server may take for an answer. Basis: assumed; less than a client has for its exchange."""
+
+REMEMBERED_MAX: Final = 64  # tokens, of those that were admitted and of the others
+
+TOLD_SECONDS: Final = 60.0  # how seldom the log says that the API server does not answer: strangers may ask without end
+
+WAITING_MAX: Final = 4
+"""Questions under way at once, of each kind. Basis: assumed; a cluster has one or two who scrape."""
+
+_STATUS: Final[Mapping[Verdict, HTTPStatus | None]] = {
+    Verdict.UNKNOWN: HTTPStatus.UNAUTHORIZED,
+    Verdict.FORBIDDEN: HTTPStatus.FORBIDDEN,
+    Verdict.ADMITTED: None,
+}
+
+
+@dataclass
+class _Desk:
+    """A thread that asks, and what it has found: hash of a token to its verdict, and until when that holds."""
+
+    name: str
+    found: OrderedDict[bytes, tuple[Verdict, float]] = field(default_factory=OrderedDict)
+    waiting: int = 0
+
+    def __post_init__(self) -> None:
+        self.thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=self.name)
+
+    def left(self, _: object) -> None:
+        self.waiting -= 1
+
+
+class Scrapers:
+    """Judges tokens on the loop of a server; ``review`` asks the API server, and blocks.
+
+    Who was admitted before has a thread of his own: strangers keep him from nothing.
+    """
+
+    def __init__(self, review: Callable[[str], Verdict], clock: Callable[[], float] = monotonic) -> None:
+        self._review = review
+        self._clock = clock
+        self._tell_at = 0.0
+        self._known, self._strangers = _Desk("scrapers"), _Desk("strangers")
+
+    async def __call__(self, authorization: str) -> HTTPStatus | None:
+        """Return why who sends this header is refused, None where he is not."""
+        scheme, _, token = authorization.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            return HTTPStatus.UNAUTHORIZED
+        mark = sha256(token.encode()).digest()
+        desk = self._known if mark in self._known.found else self._strangers
+        verdict, until = desk.found.get(mark, (Verdict.UNKNOWN, 0.0))
+        if self._clock() < until:
+            return _STATUS[verdict]
+        if desk.waiting >= WAITING_MAX:
+            return HTTPStatus.TOO_MANY_REQUESTS
+        try:
+            return _STATUS[self._remembered(mark, await self._asked(desk, token))]
+        except ApiError as error:
+            self._tell(error)
+            return HTTPStatus.SERVICE_UNAVAILABLE
+
+    async def _asked(self, desk: _Desk, token: str) -> Verdict:
+        desk.waiting += 1
+        question = asyncio.get_running_loop().run_in_executor(desk.thread, self._review, token)
+        question.add_done_callback(desk.left)
+        return await asyncio.shield(question)  # whoever hangs up does not free the thread
+
+    def _remembered(self, mark: bytes, verdict: Verdict) -> Verdict:
+        for desk in (self._known, self._strangers):
+            desk.found.pop(mark, None)
+        found = (self._known if verdict is Verdict.ADMITTED else self._strangers).found
+        found[mark] = (verdict, self._clock() + REMEMBERED_SECONDS)
+        while len(found) > REMEMBERED_MAX:
+            found.popitem(last=False)
+        return verdict
+
+    def _tell(self, error: ApiError) -> None:
+        if (now := self._clock()) >= self._tell_at:
+            self._tell_at = now + TOLD_SECONDS
+            log.warning("who asks for metrics cannot be found out: %s", error, extra={"reason": error.reason})
+
+    def stop(self) -> None:
+        """Take no more questions, and wait for what is asked now: its answer goes to a loop that must still be there."""
+        for desk in (self._known, self._strangers):
+            desk.thread.shutdown(cancel_futures=True)

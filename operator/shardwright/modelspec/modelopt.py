@@ -1,0 +1,135 @@
+"""Checkpoints of NVIDIA's ModelOpt: one algorithm for all weights, or one for each module by name (``MIXED_PRECISION``).
+
+The facts stand in ``quantization_config``, or in a file of their own beside the config (``hf_quant_config.json``), in two forms:
+flat with ``ignore``, or under ``quantization`` with ``exclude_modules``. Source: vLLM 0.33 ``quantization/modelopt.py``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from shardwright.modelspec.fields import Fields
+from shardwright.modelspec.formats import FP8_PER_TENSOR, MODELOPT
+from shardwright.modelspec.methods import BITS, Quantization, unless_listed
+from shardwright.modelspec.modules import canonical, names_of
+from shardwright.modelspec.spec import Storage, Weight
+
+SECTION: Final = "quantization"
+"""Where the file beside the config has what the config's own section says flat."""
+
+_MIXED: Final = "MIXED_PRECISION"
+_BY_MODULE: Final = "quantized_layers"
+_LISTS: Final = ("ignore", "exclude_modules")
+_EXPERTS: Final = ".experts"
+
+
+def with_quantization_file(config: Mapping[str, object], quantization: Mapping[str, object]) -> dict[str, object]:
+    """Return a config with what its ``hf_quant_config.json`` says, as the engine joins the two.
+
+    The config's own section goes first; only how each module of a mixture is stored comes from the file where that leaves it out.
+
+    Args:
+        config: The content of the ``config.json``.
+        quantization: The content of the ``hf_quant_config.json``.
+    """
+    own = config.get("quantization_config")
+    if own is None:
+        return {**config, "quantization_config": quantization}
+    mixed = isinstance(own, Mapping) and str(own.get("quant_algo")).upper() == _MIXED and _BY_MODULE not in own
+    inner = quantization.get(SECTION, quantization)
+    if not mixed or not isinstance(own, Mapping) or not isinstance(inner, Mapping) or own.get("quant_method") == "fp8":
+        return dict(config)
+    return {**config, "quantization_config": {**own, _BY_MODULE: inner.get(_BY_MODULE)}}
+
+
+def modelopt(fields: Fields) -> Quantization:
+    """Read either form."""
+    inner = fields.section(SECTION) or fields
+    algorithm = (inner.string("quant_algo") or "").upper()
+    base = _mixed(inner) if algorithm == _MIXED else unless_listed("modelopt", _storage(inner, algorithm), inner, *_LISTS)
+    asked, warnings = _cache(inner)
+    silent = inner is not fields and algorithm != _MIXED and not any(name in inner.values for name in _LISTS)
+    unlisted = ("the file beside the config names no module that stays unquantized: bytes may be off",) if silent else ()
+    return replace(base, head=True, cache_dtype=asked, warnings=(*base.warnings, *unlisted, *warnings))
+
+
+def _storage(fields: Fields, algorithm: str) -> Storage:
+    storage = next((storage for name, storage in MODELOPT.items() if algorithm.startswith(name)), None)
+    if storage is None:
+        fields.refuse("quant_algo", f"{algorithm!r:.60}", f"must be one of {', '.join((*MODELOPT, _MIXED))}")
+    return storage or FP8_PER_TENSOR
+
+
+def _mixed(fields: Fields) -> Quantization:
+    """Read the algorithm of each module: what is not named is left alone; the first expert that is named speaks for its layer."""
+    stored = _by_module(fields) or _by_group(fields)
+    if not stored:
+        fields.refuse(
+            _BY_MODULE,
+            "missing",
+            "must say which algorithm each module is stored with",
+            "add it from the model's hf_quant_config.json",
+        )
+    base = unless_listed("modelopt", FP8_PER_TENSOR, fields, *_LISTS)
+
+    def storage(weight: Weight) -> Storage | None:
+        if base.storage(weight) is None:
+            return None
+        return next((stored[name] for name in _keys(weight) if name in stored), None)
+
+    return replace(base, storage=storage)
+
+
+def _keys(weight: Weight) -> tuple[str, ...]:
+    """Return the names under which a module may stand: experts as one, or beside the module that they are under."""
+    names = names_of(weight)
+    if not weight.experts:
+        return names
+    above = names[0].rpartition(".")[0]
+    return (above, *names, names[0].replace(_EXPERTS, "", 1))
+
+
+def _by_module(fields: Fields) -> dict[str, Storage]:
+    section = fields.section(_BY_MODULE)
+    stored: dict[str, Storage] = {}
+    known: dict[str, Storage] = {}
+    for name in section.values if section else ():
+        module = section.section(name) if section else None
+        algorithm = (module.string("quant_algo") or "").upper() if module else ""
+        if module and algorithm not in known:
+            known[algorithm] = _storage(module, algorithm)
+        stored.setdefault(canonical(name), known.get(algorithm, FP8_PER_TENSOR))
+    return stored
+
+
+def _by_group(fields: Fields) -> dict[str, Storage]:
+    """Return the same where groups of modules say it by their bits: 8 are FP8, 4 are NVFP4."""
+    section = fields.section("config_groups")
+    groups = [group for name in section.values if (group := section.section(name))] if section else []
+    stored: dict[str, Storage] = {}
+    for group in groups:
+        weights = group.section("weights")
+        bits = weights.integer("num_bits", BITS) if weights else 0
+        storage = {8: MODELOPT["FP8"], 4: MODELOPT["NVFP4"]}.get(bits)
+        if storage is None:
+            group.refuse("weights", f"{bits} bits", "must be 8 or 4")
+            continue
+        stored.update({canonical(name): storage for name in group.strings("targets")})
+    return stored
+
+
+def _cache(fields: Fields) -> tuple[str | None, tuple[str, ...]]:
+    """Return what the K/V cache is asked to be stored as, and a warning where that is not counted.
+
+    Source: vLLM 0.33 ``utils/torch_utils.py:get_kv_cache_quant_algo_string``.
+    """
+    scheme = fields.section("kv_cache_scheme")
+    if scheme is not None and scheme.values:
+        bits, floating = scheme.integer("num_bits", BITS, default=16), scheme.string("type") == "float"
+        static = not scheme.boolean("dynamic", default=True)
+        algorithm = "FP8" if bits == FP8_PER_TENSOR.bits and floating and static else f"{bits} bits"
+    else:
+        algorithm = (fields.string("kv_cache_quant_algo") or "").upper()
+    if algorithm.startswith("FP8"):
+        return "fp8", ()
+    return None, (f"asks for a K/V cache of {algorithm:.20}: counted in the model's type",) if algorithm else ()

@@ -1,0 +1,71 @@
+"""What GitOps tools make of a ShardedModel: kstatus, by which Flux and `kubectl wait` judge, and Argo CD with our script."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from shardwright.reconcile.status import build_status, service_status
+from shardwright.rendering.deployment import Owner
+from tests.harness.build import health_judge
+from tests.harness.controlplane import ControlPlane
+from tests.support.builders_reconcile import NOON
+from tests.support.operator import install_chart
+from tests.support.outcomes import CASES
+
+SCRIPT: Final = Path(__file__).parents[2] / "examples" / "gitops" / "argocd-health.lua"
+OWNER: Final = Owner(name="llama", namespace="models", uid="u")
+GENERATION: Final = 3
+KSTATUS: Final = {"ready": "Current", "reconciling": "InProgress", "stalled": "Failed", "resting": "InProgress"}
+ARGO: Final = {
+    "ready": {"Healthy"},
+    "reconciling": {"Progressing", "Degraded"},
+    "stalled": {"Degraded"},
+    "resting": {"Suspended"},
+}
+MODELS: Final = "/apis/shardwright.io/v1alpha1/namespaces/default/shardedmodels"
+MODEL: Final = {
+    "apiVersion": "shardwright.io/v1alpha1",
+    "kind": "ShardedModel",
+    "metadata": {"name": "llama"},
+    "spec": {"model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}},
+}
+
+
+def judged(objects: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return what kstatus and Argo CD say of each object."""
+    said = subprocess.run(
+        [str(health_judge()), str(SCRIPT)], input=json.dumps(objects), capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, said.stderr
+    return [(answer["kstatus"], answer["argo"]) for answer in json.loads(said.stdout)]
+
+
+def a_model(case: str, generation: int = GENERATION) -> dict[str, Any]:
+    status = build_status((), CASES[case][0], None, service_status(OWNER, "cluster.local"), NOON)
+    return MODEL | {"metadata": {"name": "llama", "namespace": "models", "generation": generation}, "status": status}
+
+
+def test_every_outcome_is_judged_as_what_it_means_for_who_waits() -> None:
+    answers = dict(zip(CASES, judged([a_model(case) for case in CASES]), strict=True))
+    assert {case: kstatus for case, (kstatus, _) in answers.items()} == {case: KSTATUS[CASES[case][2]] for case in CASES}
+    assert {case: argo for case, (_, argo) in answers.items() if argo not in ARGO[CASES[case][2]]} == {}
+
+
+@pytest.mark.parametrize("case", ["serving", "plan only", "scaled to zero", "unknown model"])
+def test_what_was_said_of_an_earlier_spec_counts_for_nothing(case: str) -> None:
+    assert judged([a_model(case, GENERATION + 1)]) == [("InProgress", "Progressing")]
+
+
+@pytest.mark.controlplane
+def test_a_model_that_nobody_has_looked_at_is_in_progress(control_plane: ControlPlane) -> None:
+    install_chart(control_plane)
+    created = control_plane.api.create(MODELS, MODEL)
+    try:
+        assert created["status"] == {"observedGeneration": -1}
+        assert judged([created]) == [("InProgress", "Progressing")]
+    finally:
+        control_plane.api.delete(f"{MODELS}/llama")

@@ -1,0 +1,153 @@
+"""Who may scrape: what the API server says of a token holds for a while, and nobody keeps it busy with questions."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable
+from http import HTTPStatus
+
+import pytest
+
+from shardwright.cluster.calls import ApiError
+from shardwright.cluster.reviews import Verdict
+from shardwright.controller.http_server import HttpServer
+from shardwright.controller.scrapers import REMEMBERED_MAX, REMEMBERED_SECONDS, WAITING_MAX, Scrapers
+from tests.support.clocks import Clock
+
+SAID = {"good": Verdict.ADMITTED, "poor": Verdict.FORBIDDEN, "unknown": Verdict.UNKNOWN}
+
+
+class ApiServer:
+    """What the API server says of tokens, and which it was asked about; of numbers it says nothing before ``answers``."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.answers = threading.Event()
+
+    def __call__(self, token: str) -> Verdict:
+        self.asked.append(token)
+        if token.isdecimal():
+            self.answers.wait(10)
+        if token == "away":
+            raise ApiError(0, "Unreachable", "it does not answer")
+        return SAID.get(token, Verdict.UNKNOWN)
+
+
+def judged(review: Callable[[str], Verdict], *headers: str, clock: Clock | None = None) -> list[HTTPStatus | None]:
+    """Return what is said to these headers, one after the other."""
+
+    async def ask() -> list[HTTPStatus | None]:
+        return [await scrapers(header) for header in headers]
+
+    scrapers = Scrapers(review, clock or Clock())
+    try:
+        return asyncio.run(ask())
+    finally:
+        scrapers.stop()
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        ("Bearer good", None),
+        ("bearer  good ", None),
+        ("Bearer poor", HTTPStatus.FORBIDDEN),
+        ("Bearer unknown", HTTPStatus.UNAUTHORIZED),
+        ("Bearer away", HTTPStatus.SERVICE_UNAVAILABLE),
+        ("Basic good", HTTPStatus.UNAUTHORIZED),
+        ("Bearer", HTTPStatus.UNAUTHORIZED),
+        ("", HTTPStatus.UNAUTHORIZED),
+    ],
+)
+def test_what_the_api_server_says_of_a_token_is_what_its_bearer_gets(header: str, status: HTTPStatus | None) -> None:
+    assert judged(ApiServer(), header) == [status]
+
+
+def test_an_api_server_that_does_not_answer_is_named_in_the_log_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    assert judged(ApiServer(), *["Bearer away"] * 3) == [HTTPStatus.SERVICE_UNAVAILABLE] * 3
+    assert [record.getMessage() for record in caplog.records] == ["who asks for metrics cannot be found out: it does not answer"]
+
+
+def test_nobody_is_asked_about_who_brings_no_token() -> None:
+    server = ApiServer()
+    judged(server, "", "Basic x", "Bearer")
+    assert server.asked == []
+
+
+def test_an_answer_holds_for_seconds_and_no_answer_for_none() -> None:
+    server, clock = ApiServer(), Clock()
+    scrapers = Scrapers(server, clock)
+
+    async def ask() -> None:
+        for _ in range(3):
+            for token in ("good", "poor", "away"):
+                await scrapers(f"Bearer {token}")
+        clock.now += REMEMBERED_SECONDS
+        await scrapers("Bearer good")
+
+    asyncio.run(ask())
+    scrapers.stop()
+    assert server.asked == ["good", "poor", "away", "away", "away", "good"]
+
+
+def test_a_right_that_is_taken_away_ends_with_what_is_remembered() -> None:
+    clock, said = Clock(), [Verdict.ADMITTED, Verdict.FORBIDDEN]
+    scrapers = Scrapers(lambda _: said.pop(0), clock)
+
+    async def ask() -> list[HTTPStatus | None]:
+        first = await scrapers("Bearer good")
+        clock.now += REMEMBERED_SECONDS
+        return [first, await scrapers("Bearer good")]
+
+    assert asyncio.run(ask()) == [None, HTTPStatus.FORBIDDEN]
+    scrapers.stop()
+
+
+def test_strangers_keep_neither_the_api_server_busy_nor_those_who_were_admitted() -> None:
+    server, clock = ApiServer(), Clock()
+    scrapers = Scrapers(server, clock)
+
+    async def ask() -> None:
+        assert await scrapers("Bearer good") is None
+        clock.now += REMEMBERED_SECONDS
+        flood = [asyncio.create_task(scrapers(f"Bearer {number}")) for number in range(50)]
+        await asyncio.sleep(0)  # each of them has asked by now
+        assert await scrapers("Bearer good") is None
+        server.answers.set()
+        answers = await asyncio.gather(*flood)
+        assert answers.count(HTTPStatus.TOO_MANY_REQUESTS) == len(flood) - WAITING_MAX
+        assert answers.count(HTTPStatus.UNAUTHORIZED) == WAITING_MAX
+
+    asyncio.run(ask())
+    scrapers.stop()
+    assert len(server.asked) == 2 + WAITING_MAX
+
+
+def test_tokens_that_nobody_knows_push_none_out_that_is_known() -> None:
+    server = ApiServer()
+    judged(server, "Bearer good", *(f"Bearer x{number}" for number in range(2 * REMEMBERED_MAX)), "Bearer good")
+    assert server.asked.count("good") == 1
+
+
+def test_a_server_with_a_guard_answers_only_whom_it_admits() -> None:
+    scrapers = Scrapers(ApiServer())
+    server = HttpServer({"/metrics": lambda: (HTTPStatus.OK, b"names of models")}, 0, "test", scrapers)
+
+    def get(*headers: str) -> bytes:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+            client.sendall("\r\n".join(["GET /metrics HTTP/1.1", *headers, "", ""]).encode())
+            return b"".join(iter(lambda: client.recv(65536), b""))
+
+    try:
+        assert get("Host: x", "AUTHORIZATION:Bearer good").endswith(b"\r\n\r\nnames of models")
+        refused = get("Host: x")
+        assert refused.startswith(b"HTTP/1.1 401 Unauthorized\r\n")
+        assert b"\r\nWWW-Authenticate: Bearer\r\n" in refused
+        assert get("X-Authorization: Bearer good").startswith(b"HTTP/1.1 401")
+        assert get("Authorization: Bearer poor").startswith(b"HTTP/1.1 403 Forbidden\r\n")
+        assert all(b"names" not in get(*header) for header in ((), ("Authorization: Bearer \xff",)))
+    finally:
+        scrapers.stop()
+        server.stop()
