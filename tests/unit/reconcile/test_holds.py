@@ -304,18 +304,20 @@ class TestAStoppedRollout:
         assert changed(operator, before) == ["llama-0", "llama-1", "llama-2"]
 
     def test_a_group_that_has_lost_its_place_goes_elsewhere_with_what_is_wanted(self) -> None:
-        operator = serving(8, **TWO_NODES, replicas=3)
+        operator = serving(8, **TWO_NODES, replicas=3, rollout={"progressDeadlineSeconds": 300})
         before = templates(operator)
-        operator.edit(engine=EXITS)
+        operator.edit(engine=HANGS)
         operator.run(SETTLED)
+        assert stopped(operator.status)[0] == "True"
         node = str(operator.cluster.pods["llama-1-0"]["spec"]["nodeName"])
         operator.cluster.set_node(node, cordoned=True)
         operator.cluster.drain(node)
 
         operator.run(SETTLED)
 
-        assert templates(operator).get("llama-1") != before["llama-1"]
-        assert node not in {pod["spec"].get("nodeName") for pod in operator.cluster.pods.values()}
+        assert changed(operator, before) == ["llama-0", "llama-1"]
+        nodes = {operator.cluster.pods[f"llama-1-{rank}"]["spec"].get("nodeName") for rank in range(2)}
+        assert nodes.isdisjoint({node, None})
 
 
 class TestAPartition:
