@@ -7,7 +7,7 @@ DEMO   ?=
 INSTALL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: audit bench-operator bench-operator-short explore score fit bench-start help setup test test-unit test-controlplane test-engine test-versions test-mpi lock-engine lint fmt generate verify lock tools demo demo-down image wheel kind-up kind-test kind-test-full kind-demo kind-down clean
+.PHONY: audit bench-operator bench-operator-short crash-matrix explore faults score fit bench-start help setup test test-unit test-controlplane test-engine test-versions test-mpi lock-engine lint fmt generate soak verify lock tools demo demo-down image wheel kind-up kind-test kind-test-full kind-demo kind-down clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,17 @@ test-engine: setup ## Every argument list before vLLM's own parser, configuratio
 test-versions: setup ## What API servers of Kubernetes 1.31 and 1.34 make of every object (builds them once, 10 minutes)
 	$(BIN)/python -m tests.harness build --older
 	$(BIN)/python -m pytest tests/versions --versions
+
+faults: setup tools ## Every fault of a real API server, those too that take their time (about 6 minutes)
+	$(BIN)/python -m pytest tests/controlplane/test_faults.py --faults
+
+SECONDS ?= 3600
+
+crash-matrix: setup tools ## Each write of a model's life lost, or its operator killed there, on the real control plane (hours; POINTS=40 draws some)
+	$(BIN)/python -m tests.crash matrix $(if $(POINTS),--points $(POINTS)) $(if $(SEED),--seed $(SEED))
+
+soak: setup tools ## Users, cluster and faults at random on the real control plane, for SECONDS; fails on a broken law or a leak
+	$(BIN)/python -m tests.crash soak --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 test-mpi: setup ## Groups of TensorRT-LLM over real ssh and Open MPI, in namespaces of their own (Linux, as root)
 	$(BIN)/python -m tests.mpi

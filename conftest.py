@@ -30,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--versions", action="store_true", help="collect the tests on older API servers too (make test-versions)")
     parser.addoption("--mpi", action="store_true", help="collect the tests with ssh and Open MPI too (make test-mpi)")
     parser.addoption("--rights", action="store_true", help="collect what judges the requests of the control plane tests")
+    parser.addoption("--faults", action="store_true", help="run the faults too that take their time (make faults)")
     parser.addoption("--update-goldens", action="store_true", help="rewrite golden files; read the diff before you commit")
 
 
@@ -43,8 +44,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if asked and not config.getoption(asked) else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that needs the loopback control plane, so that `-m "not controlplane"` leaves out just those."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark every test that needs the loopback control plane, so that `-m "not controlplane"` leaves out just those.
+
+    Faults that take their time are left out unless they are asked for.
+    """
+    if not config.getoption("--faults"):
+        items[:] = [item for item in items if item.get_closest_marker("faults") is None]
     for item in items:
         if item.path.is_relative_to(_OF_THE_ENGINE):
             item.add_marker(pytest.mark.engine)

@@ -85,7 +85,8 @@ class Parts:
     """One operator; ``most_moving`` is how many groups of all models it may have down on purpose.
 
     While ``watching`` is False its watches are cut: what happens then it does not hear of. Of kinds that are ``unheard`` it never
-    hears. ``keys`` are what it signs with.
+    hears. ``keys`` are what it signs with. ``steady`` is the time by which looks are made: that of ``clock`` from now on, unless
+    it is given.
     """
 
     api: MemoryApi = field(default_factory=MemoryApi)
@@ -93,9 +94,10 @@ class Parts:
     watching: bool = True
     unheard: set[Resource] = field(default_factory=set)
     keys: SigningKeys = field(default_factory=lambda: SigningKeys((b"a key of the operator's",)))
+    clock: Hand = field(default_factory=Hand)
+    steady: SteadyClock | None = None
 
     def __post_init__(self) -> None:
-        self.clock = Hand()
         self.view = View()
         self.queue = Asking(self.clock)
         self.metrics = Metrics()
@@ -117,7 +119,7 @@ class Parts:
             recorder=Recorder(self.api, "test"),
             metrics=self.metrics,
         )
-        self.reconciler = Reconciler(parts, SteadyClock(self.clock))
+        self.reconciler = Reconciler(parts, self.steady or SteadyClock(self.clock))
 
     @property
     def asked(self) -> list[Key]:

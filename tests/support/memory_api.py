@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast
 
 from shardwright.cluster.client import MERGE_PATCH, ApiError, Call, Client, Urgency
 from shardwright.cluster.resources import Resource
 from tests.harness.api import Manifest
+
+T = TypeVar("T")
 
 Place = tuple[str, str | None, str]
 """Plural, namespace, name."""
@@ -41,7 +42,7 @@ class MemoryApi(Client):
 
     def put(self, resource: Resource, item: Mapping[str, Any]) -> Manifest:
         """Store an object as somebody else would."""
-        stored: Manifest = copy.deepcopy(dict(item))
+        stored: Manifest = copied(dict(item))
         stored |= {"apiVersion": resource.api_version, "kind": resource.kind}
         stored["metadata"] = {"uid": f"uid-{next(self._numbers)}", "generation": 1, **stored["metadata"]}
         return self._store(resource, stored)
@@ -67,7 +68,7 @@ class MemoryApi(Client):
     def changing(self, resource: Resource, namespace: str | None, name: str) -> Iterator[Manifest]:
         """Change an object in place, as somebody else would."""
         item = self.objects[resource.plural, namespace, name]
-        before = copy.deepcopy(item.get("spec"))
+        before = copied(item.get("spec"))
         yield item
         item["metadata"]["generation"] += before != item.get("spec")
         self._store(resource, item)
@@ -79,7 +80,7 @@ class MemoryApi(Client):
         """Tell everything that there is, and then every change."""
         self.watches.append(on_change)
         for place, item in list(self.objects.items()):
-            on_change(self._resources[place[0]], copy.deepcopy(item), False)
+            on_change(self._resources[place[0]], copied(item), False)
 
     def until(self, deadline: float) -> Self:
         del deadline
@@ -91,7 +92,7 @@ class MemoryApi(Client):
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> dict[str, Any] | None:
         await self._asked("get", resource, name)
-        return copy.deepcopy(self.find(resource, namespace, name))
+        return copied(self.find(resource, namespace, name))
 
     async def pages(
         self, resource: Resource, namespace: str | None = None, **selectors: str
@@ -100,7 +101,7 @@ class MemoryApi(Client):
         found = [
             item for (plural, where, _), item in self.objects.items() if plural == resource.plural and namespace in (None, where)
         ]
-        page = copy.deepcopy([item for item in found if wanted.items() <= item["metadata"].get("labels", {}).items()])
+        page = copied([item for item in found if wanted.items() <= item["metadata"].get("labels", {}).items()])
         await self._asked("list", resource, "")  # what happens now is not in this list
         yield page
 
@@ -110,11 +111,11 @@ class MemoryApi(Client):
         name = body["metadata"]["name"] if "name" in body["metadata"] else body["metadata"]["generateName"]
         if dry_run:
             await self._asked("dry-run", resource, name)
-            return copy.deepcopy(dict(body))
+            return copied(dict(body))
         await self._write("create", resource, name)
         if self.find(resource, namespace, name):
             raise ApiError(409, "AlreadyExists", "there is one")
-        return copy.deepcopy(self.put(resource, body))
+        return copied(self.put(resource, body))
 
     async def patch(
         self, resource: Resource, path: str, body: Any, content_type: str, *, force: bool = False, dry_run: bool = False
@@ -124,7 +125,7 @@ class MemoryApi(Client):
         namespace, _, name, *subresource = below.split("/")
         if dry_run:
             await self._asked("dry-run", resource, name)
-            return copy.deepcopy(dict(body))
+            return copied(dict(body))
         await self._write("patch", resource, "/".join([name, *subresource]))
         live = self.find(resource, namespace, name)
         if live is None or body["metadata"]["uid"] != live["metadata"]["uid"]:
@@ -136,20 +137,24 @@ class MemoryApi(Client):
                 live.update(_merged(live, body))
             else:
                 live.update(_but_metadata(body))
-                live["metadata"] |= copy.deepcopy(body["metadata"])
-        answer = copy.deepcopy(live)
+                live["metadata"] |= copied(body["metadata"])
+        answer = copied(live)
         await self.after("patch", resource.plural)
         return answer
 
     async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str, grace_seconds: int | None = None) -> None:
-        del grace_seconds
         await self._write("delete", resource, name)
         live = self.find(resource, namespace, name)
         if live is None:
             return
         if live["metadata"]["uid"] != uid:
             raise ApiError(409, "Conflict", "another object of the name")
-        self.remove(resource, namespace, name)
+        self._delete(resource, live, grace_seconds)
+
+    def _delete(self, resource: Resource, live: Manifest, grace_seconds: int | None) -> None:
+        """Delete an object: it is gone at once."""
+        del grace_seconds
+        self.remove(resource, live["metadata"].get("namespace"), live["metadata"]["name"])
 
     async def send(self, call: Call) -> dict[str, Any]:
         """Answer discovery: nothing but what every cluster has is served."""
@@ -164,11 +169,11 @@ class MemoryApi(Client):
         return item
 
     def _tell(self, resource: Resource, item: Manifest, *, gone: bool) -> None:
-        event = copy.deepcopy(item)
-        if gone:
-            event["metadata"]["resourceVersion"] = str(next(self._numbers))
+        version = str(next(self._numbers)) if gone else item["metadata"]["resourceVersion"]
         for on_change in self.watches:
-            on_change(resource, copy.deepcopy(event), gone)
+            event = copied(item)
+            event["metadata"]["resourceVersion"] = version
+            on_change(resource, event, gone)
 
     async def _asked(self, verb: str, resource: Resource, name: str) -> None:
         self.requests.append(f"{verb} {resource.plural}/{name}")
@@ -183,14 +188,24 @@ async def nothing(_verb: str, _plural: str) -> None:
     return
 
 
+def copied(content: T) -> T:
+    """Return a copy of JSON; several times as fast as one of whatever there is."""
+    copy: Any = content
+    if isinstance(content, Mapping):
+        copy = {field: copied(value) for field, value in content.items()}
+    elif isinstance(content, list | tuple):
+        copy = [copied(value) for value in content]
+    return cast("T", copy)
+
+
 def _but_metadata(body: Mapping[str, Any]) -> Manifest:
-    return {field: copy.deepcopy(value) for field, value in body.items() if field != "metadata"}
+    return {field: copied(value) for field, value in body.items() if field != "metadata"}
 
 
 def _merged(before: Any, patch: Any) -> Any:
     """Return a merge patch applied (RFC 7386)."""
     if not isinstance(patch, Mapping):
-        return copy.deepcopy(patch)
+        return copied(patch)
     base = before if isinstance(before, Mapping) else {}
     merged = {key: _merged(base.get(key), value) for key, value in patch.items() if value is not None}
     return {key: value for key, value in base.items() if key not in patch} | merged

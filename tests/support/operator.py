@@ -110,11 +110,15 @@ class OperatorProcess:
 
     def start(self, timeout: float = 30) -> Self:
         """Start it and wait until its caches are filled."""
+        self.launch()
+        wait_for(self._is_ready, timeout, "the operator to be ready")
+        return self
+
+    def launch(self) -> None:
+        """Start it and wait for nothing."""
         environment = {**os.environ, "PYTHONPATH": str(self._source), "TMPDIR": self._folder.name}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._arguments, stdout=log, stderr=log, env=environment, cwd=ROOT)
-        wait_for(self._is_ready, timeout, "the operator to be ready")
-        return self
 
     def kill(self) -> None:
         """SIGKILL, as an out-of-memory kill would."""

@@ -11,7 +11,7 @@ from typing import Any
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, read_node, read_pod
-from shardwright.reconcile.decision import CreateKey, Delete, DryRunPod, Write, written_kind, written_name
+from shardwright.reconcile.decision import CreateKey, Delete, DryRunPod, ObjectKey, Write, written_kind, written_name
 from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.seen import Outcome, Refusal
@@ -112,13 +112,15 @@ class SmallCluster(World):
         """Carry writes out in order; what is refused stops nothing but what needs it."""
         written: list[Write] = []
         refused: list[Refusal] = []
+        missing: set[ObjectKey] = set()
         for write in writes:
-            missing = {(written_kind(item.write), written_name(item.write)) for item in refused}
             if not missing.isdisjoint(getattr(write, "needs", ())):
+                missing.add((written_kind(write), written_name(write)))
                 continue
             refusal = next((found for rule in self.refuses if (found := rule.refusal(write))), None)
             if refusal:
                 refused.append(refusal)
+                missing.add((written_kind(write), written_name(write)))
             else:
                 self._write(write)
                 written.append(write)

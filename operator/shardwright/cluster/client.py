@@ -224,7 +224,7 @@ class Client:
         return self._transport.stream(call, read_timeout_seconds)
 
     def close(self) -> None:
-        """Stop taking requests; those on their way are not waited for."""
+        """Stop taking requests; those on their way end."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._transport.close()
 

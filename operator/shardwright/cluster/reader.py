@@ -38,7 +38,8 @@ class Timing:
 
     A server sends a bookmark every minute, so that longer silence is a dead connection. A watch ends after ``watch``, and is
     followed by a LIST instead of another watch once the last is older than ``relist``: an API server that forgets an event
-    is not believed for longer. A stream that stood for ``proof`` was a good one.
+    is not believed for longer. A stream that stood for ``proof`` was a good one. ``longest_pause`` lies between two attempts
+    however long they have failed: with its spread and a LIST, everything is read again 60 s after the end of any outage.
     """
 
     silence: float = 90.0
@@ -46,7 +47,7 @@ class Timing:
     relist: float = 1800.0
     proof: float = 10.0
     first_pause: float = 0.5
-    longest_pause: float = 60.0
+    longest_pause: float = 30.0
 
 
 PASSING: Final = frozenset({Trouble.EXPIRED, Trouble.BROKEN, Trouble.SILENT})

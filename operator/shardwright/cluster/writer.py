@@ -97,7 +97,8 @@ class Writer:
         refused: list[Refusal] = []
         missing: set[ObjectKey] = set()
         for write in writes:
-            if isinstance(write, Create | Apply | Patch) and not missing.isdisjoint(write.needs):
+            if isinstance(write, Create | Apply | Patch | Delete) and not missing.isdisjoint(write.needs):
+                missing.add((written_kind(write), written_name(write)))
                 continue
             try:
                 await self._carry_out(client.at(Urgency.REPAIR) if ended_groups([write]) else client, write)

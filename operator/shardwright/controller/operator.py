@@ -116,14 +116,14 @@ class Operator:
         return self._elector.leading or not self._options.leader_elect
 
     async def run(self) -> int:
-        """Run until told to stop (0) or until watching is no longer possible (1)."""
+        """Run until told to stop (0) or until a part of it has failed (1)."""
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
         probes = HttpServer(self._health.answers(), self._options.health_port, "probes")
         scrapers = self._make_scrapers()
         scrapes = HttpServer({METRICS_PATH: Exposition(self._metrics.text)}, self._options.port, "scrapes", scrapers)
         log.info("listening on port %d for probes, %d for scrapes", probes.port, scrapes.port)
-        watches = Watches(self._access, self._on_loop(self._intake.on_model), self._on_loop(self._watching_ended))
+        watches = Watches(self._client, self._access, self._on_loop(self._intake.on_model))
         tasks = [asyncio.create_task(job) for job in (self._start_reading(watches), *self._jobs())]
         for task in tasks[1:]:
             task.add_done_callback(self._job_ended)
@@ -188,12 +188,6 @@ class Operator:
                 loop.call_soon_threadsafe(function, *arguments)
 
         return call
-
-    def _watching_ended(self) -> None:
-        if not self._stopping.is_set():
-            log.critical("watching has ended; ending, to be started again")
-            self._failed = True
-            self._stopping.set()
 
     def _job_ended(self, task: asyncio.Task[None]) -> None:
         """End the process with a job that has failed: none of them ends by itself, and the others would hide it."""

@@ -1,7 +1,10 @@
 """kopf watches ShardedModels and says which has changed; it decides, stores and writes nothing.
 
 It runs on a thread and an event loop of its own: it takes over signals, and when it ends it cancels every
-task of its loop, neither of which may happen to ours. Everything else is read by our own readers (``cluster.reader``): kopf
+task of its loop, neither of which may happen to ours. It ends at an ERROR in its watch, at a page of a load balancer instead of
+a list, at credentials that are refused: none of them says anything of what there is, so it is begun anew after a pause, in
+the same process. It looks once, at its start, for what the API server serves, and would wait for ever for a kind that is not
+there, so that is asked before. Everything else is read by our own readers (``cluster.reader``): kopf
 hands over whole objects, and keeps what it missed the deletion of.
 """
 
@@ -9,15 +12,25 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from itertools import chain, repeat
-from typing import Any
+from time import monotonic
+from typing import Any, Final
 
 import kopf
 
 from shardwright.cluster.access import Access
-from shardwright.cluster.resources import SHARDED_MODELS
+from shardwright.cluster.client import Call, Client
+from shardwright.cluster.resources import DISCOVERY, SHARDED_MODELS
 
 log = logging.getLogger(__name__)
+
+PROVEN_SECONDS: Final = 60.0
+"""How long a watch has to stand for its end to be the first of a row: longer than the pause after the last of a row. Basis:
+assumed."""
+
+ASK_SECONDS: Final = 30.0  # as kopf's own requests have
 
 OnEvent = Callable[[Mapping[str, Any], bool], None]
 """Told a ShardedModel as the event has it, and whether it is gone."""
@@ -46,35 +59,59 @@ class NothingKept(kopf.DiffBaseStorage):
 
 
 class Watches(threading.Thread):
-    """The watch; ``on_event`` is called on this thread. When it cannot go on, the thread ends."""
+    """The watch; ``on_event`` is called on this thread. However it ends, it is begun anew, until :meth:`stop`."""
 
-    def __init__(self, access: Access, on_event: OnEvent, on_end: Callable[[], None]) -> None:
+    def __init__(self, client: Client, access: Access, on_event: OnEvent, pauses: Iterable[float] | None = None) -> None:
+        """``client`` asks what is served; ``pauses`` are those between the attempts of a row, in seconds."""
         super().__init__(name="watches", daemon=True)
+        self._client = client
         self._access = access
         self._on_event = on_event
-        self._on_end = on_end
+        self._pauses = pauses or Backoffs()
         self._stopping = threading.Event()
+        self._end: Callable[[], object] = lambda: None
 
     def stop(self) -> None:
         """Ask the thread to end."""
         self._stopping.set()
+        with suppress(RuntimeError):  # its loop has ended by itself
+            self._end()
 
     def run(self) -> None:
         """Watch until stopped."""
+        pauses = iter(self._pauses)
+        while not self._stopping.is_set():
+            began = monotonic()
+            why = self._watch()
+            if self._stopping.is_set():
+                return
+            if monotonic() - began >= PROVEN_SECONDS:
+                pauses = iter(self._pauses)
+            pause = next(pauses)
+            log.error("the watch of ShardedModels has ended and begins anew: %s", why, extra={"seconds": pause})
+            self._stopping.wait(pause)
+
+    def _watch(self) -> str:
+        """Watch until that ends, and return why it has."""
         try:
+            self._client.ask(Call(verb="get", resource=DISCOVERY, path=SHARDED_MODELS.prefix, method="GET"), ASK_SECONDS)
             asyncio.run(self._operate())
-        except Exception:
-            log.exception("watching has failed")
-        finally:
-            self._on_end()
+        except Exception as error:  # noqa: BLE001  whatever ends it, what there is has not changed by it
+            return f"{type(error).__name__}: {error}"
+        return "nobody has said why"
 
     async def _operate(self) -> None:
+        # Not the event of threading: kopf waits for that in a thread of its own, for which the loop then waits however it ends.
+        end = asyncio.Event()
+        self._end = partial(asyncio.get_running_loop().call_soon_threadsafe, end.set)
+        if self._stopping.is_set():
+            return
         await kopf.operator(
             registry=self._registry(),
             settings=watch_settings(),
             clusterwide=True,
             standalone=True,
-            stop_flag=self._stopping,
+            stop_flag=end,
         )
 
     def _registry(self) -> kopf.OperatorRegistry:

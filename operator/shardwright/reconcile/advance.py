@@ -88,6 +88,8 @@ def _put_in_place(seen: Seen, known: Known, subject: Subject, planned: Planned, 
     beside = _beside(seen, known, subject, planned, deployed)
     if isinstance(beside, Step):
         return beside
+    if isinstance(beside, Problem):
+        return _end(seen, known, planned, _kept(seen, known, now, refused=beside), now)
     if beside:
         planned, deployed = beside, _deploy(seen, known, subject, beside, now)
     return _end(seen, known, planned, deployed, now)
@@ -186,8 +188,11 @@ def _decided(seen: Seen, known: Known, planned: Planned, bundle: Bundle, now: da
     return Deployed(decision=decision, record=record, runs=bool(bundle.objects))
 
 
-def _beside(seen: Seen, known: Known, subject: Subject, planned: Planned, deployed: Deployed) -> Planned | Step | None:
-    """Return how the first group that is to stop starts on free GPUs as well; None where there are none, or it is not kept."""
+def _beside(seen: Seen, known: Known, subject: Subject, planned: Planned, deployed: Deployed) -> Planned | Step | Problem | None:
+    """Return how the first group that is to stop starts on free GPUs as well; None where there are none.
+
+    Where the plan of record that says so is not taken, that is the problem: nobody stops a group for an answer that was lost.
+    """
     if subject.intent.paused or deployed.decision is None or not deployed.decision.stopping:
         return None
     group = deployed.decision.stopping[0]
@@ -201,7 +206,7 @@ def _beside(seen: Seen, known: Known, subject: Subject, planned: Planned, deploy
     record = _numbered(seen, known, answer.record)
     placing = _record(seen, known, record)
     if placing is not None:
-        return placing if isinstance(placing, Step) else None
+        return placing
     event = surge_event(name, record.plan.groups[group])
     return replace(planned, record=record, report=record.report(), events=(*planned.events, event))
 

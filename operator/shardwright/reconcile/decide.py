@@ -86,7 +86,7 @@ def decide(desired: Desired, observed: Observed, now: datetime, most_moving: int
     others = [write for write in lives if not _ends_what_is_broken(write)]
     kept = {*_kept_sets(groups, former, now), *_kept_beside_pods(observed, now)}
     return Decision(
-        writes=(*ends, *repairs, *_keys(desired, lives), *others, *_prune(desired, observed, kept)),
+        writes=(*ends, *repairs, *_keys(desired, lives), *others, *_prune(desired, observed, kept, former)),
         groups=tuple(step.state for step in steps),
         stopping=tuple(index for index, step in enumerate(steps) if step.planned) if desired.rules.max_surge else (),
     )
@@ -269,11 +269,23 @@ def placed(content: Mapping[str, Any], owner_uid: str, observed: Observed) -> tu
     return (Apply(content=content, uid=live["metadata"]["uid"], fields=drift),) if drift else ()
 
 
-def _prune(desired: Desired, observed: Observed, kept: Collection[ObjectKey]) -> tuple[Write, ...]:
-    """Delete what is ours and no longer wanted; an object without our owner reference is never deleted."""
+def _prune(
+    desired: Desired, observed: Observed, kept: Collection[ObjectKey], former: Mapping[str, Collection[str]]
+) -> tuple[Write, ...]:
+    """Delete what is ours and no longer wanted; an object without our owner reference is never deleted.
+
+    An earlier generation goes when the next one is there, and remembers what became of the group before.
+    """
     wanted = {object_key(content) for content in desired.objects}.union(kept)
+    heirs = {(STATEFUL_SET, name): frozenset({(STATEFUL_SET, group)}) for group, names in former.items() for name in names}
     return tuple(
-        Delete(kind=key[0], namespace=live["metadata"]["namespace"], name=key[1], uid=live["metadata"]["uid"])
+        Delete(
+            kind=key[0],
+            namespace=live["metadata"]["namespace"],
+            name=key[1],
+            uid=live["metadata"]["uid"],
+            needs=heirs.get(key, frozenset()),
+        )
         for key, live in sorted(observed.objects.items())
         if key not in wanted and controller_uid(live) == desired.owner_uid and "deletionTimestamp" not in live["metadata"]
     )

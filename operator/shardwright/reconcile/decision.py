@@ -78,13 +78,14 @@ class DryRunPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """Delete exactly the object with this uid; its dependents follow in the background."""
+    """Delete exactly the object with this uid; its dependents follow in the background. ``needs`` as in a creation."""
 
     kind: str
     namespace: str
     name: str
     uid: str
     grace_seconds: int | None = None
+    needs: frozenset[ObjectKey] = frozenset()
 
 
 HIDDEN_NAME: Final = "(name withheld)"

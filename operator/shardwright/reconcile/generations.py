@@ -34,6 +34,13 @@ def lost_nodes(members: Iterable[Member], silent: Collection[str], now: datetime
     )
 
 
+def given_up_at(members: Iterable[Member], now: datetime) -> datetime | None:
+    """Return when it is time to look again at pods that should be gone: nothing happens when one of them is given up."""
+    waits = [member.gone_by for member in members if member.node and member.gone_by]
+    times = (by + timedelta(seconds=seconds) for by in waits for seconds in (LOST_SECONDS, HANGING_SECONDS))
+    return min((time for time in times if time > now), default=None)
+
+
 def unsettled_groups(groups: Sequence[Sequence[str]], base: str, standing: Iterable[GroupState]) -> frozenset[int]:
     """Return the planned groups that need a place now: they do not exist, wait for a pod to be bound, or go through zero."""
     pods = {group_name(base, index): len(nodes) for index, nodes in enumerate(groups)}

@@ -14,6 +14,7 @@ from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.decision import Apply, Create, DryRunPod, ObjectKey, Why
 from shardwright.reconcile.events import Event, events_of
 from shardwright.reconcile.findings import Findings
+from shardwright.reconcile.generations import given_up_at
 from shardwright.reconcile.known import Known
 from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.placing import Planned
@@ -284,7 +285,8 @@ def _status(seen: Seen, planned: Planned, deployed: Deployed, found: Findings, n
 def _again_at(
     seen: Seen, known: Known, found: Findings, now: datetime, distrusted: tuple[Problem, datetime] | None
 ) -> datetime | None:
-    times = [time for time in (known.recheck_at, found.decision.wake_at if found.decision else None) if time]
+    waits = (known.recheck_at, found.decision.wake_at if found.decision else None, given_up_at(known.observed.members, now))
+    times = [time for time in waits if time]
     if distrusted:
         times.append(distrusted[1] + timedelta(seconds=DISTRUST_SECONDS))
     if found.barred:

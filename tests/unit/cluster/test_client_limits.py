@@ -3,14 +3,16 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
 import pytest
 
-from shardwright.cluster.client import ApiError, Client, RequestLimits, Urgency
+from shardwright.cluster.client import ApiError, Call, Client, RequestLimits, Urgency
 from shardwright.cluster.resources import ACCESS_REVIEWS, CONFIG_MAPS, NODES
+from tests.harness.waiting import wait_for
 from tests.support.scripted_api import Answer, ScriptedApi
 
 BROKEN = Answer(500, {"message": "etcd is away"})
@@ -234,3 +236,14 @@ def test_a_request_of_the_lease_waits_for_nothing() -> None:
         for _ in range(3):
             get(client)
         assert len(api.requests) == 3
+
+
+def test_a_request_that_hangs_ends_with_its_client() -> None:
+    """The interpreter joins the threads of an executor before it ends: whoever is told to stop would wait for it."""
+    call = Call(verb="get", resource=NODES, path=NODES.path(None, "a"), method="GET")
+    with serving(Answer(hang=True)) as (api, client), ThreadPoolExecutor() as threads:
+        asked = threads.submit(client.ask, call, 60)
+        wait_for(lambda: api.requests, 10, "the request")
+        client.close()
+        with pytest.raises(ApiError, match="GET /api/v1/nodes/a"):
+            asked.result(20)

@@ -243,6 +243,7 @@ class Refusing(MemoryApi):
 def test_what_is_refused_holds_up_what_needs_it_and_nothing_else() -> None:
     api = Refusing("configmaps")
     gone = api.put(STATEFUL_SETS, stateful_set("llama-9"))
+    former = api.put(STATEFUL_SETS, stateful_set("llama-8"))
     scripts, budget = rendered("ConfigMap", "scripts"), service("other")
     needs = frozenset({("ConfigMap", "scripts")})
     writes = (
@@ -251,6 +252,13 @@ def test_what_is_refused_holds_up_what_needs_it_and_nothing_else() -> None:
         Apply(content=stateful_set("llama-9"), uid="u", needs=needs),
         Create(content=budget),
         Delete(kind="StatefulSet", namespace="models", name="llama-9", uid=gone["metadata"]["uid"]),
+        Delete(
+            kind="StatefulSet",
+            namespace="models",
+            name="llama-8",
+            uid=former["metadata"]["uid"],
+            needs=frozenset({("StatefulSet", "llama-0")}),
+        ),
     )
     outcome = carry_out(api, *writes)
     assert outcome.written == (writes[3], writes[4])

@@ -105,3 +105,12 @@ def test_a_list_of_the_log_that_is_cut_says_so() -> None:
     assert json.loads(JsonLines().format(record))["fields"] == ["spec.replicas"] * 3
     record.fields = ["spec.replicas"] * 1000
     assert json.loads(JsonLines().format(record))["fields"] == [*["spec.replicas"] * 30, "…"]
+
+
+def test_a_disk_that_is_full_costs_the_log_and_nothing_else() -> None:
+    """What cannot be written is lost; who has said it goes on."""
+    say = "import logging, shardwright.controller.logs as logs; logs.configure('INFO'); logging.critical('lost')"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-c", f"{say}; import sys; sys.exit(7)"]
+        assert subprocess.run(command, env=environment, stdout=full, stderr=full, check=False, timeout=120).returncode == 7

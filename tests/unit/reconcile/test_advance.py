@@ -9,17 +9,25 @@ import pytest
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.reconcile.advance import Step, advance
-from shardwright.reconcile.decision import Delete, DryRunPod, Patch, Why, written_kind, written_name
+from shardwright.reconcile.decision import Apply, Delete, DryRunPod, Patch, Why, Write, written_kind, written_name
 from shardwright.reconcile.generations import HANGING_SECONDS
 from shardwright.reconcile.groups import REFUSED_SECONDS
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.publish import NO_PODS_SECONDS, UNREADY_SECONDS, Published
 from shardwright.reconcile.relocation import REGISTERED_AGAIN_SECONDS
-from shardwright.reconcile.seen import Ask, Outcome
+from shardwright.reconcile.seen import Ask, Outcome, Refusal
 from shardwright.reconcile.states import Situation
 from tests.support.builders_reconcile import crashed, pod
 from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
 from tests.support.small_cluster import GRACE_SECONDS, LOAD_SECONDS, Refuses, SmallCluster
+
+
+class LosesSecondPlaces(Refuses):
+    """Takes no plan of record that says of a group that it starts beside itself."""
+
+    def refusal(self, write: Write) -> Refusal | None:
+        found = super().refusal(write)
+        return found if isinstance(write, Apply) and '"generations":[1]' in str(write.content.get("data")) else None
 
 
 def an_operator(nodes: int, **spec: Any) -> Operator:
@@ -302,6 +310,29 @@ class TestWithoutAPlanForTheSpecAsItIs:
 
 
 class TestFaultsOfNodes:
+    def test_after_a_restart_a_pod_that_does_not_end_is_said_to_hang_once_more_although_nothing_happens(self) -> None:
+        operator = serving(3, **TWO_NODES, replicas=1)
+        operator.cluster.set_node("h100-1", ready=False)
+        operator.run(1200)
+        assert operator.cluster.sets().keys() == {"llama-0-g1"}
+        operator.since, operator.cluster.version = {}, operator.cluster.version + 1
+        assert outcome(operator.look()) == ("Serving", "")
+        operator.run(600)
+        assert [condition["reason"] for condition in operator.status["conditions"] if condition["type"] == "Degraded"] == [
+            "NodeLost"
+        ]
+
+    def test_a_group_whose_next_generation_is_not_created_remembers_what_was_when_it_is(self) -> None:
+        operator = serving(3, **TWO_NODES, replicas=1)
+        operator.cluster.set_node("h100-1", ready=False)
+        operator.cluster.refuses = [Refuses(kind="Service", name="llama-0-g1-peers")]
+        operator.run(1200)
+        assert operator.cluster.sets().keys() == {"llama-0"}
+        operator.cluster.refuses = []
+        operator.run(600)
+        assert operator.cluster.serving().keys() == {"llama-0"}
+        assert operator.status["groups"][0]["restarts"] == 1
+
     def test_an_edit_while_a_node_is_cordoned_moves_its_group_alone_and_takes_down_one_at_a_time(self) -> None:
         operator = serving(5, **ONE_NODE, replicas=4)
         operator.cluster.set_node("h100-0", cordoned=True)
@@ -622,6 +653,19 @@ class TestPlans:
             assert operator.cluster.serving().keys() == {"llama-0"}
         assert operator.cluster.sets().keys() == {"llama-0-g1"}
         assert operator.cluster.standing_on("h100-1") == {"llama-0"}
+
+    def test_a_group_whose_second_place_was_not_written_down_serves_on_until_it_is(self) -> None:
+        operator = serving(2, **ONE_NODE, replicas=1, rollout={"maxSurge": 1})
+        before, operator.cluster.refuses = operator.cluster.serving(), [LosesSecondPlaces(kind="ConfigMap", code=0)]
+        operator.edit(engine={"env": [{"name": "NCCL_DEBUG", "value": "WARN"}]})
+        operator.run(600)
+        assert operator.cluster.serving() == before
+        assert operator.status["conditions"][0]["reason"] == "ApiUnavailable"
+        operator.cluster.refuses = []
+        for _ in range(30):
+            operator.run(20, step=10)
+            assert operator.cluster.serving().keys() == {"llama-0"}
+        assert operator.cluster.sets().keys() == {"llama-0-g1"}
 
     def test_a_group_that_finds_no_second_place_takes_its_turn_where_it_is(self) -> None:
         operator = serving(1, **ONE_NODE, replicas=1, rollout={"maxSurge": 1})

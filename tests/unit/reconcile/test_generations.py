@@ -90,7 +90,8 @@ def test_the_next_generation_starts_at_once_remembers_what_was_and_the_former_se
     assert {INCIDENT, READY_ONCE, STOPPED_AT} <= annotations.keys()
     assert STOPPED_FOR not in annotations
     assert read_memory(created.content).incident == former.incident
-    assert deleted == Delete(kind="StatefulSet", namespace="models", name="llama-0", uid="uid-1")
+    heir = frozenset({("StatefulSet", "llama-0-g1")})
+    assert deleted == Delete(kind="StatefulSet", namespace="models", name="llama-0", uid="uid-1", needs=heir)
 
 
 def test_a_generation_stands_while_the_dead_pod_is_there_and_after() -> None:

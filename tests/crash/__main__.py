@@ -1,0 +1,103 @@
+"""What takes its time on the real control plane: `soak`, a random walk, and `matrix`, crash points; 1 where something was found.
+
+The seed begins the same walk, or draws the same points, again.
+"""
+
+# ruff: noqa: T201 - a command prints
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+
+from tests.crash import on_cluster, soak
+from tests.crash.lives import ENGINES
+from tests.crash.points import Point
+from tests.harness.controlplane import ControlPlane
+from tests.harness.fault_proxy import FaultProxy
+from tests.harness.plugin import Fleet
+from tests.support.models import Models
+from tests.support.operator import OperatorProcess, install_chart
+
+H100 = "h100-8x-dell-xe9680"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
+    parser.add_argument("what", choices=["soak", "matrix"])
+    parser.add_argument("--seconds", type=float, default=3600, help="how long to walk")
+    parser.add_argument("--points", type=int, default=0, help="how many points to draw; 0: all")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    rng = random.Random(options.seed)  # noqa: S311  guards nothing
+    with stage(soak.NODES) as built:
+        broken = _soak(built, options.seconds, rng) if options.what == "soak" else _matrix(built, options.points, rng)
+        if broken:
+            print(built.operator.logs()[-8000:])
+    return 1 if broken else 0
+
+
+@contextmanager
+def stage(nodes: int) -> Iterator[on_cluster.Stage]:
+    """Build a control plane with the chart and so many nodes, and an operator behind a proxy."""
+    with ControlPlane.start() as control_plane:
+        install_chart(control_plane)
+        Fleet(control_plane)(H100, nodes)
+        with (
+            FaultProxy(control_plane.url, control_plane.ca_file) as proxy,
+            OperatorProcess(control_plane, server=proxy.url, pace=soak.PACE) as operator,
+        ):
+            yield on_cluster.Stage(control_plane, proxy, operator)
+
+
+def _soak(built: on_cluster.Stage, seconds: float, rng: random.Random) -> list[str]:
+    """Walk for so long; return what was found, as soon as something is."""
+    control_plane = built.control_plane
+    models = Models(control_plane, control_plane.create_namespace("soak"))
+    walk = soak.Walk(control_plane, built.operator, built.proxy, models, control_plane.nodes.names(), rng)
+    broken: list[str] = []
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends and not broken:
+        before = walk.happened.copy()
+        if broken := walk.round():
+            broken.append(f"in a round of {dict(walk.happened - before)}")
+        else:
+            print(f"{len(walk.rests)} rounds, {walk.happened.total()} happenings, rest after {walk.rests[-1]:.1f} s", flush=True)
+    print(_report(walk, broken), flush=True)
+    return broken
+
+
+def _report(walk: soak.Walk, broken: list[str]) -> str:
+    lines = [f"{len(walk.rests)} rounds; rest after at most {max(walk.rests, default=0):.1f} s"]
+    lines += [f"{count:5} {what}" for what, count in walk.happened.most_common()]
+    for pid, samples in walk.samples.items():
+        lines.append(f"process {pid}, {len(samples)} samples: {asdict(samples[0])} to {asdict(samples[-1])}")
+    return "\n".join([*lines, *(f"ended: {line}" for line in walk.ends), *(f"BROKEN {what}" for what in broken)])
+
+
+def _matrix(built: on_cluster.Stage, drawn: int, rng: random.Random) -> list[str]:
+    """Try all points, or so many of them; return what was found."""
+    broken, points = [], []
+    for engine in ENGINES:
+        for act in ("create", *on_cluster.ACTS):
+            writes, wrong = on_cluster.play(built, engine, act, None)
+            broken += [f"{engine}, {act}, nothing struck: {what}" for what in wrong]
+            print(f"{engine}, {act}: {len(writes)} writes", flush=True)
+            points += [(engine, act, Point(number, fate)) for number in range(len(writes)) for fate in on_cluster.FATES]
+    for engine, act, point in rng.sample(points, drawn) if drawn else points:
+        began = time.monotonic()
+        writes, wrong = on_cluster.play(built, engine, act, point)
+        struck = writes[point.number] if point.number < len(writes) else "there was none"
+        print(f"{engine}, {act}, {point.fate}: {struck}: {wrong or 'well'} after {time.monotonic() - began:.1f} s", flush=True)
+        broken += [f"{engine}, {act}, {point.fate}, {struck}: {what}" for what in wrong]
+    print(f"{drawn or len(points)} of {len(points)} points, {len(broken)} broken", *broken, sep="\n", flush=True)
+    return broken
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""The crash matrix in memory: each act of a life as it goes, and once for each point, where it is to end in the same state."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shardwright.cluster.resources import EVENTS, SECRETS
+from tests.crash.lives import Act, fill, life
+from tests.crash.points import Fate, Point, StrikingCluster
+from tests.harness.api import Manifest
+from tests.support.invariants import at_any_moment, at_rest, of_writes
+from tests.support.memory_api import Place
+from tests.support.memory_operator import MemoryOperator
+
+_PASSING: Final = re.compile(
+    r"uid-\d+"  # of whom is created
+    r"|\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)"  # times
+    r'|\\?"serial\\?": ?\d+'  # of a plan of record that was written twice
+)
+_VARYING: Final = {
+    "resourceVersion",
+    "generation",
+    "observedGeneration",
+    "creationTimestamp",
+    "signature",
+    "lastOutageSeconds",
+} | {"shardwright.io/last-outage-seconds"}
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """An act as it goes when nothing fails.
+
+    ``before`` is the cluster at its begin; ``writes`` are all that were sent; ``states`` is the cluster before and after each;
+    ``ends_as`` is what it comes to, ``pods_made`` all pods that were made until then.
+    """
+
+    act: Act
+    before: bytes
+    writes: tuple[str, ...]
+    states: tuple[tuple[bytes, bytes], ...]
+    ends_as: Any
+    pods_made: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What came of an act that was struck; nothing is wrong where ``broken`` is empty."""
+
+    write: str
+    fate: Fate
+    broken: tuple[str, ...]
+
+
+async def chapters(engine: str) -> dict[str, Chapter]:
+    """Return the acts of a life as they go when nothing fails."""
+    found, cluster = {}, StrikingCluster()
+    fill(cluster)
+    for name, act in life(engine).items():
+        before = cluster.saved()
+        assert await _play(cluster, act, None, save=True) == [], name
+        found[name] = Chapter(
+            act=act,
+            before=before,
+            writes=tuple(cluster.tried),
+            states=tuple(cluster.states),
+            ends_as=shape(cluster),
+            pods_made=tuple(sorted(cluster.pods_made)),
+        )
+    return found
+
+
+async def struck(chapter: Chapter, plurals: Collection[str] = ()) -> list[Run]:
+    """Return what came of an act at each of its points, or at those that write one of these plurals.
+
+    Events are no points: what becomes of one is nothing to what follows.
+    """
+    points = [point for point in _losses(chapter) if _is_among(chapter.writes[point.number], plurals)]
+    runs = [Run(chapter.writes[at.number], at.fate, await _lose(chapter, at)) for at in points]
+    for state, (write, fate) in _kills(chapter).items():
+        if _is_among(write, plurals):
+            runs.append(Run(write, fate, await _start_again(chapter, state)))
+    return runs
+
+
+def _is_among(write: str, plurals: Collection[str]) -> bool:
+    return not plurals or write.partition(" ")[2].partition("/")[0] in plurals
+
+
+def _losses(chapter: Chapter) -> Iterator[Point]:
+    """Yield the points at which a write is lost; what is no creation may be sent twice, and nobody sees a difference."""
+    for number, write in enumerate(chapter.writes):
+        if EVENTS.plural not in write:
+            yield Point(number, Fate.LOST_BEFORE)
+            yield Point(number, Fate.LOST_AFTER)
+            if write.startswith("create"):
+                yield Point(number, Fate.REPEATED)
+
+
+def _kills(chapter: Chapter) -> dict[bytes, tuple[str, Fate]]:
+    """Return the states in which an operator may be killed: after a write is before the next one of the same look."""
+    found: dict[bytes, tuple[str, Fate]] = {}
+    for write, (before, after) in zip(chapter.writes, chapter.states, strict=True):
+        if EVENTS.plural not in write:
+            found.setdefault(before, (write, Fate.KILLED_BEFORE))
+            found.setdefault(after, (write, Fate.KILLED_AFTER))
+    return found
+
+
+async def _lose(chapter: Chapter, point: Point) -> tuple[str, ...]:
+    cluster = StrikingCluster()
+    cluster.restore(chapter.before)
+    return _judged(chapter, cluster, await _play(cluster, chapter.act, point))
+
+
+async def _start_again(chapter: Chapter, state: bytes) -> tuple[str, ...]:
+    cluster = StrikingCluster()
+    cluster.restore(state)
+    return _judged(chapter, cluster, await _play(cluster, None, None))
+
+
+async def _play(cluster: StrikingCluster, act: Act | None, point: Point | None, *, save: bool = False) -> list[str]:
+    """Start an operator, let something happen, wait until all rests, and return the laws that were broken meanwhile."""
+    broken: list[str] = []
+    operator = MemoryOperator(cluster, lambda: broken.extend(at_any_moment(_objects(cluster))))
+    await operator.start()
+    if act:
+        await operator.step()
+        cluster.strike(point, save=save)
+        act(cluster)
+    await operator.rest()
+    return [*broken, *at_rest(_objects(cluster)), *of_writes(cluster.tried)]
+
+
+def _judged(chapter: Chapter, cluster: StrikingCluster, broken: list[str]) -> tuple[str, ...]:
+    ends_as = shape(cluster)
+    differs = [
+        f"{' '.join(map(str, place))}: {ends_as.get(place)} instead of {chapter.ends_as.get(place)}"
+        for place in sorted(ends_as.keys() | chapter.ends_as.keys(), key=str)
+        if ends_as.get(place) != chapter.ends_as.get(place)
+    ]
+    more = [*(Counter(cluster.pods_made) - Counter(chapter.pods_made))]
+    return (*broken, *differs, *(f"Pod {name}: made once more" for name in more))
+
+
+def shape(cluster: StrikingCluster) -> dict[Place, str]:
+    """Return everything that is stored, without what differs between any two lives: uids, versions, times and keys."""
+    return {place: _shape_of(item) for place, item in cluster.objects.items() if place[0] != EVENTS.plural}
+
+
+def _shape_of(item: Manifest) -> str:
+    without = {field: value for field, value in item.items() if field != "data" or item["kind"] != SECRETS.kind}
+    return _PASSING.sub("_", json.dumps(_lasting(without), sort_keys=True))
+
+
+def _lasting(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {field: _lasting(inner) for field, inner in value.items() if field not in _VARYING}
+    return [_lasting(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _objects(cluster: StrikingCluster) -> list[Manifest]:
+    return [item for (plural, _, _), item in cluster.objects.items() if plural != EVENTS.plural]

@@ -1,0 +1,37 @@
+"""Whatever becomes of any write of a model's life, the life goes on to where it would have come without."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+
+import pytest
+
+from tests.crash.lives import ENGINES, life
+from tests.crash.matrix import Chapter, chapters, struck
+
+PLURALS = {"vLLM": (), "TensorRT-LLM": ("secrets", "statefulsets")}
+"""What is struck by engine, none: everything; what is not named is written for every engine alike."""
+
+
+@cache
+def life_of(engine: str) -> dict[str, Chapter]:
+    return asyncio.run(chapters(engine))
+
+
+@pytest.mark.parametrize("act", life("vLLM"))
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_write_that_is_lost_or_the_last_one_of_an_operator_changes_nothing_of_how_an_act_ends(engine: str, act: str) -> None:
+    assert [run for run in asyncio.run(struck(life_of(engine)[act], PLURALS[engine])) if run.broken] == []
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_life_has_writes_of_every_kind(engine: str) -> None:
+    writes = {write for chapter in life_of(engine).values() for write in chapter.writes}
+    kinds = {(write.split()[0], write.split()[1].split("/")[0] + "/status" * write.endswith("/status")) for write in writes}
+    assert kinds == {
+        *(("create", kind) for kind in ("configmaps", "networkpolicies", "services", "poddisruptionbudgets", "secrets")),
+        *(("create", kind) for kind in ("statefulsets", "events")),
+        *(("patch", kind) for kind in ("configmaps", "poddisruptionbudgets", "statefulsets", "shardedmodels/status")),
+        *(("delete", kind) for kind in ("configmaps", "services", "statefulsets", "pods")),
+    }
