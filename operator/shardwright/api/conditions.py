@@ -40,7 +40,11 @@ class ConditionType(Word):
     FOREIGN_PODS = ("ForeignPods", "pods that are not ours carry the labels of the model")
     RECORD_REFUSED = ("RecordRefused", "a plan of record was found that the operator has not signed last")
     TURN_AWAITED = ("TurnAwaited", "groups wait to restart because groups of other models do")
-    ROLLOUT_PENDING = ("RolloutPending", "groups run pods that this release of the operator would render otherwise")
+    ROLLOUT_PENDING = (
+        "RolloutPending",
+        "groups keep pods that are rendered otherwise by now: of another release, or for a canary",
+    )
+    ROLLOUT_STOPPED = ("RolloutStopped", "a group with the changed pods does not come up: the others keep those that they have")
 
 
 class Reason(Word):
@@ -98,6 +102,12 @@ class Reason(Word):
     FOREIGN_PODS = ("ForeignPods", "pods of somebody else carry the labels of the model")
     OTHERS_RESTART = ("OthersRestart", "as many groups restart as the operator allows at once")
     OLDER_RENDERING = ("OlderRendering", "pods are as another release of the operator rendered them, until they restart")
+    HELD_BY_PARTITION = ("HeldByPartition", "groups below spec.rollout.partition keep the pods that they have")
+    ENGINE_FAILED = ("EngineFailed", "the engine of a group with the changed pods has failed, and the group does not serve")
+    PROGRESS_DEADLINE_EXCEEDED = (
+        "ProgressDeadlineExceeded",
+        "a group has had its nodes for longer than a start may take, and is not ready",
+    )
     IDLE = ("Idle", "nothing to do")
 
 

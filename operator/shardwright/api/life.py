@@ -60,6 +60,22 @@ class Rollout(Part):
         description="Groups that may exist beside the wanted ones while pods change. 0: a group stops before it starts anew. 1: "
         "where GPUs of the same kind are free and the budget allows it, it starts anew on them and takes over when it is ready.",
     )
+    min_ready_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
+        default=0,
+        description="How long a group must have been ready without a break before the next one is stopped or, with maxSurge, its "
+        "former self. Ready means that tokens have come out (spec.readiness.tokens).",
+    )
+    progress_deadline_seconds: Annotated[int, Field(ge=60, le=604_800)] | None = Field(
+        default=None,
+        description="How long a group may take to become ready once all its pods have nodes: pull, download, load. After that "
+        "Stalled is True (ProgressDeadlineExceeded), and no further group takes the changed pods until this one serves. Default: "
+        "15 minutes for the image, and the start-up budget with the download.",
+    )
+    partition: Annotated[int, Field(ge=0, le=1000)] = Field(
+        default=0,
+        description="Groups with an index below it keep the pods that they have, also where they restart, until it is lowered: "
+        "a canary. Groups that are added get what the spec says now.",
+    )
     on_upgrade: Literal["Keep", "Roll"] | None = Field(
         default=None,
         description="What a release of the operator does to groups whose pods it would render otherwise, or whose default engine "

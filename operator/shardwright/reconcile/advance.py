@@ -36,6 +36,7 @@ from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.to_come import following
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.names import GENERATION_MAX, base_name, generation_of, group_names
+from shardwright.rendering.pod import start_deadline_seconds
 from shardwright.resolving.subject import Subject
 
 
@@ -164,7 +165,10 @@ def _deploy(seen: Seen, known: Known, subject: Subject, planned: Planned, now: d
         bundle = _bundle(seen, subject, known, record)
     except InputError as error:
         return _kept(seen, known, now, problems=error.problems)
-    return _decided(seen, known, planned, bundle, now)
+    rules = known.rules
+    if rules.progress_deadline_seconds is None:
+        rules = replace(rules, progress_deadline_seconds=start_deadline_seconds(record.plan, subject.deployment))
+    return _decided(seen, replace(known, rules=rules), planned, bundle, now)
 
 
 def _may_run(subject: Subject, planned: Planned, record: PlanRecord) -> bool:

@@ -13,11 +13,11 @@ from shardwright.errors import Problem
 from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, ObjectKey, Patch, Why, Write, written_name
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.generations import finds_no_place, former_generations, overdue
-from shardwright.reconcile.group import Group, LifeRules
+from shardwright.reconcile.group import Group, LifeRules, as_it_stands
 from shardwright.reconcile.groups import Step, next_step
+from shardwright.reconcile.holds import held_back
 from shardwright.reconcile.immutable import as_it_can_be, is_in_the_way
 from shardwright.reconcile.members import mounted_config_maps, mounted_secrets
-from shardwright.reconcile.memory import read_memory
 from shardwright.reconcile.observed import CONFIG_MAP, SECRET, STATEFUL_SET, Observed, controller, controller_uid, object_key
 from shardwright.reconcile.rollout import one_after_another
 from shardwright.reconcile.states import GroupState
@@ -74,10 +74,11 @@ def decide(desired: Desired, observed: Observed, now: datetime, most_moving: int
         conflicts = tuple(_conflict(live) for live, content in foreign if not is_leftover(live, content))
         alive = keep_alive(observed, desired.owner_uid, desired.rules, now, most_moving=most_moving)
         return replace(alive, conflicts=conflicts, leftovers=leftovers)
-    groups = [_group(content, observed, desired.rules) for content in desired.objects if content["kind"] == STATEFUL_SET]
+    wanted = [_group(content, observed, desired.rules) for content in desired.objects if content["kind"] == STATEFUL_SET]
+    groups = held_back(wanted, now)
     former = _former_generations(groups, desired, observed, now)
     most = 0 if any(former.values()) else desired.rules.max_unavailable
-    steps = one_after_another(groups, [next_step(group, now) for group in groups], most, most_moving)
+    steps = one_after_another(groups, [next_step(group, now) for group in groups], now, most, most_moving)
     plain = [content for content in desired.objects if content["kind"] != STATEFUL_SET]
     repairs = [write for content in plain for write in _repaired(content, desired.owner_uid, observed)]
     needs = _Needs(desired, groups)
@@ -110,14 +111,12 @@ def keep_alive(
     lives = [live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET]
     ours = [_as_it_is(live, observed, rules, size) for live in lives if controller_uid(live) == owner_uid]
     wanted = [next_step(group, now) if group.size else Step(state=next_step(group, now).state) for group in ours]
-    steps = one_after_another(ours, wanted, rules.max_unavailable, most_moving)
+    steps = one_after_another(ours, wanted, now, rules.max_unavailable, most_moving)
     return Decision(writes=tuple(write for step in steps for write in step.writes), groups=tuple(step.state for step in steps))
 
 
 def _as_it_is(live: Mapping[str, Any], observed: Observed, rules: LifeRules, size: int | None) -> Group:
-    pods = live["spec"].get("replicas") or read_memory(live).size or size or 0
-    rendered = {**live, "spec": {**live["spec"], "replicas": pods}}
-    return replace(_group(rendered, observed, rules), as_it_is=True)
+    return replace(_group(as_it_stands(live, size or 0), observed, rules), as_it_is=True)
 
 
 def _ends_what_is_broken(write: Write) -> bool:
@@ -169,7 +168,7 @@ def _former_generations(
 def _kept_sets(groups: Sequence[Group], former: Mapping[str, Collection[str]], now: datetime) -> Iterator[ObjectKey]:
     """Yield the former generations that serve until the next one does, unless that one finds no place beside them."""
     for group in groups:
-        if group.served_by and not group.complete and not finds_no_place(group, now):
+        if group.served_by and not group.available(now) and not finds_no_place(group, now):
             yield from ((STATEFUL_SET, name) for name in former[group.name])
 
 
@@ -222,6 +221,8 @@ def _group(content: Mapping[str, Any], observed: Observed, rules: LifeRules) -> 
         short_since=observed.short_since.get(live["metadata"]["uid"]) if live else None,
         crowded_out=generation_of(name)[0] in observed.crowded_out,
         nodes_to_come=observed.nodes_to_come.get(generation_of(name)[0]),
+        ready_since=observed.ready_since.get(live["metadata"]["uid"]) if live else None,
+        starting_since=observed.starting_since.get(live["metadata"]["uid"]) if live else None,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from shardwright.api.conditions import ConditionType, Reason
 from shardwright.planning.report import Plan
 from shardwright.reconcile.decision import Apply, Create, Delete, Patch, Why, Write, written_kind, written_name
-from shardwright.reconcile.findings import Findings, summarise
+from shardwright.reconcile.findings import Findings, rollout_stopped, summarise
 from shardwright.reconcile.sentences import failure_sentence
 from shardwright.rendering.hashing import CONTENT_HASH
 from shardwright.rendering.names import generation_of
@@ -35,17 +35,24 @@ def events_of(before: Iterable[Mapping[str, Any]], found: Findings, written: Ite
         written: The writes that were carried out.
     """
     summary = summarise(found)
-    ready = next((condition for condition in before if condition["type"] == ConditionType.READY), {})
+    ready = _before(before, ConditionType.READY)
     begins = not ready and summary.reason == Reason.PROGRESSING  # says no more than that there is a plan
     if ready.get("reason") != summary.reason and not begins:
         yield Event(reason=summary.reason, action="Reconcile", note=summary.message, warning=summary.stalled)
-    refused = next((condition for condition in before if condition["type"] == ConditionType.RECORD_REFUSED), {})
+    refused = _before(before, ConditionType.RECORD_REFUSED)
     if found.distrusted and refused.get("status") != "True":
         yield Event(reason=Reason.PLAN_RECORD_REFUSED, action="Repair", note=found.distrusted.sentence(), warning=True)
+    stopped, was = rollout_stopped(found), _before(before, ConditionType.ROLLOUT_STOPPED)
+    if stopped.status and was.get("status") != "True":
+        yield Event(reason="RolloutStopped", action="Restart", note=stopped.message, warning=True)
     told = [event for write in written for event in _of_write(write, found)]
     yield from told[:WRITES_TOLD]
     if len(told) > WRITES_TOLD:
         yield replace(told[WRITES_TOLD], note=f"and {len(told) - WRITES_TOLD} more at once, which status.groups shows")
+
+
+def _before(conditions: Iterable[Mapping[str, Any]], kind: ConditionType) -> Mapping[str, Any]:
+    return next((condition for condition in conditions if condition["type"] == kind), {})
 
 
 def plan_event(plan: Plan) -> Event:

@@ -1,6 +1,6 @@
 """What one look at a ShardedModel found, and the conditions that say so."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -62,13 +62,17 @@ class Findings:
     @property
     def awaiting_turn(self) -> tuple[GroupState, ...]:
         """Return the groups that are to restart and wait because groups of other models do."""
-        waiting = (group for group in self.groups if group.situation is Situation.OUTDATED)
+        waiting = (group for group in self.groups if group.situation is Situation.OUTDATED and not group.hold)
         return tuple(waiting) if self.most_moving == 0 else ()
 
     @property
     def of_another_release(self) -> tuple[GroupState, ...]:
         """Return the groups whose pods another release of the operator rendered, and this one would render otherwise."""
         return tuple(group for group in self.groups if group.pending)
+
+    def held_by(self, what: Awaited) -> tuple[GroupState, ...]:
+        """Return the groups that keep the pods that they have for this reason, although others are wanted."""
+        return tuple(group for group in self.groups if group.hold and group.hold.what is what)
 
     @property
     def groups(self) -> tuple[GroupState, ...]:
@@ -153,7 +157,7 @@ def _running(found: Findings) -> Summary:
     )
     if found.pods_refused:
         return Summary(reason=Reason.PODS_REFUSED, message=f"{found.pods_refused.sentence()}; {message}", stalled=True)
-    stopped = any(group.situation is Situation.STOPPED for group in waiting)
+    stopped = any(group.situation is Situation.STOPPED or group.late for group in waiting)
     return Summary(reason=_why_not_ready(waiting), message=message, stalled=stopped)
 
 
@@ -164,11 +168,19 @@ def _all_ready(found: Findings) -> bool:
 def _why_not_ready(waiting: list[GroupState]) -> Reason:
     if any(group.budget_spent for group in waiting):
         return Reason.RESTART_BUDGET_SPENT
+    if any(group.late for group in waiting):
+        return Reason.PROGRESS_DEADLINE_EXCEEDED
     if any(group.unplaced or group.gave_its_place_back or _seeks(group) for group in waiting):
         return _why_without_a_place(waiting)
     if any(group.situation is Situation.WAITING_FOR_QUOTA for group in waiting):
         return Reason.WAITING_FOR_QUOTA
+    return _why_on_its_way(waiting)
+
+
+def _why_on_its_way(waiting: list[GroupState]) -> Reason:
     if any(group.situation in _BROKEN or (group.situation is Situation.STOPPING and group.failing) for group in waiting):
+        return Reason.GROUPS_NOT_READY
+    if any(_waits_for(group, Awaited.STOPPED_ROLLOUT) for group in waiting):
         return Reason.GROUPS_NOT_READY
     if any(group.situation in {Situation.STOPPING, Situation.OUTDATED} for group in waiting):
         return Reason.ROLLING_OUT
@@ -210,6 +222,7 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
         _distrusted(found),
         _limited(found),
         _pending(found),
+        rollout_stopped(found),
     )
 
 
@@ -287,14 +300,38 @@ def _limited(found: Findings) -> Condition:
 
 
 def _pending(found: Findings) -> Condition:
-    """Return whether groups run pods that another release of the operator rendered, and what a restart changes of them."""
-    older = found.of_another_release
-    if not older:
+    """Return whether groups keep pods that would be rendered otherwise: below the partition, or of another release."""
+    said = {}
+    if held := found.held_by(Awaited.PARTITION):
+        said[Reason.HELD_BY_PARTITION] = f"{_names(held)}: below spec.rollout.partition, they keep their pods until it is lowered"
+    if older := found.of_another_release:
+        fields = ", ".join(sorted({field for group in older for field in group.pending})[:PENDING_MAX])
+        coming = f"the next restart of a group changes {fields} of its pods"
+        said[Reason.OLDER_RENDERING] = f"{_names(older)}: rendered by another release of the operator; {coming}"
+    if not said:
         return _condition(found, ConditionType.ROLLOUT_PENDING, False, Reason.IDLE)
-    names = ", ".join(group.name for group in older[:3]) + (f" and {len(older) - 3} more" if len(older) > 3 else "")  # noqa: PLR2004
-    fields = ", ".join(sorted({field for group in older for field in group.pending})[:PENDING_MAX])
-    message = f"{names}: rendered by another release of the operator; the next restart of a group changes {fields} of its pods"
-    return _condition(found, ConditionType.ROLLOUT_PENDING, True, Reason.OLDER_RENDERING, message)
+    return _condition(found, ConditionType.ROLLOUT_PENDING, True, next(iter(said)), "; ".join(said.values()))
+
+
+def rollout_stopped(found: Findings) -> Condition:
+    """Return whether groups keep their pods because one with the changed pods does not come up."""
+    held = found.held_by(Awaited.STOPPED_ROLLOUT)
+    if not held:
+        return _condition(found, ConditionType.ROLLOUT_STOPPED, False, Reason.IDLE)
+    against = [group for group in found.groups if any(item.hold and item.hold.said == group.name for item in held)]
+    failed = any(group.failing and group.last_failure and group.last_failure.by_engine for group in against)
+    message = (
+        f"{'; '.join(map(not_ready_sentence, against))}; {_names(held)} keep the pods that they have until it serves: "
+        "correct the spec, or set it back"
+    )
+    reason = Reason.ENGINE_FAILED if failed else Reason.PROGRESS_DEADLINE_EXCEEDED
+    return _condition(found, ConditionType.ROLLOUT_STOPPED, True, reason, message)
+
+
+def _names(groups: Sequence[GroupState]) -> str:
+    """Return the names of groups, the first three."""
+    more = f" and {len(groups) - 3} more" if len(groups) > 3 else ""  # noqa: PLR2004
+    return ", ".join(group.name for group in groups[:3]) + more
 
 
 def _plan_stale(found: Findings) -> Condition:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,8 @@ class LifeRules:
     """What the user says of the life of the groups; ``restart_asked`` is the value of the restart annotation, or empty.
 
     ``keeps_templates``: pods stay as they are where the same is asked for and only another release would render them otherwise.
+    ``min_ready_seconds`` is how long a group is ready before it counts as available, ``progress_deadline_seconds`` how long it
+    may take to become ready on its nodes (None: nobody knows). Groups below the index ``partition`` keep the pods that they have.
     """
 
     restart: RestartPolicy = field(default_factory=RestartPolicy)
@@ -28,6 +30,9 @@ class LifeRules:
     max_surge: int = 0
     restart_asked: str = ""
     keeps_templates: bool = True
+    min_ready_seconds: int = 0
+    progress_deadline_seconds: int | None = None
+    partition: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +43,8 @@ class Group:
     ``as_it_is``: nobody knows what it should be, so ``rendered`` is the live one with all its pods, and it is kept alive so.
     ``kept_out`` says that the API server refuses its pods (at zero: in this look), ``short_since`` since when some are missing.
     ``crowded_out``: others leave it too few GPUs on its nodes. ``nodes_to_come`` is how it waits for nodes to be made.
+    ``ready_since`` is since when all its pods are ready, ``starting_since`` since when all have nodes and it has not come up.
+    ``hold`` is why it keeps the pods that it has although others are wanted.
     """
 
     rendered: Mapping[str, Any]
@@ -51,6 +58,9 @@ class Group:
     short_since: datetime | None = None
     crowded_out: bool = False
     nodes_to_come: Wait | None = None
+    ready_since: datetime | None = None
+    starting_since: datetime | None = None
+    hold: Wait | None = None
 
     @property
     def name(self) -> str:
@@ -76,6 +86,21 @@ class Group:
         live = self.live or {"metadata": {}, "spec": {}}
         standing = 0 if "deletionTimestamp" in live["metadata"] else live["spec"].get("replicas") or 0
         return standing > 0 and all_ready(self.members, standing)
+
+    def available_at(self, now: datetime) -> datetime | None:
+        """Return when it will have been ready for long enough, None where it is not ready or need not wait for that."""
+        seconds = self.rules.min_ready_seconds
+        return (self.ready_since or now) + timedelta(seconds=seconds) if seconds and self.complete else None
+
+    def available(self, now: datetime) -> bool:
+        """Return whether it is ready, and has been so for as long as the user asks."""
+        until = self.available_at(now)
+        return self.complete and (until is None or now >= until)
+
+    def late(self, now: datetime) -> bool:
+        """Return whether it has had its nodes for longer than a start may take, and has not come up."""
+        seconds, since = self.rules.progress_deadline_seconds, self.starting_since
+        return seconds is not None and since is not None and now >= since + timedelta(seconds=seconds)
 
     @property
     def served_by(self) -> str | None:
@@ -112,6 +137,22 @@ class Group:
         return self.memory.asked != "" and self.memory.asked == asked_by(self.rendered)
 
     @property
+    def must_roll(self) -> bool:
+        """Return whether pods are of another revision, or would be: pods are never compared with updateRevision."""
+        if self.as_it_is:
+            return False
+        if self.is_made_anew:
+            return True
+        if self.members:
+            return self.outdated and not (self.asks_the_same and self.rules.keeps_templates and not self._restarts_in_place)
+        return template_hash(self.live or {}) != template_hash(self.rendered)
+
+    @property
+    def _restarts_in_place(self) -> bool:
+        """Return whether it is one pod that its kubelet restarts: it would come back as it was, without what is mended since."""
+        return self.size == 1 and not self.complete and any(member.failure for member in self.members)
+
+    @property
     def pending(self) -> tuple[str, ...]:
         """Return the fields of its pods that a restart changes although the same is asked for."""
         if not (self.outdated and self.asks_the_same):
@@ -119,6 +160,12 @@ class Group:
         changed = template_hash(self.live or {}) != template_hash(self.rendered)
         drift = drifted_fields(self.rendered, self.live) if changed else ()
         return pending_fields(drift, self.memory.pending)
+
+
+def as_it_stands(live: Mapping[str, Any], size: int) -> dict[str, Any]:
+    """Return a StatefulSet as it is, with all its pods: those that it has or had or, where it does not remember, ``size``."""
+    pods = live["spec"].get("replicas") or read_memory(live).size or size
+    return {**live, "spec": {**live["spec"], "replicas": pods}}
 
 
 def all_ready(members: Sequence[Member], count: int) -> bool:

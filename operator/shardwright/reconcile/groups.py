@@ -61,7 +61,7 @@ def next_step(group: Group, now: datetime) -> Step:
         return _leave_zero(group, now)
     if group.memory.stopped_for:
         return _stay_at_zero(group)
-    change = Why.ROLLOUT if _must_roll(group) else Why.REQUESTED if group.asked else None
+    change = Why.ROLLOUT if group.must_roll else Why.REQUESTED if group.asked else None
     if change:
         return _go_to_zero(group, change, group.memory.forgiven(), now)
     failure = _refused(group, now) or (_find_failure(group, now) if group.size > 1 else None)
@@ -172,28 +172,11 @@ def _hurried(group: Group) -> tuple[Write, ...]:
     )
 
 
-def _must_roll(group: Group) -> bool:
-    """Return whether pods are of another revision, or would be: pods are never compared with updateRevision."""
-    if group.as_it_is:
-        return False
-    if group.is_made_anew:
-        return True
-    if group.members:
-        return group.outdated and not (group.asks_the_same and group.rules.keeps_templates and not _restarts_in_place(group))
-    return template_hash(group.live or {}) != template_hash(group.rendered)
-
-
-def _restarts_in_place(group: Group) -> bool:
-    """Return whether it is one pod that its kubelet restarts: it would come back as it was, with what a release has mended."""
-    return group.size == 1 and not group.complete and any(member.failure for member in group.members)
-
-
 def _go_to_zero(group: Group, why: Why, memory: Memory, now: datetime) -> Step:
     asked = group.rules.restart_asked if why is Why.REQUESTED else memory.restarted_for
     stopped = memory.stopped(why, group.size, now).with_(restarted_for=asked)
-    if (
-        why is Why.ROLLOUT and not group.is_made_anew
-    ):  # written with the template: whoever starts the group, its pods are what was asked for then
+    if why is Why.ROLLOUT and not group.is_made_anew:
+        # Written with the template: whoever starts the group, its pods are what was asked for then.
         stopped = stopped.with_(asked=asked_by(group.rendered), pending=())
     state = _state(group, Situation.STOPPING, Wait(what=Awaited.STOP), memory=stopped)
     return Step(state=state, writes=_write(group, stopped, why, replicas=0), planned=why in ON_PURPOSE and group.complete)
@@ -202,7 +185,7 @@ def _go_to_zero(group: Group, why: Why, memory: Memory, now: datetime) -> Step:
 def _keep(group: Group, now: datetime) -> Step:
     """Repair drift that disturbs no pod, and note the pods that are ready together."""
     memory = group.memory.ready(group.members, now) if group.complete else group.memory
-    state = _standing(group, memory)
+    state = _standing(group, memory, now)
     if group.outdated and len(group.members) < group.size == (group.live or {})["spec"].get("replicas"):
         drift: tuple[str, ...] = ()  # the pods that are missing come as those that there are
     else:
@@ -218,10 +201,12 @@ def _found_asked(group: Group) -> str:
     return group.memory.asked if group.outdated or not group.members else asked_by(group.rendered)
 
 
-def _standing(group: Group, memory: Memory) -> GroupState:
+def _standing(group: Group, memory: Memory, now: datetime) -> GroupState:
     """Return how a group stands that nothing takes through zero."""
     if group.complete:
-        return _state(group, Situation.READY, memory=memory)
+        if group.hold and group.hold.what is Awaited.STOPPED_ROLLOUT:
+            return outdated(group, now)
+        return _state(group, Situation.READY, memory=memory, look_at=_comes_of_age(group, now))
     situation = Situation.STARTING
     if _queued(group):
         situation = Situation.WAITING_FOR_QUOTA
@@ -229,7 +214,18 @@ def _standing(group: Group, memory: Memory) -> GroupState:
         situation = Situation.UNREADY
     seeks = group.nodes_to_come is not None
     unplaced = find_unschedulable(group.members, nodes_to_come=seeks) if group.size > 1 else None
-    return _state(group, situation, *_waits(group), memory=memory, look_at=unplaced[1] if unplaced else None)
+    look_at = unplaced[1] if unplaced else None
+    return _state(group, situation, *_overdue(group, now), *_waits(group), memory=memory, look_at=look_at)
+
+
+def _comes_of_age(group: Group, now: datetime) -> datetime | None:
+    """Return when a group that is ready counts as available, None where it does."""
+    return None if group.available(now) else group.available_at(now)
+
+
+def _overdue(group: Group, now: datetime) -> Iterator[Wait]:
+    if group.late(now):
+        yield Wait(what=Awaited.OVERDUE, said=str(group.rules.progress_deadline_seconds))
 
 
 def _queued(group: Group) -> bool:
@@ -299,9 +295,9 @@ def _write(
     return (Apply(content=content, uid=metadata["uid"], why=why, fields=fields),)
 
 
-def outdated(group: Group) -> GroupState:
-    """Return how a group stands that serves as it was until it is its turn."""
-    return _state(group, Situation.OUTDATED, Wait(what=Awaited.TURN))
+def outdated(group: Group, now: datetime) -> GroupState:
+    """Return how a group stands that serves as it was until it is its turn, or for as long as the rollout has stopped."""
+    return _state(group, Situation.OUTDATED, group.hold or Wait(what=Awaited.TURN), look_at=_comes_of_age(group, now))
 
 
 def _state(
@@ -326,6 +322,7 @@ def _state(
         outage_seconds=memory.outage_seconds,
         moving=situation is not Situation.READY and not group.former_serves and _on_the_move(memory, situation),
         pending=group.pending,
+        hold=group.hold,
     )
 
 

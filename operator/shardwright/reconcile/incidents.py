@@ -164,13 +164,13 @@ def new_incident(
         id=sha256(members_value(members).encode()).hexdigest()[:12],
         restarts=previous.restarts + 1 if previous else 1,
         attempt=row.attempt + 1 if row else 1,
-        counted=(row.counted if row else 0) + _counts(failure),
+        counted=(row.counted if row else 0) + engine_to_blame(failure),
         time=now.astimezone(UTC).replace(microsecond=0),
         failure=failure,
     )
 
 
-def _counts(failure: Failure) -> bool:
+def engine_to_blame(failure: Failure) -> bool:
     """Return whether the engine is to blame: not where a rank followed another one, or its node took it."""
     return failure.by_engine and failure.exit_code != GROUP_ENDED_EXIT_CODE and failure.reason not in CONTAINER_LOST
 
@@ -178,7 +178,7 @@ def _counts(failure: Failure) -> bool:
 def better_known(incident: Incident, members: Sequence[Member]) -> Incident:
     """Return an incident with its cause, where that shows only later: a rank misses its peer before the node counts as silent."""
     behind = _behind(incident.failure, members)
-    return replace(incident, failure=behind, counted=incident.counted - _counts(incident.failure)) if behind else incident
+    return replace(incident, failure=behind, counted=incident.counted - engine_to_blame(incident.failure)) if behind else incident
 
 
 def encode_incident(incident: Incident) -> str:

@@ -27,7 +27,17 @@ from shardwright.reconcile.relocation import (
 )
 from shardwright.reconcile.rules import life_rules
 from shardwright.reconcile.seen import Cluster, Outcome, Seen
-from shardwright.reconcile.sightings import Sight, Sighting, by_own_clock, carried_on, of_members, of_node, of_sets
+from shardwright.reconcile.sightings import (
+    Sight,
+    Sighting,
+    by_own_clock,
+    carried_on,
+    of_members,
+    of_node,
+    of_sets,
+    of_starts,
+    since_by_set,
+)
 from shardwright.reconcile.states import Awaited, GroupState, Wait
 from shardwright.rendering.names import base_name, generation_of, group_names
 from shardwright.resolving.subject import Subject
@@ -67,7 +77,8 @@ def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
     base = base_name(seen.resource.owner.name)
     unfit = _unfit(record, base, cluster, observed, subject) if record and subject and seen.cluster else ()
     uid, silent = seen.resource.owner.uid, cluster.silent_nodes(observed)
-    sighted = (*of_members(observed.members), *map(of_node, unfit), *of_sets(observed, uid, seen.kept_out))
+    starts = of_starts(observed, uid, silent)
+    sighted = (*of_members(observed.members), *map(of_node, unfit), *of_sets(observed, uid, seen.kept_out), *starts)
     since = carried_on(seen.since, sighted, now)
     own = _by_own_clock(seen, observed, since, now).seen_from(silent)
     if record and cluster.free is not None:
@@ -126,9 +137,14 @@ def _by_own_clock(seen: Seen, observed: Observed, since: Mapping[Sighting, datet
     kept_out = {uid: KeptOut(said=said, since=since[marks[uid]]) for uid, said in seen.kept_out.items() if marks[uid] in since}
     tried = ((item.write, item.message) for item in (seen.outcome or Outcome()).refused)
     now_out = {write.set_uid: KeptOut(said=said, since=now) for write, said in tried if isinstance(write, DryRunPod)}
-    short_since = {sighting.of: began for sighting, began in since.items() if sighting.sight is Sight.NO_PODS}
-    members = by_own_clock(observed.members, since, now)
-    return replace(observed, members=members, kept_out=now_out | kept_out, short_since=short_since)
+    return replace(
+        observed,
+        members=by_own_clock(observed.members, since, now),
+        kept_out=now_out | kept_out,
+        short_since=since_by_set(since, Sight.NO_PODS),
+        ready_since=since_by_set(since, Sight.READY),
+        starting_since=since_by_set(since, Sight.STARTING),
+    )
 
 
 def _with_groups(

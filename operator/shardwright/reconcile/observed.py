@@ -48,7 +48,8 @@ class Observed:
     labels of the model although no StatefulSet controls them. ``kept_out`` are the StatefulSets whose pods are refused,
     ``short_since`` says since when each has fewer pods than it should, both by uid. ``crowded_out`` are the groups, without
     their generation, on whose nodes others leave too few GPUs; ``nodes_to_come`` says so of those that are planned on nodes which
-    an autoscaler is to make, with how they wait for them.
+    an autoscaler is to make, with how they wait for them. ``ready_since`` says since when all pods of a StatefulSet are ready,
+    ``starting_since`` since when all have nodes and it has not come up, both by uid.
     """
 
     objects: Mapping[ObjectKey, Mapping[str, Any]]
@@ -59,6 +60,8 @@ class Observed:
     short_since: Mapping[str, datetime] = field(default_factory=dict)
     crowded_out: frozenset[str] = frozenset()
     nodes_to_come: Mapping[str, Wait] = field(default_factory=dict)
+    ready_since: Mapping[str, datetime] = field(default_factory=dict)
+    starting_since: Mapping[str, datetime] = field(default_factory=dict)
 
     def having(self, content: Mapping[str, Any], uid: str) -> "Observed":
         """Return the same after an object has been written."""

@@ -1,36 +1,45 @@
 """Planned restarts of several groups: no more of them are down at once than allowed."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from shardwright.reconcile.group import Group
 from shardwright.reconcile.groups import Step, outdated
+from shardwright.reconcile.states import AT_ZERO
 
 
 def one_after_another(
-    groups: Sequence[Group], steps: Sequence[Step], max_unavailable: int, most_moving: int | None = None
+    groups: Sequence[Group], steps: Sequence[Step], now: datetime, max_unavailable: int, most_moving: int | None = None
 ) -> tuple[Step, ...]:
     """Return the steps, with those left out that would end the service of one group too many.
 
     ``most_moving`` is how many groups may be down on purpose, however many ``max_unavailable`` allows (None: any number).
 
-    A group that does not serve may restart at any time. Where every group that is down waits for nodes that groups which
-    serve still hold and are to leave, all of them would wait for ever: then one of those restarts beyond the limits, and a
-    further one only where all would wait for ever again.
+    A group that does not serve may restart at any time. One that has restarted is up when it has been ready for long enough.
+    Where every group that is down waits for nodes that groups which serve still hold and are to leave, all of them would wait for
+    ever: then one of those restarts beyond the limits, and a further one only where all would wait for ever again.
     """
-    turns = max_unavailable - sum(not group.complete for group in groups)
+    turns = max_unavailable - sum(not _is_up(group, step, now) for group, step in zip(groups, steps, strict=True))
     if most_moving is not None:
         turns = min(turns, most_moving - sum(step.state.moving and not step.planned for step in steps))
     turns = max(turns, int(max_unavailable > 0 and _is_a_cycle(groups, steps)))
-    return tuple(_restrained(groups, steps, turns, _in_the_way(groups, steps)))
+    return tuple(_restrained(groups, steps, now, turns, _in_the_way(groups, steps)))
 
 
-def _restrained(groups: Sequence[Group], steps: Sequence[Step], turns: int, first: frozenset[str]) -> Iterator[Step]:
+def _is_up(group: Group, step: Step, now: datetime) -> bool:
+    """Return whether a group serves, and will after this look but for its turn."""
+    return step.planned or (group.available(now) and step.state.situation not in AT_ZERO)
+
+
+def _restrained(
+    groups: Sequence[Group], steps: Sequence[Step], now: datetime, turns: int, first: frozenset[str]
+) -> Iterator[Step]:
     """Yield the steps in order of the groups; of those that are planned, the ones in the way of others have the first turns."""
     planned = [group.name for group, step in zip(groups, steps, strict=True) if step.planned]
     chosen = sorted(planned, key=lambda name: name not in first)[: max(0, turns)]
     for group, step in zip(groups, steps, strict=True):
-        yield Step(state=outdated(group)) if step.planned and group.name not in chosen else step
+        yield Step(state=outdated(group, now)) if step.planned and group.name not in chosen else step
 
 
 def _is_a_cycle(groups: Sequence[Group], steps: Sequence[Step]) -> bool:

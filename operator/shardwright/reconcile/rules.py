@@ -23,6 +23,9 @@ def life_rules(intent: Intent, annotations: Mapping[str, str]) -> LifeRules:
         max_unavailable=intent.max_unavailable,
         max_surge=0 if intent.scheduler in HAVE_QUOTA else intent.max_surge,
         keeps_templates=intent.keeps_templates,
+        min_ready_seconds=intent.min_ready_seconds,
+        progress_deadline_seconds=intent.progress_deadline_seconds,
+        partition=intent.partition,
         restart_asked=annotations.get(RESTART, "")[:_TOKEN_LENGTH],
     )
 

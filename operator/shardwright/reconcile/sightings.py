@@ -5,13 +5,16 @@ takes what has just begun for long overdue. So a wait begins when it is first se
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
 from shardwright.planning.validity import Unfit
+from shardwright.reconcile.group import all_ready
 from shardwright.reconcile.members import Member
+from shardwright.reconcile.memory import READY_SINCE
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
 
 
@@ -23,6 +26,8 @@ class Sight(StrEnum):
     UNFIT = "Unfit"  #: a node with a fault, by both
     NO_PODS = "NoPods"  #: a StatefulSet that has fewer pods than it should, by uid
     KEPT_OUT = "KeptOut"  #: a StatefulSet whose pods the API server refuses, by uid
+    READY = "Ready"  #: a StatefulSet all of whose pods are ready, by uid
+    STARTING = "Starting"  #: a StatefulSet that has not come up, and whose pods all have nodes that answer, by uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,32 @@ def of_sets(observed: Observed, owner_uid: str, kept_out: Iterable[str]) -> froz
     short = {uid for uid, pods in wanted.items() if there[uid] < pods}
     refused = (Sighting(Sight.KEPT_OUT, uid) for uid in kept_out if uid in short)
     return frozenset((*(Sighting(Sight.NO_PODS, uid) for uid in short), *refused))
+
+
+def of_starts(observed: Observed, owner_uid: str, silent_nodes: Collection[str]) -> frozenset[Sighting]:
+    """Return which StatefulSets of an owner start, and which are ready; one with a pod on no node that answers does not start."""
+    found = set()
+    for (kind, name), live in observed.objects.items():
+        size = live["spec"].get("replicas") if kind == STATEFUL_SET and controller_uid(live) == owner_uid else 0
+        members = observed.members_of(name) if size else ()
+        if size and all_ready(members, size):
+            found.add(Sighting(Sight.READY, live["metadata"]["uid"]))
+        elif size and len(members) == size and not _has_come_up(live) and all(_stands(m, silent_nodes) for m in members):
+            found.add(Sighting(Sight.STARTING, live["metadata"]["uid"]))
+    return frozenset(found)
+
+
+def _has_come_up(live: Mapping[str, Any]) -> bool:
+    return READY_SINCE in (live["metadata"].get("annotations") or {})
+
+
+def _stands(member: Member, silent_nodes: Collection[str]) -> bool:
+    return member.node is not None and not member.deleting and member.node not in silent_nodes
+
+
+def since_by_set(since: Mapping[Sighting, datetime], sight: Sight) -> dict[str, datetime]:
+    """Return since when each StatefulSet has been seen so, by uid."""
+    return {sighting.of: began for sighting, began in since.items() if sighting.sight is sight}
 
 
 def by_own_clock(members: Iterable[Member], since: Mapping[Sighting, datetime], now: datetime) -> tuple[Member, ...]:

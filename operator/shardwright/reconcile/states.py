@@ -73,6 +73,9 @@ class Awaited(StrEnum):
     PAUSE = "Pause"  #: the back-off after a failure
     CHANGE = "Change"  #: the restart budget is spent: somebody must change something
     TURN = "Turn"  #: other groups restart first
+    PARTITION = "Partition"  #: a lower ``spec.rollout.partition``: it keeps the pods that it has
+    STOPPED_ROLLOUT = "StoppedRollout"  #: a group with the changed pods does not come up: it keeps those that it has
+    OVERDUE = "Overdue"  #: it has its nodes, and has not come up within the time of a start
     FORMER = "Former"  #: the former generation serves meanwhile
     FORMER_TOO = "FormerToo"  #: the former generation, which is not ready either
     PODS_CREATED = "PodsCreated"  #: some of its pods do not exist yet
@@ -102,7 +105,8 @@ class GroupState:
     group does not serve, and no change has come since. ``budget_spent``: the engine has failed too often in a row.
     ``outage_seconds`` is how long the last planned or unplanned restart took from its stop until all ranks were ready.
     ``moving``: it is down because of a restart that we began on purpose. ``pending`` are fields of its pods that the next restart
-    changes, as this release renders them otherwise for what is asked for all the same.
+    changes, as this release renders them otherwise for what is asked for all the same. ``hold`` is why it keeps the pods that
+    it has although others are wanted.
     """
 
     name: str
@@ -119,6 +123,12 @@ class GroupState:
     outage_seconds: int | None = None
     moving: bool = False
     pending: tuple[str, ...] = ()
+    hold: Wait | None = None
+
+    @property
+    def late(self) -> bool:
+        """Return whether it takes longer to come up than a start may take."""
+        return any(wait.what is Awaited.OVERDUE for wait in self.waits)
 
     def settled(self, pods: int) -> bool:
         """Return whether all its pods are bound to nodes and nothing takes it through zero: it needs no place."""

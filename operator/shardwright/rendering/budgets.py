@@ -20,6 +20,9 @@ LEAST_SECONDS: Final = 600
 LAST_WORDS_SECONDS: Final = 60
 """How long an engine that has not come up within its start-up budget may take to say so itself; assumed."""
 
+IMAGE_SECONDS: Final = 900
+"""What a node that does not have the engine's image gets to pull and unpack it; assumed: 20 GB at 25 MB/s, and 100 s."""
+
 LOAD_SAFETY: Final = 2
 """How much slower than assumed reading may be before it counts as failed; assumed."""
 

@@ -97,6 +97,13 @@ def start_budget(plan: Plan, deployment: Deployment) -> budgets.StartBudget:
     return budgets.start_budget(plan, downloads=cache.downloads(deployment), quantizes=quantizes)
 
 
+def start_deadline_seconds(plan: Plan, deployment: Deployment) -> int:
+    """Return how long a group may take to become ready once all its pods have nodes: image and weights, whoever fetches them."""
+    quantizes = deployment.quantization is not None
+    budget = budgets.start_budget(plan, downloads=deployment.claim is None, quantizes=quantizes)
+    return budgets.IMAGE_SECONDS + budget.load_seconds
+
+
 def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
     """Return the template of one group, labelled with the hash of its own content."""
     engine = ENGINES[deployment.engine]

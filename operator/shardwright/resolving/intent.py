@@ -41,7 +41,9 @@ class Intent:
     ``scheduler`` is who is told that the pods of a group belong together (None: nobody). ``shares_claim``: pods read
     weights or adapters from a claim that there is, which may be one that a single node mounts. ``max_unavailable`` and
     ``max_surge`` are how many groups may be without service at once, and beside their former selves, in a rollout.
-    ``keeps_templates``: groups stay as another release of the operator has made them until they restart.
+    ``keeps_templates``: groups stay as another release of the operator has made them until they restart. ``min_ready_seconds`` is
+    how long a group serves before the next one is stopped, ``progress_deadline_seconds`` how long a start may take (None: what
+    follows from the bytes to load). Groups below the index ``partition`` keep the pods that they have.
     """
 
     plan_only: bool
@@ -55,6 +57,9 @@ class Intent:
     max_unavailable: int
     max_surge: int
     keeps_templates: bool
+    min_ready_seconds: int
+    progress_deadline_seconds: int | None
+    partition: int
 
 
 def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
@@ -72,6 +77,9 @@ def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
         max_unavailable=spec.rollout.max_unavailable,
         max_surge=spec.rollout.max_surge,
         keeps_templates=keeps_templates if on_upgrade is None else on_upgrade == "Keep",
+        min_ready_seconds=spec.rollout.min_ready_seconds,
+        progress_deadline_seconds=spec.rollout.progress_deadline_seconds,
+        partition=spec.rollout.partition,
     )
 
 

@@ -210,6 +210,9 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "readiness.idleSeconds": _under("readiness", {}, {"idleSeconds": 31}),
     "rollout.maxSurge": _under("rollout", {}, {"maxSurge": 1}),
     "rollout.maxUnavailable": _under("rollout", {}, {"maxUnavailable": 2}),
+    "rollout.minReadySeconds": _under("rollout", {}, {"minReadySeconds": 60}),
+    "rollout.partition": _under("rollout", {}, {"partition": 1}),
+    "rollout.progressDeadlineSeconds": _under("rollout", {}, {"progressDeadlineSeconds": 1200}),
     "rollout.onUpgrade": _under("rollout", {}, {"onUpgrade": "Roll"}),
     "replan": ({"replan": "WhenInvalid"}, {"replan": "Always"}),
 }

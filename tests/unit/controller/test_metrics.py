@@ -112,6 +112,7 @@ def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_
         ("RecordRefused", "False", "Idle"),
         ("TurnAwaited", "False", "Idle"),
         ("RolloutPending", "False", "Idle"),
+        ("RolloutStopped", "False", "Idle"),
     }
     metrics.show(KEY, living(SERVES), None)
     assert conditions(metrics) == {
@@ -126,6 +127,7 @@ def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_
         ("RecordRefused", "False", "Idle"),
         ("TurnAwaited", "False", "Idle"),
         ("RolloutPending", "False", "Idle"),
+        ("RolloutStopped", "False", "Idle"),
     }
 
 
@@ -217,7 +219,7 @@ def test_a_model_has_as_many_series_as_the_page_of_the_metrics_says() -> None:
             (plan.stages[:1], [fresh, begun_again], ()),
         )
     ]
-    assert counts == [31, 31 + 1, 31 + 5, 31 + 3, 31 + 3 + 1]
+    assert counts == [32, 32 + 1, 32 + 5, 32 + 3, 32 + 3 + 1]
 
 
 def shown(metrics: Metrics) -> dict[str, int]:

@@ -24,10 +24,18 @@ def test_what_is_said_is_what_holds() -> None:
     said = rules(
         {RESTART: "now"},
         restart={"budget": 2, "delaySeconds": 3, "maxDelaySeconds": 4, "stableSeconds": 5, "onBudgetSpent": "Stop"},
-        rollout={"maxUnavailable": 6, "maxSurge": 1},
+        rollout={"maxUnavailable": 6, "maxSurge": 1, "minReadySeconds": 7, "progressDeadlineSeconds": 80, "partition": 9},
     )
     policy = RestartPolicy(delay_seconds=3, max_delay_seconds=4, stable_seconds=5, budget=2, stop_when_spent=True)
-    assert said == LifeRules(restart=policy, max_unavailable=6, max_surge=1, restart_asked="now")
+    assert said == LifeRules(
+        restart=policy,
+        max_unavailable=6,
+        max_surge=1,
+        restart_asked="now",
+        min_ready_seconds=7,
+        progress_deadline_seconds=80,
+        partition=9,
+    )
 
 
 @pytest.mark.parametrize(("scheduler", "surge"), [("None", 1), ("Native", 1), ("Coscheduling", 1), ("Volcano", 0), ("Kueue", 0)])

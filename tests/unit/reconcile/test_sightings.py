@@ -4,8 +4,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 from shardwright.planning.validity import Fault, Unfit
+from shardwright.reconcile.decide import decide
 from shardwright.reconcile.members import Member
-from shardwright.reconcile.sightings import Sight, Sighting, by_own_clock, carried_on, of_members, of_node, of_sets
+from shardwright.reconcile.sightings import Sight, Sighting, by_own_clock, carried_on, of_members, of_node, of_sets, of_starts
 from tests.support.builders_reconcile import NOON, OWNER_UID, World, desired, member, no_place, stateful_set
 
 LATER = NOON + timedelta(minutes=5)
@@ -71,3 +72,39 @@ def test_sets_of_somebody_else_are_not_looked_at() -> None:
     world.run(desired(stateful_set()))
     world.pods.clear()
     assert of_sets(world.observed(), "somebody", ["uid-1"]) == frozenset()
+
+
+def starts(world: World, silent_nodes: set[str] | None = None, owner: str = OWNER_UID) -> frozenset[Sighting]:
+    return of_starts(world.observed(), owner, silent_nodes or set())
+
+
+def starting() -> World:
+    """Return a world with a group whose pods have nodes and that has not come up."""
+    world, wanted = World(), desired(stateful_set())
+    world.write(decide(wanted, world.observed(), NOON).writes)
+    world.settle()
+    world.pods["llama-0-1"]["status"]["conditions"][0]["status"] = "False"
+    return world
+
+
+def test_a_set_starts_while_all_its_pods_have_nodes_that_answer_until_all_are_ready() -> None:
+    world = starting()
+    assert starts(world) == {Sighting(Sight.STARTING, "uid-1")}
+    assert (starts(world, {"node-1"}), starts(world, owner="somebody")) == (frozenset(), frozenset())
+    world.pods["llama-0-1"]["status"]["conditions"][0]["status"] = "True"
+    assert starts(world) == {Sighting(Sight.READY, "uid-1")}
+
+
+def test_a_set_without_all_its_pods_or_a_node_for_each_does_not_start() -> None:
+    world = starting()
+    del world.pods["llama-0-1"]["spec"]["nodeName"]
+    assert starts(world) == frozenset()
+    del world.pods["llama-0-1"]
+    assert starts(world) == frozenset()
+
+
+def test_a_set_that_has_come_up_and_is_not_ready_any_more_does_not_start() -> None:
+    world = World()
+    world.run(desired(stateful_set()))
+    world.pods["llama-0-1"]["status"]["conditions"][0]["status"] = "False"
+    assert starts(world) == frozenset()

@@ -26,6 +26,9 @@ def test_without_a_word_one_group_runs_and_stays() -> None:
         max_unavailable=1,
         max_surge=0,
         keeps_templates=True,
+        min_ready_seconds=0,
+        progress_deadline_seconds=None,
+        partition=0,
     )
 
 
@@ -38,7 +41,14 @@ def test_what_is_said_is_what_is_wanted() -> None:
         placement={"scheduler": "Volcano"},
         model={"id": "a/b", "weights": {"pvc": {"claimName": "weights"}}},
         restart={"budget": 2, "delaySeconds": 3, "maxDelaySeconds": 4, "stableSeconds": 5, "onBudgetSpent": "Stop"},
-        rollout={"maxUnavailable": 2, "maxSurge": 1, "onUpgrade": "Roll"},
+        rollout={
+            "maxUnavailable": 2,
+            "maxSurge": 1,
+            "onUpgrade": "Roll",
+            "minReadySeconds": 60,
+            "progressDeadlineSeconds": 1200,
+            "partition": 1,
+        },
     )
 
     assert said == Intent(
@@ -53,6 +63,9 @@ def test_what_is_said_is_what_is_wanted() -> None:
         max_unavailable=2,
         max_surge=1,
         keeps_templates=False,
+        min_ready_seconds=60,
+        progress_deadline_seconds=1200,
+        partition=1,
     )
 
 
