@@ -13,8 +13,9 @@ from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
+from tests.support.keys import SIGNING_KEY
 from tests.support.models import LARGE, Models
-from tests.support.operator import OPERATOR_USER, SIGNING_KEY, OperatorProcess
+from tests.support.operator import OPERATOR_USER, OperatorProcess
 
 pytestmark = pytest.mark.controlplane
 

@@ -44,6 +44,7 @@ from tests.harness.api import Manifest
 from tests.support.builders_reconcile import pod
 from tests.support.builders_resource import a_sharded_model
 from tests.support.inline import Inline
+from tests.support.keys import KEYS
 from tests.support.memory_api import MemoryApi
 
 NAMESPACE = "models"
@@ -93,7 +94,7 @@ class Parts:
     most_moving: int | None = None
     watching: bool = True
     unheard: set[Resource] = field(default_factory=set)
-    keys: SigningKeys = field(default_factory=lambda: SigningKeys((b"a key of the operator's",)))
+    keys: SigningKeys = KEYS
     clock: Hand = field(default_factory=Hand)
     steady: SteadyClock | None = None
 

@@ -20,12 +20,14 @@ from shardwright.errors import InputError
 from shardwright.hardware.nodes import NodeFacts, read_node, read_pod
 from shardwright.pipeline import bundle_for
 from shardwright.reconcile.drift import drifted_fields
+from shardwright.reconcile.made_secrets import seed_of
 from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.rendering.hashing import TEMPLATE_HASH
-from shardwright.rendering.names import base_name, generation_of, group_name, plan_configmap
+from shardwright.rendering.names import base_name, generation_of, group_names, plan_configmap
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import reservations_of
 from shardwright.resolving.subject import resolve
+from tests.support.keys import KEYS
 
 Manifest: TypeAlias = dict[str, Any]
 Snapshot: TypeAlias = Sequence[Manifest]
@@ -127,10 +129,11 @@ def _rendered(objects: Snapshot, model: Manifest, settings: Settings) -> Sequenc
         subject = resolve(question)
         if subject.input_hash != record.input_hash:
             return None  # the plan in force is that of an earlier spec
-        deployment = replace(subject.deployment, sought=record.sought)
-        named = {generation_of(_name(item)): None for item in _sets_of(objects, model)}
-        base = base_name(_name(model))
-        latest = [max((g for name, g in named if name == group_name(base, i)), default=0) for i in range(len(record.plan.groups))]
+        sets, base = _sets_of(objects, model), base_name(_name(model))
+        deployment = replace(subject.deployment, sought=record.sought, secret_seed=seed_of(KEYS, subject.deployment.owner, sets))
+        made = [generation_of(_name(item)) for item in sets]
+        names = group_names(base, record.plan.group_numbers)
+        latest = [max((generation for group, generation in made if group == name), default=0) for name in names]
         return bundle_for(replace(subject, deployment=deployment), record.plan, generations=tuple(latest)).objects
     except InputError:
         return None

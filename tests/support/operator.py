@@ -20,10 +20,10 @@ from tests.harness.api import Api
 from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for
 from tests.support.builders_chart import CHART
+from tests.support.keys import SIGNING_KEY
 
 ROOT = Path(__file__).parents[2]
 SYSTEM = leases.SYSTEM
-SIGNING_KEY = "of the operators of the tests, whichever it is\n"
 OPERATOR_USER = f"system:serviceaccount:{SYSTEM}:shardwright"
 
 

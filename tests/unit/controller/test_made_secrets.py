@@ -12,8 +12,9 @@ from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.names import made_secret
 from tests.harness.api import Manifest
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, synced
+from tests.support.keys import KEYS
 
-OLD, NEW = b"a key of the operator's", b"the one that replaces it"
+OLD, NEW = KEYS.secrets[0], b"the one that replaces it"
 
 
 def mounted(parts: Parts) -> set[str]:

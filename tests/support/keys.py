@@ -1,0 +1,8 @@
+"""What the operators of the tests sign with."""
+
+from typing import Final
+
+from shardwright.reconcile.signing import read_keys
+
+SIGNING_KEY: Final = "of the operators of the tests, whichever it is\n"
+KEYS: Final = read_keys(SIGNING_KEY)
