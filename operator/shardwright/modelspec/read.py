@@ -48,8 +48,9 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
             out of bounds; all of them, each with its path.
     """
     check_depth(config, source=source)
-    config = _joined(config, source)
-    config_hash = _hash(config, source)
+    config_file, config = _files(config, source)
+    file_hash = _hash(config_file, source)
+    config_hash = file_hash if config is config_file else _hash(config, source)
     top = Fields(config)
     architecture, family = _family(top)
     fields = _text_fields(top, family)
@@ -72,6 +73,7 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
         architecture=architecture,
         model_type=fields.string("model_type") or "",
         config_hash=config_hash,
+        config_file_hash=file_hash,
         hidden_size=shape.hidden,
         vocabulary=vocabulary,
         layers=layers,
@@ -86,15 +88,15 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
     )
 
 
-def _joined(config: Mapping[str, object], source: str) -> Mapping[str, object]:
-    """Return a config with what stands in the file beside it."""
+def _files(config: Mapping[str, object], source: str) -> tuple[Mapping[str, object], Mapping[str, object]]:
+    """Return the content of the ``config.json``, and the same with what stands in the file beside it."""
     if CONFIG_FILE not in config:
-        return config
+        return config, config
     own, quantization = config[CONFIG_FILE], config.get(QUANTIZATION_FILE, {})
     if not isinstance(own, Mapping) or not isinstance(quantization, Mapping):
         what = f"{source}: {CONFIG_FILE} and {QUANTIZATION_FILE}"
         raise InputError([Problem(code="ConfigInvalid", what=what, limit="must be objects", remedy="give the files as they are")])
-    return with_quantization_file(own, quantization) if quantization else own
+    return own, with_quantization_file(own, quantization)
 
 
 def _hash(config: Mapping[str, object], source: str) -> str:
