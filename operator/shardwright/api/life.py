@@ -73,7 +73,7 @@ class Rollout(Part):
     )
     partition: Annotated[int, Field(ge=0, le=1000)] = Field(
         default=0,
-        description="Groups with an index below it keep the pods that they have, also where they restart, until it is lowered: "
+        description="Groups with a number below it keep the pods that they have, also where they restart, until it is lowered: "
         "a canary. Groups that are added get what the spec says now.",
     )
     on_upgrade: Literal["Keep", "Roll"] | None = Field(
