@@ -90,3 +90,11 @@ def test_a_pod_that_needs_more_is_not_let_into_a_restricted_namespace(control_pl
         stored(control_plane.api, pod, namespace)
     control_plane.api.delete(f"/api/v1/namespaces/{namespace}")
     assert name
+
+
+def test_a_model_that_nobody_has_looked_at_is_stored_with_a_status_that_says_so(chart: ControlPlane, namespace: str) -> None:
+    """Else kstatus takes it for done; tests/gitops has what it makes of each status."""
+    spec = {"model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}}
+    model = {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", "metadata": {"name": "llama"}, "spec": spec}
+    created = chart.api.create(f"/apis/shardwright.io/v1alpha1/namespaces/{namespace}/shardedmodels", model)
+    assert created["status"] == {"observedGeneration": -1}

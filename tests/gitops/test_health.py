@@ -8,12 +8,11 @@ from typing import Any, Final
 
 import pytest
 
+from shardwright.api.schema import status_schema
 from shardwright.reconcile.status import build_status, service_status
 from shardwright.rendering.deployment import Owner
 from tests.harness.build import health_judge
-from tests.harness.controlplane import ControlPlane
 from tests.support.builders_reconcile import NOON
-from tests.support.operator import install_chart
 from tests.support.outcomes import CASES
 
 SCRIPT: Final = Path(__file__).parents[2] / "examples" / "gitops" / "argocd-health.lua"
@@ -26,7 +25,6 @@ ARGO: Final = {
     "stalled": {"Degraded"},
     "resting": {"Suspended"},
 }
-MODELS: Final = "/apis/shardwright.io/v1alpha1/namespaces/default/shardedmodels"
 MODEL: Final = {
     "apiVersion": "shardwright.io/v1alpha1",
     "kind": "ShardedModel",
@@ -60,12 +58,6 @@ def test_what_was_said_of_an_earlier_spec_counts_for_nothing(case: str) -> None:
     assert judged([a_model(case, GENERATION + 1)]) == [("InProgress", "Progressing")]
 
 
-@pytest.mark.controlplane
-def test_a_model_that_nobody_has_looked_at_is_in_progress(control_plane: ControlPlane) -> None:
-    install_chart(control_plane)
-    created = control_plane.api.create(MODELS, MODEL)
-    try:
-        assert created["status"] == {"observedGeneration": -1}
-        assert judged([created]) == [("InProgress", "Progressing")]
-    finally:
-        control_plane.api.delete(f"{MODELS}/llama")
+def test_a_model_that_nobody_has_looked_at_is_in_progress() -> None:
+    fresh = MODEL | {"metadata": {"name": "llama", "generation": 1}, "status": status_schema()["default"]}
+    assert judged([fresh]) == [("InProgress", "Progressing")]

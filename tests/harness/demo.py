@@ -198,10 +198,10 @@ def difference(sample: Sample, live: Manifest) -> str:
 
 
 def _outcome(status: dict[str, Any]) -> str:
-    """Return `Ready` when the model is ready, else the reason of the Ready condition."""
+    """Return `Ready` when the model serves, else the reason of the Ready condition."""
     for condition in status.get("conditions", []):
         if condition["type"] == "Ready":
-            return "Ready" if condition["status"] == "True" else str(condition["reason"])
+            return "Ready" if condition["reason"] == "Serving" else str(condition["reason"])
     return "Unknown"
 
 

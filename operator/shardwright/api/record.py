@@ -41,8 +41,9 @@ class PlanRecord:
     generation each group is at least: a later one starts beside the one that serves. ``sought`` say how groups ask for nodes that
     were still to come, also when they stand on real ones by now. ``engine_version`` is that of the engine where the spec leaves
     it open (empty: it does not; None: the release that made the plan did not say). ``serial`` goes up with every record that is
-    written of a resource: an earlier one that comes back is told by it. ``beyond`` are fields that are not known here, each at
-    its place: a later release wrote them.
+    written of a resource: an earlier one that comes back is told by it. ``rejected`` is the hash of what the spec says of pods
+    that a group did not come up with which is gone since (empty: there is none). ``beyond`` are fields that are not known here,
+    each at its place: a later release wrote them.
     """
 
     version: int = RECORD_VERSION
@@ -56,6 +57,7 @@ class PlanRecord:
     generations: tuple[int, ...] = ()
     sought: tuple[Sought, ...] = ()
     engine_version: str | None = None
+    rejected: str = ""
     serial: int = field(default=0, compare=False)
     beyond: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 

@@ -145,6 +145,7 @@ class Metrics:
         )
         self._wanted = new("model_groups_wanted", "Groups that shall run.")
         self._ready = new("model_groups_ready", "Groups that are ready.")
+        self._serving = new("model_groups_serving", "Groups that serve, with whichever pods.")
         self._pending = new(
             "model_groups_rollout_pending",
             "Groups whose pods another release rendered, and this one would render otherwise.",
@@ -234,6 +235,7 @@ class Metrics:
         if found.wanted is not None:
             yield self._wanted, found.wanted
         yield self._ready, sum(group.ready for group in found.groups)
+        yield self._serving, sum(group.serves for group in found.groups)
         yield self._pending, len(found.of_another_release)
         for group in found.groups:
             yield from self._of_group(group)

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from shardwright.modelspec.fields import Fields
+from shardwright.modelspec.fields import WIDTH, Fields
 from shardwright.modelspec.formats import FP8_PER_TENSOR, MODELOPT
 from shardwright.modelspec.methods import BITS, Quantization, unless_listed
-from shardwright.modelspec.modules import canonical, names_of
+from shardwright.modelspec.modules import canonical, is_pattern, names_of
 from shardwright.modelspec.spec import Storage, Weight
 
 SECTION: Final = "quantization"
@@ -21,25 +21,28 @@ _MIXED: Final = "MIXED_PRECISION"
 _BY_MODULE: Final = "quantized_layers"
 _LISTS: Final = ("ignore", "exclude_modules")
 _EXPERTS: Final = ".experts"
+_GROUPS: Final = {(8, None): MODELOPT["FP8"], (4, 16): MODELOPT["NVFP4"]}
+"""Storage by the bits of a group and by how many elements share a scale."""
 
 
-def with_quantization_file(config: Mapping[str, object], quantization: Mapping[str, object]) -> dict[str, object]:
-    """Return a config with what its ``hf_quant_config.json`` says, as the engine joins the two.
+def with_quantization_file(config: Mapping[str, object], quantization: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a config with what its ``hf_quant_config.json`` says, as the engine joins the two; itself where that adds nothing.
 
     The config's own section goes first; only how each module of a mixture is stored comes from the file where that leaves it out.
+    A file that names no algorithm stands beside unquantized weights.
 
     Args:
         config: The content of the ``config.json``.
         quantization: The content of the ``hf_quant_config.json``.
     """
-    own = config.get("quantization_config")
+    own, inner = config.get("quantization_config"), quantization.get(SECTION, quantization)
     if own is None:
-        return {**config, "quantization_config": quantization}
-    mixed = isinstance(own, Mapping) and str(own.get("quant_algo")).upper() == _MIXED and _BY_MODULE not in own
-    inner = quantization.get(SECTION, quantization)
-    if not mixed or not isinstance(own, Mapping) or not isinstance(inner, Mapping) or own.get("quant_method") == "fp8":
-        return dict(config)
-    return {**config, "quantization_config": {**own, _BY_MODULE: inner.get(_BY_MODULE)}}
+        unquantized = isinstance(inner, Mapping) and inner.get("quant_algo") is None
+        return config if unquantized else {**config, "quantization_config": quantization}
+    if not isinstance(own, Mapping) or not isinstance(inner, Mapping) or inner.get(_BY_MODULE) is None:
+        return config
+    mixed = str(own.get("quant_algo")).upper() == _MIXED and _BY_MODULE not in own and own.get("quant_method") != "fp8"
+    return {**config, "quantization_config": {**own, _BY_MODULE: inner[_BY_MODULE]}} if mixed else config
 
 
 def modelopt(fields: Fields) -> Quantization:
@@ -103,19 +106,29 @@ def _by_module(fields: Fields) -> dict[str, Storage]:
 
 
 def _by_group(fields: Fields) -> dict[str, Storage]:
-    """Return the same where groups of modules say it by their bits: 8 are FP8, 4 are NVFP4."""
+    """Return the same where groups say it of the modules that they name."""
     section = fields.section("config_groups")
     groups = [group for name in section.values if (group := section.section(name))] if section else []
-    stored: dict[str, Storage] = {}
-    for group in groups:
-        weights = group.section("weights")
-        bits = weights.integer("num_bits", BITS) if weights else 0
-        storage = {8: MODELOPT["FP8"], 4: MODELOPT["NVFP4"]}.get(bits)
-        if storage is None:
-            group.refuse("weights", f"{bits} bits", "must be 8 or 4")
-            continue
-        stored.update({canonical(name): storage for name in group.strings("targets")})
-    return stored
+    return {canonical(name): storage for group in groups if (storage := _of_group(group)) for name in group.strings("targets")}
+
+
+def _of_group(group: Fields) -> Storage | None:
+    """Return how a group stores its modules: FP8 with one scale or NVFP4; all else is a problem, and so is a kind of modules."""
+    weights = group.section("weights") or Fields({}, f"{group.path}weights.", group.problems)
+    bits, size = weights.integer("num_bits", BITS), weights.optional_integer("group_size", WIDTH)
+    storage = _GROUPS.get((bits, size)) if weights.string("type") == "float" else None
+    if storage is None:
+        what = f"{bits} bits of {weights.values.get('type')!r:.20} with group_size {size}"
+        group.refuse("weights", what, "must be 8 bits of 'float' without a group_size (FP8), or 4 with 16 (NVFP4)")
+    targets = group.strings("targets")
+    other = next((name for name in targets if not _is_module(name)), None)
+    if other is not None or not targets:
+        group.refuse("targets", f"{other or 'none'!r:.60}", "must be modules by name", "name each, as quantized_layers does")
+    return storage
+
+
+def _is_module(name: str) -> bool:
+    return name == "lm_head" or ("." in name and not is_pattern(name))
 
 
 def _cache(fields: Fields) -> tuple[str | None, tuple[str, ...]]:

@@ -29,7 +29,8 @@ _ALTERNATIVES: Final = re.compile(r"\((?:\?:)?([\w|]+)\)", re.ASCII)
 _GLOB: Final = re.compile(r"[\w.*\\$^/-]+", re.ASCII)
 _STARS: Final = re.compile(r"\*+")
 _WRAPPERS: Final = re.compile(r"(?:(?:model|language_model|backbone)\.)+", re.ASCII)
-_ONE_EXPERT: Final = re.compile(r"\.experts\.\d+\..*$", re.ASCII)
+_ONE_EXPERT: Final = re.compile(r"\.experts\.\d+\..*\Z", re.ASCII | re.DOTALL)
+"""Matches wherever its head does, so it is tried once: a tail that a line break could end would be tried at every head."""
 
 
 def canonical(entry: str) -> str:
@@ -69,10 +70,11 @@ def is_named_in_part(weight: Weight, listed: frozenset[str]) -> bool:
 
 
 def names_of(weight: Weight) -> tuple[str, ...]:
-    """Return the names that a checkpoint may have for a weight's module, its own first."""
+    """Return the names that a checkpoint may have for a weight's module, its own first, that of what it is merged into last."""
     name = full_name(weight)
     above, _, last = name.rpartition(".")
-    return (name, *(f"{above}.{other}" for other in _STORED_AS.get(last, ())))
+    merged = () if weight.experts or last not in _MERGED else (engine_name(weight),)
+    return (name, *(f"{above}.{other}" for other in _STORED_AS.get(last, ())), *merged)
 
 
 def is_pattern(entry: str) -> bool:

@@ -43,12 +43,13 @@ def folder_text(files: Mapping[str, object], name: str = CONFIG_FILE) -> str | N
 
     Args:
         files: Texts by file name, as a folder or a ConfigMap has them.
-        name: The name that the config has among them.
+        name: The name that the config has among them. Under another name than :data:`CONFIG_FILE` it stands alone: whose the file
+            beside it is, nothing says.
     """
     config, quantization = files.get(name), files.get(QUANTIZATION_FILE)
     if not isinstance(config, str):
         return None
-    if not isinstance(quantization, str) or name == QUANTIZATION_FILE:
+    if not isinstance(quantization, str) or name != CONFIG_FILE:
         return config
     return f'{{"{CONFIG_FILE}": {config}, "{QUANTIZATION_FILE}": {quantization}}}'
 

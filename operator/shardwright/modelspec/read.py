@@ -32,6 +32,9 @@ _STREAMS: Final = (1, 64)
 _LANGUAGE_SECTIONS: Final = ("text_config", "llm_config", "language_config")
 """Where configs of several modalities have their language model."""
 
+_HEARING: Final = ("audio_config", "sound_config", "speech_config", "audio_encoder_config")
+"""Where they have a tower for audio, which is not counted."""
+
 _KINDS_OF_LAYERS: Final = ("layers_block_type", "hybrid_override_pattern", "layer_types")
 """Lists with an entry for each layer: they say how many there are where nothing else does."""
 
@@ -48,8 +51,9 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
             out of bounds; all of them, each with its path.
     """
     check_depth(config, source=source)
-    config = _joined(config, source)
-    config_hash = _hash(config, source)
+    config_file, config = _files(config, source)
+    file_hash = _hash(config_file, source)
+    config_hash = file_hash if config is config_file else _hash(config, source)
     top = Fields(config)
     architecture, family = _family(top)
     fields = _text_fields(top, family)
@@ -72,6 +76,7 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
         architecture=architecture,
         model_type=fields.string("model_type") or "",
         config_hash=config_hash,
+        config_file_hash=file_hash,
         hidden_size=shape.hidden,
         vocabulary=vocabulary,
         layers=layers,
@@ -80,21 +85,21 @@ def read_model(config: Mapping[str, object], *, source: str) -> ModelSpec:
         quantization=quantization.method if quantization else None,
         max_context_tokens=context,
         tied_embeddings=tied,
-        warnings=(*_warnings(architecture, family, tower), *(quantization.warnings if quantization else ())),
+        warnings=(*_warnings(top, architecture, family, tower), *(quantization.warnings if quantization else ())),
         cache_dtype=quantization.cache_dtype if quantization else None,
         residual_streams=streams,
     )
 
 
-def _joined(config: Mapping[str, object], source: str) -> Mapping[str, object]:
-    """Return a config with what stands in the file beside it."""
+def _files(config: Mapping[str, object], source: str) -> tuple[Mapping[str, object], Mapping[str, object]]:
+    """Return the content of the ``config.json``, and the same with what stands in the file beside it."""
     if CONFIG_FILE not in config:
-        return config
+        return config, config
     own, quantization = config[CONFIG_FILE], config.get(QUANTIZATION_FILE, {})
     if not isinstance(own, Mapping) or not isinstance(quantization, Mapping):
         what = f"{source}: {CONFIG_FILE} and {QUANTIZATION_FILE}"
         raise InputError([Problem(code="ConfigInvalid", what=what, limit="must be objects", remedy="give the files as they are")])
-    return with_quantization_file(own, quantization) if quantization else own
+    return own, with_quantization_file(own, quantization)
 
 
 def _hash(config: Mapping[str, object], source: str) -> str:
@@ -114,7 +119,7 @@ def _family(top: Fields) -> tuple[str, Family]:
     if architecture and plain.is_plain(architecture, top):
         return architecture, plain.FAMILY
     if architecture and (inner := _language_model(top)):
-        return architecture, wrapper(*inner, counts_all=_outer(top).values.get("audio_config") is None)
+        return architecture, wrapper(*inner)
     if not top.problems:
         top.problems.append(_unknown(architecture))
     raise InputError(top.problems)
@@ -123,7 +128,7 @@ def _family(top: Fields) -> tuple[str, Family]:
 def _language_model(top: Fields) -> tuple[Family, str] | None:
     """Return how the language model that a multimodal config wraps is read, and its architecture by name."""
     section, outer = _text_section(top), _outer(top)
-    if section is None or all(outer.values.get(f"{sense}_config") is None for sense in ("vision", "audio")):
+    if section is None or all(outer.values.get(name) is None for name in ("vision_config", *_HEARING)):
         return None
     stated = section.strings("architectures")
     name = stated[0] if stated else LANGUAGE_MODELS.get(section.string("model_type") or "", "")
@@ -231,9 +236,11 @@ def _tower(top: Fields, family: Family, shape: Shape, dtype: Storage) -> tuple[W
     return tower_weights(section, shape.hidden, family.tower, dtype) if section and family.tower else ()
 
 
-def _warnings(architecture: str, family: Family, tower: tuple[Weight, ...]) -> tuple[str, ...]:
-    uncounted = ("the vision tower is not counted: planned as a text-only model",) if family.tower and not tower else ()
-    return (*(sentence.format(architecture=architecture) for sentence in family.warnings), *uncounted)
+def _warnings(top: Fields, architecture: str, family: Family, tower: tuple[Weight, ...]) -> tuple[str, ...]:
+    hears = any(_outer(top).values.get(name) is not None for name in _HEARING)
+    unseen = ("the vision tower is not counted: planned as a text-only model",) if family.tower and not tower else ()
+    unheard = ("the audio tower is not counted",) if family.tower and hears else ()
+    return (*(sentence.format(architecture=architecture) for sentence in family.warnings), *unseen, *unheard)
 
 
 def _further_ends(family: Family, fields: Fields, shape: Shape, dtype: Storage) -> tuple[Weight, ...]:

@@ -180,7 +180,8 @@ class Layer:
 class ModelSpec:
     """What is served, as its ``config.json`` states it.
 
-    ``config_hash`` is the SHA-256 of the canonical config: it goes into every plan. ``dtype`` is what
+    ``config_hash`` is the SHA-256 of the canonical config, with what its quantization file adds: it goes into every plan.
+    ``config_file_hash`` is that of the ``config.json`` alone: pods read the quantization file from the weights. ``dtype`` is what
     the engine computes with (bf16, fp16, fp32). ``quantization`` is the method name as the config has
     it (fp8, awq, gptq, mxfp4, compressed-tensors, ...) or None. ``max_context_tokens`` is the longest
     context the engine accepts for it. ``residual_streams`` are rows of the hidden size that run side by side
@@ -191,6 +192,7 @@ class ModelSpec:
     architecture: str
     model_type: str
     config_hash: str
+    config_file_hash: str
     hidden_size: int
     vocabulary: int
     layers: tuple[Layer, ...]

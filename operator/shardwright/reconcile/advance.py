@@ -165,7 +165,7 @@ def _deploy(seen: Seen, known: Known, subject: Subject, planned: Planned, now: d
         bundle = _bundle(seen, subject, known, record)
     except InputError as error:
         return _kept(seen, known, now, problems=error.problems)
-    rules = known.rules
+    rules = replace(known.rules, rejected=record.rejected == subject.deployment.asked != "")
     if rules.progress_deadline_seconds is None:
         rules = replace(rules, progress_deadline_seconds=start_deadline_seconds(record.plan, subject.deployment))
     return _decided(seen, replace(known, rules=rules), planned, bundle, now)

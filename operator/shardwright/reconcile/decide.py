@@ -89,8 +89,13 @@ def decide(desired: Desired, observed: Observed, now: datetime, most_moving: int
     return Decision(
         writes=(*ends, *repairs, *_keys(desired, lives), *others, *_prune(desired, observed, kept, former)),
         groups=tuple(step.state for step in steps),
-        stopping=tuple(index for index, step in enumerate(steps) if step.planned) if desired.rules.max_surge else (),
+        stopping=_to_begin_beside(groups, steps) if desired.rules.max_surge else (),
     )
+
+
+def _to_begin_beside(groups: Sequence[Group], steps: Sequence[Step]) -> tuple[int, ...]:
+    """Return the groups that stop for other pods; one that is held back has none to begin with beside itself."""
+    return tuple(index for index, (group, step) in enumerate(zip(groups, steps, strict=True)) if step.planned and not group.hold)
 
 
 def keep_alive(

@@ -149,12 +149,11 @@ def _resting(found: Findings) -> Summary | None:
 def _running(found: Findings) -> Summary:
     if _all_ready(found):
         return Summary(reason=Reason.SERVING, message=f"{len(found.groups)} of {len(found.groups)} groups ready", ready=True)
-    waiting = [group for group in found.groups if not group.ready]
+    ready, held = sum(group.ready for group in found.groups), found.held_by(Awaited.STOPPED_ROLLOUT)
+    waiting = [*(group for group in found.groups if not group.ready), *(group for group in held if group.ready)]
     if not waiting:
         return Summary(reason=Reason.PROGRESSING, message="objects are being written")
-    message = f"{len(found.groups) - len(waiting)} of {len(found.groups)} groups ready; " + "; ".join(
-        not_ready_sentence(group) for group in waiting[:3]
-    )
+    message = f"{ready} of {len(found.groups)} groups ready; " + "; ".join(not_ready_sentence(group) for group in waiting[:3])
     if found.pods_refused:
         return Summary(reason=Reason.PODS_REFUSED, message=f"{found.pods_refused.sentence()}; {message}", stalled=True)
     stopped = any(group.situation is Situation.STOPPED or group.late for group in waiting)
@@ -162,7 +161,7 @@ def _running(found: Findings) -> Summary:
 
 
 def _all_ready(found: Findings) -> bool:
-    return bool(found.groups) and all(group.ready for group in found.groups)
+    return bool(found.groups) and all(group.ready for group in found.groups) and not found.held_by(Awaited.STOPPED_ROLLOUT)
 
 
 def _why_not_ready(waiting: list[GroupState]) -> Reason:
@@ -320,11 +319,10 @@ def rollout_stopped(found: Findings) -> Condition:
         return _condition(found, ConditionType.ROLLOUT_STOPPED, False, Reason.IDLE)
     against = [group for group in found.groups if any(item.hold and item.hold.said == group.name for item in held)]
     failed = any(group.failing and group.last_failure and group.last_failure.by_engine for group in against)
-    message = (
-        f"{'; '.join(map(not_ready_sentence, against))}; {_names(held)} keep the pods that they have until it serves: "
-        "correct the spec, or set it back"
-    )
-    reason = Reason.ENGINE_FAILED if failed else Reason.PROGRESS_DEADLINE_EXCEEDED
+    why = "; ".join(map(not_ready_sentence, against)) or "the group that did not come up with the changed pods is gone"
+    until = "it serves" if against else "a group that is added comes up with them"
+    message = f"{why}; {_names(held)} keep the pods that they have until {until}: correct the spec, or set it back"
+    reason = Reason.ENGINE_FAILED if failed or not against else Reason.PROGRESS_DEADLINE_EXCEEDED
     return _condition(found, ConditionType.ROLLOUT_STOPPED, True, reason, message)
 
 

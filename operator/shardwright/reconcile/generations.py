@@ -8,11 +8,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from shardwright.reconcile.decision import Why
 from shardwright.reconcile.group import Group
 from shardwright.reconcile.immutable import made_anew
 from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS
 from shardwright.reconcile.members import Member
-from shardwright.reconcile.observed import STATEFUL_SET, Observed
+from shardwright.reconcile.memory import read_memory
+from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid
 from shardwright.reconcile.states import GroupState
 from shardwright.rendering.names import GENERATION_MAX, generation_name, generation_of, group_names
 
@@ -80,12 +82,16 @@ def following_generations(rendered: Iterable[Mapping[str, Any]], numbers: Sequen
 
 
 def _gives_way(rendered: Mapping[str, Any], observed: Observed) -> bool:
-    """Return whether a StatefulSet at zero, whose last pod is gone, stands in the way of what is rendered."""
+    """Return whether a StatefulSet at zero, whose last pod is gone, stands in the way of what is rendered.
+
+    It does where it is ours and was stopped for a change: one that failed may be held back, and is to start again as it was.
+    """
     name = rendered["metadata"]["name"]
     live = observed.objects.get((STATEFUL_SET, name))
     if live is None or live["spec"].get("replicas") != 0 or observed.members_of(name):
         return False
-    return bool(made_anew(rendered, live))
+    ours = controller_uid(live) == controller_uid(rendered)
+    return ours and read_memory(live).stopped_for in {"", Why.ROLLOUT} and bool(made_anew(rendered, live))
 
 
 def former_generations(root: str, generation: int, observed: Observed, owner_uid: str, now: datetime) -> frozenset[str]:

@@ -22,7 +22,8 @@ class LifeRules:
 
     ``keeps_templates``: pods stay as they are where the same is asked for and only another release would render them otherwise.
     ``min_ready_seconds`` is how long a group is ready before it counts as available, ``progress_deadline_seconds`` how long it
-    may take to become ready on its nodes (None: nobody knows). Groups below the index ``partition`` keep the pods that they have.
+    may take to become ready on its nodes (None: nobody knows). Groups below the number ``partition`` keep the pods they have.
+    ``rejected``: a group did not come up with what is wanted, and is gone.
     """
 
     restart: RestartPolicy = field(default_factory=RestartPolicy)
@@ -33,6 +34,7 @@ class LifeRules:
     min_ready_seconds: int = 0
     progress_deadline_seconds: int | None = None
     partition: int = 0
+    rejected: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

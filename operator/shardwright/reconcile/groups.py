@@ -204,9 +204,8 @@ def _found_asked(group: Group) -> str:
 def _standing(group: Group, memory: Memory, now: datetime) -> GroupState:
     """Return how a group stands that nothing takes through zero."""
     if group.complete:
-        if group.hold and group.hold.what is Awaited.STOPPED_ROLLOUT:
-            return outdated(group, now)
-        return _state(group, Situation.READY, memory=memory, look_at=_comes_of_age(group, now))
+        stopped = (group.hold,) if group.hold and group.hold.what is Awaited.STOPPED_ROLLOUT else ()
+        return _state(group, Situation.READY, *stopped, memory=memory, look_at=_comes_of_age(group, now))
     situation = Situation.STARTING
     if _queued(group):
         situation = Situation.WAITING_FOR_QUOTA
@@ -310,6 +309,7 @@ def _state(
     return GroupState(
         name=group.name,
         ready=situation is Situation.READY,
+        serves=group.complete or group.former_serves,
         situation=situation,
         waits=waits,
         unplaced=frozenset(member.rank for member in group.members if member.unschedulable_since),

@@ -6,27 +6,35 @@ from what there is, so nothing is remembered: a rollout goes on as soon as the g
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from shardwright.reconcile.decision import Why
 from shardwright.reconcile.group import Group, as_it_stands
-from shardwright.reconcile.incidents import engine_to_blame
-from shardwright.reconcile.members import Failure
+from shardwright.reconcile.incidents import UNSCHEDULABLE_SECONDS, engine_to_blame
+from shardwright.reconcile.members import UNSCHEDULABLE, Failure
 from shardwright.reconcile.rollout import planned_nodes
-from shardwright.reconcile.states import Awaited, Wait
+from shardwright.reconcile.states import Awaited, GroupState, Wait
 from shardwright.reconcile.templates import template_hash
+from shardwright.rendering.names import number_of
+
+_GONE: Final = "a group that is gone"
+
+_WITHOUT_A_PLACE: Final = frozenset({UNSCHEDULABLE, "NodeNotReady", "DeletionByTaintManager", "DeletionByPodGC"})
+"""Failures after which a group cannot go on where it was. Source: ours, and the reasons of the condition DisruptionTarget for a
+node that is silent or gone."""
 
 
 def held_back(groups: Sequence[Group], now: datetime) -> list[Group]:
-    """Return the groups, in order of their indices; those that keep the pods that they have, as they stand."""
-    against = next((group.name for group in groups if _speaks_against(group, now)), None)
-    return [_held(group, _hold(index, group, against)) for index, group in enumerate(groups)]
+    """Return the groups; those that keep the pods that they have, as they stand."""
+    against = next((group.name for group in groups if _speaks_against(group, now)), _GONE if _is_rejected(groups) else None)
+    return [_held(group, _hold(group, against, now)) for group in groups]
 
 
-def _hold(index: int, group: Group, against: str | None) -> Wait | None:
-    if not (_would_change(group) and _can_stay(group)):
+def _hold(group: Group, against: str | None, now: datetime) -> Wait | None:
+    if not (_would_change(group) and _can_stay(group, now)):
         return None
-    if index < group.rules.partition:
+    if number_of(group.name) < group.rules.partition:
         return Wait(what=Awaited.PARTITION)
     return Wait(what=Awaited.STOPPED_ROLLOUT, said=against) if against else None
 
@@ -36,6 +44,18 @@ def _held(group: Group, hold: Wait | None) -> Group:
         return group
     stands = replace(group, rendered=as_it_stands(group.live, group.size), as_it_is=True, hold=hold)
     return replace(stands, nodes_to_come=None, crowded_out=False) if _is_planned_elsewhere(group) else stands
+
+
+def _is_rejected(groups: Sequence[Group]) -> bool:
+    """Return whether a group that is gone did not come up with what is wanted, and none has come up with it since."""
+    rejected = any(group.rules.rejected for group in groups)
+    return rejected and not any(group.live and group.complete and not _would_change(group) for group in groups)
+
+
+def is_against(state: GroupState) -> bool:
+    """Return whether a group that has what is wanted does not come up, as far as its state tells."""
+    failure = state.last_failure
+    return state.late or (state.failing and failure is not None and engine_to_blame(failure))
 
 
 def _speaks_against(group: Group, now: datetime) -> bool:
@@ -52,7 +72,8 @@ def _failures(group: Group) -> Iterator[Failure]:
     """Yield why a group does not serve, or is about to end: one of several pods never goes on after a failure."""
     wanted = template_hash(group.rendered)
     if group.size > 1 or not group.complete:  # a single pod is restarted in place, and remembers the failure while it serves
-        yield from (member.failure for member in group.members if member.failure and member.template_hash == wanted)
+        alive = (member for member in group.members if not member.deleting)  # of one that is taken away, the incident says why
+        yield from (member.failure for member in alive if member.failure and member.template_hash == wanted)
     incident = group.memory.incident
     if group.size > 1 and incident and group.memory.since_failure and not group.complete:
         yield incident.failure
@@ -73,13 +94,14 @@ def _would_change(group: Group) -> bool:
     return not same and template_hash(group.live) != template_hash(group.rendered)
 
 
-def _can_stay(group: Group) -> bool:
+def _can_stay(group: Group, now: datetime) -> bool:
     """Return whether a group can live on where it is: not where it has lost its place and is planned elsewhere by now."""
     if group.complete or not _is_planned_elsewhere(group):
         return True
     incident = group.memory.incident
-    taken = incident is not None and group.memory.since_failure and not incident.failure.by_engine
-    return not (taken or any(member.unschedulable_since for member in group.members))
+    no_place = incident is not None and group.memory.since_failure and incident.failure.reason in _WITHOUT_A_PLACE
+    late = timedelta(seconds=UNSCHEDULABLE_SECONDS)
+    return not (no_place or any(m.unschedulable_since and now - m.unschedulable_since >= late for m in group.members))
 
 
 def _is_planned_elsewhere(group: Group) -> bool:

@@ -8,6 +8,7 @@ from shardwright.errors import Problem
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.validity import PASSES
 from shardwright.reconcile.events import Event, plan_event
+from shardwright.reconcile.holds import is_against
 from shardwright.reconcile.known import Known
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
 from shardwright.reconcile.plan_choice import Choice, Wanted, choose
@@ -16,7 +17,9 @@ from shardwright.reconcile.rights import barred, too_many
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.scaling import worst_first
 from shardwright.reconcile.seen import Ask, Cluster, Seen
+from shardwright.reconcile.templates import asked_by
 from shardwright.rendering.names import base_name, group_names, group_number
+from shardwright.rendering.objects import asked_of
 from shardwright.replanning import Held, Replanned
 from shardwright.resolving.subject import Subject
 
@@ -64,6 +67,8 @@ def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask | Problem:
     answer = seen.answers.get(ask, ask)
     if not isinstance(answer, Replanned):
         return answer
+    if made := answer.record:
+        answer = replace(answer, record=replace(made, rejected=_rejected(seen, known, subject, made)))
     planned = _of_answer(known, subject, answer, stale)
     if planned.record != record and (why := barred(seen, known, subject, planned.record)):
         return Planned(record=record, report=planned.report, unplaced=not has_its_gpus, barred=why, stale=stale)
@@ -109,6 +114,28 @@ def _of_answer(known: Known, subject: Subject, answer: Replanned, stale: Problem
     if record and made and record.input_hash == made.input_hash and record.plan == made.plan:
         return Planned(record=record, report=record.report(), stale=stale)
     return Planned(record=made, report=answer.report, events=_news(made))
+
+
+def _rejected(seen: Seen, known: Known, subject: Subject, made: PlanRecord) -> str:
+    """Return what a group did not come up with that goes with a new plan while others run other pods: they are to keep them.
+
+    What was rejected before stays so for as long as the same cut is wanted.
+    """
+    record = known.record
+    if record is None or record.cut_hash != made.cut_hash:
+        return ""
+    domain = (seen.cluster or Cluster()).domain
+    deployment = replace(subject.deployment, sought=record.sought, cluster_domain=domain)
+    base, against, others = base_name(seen.resource.owner.name), False, False
+    for index, number in enumerate(record.plan.group_numbers):
+        for state in known.standing:
+            live = known.observed.objects.get((STATEFUL_SET, state.name))
+            if live is None or group_number(base, state.name) != number:
+                continue
+            has_it = asked_by(live) == asked_of(record.plan, deployment, index)
+            others |= number in made.plan.group_numbers and not has_it
+            against |= number not in made.plan.group_numbers and has_it and is_against(state)
+    return subject.deployment.asked if against and others else record.rejected
 
 
 def _news(record: PlanRecord | None) -> tuple[Event, ...]:

@@ -104,6 +104,7 @@ class GroupState:
     ``unplaced`` are the ranks that the scheduler finds no place for. ``last_failure`` is remembered; ``failing``: it is why the
     group does not serve, and no change has come since. ``budget_spent``: the engine has failed too often in a row.
     ``outage_seconds`` is how long the last planned or unplanned restart took from its stop until all ranks were ready.
+    ``ready``: it serves, and with the pods that are wanted or that it is to keep; ``serves``: with whichever.
     ``moving``: it is down because of a restart that we began on purpose. ``pending`` are fields of its pods that the next restart
     changes, as this release renders them otherwise for what is asked for all the same. ``hold`` is why it keeps the pods that
     it has although others are wanted.
@@ -112,6 +113,7 @@ class GroupState:
     name: str
     ready: bool
     situation: Situation
+    serves: bool = False
     waits: tuple[Wait, ...] = ()
     unplaced: frozenset[int] = frozenset()
     restarts: int = 0

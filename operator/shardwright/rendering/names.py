@@ -102,6 +102,15 @@ def group_number(base: str, name: str) -> int | None:
     return int(said) if _NUMBER.fullmatch(said) else None
 
 
+def number_of(group: str) -> int:
+    """Return the number of a group of ours from its name, of whichever generation.
+
+    >>> number_of("llama-1-g2")
+    1
+    """
+    return int(generation_of(group)[0].rpartition("-")[2])
+
+
 def peers_service(group: str) -> str:
     """Return the name of the headless Service that the ranks of the group of this name find each other by."""
     return f"{group}-peers"

@@ -21,7 +21,8 @@ NOT_IN_PODS: Final = (*(name for name in NOT_PLANNED_WITH if name != "readiness"
 class Hashes:
     """``whole`` covers all that a plan depends on beside the cluster, ``cut`` the same without the number of replicas.
 
-    ``pods`` covers all that the pods of a group depend on beside the plan.
+    ``pods`` covers all that the pods of a group depend on beside the plan: of a model its ``config.json`` alone, so that a
+    quantization file that is newly read restarts nothing where it changes no plan.
     """
 
     whole: str
@@ -31,11 +32,12 @@ class Hashes:
 
 def hashes_of(spec: Spec, model: ModelSpec, draft: ModelSpec | None, version: str) -> Hashes:
     """Return the hashes of a spec, of the models that it names and of the version of the engine."""
-    models = [one.config_hash for one in (model, draft) if one is not None]
+    named = [one for one in (model, draft) if one is not None]
+    models = [one.config_hash for one in named]
     return Hashes(
         whole=_hash(spec, models, version, NOT_PLANNED_WITH),
         cut=_hash(spec, models, version, (*NOT_PLANNED_WITH, "replicas")),
-        pods=_hash(spec, models, version, NOT_IN_PODS),
+        pods=_hash(spec, [one.config_file_hash for one in named], version, NOT_IN_PODS),
     )
 
 

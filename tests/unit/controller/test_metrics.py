@@ -17,7 +17,7 @@ from tests.support.builders_deployment import a_plan
 KEY = ("models", "llama")
 LAYOUT = Layout(tensor=4, pipeline=2, attention_data=2, context=4)
 FOUND = Findings(generation=1)
-SERVES = GroupState(name="llama-0", ready=True, situation=Situation.READY, restarts=2, outage_seconds=95)
+SERVES = GroupState(name="llama-0", ready=True, serves=True, situation=Situation.READY, restarts=2, outage_seconds=95)
 WAITS = GroupState(name="llama-1", ready=False, situation=Situation.BACKING_OFF, restarts=7, failing=True, budget_spent=True)
 LIVES = ("shardwright_model_", "shardwright_group_")
 
@@ -86,6 +86,7 @@ def test_the_groups_are_shown_as_in_status() -> None:
     assert {name: value for name, value in shown.items() if name[0] != "shardwright_model_condition"} == {
         ("shardwright_model_groups_wanted",): 2,
         ("shardwright_model_groups_ready",): 1,
+        ("shardwright_model_groups_serving",): 1,
         ("shardwright_model_groups_rollout_pending",): 1,
         ("shardwright_group_ready", "llama-0"): 1,
         ("shardwright_group_ready", "llama-1"): 0,
@@ -137,7 +138,8 @@ def test_a_group_that_is_gone_and_a_spec_that_cannot_be_read_leave_no_series() -
     metrics.show(KEY, replace(FOUND, problems=(Problem(code="InvalidSpec", what="spec.replicas is -1"),)), None)
     assert ("Stalled", "True", "InvalidSpec") in conditions(metrics)
     shown = {name for name, *_ in series(metrics, "shardwright_plan_", *LIVES)}
-    assert shown == {"shardwright_model_condition", "shardwright_model_groups_ready", "shardwright_model_groups_rollout_pending"}
+    kept = {"ready", "serving", "rollout_pending"}
+    assert shown == {"shardwright_model_condition", *(f"shardwright_model_groups_{what}" for what in kept)}
 
 
 def test_a_model_that_goes_takes_its_series_along_and_no_others() -> None:
@@ -219,7 +221,7 @@ def test_a_model_has_as_many_series_as_the_page_of_the_metrics_says() -> None:
             (plan.stages[:1], [fresh, begun_again], ()),
         )
     ]
-    assert counts == [32, 32 + 1, 32 + 5, 32 + 3, 32 + 3 + 1]
+    assert counts == [33, 33 + 1, 33 + 5, 33 + 3, 33 + 3 + 1]
 
 
 def shown(metrics: Metrics) -> dict[str, int]:

@@ -300,11 +300,29 @@ def test_a_wrapper_may_call_its_language_model_otherwise_and_name_its_architectu
     assert [weight for weight in model.weights if weight.part is not Part.TOWER] == list(alone.weights)
 
 
-def test_of_a_model_that_speaks_the_part_that_thinks_is_read_and_its_audio_tower_is_said_to_be_left_out() -> None:
-    thinker = {**_wrapped(architectures=None), "audio_config": {"d_model": 64}}
+@pytest.mark.parametrize("section", ["audio_config", "sound_config", "speech_config", "audio_encoder_config"])
+def test_of_a_model_that_speaks_the_part_that_thinks_is_read_and_its_audio_tower_is_said_to_be_left_out(section: str) -> None:
+    thinker = {**_wrapped(architectures=None), section: {"d_model": 64}}
     model = read_model({"architectures": ["NovelOmni"], "thinker_config": thinker}, source="a test")
     assert len(model.layers) == 8
     assert model.warnings[1] == "the audio tower is not counted"
+
+
+def test_an_audio_tower_is_said_to_be_left_out_of_a_model_that_is_known_by_name_too() -> None:
+    inner = {**MUSE, "architectures": None}
+    towers = {"vision_config": _wrapped()["vision_config"], "audio_config": {"d_model": 64}}
+    config = {"architectures": ["MuseGlimmerForConditionalGeneration"], "text_config": inner, **towers}
+    assert read_model(config, source="a test").warnings == ("the audio tower is not counted",)
+    assert read_model({**config, "audio_config": None}, source="a test").warnings == ()
+
+
+@pytest.mark.parametrize(("algorithm", "stored"), [("nvfp4", "nvfp4"), ("NVFP4", "nvfp4"), (None, "mxfp4")])
+def test_deepseek_v4_stores_its_experts_as_its_quantization_says_in_any_case(algorithm: str | None, stored: str) -> None:
+    entry = find_model("deepseek-ai/DeepSeek-V4-Flash")
+    assert entry is not None
+    section = {"quant_method": "fp8", "weight_block_size": [128, 128], "moe_quant_algo": algorithm}
+    model = read_model({**entry.config, "quantization_config": section}, source="a test")
+    assert {weight.storage.name for weight in model.weights if weight.experts} == {stored}
 
 
 MUSE = a_config(

@@ -52,13 +52,18 @@ def test_depth_is_counted_through_objects_and_lists() -> None:
         ({"config.json": '{"a": 1}'}, {"a": 1}),
         ({"config.json": '{"a": 1}', "README.md": "#"}, {"a": 1}),
         ({"config.json": '{"a": 1}', "hf_quant_config.json": "{}"}, {"config.json": {"a": 1}, "hf_quant_config.json": {}}),
-        ({"other": '{"a": 1}', "hf_quant_config.json": "{}"}, {"config.json": {"a": 1}, "hf_quant_config.json": {}}),
     ],
 )
 def test_the_file_beside_a_config_goes_with_it(files: dict[str, str], content: dict[str, object]) -> None:
-    text = folder_text(files, "other" if "other" in files else "config.json")
+    text = folder_text(files)
     assert text is not None
     assert parse_config(text, source="a folder") == content
+
+
+@pytest.mark.parametrize("name", ["llama.json", "hf_quant_config.json"])
+def test_a_config_under_another_name_stands_alone(name: str) -> None:
+    files = {"config.json": '{"b": 2}', "hf_quant_config.json": '{"quant_algo": "NVFP4"}', name: '{"a": 1}'}
+    assert folder_text(files, name) == '{"a": 1}'
 
 
 @pytest.mark.parametrize("files", [{}, {"config.json": 1}, {"hf_quant_config.json": "{}"}])

@@ -298,6 +298,10 @@ def test_a_module_is_the_same_whatever_a_checkpoint_wraps_its_layers_in(named: s
     assert canonical(named) == module
 
 
+def test_an_expert_whose_name_has_a_line_break_is_of_its_layers_experts_too() -> None:
+    assert canonical("model.layers.0.mlp.experts.1.up\n_proj.experts.2.x\n") == "model.layers.0.mlp.experts"
+
+
 def test_an_unknown_method_has_its_own_code() -> None:
     with pytest.raises(InputError) as refusal:
         a_model(quantization_config={"quant_method": "homemade"})
@@ -430,7 +434,7 @@ BY_GROUP: dict[str, object] = {
         "targets": ["model.language_model.layers.0.self_attn.q_proj", "model.language_model.layers.1.mlp.down_proj"],
     },
     "group_1": {
-        "weights": {"num_bits": 4, "type": "float"},
+        "weights": {"num_bits": 4, "type": "float", "group_size": 16},
         "targets": ["model.language_model.layers.0.mlp.down_proj", "lm_head"],
     },
 }
@@ -446,6 +450,28 @@ def test_mixed_precision_stores_each_module_as_it_is_named_and_leaves_all_others
         (0, "mlp.down_proj"): NVFP4,
         (None, "lm_head"): NVFP4,
     }
+
+
+@pytest.mark.parametrize(
+    ("weights", "targets", "field"),
+    [
+        ({"num_bits": 8, "type": "int"}, ["lm_head"], "weights"),
+        ({"num_bits": 8}, ["lm_head"], "weights"),
+        ({"num_bits": 8, "type": "float", "group_size": 32}, ["lm_head"], "weights"),
+        ({"num_bits": 4, "type": "float", "group_size": 32}, ["lm_head"], "weights"),
+        ({"num_bits": 4, "type": "float"}, ["lm_head"], "weights"),
+        ({"num_bits": 8, "type": "float"}, ["lm_head", "Linear"], "targets"),
+        ({"num_bits": 8, "type": "float"}, ["re:.*mlp.*"], "targets"),
+        ({"num_bits": 8, "type": "float"}, [], "targets"),
+    ],
+)
+def test_a_group_of_a_mixture_that_is_no_fp8_or_nvfp4_of_named_modules_is_refused(
+    weights: dict[str, object], targets: list[str], field: str
+) -> None:
+    groups = {"group_0": {"weights": weights, "targets": targets}}
+    with pytest.raises(InputError) as refusal:
+        a_model(quantization_config={"quant_algo": "MIXED_PRECISION", "config_groups": groups})
+    assert refusal.value.problems[0].path == f"quantization_config.config_groups.group_0.{field}"
 
 
 @pytest.mark.parametrize("named", ["mlp.experts", "mlp.experts.0.up_proj", "mlp.gate_proj"])
@@ -485,6 +511,24 @@ def test_what_a_mixture_leaves_out_comes_from_the_file_beside_it() -> None:
     assert _storage(a_model(**joined), "mlp.down_proj") == NVFP4
 
 
+@pytest.mark.parametrize("beside", [{"quantization": {"quant_algo": None, "exclude_modules": []}}, {"quant_algo": None}, {}])
+def test_a_file_that_names_no_algorithm_stands_beside_unquantized_weights(beside: dict[str, object]) -> None:
+    model = read_model({"config.json": a_config(), "hf_quant_config.json": beside}, source="a test")
+    assert model == a_model()
+
+
+@pytest.mark.parametrize("own", [{"quant_method": "fp8"}, {"quant_algo": "MIXED_PRECISION", "config_groups": {}}])
+def test_a_file_that_adds_nothing_leaves_the_config_as_it_is(own: dict[str, object]) -> None:
+    config = a_config(quantization_config=own)
+    assert with_quantization_file(config, {"quantization": {"quant_algo": "NVFP4"}}) is config
+
+
+def test_a_file_that_says_how_weights_are_stored_changes_the_models_hash_and_not_that_of_its_config() -> None:
+    beside = {"quantization": {"quant_algo": "NVFP4"}}
+    model = read_model({"config.json": a_config(), "hf_quant_config.json": beside}, source="a test")
+    assert model.config_hash != model.config_file_hash == a_model().config_file_hash == a_model().config_hash
+
+
 def test_files_of_a_model_that_are_no_objects_are_refused() -> None:
     with pytest.raises(InputError, match=r"config\.json and hf_quant_config\.json must be objects"):
         read_model({"config.json": a_config(), "hf_quant_config.json": []}, source="a folder")
@@ -498,6 +542,30 @@ def test_a_module_that_is_one_here_and_several_in_the_checkpoint_is_left_alone_b
     model = read_model({**entry.config, "quantization_config": method}, source="a model")
     assert _storage(model, "linear_attn.in_proj_ba", 0).name == "bf16"
     assert _storage(model, "linear_attn.in_proj_ba", 1).name == "fp8"
+
+
+_FUSED = ["model.layers.1.self_attn.qkv_proj", "model.layers.1.mlp.gate_up_proj"]
+
+
+@pytest.mark.parametrize(
+    "method", [{"quant_method": "fp8", "modules_to_not_convert": _FUSED}, {"quant_algo": "FP8", "ignore": _FUSED}]
+)
+def test_what_is_one_module_in_the_engine_is_left_alone_by_that_name(method: dict[str, object]) -> None:
+    model = a_model(quantization_config=method)
+    alone = {w.name for w in model.weights if w.layer == 1 and w.quantizable and w.storage == BF16}
+    assert alone == {*(f"self_attn.{part}_proj" for part in "qkv"), "mlp.gate_proj", "mlp.up_proj"}
+
+
+def test_a_mixture_may_name_what_is_one_module_in_the_engine() -> None:
+    layers = {name: {"quant_algo": "FP8"} for name in _FUSED}
+    model = a_model(quantization_config={"quant_algo": "MIXED_PRECISION", "quantized_layers": layers})
+    stored = {(w.layer, w.name) for w in model.weights if w.storage == STATIC_FP8}
+    assert stored == {(1, f"self_attn.{part}_proj") for part in "qkv"} | {(1, "mlp.gate_proj"), (1, "mlp.up_proj")}
+
+
+def test_a_bare_name_of_a_merged_module_leaves_experts_alone_no_more_than_their_own_names_do() -> None:
+    model = a_moe(quantization_config={"quant_method": "fp8", "modules_to_not_convert": ["gate_up_proj"]})
+    assert {w.storage.name for w in model.weights if w.experts} == {"fp8"}
 
 
 def _stored_by_name(method: dict[str, object]) -> dict[str, str]:

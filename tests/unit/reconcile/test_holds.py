@@ -77,6 +77,10 @@ def changed(operator: Operator, before: Mapping[str, str]) -> list[str]:
     return sorted(name for name, template in templates(operator).items() if before.get(name) != template)
 
 
+def with_cache(groups: Mapping[str, Any], storage: str) -> dict[str, Any]:
+    return {**groups["model"], "weights": {"huggingFace": {"cache": {"storage": storage}}}}
+
+
 def evict(operator: Operator, name: str) -> None:
     """Take a pod away, as a drain does: its StatefulSet makes it anew."""
     operator.cluster.end(operator.cluster.pods[name], taken_by="EvictionByEvictionAPI")
@@ -190,7 +194,8 @@ class TestAStoppedRollout:
         message = condition(operator.status, "RolloutStopped")["message"]
         assert message.startswith("llama-0: ")
         assert message.endswith("llama-1, llama-2 keep the pods that they have until it serves: correct the spec, or set it back")
-        assert [group["ready"] for group in operator.status["groups"]] == [False, False, False]
+        assert [group["ready"] for group in operator.status["groups"]] == [False, True, True]
+        assert ready(operator.status)[0] == "False"
         assert sorted(operator.cluster.serving()) == ["llama-1", "llama-2"]
 
     def test_one_that_never_comes_up_does_so_after_its_deadline(self) -> None:
@@ -223,7 +228,7 @@ class TestAStoppedRollout:
         decision = decide(desired(*wanted, rules=LifeRules(max_unavailable=3)), world.observed(), NOON)
 
         assert ended_groups(decision.writes) == frozenset()
-        assert [group.situation for group in decision.groups] == ["Stopping", "Outdated", "Outdated"]
+        assert [group.situation for group in decision.groups] == ["Stopping", "Ready", "Ready"]
 
     @pytest.mark.parametrize("groups", [ONE_NODE, TWO_NODES])
     def test_a_group_that_ends_meanwhile_comes_back_as_it_was(self, groups: Mapping[str, Any]) -> None:
@@ -250,6 +255,61 @@ class TestAStoppedRollout:
         assert stopped(operator.status) == ("True", "EngineFailed")
         assert sorted(operator.cluster.serving()) == ["llama-1", "llama-2"]
         assert {"llama-1", "llama-2"}.isdisjoint(changed(operator, before))
+
+    @pytest.mark.parametrize("groups", [ONE_NODE, TWO_NODES])
+    def test_fewer_groups_take_the_one_that_failed_away_and_the_change_to_nobody(self, groups: Mapping[str, Any]) -> None:
+        operator = serving(6, **groups, replicas=3)
+        before = templates(operator)
+        operator.edit(engine=EXITS)
+        operator.run(SETTLED)
+        for replicas in (2, 1):
+            operator.edit(replicas=replicas)
+            operator.run(SETTLED)
+
+            assert len(operator.cluster.serving()) == replicas
+            assert changed(operator, before) == []
+            assert stopped(operator.status) == ("True", "EngineFailed")
+        operator.edit(engine={})
+        operator.run(SETTLED)
+        assert (stopped(operator.status), ready(operator.status)) == (("False", "Idle"), ("True", "Serving"))
+
+    def test_what_was_rejected_goes_on_where_a_group_that_is_added_comes_up_with_it(self) -> None:
+        operator = three_groups(progressDeadlineSeconds=300)
+        before = templates(operator)
+        operator.edit(engine=EXITS)
+        operator.run(SETTLED)
+        operator.edit(replicas=2)
+        operator.run(SETTLED)
+        operator.edit(engine=GOOD)
+        operator.edit(replicas=3)
+
+        operator.run(SETTLED)
+
+        assert (stopped(operator.status), ready(operator.status)) == (("False", "Idle"), ("True", "Serving"))
+        assert changed(operator, before) == ["llama-0", "llama-1", "llama-2"]
+
+    def test_a_pod_that_somebody_deletes_speaks_against_nothing(self) -> None:
+        operator = serving(6, **TWO_NODES, replicas=3)
+        operator.edit(engine=GOOD)
+        operator.run(60)
+        pod = operator.cluster.pods["llama-0-1"]
+        operator.cluster.end(pod)
+        pod["status"]["containerStatuses"] = [{"name": "engine", "state": {"terminated": {"exitCode": 143, "reason": "Error"}}}]
+        assert stopped(operator.run(10).status)[0] == "False"
+
+    @pytest.mark.parametrize("rollout", [{"partition": 2}, {}])
+    def test_a_group_that_ends_meanwhile_keeps_its_claims_too(self, rollout: dict[str, Any]) -> None:
+        operator = serving(6, **{**TWO_NODES, "model": with_cache(TWO_NODES, "10Gi")}, replicas=3, rollout=rollout)
+        before = templates(operator)
+        operator.edit(engine=EXITS, model=with_cache(TWO_NODES, "20Gi"))
+        operator.run(SETTLED)
+        evict(operator, "llama-1-0")
+
+        operator.run(SETTLED)
+
+        assert templates(operator)["llama-1"] == before["llama-1"]
+        assert {"llama-0", "llama-1"} >= {name for name in operator.cluster.serving() if "-g" not in name} - {"llama-2"}
+        assert "llama-1-g1" not in operator.cluster.sets()
 
     def test_it_goes_on_when_the_group_comes_up_after_all(self) -> None:
         operator = three_groups(progressDeadlineSeconds=300)
@@ -361,6 +421,32 @@ class TestAPartition:
         assert uids.isdisjoint(pod["metadata"]["uid"] for pod in operator.cluster.pods.values())
         assert changed(operator, before) == ["llama-2"]
         assert ready(operator.status) == ("True", "Serving")
+
+    def test_a_restart_that_is_asked_for_begins_none_of_them_beside_itself(self) -> None:
+        operator = serving(8, **ONE_NODE, replicas=3, rollout={"partition": 2, "maxSurge": 1})
+        before = templates(operator)
+        operator.edit(engine=GOOD)
+        operator.run(SETTLED)
+        operator.annotations["shardwright.io/restart"] = "now"
+
+        operator.run(SETTLED)
+
+        kept = {name: template for name, template in templates(operator).items() if name in before}
+        assert kept == {name: before[name] for name in ("llama-0", "llama-1")}
+        assert ready(operator.status) == ("True", "Serving")
+
+    def test_it_goes_by_the_number_of_a_group_also_where_there_is_a_hole(self) -> None:
+        operator, before = self.canary()
+        operator.cluster.end(operator.cluster.pods["llama-0-0"], grace_seconds=3600)  # it does not serve while it ends
+        operator.edit(replicas=2)
+        operator.run(SETTLED)
+        assert sorted(operator.cluster.serving()) == ["llama-1", "llama-2"]
+        operator.edit(replicas=3)
+
+        operator.run(2 * SETTLED)
+
+        assert sorted(operator.cluster.serving()) == ["llama-0", "llama-1", "llama-2"]
+        assert changed(operator, before) == ["llama-0", "llama-2"]  # one that is added gets what is wanted
 
     def test_when_it_is_lowered_the_rest_follows(self) -> None:
         operator, before = self.canary()

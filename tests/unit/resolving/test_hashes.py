@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, folder_text
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import resolve
 from tests.support.builders_resource import A_CONFIG, complete_specs
@@ -46,6 +47,21 @@ def test_another_config_makes_a_new_plan_necessary() -> None:
 
     assert first.input_hash != second.input_hash
     assert first.cut_hash != second.cut_hash
+
+
+@pytest.mark.parametrize(("algorithm", "new_plan"), [("NVFP4", True), (None, False)], ids=["quantized", "unquantized"])
+def test_a_quantization_file_beside_the_config_changes_pods_through_the_plan_alone(
+    algorithm: str | None, *, new_plan: bool
+) -> None:
+    resource = a_resource(model={"id": "me/mine", "configMapRef": {"name": "mine"}})
+    files = {CONFIG_FILE: json.dumps(A_CONFIG)}
+    both = {**files, QUANTIZATION_FILE: json.dumps({"quantization": {"quant_algo": algorithm}})}
+
+    alone, beside = (resolve(Question(resource=resource, config_text=folder_text(each))) for each in (files, both))
+
+    assert alone.deployment.asked == beside.deployment.asked
+    assert (alone.input_hash != beside.input_hash) is new_plan
+    assert (alone.cut_hash != beside.cut_hash) is new_plan
 
 
 def test_the_number_of_replicas_alone_keeps_the_cut() -> None:

@@ -90,7 +90,7 @@ def _expert_tensors(fields: Fields, shape: Shape, block: ExpertFeedForward, *, h
     experts = routed("mlp.experts", block.experts, shape.hidden, block.expert_intermediate)
     if fields.string("expert_dtype") == "fp4":
         section = fields.section("quantization_config")
-        storage = NVFP4 if section and section.string("moe_quant_algo") == "NVFP4" else MXFP4
+        storage = NVFP4 if section and (section.string("moe_quant_algo") or "").upper() == "NVFP4" else MXFP4
         experts = tuple(replace(tensor, storage=storage, quantizable=False) for tensor in experts)
     vocabulary = fields.integer("vocab_size", VOCABULARY)
     choice = (

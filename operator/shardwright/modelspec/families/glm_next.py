@@ -98,9 +98,7 @@ def _glm_next(fields: Fields, shape: Shape) -> Blocks:
     return block
 
 
-_WARNING: Final = (
-    "{architecture} was counted from the source of vLLM's classes and not compared with them: its K/V is an upper bound"
-)
+_WARNING: Final = "{architecture} was counted from the source of vLLM's classes and not compared with them: its K/V is estimated"
 
 _UNREAD: Final = frozenset({"head_dim"})
 """Stated as 0: each kind of layer has a width of its own."""

@@ -42,15 +42,11 @@ def tower_weights(config: Fields, text_hidden: int, tower: Tower, storage: Stora
     )
 
 
-def wrapper(language_model: Family, name: str, *, counts_all: bool) -> Family:
-    """Return how a multimodal config is read that is unknown by name and wraps a language model that is known.
-
-    ``counts_all`` is whether there is no tower but one for vision.
-    """
+def wrapper(language_model: Family, name: str) -> Family:
+    """Return how a multimodal config is read that is unknown by name and wraps a language model that is known."""
     unknown = f"{{architecture}} is not known: its language model is read as {name}, its vision tower by its sizes alone"
-    deaf = () if counts_all else ("the audio tower is not counted",)
     own = tuple(warning.replace("{architecture}", name) for warning in language_model.warnings)
-    return replace(language_model, tower=Tower(matrices=3, split=Split.REPLICATED), warnings=(unknown, *deaf, *own))
+    return replace(language_model, tower=Tower(matrices=3, split=Split.REPLICATED), warnings=(unknown, *own))
 
 
 def _first(config: Fields, names: tuple[str, ...], bounds: tuple[int, int]) -> int:
