@@ -34,7 +34,7 @@ class ConditionType(Word):
     PLANNED = ("Planned", "there is a plan for the current spec")
     RECONCILING = ("Reconciling", "something is on its way; wait")
     STALLED = ("Stalled", "the user must act")
-    DEGRADED = ("Degraded", "some group does not serve that did")
+    DEGRADED = ("Degraded", "a group has failed and does not serve, or a node does not give its pods back")
     PLAN_STALE = ("PlanStale", "the plan stands, but the cluster has changed under it")
     FIELD_CONFLICT = ("FieldConflict", "somebody else keeps setting fields of our objects back")
     FOREIGN_PODS = ("ForeignPods", "pods that are not ours carry the labels of the model")

@@ -42,6 +42,7 @@ from shardwright.reconcile.seen import Outcome, Refusal
 from shardwright.reconcile.templates import template_hash
 
 CONFLICT: Final = 409
+ALREADY_EXISTS: Final = "AlreadyExists"  # reason of a 409; another one is a conflict that passes, as with a contended quota
 OWNING_ATTEMPTS: Final = 5  # an object's controller writes its status at the same time
 
 
@@ -218,11 +219,11 @@ async def _patch(client: Client, write: Patch) -> dict[str, Any]:
 
 
 async def _create_key(client: Client, write: CreateKey) -> None:
-    """Make a key and create its Secret; 409 says that there is one, which is the key: nobody else was told its name."""
+    """Make a key and create its Secret; one that exists already is the key: nobody else was told its name."""
     try:
         await client.create(SECRETS, write.content["metadata"]["namespace"], with_new_key(write.content))
     except ApiError as error:
-        if error.code == CONFLICT:
+        if error.reason == ALREADY_EXISTS:
             return
         if (name := written_name(write)) not in str(error):
             raise

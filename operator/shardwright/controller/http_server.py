@@ -20,8 +20,9 @@ SLICE_BYTES: Final = 1 << 16  # what a connection holds of an answer; the rest i
 
 Reply = tuple[HTTPStatus, bytes]
 Answer = Callable[[], Reply]
-Admits = Callable[[str], Awaitable[HTTPStatus | None]]
-"""Of the header ``Authorization`` (empty: there is none), why who sends it is refused, None where he is not."""
+Admits = Callable[[str, str], Awaitable[HTTPStatus | None]]
+"""Of the header ``Authorization`` (empty: there is none) and the address it comes from, why who sends it is refused, None where
+he is not."""
 
 
 class HttpServer:
@@ -59,13 +60,14 @@ class HttpServer:
         await asyncio.sleep(0)  # what is aborted is closed in the next turn
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections[writer], *_ = writer.get_extra_info("peername") or ("",)  # none: it has gone already
+        address, *_ = writer.get_extra_info("peername") or ("",)  # none: it has gone already
+        self._connections[writer] = address
         if len(self._connections) > MOST_CONNECTIONS:
             self._evict()
         try:
             with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
                 async with asyncio.timeout(EXCHANGE_SECONDS):
-                    await self._respond(await reader.readuntil(b"\r\n\r\n"), writer)
+                    await self._respond(await reader.readuntil(b"\r\n\r\n"), writer, address)
                     writer.close()
                     await writer.wait_closed()
         finally:
@@ -79,12 +81,12 @@ class HttpServer:
         del self._connections[oldest]
         oldest.transport.abort()
 
-    async def _respond(self, head: bytes, writer: asyncio.StreamWriter) -> None:
+    async def _respond(self, head: bytes, writer: asyncio.StreamWriter, address: str) -> None:
         method, _, rest = head.partition(b" ")
         path = rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
         refusal = None if method in {b"GET", b"HEAD"} else HTTPStatus.METHOD_NOT_ALLOWED
         if self._admits and not refusal:
-            refusal = await self._admits(_authorization(head))
+            refusal = await self._admits(_authorization(head), address)
         status, body = (refusal, b"") if refusal else self._answer(path)
         lines = (
             f"HTTP/1.1 {status.value} {status.phrase}",

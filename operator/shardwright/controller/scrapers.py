@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -27,8 +27,12 @@ REMEMBERED_MAX: Final = 64  # tokens, of those that were admitted and of the oth
 
 TOLD_SECONDS: Final = 60.0  # how seldom the log says that the API server does not answer: strangers may ask without end
 
-WAITING_MAX: Final = 4
-"""Questions under way at once, of each kind. Basis: assumed; a cluster has one or two who scrape."""
+WAITING_MAX: Final = 16
+"""Questions that wait at once, of each kind; they are asked one after the other. Basis: assumed; a cluster has one or two who
+scrape, and as many questions take less than :data:`REVIEW_SECONDS` where the API server answers within 0.25 s."""
+
+WAITING_MAX_OF_ADDRESS: Final = 2
+"""How many of them may come from one address. Basis: assumed; one that its client has given up, and the next."""
 
 _STATUS: Final[Mapping[Verdict, HTTPStatus | None]] = {
     Verdict.UNKNOWN: HTTPStatus.UNAUTHORIZED,
@@ -43,19 +47,25 @@ class _Desk:
 
     name: str
     found: OrderedDict[bytes, tuple[Verdict, float]] = field(default_factory=OrderedDict)
-    waiting: int = 0
+    waiting: Counter[str] = field(default_factory=Counter)  # questions by address; none of 0
 
     def __post_init__(self) -> None:
         self.thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=self.name)
 
-    def left(self, _: object) -> None:
-        self.waiting -= 1
+    def is_full(self, address: str) -> bool:
+        return self.waiting[address] >= WAITING_MAX_OF_ADDRESS or self.waiting.total() >= WAITING_MAX
+
+    def left(self, address: str) -> None:
+        self.waiting[address] -= 1
+        self.waiting = +self.waiting
 
 
 class Scrapers:
     """Judges tokens on the loop of a server; ``review`` asks the API server, and blocks.
 
-    Who was admitted before has a thread of his own: strangers keep him from nothing.
+    A token that was admitted has a thread of its own: strangers keep it from nothing. One that is new, also one that was renewed,
+    waits with those of strangers; of one address only a few wait, so that a flood keeps its own address out. Against strangers
+    of many addresses stands a NetworkPolicy.
     """
 
     def __init__(self, review: Callable[[str], Verdict], clock: Callable[[], float] = monotonic) -> None:
@@ -64,8 +74,8 @@ class Scrapers:
         self._tell_at = 0.0
         self._known, self._strangers = _Desk("scrapers"), _Desk("strangers")
 
-    async def __call__(self, authorization: str) -> HTTPStatus | None:
-        """Return why who sends this header is refused, None where he is not."""
+    async def __call__(self, authorization: str, address: str) -> HTTPStatus | None:
+        """Return why who sends this header from this address is refused, None where he is not."""
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
@@ -75,18 +85,18 @@ class Scrapers:
         verdict, until = desk.found.get(mark, (Verdict.UNKNOWN, 0.0))
         if self._clock() < until:
             return _STATUS[verdict]
-        if desk.waiting >= WAITING_MAX:
+        if desk.is_full(address):
             return HTTPStatus.TOO_MANY_REQUESTS
         try:
-            return _STATUS[self._remembered(mark, await self._asked(desk, token))]
+            return _STATUS[self._remembered(mark, await self._asked(desk, token, address))]
         except ApiError as error:
             self._tell(error)
             return HTTPStatus.SERVICE_UNAVAILABLE
 
-    async def _asked(self, desk: _Desk, token: str) -> Verdict:
-        desk.waiting += 1
+    async def _asked(self, desk: _Desk, token: str, address: str) -> Verdict:
+        desk.waiting[address] += 1
         question = asyncio.get_running_loop().run_in_executor(desk.thread, self._review, token)
-        question.add_done_callback(desk.left)
+        question.add_done_callback(lambda _: desk.left(address))
         return await asyncio.shield(question)  # whoever hangs up does not free the thread
 
     def _remembered(self, mark: bytes, verdict: Verdict) -> Verdict:

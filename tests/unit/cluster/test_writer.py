@@ -204,6 +204,13 @@ def test_a_secret_that_exists_is_the_key_and_any_other_refusal_is_one() -> None:
         assert refused(client, write).code == 403
 
 
+def test_a_conflict_over_a_quota_says_nothing_of_a_secret_which_is_tried_again() -> None:
+    write = CreateKey(content=rendered("Secret", "llama-token", type="shardwright.io/group-token"))
+    contended = 'Operation cannot be fulfilled on resourcequotas "objects": the object has been modified'
+    with serving(Answer(409, {"reason": "Conflict", "message": contended})) as (_, client):
+        assert refused(client, write) == Refusal(write=write, code=409, reason="Conflict", message=contended, passes=True)
+
+
 @pytest.mark.parametrize(
     ("answer", "passes"),
     [

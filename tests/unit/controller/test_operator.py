@@ -72,7 +72,7 @@ def test_who_scrapes_is_asked_about_where_the_administrator_wants_it_and_nowhere
     judge = operator(api, "--metrics-authentication=TokenReview")._make_scrapers()
     assert judge
 
-    assert asyncio.run(judge("Bearer t")) is HTTPStatus.SERVICE_UNAVAILABLE  # it answers 404 to all
+    assert asyncio.run(judge("Bearer t", "10.0.0.1")) is HTTPStatus.SERVICE_UNAVAILABLE  # it answers 404 to all
     judge.stop()
     assert [(method, path) for method, path, _ in api.requests] == [("POST", "/apis/authentication.k8s.io/v1/tokenreviews")]
 

@@ -13,10 +13,18 @@ import pytest
 from shardwright.cluster.calls import ApiError
 from shardwright.cluster.reviews import Verdict
 from shardwright.controller.http_server import HttpServer
-from shardwright.controller.scrapers import REMEMBERED_MAX, REMEMBERED_SECONDS, WAITING_MAX, Scrapers
+from shardwright.controller.scrapers import (
+    REMEMBERED_MAX,
+    REMEMBERED_SECONDS,
+    WAITING_MAX,
+    WAITING_MAX_OF_ADDRESS,
+    Scrapers,
+)
 from tests.support.clocks import Clock
 
-SAID = {"good": Verdict.ADMITTED, "poor": Verdict.FORBIDDEN, "unknown": Verdict.UNKNOWN}
+SCRAPER = "10.0.0.1"
+STRANGER = "10.0.0.66"
+SAID = {"good": Verdict.ADMITTED, "renewed": Verdict.ADMITTED, "poor": Verdict.FORBIDDEN, "unknown": Verdict.UNKNOWN}
 
 
 class ApiServer:
@@ -39,7 +47,7 @@ def judged(review: Callable[[str], Verdict], *headers: str, clock: Clock | None 
     """Return what is said to these headers, one after the other."""
 
     async def ask() -> list[HTTPStatus | None]:
-        return [await scrapers(header) for header in headers]
+        return [await scrapers(header, SCRAPER) for header in headers]
 
     scrapers = Scrapers(review, clock or Clock())
     try:
@@ -83,9 +91,9 @@ def test_an_answer_holds_for_seconds_and_no_answer_for_none() -> None:
     async def ask() -> None:
         for _ in range(3):
             for token in ("good", "poor", "away"):
-                await scrapers(f"Bearer {token}")
+                await scrapers(f"Bearer {token}", SCRAPER)
         clock.now += REMEMBERED_SECONDS
-        await scrapers("Bearer good")
+        await scrapers("Bearer good", SCRAPER)
 
     asyncio.run(ask())
     scrapers.stop()
@@ -97,32 +105,62 @@ def test_a_right_that_is_taken_away_ends_with_what_is_remembered() -> None:
     scrapers = Scrapers(lambda _: said.pop(0), clock)
 
     async def ask() -> list[HTTPStatus | None]:
-        first = await scrapers("Bearer good")
+        first = await scrapers("Bearer good", SCRAPER)
         clock.now += REMEMBERED_SECONDS
-        return [first, await scrapers("Bearer good")]
+        return [first, await scrapers("Bearer good", SCRAPER)]
 
     assert asyncio.run(ask()) == [None, HTTPStatus.FORBIDDEN]
     scrapers.stop()
 
 
-def test_strangers_keep_neither_the_api_server_busy_nor_those_who_were_admitted() -> None:
+async def flooded(scrapers: Scrapers, *addresses: str) -> list[asyncio.Task[HTTPStatus | None]]:
+    """Return what asks from each of these addresses with a token of its own, when each of them has begun to."""
+    flood = [asyncio.create_task(scrapers(f"Bearer {number}", address)) for number, address in enumerate(addresses)]
+    await asyncio.sleep(0)
+    return flood
+
+
+@pytest.mark.parametrize(
+    ("addresses", "asked"),
+    [([STRANGER] * 50, WAITING_MAX_OF_ADDRESS), ([f"10.0.1.{number}" for number in range(50)], WAITING_MAX)],
+    ids=["of one address", "of many"],
+)
+def test_strangers_keep_neither_the_api_server_busy_nor_those_who_were_admitted(addresses: list[str], asked: int) -> None:
     server, clock = ApiServer(), Clock()
     scrapers = Scrapers(server, clock)
 
     async def ask() -> None:
-        assert await scrapers("Bearer good") is None
+        assert await scrapers("Bearer good", SCRAPER) is None
         clock.now += REMEMBERED_SECONDS
-        flood = [asyncio.create_task(scrapers(f"Bearer {number}")) for number in range(50)]
-        await asyncio.sleep(0)  # each of them has asked by now
-        assert await scrapers("Bearer good") is None
+        flood = await flooded(scrapers, *addresses)
+        assert await scrapers("Bearer good", SCRAPER) is None
         server.answers.set()
         answers = await asyncio.gather(*flood)
-        assert answers.count(HTTPStatus.TOO_MANY_REQUESTS) == len(flood) - WAITING_MAX
-        assert answers.count(HTTPStatus.UNAUTHORIZED) == WAITING_MAX
+        assert answers.count(HTTPStatus.TOO_MANY_REQUESTS) == len(flood) - asked
+        assert answers.count(HTTPStatus.UNAUTHORIZED) == asked
 
     asyncio.run(ask())
     scrapers.stop()
-    assert len(server.asked) == 2 + WAITING_MAX
+    assert len(server.asked) == 2 + asked
+
+
+def test_a_token_that_was_renewed_gets_in_beside_a_flood_from_another_address_and_after_it_that_address_may_ask_again() -> None:
+    server = ApiServer()
+    scrapers = Scrapers(server, Clock())
+
+    async def ask() -> None:
+        assert await scrapers("Bearer good", SCRAPER) is None
+        flood = await flooded(scrapers, *[STRANGER] * 50)
+        renewed = asyncio.create_task(scrapers("Bearer renewed", SCRAPER))
+        await asyncio.sleep(0)
+        assert not renewed.done()
+        server.answers.set()
+        assert await renewed is None
+        await asyncio.gather(*flood)
+        assert await scrapers("Bearer poor", STRANGER) is HTTPStatus.FORBIDDEN
+
+    asyncio.run(ask())
+    scrapers.stop()
 
 
 def test_tokens_that_nobody_knows_push_none_out_that_is_known() -> None:
