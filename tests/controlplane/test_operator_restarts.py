@@ -93,6 +93,7 @@ def test_a_spent_budget_stops_the_group_with_the_last_words_of_its_engine_until_
     served = {
         "groups_wanted": 1,
         "groups_ready": 1,
+        "groups_serving": 1,
         "groups_rollout_pending": 0,
         "ready": 1,
         "restarts": 0,
@@ -110,7 +111,8 @@ def test_a_spent_budget_stops_the_group_with_the_last_words_of_its_engine_until_
     assert "CUDA out of memory" in degraded["message"]
     failure = models.get("ShardedModel", "large")["status"]["groups"][0]["lastFailure"]
     assert failure["message"] == "torch.OutOfMemoryError: CUDA out of memory"
-    assert lives(operator, models) == {**served, "groups_ready": 0, "ready": 0, "restarts": 1, "restart_budget_spent": 1}
+    stopped = {"groups_ready": 0, "groups_serving": 0, "ready": 0, "restarts": 1, "restart_budget_spent": 1}
+    assert lives(operator, models) == served | stopped
     assert ready_series(operator, models) == {("False", "RestartBudgetSpent")}
 
     models.annotate("large", restart="2026-01-02T12:00:00Z")

@@ -36,8 +36,7 @@ def test_it_plans_on_the_nodes_of_the_cluster(kind: Cluster) -> None:
     }
     kind.apply(model)
     try:
-        status = wait_for(lambda: kind.get("smodel", "planned")["status"], 120, "the plan", 1)
-        plan = wait_for(lambda: status["plan"], 1, "a plan in status")
+        plan = wait_for(lambda: kind.get("smodel", "planned")["status"]["plan"], 120, "the plan", 1)
         assert (plan["layout"]["tensor"], plan["layout"]["pipeline"]) == (1, 1)
         assert plan["product"] == "Tesla-T4"
     finally:
