@@ -72,7 +72,8 @@ not mapped; Run:ai's streamer holds as much of many files (40 GB by default). Ba
 cuts files by default, 50 GB; in earlier ones it is 5 GB."""
 
 DISK_BASE_BYTES: Final = 2 * GIB
-"""Local disk that each pod requests beside what it downloads: compiled kernels, logs, sockets; assumed."""
+"""Local disk that each pod requests beside what it downloads: compiled kernels, logs, sockets; assumed from 150 MiB measured
+of one rank of vLLM 0.32 for the CPU (docs/real-cluster.md)."""
 
 DISK_SPARE_BYTES: Final = 48 * GIB
 """What a pod may write beyond that: kernels of many shapes, the hub's cache of chunks (10 GB), adapters, Ray's logs; assumed."""
