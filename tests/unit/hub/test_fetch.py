@@ -179,9 +179,13 @@ def test_a_hub_that_fails_is_asked_again_by_whoever_asked(hub: LoopbackHub, stat
 
 
 def test_a_file_beside_the_config_that_cannot_be_read_is_not_taken_for_one_that_is_not_there(hub: LoopbackHub) -> None:
-    hub.answers[f"/us/ours/resolve/{COMMIT}/hf_quant_config.json"] = giving(b"", 503)
+    beside = f"/us/ours/resolve/{COMMIT}/hf_quant_config.json"
+    hub.answers[beside] = giving(b"", 503)
+    failing = unavailable(hub)
+    hub.answers[beside] = giving(b"", 403)
 
-    assert unavailable(hub).startswith("HubUnavailable: HUB answers 503")
+    assert failing.startswith("HubUnavailable: HUB answers 503")
+    assert refusal(hub, "hf_reader").code == "HubAccessDenied"
 
 
 def test_a_content_host_that_refuses_says_nothing_of_the_token(hub: LoopbackHub) -> None:

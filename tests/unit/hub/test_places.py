@@ -138,10 +138,15 @@ def test_a_models_folder_of_the_cache_is_that_of_its_newest_commit(tmp_path: Pat
     assert [found and found.commit for found in (newest, named)] == [OLDER, COMMIT]
 
 
-@pytest.mark.parametrize("newest", ["../../other", "", "main", "f" * 40])
-def test_a_folder_without_a_config_is_no_checkpoint(tmp_path: Path, newest: str) -> None:
+@pytest.mark.parametrize("newest", ["../elsewhere", "", "main", "f" * 40])
+def test_a_cache_without_the_newest_commit_is_no_checkpoint_whatever_its_name_leads_to(tmp_path: Path, newest: str) -> None:
+    model = a_cache(tmp_path, newest=newest)
+    for folder in (model / "elsewhere", model / "snapshots"):
+        folder.mkdir(exist_ok=True)
+        (folder / "config.json").write_text(CONFIG)
+
     assert read_folder(tmp_path) is None
-    assert read_folder(a_cache(tmp_path, newest=newest)) is None
+    assert read_folder(model) is None
 
 
 def test_a_file_that_no_checkpoint_has_so_large_is_refused(tmp_path: Path) -> None:
