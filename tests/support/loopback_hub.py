@@ -1,6 +1,7 @@
 """A hub on loopback that answers as the real one: codes, headers and redirects, for small files and for those on a content host.
 
-Source of the behaviour: huggingface_hub 1.x (``utils/_http.py``, ``file_download.py``) and what it says of the hub's answers.
+Source of the behaviour: huggingface_hub 2.4 (``utils/_http.py``, ``file_download.py``). That client, tried against it with HEAD added,
+downloads both kinds of files and raises the error of each refusal.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Handler(BaseHTTPRequestHandler):
     def reply(self, status: int, body: bytes = b"", **headers: str) -> None:
         """Answer in full; header names are written with underscores."""
         self.send_response(status)
-        for name, value in {"Content_Length": str(len(body)), **headers}.items():
+        for name, value in {"Content_Length": str(len(body)), "Connection": "close", **headers}.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         self.wfile.write(body)
@@ -108,7 +109,7 @@ class LoopbackHub(Site):
             request.reply(302, X_Repo_Commit=commit, Location=f"{self.content.url}/{commit}/{file}")
         else:
             path = f"/api/resolve-cache/{commit}/{file}"
-            self.answers[path] = giving(files[file])
+            self.answers[path] = giving(files[file], X_Repo_Commit=commit)
             request.reply(307, X_Repo_Commit=commit, Location=path)
 
 

@@ -1,6 +1,6 @@
 """Which hub is asked, as whom, and where its cache lies: what Hugging Face's own client reads from the environment.
 
-Source: huggingface_hub 1.x ``constants.py`` and ``utils/_auth.py``. The older names of its variables are not read.
+Source: huggingface_hub 2.4 ``constants.py`` and ``utils/_auth.py``. The older names of its variables are not read.
 """
 
 import re

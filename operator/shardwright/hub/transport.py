@@ -21,7 +21,7 @@ from shardwright.hub.places import Hub
 from shardwright.hub.refusals import odd_answer, too_large, too_slow, unreachable
 
 SILENCE_SECONDS: Final = 10.0
-"""Longest silence of a connection. Source: huggingface_hub 1.x, DEFAULT_REQUEST_TIMEOUT."""
+"""Longest silence of a connection. Source: huggingface_hub 2.4, DEFAULT_REQUEST_TIMEOUT."""
 
 MAX_REDIRECTS: Final = 5
 """Basis: assumed; the hub needs two, of a renamed repository and to the host of the content."""
