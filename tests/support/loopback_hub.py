@@ -1,7 +1,7 @@
 """A hub on loopback that answers as the real one: codes, headers and redirects, for small files and for those on a content host.
 
-Source of the behaviour: huggingface_hub 2.4 (``utils/_http.py``, ``file_download.py``). That client, tried against it with HEAD added,
-downloads both kinds of files and raises the error of each refusal.
+Source of the behaviour: huggingface_hub 2.4 (``utils/_http.py``, ``file_download.py``). That client, tried against it with HEAD
+added, downloads both kinds of files and raises the error of each refusal.
 """
 
 from __future__ import annotations
