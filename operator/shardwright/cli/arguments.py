@@ -17,12 +17,13 @@ examples:
   %(prog)s -f model.yaml --nodes nodes.yaml
   kubectl get nodes,pods -A -o yaml | %(prog)s -f model.yaml --nodes -
   %(prog)s -f model.yaml --context my-cluster -o json
+  %(prog)s -f model.yaml --nodes nodes.yaml --fetch
 
 exit codes:
   0  there is a plan
   1  nothing fits; the explanation says why and what is closest
   2  the input must be changed; each problem is one line on stderr
-  3  the cluster cannot be reached, or a fault of ours
+  3  the cluster or the hub cannot be reached, or a fault of ours
 """
 EXPLAIN_EXAMPLES = """\
 examples:
@@ -51,6 +52,16 @@ examples:
   %(prog)s < cases.jsonl | jq .performance.outputTokensPerSecond
 
 exit codes: 0 every case has an answer ("fits": false is one), 2 a case could not be read, 3 a fault of ours
+"""
+FETCH_EXAMPLES = """\
+examples:
+  %(prog)s acme/llama-3.1-70b-support | kubectl apply --server-side -n NAMESPACE -f -
+  HF_TOKEN=hf_... %(prog)s acme/private --revision 0123456789abcdef0123456789abcdef01234567
+
+As Hugging Face's own client it reads HF_TOKEN (or what 'hf auth login' has kept), HF_ENDPOINT, HF_HUB_OFFLINE (then
+its cache alone), HF_HOME, HF_HUB_CACHE and HTTPS_PROXY.
+
+exit codes: 0 printed, 2 the hub does not give it, 3 the hub cannot be reached, or a fault of ours
 """
 MODELS_EXAMPLES = """\
 examples:
@@ -106,6 +117,7 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     _add_render(commands)
     _add_size(commands)
     _add_predict(commands)
+    _add_fetch(commands)
     _add_models(commands)
     _add_gpus(commands)
     _add_crd(commands)
@@ -182,6 +194,15 @@ def _add_predict(commands: Commands) -> None:
     command.add_argument("--output", metavar="FILE", default="-", help="predictions, one for each case (default: stdout)")
 
 
+def _add_fetch(commands: Commands) -> None:
+    command = _add_command(
+        commands, "fetch", summary="read what a model is from the Hugging Face hub, as a ConfigMap", epilog=FETCH_EXAMPLES
+    )
+    command.add_argument("model", metavar="MODEL", help="id of the repository: org/name")
+    command.add_argument("--revision", metavar="COMMIT", help="40 hexadecimal digits (default: the newest commit)")
+    _add_output(command, ("yaml", "json"), "the ConfigMap; how to name it is said on stderr")
+
+
 def _add_models(commands: Commands) -> None:
     command = _add_command(commands, "models", summary="list the models whose architecture is built in", epilog=MODELS_EXAMPLES)
     command.add_argument("--search", metavar="TEXT", default="", help="only ids that contain this, in any case")
@@ -212,8 +233,17 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
         help="file or folder with ShardedModels, and ConfigMaps that they refer to ('-': stdin); may be repeated",
     )
     wanted.add_argument("-n", "--namespace", default="", help="namespace of ShardedModels that name none (default: default)")
-    wanted.add_argument(
-        "--config", metavar="FILE", help="the model's config.json, or the folder that has it, for a model that is not built in"
+    unknown = wanted.add_mutually_exclusive_group()
+    unknown.add_argument(
+        "--config",
+        metavar="FILE",
+        help="the config.json of a model that is not built in, the folder of its checkpoint, or models--ORG--NAME of the cache "
+        "of the Hugging Face hub",
+    )
+    unknown.add_argument(
+        "--fetch",
+        action="store_true",
+        help="read models that are not built in from the Hugging Face hub by their ids ('fetch --help' has the environment)",
     )
     wanted.add_argument(
         "--settings", metavar="FILE", help="what the administrator says for all models (the text of the operator's ConfigMap)"

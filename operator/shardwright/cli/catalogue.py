@@ -12,7 +12,7 @@ from shardwright.reporting.lines import table
 from shardwright.sinks import in_terminal
 from shardwright.units import GIB, TERA
 
-_WITHOUT_CONFIG = "any other model needs its config.json: --config FILE, or spec.model.configMapRef"
+_WITHOUT_CONFIG = "any other model needs its config.json: --fetch, --config FILE, or spec.model.configMapRef"
 _OTHER_GPUS = "the labels of nodes with other GPUs are reported, and not planned on"
 
 

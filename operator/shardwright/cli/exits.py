@@ -17,4 +17,8 @@ class Exit(IntEnum):
 
 
 class UnreachableError(Exception):
-    """The cluster cannot be reached or does not let us read it; the message says why."""
+    """The cluster or the hub cannot be reached, or the cluster does not let us read it; the message says why."""
+
+    def __init__(self, message: str, code: str = "") -> None:
+        self.code = code
+        super().__init__(message)

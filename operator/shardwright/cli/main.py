@@ -65,7 +65,7 @@ def _report_fault(error: Exception, *, show_traceback: bool) -> int:
 
         print_text("".join(traceback.format_exception(error)).removesuffix("\n"), sys.stderr)
     if isinstance(error, UnreachableError):
-        print_error(str(error))
+        print_error(str(error), error.code)
     else:
         print_error(f"{type(error).__name__}: {error}; this is a fault of ours: please report it with the output of --debug")
     return Exit.FAULT
@@ -107,6 +107,12 @@ def _predict(arguments: Namespace) -> int:
     return predict(arguments)
 
 
+def _fetch(arguments: Namespace) -> int:
+    from shardwright.cli.fetch import fetch_config_map  # noqa: PLC0415 - see _plan
+
+    return fetch_config_map(arguments)
+
+
 def _models(arguments: Namespace) -> int:
     from shardwright.cli.catalogue import list_models  # noqa: PLC0415 - see _plan
 
@@ -140,6 +146,7 @@ COMMANDS: Final[Mapping[str, Callable[[Namespace], int]]] = MappingProxyType(
         "render": _render,
         "size": _size,
         "predict": _predict,
+        "fetch": _fetch,
         "models": _models,
         "gpus": _gpus,
         "crd": _crd,

@@ -3,12 +3,12 @@
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.api.model import ConfigMapReference
 from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.settings import Settings, read_settings
+from shardwright.cli.checkpoints import NOTHING, Named, fetch_unknown, fetched_for, read_config
 from shardwright.cli.document import explanation_document, plan_document
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN, Source, in_file, name_the_file, read_sources, read_text
@@ -19,8 +19,9 @@ from shardwright.cli.typed import of_option, problems_of_use, read_typed, typed_
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.untrusted import mapping, text
+from shardwright.hub.checkpoint import Checkpoint
 from shardwright.modelspec.catalogue import find_model
-from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, folder_text, parse_config
+from shardwright.modelspec.parse import folder_text, parse_config
 from shardwright.pipeline import bundle_for, plan_serving, with_ways_out
 from shardwright.planning.report import Plan, Report
 from shardwright.rendering.bundle import Bundle
@@ -64,6 +65,7 @@ class Inputs:
     config_maps: Mapping[tuple[str, str], Mapping[str, Any]]  # by namespace and name
     config_text: str | None  # of --config: stands for every model that has none
     config_file: str | None
+    fetched: Mapping[Named, Checkpoint]  # of --fetch
     settings: Settings
     cluster: "Cluster | None"
     surroundings: Surroundings
@@ -136,8 +138,9 @@ def _read_inputs(arguments: Namespace) -> Inputs:
     return Inputs(
         resources=resources,
         config_maps={_key(source.content): source.content for source in (*there, *wanted) if source.kind == "ConfigMap"},
-        config_text=_read_config(arguments.config) if arguments.config else None,
+        config_text=read_config(arguments.config) if arguments.config else None,
         config_file=arguments.config,
+        fetched=fetch_unknown(resources) if arguments.fetch else NOTHING,
         settings=settings,
         cluster=cluster,
         surroundings=_surroundings(arguments, cluster, there, settings),
@@ -232,7 +235,7 @@ def _subject(file: str, resource: ShardedModel, inputs: Inputs) -> Subject:
 def _located(problem: Problem, file: str, inputs: Inputs) -> Problem:
     of_config = "spec.model.id."
     if problem.code == "ModelUnknown" and problem.path == "spec.model.id":  # the file is the model's, not its draft's
-        problem = replace(problem, remedy=f"give its config.json with --config FILE, or {problem.remedy}")
+        problem = replace(problem, remedy=f"read it from the hub with --fetch, give it with --config, or {problem.remedy}")
     if inputs.config_file and problem.path.startswith(of_config):
         return in_file(inputs.config_file, replace(problem, path=problem.path.removeprefix(of_config)))
     return in_file(file, problem) if file else of_option(problem)
@@ -248,9 +251,11 @@ def _question(resource: ShardedModel, inputs: Inputs) -> Question:
     reference = resource.spec.model.config_map_ref
     if inputs.config_text is not None:
         return _question_with_config(resource, inputs.config_text)
+    catalogue = fetched_for(resource, inputs.fetched)
     if reference is None:
-        return Question(resource=resource)
-    return Question(resource=resource, config_text=_config_text(resource.metadata.namespace, reference, inputs))
+        return Question(resource=resource, catalogue=catalogue)
+    config_text = _config_text(resource.metadata.namespace, reference, inputs)
+    return Question(resource=resource, config_text=config_text, catalogue=catalogue)
 
 
 def _question_with_config(resource: ShardedModel, config_text: str) -> Question:
@@ -261,18 +266,6 @@ def _question_with_config(resource: ShardedModel, config_text: str) -> Question:
         raise InputError([_config_twice("is built in, and in --config", "spec.model.id")])
     config = parse_config(config_text, source=model.id)
     return Question(resource=resource, config_text=config_text, catalogue={model.id: config})
-
-
-def _read_config(file: str) -> str:
-    place = Path(file)
-    place, file = (place / CONFIG_FILE, str(place / CONFIG_FILE)) if place.is_dir() else (place, file)
-    beside = place.with_name(QUANTIZATION_FILE)
-    files = {CONFIG_FILE: read_text(file)}
-    if place.name == CONFIG_FILE and beside.is_file():
-        files[QUANTIZATION_FILE] = read_text(str(beside))
-    config_text = folder_text(files) or ""
-    name_the_file(file, lambda: parse_config(config_text, source="the text"))
-    return config_text
 
 
 def _read_settings(file: str) -> Settings:

@@ -6,8 +6,9 @@ in ``overrides``.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -70,17 +71,53 @@ def read_catalogue_extension(data: Mapping[str, str]) -> dict[str, Mapping[str, 
 
 
 def model_unknown(model_id: str, extra: Mapping[str, Mapping[str, object]] = _NOTHING) -> Problem:
-    """Return the problem of an id that is in no catalogue; a differently cased id is named, no other is."""
-    near = [known for known in (*extra, *known_ids()) if known.lower() == model_id.lower()]
-    command = "kubectl create configmap NAME --from-file=config.json=./config.json"
+    """Return the problem of an id that is in no catalogue, with the nearest ones; none of them is ever taken in its place."""
+    by_hand = "`kubectl create configmap NAME --from-file=config.json=./config.json`"
+    by_id = f"`shardwright fetch {model_id:.200} | kubectl apply --server-side -f -`"
     return Problem(
         code="ModelUnknown",
         path="id",
         what=f"{model_id!r:.200}",
         limit=f"is not among the {len(known_ids()) + len(extra)} models of the catalogue",
-        gap=f"did you mean {near[0]!r}?" if near else "",
-        remedy=f"make a ConfigMap of the model's config.json with `{command}` and name it in spec.model.configMapRef",
+        gap=_suggestion(model_id, (*extra, *known_ids())),
+        remedy=f"make a ConfigMap of its config.json with {by_id} or {by_hand} and name it in spec.model.configMapRef",
     )
+
+
+_NEAREST: Final = 3
+
+_ALIKE: Final = 0.8
+"""Share of its letters that an id, or what stands behind its slash, has in common with one that may be meant. Basis: assumed;
+ids that differ in a version or a size have more, of other families of the catalogue less."""
+
+
+def _suggestion(model_id: str, ids: Iterable[str]) -> str:
+    near = _nearest(model_id, ids)
+    meant = next((known for known in near if known.lower() == model_id.lower()), None)
+    if meant is not None:
+        return f"did you mean {meant!r}?"
+    return (
+        f"the nearest are {', '.join(map(repr, near))}" if len(near) > 1 else "".join(f"the nearest is {one!r}" for one in near)
+    )
+
+
+def _nearest(model_id: str, ids: Iterable[str]) -> tuple[str, ...]:
+    """Return known ids like this one, the nearest first; the owner of the repository may be another."""
+    wanted = model_id.lower()
+    scores = {known: max(_likeness(wanted, known.lower()), _likeness(_name(wanted), _name(known.lower()))) for known in ids}
+    alike = sorted((-score, -_likeness(wanted, known.lower()), known) for known, score in scores.items() if score >= _ALIKE)
+    return tuple(known for _, _, known in alike[:_NEAREST])
+
+
+def _likeness(one: str, other: str) -> float:
+    """Return the share of letters in common, 0 where a cheaper bound says that it is too little."""
+    matcher = SequenceMatcher(None, other, one, autojunk=False)
+    cheap = min(matcher.real_quick_ratio(), matcher.quick_ratio())
+    return matcher.ratio() if cheap >= _ALIKE else 0.0
+
+
+def _name(model_id: str) -> str:
+    return model_id.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from shardwright.hardware.nodes import read_node
 from tests.support.builders_nodes import bare_node
 
 
-@pytest.mark.parametrize("command", ["plan", "explain", "render", "predict", "models", "gpus", "crd", "version"])
+@pytest.mark.parametrize("command", ["plan", "explain", "render", "predict", "fetch", "models", "gpus", "crd", "version"])
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])

@@ -91,7 +91,7 @@ def test_a_model_that_nobody_knows(files: Files, capsys: Capture) -> None:
     [error] = _errors(capsys, "plan", "-f", "model.yaml", "--nodes", "nodes.yaml")
 
     assert error.startswith("error[ModelUnknown]: model.yaml: spec.model.id: 'us/ours' is not among the ")
-    assert "give its config.json with --config FILE, or make a ConfigMap" in error
+    assert "; read it from the hub with --fetch, give it with --config, or make a ConfigMap of its config.json with " in error
 
 
 def test_a_number_without_quotes_among_our_labels(files: Files, capsys: Capture) -> None:

@@ -63,15 +63,23 @@ def test_an_unknown_id_says_how_to_make_it_known() -> None:
     assert problem.code == "ModelUnknown"
     assert problem.what == "'me/mine'"
     assert problem.limit == f"is not among the {len(known_ids())} models of the catalogue"
-    assert "kubectl create configmap NAME --from-file=config.json=./config.json" in problem.remedy
-    assert "spec.model.configMapRef" in problem.remedy
+    assert problem.remedy == (
+        "make a ConfigMap of its config.json with `shardwright fetch me/mine | kubectl apply --server-side -f -` or "
+        "`kubectl create configmap NAME --from-file=config.json=./config.json` and name it in spec.model.configMapRef"
+    )
     assert problem.gap == ""
 
 
-def test_an_id_that_differs_in_case_only_is_suggested_and_no_other() -> None:
+def test_an_id_that_differs_in_case_only_is_what_was_meant() -> None:
     assert model_unknown("QWEN/qwen3-8b").gap == "did you mean 'Qwen/Qwen3-8B'?"
     assert model_unknown("me/Mine", {"me/mine": {}}).gap == "did you mean 'me/mine'?"
-    assert model_unknown("Qwen/Qwen3-8").gap == ""
+
+
+def test_the_nearest_ids_are_named_also_those_of_another_owner_and_no_distant_ones() -> None:
+    assert model_unknown("Qwen/Qwen3-8").gap == "the nearest are 'Qwen/Qwen3-8B', 'Qwen/Qwen3-4B', 'Qwen/Qwen3-14B'"
+    assert model_unknown("Llama-3.1-8B-Instruct").gap.startswith("the nearest are 'meta-llama/Llama-3.1-8B-Instruct', ")
+    assert model_unknown("me/mine-7b", {"us/mine-7b": {}}).gap == "the nearest is 'us/mine-7b'"
+    assert model_unknown("me/mine", {"me/something-else": {}}).gap == ""
 
 
 def test_every_config_file_is_listed_and_every_row_has_its_file() -> None:

@@ -1,0 +1,59 @@
+"""The command ``fetch``: what the hub says of a model, as a ConfigMap that a ShardedModel may name."""
+
+import os
+import re
+from argparse import Namespace
+from typing import Any, Final
+
+from shardwright.api.model import COMMIT, MODEL_ID
+from shardwright.cli.checkpoints import fetch_one
+from shardwright.cli.exits import Exit
+from shardwright.cli.output import print_json, print_note, print_yaml
+from shardwright.errors import InputError, Problem
+from shardwright.hub.checkpoint import Checkpoint
+from shardwright.hub.places import hub_of
+from shardwright.rendering.names import base_name
+
+MODEL_ANNOTATION: Final = "shardwright.io/hub-model"
+COMMIT_ANNOTATION: Final = "shardwright.io/hub-commit"
+
+_COMMIT_DIGITS: Final = 12
+"""Of the commit in the name of a ConfigMap: 48 bits tell the commits of one repository apart."""
+
+
+def fetch_config_map(arguments: Namespace) -> Exit:
+    """Print the ConfigMap of a model, and on stderr how a ShardedModel names it."""
+    model, revision = arguments.model, arguments.revision
+    problems = [*_not_matching("MODEL", model, MODEL_ID, "must be the id of a repository of the hub, as org/name")]
+    if revision is not None:
+        problems += _not_matching("--revision", revision, COMMIT, "must be a commit: 40 hexadecimal digits")
+    if problems:
+        raise InputError(problems)
+    checkpoint = fetch_one(hub_of(os.environ), model, revision)
+    config_map = config_map_of(model, checkpoint)
+    if arguments.output == "json":
+        print_json(config_map)
+    else:
+        print_yaml([config_map])
+    name = config_map["metadata"]["name"]
+    print_note(f"set spec.model to {{id: {model}, revision: {checkpoint.commit}, configMapRef: {{name: {name}}}}}")
+    return Exit.PLAN
+
+
+def config_map_of(model: str, checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return the ConfigMap of a checkpoint of the hub: named by id and commit, and immutable, for the commit is."""
+    commit = checkpoint.commit or ""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": f"{base_name(model)}-{commit[:_COMMIT_DIGITS]}",
+            "annotations": {MODEL_ANNOTATION: model, COMMIT_ANNOTATION: commit},
+        },
+        "immutable": True,
+        "data": dict(checkpoint.files),
+    }
+
+
+def _not_matching(path: str, value: str, pattern: str, limit: str) -> list[Problem]:
+    return [] if re.fullmatch(pattern, value) else [Problem(code="BadFormat", path=path, what=f"{value!r:.200}", limit=limit)]

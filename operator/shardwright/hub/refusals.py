@@ -1,0 +1,146 @@
+"""What a hub did not give, said with the way out. Nothing that a server wrote is quoted but numbers and the names of hosts."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from shardwright.errors import InputError, Problem
+
+
+class HubUnavailableError(Exception):
+    """The hub gives no answer now; it may later."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        super().__init__(problem.sentence())
+
+
+class Refusal(Enum):
+    """Why the hub does not give a file."""
+
+    NO_REPOSITORY = "no repository of this name that we may see"
+    NO_REVISION = "no such commit"
+    NO_FILE = "no such file in the commit"
+    GATED = "its owner decides who may read it"
+    TOKEN_UNKNOWN = "the hub does not know the token"  # noqa: S105 - no secret
+    NO_RIGHT = "the token may not read it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What was asked for: a file of a model at a revision, of a hub, with a token or without."""
+
+    endpoint: str
+    model: str
+    revision: str
+    with_token: bool
+
+
+def refusal_of(status: int, error_code: str, *, with_token: bool) -> Refusal | None:
+    """Return why a hub answers so, None where it is no refusal of ours.
+
+    The hub says 401, not 404, of a repository that is not there to whom it does not know. Source: huggingface_hub 2.4
+    ``utils/_http.py:hf_raise_for_status``.
+
+    Args:
+        status: Of HTTP.
+        error_code: The header ``X-Error-Code``; mirrors do not send it.
+        with_token: Whether a token was sent.
+    """
+    named = {
+        "GatedRepo": Refusal.GATED,
+        "RepoNotFound": Refusal.NO_REPOSITORY,
+        "RevisionNotFound": Refusal.NO_REVISION,
+        "EntryNotFound": Refusal.NO_FILE,
+    }
+    match status:
+        case 401 | 403 | 404 if error_code in named:
+            return named[error_code]
+        case 401:
+            return Refusal.TOKEN_UNKNOWN if with_token else Refusal.NO_REPOSITORY
+        case 403:
+            return Refusal.NO_RIGHT
+        case 404:
+            return Refusal.NO_FILE
+    return None
+
+
+def refused(refusal: Refusal, asked: Asked, file: str) -> InputError:
+    """Return the error of a refusal."""
+    model, endpoint = repr(asked.model), asked.endpoint
+    own = "the account of the token" if asked.with_token else "an account"
+    terms = f"accept its terms at {endpoint}/{asked.model} with {own}"
+    match refusal:
+        case Refusal.GATED:
+            remedy = terms if asked.with_token else f"{terms} and set HF_TOKEN to a token of it"
+            return _denied(model, f"is gated on {endpoint}", remedy)
+        case Refusal.TOKEN_UNKNOWN:
+            remedy = f"make one at {endpoint}/settings/tokens and set HF_TOKEN to it, or unset HF_TOKEN"
+            return _denied("the token", f"is not one of {endpoint}", remedy)
+        case Refusal.NO_RIGHT:
+            return _denied("the token", f"may not read {model} on {endpoint}", "use one with the right to read this repository")
+        case Refusal.NO_REPOSITORY:
+            other = "use a token that may read it" if asked.with_token else "set HF_TOKEN to a token that may read it"
+            return _missing(model, f"is not on {endpoint}, or is private", f"correct the id, or {other}")
+        case Refusal.NO_REVISION:
+            return _missing(model, f"has no commit {asked.revision} on {endpoint}", "name a commit of this repository")
+        case Refusal.NO_FILE:
+            what = f"{model} at {asked.revision}"
+            return _missing(what, f"has no {file} on {endpoint}", "name a repository in the format of transformers")
+
+
+def not_cached(model: str, revision: str, cache: str) -> InputError:
+    """Return the error of a model that the cache does not have while the hub may not be asked."""
+    command = f"hf download {model} config.json --revision {revision}"
+    what, limit = f"{model!r} at {revision}", f"is not in the cache {cache}, and HF_HUB_OFFLINE is set"
+    return _missing(what, limit, f"fill it with `{command}`, or unset HF_HUB_OFFLINE")
+
+
+def busy(host: str, wait_seconds: int | None) -> HubUnavailableError:
+    """Return the error of 429: too many requests of this token, or of this address."""
+    remedy = "try again later" if wait_seconds is None else f"try again in {wait_seconds} s"
+    return _unavailable(host, "answers 429: too many requests", f"{remedy}; with HF_TOKEN it allows more")
+
+
+def failing(host: str, status: int) -> HubUnavailableError:
+    """Return the error of an answer that says nothing of the model: 5xx, a proxy's, a content host's."""
+    return _unavailable(host, f"answers {status}", "try again, or give the files with --config FOLDER")
+
+
+def unreachable(host: str, reason: str) -> HubUnavailableError:
+    """Return the error of a host that does not answer; ``reason`` is the operating system's."""
+    remedy = "check the network, HTTPS_PROXY and HF_ENDPOINT, or give the files with --config FOLDER"
+    return _unavailable(host, f"cannot be reached: {reason}", remedy)
+
+
+def too_slow(host: str, seconds: float) -> HubUnavailableError:
+    """Return the error of an answer that does not end."""
+    return _unavailable(
+        host, f"did not answer in full within {seconds:.0f} s", "try again, or give the files with --config FOLDER"
+    )
+
+
+def too_large(host: str, file: str, max_bytes: int) -> InputError:
+    """Return the error of a file that no model has so large."""
+    return _odd(f"{file} of {host}", f"is larger than the limit of {max_bytes} bytes")
+
+
+def odd_answer(host: str, limit: str) -> InputError:
+    """Return the error of an answer that no hub gives; ``limit`` is a sentence about the host."""
+    return _odd(host, limit)
+
+
+def _unavailable(host: str, limit: str, remedy: str) -> HubUnavailableError:
+    return HubUnavailableError(Problem(code="HubUnavailable", what=host, limit=limit, remedy=remedy))
+
+
+def _denied(what: str, limit: str, remedy: str) -> InputError:
+    return InputError([Problem(code="HubAccessDenied", what=what, limit=limit, remedy=remedy)])
+
+
+def _missing(what: str, limit: str, remedy: str) -> InputError:
+    return InputError([Problem(code="HubModelMissing", what=what, limit=limit, remedy=remedy)])
+
+
+def _odd(what: str, limit: str) -> InputError:
+    remedy = "check HF_ENDPOINT and the proxy, or give the files with --config FOLDER"
+    return InputError([Problem(code="HubAnswerInvalid", what=what, limit=limit, remedy=remedy)])
