@@ -15,13 +15,16 @@ from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
 from tests.support.hostile import corpus, send
 from tests.support.models import LARGE, Models
-from tests.support.operator import OperatorProcess
+from tests.support.operator import SYSTEM, OperatorProcess
 
 pytestmark = pytest.mark.controlplane
 
 H100 = "h100-8x-dell-xe9680"
 OBJECTS = 210  # thirty of each sort
 LIMIT_BYTES = 512 * MIB  # of the chart
+LARGE_MODEL = {"id": "evil/model", "config": {"k": [{}] * 400_000}}  # 1.2 MB, which is 30 MB as Python values
+LABELS = {"app.kubernetes.io/managed-by": "shardwright", "shardwright.io/model": "good"}
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/shardwright"
 
 
 @pytest.fixture
@@ -81,3 +84,34 @@ def test_each_hostile_object_is_refused_or_answered_and_hurts_nobody_else(
     models.wait_ready("later", 60)
     wait_for(lambda: unanswered(hostile) == [], 60, "each of them to be answered")
     assert peak_bytes(operator) < LIMIT_BYTES
+
+
+def test_objects_as_large_as_the_api_server_takes_cost_neither_the_lease_nor_more_memory_than_the_chart_gives(
+    control_plane: ControlPlane, models: Models, hostile: Models, operator: OperatorProcess, fleet: Fleet
+) -> None:
+    fleet(H100, 1)
+    models.create("good", mode="PlanOnly")
+    models.wait_reason("good", "PlanOnly", 60)
+    before, pid = transitions(control_plane), operator.running()
+
+    texts = [{"metadata": {"name": f"m-{number}-plan", "labels": LABELS}, "data": {"a": "x" * 900_000}} for number in range(100)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda item: hostile.post("ConfigMap", item), texts))
+        list(pool.map(lambda number: hostile.create(f"large-{number}", LARGE_MODEL), range(9)))
+    wait_for(lambda: unanswered(hostile) == [], 90, "each of them to be answered, as an event tells of it")
+    peaks = [peak_bytes(operator)]
+    assert (operator.running(), transitions(control_plane)) == (pid, before)
+    operator.kill()
+    pid = operator.start().running()
+    models.change("good", workload={"inputTokens": 1000})
+    wait_for(lambda: models.condition("good")["reason"] == "PlanOnly", 60, "the change to be planned")
+    peaks.append(peak_bytes(operator))
+
+    assert {_ready(item) for item in hostile.all("ShardedModel")} == {"InvalidSpec"}
+    assert max(peaks) < LIMIT_BYTES
+    assert (operator.running(), transitions(control_plane)) == (pid, before)
+
+
+def transitions(control_plane: ControlPlane) -> int:
+    """Return how often the Lease has changed hands."""
+    return int(control_plane.api.get(LEASE)["spec"].get("leaseTransitions") or 0)

@@ -2,10 +2,11 @@
 
 import os
 import signal
+from typing import cast
 
 import pytest
 
-from tests.harness.api import ApiError
+from tests.harness.api import ApiError, Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.leases import LEASE
 from tests.harness.waiting import wait_for
@@ -14,6 +15,7 @@ from tests.support.operator import OperatorProcess
 pytestmark = pytest.mark.controlplane
 
 SHORT = ("--lease-duration-seconds=4", "--lease-renew-deadline-seconds=2", "--lease-retry-seconds=1")
+MIDDLE = ("--lease-duration-seconds=7", "--lease-renew-deadline-seconds=5", "--lease-retry-seconds=1")
 
 
 def holder(chart: ControlPlane) -> str | None:
@@ -24,6 +26,10 @@ def holder(chart: ControlPlane) -> str | None:
         if error.status != 404:
             raise
         return None
+
+
+def lease(chart: ControlPlane) -> Manifest:
+    return cast("Manifest", chart.api.get(LEASE)["spec"])
 
 
 def test_a_leader_that_was_stopped_for_long_ends_itself_when_it_wakes_up_and_leaves_the_next_one_alone(
@@ -42,6 +48,19 @@ def test_a_leader_that_was_stopped_for_long_ends_itself_when_it_wakes_up_and_lea
             assert "ending at once" in first.logs()
             assert holder(chart) == "operator-b"
             assert second.leads()
+
+
+def test_a_leader_whose_event_loop_is_busy_for_longer_than_the_lease_lasts_leads_on(chart: ControlPlane) -> None:
+    with OperatorProcess(chart, *MIDDLE, program=("tests.support.stalled", "10")) as busy:
+        wait_for(busy.leads, 30, "it to lead")
+        before, process = lease(chart), busy.running()
+        assert process
+        os.kill(process, signal.SIGUSR1)
+        wait_for(lambda: "was busy for 10 s" in busy.logs(), 60, "it to have been busy")
+        after = lease(chart)
+        wait_for(lambda: lease(chart)["renewTime"] > after["renewTime"], 30, "it to renew again")
+        assert {**lease(chart), "renewTime": ""} == {**before, "renewTime": ""}
+        assert (busy.running(), busy.leads()) == (process, True)
 
 
 def test_a_leader_under_whom_the_lease_is_deleted_makes_it_again_and_leads_on(chart: ControlPlane) -> None:

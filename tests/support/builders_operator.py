@@ -11,6 +11,7 @@ from typing import Any
 
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.handover import Change
+from shardwright.cluster.kept_model import project_model
 from shardwright.cluster.resources import (
     CONFIG_MAPS,
     LIMIT_RANGES,
@@ -254,7 +255,7 @@ class Parts:
         if not self.watching or resource in self.unheard:
             return
         if resource == SHARDED_MODELS:
-            self.intake.on_model(item, gone)
+            self.intake.on_model(project_model(item), gone)
         else:
             concern = self._taken(resource, item, gone=gone)
             self.reading.config_maps.forget_gone(concern.config_maps)

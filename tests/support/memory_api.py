@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar, cast
 
-from shardwright.cluster.client import MERGE_PATCH, ApiError, Call, Client, Urgency
+from shardwright.cluster.client import MERGE_PATCH, ApiError, Call, Client, Projection, Urgency
 from shardwright.cluster.resources import Resource
 from tests.harness.api import Manifest
 
@@ -90,12 +90,15 @@ class MemoryApi(Client):
         self.urgencies.append(urgency)
         return self
 
-    async def get(self, resource: Resource, namespace: str | None, name: str) -> dict[str, Any] | None:
+    async def get(
+        self, resource: Resource, namespace: str | None, name: str, *, metadata_only: bool = False
+    ) -> dict[str, Any] | None:
         await self._asked("get", resource, name)
-        return copied(self.find(resource, namespace, name))
+        found = copied(self.find(resource, namespace, name))
+        return {"metadata": found["metadata"]} if found and metadata_only else found
 
     async def pages(
-        self, resource: Resource, namespace: str | None = None, **selectors: str
+        self, resource: Resource, namespace: str | None = None, *, project: Projection | None = None, **selectors: str
     ) -> AsyncIterator[list[dict[str, Any]]]:
         wanted = dict(part.split("=") for part in selectors.get("labelSelector", "").split(",") if part)
         found = [
@@ -103,7 +106,7 @@ class MemoryApi(Client):
         ]
         page = copied([item for item in found if wanted.items() <= item["metadata"].get("labels", {}).items()])
         await self._asked("list", resource, "")  # what happens now is not in this list
-        yield page
+        yield [project(item) for item in page] if project else page
 
     async def create(
         self, resource: Resource, namespace: str | None, body: Mapping[str, Any], *, dry_run: bool = False
@@ -141,6 +144,10 @@ class MemoryApi(Client):
         answer = copied(live)
         await self.after("patch", resource.plural)
         return answer
+
+    async def patch_status(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        stored = await self.patch(resource, resource.path(namespace, name, "status"), body, MERGE_PATCH)
+        return {"metadata": stored["metadata"]}
 
     async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str, grace_seconds: int | None = None) -> None:
         await self._write("delete", resource, name)

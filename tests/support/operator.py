@@ -62,12 +62,14 @@ class OperatorProcess:
         account: str = "shardwright",
         server: str = "",
         pace: float = 1,
+        program: tuple[str, ...] = ("shardwright.controller",),
         source: Path = ROOT / "operator",
     ) -> None:
         """Nothing runs yet; see `start`. The chart must be installed.
 
         `arguments` are added to the command line; `server` is another address under which it reaches the API server.
-        Its clock runs `pace` times as fast as any other. `source` is the folder of the package: another one is another release.
+        Its clock runs `pace` times as fast as any other. `program` is what runs instead, a module and its first arguments.
+        `source` is the folder of the package: another one is another release.
         """
         self._folder = tempfile.TemporaryDirectory(prefix=f"{identity}-")  # what a killed process leaves goes with it
         keys = Path(self._folder.name) / "keys"
@@ -81,7 +83,7 @@ class OperatorProcess:
         self._arguments = [
             sys.executable,
             "-m",
-            *(["shardwright.controller"] if pace == 1 else ["tests.support.paced", str(pace)]),
+            *(program if pace == 1 else ("tests.support.paced", str(pace))),
             f"--kubeconfig={self.kubeconfig}",
             f"--lease-namespace={SYSTEM}",
             f"--identity={identity}",

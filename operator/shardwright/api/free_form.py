@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from shardwright.errors import Problem
 
@@ -15,6 +15,22 @@ DEPTH_MAX: Final = 64
 
 FREE_FORM: Final = ("spec.model.config", "spec.workload.draftModel.config")
 """Fields that may hold anything."""
+
+
+def has_free_form(spec: object) -> bool:
+    """Return whether a spec has anything in such a field."""
+    return any(_at(spec, path) is not None for path in FREE_FORM)
+
+
+def without_free_form(spec: Any) -> Any:
+    """Return a spec with an empty object in each such field that it has.
+
+    >>> without_free_form({"model": {"id": "a", "config": {"b": 1}}, "replicas": 2})
+    {'model': {'id': 'a', 'config': {}}, 'replicas': 2}
+    """
+    for path in FREE_FORM:
+        spec = _emptied(spec, path.split(".")[1:])
+    return spec
 
 
 def free_form_problems(spec: object) -> tuple[Problem, ...]:
@@ -74,3 +90,11 @@ def _at(spec: object, path: str) -> object:
     for step in path.split(".")[1:]:
         spec = spec.get(step) if isinstance(spec, Mapping) else None
     return spec
+
+
+def _emptied(value: Any, steps: list[str]) -> Any:
+    if not steps:
+        return {}
+    if not isinstance(value, Mapping) or value.get(steps[0]) is None:
+        return value
+    return {**value, steps[0]: _emptied(value[steps[0]], steps[1:])}

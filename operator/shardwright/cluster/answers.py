@@ -1,16 +1,19 @@
 """What an answer means: an object, a refusal by the API server, or somebody else's words."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, NoReturn
 
 from shardwright.cluster.calls import NOT_A_STATUS, UNKNOWN_PATH, ApiError, Call
+from shardwright.cluster.json_stream import BrokenError, ListDocument, Unreadable, metadata_of
 
 LONGEST_RETRY_AFTER_SECONDS: Final = 30.0
 NO_SUCH_PATH: Final = b"404 page not found"
 """What the API server says, in plain text, of paths that it does not serve (Go's ``http.NotFound``)."""
+
+PIECE_BYTES: Final = 1 << 16
 
 EXCERPT: Final = 120  # characters of foreign text that are shown
 
@@ -27,7 +30,7 @@ def read_answer(call: Call, code: int, header: Header, text: bytes) -> dict[str,
     """
     if code >= 300:  # noqa: PLR2004
         _refuse(call, code, header, text)
-    body = _json(text) if text else {}
+    body = _list(call, text) if call.project else _json(text) if text else {}
     if body is None:
         raise ApiError(0, "NotJson", f"{call.method} {call.path}: the answer is no JSON object: {_excerpt(text)}")
     return body
@@ -69,6 +72,25 @@ def _json(text: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):  # the latter: it is nested beyond all bounds
         return None
     return body if isinstance(body, dict) else None
+
+
+def _list(call: Call, text: bytes) -> dict[str, Any] | None:
+    """Return a LIST of what is kept of its items, one of which at a time is there as a whole; None where it is no LIST."""
+    document, kept = ListDocument(_pieces(text)), []
+    try:
+        for item in document.items():
+            if isinstance(item, Unreadable) or call.project is None:
+                return None  # to leave it out would be to say that it is gone
+            kept.append(call.project(item))
+    except BrokenError:
+        return None
+    listed = metadata_of(document.fields).get("resourceVersion")  # a Status has neither that nor items
+    return {**document.fields, "items": kept} if listed else None
+
+
+def _pieces(text: bytes) -> Iterator[bytes]:
+    """Yield a text piece by piece: as characters a whole page takes four times its bytes where one of them is rare."""
+    return (text[start : start + PIECE_BYTES] for start in range(0, len(text), PIECE_BYTES))
 
 
 def _excerpt(text: bytes) -> str:

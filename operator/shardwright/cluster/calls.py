@@ -1,5 +1,6 @@
 """One request to the API server, how urgent it is, and the error that it may end in."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
@@ -7,6 +8,9 @@ from typing import Any, Final
 from shardwright.cluster.resources import EVENTS, REVIEWS, Resource
 
 JSON: Final = "application/json"
+METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+"""What asks for the metadata of an object alone."""
+
 DRY_RUN: Final = (("dryRun", "All"),)
 
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
@@ -60,7 +64,7 @@ class NotLeadingError(ApiError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request; ``verb`` is the RBAC verb."""
+    """One request; ``verb`` is the RBAC verb. Of a LIST with ``project`` each item is decoded alone, and that is kept of it."""
 
     verb: str
     resource: Resource
@@ -70,6 +74,7 @@ class Call:
     body: Any = None
     content_type: str = JSON
     accept: str = JSON
+    project: Callable[[dict[str, Any]], dict[str, Any]] | None = None
 
     @property
     def namespace(self) -> str:

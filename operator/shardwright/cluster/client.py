@@ -10,7 +10,17 @@ from time import monotonic
 from typing import Any, Final, Self
 
 from shardwright.cluster.access import Access
-from shardwright.cluster.calls import DEADLINE_EXCEEDED, DRY_RUN, TOO_LARGE, ApiError, Call, NotLeadingError, Urgency
+from shardwright.cluster.calls import (
+    DEADLINE_EXCEEDED,
+    DRY_RUN,
+    JSON,
+    METADATA_ONLY,
+    TOO_LARGE,
+    ApiError,
+    Call,
+    NotLeadingError,
+    Urgency,
+)
 from shardwright.cluster.resources import Resource
 from shardwright.cluster.throttle import Gate, RequestLimits
 from shardwright.cluster.transport import OnCall, Transport
@@ -37,6 +47,10 @@ NOT_FOUND: Final = "NotFound"
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
+
+
+Projection = Callable[[dict[str, Any]], dict[str, Any]]
+"""Returns what is to be kept of an object."""
 
 
 class Client:
@@ -80,9 +94,12 @@ class Client:
         vars(view).update(_deadline=min(deadline, self._deadline))
         return view
 
-    async def get(self, resource: Resource, namespace: str | None, name: str) -> dict[str, Any] | None:
-        """Return an object, or None where the API server itself says that there is none."""
-        call = Call(verb="get", resource=resource, path=resource.path(namespace, name), method="GET")
+    async def get(
+        self, resource: Resource, namespace: str | None, name: str, *, metadata_only: bool = False
+    ) -> dict[str, Any] | None:
+        """Return an object, or no more than its metadata, or None where the API server itself says that there is none."""
+        accept = METADATA_ONLY if metadata_only else JSON
+        call = Call(verb="get", resource=resource, path=resource.path(namespace, name), method="GET", accept=accept)
         try:
             return await self.send(call)
         except ApiError as error:
@@ -91,17 +108,19 @@ class Client:
             raise
 
     async def pages(
-        self, resource: Resource, namespace: str | None = None, **selectors: str
+        self, resource: Resource, namespace: str | None = None, *, project: Projection | None = None, **selectors: str
     ) -> AsyncIterator[list[dict[str, Any]]]:
         """Yield a LIST page by page (``labelSelector``, ``fieldSelector``); anything but a proper list is an error.
 
-        Pages that would be too large are asked for again with fewer objects.
+        Pages that would be too large are asked for again with fewer objects. With ``project`` each item is decoded alone, and
+        what that returns is all that is kept of it.
         """
         cursor: str | None = None
         limit = CHUNK
         while cursor != "":
             query = [("limit", str(limit)), *selectors.items(), *([("continue", cursor)] if cursor else [])]
-            call = Call(verb="list", resource=resource, path=resource.path(namespace), method="GET", query=tuple(query))
+            path = resource.path(namespace)
+            call = Call(verb="list", resource=resource, path=path, method="GET", query=tuple(query), project=project)
             try:
                 page = await self.send(call)
             except ApiError as error:
@@ -116,7 +135,7 @@ class Client:
 
     async def list(self, resource: Resource, namespace: str | None = None, **selectors: str) -> list[dict[str, Any]]:
         """Return a whole LIST; not for nodes and pods of the cluster, whose pages are projected one by one."""
-        return [item async for page in self.pages(resource, namespace, **selectors) for item in page]
+        return [item async for page in self.pages(resource, namespace, project=None, **selectors) for item in page]
 
     async def create(
         self, resource: Resource, namespace: str | None, body: Mapping[str, Any], *, dry_run: bool = False
@@ -129,7 +148,7 @@ class Client:
     async def patch(
         self, resource: Resource, path: str, body: Any, content_type: str, *, force: bool = False, dry_run: bool = False
     ) -> dict[str, Any]:
-        """Patch an object or its subresource at ``path``, or only ask what would come of it."""
+        """Patch an object at ``path``, or only ask what would come of it."""
         forced = (("force", "true"),) if force else ()
         query = (("fieldManager", FIELD_MANAGER), *forced, *(DRY_RUN if dry_run else ()))
         return await self.send(
@@ -143,6 +162,21 @@ class Client:
                 content_type=content_type,
             )
         )
+
+    async def patch_status(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Merge a patch into the status of an object, and return its metadata alone: what is in it may be large."""
+        path, query = resource.path(namespace, name, "status"), (("fieldManager", FIELD_MANAGER),)
+        call = Call(
+            verb="patch",
+            resource=resource,
+            path=path,
+            method="PATCH",
+            query=query,
+            body=dict(body),
+            content_type=MERGE_PATCH,
+            accept=METADATA_ONLY,
+        )
+        return await self.send(call)
 
     async def replace(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Replace an object whose body carries the resource version it was read at; 409 where it changed since."""

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from shardwright.cluster.client import MERGE_PATCH, ApiError, Client
+from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.kept_model import kept_metadata, project_model
 from shardwright.cluster.resources import SHARDED_MODELS
 
 ATTEMPTS: Final = 5
@@ -12,7 +13,7 @@ CONFLICT: Final = 409
 
 
 async def write_status(client: Client, live: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Make ``status`` the status of the live object and return what is stored then, None where nothing was written.
+    """Make ``status`` the status of the live object and return it as it is then, None where nothing was written.
 
     Fields that the live status has and the new one has not are removed. A resource that is gone is fine, and so is another one
     of its name; one that changed at the same moment is read again and written again.
@@ -34,15 +35,15 @@ async def write_status(client: Client, live: Mapping[str, Any], status: Mapping[
         found = await client.get(SHARDED_MODELS, metadata["namespace"], metadata["name"])
         if found is None or found["metadata"]["uid"] != metadata["uid"]:
             break
-        live = found
+        live = project_model(found)
     return None
 
 
 async def _patch(client: Client, live: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
     metadata = live["metadata"]
-    path = SHARDED_MODELS.path(metadata["namespace"], metadata["name"], "status")
     body = {"metadata": {"uid": metadata["uid"]}, "status": merge_patch(live.get("status") or {}, status)}
-    return await client.patch(SHARDED_MODELS, path, body, MERGE_PATCH)
+    answer = await client.patch_status(SHARDED_MODELS, metadata["namespace"], metadata["name"], body)
+    return {**live, "metadata": kept_metadata(answer["metadata"]), "status": dict(status)}
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import urllib3
 
-from shardwright.cluster.calls import JSON
+from shardwright.cluster.calls import JSON, METADATA_ONLY
 from shardwright.cluster.client import ApiError, Call, Client
 from shardwright.cluster.json_stream import BrokenError, SilentError
 from shardwright.cluster.permissions import may_now
@@ -16,7 +16,7 @@ from shardwright.cluster.resources import Resource
 
 METADATA: Final = {
     "list": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-    "watch": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+    "watch": METADATA_ONLY,
 }
 """What asks for metadata alone, by verb."""
 

@@ -23,6 +23,11 @@ class Health:
         self._beat_at = self._clock()
 
     @property
+    def last_beat(self) -> float:
+        """Return when the event loop has last shown that it runs, by this clock."""
+        return self._beat_at
+
+    @property
     def alive(self) -> bool:
         """Return whether the event loop runs; a restart mends nothing else, neither a backlog nor an API server that is away."""
         return self._clock() - self._beat_at <= LONGEST_LAG_SECONDS

@@ -1,37 +1,121 @@
-"""Keeps the Lease and ends the process at once when it is lost: another operator may already be writing."""
+"""Keeps the Lease on a thread of its own, and ends the process at once when it is lost: another operator may already be writing.
+
+Work never waits for the Lease and the Lease never for work: the thread has an event loop and connections of its own, so that one
+that is busy for longer than the Lease lasts loses nothing. One that hangs for good must not lead for ever: who leads shows a
+sign of life (``Pulse``), and without it the process ends.
+"""
 
 import asyncio
 import logging
 import os
+import threading
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
 
 from shardwright.cluster.elector import Elector
 from shardwright.controller.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-FENCED_EXIT_CODE = 1
-WATCHDOG_SECONDS = 0.5
+FENCED_EXIT_CODE: Final = 1
+WATCHDOG_SECONDS: Final = 0.5
+HUNG_LOOKS: Final = 60
+"""Looks of the watchdog, 30 s, after which an event loop that has not moved counts as hung. Basis: assumed; the liveness probe of
+the chart takes 25 to 35 s, and what is known to keep the loop busy takes less than one."""
 
 
-async def keep_leading(elector: Elector, metrics: Metrics, on_lead: Callable[[], None]) -> None:
-    """Try for the Lease for ever, and say when we have got it; never returns."""
-    led = False
-    while True:
-        await elector.tick()
-        if elector.leading != led:
-            led = elector.leading
-            log.info("leading" if led else "not leading")
-            if led:
-                on_lead()
-        metrics.leader.set(elector.leading)
-        await asyncio.sleep(elector.pause_seconds)
+class Pulse:
+    """Whether the event loop that works still moves, as another thread sees it.
+
+    Looks are counted and not seconds: of a process that was stopped as a whole neither thread has moved.
+    """
+
+    def __init__(self, last_beat: Callable[[], float], hung_looks: int = HUNG_LOOKS) -> None:
+        """``last_beat`` returns when the loop has last shown that it moves."""
+        self._last_beat = last_beat
+        self._hung_looks = hung_looks
+        self._seen: float | None = None
+        self._looks = 0
+
+    def hangs(self) -> bool:
+        """Look once more, and return whether so many looks in a row have seen the same beat."""
+        beat = self._last_beat()
+        self._looks = self._looks + 1 if beat == self._seen else 0
+        self._seen = beat
+        return self._looks >= self._hung_looks
 
 
-async def fence(elector: Elector) -> None:
-    """End the process when we led and do not lead any more; never returns."""
-    while True:
-        if elector.must_fence:
-            log.critical("the Lease could not be renewed in time, or is somebody else's; ending at once")
-            os._exit(FENCED_EXIT_CODE)
-        await asyncio.sleep(WATCHDOG_SECONDS)
+class Leadership(threading.Thread):
+    """Tries for the Lease until :meth:`stop`; ``on_lead`` is called on this thread when we have got it."""
+
+    def __init__(
+        self,
+        elector: Elector,
+        metrics: Metrics,
+        on_lead: Callable[[], None],
+        pulse: Pulse,
+        end: Callable[[int], object] = os._exit,
+    ) -> None:
+        """``end`` ends the process at once, with this exit code."""
+        super().__init__(name="leadership", daemon=True)
+        self._elector = elector
+        self._metrics = metrics
+        self._on_lead = on_lead
+        self._pulse = pulse
+        self._end = end
+        self._loop = asyncio.new_event_loop()
+        self._let_go = asyncio.Event()
+
+    def stop(self) -> None:
+        """Let go of the Lease, so that another takes over at once, and end; nothing may be written any more then."""
+        with suppress(RuntimeError):  # its loop has ended by itself
+            self._loop.call_soon_threadsafe(self._let_go.set)
+        self.join()
+
+    def run(self) -> None:
+        """Lead, or wait for it, until stopped."""
+        try:
+            stopped = self._loop.run_until_complete(self._lead())
+        except Exception:
+            log.critical("a fault of ours; ending, to be started again", exc_info=True)
+            stopped = False
+        if not stopped:
+            self._end(FENCED_EXIT_CODE)
+        self._loop.close()
+
+    async def _lead(self) -> bool:
+        """Lead until stopped (True) or until the process is to end at once (False)."""
+        jobs = [asyncio.ensure_future(job) for job in (self._keep(), self._watch(), self._let_go.wait())]
+        try:
+            (first, *_), _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
+            first.result()
+        finally:
+            for job in jobs:
+                job.cancel()
+        if not self._let_go.is_set():
+            return False
+        await asyncio.gather(*jobs, return_exceptions=True)
+        await self._elector.release()
+        return True
+
+    async def _keep(self) -> None:
+        led = False
+        while True:
+            await self._elector.tick()
+            if self._elector.leading != led:
+                led = self._elector.leading
+                log.info("leading" if led else "not leading")
+                if led:
+                    self._on_lead()
+            self._metrics.leader.set(self._elector.leading)
+            await asyncio.sleep(self._elector.pause_seconds)
+
+    async def _watch(self) -> None:
+        """Return when we led and do not lead any more, or hang."""
+        while not self._elector.must_fence:
+            if self._pulse.hangs():
+                log.critical("the event loop hangs; ending at once, for nobody else can lead meanwhile")
+                return
+            await asyncio.sleep(WATCHDOG_SECONDS)
+        log.critical("the Lease could not be renewed in time, or is somebody else's; ending at once")

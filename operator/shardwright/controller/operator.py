@@ -21,7 +21,7 @@ from shardwright.controller.files import Watched
 from shardwright.controller.health import Health
 from shardwright.controller.http_server import HttpServer
 from shardwright.controller.intake import FREED_SECONDS, Intake
-from shardwright.controller.leadership import fence, keep_leading
+from shardwright.controller.leadership import Leadership, Pulse
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.options import Options
 from shardwright.controller.planner import Planner
@@ -72,6 +72,7 @@ class Operator:
         self._reconciler = self._make_reconciler()
         self._workers = Workers(self._queue, self._look, self._metrics)
         self._caches: Caches | None = None
+        self._leadership: Leadership | None = None
         self._reads = asyncio.Event()
         self._stopping = asyncio.Event()
         self._may_work = asyncio.Event()
@@ -127,6 +128,7 @@ class Operator:
         tasks = [asyncio.create_task(job) for job in (self._start_reading(watches), *self._jobs())]
         for task in tasks[1:]:
             task.add_done_callback(self._job_ended)
+        self._start_to_lead()
         await self._stopping.wait()
         await self._stop(tasks)
         watches.stop()
@@ -140,12 +142,15 @@ class Operator:
         return 1 if self._failed else 0
 
     def _jobs(self) -> list[Coroutine[Any, Any, None]]:
-        jobs = [self._beat(), self._keep_synced(), self._keep_files(), self._wake_waiting(), self._work()]
-        if self._options.leader_elect:
-            jobs += [keep_leading(self._elector, self._metrics, self._may_work.set), fence(self._elector)]
-        else:
+        return [self._beat(), self._keep_synced(), self._keep_files(), self._wake_waiting(), self._work()]
+
+    def _start_to_lead(self) -> None:
+        if not self._options.leader_elect:
             self._may_work.set()
-        return jobs
+            return
+        pulse, on_lead = Pulse(lambda: self._health.last_beat), self._on_loop(self._may_work.set)
+        self._leadership = Leadership(self._elector, self._metrics, on_lead, pulse)
+        self._leadership.start()
 
     async def _start_reading(self, watches: Watches) -> None:
         """Start to watch everything, once it is known what may be seen."""
@@ -254,7 +259,8 @@ class Operator:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._elector.release()
+        if self._leadership:
+            await asyncio.to_thread(self._leadership.stop)
         self._worker.stop()
         self._client.close()
         self._lease_client.close()

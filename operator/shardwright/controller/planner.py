@@ -9,7 +9,6 @@ from pathlib import Path
 from time import monotonic, thread_time
 from typing import Any, Final, TypeVar
 
-from shardwright.api.free_form import free_form_problems
 from shardwright.api.record import PlanRecord
 from shardwright.api.settings import Settings, read_settings
 from shardwright.controller.files import Watched, catalogue_of
@@ -18,6 +17,7 @@ from shardwright.controller.subjects import Outcome as Resolved
 from shardwright.controller.subjects import Subjects
 from shardwright.controller.turns import Turns
 from shardwright.controller.view import View, base_key
+from shardwright.controller.whole import ReadWhole, as_it_is
 from shardwright.controller.worker import Asked, Memo
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
@@ -117,7 +117,13 @@ class Planner:
     def _administer(self) -> None:
         self._administration = Administration(catalogue=self._catalogue.content, settings=self._settings.content)
 
-    async def resolve(self, live: Mapping[str, Any], config_text: str | None, kept_version: str | None = None) -> Subject:
+    async def resolve(
+        self,
+        live: Mapping[str, Any],
+        config_text: str | None,
+        kept_version: str | None = None,
+        whole: ReadWhole = as_it_is,
+    ) -> Subject:
         """Return what planning needs to know of a resource; worked out once for each form of it.
 
         ``kept_version`` is the engine's version that it has had by default so far, where that is not the newest known.
@@ -130,7 +136,12 @@ class Planner:
         form = (metadata["uid"], metadata["generation"], _digest(config_text), self.files_version, kept_version)
         found = self._subjects.of(key, form)
         if found is None:
-            found = await self._resolved(key, form, self._question(live, config_text, kept_version), live)
+            try:
+                question = self._question(await whole(live), config_text, kept_version)
+            except InputError as error:
+                self._subjects.keep(key, form, error.problems)  # it is not read again either
+                raise
+            found = await self._resolved(key, form, question, live)
         if isinstance(found, Subject):
             return found
         raise InputError(found)
@@ -142,9 +153,6 @@ class Planner:
 
     async def _resolved(self, key: Key, form: tuple[Any, ...], work: Resolve, live: Mapping[str, Any]) -> Resolved:
         """Return what a resource resolves to, and keep it: a form of it that costs too much is not read again either."""
-        if problems := await asyncio.to_thread(free_form_problems, live.get("spec")):
-            self._subjects.keep(key, form, problems)
-            return problems
 
         def keep(outcome: Resolved | Failed) -> None:
             self._subjects.keep(key, form, _resolved(outcome))

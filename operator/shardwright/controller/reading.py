@@ -18,6 +18,7 @@ from shardwright.controller.notes import Note
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key
 from shardwright.controller.view import View, base_key
+from shardwright.controller.whole import Whole
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
@@ -66,6 +67,7 @@ class Reading:
         self._cluster_domain = cluster_domain
         self._schedulers = Schedulers(client)
         self.config_maps = ConfigMaps(client, view.store)
+        self._whole = Whole(client)
         self._absent_kinds: frozenset[str] = frozenset()
         self._judging = asyncio.Lock()
         self._unserved: dict[str, float] = {}  # kinds that a write has found missing, and when
@@ -89,6 +91,7 @@ class Reading:
 
         Raises:
             ApiError: something could not be read; the look is to be repeated.
+            ChangedError: the resource has changed meanwhile.
         """
         owner = owner_of(live)
         resource = Resource(
@@ -281,7 +284,7 @@ class Reading:
     async def _resolve(self, key: Key, live: Mapping[str, Any], version: str | None) -> Subject | tuple[Problem, ...]:
         """Return what a spec resolves to with this engine version to keep, or what the user must correct."""
         try:
-            return await self._planner.resolve(live, await self._config_text(key, live), version)
+            return await self._planner.resolve(live, await self._config_text(key, live), version, self._whole.of)
         except InputError as error:
             return error.problems
 
@@ -309,7 +312,7 @@ class Reading:
             if member.group in ranks:
                 ranks[member.group].add(member.rank)
         live, *read = await asyncio.gather(
-            (urgent if broken else self._client).get(SHARDED_MODELS, owner.namespace, owner.name),
+            (urgent if broken else self._client).get(SHARDED_MODELS, owner.namespace, owner.name, metadata_only=True),
             *(_group(urgent if name in broken else self._client, owner.namespace, name, known) for name, known in ranks.items()),
         )
         if live is None or (live["metadata"]["uid"], live["metadata"]["generation"]) != (owner.uid, seen.resource.generation):

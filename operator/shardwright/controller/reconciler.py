@@ -19,6 +19,7 @@ from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Again, Key, Priority, retry_pause_seconds
 from shardwright.controller.reading import Reading
 from shardwright.controller.view import Interests, View, asked, base_key
+from shardwright.controller.whole import ChangedError
 from shardwright.controller.workers import NotAllTakenError
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.decision import Apply, DryRunPod, broken_groups, ended_groups, written_kind, written_name
@@ -63,10 +64,6 @@ class Parts:
     metrics: Metrics
 
 
-class ChangedError(Exception):
-    """What is looked at has changed meanwhile."""
-
-
 class Reconciler:
     """Looks at models; see :meth:`look`."""
 
@@ -91,8 +88,8 @@ class Reconciler:
         mark, note, now = self._mark(key, live), self._notes.of(key), self._clock.now()
         if note.mark == mark and (note.again_at is None or now < note.again_at):
             return self._again(note.again_at, Priority.RESYNC)
-        seen = await self._parts.reading.read(key, live, note, now)
         try:
+            seen = await self._parts.reading.read(key, live, note, now)
             published, done = await self._advance(key, seen)
         except ChangedError:
             return Again(seconds=CHANGED_SECONDS, priority=Priority.ROLL)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.cluster.client import Client
+from shardwright.cluster.kept_model import project_model
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Key
@@ -39,7 +40,7 @@ class Resync:
         """
         async with self._listing:
             known, found = set(self._view.resources), set()
-            async for page in self._client.pages(SHARDED_MODELS):
+            async for page in self._client.pages(SHARDED_MODELS, project=project_model):
                 for item in page:
                     key = item["metadata"]["namespace"], item["metadata"]["name"]
                     found.add(key)
@@ -85,8 +86,7 @@ class Resync:
         metadata = item["metadata"]
         known = self._view.resources.get((metadata["namespace"], metadata["name"]))
         if known is None or _version(item) > _version(known):
-            whole = {"apiVersion": SHARDED_MODELS.api_version, "kind": SHARDED_MODELS.kind, **item}
-            self._view.take_resource(whole)
+            self._view.take_resource(item)
 
 
 def _version(item: Mapping[str, Any]) -> int:

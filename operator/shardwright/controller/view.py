@@ -115,11 +115,9 @@ class View:
         return self.store.nodes.get(name) or self.to_come.get(name)
 
     def take_resource(self, content: Mapping[str, Any]) -> None:
-        """Take over a ShardedModel as it is now."""
+        """Take over a ShardedModel as it is now (``cluster.kept_model.project_model``)."""
         key = content["metadata"]["namespace"], content["metadata"]["name"]
-        metadata = {field: value for field, value in content["metadata"].items() if field != "managedFields"}
-        status = sharing_words(content.get("status") or {})  # its schema bounds how deep it is, unlike that of the spec
-        self.resources[key] = {**content, "metadata": metadata, "status": status}
+        self.resources[key] = {**content, "status": sharing_words(content.get("status") or {})}
         self.models[base_key(key)] = key
         self.store.follow(base_key(key))
 

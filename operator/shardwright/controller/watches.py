@@ -4,8 +4,8 @@ It runs on a thread and an event loop of its own: it takes over signals, and whe
 task of its loop, neither of which may happen to ours. It ends at an ERROR in its watch, at a page of a load balancer instead of
 a list, at credentials that are refused: none of them says anything of what there is, so it is begun anew after a pause, in
 the same process. It looks once, at its start, for what the API server serves, and would wait for ever for a kind that is not
-there, so that is asked before. Everything else is read by our own readers (``cluster.reader``): kopf
-hands over whole objects, and keeps what it missed the deletion of.
+there, so that is asked before. It is handed no more of an object than is kept (``kopf_session``). Everything else is read by
+our own readers (``cluster.reader``): kopf keeps what it missed the deletion of.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ import kopf
 from shardwright.cluster.access import Access
 from shardwright.cluster.client import Call, Client
 from shardwright.cluster.resources import DISCOVERY, SHARDED_MODELS
+from shardwright.controller.kopf_session import PAGE, session
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ assumed."""
 ASK_SECONDS: Final = 30.0  # as kopf's own requests have
 
 OnEvent = Callable[[Mapping[str, Any], bool], None]
-"""Told a ShardedModel as the event has it, and whether it is gone."""
+"""Told what is kept of a ShardedModel as the event has it, and whether it is gone."""
 
 
 class Backoffs:
@@ -124,10 +125,10 @@ class Watches(threading.Thread):
     async def _handle(self, event: Mapping[str, Any], **_: Any) -> None:
         self._on_event(event["object"], event["type"] == "DELETED")
 
-    async def _login(self, **_kwargs: Any) -> kopf.ConnectionInfo:
+    async def _login(self, **_kwargs: Any) -> kopf.AiohttpSession:
         credentials = self._access.credentials()
         scheme, _, token = (credentials.authorization or "").partition(" ")
-        return kopf.ConnectionInfo(
+        info = kopf.ConnectionInfo(
             server=credentials.server,
             ca_path=credentials.ca_file,
             insecure=credentials.insecure,
@@ -136,6 +137,7 @@ class Watches(threading.Thread):
             certificate_path=credentials.certificate_file,
             private_key_path=credentials.key_file,
         )
+        return session(info)
 
 
 def watch_settings() -> kopf.OperatorSettings:
@@ -148,7 +150,7 @@ def watch_settings() -> kopf.OperatorSettings:
     settings.persistence.diffbase_storage = NothingKept()
     settings.watching.inactivity_timeout = 70  # a silent connection is dead: bookmarks come every 60 s
     settings.watching.server_timeout = 300
-    settings.watching.chunk_size = 500
+    settings.watching.chunk_size = PAGE
     settings.watching.reconnect_backoff = 1.0
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 10

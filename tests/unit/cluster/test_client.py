@@ -13,7 +13,7 @@ from tests.support.scripted_api import Answer, serving
 
 BUSY = Answer(429, {"message": "slow down"}, (("Retry-After", "0"),))
 BROKEN = Answer(500, {"message": "etcd is away"})
-STORED = Answer(body={"stored": True})
+STORED = Answer(body={"metadata": {"uid": "u", "resourceVersion": "8"}})
 LOST = Answer(drop=True)
 GONE = Answer(404, {"reason": "NotFound", "message": "not found"})
 
@@ -152,10 +152,12 @@ def test_a_deletion_names_the_uid_and_is_content_when_it_is_gone() -> None:
 
 
 def test_status_is_written_on_change_only() -> None:
-    live = {"metadata": {"namespace": "models", "name": "a", "uid": "u"}, "status": {"replicas": 1, "old": True}}
+    status = {"replicas": 1, "old": True}
+    live = {"metadata": {"namespace": "models", "name": "a", "uid": "u"}, "spec": {"mode": "PlanOnly"}, "status": status}
     with serving(STORED) as (api, client):
         assert run(lambda: write_status(client, live, {"replicas": 1, "old": True})) is None
-        assert run(lambda: write_status(client, live, {"replicas": 2})) == {"stored": True}
+        stored = {"metadata": {"uid": "u", "resourceVersion": "8"}, "spec": {"mode": "PlanOnly"}, "status": {"replicas": 2}}
+        assert run(lambda: write_status(client, live, {"replicas": 2})) == stored
         path = SHARDED_MODELS.path("models", "a", "status")
         body = {"metadata": {"uid": "u"}, "status": {"replicas": 2, "old": None}}
         assert api.requests == [("PATCH", f"{path}?fieldManager=shardwright", body)]
@@ -175,7 +177,9 @@ def test_a_status_that_meets_a_change_of_the_same_resource_is_written_again_on_w
     live = {"metadata": {"namespace": "models", "name": "a", "uid": "u"}, "status": {"replicas": 1}}
     now = changed(status={"replicas": 1, "conditions": []})
     with serving(Answer(409), now, STORED) as (api, client):
-        assert run(lambda: write_status(client, live, {"replicas": 2})) == {"stored": True}
+        stored = run(lambda: write_status(client, live, {"replicas": 2}))
+        assert stored is not None
+        assert (stored["metadata"]["resourceVersion"], stored["status"]) == ("8", {"replicas": 2})
         assert [method for method, _, _ in api.requests] == ["PATCH", "GET", "PATCH"]
         assert api.requests[2][2] == {"metadata": {"uid": "u"}, "status": {"replicas": 2, "conditions": None}}
 
@@ -199,3 +203,33 @@ def test_a_patch_keeps_its_type() -> None:
     with serving(Answer()) as (api, client):
         run(lambda: client.patch(CONFIG_MAPS, CONFIG_MAPS.path("models", "a"), {"x": 1}, MERGE_PATCH))
         assert api.requests[0][2] == {"x": 1}
+
+
+def test_of_a_list_with_a_projection_each_item_is_taken_alone() -> None:
+    seen: list[str] = []
+
+    def kept(item: dict[str, Any]) -> dict[str, Any]:
+        seen.append(item["metadata"]["name"])
+        return {"name": item["metadata"]["name"]}
+
+    items = [{"metadata": {"name": name}, "spec": {}} for name in ("a", "b")]
+    first = Answer(body={"metadata": {"resourceVersion": "9", "continue": "x"}, "items": items})
+    with serving(first, Answer(body={"metadata": {"resourceVersion": "9"}, "items": items[:1]})) as (api, client):
+
+        async def pages() -> list[Any]:
+            return [page async for page in client.pages(SHARDED_MODELS, project=kept)]
+
+        assert run(pages) == [[{"name": "a"}, {"name": "b"}], [{"name": "a"}]]
+        assert len(api.requests) == 2
+    assert seen == ["a", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"items": [{"metadata": ', b"[]", b'{"kind": "Status", "metadata": {}}'], ids=["cut off", "no object", "no list"]
+)
+def test_what_is_no_list_is_not_taken_for_an_empty_one(text: bytes) -> None:
+    async def pages(client: Any) -> list[Any]:
+        return [page async for page in client.pages(SHARDED_MODELS, project=lambda item: item)]
+
+    with serving(*[Answer(200, text)] * 4) as (_, client), pytest.raises(ApiError):
+        run(lambda: pages(client))

@@ -29,7 +29,7 @@ class LeaseServer(Client):
         del deadline
         return self
 
-    async def get(self, *_: Any) -> dict[str, Any] | None:
+    async def get(self, *_: Any, **__: Any) -> dict[str, Any] | None:
         self._answer()
         return copy.deepcopy(self.lease)
 

@@ -197,7 +197,7 @@ def test_a_config_that_is_too_large_is_named_without_the_worker_and_measured_onc
     live = a_live_model() | {"spec": {"model": {"id": "us/ours", "config": {"note": "x" * CONFIG_MAX_BYTES}}}}
     with pytest.raises(InputError, match="bytes of JSON must be at most"):
         resolved(planner, live)
-    monkeypatch.setattr("shardwright.controller.planner.free_form_problems", lambda _: ())
+    monkeypatch.setattr("shardwright.controller.whole.free_form_problems", lambda _: ())
     with pytest.raises(InputError, match="bytes of JSON must be at most"):
         resolved(planner, live)
     assert worker.asked == []

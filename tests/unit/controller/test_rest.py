@@ -65,7 +65,7 @@ def test_what_its_user_writes_is_news_before_all_that_waits() -> None:
     async def scenario() -> None:
         parts, key = await serving()
         with parts.api.changing(SHARDED_MODELS, *key) as model:
-            model["metadata"]["annotations"] = {"shardwright.io/restart-groups": "now"}
+            model["metadata"]["annotations"] = {"shardwright.io/restart": "now"}
         parts.change(key, replicas=2)
         assert parts.queue.added == [(key, Priority.NEW)] * 2
 

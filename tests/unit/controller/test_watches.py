@@ -1,9 +1,10 @@
-"""kopf's watch of ShardedModels, through every fault that ends it: it begins anew in the same process."""
+"""kopf's watch of ShardedModels: what of them it is handed, and every fault that ends it, after which it begins anew."""
 
 from __future__ import annotations
 
 import json
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import pytest
 
 from shardwright.cluster.access import Access
 from shardwright.cluster.client import Client
+from shardwright.cluster.kept_model import project_model
 from shardwright.controller.watches import Watches
 from tests.harness.fault_proxy import Fault, FaultProxy, When
 from tests.support.scripted_api import Answer, ScriptedApi
@@ -60,10 +62,12 @@ class Heard:
 
     def __init__(self) -> None:
         self.names: list[str] = []
+        self.models: list[Any] = []
         self._news = threading.Condition()
 
     def __call__(self, model: Any, gone: bool) -> None:  # noqa: FBT001  as it is told
         with self._news:
+            self.models.append(dict(model))
             self.names.append(model["metadata"]["name"] + (" gone" if gone else ""))
             self._news.notify_all()
 
@@ -135,3 +139,53 @@ def test_the_watch_hides_nothing_that_a_thread_needs_to_be_waited_for(access: Ac
     client.close()
 
     assert own.isdisjoint(dir(threading.Thread))
+
+
+A_LARGE_MODEL = {
+    **a_model("large"),
+    "spec": {"model": {"id": "us/ours", "config": {"k": [{}] * 100_000}}, "mode": "PlanOnly"},
+}
+A_LARGE_MODEL["metadata"] |= {"resourceVersion": "8", "managedFields": [{"f:k": {}}]}
+
+
+def stream_of(*events: tuple[str, Any]) -> Answer:
+    body = b"".join(json.dumps({"type": kind, "object": content}).encode() + b"\n" for kind, content in events)
+    return Answer(body=body, headers=(("Content-Type", "application/json"),), chunked=True)
+
+
+@contextmanager
+def told_by(listed: Any, *events: tuple[str, Any]) -> Iterator[Heard]:
+    """What is told by an API server with this LIST and these events of a watch."""
+    api = ScriptedApi(json_of({}), by_path={**ANSWERS, "watch=": stream_of(*events), MODELS: json_of(listed)})
+    with FaultProxy(api.access().configuration.host) as proxy, watching(proxy, api.access()) as (_, heard):
+        yield heard
+    api.stop()
+
+
+def test_of_lists_and_events_nothing_is_handed_over_that_is_not_kept() -> None:
+    with told_by({**LISTS, "items": [A_LARGE_MODEL]}, ("MODIFIED", A_LARGE_MODEL), ("DELETED", A_LARGE_MODEL)) as heard:
+        heard.wait(3)
+    assert heard.models[:3] == [project_model(A_LARGE_MODEL)] * 3
+    assert heard.names[:3] == ["large", "large", "large gone"]
+
+
+def test_an_event_that_nothing_can_be_made_of_hides_none_of_the_others() -> None:
+    endless = {**a_model("endless"), "spec": {"replicas": 10**5_000}}
+    with_digits = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        events = stream_of(("ADDED", endless), ("ADDED", a_model("next")))
+    finally:
+        sys.set_int_max_str_digits(with_digits)
+    api = ScriptedApi(json_of({}), by_path={**ANSWERS, "watch=": events, MODELS: json_of({**LISTS, "items": []})})
+    with FaultProxy(api.access().configuration.host) as proxy, watching(proxy, api.access()) as (_, heard):
+        heard.wait(1)
+    assert set(heard.names) == {"next"}
+    api.stop()
+
+
+@pytest.mark.parametrize("items", [[], None], ids=["an empty array", "no array"])
+def test_a_list_of_no_models_is_an_empty_one(items: list[Any] | None) -> None:
+    with told_by({**LISTS, "items": items}, ("ADDED", a_model("first"))) as heard:
+        heard.wait(1)
+    assert heard.names[0] == "first"

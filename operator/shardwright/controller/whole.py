@@ -1,0 +1,61 @@
+"""Whole ShardedModels, read one at a time: where there is an inline config, caches keep all but that (``cluster.kept_model``)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from shardwright.api.free_form import free_form_problems, has_free_form
+from shardwright.cluster.client import Client
+from shardwright.cluster.resources import SHARDED_MODELS
+from shardwright.controller.queue import Priority
+from shardwright.controller.turns import Turns
+from shardwright.errors import InputError
+
+ReadWhole = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Returns a resource with its inline config, within bounds; raises InputError where it is not."""
+
+
+class ChangedError(Exception):
+    """What is looked at has changed meanwhile."""
+
+
+async def as_it_is(live: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a resource of which everything is there.
+
+    Raises:
+        InputError: its inline config is too large, or nested too deeply.
+    """
+    if problems := await asyncio.to_thread(free_form_problems, live.get("spec")):
+        raise InputError(problems)
+    return live
+
+
+class Whole:
+    """Reads them; namespaces take turns, so that 1.5 MB of JSON, 40 MB as Python values, are there once at a time."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._turns = Turns()
+
+    async def of(self, live: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a resource with its inline config, within bounds.
+
+        Raises:
+            ApiError: it could not be read.
+            ChangedError: there is another form of it now, or none.
+            InputError: its config is too large, or nested too deeply.
+        """
+        if not has_free_form(live.get("spec")):
+            return live
+        metadata = live["metadata"]
+        key = metadata["namespace"], metadata["name"]
+        async with self._turns.turn(key, Priority.NEW):
+            found = await self._client.get(SHARDED_MODELS, *key)
+            if found is None or _form(found) != _form(live):
+                raise ChangedError
+            return await as_it_is(found)
+
+
+def _form(content: Mapping[str, Any]) -> tuple[str, int]:
+    metadata = content["metadata"]
+    return metadata["uid"], metadata["generation"]

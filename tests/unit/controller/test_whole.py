@@ -1,0 +1,111 @@
+"""Inline configs: read when they are to be resolved, one at a time, and never what is too large a second time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from shardwright.api.free_form import CONFIG_MAX_BYTES
+from shardwright.cluster.client import ApiError
+from shardwright.cluster.kept_model import project_model
+from shardwright.cluster.resources import SHARDED_MODELS
+from shardwright.controller.whole import ChangedError, Whole
+from tests.support.builders_operator import NAMESPACE, Parts, run, synced
+from tests.support.builders_resource import A_CONFIG, a_sharded_model
+from tests.support.memory_api import MemoryApi
+
+INLINE = {"id": "us/ours", "config": A_CONFIG}
+TOO_LARGE = {"id": "us/ours", "config": {"note": "x" * CONFIG_MAX_BYTES}}
+READ = "get shardedmodels/large"
+
+
+async def looked_at(model: Mapping[str, Any]) -> Parts:
+    """Return what looks at a model of this kind twice have left."""
+    parts = await synced()
+    key = parts.add_model("large", model=model)
+    for _ in range(2):
+        await parts.look(key)
+    return parts
+
+
+def test_an_inline_config_is_read_once_and_the_cache_does_without_it() -> None:
+    async def scenario() -> None:
+        parts = await looked_at(INLINE)
+        assert parts.view.resources[NAMESPACE, "large"]["spec"]["model"] == {"id": "us/ours", "config": {}}
+        assert parts.condition((NAMESPACE, "large"))["reason"] == "Progressing"
+        assert parts.api.requests.count(READ) == 1
+
+    run(scenario())
+
+
+def test_a_config_that_is_too_large_is_named_without_the_worker_and_not_read_again() -> None:
+    async def scenario() -> None:
+        parts = await looked_at(TOO_LARGE)
+        assert parts.condition((NAMESPACE, "large"))["reason"] == "InvalidSpec"
+        assert parts.api.requests.count(READ) == 1
+
+    run(scenario())
+
+
+def test_a_model_of_the_catalogue_is_not_read_again() -> None:
+    async def scenario() -> None:
+        parts = await looked_at({"id": "meta-llama/Llama-3.1-8B-Instruct"})
+        assert READ not in parts.api.requests
+
+    run(scenario())
+
+
+def test_whole_models_are_there_one_at_a_time() -> None:
+    async def scenario() -> None:
+        api, there = MemoryApi(), 0
+
+        async def take_time(verb: str, _plural: str) -> None:
+            nonlocal there
+            there += 1
+            assert (verb, there) == ("get", 1)
+            await asyncio.sleep(0)
+            there -= 1
+
+        kept = [api.put(SHARDED_MODELS, a_sharded_model(f"m-{number}", "models", model=INLINE)) for number in range(3)]
+        api.before, whole = take_time, Whole(api)
+        found = await asyncio.gather(*(whole.of(project_model(item)) for item in kept))
+        assert found == kept
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("change", ["changed", "gone"])
+def test_a_model_that_has_changed_meanwhile_is_looked_at_again_instead(change: str) -> None:
+    async def scenario() -> None:
+        api = MemoryApi()
+        live = project_model(api.put(SHARDED_MODELS, a_sharded_model("m", "models", model=INLINE)))
+        if change == "gone":
+            api.remove(SHARDED_MODELS, "models", "m")
+        else:
+            with api.changing(SHARDED_MODELS, "models", "m") as item:
+                item["spec"] = {**item["spec"], "replicas": 2}
+        with pytest.raises(ChangedError):
+            await Whole(api).of(live)
+
+    run(scenario())
+
+
+def test_a_read_that_fails_holds_up_no_other() -> None:
+    async def scenario() -> None:
+        api = MemoryApi()
+        live = project_model(api.put(SHARDED_MODELS, a_sharded_model("m", "models", model=INLINE)))
+        whole = Whole(api)
+
+        async def fail(_verb: str, _plural: str) -> None:
+            api.before = MemoryApi().before
+            raise ApiError(500, "", "no")
+
+        api.before = fail
+        with pytest.raises(ApiError):
+            await whole.of(live)
+        assert (await whole.of(live))["spec"]["model"] == INLINE
+
+    run(scenario())
