@@ -123,7 +123,9 @@ def test_values_that_an_earlier_release_has_stored_are_enough(
     shutil.copytree(CHART, chart)
     shutil.copy(stored, chart / "values.yaml")
 
-    objects = read(control_plane.helm("template", "shardwright", str(chart), "--namespace", "shardwright-system", *NAMED))
+    objects = read(
+        control_plane.helm("template", "shardwright", str(chart), "--namespace", "shardwright-system", "--skip-tests", *NAMED)
+    )
 
     assert difference(as_delivered, objects) == {}
     assert set(defaults()) > set(yaml.safe_load(stored.read_text()))
@@ -137,6 +139,8 @@ def test_what_null_has_emptied_stays_empty_when_values_are_reused(
     emptied = {name: value for name, value in defaults().items() if name != "podSecurityContext"}
     (chart / "values.yaml").write_text(json.dumps(emptied))
 
-    reused = read(control_plane.helm("template", "shardwright", str(chart), "--namespace", "shardwright-system", *NAMED))
+    reused = read(
+        control_plane.helm("template", "shardwright", str(chart), "--namespace", "shardwright-system", "--skip-tests", *NAMED)
+    )
 
     assert difference(as_delivered, reused) == difference(as_delivered, render(control_plane, "--set", "podSecurityContext=null"))

@@ -163,7 +163,10 @@ def test_probes_and_service_reach_the_ports_on_which_the_operator_listens(
         {"name": "health", "containerPort": options.health_port},
     ]
     assert {container[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")} == {"health"}
-    assert named(objects, "Service")["spec"]["ports"] == [{"name": "http", "port": options.port, "targetPort": "http"}]
+    assert named(objects, "Service")["spec"]["ports"] == [
+        {"name": "http", "port": options.port, "targetPort": "http"},
+        {"name": "health", "port": options.health_port, "targetPort": "health"},
+    ]
 
 
 def test_the_operator_answers_the_paths_of_the_probes(container: dict[str, Any], health_url: tuple[Health, str]) -> None:

@@ -23,7 +23,7 @@ POLICIES: Final = tuple(f"shardwright-{name}" for name in _BOUND.split())
 
 def render(control_plane: ControlPlane, *arguments: str, release: str = "shardwright", namespace: str = SYSTEM) -> list[Manifest]:
     """Return what `helm template` prints, with the image named and more arguments to it."""
-    text = control_plane.helm("template", release, str(CHART), "--namespace", namespace, *NAMED, *arguments)
+    text = control_plane.helm("template", release, str(CHART), "--namespace", namespace, "--skip-tests", *NAMED, *arguments)
     return read(text)
 
 

@@ -145,8 +145,8 @@ EFFECTS: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
         {"ConfigMap/shardwright-object": NEW, f"ConfigMap/{SYSTEM}-text": NEW},
     ),
 }
-TESTED_APART: Final = {"fullnameOverride", "serviceAccount.create"}
-"""What changes everything, and what needs another value beside it."""
+TESTED_APART: Final = {"fullnameOverride", "serviceAccount.create", "test.namespace"}
+"""What changes everything, what needs another value beside it, and what is about the pods of `helm test`."""
 
 REFUSALS: Final[dict[str, tuple[Any, str]]] = {
     "global.imageRegistry": (
@@ -176,5 +176,6 @@ REFUSALS: Final[dict[str, tuple[Any, str]]] = {
     "dnsConfig": ({"servers": []}, "'/dnsConfig': additional properties 'servers' not allowed"),
     "extraEnv": ([{"value": "x"}], "'/extraEnv/0': missing property 'name'"),
     "extraArgs": (["--kubeconfig=x"], "'/extraArgs/0': '--kubeconfig=x' does not match pattern"),
+    "test.namespace": ("kube_system", "'/test/namespace': 'kube_system' does not match pattern"),
     "extraObjects": ([7], "'/extraObjects/0': got number, want string or object"),
 }

@@ -99,3 +99,14 @@ matchConditions:
   message: the operator writes nothing in namespaces of the system, or in its own
   reason: Forbidden
 {{- end -}}
+
+{{- /* A volume with a short-lived token that the kubelet renews; the automatic mount is off. */ -}}
+{{- define "shardwright.credentials" -}}
+- name: credentials
+  projected:
+    defaultMode: 0440
+    sources:
+      - serviceAccountToken: {path: token, expirationSeconds: 3600}
+      - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
+      - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
+{{- end -}}
