@@ -128,6 +128,7 @@ def test_every_variable_of_an_argument_is_in_the_environment(container: dict[str
     assert container["env"] == [
         {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
         {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "MALLOC_ARENA_MAX", "value": "2"},
     ]
 
 

@@ -134,7 +134,7 @@ EFFECTS: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
     ),
     "extraEnv": (
         [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
-        {f"{CONTAINER}.env.2.name": "HTTPS_PROXY", f"{CONTAINER}.env.2.value": "http://proxy.example:3128"},
+        {f"{CONTAINER}.env.3.name": "HTTPS_PROXY", f"{CONTAINER}.env.3.value": "http://proxy.example:3128"},
     ),
     "extraArgs": (["--workers=32"], {f"{CONTAINER}.args.21": "--workers=32"}),
     "extraObjects": (
