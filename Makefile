@@ -72,7 +72,7 @@ generate: setup tools ## Write the generated files: the CRD, its copy in the cha
 	$(BIN)/shardwright crd > crds/$(CRD)
 	cp crds/$(CRD) charts/shardwright/files/$(CRD)
 	{ printf -- '---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shardwright-system}\n'; \
-	  $$($(BIN)/python -m tests.harness path)/helm template shardwright charts/shardwright --namespace shardwright-system; \
+	  $$($(BIN)/python -m tests.harness path)/helm template shardwright charts/shardwright --namespace shardwright-system --skip-tests --set image.repository=registry.example/shardwright/operator; \
 	} > manifests/install.yaml
 
 verify: generate lint ## Generated files are current (used before a release)

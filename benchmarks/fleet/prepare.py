@@ -13,6 +13,7 @@ from benchmarks.fleet.population import FOREIGN, PROBES
 from benchmarks.fleet.sizes import Size
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
+from tests.harness.deployed import NAMED
 from tests.harness.waiting import wait_for
 from tests.support.builders_chart import CHART
 from tests.support.operator import SYSTEM
@@ -27,7 +28,7 @@ LEASE_SECONDS: Final = 4 * 3600
 def prepared(size: Size, steps: Steps) -> Iterator[Bench]:
     """Yield the bench on a quiet cluster with all nodes and foreign pods, and the chart installed."""
     with ControlPlane.start(lease_duration_seconds=LEASE_SECONDS, unmanaged_namespaces=(SYSTEM, FOREIGN)) as control_plane:
-        control_plane.helm("install", "shardwright", str(CHART), "--namespace", SYSTEM, "--create-namespace")
+        control_plane.helm("install", "shardwright", str(CHART), "--namespace", SYSTEM, "--create-namespace", *NAMED)
         wait_for(lambda: control_plane.api.get(MODELS), 30, "the ShardedModels to be served")
         steps.say(f"control plane ready after {control_plane.start_seconds:.1f} s, chart installed")
         bench = Bench(control_plane, size, steps)

@@ -17,6 +17,7 @@ from shardwright.reconcile.signing import read_keys
 from tests.harness import fleet
 from tests.harness.api import ApiError, Manifest
 from tests.harness.controlplane import ControlPlane
+from tests.harness.deployed import NAMED
 from tests.harness.waiting import wait_for
 from tests.support.builders_chart import CHART, ROOT, named, read, render
 
@@ -31,6 +32,26 @@ MODEL: Manifest = {
     "metadata": {"name": "llama"},
     "spec": {"model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}},
 }
+RESTRICTED_V2 = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: range}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: openshift}}
+  validations:
+    - expression: >-
+        object.spec.?securityContext.?runAsUser.orValue(1000650000) >= 1000650000 &&
+        object.spec.?securityContext.?fsGroup.orValue(1000650000) >= 1000650000 &&
+        object.spec.containers.all(c, c.?securityContext.?runAsUser.orValue(1000650000) >= 1000650000)
+      message: not of the range of this namespace
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: range}
+spec: {policyName: range, validationActions: [Deny]}
+"""
 SEE, WRITE, SCALE = {"get", "list", "watch"}, {"create", "update", "patch", "delete"}, {"update", "patch"}
 
 
@@ -66,46 +87,71 @@ def test_its_pods_run_where_only_restricted_pods_may(cluster: ControlPlane, note
         cluster.api.create(pods, pod)
 
 
+def test_without_users_of_its_own_it_runs_where_a_policy_gives_each_namespace_a_range(cluster: ControlPlane) -> None:
+    """As OpenShift's restricted-v2 does, which refuses users and groups of others and puts in those of the namespace."""
+    cluster.create_namespace("openshift", {"pod-security.kubernetes.io/enforce": "restricted"})
+    cluster.kubectl("create", "-f", "-", input=RESTRICTED_V2)
+    nulls = ",".join(f"podSecurityContext.{name}=null" for name in ("runAsUser", "runAsGroup", "fsGroup"))
+    delivered, fitted, emptied = (
+        _pod(render(cluster, *flags))
+        for flags in ((), ("--set", nulls), ("--set", "podSecurityContext=null,securityContext=null"))
+    )
+
+    def said(pod: Manifest) -> str:
+        return cluster.kubectl("create", "--dry-run=server", "-n", "openshift", "-f", "-", input=yaml.safe_dump(pod), check=False)
+
+    wait_for(lambda: "not of the range of this namespace" in said(delivered), 30, "the policy to be in force")
+    assert "created (server dry run)" in said(fitted)
+    assert 'violates PodSecurity "restricted' in said(emptied)
+    cluster.kubectl("delete", "-f", "-", input=RESTRICTED_V2)
+
+
 def test_every_command_of_the_notes_works(cluster: ControlPlane, notes: str) -> None:
     (manifest,) = re.findall(r"kubectl apply -f - <<EOF\n(.*?)  EOF\n", notes, re.DOTALL)
-    commands = re.findall(r"^  kubectl (?!apply)(.*?)(?: -w)?(?:  .*)?$", notes, re.MULTILINE)
+    commands = re.findall(r"^  kubectl (?!apply|wait|port-forward)(.*?)(?: -w)?(?:  .*)?$", notes, re.MULTILINE)
 
     cluster.kubectl("apply", "-f", "-", input=manifest)
     printed = {command: cluster.kubectl(*shlex.split(command)) for command in commands}
-    cluster.kubectl("delete", "smodel", "qwen2.5-7b")
+    cluster.kubectl("delete", "smodel", "qwen")
 
     assert list(printed) == [
         f"-n {NAMESPACE} rollout status deployment/shardwright",
         "get smodel",
-        "describe smodel qwen2.5-7b",
+        "describe smodel qwen",
         "explain shardedmodel.spec",
     ]
     assert 'deployment "shardwright" successfully rolled out' in printed[f"-n {NAMESPACE} rollout status deployment/shardwright"]
-    assert "qwen2.5-7b" in printed["get smodel"]
-    assert "Qwen/Qwen2.5-7B-Instruct" in printed["describe smodel qwen2.5-7b"]
+    assert "qwen" in printed["get smodel"]
+    assert "Qwen/Qwen2.5-7B-Instruct" in printed["describe smodel qwen"]
     assert "workload" in printed["explain shardedmodel.spec"]
 
 
 def test_the_notes_say_how_to_get_the_crd_where_it_was_left_out(cluster: ControlPlane) -> None:
-    told = cluster.helm("install", "x", str(CHART), "--namespace", NAMESPACE, "--dry-run=client", "--set", "crds.enabled=false")
-    untold = cluster.helm("install", "x", str(CHART), "--namespace", NAMESPACE, "--dry-run=client")
+    told = cluster.helm(
+        "install", "x", str(CHART), "--namespace", NAMESPACE, "--dry-run=client", *NAMED, "--set", "crds.enabled=false"
+    )
+    untold = cluster.helm("install", "x", str(CHART), "--namespace", NAMESPACE, "--dry-run=client", *NAMED)
 
     assert "  shardwright crd | kubectl apply --server-side -f -\n" in told
     assert "shardwright crd" not in untold
 
 
-def test_an_upgrade_brings_the_crd_and_leaves_the_models(cluster: ControlPlane, tmp_path: Path) -> None:
+@pytest.mark.parametrize("values", ["--reuse-values", "--reset-then-reuse-values"])
+def test_an_upgrade_brings_the_crd_and_leaves_the_models(cluster: ControlPlane, tmp_path: Path, values: str) -> None:
     current = yaml.safe_load((ROOT / "crds" / "shardwright.io_shardedmodels.yaml").read_text())
     _install(cluster, _older_chart(tmp_path))
     assert "pod" not in _spec_fields(cluster.api.get(CRD))
     created = cluster.api.create(MODELS, MODEL)
 
-    cluster.helm("upgrade", "shardwright", str(CHART), "--namespace", NAMESPACE, "--reset-then-reuse-values")
+    cluster.helm("upgrade", "shardwright", str(CHART), "--namespace", NAMESPACE, values)
 
     upgraded = cluster.api.get(CRD)
     assert _spec_fields(upgraded) == _spec_fields(current)
     found = cluster.api.get(f"{MODELS}/llama")
     assert (found["metadata"]["uid"], found["spec"]) == (created["metadata"]["uid"], created["spec"])
+    assert (
+        _started(cluster) == named(render(cluster, namespace=NAMESPACE), "Deployment")["spec"]["template"]["spec"]["containers"]
+    )
     cluster.helm("uninstall", "shardwright", "--namespace", NAMESPACE)
     _remove_kept(cluster)
 
@@ -163,7 +209,7 @@ def test_without_keep_an_uninstall_takes_everything(cluster: ControlPlane) -> No
 
 def test_a_second_release_beside_the_first_is_refused(cluster: ControlPlane, notes: str) -> None:
     del notes
-    said = cluster.helm("install", "shardwright-two", str(CHART), "--namespace", "models", check=False)
+    said = cluster.helm("install", "shardwright-two", str(CHART), "--namespace", "models", *NAMED, check=False)
 
     assert 'CustomResourceDefinition "shardedmodels.shardwright.io"' in said
     assert 'must equal "shardwright-two": current value is "shardwright"' in said
@@ -239,15 +285,16 @@ def test_the_install_manifest_applies_and_applying_it_again_changes_nothing(clus
 
 
 def _install(cluster: ControlPlane, chart: Path = CHART, *arguments: str) -> str:
-    said = cluster.helm("install", "shardwright", str(chart), "--namespace", NAMESPACE, *arguments)
+    said = cluster.helm("install", "shardwright", str(chart), "--namespace", NAMESPACE, *NAMED, *arguments)
     wait_for(lambda: cluster.api.get(MODELS)["kind"] == "ShardedModelList", 30, "ShardedModels to be served")
     return said
 
 
 def _older_chart(folder: Path) -> Path:
-    """Return a copy of the chart of a release before: without the field `pod`."""
+    """Return a copy of the chart of a release before: without the field `pod`, and with the values of the first chart."""
     chart = folder / "shardwright"
     shutil.copytree(CHART, chart)
+    shutil.copy(ROOT / "tests" / "data" / "chart_values" / "2026-11-22.yaml", chart / "values.yaml")
     file = chart / "files" / "shardwright.io_shardedmodels.yaml"
     crd = yaml.safe_load(file.read_text())
     _spec_fields(crd).pop("pod")
@@ -260,6 +307,20 @@ def _spec_fields(crd: Manifest) -> dict[str, Any]:
     (version,) = crd["spec"]["versions"]
     fields: dict[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     return fields
+
+
+def _pod(objects: list[Manifest]) -> Manifest:
+    """Return the pod of the operator, as nobody's: its service account is not in the namespace."""
+    spec = named(objects, "Deployment")["spec"]["template"]["spec"]
+    account = {"serviceAccountName": "default"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "operator"}, "spec": {**spec, **account}}
+
+
+def _started(cluster: ControlPlane) -> list[Manifest]:
+    """Return the containers of the operator as the last helm command wrote them."""
+    manifest = cluster.helm("get", "manifest", "shardwright", "--namespace", NAMESPACE)
+    containers: list[Manifest] = named(read(manifest), "Deployment")["spec"]["template"]["spec"]["containers"]
+    return containers
 
 
 def _remove_kept(cluster: ControlPlane) -> None:

@@ -128,6 +128,7 @@ def test_every_variable_of_an_argument_is_in_the_environment(container: dict[str
     assert container["env"] == [
         {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
         {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "MALLOC_ARENA_MAX", "value": "2"},
     ]
 
 
@@ -163,7 +164,10 @@ def test_probes_and_service_reach_the_ports_on_which_the_operator_listens(
         {"name": "health", "containerPort": options.health_port},
     ]
     assert {container[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")} == {"health"}
-    assert named(objects, "Service")["spec"]["ports"] == [{"name": "http", "port": options.port, "targetPort": "http"}]
+    assert named(objects, "Service")["spec"]["ports"] == [
+        {"name": "http", "port": options.port, "targetPort": "http"},
+        {"name": "health", "port": options.health_port, "targetPort": "health"},
+    ]
 
 
 def test_the_operator_answers_the_paths_of_the_probes(container: dict[str, Any], health_url: tuple[Health, str]) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from shardwright.api.schema import defaults_schema, egress_schema, gpus_schema, peers_schema, pools_schema
 from shardwright.api.settings import Settings, read_settings
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
+from tests.harness.deployed import NAMED
 from tests.support.builders_chart import (
     CHART,
     GONE,
@@ -26,14 +26,17 @@ from tests.support.builders_chart import (
     render,
     schema,
 )
+from tests.support.values_fitted import EFFECTS as FITTED
+from tests.support.values_fitted import REFUSALS as WRONG
+from tests.support.values_fitted import TESTED_APART
 
+IMAGE = "registry.example/shardwright/operator"
 DIGEST = f"sha256:{'0a' * 32}"
 POD = "Deployment/shardwright spec.template.spec"
 CONTAINER = f"{POD}.containers.0"
 POLICY = "NetworkPolicy/shardwright spec.ingress.0"
 SCRAPED, MEASURED, TOLD = "ServiceMonitor/shardwright", "PodMonitor/shardwright-vllm", "PrometheusRule/shardwright"
 SETTINGS = "ConfigMap/shardwright-settings data.settings.json"
-BEGIN, END = "<!-- values: written by `pytest tests/chart --update-goldens` -->\n", "<!-- end of values -->\n"
 # As in real configs: not all of it is JSON to a strict reader.
 CONFIG = '{\n  "hidden_act": "silu",\n  "eps": 1e-05, "limit": Infinity,\n  "note": "größer \\u2264 <1>"\n}\n'
 
@@ -114,9 +117,9 @@ def as_delivered(control_plane: ControlPlane) -> list[Manifest]:
 
 EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "replicas": (1, {"Deployment/shardwright spec.replicas": 1, "PodDisruptionBudget/shardwright": GONE}),
-    "image.repository": ("registry.example:5000/ai/op", {f"{CONTAINER}.image": "registry.example:5000/ai/op:0.1.0"}),
-    "image.tag": ("v9", {f"{CONTAINER}.image": "shardwright/operator:v9"}),
-    "image.digest": (DIGEST, {f"{CONTAINER}.image": f"shardwright/operator@{DIGEST}"}),
+    "image.repository": ("mirror.example:5000/ai/op", {f"{CONTAINER}.image": "mirror.example:5000/ai/op:0.1.0"}),
+    "image.tag": ("v9", {f"{CONTAINER}.image": f"{IMAGE}:v9"}),
+    "image.digest": (DIGEST, {f"{CONTAINER}.image": f"{IMAGE}@{DIGEST}"}),
     "image.pullPolicy": ("Always", {f"{CONTAINER}.imagePullPolicy": "Always"}),
     "imagePullSecrets": ([{"name": "pull"}], {f"{POD}.imagePullSecrets.0.name": "pull"}),
     "clusterDomain": ("k8s.example", {f"{CONTAINER}.args.5": "--cluster-domain=k8s.example"}),
@@ -362,7 +365,8 @@ REFUSALS: dict[str, tuple[Any, str]] = {
 def test_every_value_has_a_default_a_description_an_effect_and_a_refusal() -> None:
     described = described_values()
 
-    assert set(EFFECTS) == set(REFUSALS) == set(described)
+    assert set(EFFECTS) | set(FITTED) | TESTED_APART == set(REFUSALS) | set(WRONG) == set(described)
+    assert not set(EFFECTS) & set(FITTED)
     assert all(text.endswith((".", ").")) for text in described.values())
     assert {path.split(".")[0] for path in described} == set(defaults())
     assert [path for path in described if default_of(path) is None] == []
@@ -383,11 +387,11 @@ def test_no_default_is_unknown_to_the_schema() -> None:
     assert schema()["additionalProperties"] is False
 
 
-@pytest.mark.parametrize("path", EFFECTS)
+@pytest.mark.parametrize("path", EFFECTS | FITTED)
 def test_a_value_changes_just_what_it_says(
     control_plane: ControlPlane, as_delivered: list[Manifest], tmp_path: Path, path: str
 ) -> None:
-    value, expected = EFFECTS[path]
+    value, expected = (EFFECTS | FITTED)[path]
     before, switched_on = as_delivered, list[str]()
     if path.endswith(".labels"):  # of an object that is there only where it is asked for
         switched_on = ["--set", f"{path.removesuffix('labels')}enabled=true"]
@@ -398,9 +402,9 @@ def test_a_value_changes_just_what_it_says(
     assert changed == expected
 
 
-@pytest.mark.parametrize("path", REFUSALS)
+@pytest.mark.parametrize("path", REFUSALS | WRONG)
 def test_a_wrong_value_is_refused_with_its_path_and_the_limit(control_plane: ControlPlane, tmp_path: Path, path: str) -> None:
-    value, message = REFUSALS[path]
+    value, message = (REFUSALS | WRONG)[path]
 
     said = _template(control_plane, "--values", _values(tmp_path, path, value))
 
@@ -416,13 +420,11 @@ def test_a_wrong_value_is_refused_with_its_path_and_the_limit(control_plane: Con
         ("crds.install=true", "'/crds': additional properties 'install' not allowed"),
         ("resources.claims=x", "'/resources': additional properties 'claims' not allowed"),
         ("catalogue.a b=x", "'/catalogue': additional properties 'a b' not allowed"),
-        ("image=null", "'': missing property 'image'"),
-        ("image.tag=null", "'/image': missing property 'tag'"),
         ("replicas=two", "'/replicas': got string, want integer"),
         ("replicas=6", "'/replicas': maximum: got 6, want 5"),
     ],
 )
-def test_an_unknown_or_missing_value_is_refused(control_plane: ControlPlane, flag: str, message: str) -> None:
+def test_an_unknown_value_is_refused(control_plane: ControlPlane, flag: str, message: str) -> None:
     assert f"- at {message}" in _template(control_plane, "--set", flag)
 
 
@@ -436,7 +438,7 @@ def test_an_unknown_or_missing_value_is_refused(control_plane: ControlPlane, fla
 def test_timings_of_the_lease_that_contradict_each_other_are_refused(
     control_plane: ControlPlane, flags: str, message: str
 ) -> None:
-    assert message in control_plane.helm("template", "shardwright", str(CHART), "--set", flags, check=False)
+    assert message in control_plane.helm("template", "shardwright", str(CHART), *NAMED, "--set", flags, check=False)
 
 
 def test_what_a_parent_chart_hands_down_is_ignored(control_plane: ControlPlane, as_delivered: list[Manifest]) -> None:
@@ -446,7 +448,7 @@ def test_what_a_parent_chart_hands_down_is_ignored(control_plane: ControlPlane, 
 def test_a_digest_wins_over_a_tag(control_plane: ControlPlane, as_delivered: list[Manifest]) -> None:
     both = render(control_plane, "--set", f"image.tag=v9,image.digest={DIGEST}")
 
-    assert difference(as_delivered, both) == {f"{CONTAINER}.image": f"shardwright/operator@{DIGEST}"}
+    assert difference(as_delivered, both) == {f"{CONTAINER}.image": f"{IMAGE}@{DIGEST}"}
 
 
 def test_a_config_from_a_file_reaches_the_catalogue_unchanged(control_plane: ControlPlane, tmp_path: Path) -> None:
@@ -459,50 +461,12 @@ def test_a_config_from_a_file_reaches_the_catalogue_unchanged(control_plane: Con
     assert json.loads(text) == {"acme/llama-3.1-8b": CONFIG}
 
 
-def test_the_defaults_have_the_bounds_of_the_fields_that_they_stand_for(*, update_goldens: bool) -> None:
-    file = CHART / "values.schema.json"
-    before, marker, after = file.read_text().partition('    "engineDefaults": {"type"')
-    schemas = {
-        "engineDefaults": defaults_schema(),
-        "gpus": gpus_schema(),
-        "autoscaledPools": pools_schema(),
-        "networkPeers": peers_schema(),
-        "egressRules": egress_schema(),
-    }
-    lines = ",\n".join(f'    "{name}": {json.dumps(schema, ensure_ascii=False)}' for name, schema in schemas.items())
-    written = f"{before}{lines}\n  }}\n}}\n"
-
-    if update_goldens:
-        file.write_text(written)
-        return
-
-    assert marker + after
-    assert written == file.read_text()
-
-
 def test_what_the_chart_delivers_is_what_the_operator_reads(as_delivered: list[Manifest]) -> None:
     assert read_settings(named(as_delivered, "ConfigMap", "-settings")["data"]["settings.json"]) == Settings()
 
 
-def test_the_readme_lists_the_values_as_the_schema_has_them(*, update_goldens: bool) -> None:
-    readme = CHART / "README.md"
-    before, _, rest = readme.read_text().partition(BEGIN)
-    written, _, after = rest.partition(END)
-
-    if update_goldens:
-        readme.write_text(f"{before}{BEGIN}{_table()}{END}{after}")
-        return
-
-    assert written == _table()
-
-
-def _table() -> str:
-    rows = [f"| `{path}` | `{json.dumps(default_of(path))}` | {text} |" for path, text in described_values().items()]
-    return "\n".join(["", "| value | default | what it does |", "|---|---|---|", *rows, "", ""])
-
-
 def _template(control_plane: ControlPlane, *arguments: str) -> str:
-    said = control_plane.helm("template", "shardwright", str(CHART), *arguments, check=False)
+    said = control_plane.helm("template", "shardwright", str(CHART), *NAMED, *arguments, check=False)
     assert said.startswith("Error: values don't meet the specifications of the schema(s)"), said
     return said
 

@@ -28,7 +28,7 @@ from rich.console import Console
 from tests.harness.api import ApiError, Manifest
 from tests.harness.build import cache_folder
 from tests.harness.controlplane import ControlPlane
-from tests.harness.deployed import DeployedOperator
+from tests.harness.deployed import NAMED, DeployedOperator
 from tests.harness.errors import HarnessError
 from tests.harness.stages import BEHAVIOUR, DEAD, KUBELET
 from tests.harness.waiting import wait_for
@@ -99,7 +99,7 @@ class Demo:
         cp.create_namespace(NAMESPACE)
         create_fleet(cp, *fleet())
         self._say(f"{len(cp.nodes.names())} nodes made from real label dumps.")
-        cp.helm("install", RELEASE, str(ROOT / "charts" / "shardwright"), "--namespace", SYSTEM, "--create-namespace")
+        cp.helm("install", RELEASE, str(ROOT / "charts" / "shardwright"), "--namespace", SYSTEM, "--create-namespace", *NAMED)
         self.operator = DeployedOperator(cp, SYSTEM, RELEASE)
         self.operator.start()
         self._say(f"Chart installed; {len(self.operator.replicas)} operator processes run what its Deployment says.")

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from tests.harness import leases, wheel
@@ -28,6 +28,9 @@ from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane, free_port
 from tests.harness.processes import Processes
 from tests.harness.waiting import wait_for
+
+NAMED: Final = ("--values", str(wheel.ROOT / "tests" / "harness" / "values.yaml"))
+"""What helm is told of the operator's image: the chart refuses to be installed without one, and here nobody pulls it."""
 
 _VARIABLE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 _RENEW_TOKEN_SECONDS = 300.0

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.harness.controlplane import ControlPlane
+from tests.harness.deployed import NAMED
 from tests.support.builders_chart import CHART
 from tests.support.requests_kept import Request, Run, kept
 
@@ -31,7 +32,7 @@ def run() -> Run:
 
 @pytest.fixture(scope="module")
 def granted(control_plane: ControlPlane) -> set[Right]:
-    text = control_plane.helm("template", "shardwright", str(CHART), "--namespace", "shardwright-system")
+    text = control_plane.helm("template", "shardwright", str(CHART), "--namespace", "shardwright-system", "--skip-tests", *NAMED)
     objects = [item for item in yaml.safe_load_all(text) if item]
     roles = [item for item in objects if item["kind"] in ("ClusterRole", "Role") and "-view" not in item["metadata"]["name"]]
     rules = [rule for role in roles if not role["metadata"]["name"].endswith("-edit") for rule in role["rules"]]

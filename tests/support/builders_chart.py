@@ -9,6 +9,7 @@ import yaml
 
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
+from tests.harness.deployed import NAMED
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "shardwright"
@@ -21,8 +22,8 @@ POLICIES: Final = tuple(f"shardwright-{name}" for name in _BOUND.split())
 
 
 def render(control_plane: ControlPlane, *arguments: str, release: str = "shardwright", namespace: str = SYSTEM) -> list[Manifest]:
-    """Return what `helm template` prints, with more arguments to it."""
-    text = control_plane.helm("template", release, str(CHART), "--namespace", namespace, *arguments)
+    """Return what `helm template` prints, with the image named and more arguments to it."""
+    text = control_plane.helm("template", release, str(CHART), "--namespace", namespace, "--skip-tests", *NAMED, *arguments)
     return read(text)
 
 
@@ -70,10 +71,8 @@ def defaults() -> dict[str, Any]:
 
 
 def described_values() -> dict[str, str]:
-    """Return the description of every value that a user can set, by its dotted path; without what Helm itself hands down."""
-    found = dict(_described(schema(), ""))
-    del found["global"]
-    return found
+    """Return the description of every value that a user can set, by its dotted path."""
+    return dict(_described(schema(), ""))
 
 
 def _described(node: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:

@@ -18,6 +18,7 @@ from typing import Self
 from tests.harness import leases
 from tests.harness.api import Api
 from tests.harness.controlplane import ControlPlane
+from tests.harness.deployed import NAMED
 from tests.harness.waiting import wait_for
 from tests.support.builders_chart import CHART
 from tests.support.keys import SIGNING_KEY
@@ -33,7 +34,7 @@ def install_chart(control_plane: ControlPlane, *options: str) -> None:
     Its admission looks up the owner's kind in a discovery of its own, which hears of a new CRD seconds after the CRD is served;
     until then each child is refused as forbidden. Of new policies it hears a moment later, too.
     """
-    control_plane.helm("install", "shardwright", str(CHART), "--namespace", SYSTEM, "--create-namespace", *options)
+    control_plane.helm("install", "shardwright", str(CHART), "--namespace", SYSTEM, "--create-namespace", *NAMED, *options)
     owner = {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", "name": "nobody", "uid": "nobody"}
     metadata = {"name": "nobody-plan", "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}]}
     child = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
