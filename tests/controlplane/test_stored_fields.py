@@ -11,13 +11,17 @@ from shardwright.cluster.access import open_access
 from shardwright.cluster.client import Client
 from shardwright.cluster.writer import Writer
 from shardwright.engines.engine import ENGINES
+from shardwright.layouts.layout import Layout
 from shardwright.reconcile.decision import Create
+from shardwright.reconcile.quotas import Allowance, ceilings, read_ranges
 from shardwright.rendering import ray
+from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.render import render
 from tests.harness.api import ApiError
 from tests.harness.compute_domains import NvidiaDriver
 from tests.harness.controlplane import ControlPlane
-from tests.support.builders_deployment import an_owner
+from tests.harness.waiting import wait_for
+from tests.support.builders_deployment import a_plan_of, an_owner
 from tests.support.stored import IMAGE_VOLUME, NATIVE, PATHS, differences, objects_of, pods, runnable, stored
 
 pytestmark = pytest.mark.controlplane
@@ -90,6 +94,26 @@ def test_a_pod_that_needs_more_is_not_let_into_a_restricted_namespace(control_pl
         stored(control_plane.api, pod, namespace)
     control_plane.api.delete(f"/api/v1/namespaces/{namespace}")
     assert name
+
+
+def test_a_limit_range_goes_before_the_limits_of_every_template_which_it_would_not_let_in(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    most = {"memory": "50Gi", "ephemeral-storage": "4Ti"}
+    content = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "half"}}
+    limits = {"spec": {"limits": [{"type": "Container", "max": most}]}}
+    made = control_plane.api.create(f"/api/v1/namespaces/{namespace}/limitranges", {**content, **limits})
+    own = runnable()[:1]
+    told = replace(own[0].deployment, memory=None, ceilings=ceilings(Allowance(ranges=read_ranges(made))))
+
+    def limit(deployment: Deployment) -> str:
+        ((_, pod),) = pods(namespace, (replace(own[0], plan=a_plan_of(Layout(tensor=8)), deployment=deployment),))
+        limit: str = stored(control_plane.api, pod, namespace)["spec"]["containers"][0]["resources"]["limits"]["memory"]
+        return limit
+
+    assert wait_for(lambda: limit(told), 30, "the namespace's own limit") == "50Gi"
+    with pytest.raises(ApiError, match="maximum memory usage per Container is 50Gi, but limit is 542Gi"):
+        limit(replace(told, ceilings=()))
 
 
 def test_a_model_that_nobody_has_looked_at_is_stored_with_a_status_that_says_so(chart: ControlPlane, namespace: str) -> None:

@@ -21,7 +21,8 @@ from shardwright.planning.plan import make_plan
 from shardwright.planning.report import Plan
 from shardwright.rendering import ray
 from shardwright.rendering.deployment import Deployment, SecretKey
-from shardwright.rendering.pod import pod_template, workers_per_pod
+from shardwright.rendering.pod import pod_template
+from shardwright.rendering.resources import workers_per_pod
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import resolve

@@ -5,6 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from shardwright.rendering.budgets import DISK_BASE_BYTES, host_memory_bytes
+from shardwright.units import KIB, MIB
 from tests.harness.waiting import wait_for
 from tests.kind import faults, release, serving
 from tests.kind.breaking import (
@@ -27,6 +29,10 @@ pytestmark = pytest.mark.timeout(1800)
 SOON = (*QUICK, "engine: {args: {max-logprobs: 5}}")
 """Quick settings, and an argument by which the pods show that they have them."""
 
+WRITTEN = "/cache /tmp /run/shardwright"
+MEMORY_PEAK = "cat /sys/fs/cgroup/memory.peak 2>/dev/null || cat /sys/fs/cgroup/memory/memory.max_usage_in_bytes"
+"""Prints the bytes that the container has had at the most, with files that are cached and its shared memory: cgroup v2, or v1."""
+
 SILENT = 78
 """What a launcher ends with whose engine brings no tokens (rendering/templates/launch.sh.j2)."""
 
@@ -46,6 +52,21 @@ def quick(group: Served) -> Served:
     wait_for(lambda: _has_soon(group), NOTICED_SECONDS, "pods with the quick settings", 0.5)
     group.wait_ready()
     return group
+
+
+@pytest.mark.parametrize("rank", [LEADER, FOLLOWER])
+def test_a_rank_that_serves_writes_to_its_volumes_only_and_stays_within_what_it_requests_by_default(
+    group: Served, rank: int
+) -> None:
+    options = group.inside(rank, "grep ' / ' /proc/mounts").split()[3].split(",")
+    written = sum(int(line.split()[0]) for line in group.inside(rank, f"du -sk {WRITTEN}").splitlines()) * KIB
+    taken = int(group.inside(rank, MEMORY_PEAK))
+
+    assert options[0] == "ro"
+    assert written < DISK_BASE_BYTES
+    assert taken < host_memory_bytes(1)
+    said = f"{written // MIB} MiB on the disk, {taken // MIB} MiB of memory at the most, files included"
+    faults.seen.append(Fault(f"a root that nobody can write to, rank {rank}", said, 0, "serves"))
 
 
 def test_a_killed_follower_takes_the_group_through_zero_and_it_serves_again(group: Served) -> None:

@@ -72,7 +72,8 @@ _COMPLETE: Manifest = {
         "queue": "serving",
     },
     "pod": {
-        "resources": {"cpu": "16", "memory": "64Gi"},
+        "resources": {"cpu": "16", "memory": "64Gi", "ephemeralStorage": "300Gi"},
+        "readOnlyRootFilesystem": False,
         "runtimeClassName": "nvidia",
         "priorityClassName": "serving",
         "imagePullSecrets": [{"name": "registry"}],

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeGuard, TypeVar, get_args
 
+from pydantic.alias_generators import to_camel
+
 from shardwright.api import admission, nodes
 from shardwright.api.admission import Admission, read_admission
 from shardwright.api.autoscaled import AUTOSCALED_POOLS, read_pools
@@ -245,25 +247,29 @@ def _has_argument(own: Engine, name: str) -> bool:
     return name.replace("_", "-") in {given.replace("_", "-") for given in own.args}
 
 
+_WHOLE_IN_PODS: Final = {
+    "runtimeClassName": "runtime_class_name",
+    "priorityClassName": "priority_class_name",
+    "network": "network",
+    "readOnlyRootFilesystem": "read_only_root_filesystem",
+}
+"""Fields of ``spec.pod`` that are a resource's own or the default's, as a whole."""
+
+
 def _merged_pod(own: Pod, default: Pod, applied: list[str]) -> Pod:
     resources, wanted = own.resources or Resources(), default.resources or Resources()
     filled = {
         name: value
-        for name in ("cpu", "memory")
+        for name in ("cpu", "memory", "ephemeral_storage")
         if getattr(resources, name) is None and (value := getattr(wanted, name)) is not None
     }
-    applied += [f"pod.resources.{name}" for name in filled]
+    applied += [f"pod.resources.{to_camel(name)}" for name in filled]
     secrets = _added(own.image_pull_secrets, default.image_pull_secrets, lambda item: item.name, "pod.imagePullSecrets", applied)
     update: dict[str, Any] = {"resources": resources.model_copy(update=filled), "image_pull_secrets": secrets}
-    if own.runtime_class_name is None and default.runtime_class_name is not None:
-        update["runtime_class_name"] = default.runtime_class_name
-        applied.append("pod.runtimeClassName")
-    if own.priority_class_name is None and default.priority_class_name is not None:
-        update["priority_class_name"] = default.priority_class_name
-        applied.append("pod.priorityClassName")
-    if own.network is None and default.network is not None:
-        update["network"] = default.network
-        applied.append("pod.network")
+    for name, attribute in _WHOLE_IN_PODS.items():
+        if getattr(own, attribute) is None and getattr(default, attribute) is not None:
+            update[attribute] = getattr(default, attribute)
+            applied.append(f"pod.{name}")
     return own.model_copy(update=update)
 
 

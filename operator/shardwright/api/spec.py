@@ -192,10 +192,19 @@ def scheduler_is_not_kai(placement: PlacementRules) -> bool:
 
 
 class Resources(Part):
-    """CPU and memory of each pod; GPUs come from the plan."""
+    """CPU, memory and local disk of each pod; GPUs come from the plan."""
 
     cpu: Quantity | None = Field(default=None, description="CPU that each pod requests, as 16 or 1500m.")
-    memory: Quantity | None = Field(default=None, description="Memory that each pod requests and may use at most, as 64Gi.")
+    memory: Quantity | None = Field(
+        default=None,
+        description="Memory that each pod requests and may use at most, as 64Gi. Default: a request for the engine's processes, "
+        "and a limit that is higher by what they may take while they load and compile.",
+    )
+    ephemeral_storage: Quantity | None = Field(
+        default=None,
+        description="Local disk of the node that each pod requests and may use at most, as 300Gi. Default: a request for what it "
+        "downloads there, and a limit of more than twice as much.",
+    )
 
 
 class PullSecret(Part):
@@ -207,7 +216,9 @@ class PullSecret(Part):
 class Pod(Part):
     """Typed overrides of the engine's pods."""
 
-    resources: Resources | None = Field(default=None, description="CPU and memory of each pod; GPUs come from the plan.")
+    resources: Resources | None = Field(
+        default=None, description="CPU, memory and local disk of each pod; GPUs come from the plan."
+    )
     runtime_class_name: Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)] | None = Field(
         default=None, description="RuntimeClass of the pods."
     )
@@ -224,6 +235,11 @@ class Pod(Part):
     )
     network: Network | None = Field(
         default=None, description="How the pods of a group over several nodes reach the network between them."
+    )
+    read_only_root_filesystem: bool | None = Field(
+        default=None,
+        description="Whether containers write to their volumes only: cache, /tmp, /dev/shm. False is for an image that writes "
+        "elsewhere. Default: true.",
     )
 
 

@@ -2,13 +2,18 @@
 
 import argparse
 from pathlib import PurePath
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from shardwright import __version__
 from shardwright.sinks import in_terminal
 
+_MOST_GBPS = 100_000  # a hundred times what one GPU's network card takes
+
 PLAN_EXAMPLES = """\
 examples:
+  %(prog)s meta-llama/Llama-3.1-70B-Instruct --gpus 16xH100
+  %(prog)s deepseek-ai/DeepSeek-V3 --gpus 32xH200 --network 400 --rps 5 --ttft 2s --tpot 50ms
+  %(prog)s meta-llama/Llama-3.1-70B-Instruct --gpus 16xH100 -o manifest | kubectl apply -f -
   %(prog)s -f model.yaml --nodes nodes.yaml
   kubectl get nodes,pods -A -o yaml | %(prog)s -f model.yaml --nodes -
   %(prog)s -f model.yaml --context my-cluster -o json
@@ -33,6 +38,13 @@ examples:
   %(prog)s -f model.yaml | kubectl diff -f -
 
 exit codes: as for plan; 1 also for a plan that can be shown but not yet deployed
+"""
+SIZE_EXAMPLES = """\
+examples:
+  %(prog)s meta-llama/Llama-3.1-70B-Instruct --rps 50 --ttft 2s --gpus H100 --gpus L40S
+  %(prog)s deepseek-ai/DeepSeek-V3 --concurrency 256 --tpot 50ms --gpus H200 --network 400 -o json
+
+exit codes: 0 some number of GPUs carries the load, 1 none does, 2 and 3 as for plan
 """
 PREDICT_EXAMPLES = """\
 examples:
@@ -77,7 +89,14 @@ def program_name(argv0: str) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are harmless: scripts hand over words that others have written."""
+    """A parser whose complaints are harmless: scripts hand over words that others have written.
+
+    Options are written out: an abbreviation would stop being one when the next option comes.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        """Take what argparse takes."""
+        super().__init__(**{"allow_abbrev": False} | settings)
 
     def error(self, message: str) -> NoReturn:
         """End the process with a complaint."""
@@ -96,6 +115,7 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     _add_plan(commands)
     _add_explain(commands)
     _add_render(commands)
+    _add_size(commands)
     _add_predict(commands)
     _add_fetch(commands)
     _add_models(commands)
@@ -105,6 +125,7 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     return parser
 
 
+Group: TypeAlias = "argparse._ArgumentGroup"  # noqa: SLF001 - it has no public name
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001 - it has no public name
 
 
@@ -125,7 +146,8 @@ def _add_plan(commands: Commands) -> None:
         commands, "plan", summary="show how a model would be cut, on which nodes, how fast, and why", epilog=PLAN_EXAMPLES
     )
     _add_inputs(command)
-    _add_output(command, ("text", "json", "yaml"), "text for people; json and yaml hold what the operator writes to status.plan")
+    meaning = "text for people; json and yaml hold what the operator writes to status.plan; manifest is the ShardedModel to apply"
+    _add_output(command, ("text", "json", "yaml", "manifest"), meaning)
 
 
 def _add_explain(commands: Commands) -> None:
@@ -143,6 +165,25 @@ def _add_render(commands: Commands) -> None:
     command = _add_command(commands, "render", summary="print the Kubernetes objects of the plan", epilog=RENDER_EXAMPLES)
     _add_inputs(command)
     _add_output(command, ("yaml", "json"), "one YAML document per object, or one JSON List")
+
+
+def _add_size(commands: Commands) -> None:
+    command = _add_command(
+        commands, "size", summary="say how many GPUs of each product carry a load, before you have them", epilog=SIZE_EXAMPLES
+    )
+    command.add_argument("model", metavar="MODEL", help="id of a model, as Hugging Face writes it")
+    _add_typed(command)
+    there = command.add_argument_group("of which GPUs")
+    there.add_argument(
+        "--gpus",
+        action="append",
+        default=[],
+        metavar="GPU",
+        help="a product, for example H100 ('shardwright gpus' lists them); may be repeated to compare",
+    )
+    _add_nodes_of(there)
+    there.add_argument("--settings", metavar="FILE", help="what the administrator says for all models, prices of GPUs among it")
+    _add_output(command, ("text", "json"), "tables, or one JSON object with every number of GPUs that was tried")
 
 
 def _add_predict(commands: Commands) -> None:
@@ -181,28 +222,18 @@ def _add_crd(commands: Commands) -> None:
 
 
 def _add_inputs(command: argparse.ArgumentParser) -> None:
-    wanted = command.add_argument_group("what is wanted")
+    command.add_argument("model", nargs="?", metavar="MODEL", help="id of a model, as Hugging Face writes it; or -f")
+    _add_typed(command)
+    wanted = command.add_argument_group("what is wanted, as manifests")
     wanted.add_argument(
         "-f",
         "--filename",
         action="append",
-        required=True,
         metavar="FILE",
         help="file or folder with ShardedModels, and ConfigMaps that they refer to ('-': stdin); may be repeated",
     )
     wanted.add_argument("-n", "--namespace", default="", help="namespace of ShardedModels that name none (default: default)")
-    unknown = wanted.add_mutually_exclusive_group()
-    unknown.add_argument(
-        "--config",
-        metavar="FILE",
-        help="the config.json of a model that is not built in, the folder of its checkpoint, or models--ORG--NAME of the cache "
-        "of the Hugging Face hub",
-    )
-    unknown.add_argument(
-        "--fetch",
-        action="store_true",
-        help="read models that are not built in from the Hugging Face hub by their ids ('fetch --help' has the environment)",
-    )
+    _add_unknown(wanted)
     wanted.add_argument(
         "--settings", metavar="FILE", help="what the administrator says for all models (the text of the operator's ConfigMap)"
     )
@@ -215,8 +246,75 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="what 'kubectl get nodes,pods -A -o yaml' (or json) prints ('-': stdin); pods hold their GPUs; may be repeated",
     )
+    one_of.add_argument(
+        "--gpus",
+        action="append",
+        default=[],
+        metavar="COUNTxGPU",
+        help="so many free GPUs of a product, for example 16xH100 ('shardwright gpus' lists them); may be repeated",
+    )
     one_of.add_argument("--context", help="a context of the kubeconfig")
     there.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else ~/.kube/config")
+    _add_nodes_of(there)
+
+
+def _add_unknown(wanted: Group) -> None:
+    unknown = wanted.add_mutually_exclusive_group()
+    unknown.add_argument(
+        "--config",
+        metavar="FILE",
+        help="the config.json of a model that is not built in, the folder of its checkpoint, or models--ORG--NAME of the cache "
+        "of the Hugging Face hub",
+    )
+    unknown.add_argument(
+        "--fetch",
+        action="store_true",
+        help="read models that are not built in from the Hugging Face hub by their ids ('fetch --help' has the environment)",
+    )
+
+
+def _add_nodes_of(there: Group) -> None:
+    there.add_argument(
+        "--nodes-of",
+        type=_count,
+        metavar="COUNT",
+        help="of --gpus: GPUs in a node (default: as in the largest usual instance, at most 8)",
+    )
+    there.add_argument(
+        "--network", type=_gbps, metavar="GBPS", help="of --gpus: Gbit/s between nodes for each GPU (default: assumed, little)"
+    )
+
+
+def _add_typed(command: argparse.ArgumentParser) -> None:
+    """Add what describes a model without a manifest; ``typed`` says which field each stands for."""
+    typed = command.add_argument_group("what is wanted of MODEL (kubectl explain shardedmodel.spec has more)")
+    typed.add_argument("--input-tokens", metavar="TOKENS", help="mean length of a prompt (default: 2048)")
+    typed.add_argument("--output-tokens", metavar="TOKENS", help="mean length of an answer (default: 512)")
+    typed.add_argument("--concurrency", metavar="REQUESTS", help="requests in flight at once (default: 64)")
+    typed.add_argument("--rps", metavar="RATE", help="requests that arrive per second, instead of --concurrency")
+    typed.add_argument("--max-model-len", metavar="TOKENS", help="longest request, prompt and answer together")
+    typed.add_argument("--ttft", metavar="TIME", help="limit on the time to first token, for example 2s or 500ms")
+    typed.add_argument("--tpot", metavar="TIME", help="limit on the time per output token, for example 50ms")
+    typed.add_argument("--optimize-for", metavar="AIM", help="Balanced, Latency or Throughput (default: Balanced)")
+    typed.add_argument("--replicas", metavar="COUNT", help="replicas of the model (default: 1)")
+
+
+def _count(text: str) -> int:
+    """Read a whole number of at least 1."""
+    if not (text.isascii() and text.isdigit() and 1 <= len(text) <= 5 and int(text) > 0):  # noqa: PLR2004 - 99,999
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a whole number from 1 to 99,999")
+    return int(text)
+
+
+def _gbps(text: str) -> float:
+    """Read a rate."""
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate <= _MOST_GBPS:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number above 0 and at most {_MOST_GBPS:,}")
+    return rate
 
 
 def _add_output(command: argparse.ArgumentParser, formats: tuple[str, ...], meaning: str) -> None:

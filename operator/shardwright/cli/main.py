@@ -1,5 +1,6 @@
 """The entry point: what is typed to an exit code. Faults end here, and nowhere else."""
 
+import difflib
 import os
 import sys
 from argparse import Namespace
@@ -11,16 +12,23 @@ from shardwright import __version__
 from shardwright.cli.arguments import build_parser, program_name
 from shardwright.cli.exits import BROKEN_PIPE, INTERRUPTED, Exit, UnreachableError
 from shardwright.cli.output import print_error, print_text
-from shardwright.errors import InputError
+from shardwright.errors import InputError, Problem
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     parser = build_parser(program_name(sys.argv[0]))
-    arguments = parser.parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    if (mistyped := _mistyped_command(words)) is not None:
+        return _report_input(InputError([mistyped]))
+    arguments = parser.parse_args(words)
     if arguments.command is None:
         parser.print_help()
         return Exit.PLAN
+    return _run(arguments)
+
+
+def _run(arguments: Namespace) -> int:
     try:
         code = COMMANDS[arguments.command](arguments)
         sys.stdout.flush()
@@ -33,6 +41,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last place that can say what happened
         return _report_fault(error, show_traceback=arguments.debug)
     return code
+
+
+def _mistyped_command(words: Sequence[str]) -> Problem | None:
+    """Return what to type instead of a command that there is not, None where nothing is written like it."""
+    word = words[0] if words else ""
+    if word.startswith("-") or word in COMMANDS:
+        return None
+    near = difflib.get_close_matches(word, COMMANDS, n=2)
+    remedy = f"did you mean {' or '.join(near)}?"
+    return Problem(code="NotAllowed", what=f"{word!r:.40} is not a command", remedy=remedy) if near else None
 
 
 def _report_input(error: InputError) -> int:
@@ -75,6 +93,12 @@ def _render(arguments: Namespace) -> int:
     from shardwright.cli.plan import render  # noqa: PLC0415 - see _plan
 
     return render(arguments)
+
+
+def _size(arguments: Namespace) -> int:
+    from shardwright.cli.size import print_size  # noqa: PLC0415 - see _plan
+
+    return print_size(arguments)
 
 
 def _predict(arguments: Namespace) -> int:
@@ -120,6 +144,7 @@ COMMANDS: Final[Mapping[str, Callable[[Namespace], int]]] = MappingProxyType(
         "plan": _plan,
         "explain": _explain,
         "render": _render,
+        "size": _size,
         "predict": _predict,
         "fetch": _fetch,
         "models": _models,

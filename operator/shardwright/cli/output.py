@@ -3,12 +3,14 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from shutil import get_terminal_size
-from typing import Any, Final, TextIO
+from typing import Any, Final, TextIO, TypeVar
 
 from shardwright.reporting.lines import ASCII, Line
 from shardwright.sinks import in_lines, in_terminal
+
+T = TypeVar("T")
 
 NARROWEST: Final = 60
 WIDEST: Final = 140
@@ -96,3 +98,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value
+
+
+def with_progress(items: Iterable[T], noun: str) -> Iterator[T]:
+    """Yield the items; on a terminal a line on stderr shows how many there were."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    from shardwright.cli.terminal import track  # noqa: PLC0415 - rich is loaded only for a terminal
+
+    yield from track(items, noun)

@@ -12,8 +12,10 @@ from shardwright.cli.checkpoints import NOTHING, Named, fetch_unknown, fetched_f
 from shardwright.cli.document import explanation_document, plan_document
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN, Source, in_file, name_the_file, read_sources, read_text
+from shardwright.cli.named_gpus import nodes_of, problems_of_gpus, read_named_gpus
 from shardwright.cli.output import print_error, print_json, print_lines, print_note, print_text, print_yaml, width_of_output
 from shardwright.cli.surroundings import Surroundings, read_surroundings
+from shardwright.cli.typed import of_option, problems_of_use, read_typed, typed_manifest
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.untrusted import mapping, text
@@ -75,6 +77,8 @@ def plan(arguments: Namespace) -> Exit:
     if arguments.output == "text":
         for index, answer in enumerate(answers):
             print_lines([*([Line()] if index else []), *_lines(answer, full=False)])
+    elif arguments.output == "manifest":
+        print_yaml([typed_manifest(arguments)])
     else:
         documents = [plan_document(answer.subject, answer.report) for answer in answers]
         _print_documents(documents, arguments.output)
@@ -122,10 +126,13 @@ def render(arguments: Namespace) -> Exit:
 
 
 def _read_inputs(arguments: Namespace) -> Inputs:
-    wanted = read_sources(arguments.filename)
-    there = _there(arguments, wanted)
-    cluster = None if arguments.nodes else _cluster(arguments)
-    resources = tuple(_resources(arguments, wanted))
+    if misused := (*problems_of_use(arguments), *problems_of_gpus(arguments)):
+        raise InputError(misused)
+    named = read_named_gpus(arguments.gpus, gpus_per_node=arguments.nodes_of, network_gbps_per_gpu=arguments.network)
+    wanted = read_sources(arguments.filename or ())
+    there = (*(Source(file="--gpus", content=node) for node in nodes_of(named)), *_there(arguments, wanted))
+    cluster = None if arguments.nodes or arguments.gpus else _cluster(arguments)
+    resources = tuple(_typed(arguments) if arguments.model else _resources(arguments, wanted))
     _refuse_duplicates(resources)
     settings = _read_settings(arguments.settings) if arguments.settings else Settings()
     return Inputs(
@@ -136,13 +143,20 @@ def _read_inputs(arguments: Namespace) -> Inputs:
         fetched=fetch_unknown(resources) if arguments.fetch else NOTHING,
         settings=settings,
         cluster=cluster,
-        surroundings=cluster.read_surroundings(settings.stated) if cluster else read_surroundings(there, settings.stated),
+        surroundings=_surroundings(arguments, cluster, there, settings),
     )
+
+
+def _surroundings(arguments: Namespace, cluster: "Cluster | None", there: Sequence[Source], settings: Settings) -> Surroundings:
+    if cluster:
+        return cluster.read_surroundings(settings.stated)
+    found = read_surroundings(there, settings.stated)
+    return replace(found, usage=()) if arguments.gpus else found  # GPUs that are named are free
 
 
 def _there(arguments: Namespace, wanted: Sequence[Source]) -> tuple[Source, ...]:
     """Return what is in the files of ``--nodes``; stdin can be read only once, and may hold both."""
-    if STDIN not in arguments.filename:
+    if STDIN not in (arguments.filename or ()):
         return read_sources(arguments.nodes)
     shared = (source for source in wanted if source.file == STDIN and STDIN in arguments.nodes)
     return (*read_sources(file for file in arguments.nodes if file != STDIN), *shared)
@@ -152,6 +166,10 @@ def _cluster(arguments: Namespace) -> "Cluster":
     from shardwright.cli.live import Cluster  # noqa: PLC0415 - the client of the cluster takes a second to load
 
     return Cluster(context=arguments.context, kubeconfig=arguments.kubeconfig)
+
+
+def _typed(arguments: Namespace) -> Iterator[tuple[str, ShardedModel]]:
+    yield "", read_typed(_in_namespace(typed_manifest(arguments), arguments.namespace))
 
 
 def _resources(arguments: Namespace, sources: Sequence[Source]) -> Iterator[tuple[str, ShardedModel]]:
@@ -220,7 +238,7 @@ def _located(problem: Problem, file: str, inputs: Inputs) -> Problem:
         problem = replace(problem, remedy=f"read it from the hub with --fetch, give it with --config, or {problem.remedy}")
     if inputs.config_file and problem.path.startswith(of_config):
         return in_file(inputs.config_file, replace(problem, path=problem.path.removeprefix(of_config)))
-    return in_file(file, problem)
+    return in_file(file, problem) if file else of_option(problem)
 
 
 def _kept(answer: Answer) -> Iterator[Any]:

@@ -11,6 +11,7 @@ from typing import Any, Final, TextIO, cast
 from shardwright.cli.cases import Case, Cases
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN
+from shardwright.cli.output import with_progress
 from shardwright.costs.estimates import Estimate
 from shardwright.errors import InputError, Problem
 from shardwright.planning.checks import memory_violations
@@ -27,7 +28,7 @@ def predict(arguments: Namespace) -> Exit:
     _refuse_one_file_for_both(arguments.input, arguments.output)
     cases, failed = Cases(), False
     with _opened(arguments.input, "r") as source, _opened(arguments.output, "w") as target:
-        for record in _with_progress(_answers(source, cases)):
+        for record in with_progress(_answers(source, cases), "cases"):
             failed |= "error" in record
             target.write(json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")
     return Exit.BAD_INPUT if failed else Exit.PLAN
@@ -148,13 +149,3 @@ def _file(name: str, mode: str) -> TextIO:
         raise InputError(
             [Problem(code="FileUnreadable", what=f"{name}: {text}", remedy="name a file that you may open")]
         ) from error
-
-
-def _with_progress(records: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the records; on a terminal a line on stderr shows how many there were."""
-    if not sys.stderr.isatty():
-        yield from records
-        return
-    from shardwright.cli.terminal import track  # noqa: PLC0415 - rich is loaded only for a terminal
-
-    yield from track(records)

@@ -41,8 +41,8 @@ def print_styled(lines: Iterable[Line]) -> None:
         console.print(Text.assemble(*((in_terminal(span.text), STYLES[span.role]) for span in line.spans)))
 
 
-def track(records: Iterable[T]) -> Iterator[T]:
-    """Yield records while a line on stderr counts them."""
-    columns = (SpinnerColumn(), TextColumn("{task.completed:,} cases"), TimeElapsedColumn())
+def track(items: Iterable[T], noun: str) -> Iterator[T]:
+    """Yield items while a line on stderr counts them."""
+    columns = (SpinnerColumn(), TextColumn(f"{{task.completed:,}} {noun}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        yield from progress.track(records)
+        yield from progress.track(items)

@@ -31,6 +31,7 @@ from shardwright.reconcile.placing import Planned, plan
 from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed, Published, hidden, publish
 from shardwright.reconcile.record_object import record_key, record_object, record_place, would_end
 from shardwright.reconcile.refusals import place_taken, pod_of, problem_of
+from shardwright.reconcile.rights import bounded
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.to_come import following
@@ -263,7 +264,7 @@ def _bundle(seen: Seen, subject: Subject, known: Known, record: PlanRecord) -> B
     ready = frozenset(group.name for group in known.standing if group.ready)
     places = dict(zip(group_names(base_name(owner.name), plan.group_numbers), plan.groups, strict=True))
     pods = plan.nodes_per_replica
-    asking = replace(subject.deployment, sought=record.sought, secret_seed=seed_of(seen.keys, owner, sets))
+    asking = replace(bounded(subject.deployment, cluster), sought=record.sought, secret_seed=seed_of(seen.keys, owner, sets))
 
     def made(of: tuple[int, ...]) -> Bundle:
         return bundle_for(

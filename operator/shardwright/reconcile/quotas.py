@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from shardwright.errors import Problem
 from shardwright.reconcile.drift import amount
+from shardwright.rendering.deployment import Ceiling
 
 Amounts = Mapping[str, Decimal]
 """By name of a resource."""
@@ -116,6 +117,23 @@ def range_problem(spec: Mapping[str, Any], allowance: Allowance) -> Problem | No
             if yielded is not None:
                 return yielded
     return None
+
+
+def ceilings(allowance: Allowance) -> tuple[Ceiling, ...]:
+    """Return what LimitRanges say of the limits of a container, the lowest where several do."""
+    return tuple(
+        Ceiling(
+            resource=name,
+            given_bytes=_lowest(item.limits.get(name) for item in allowance.ranges if not item.of_pod),
+            most_bytes=_lowest(item.most.get(name) for item in allowance.ranges),
+        )
+        for name in ("memory", "ephemeral-storage")
+        if any(name in item.limits or name in item.most for item in allowance.ranges)
+    )
+
+
+def _lowest(amounts: Iterable[Decimal | None]) -> int | None:
+    return min((int(value) for value in amounts if value is not None), default=None)
 
 
 def quota_problem(allowance: Allowance, wanted: Pods, own: Sequence[Pods] = (), promised: Sequence[Pods] = ()) -> Problem | None:

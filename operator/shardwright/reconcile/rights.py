@@ -1,6 +1,7 @@
 """May the pods of a plan be made? GPUs are kept for those alone that the namespace lets in."""
 
 from collections import Counter
+from dataclasses import replace
 
 from shardwright.api.record import PlanRecord
 from shardwright.api.settings import NAMESPACE_LIMITS
@@ -8,8 +9,9 @@ from shardwright.errors import Problem
 from shardwright.planning.report import Plan
 from shardwright.reconcile.known import Known
 from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
-from shardwright.reconcile.quotas import Pods, grows, need_of, quota_problem, range_problem
+from shardwright.reconcile.quotas import Pods, ceilings, grows, need_of, quota_problem, range_problem
 from shardwright.reconcile.seen import Cluster, Seen
+from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.pod import pod_template
 from shardwright.resolving.subject import Subject
 
@@ -18,8 +20,13 @@ def pods_of(cluster: Cluster, subject: Subject, plan: Plan) -> Pods | None:
     """Return the pods of a plan as quotas count them, None where it has none or nothing is limited."""
     if not cluster.allowance or not plan.groups or not plan.deployable or subject.intent.plan_only:
         return None
-    spec = pod_template(plan, subject.deployment, 0)["spec"]
+    spec = pod_template(plan, bounded(subject.deployment, cluster), 0)["spec"]
     return need_of(spec, cluster.allowance, cluster.priorities.default), len(plan.groups) * plan.nodes_per_replica
+
+
+def bounded(deployment: Deployment, cluster: Cluster) -> Deployment:
+    """Return the deployment with what its namespace says of the limits of containers."""
+    return replace(deployment, ceilings=ceilings(cluster.allowance))
 
 
 def too_many(cluster: Cluster) -> Problem | None:
@@ -79,7 +86,7 @@ def barred(seen: Seen, known: Known, subject: Subject, record: PlanRecord | None
     had = pods_of(cluster, subject, before.plan) if before and own is not None else None
     if own is not None and had and not grows(wanted, had):
         return None
-    problem = range_problem(pod_template(record.plan, subject.deployment, 0)["spec"], cluster.allowance)
+    problem = range_problem(pod_template(record.plan, bounded(subject.deployment, cluster), 0)["spec"], cluster.allowance)
     return problem or quota_problem(cluster.allowance, wanted, own or (), cluster.promised)
 
 

@@ -53,11 +53,39 @@ SHM_BASE_BYTES: Final = 1 * GIB
 SHM_BYTES_PER_WORKER: Final = 512 * MIB
 """One 240 MiB response queue and its reserve; 2 GiB for two workers is measured (engines.md 2)."""
 
+RUN_BYTES: Final = 16 * MIB
+"""What the launch script keeps of a start: addresses, numbers of processes, copies of keys; assumed, some kilobytes are used."""
+
 HOST_BASE_BYTES: Final = 4 * GIB
 """API server and engine core; assumed from 0.9 GiB measured on CPU."""
 
 HOST_BYTES_PER_WORKER: Final = 4 * GIB
 """Host memory of one worker: CUDA libraries, pinned buffers; assumed from 1.6 GiB measured on CPU."""
+
+HOST_SPARE_BYTES_PER_WORKER: Final = 16 * GIB
+"""What a rank may take beyond its request: compilers of kernels, images and audio of requests, growth; assumed, generously: a
+limit ends an engine that serves, and is there to end one that has no bound."""
+
+LARGEST_FILE_BYTES: Final = 50 * 10**9
+"""The largest file of a checkpoint that a rank holds in memory as a whole while it loads: pickled files, and safetensors that are
+not mapped; Run:ai's streamer holds as much of many files (40 GB by default). Basis: assumed from the size at which transformers 5
+cuts files by default, 50 GB; in earlier ones it is 5 GB."""
+
+DISK_BASE_BYTES: Final = 2 * GIB
+"""Local disk that each pod requests beside what it downloads: compiled kernels, logs, sockets; assumed from 150 MiB measured
+of one rank of vLLM 0.32 for the CPU (docs/real-cluster.md)."""
+
+DISK_SPARE_BYTES: Final = 48 * GIB
+"""What a pod may write beyond that: kernels of many shapes, the hub's cache of chunks (10 GB), adapters, Ray's logs; assumed."""
+
+DOWNLOAD_LIMIT_FACTOR: Final = 2
+"""How often the bytes of the weights may lie on the disk: some repositories have them twice (``consolidated.safetensors``), and
+the engine's own download fetches both. Basis: vLLM 0.32.0 source, filter_duplicate_safetensors_files is called afterwards."""
+
+COHERENT_HOSTS: Final = frozenset({"arm64"})
+"""Architectures of nodes whose GPUs can share their memory with the host (Grace): there a memory limit may count it. Source:
+NVIDIA's description of the NUMA mode of such platforms; not measured. On other nodes of the architecture the limit is higher than
+it need be."""
 
 RAY_BYTES: Final = 640 * MIB
 """Ray's own processes in a pod: 508 MiB measured for a head of ray[default] 2.60, 380 for a head and 260 for another node
@@ -92,8 +120,7 @@ def start_budget(plan: Plan, *, downloads: bool, quantizes: bool = False) -> Sta
     Every node of a group downloads the whole model; from a claim it reads its own layers only. With ``quantizes`` the
     engine makes less of what it reads.
     """
-    read = plan.load_bytes_per_node * (FILE_BYTES_PER_FP8_BYTE if quantizes else 1)
-    size = read * (distinct_nodes(plan.layout, plan.gpus_per_node) if downloads else 1)
+    size = file_bytes(plan, whole=downloads, quantizes=quantizes)
     speed = HUB_BYTES_PER_SECOND if downloads else CLAIM_BYTES_PER_SECOND
     safety = DOWNLOAD_SAFETY if downloads else LOAD_SAFETY
     load = max(LEAST_SECONDS, BASE_SECONDS + COMPILE_SECONDS + ceil(safety * size / speed))
@@ -106,6 +133,12 @@ def start_budget(plan: Plan, *, downloads: bool, quantizes: bool = False) -> Sta
     return StartBudget(load_seconds=load, basis=f"{basis}{met}")
 
 
+def file_bytes(plan: Plan, *, whole: bool, quantizes: bool) -> int:
+    """Return the bytes of the files of what a node loads; with ``whole`` of all of the model, with ``quantizes`` before that."""
+    nodes = distinct_nodes(plan.layout, plan.gpus_per_node) if whole else 1
+    return plan.load_bytes_per_node * nodes * (FILE_BYTES_PER_FP8_BYTE if quantizes else 1)
+
+
 def shared_memory_bytes(workers: int, *, over_ray: bool = False) -> int:
     """Return the size of ``/dev/shm`` for a pod of ``workers`` ranks; it counts as memory of the pod."""
     return SHM_BASE_BYTES + workers * SHM_BYTES_PER_WORKER + (RAY_STORE_BYTES if over_ray else 0)
@@ -115,6 +148,20 @@ def host_memory_bytes(workers: int, *, over_ray: bool = False) -> int:
     """Return the memory to request for a pod of ``workers`` ranks, shared memory included."""
     own = HOST_BASE_BYTES + workers * HOST_BYTES_PER_WORKER + (RAY_BYTES if over_ray else 0)
     return own + shared_memory_bytes(workers, over_ray=over_ray)
+
+
+def host_memory_limit_bytes(plan: Plan, workers: int, *, request_bytes: int, quantizes: bool) -> int:
+    """Return the memory that a pod of ``workers`` ranks may use at most; it may be more than its node has."""
+    file = min(LARGEST_FILE_BYTES, file_bytes(plan, whole=True, quantizes=quantizes))
+    gpu = max((stage.budget_bytes for stage in plan.stages), default=0) / plan.memory_utilization
+    shared = ceil(gpu) if plan.architecture in COHERENT_HOSTS else 0
+    return request_bytes + workers * (HOST_SPARE_BYTES_PER_WORKER + file + shared)
+
+
+def disk_bytes(plan: Plan, *, downloads: bool, quantizes: bool) -> tuple[int, int]:
+    """Return the local disk that a pod requests, and what it may use at most."""
+    files = file_bytes(plan, whole=True, quantizes=quantizes) if downloads else 0
+    return DISK_BASE_BYTES + files, DISK_BASE_BYTES + DISK_SPARE_BYTES + DOWNLOAD_LIMIT_FACTOR * files
 
 
 def cpus(workers: int) -> int:

@@ -106,6 +106,18 @@ class Scheduling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """What LimitRanges of a namespace say of one resource (``memory``, ``ephemeral-storage``) of a container, in bytes.
+
+    ``given_bytes`` is the limit of a container that states none, ``most_bytes`` the highest that it may state (None: not said).
+    """
+
+    resource: str
+    given_bytes: int | None = None
+    most_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
     """The ShardedModel that owns every rendered object."""
 
@@ -129,11 +141,12 @@ class Deployment:
     them up in the prompt. A leader that brings no token for
     ``silence_seconds`` is not ready (0: its tokens are not watched); after ``idle_seconds`` it is asked for one.
     ``generations`` say which groups were made anew beside their former selves, by index; the rest are of generation 0.
-    ``numbers`` are those that the groups go by (empty: their index).
+    ``numbers`` are those that the groups go by (empty: their index). With ``read_only_root`` containers write to volumes only.
     ``network_rules`` is None where no NetworkPolicy is wanted, ``scheduling`` where no scheduler is told that the pods of a
     group belong together. ``sought`` say how groups ask for nodes that did not exist when they were planned. ``asked`` is the
     hash of all that the spec says of pods (empty: nobody asks whether pods that run are what is asked for). ``secret_seed`` is
     what the names of Secrets that are made follow from, known to nobody else (empty: they follow from the owner's uid).
+    ``ceilings`` are what the namespace says of the limits of containers.
     """
 
     owner: Owner
@@ -161,9 +174,11 @@ class Deployment:
     tolerations: tuple[Mapping[str, object], ...] = ()
     cpu: str | None = None
     memory: str | None = None
+    ephemeral_storage: str | None = None
     runtime_class: str | None = None
     priority_class: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
+    read_only_root: bool = True
     network: PodNetwork = field(default_factory=PodNetwork)
     network_rules: NetworkRules | None = field(default_factory=NetworkRules)
     cluster_domain: str = "cluster.local"
@@ -175,6 +190,7 @@ class Deployment:
     sought: tuple[Sought, ...] = ()
     asked: str = ""
     secret_seed: str = field(default="", repr=False)
+    ceilings: tuple[Ceiling, ...] = ()
 
     @property
     def base(self) -> str:

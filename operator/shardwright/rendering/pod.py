@@ -6,14 +6,16 @@ from typing import Any, Final
 
 from shardwright.engines.arguments import API_KEY_VARIABLE, Serving, Start, attention_replicas_per_pod
 from shardwright.engines.engine import ENGINES
+from shardwright.engines.folders import TMP_DIR, written_folders
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.hardware.to_come import HOSTNAME, PoolTerm
 from shardwright.planning.report import Plan
-from shardwright.rendering import budgets, cache, group_token, names, network, ray, sources, ssh
+from shardwright.rendering import budgets, cache, group_token, names, network, ray, resources, sources, ssh
 from shardwright.rendering.deployment import Deployment, SecretKey
 from shardwright.rendering.hashing import TEMPLATE_HASH, digest, template_hash
 from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels, group_selector
 from shardwright.rendering.names import peers_service
+from shardwright.rendering.resources import workers_per_pod
 from shardwright.rendering.scripts import HTTP_PORT, REMEMBERED, RENDEZVOUS_PORT, SCRIPTS_DIR, ScriptSettings, scripts
 from shardwright.rendering.ssh import USER_ID
 
@@ -36,11 +38,6 @@ def literal(text: str) -> str:
     '$$(HF_TOKEN) costs $$5'
     """
     return text.replace("$", "$$")
-
-
-def workers_per_pod(plan: Plan) -> int:
-    """Return the ranks of one pod; vLLM tells local from remote ranks by it, so it is the GPU limit exactly."""
-    return plan.layout.gpus_per_replica // plan.nodes_per_replica
 
 
 def shared_memory_bytes(plan: Plan, deployment: Deployment) -> int:
@@ -135,7 +132,7 @@ def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
         template = names.channel_template(deployment.group_name(group))
         spec["resourceClaims"] = [{"name": network.CHANNEL, "resourceClaimTemplateName": template}]
     if sources.downloads(deployment):
-        spec["initContainers"] = [_download(deployment)]
+        spec["initContainers"] = [_download(plan, deployment)]
     if deployment.node_selector:
         spec["nodeSelector"] = dict(deployment.node_selector)
     if deployment.runtime_class is not None:
@@ -213,8 +210,8 @@ def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]
         "args": [literal(word) for word in ENGINES[deployment.engine].arguments(plan, _serving(plan, deployment))],
         "env": _environment(plan, deployment, group),
         "ports": _ports(plan, deployment),
-        "resources": _resources(plan, deployment),
-        "securityContext": _container_security(("IPC_LOCK",) if network.locks_memory(plan, deployment) else ()),
+        "resources": resources.of_engine(plan, deployment),
+        "securityContext": _container_security(deployment, ("IPC_LOCK",) if network.locks_memory(plan, deployment) else ()),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "startupProbe": _probe("startup", period_seconds=5, failures=NO_LIMIT),
         "readinessProbe": _probe("readiness", period_seconds=5, failures=3),
@@ -264,8 +261,7 @@ def _fixed_environment(plan: Plan, deployment: Deployment) -> dict[str, str]:
     start = Start(own_dir=own, load_seconds=load_seconds, execute_seconds=budgets.EXECUTE_SECONDS)
     fixed = {
         "HF_HOME": cache.HUB_DIR,
-        "HOME": f"{own}/home",
-        "TORCHINDUCTOR_CACHE_DIR": f"{own}/inductor",
+        **written_folders(own, dict(deployment.environment)),
         **ENGINES[deployment.engine].environment(plan, start),
     }
     return fixed if cache.downloads(deployment) else {**fixed, "HF_HUB_OFFLINE": "1"}
@@ -273,8 +269,8 @@ def _fixed_environment(plan: Plan, deployment: Deployment) -> dict[str, str]:
 
 def _shared_variables(plan: Plan, deployment: Deployment) -> tuple[str, ...]:
     """Return the variables that are the same on every rank: no secret, no folder of one pod."""
-    own = cache.own_dir(deployment)
-    fixed = (name for name, value in _fixed_environment(plan, deployment).items() if not value.startswith(own))
+    folders = (cache.own_dir(deployment), TMP_DIR)
+    fixed = (name for name, value in _fixed_environment(plan, deployment).items() if not value.startswith(folders))
     return tuple(sorted({*fixed, *(name for name, _ in deployment.environment)}))
 
 
@@ -283,9 +279,9 @@ def _users_environment(deployment: Deployment, ours: list[dict[str, Any]]) -> li
     return [{"name": name, "value": literal(value)} for name, value in deployment.environment if name not in taken]
 
 
-def _download(deployment: Deployment) -> dict[str, Any]:
+def _download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     """Return the container that downloads what is to be there before the engine starts."""
-    fixed = {"HF_HOME": cache.HUB_DIR, "HOME": f"{cache.own_dir(deployment)}/home"}
+    fixed = {"HF_HOME": cache.HUB_DIR, **written_folders(cache.own_dir(deployment), dict(deployment.environment))}
     ours = [
         *_pod_name(deployment),
         *({"name": name, "value": value} for name, value in fixed.items()),
@@ -299,16 +295,17 @@ def _download(deployment: Deployment) -> dict[str, Any]:
         "command": ["python3", "/etc/shardwright/weights.py"],
         "args": [literal(word) for item in sources.downloads(deployment) for word in item],
         "env": [*ours, *_users_environment(deployment, ours)],
-        "resources": {"requests": {"cpu": cache.INIT_CPU, "memory": cache.INIT_MEMORY}},
-        "securityContext": _container_security(),
+        "resources": resources.of_download(plan, deployment),
+        "securityContext": _container_security(deployment),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [mount for mount in _mounts(deployment) if mount["name"] in mounted],
     }
 
 
-def _container_security(added: tuple[str, ...] = ()) -> dict[str, Any]:
+def _container_security(deployment: Deployment, added: tuple[str, ...] = ()) -> dict[str, Any]:
     capabilities = {"drop": ["ALL"]} | ({"add": list(added)} if added else {})
-    return {"allowPrivilegeEscalation": False, "capabilities": capabilities}
+    root = {"readOnlyRootFilesystem": True} if deployment.read_only_root else {}
+    return {"allowPrivilegeEscalation": False, "capabilities": capabilities, **root}
 
 
 def _pod_name(deployment: Deployment) -> list[dict[str, Any]]:
@@ -343,16 +340,6 @@ def _ports(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
     return [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in named.items()]
 
 
-def _resources(plan: Plan, deployment: Deployment) -> dict[str, Any]:
-    workers = workers_per_pod(plan)
-    needed = budgets.host_memory_bytes(workers, over_ray=ray.joins(plan, deployment))
-    memory = deployment.memory or budgets.quantity(needed)
-    devices = {plan.resource: str(workers), **network.devices(plan)}
-    requests = {"cpu": deployment.cpu or str(budgets.cpus(workers)), "memory": memory, **devices}
-    claims = {"claims": [{"name": network.CHANNEL}]} if plan.compute_domain else {}
-    return {"requests": requests, "limits": devices | ({"memory": memory} if deployment.memory else {}), **claims}
-
-
 def _probe(name: str, *, period_seconds: int, failures: int) -> dict[str, Any]:
     return {
         "exec": {"command": ["/bin/bash", "/etc/shardwright/probe.sh", name]},
@@ -369,7 +356,8 @@ def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
         {"name": "scripts", "configMap": {"name": scripts_map}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory}},
         *cache.volume(deployment),
-        *({"name": name, "emptyDir": {}} for name in ("run", "tmp")),
+        {"name": "run", "emptyDir": {"sizeLimit": budgets.quantity(budgets.RUN_BYTES)}},
+        {"name": "tmp", "emptyDir": {}},
         *group_token.volumes(plan, deployment),
         *ssh.volumes(plan, deployment, scripts_map),
         *sources.volumes(deployment),
@@ -377,7 +365,7 @@ def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def _mounts(deployment: Deployment) -> list[dict[str, Any]]:
-    paths = {"cache": cache.CACHE_DIR, "run": "/run/shardwright", "shm": "/dev/shm", "tmp": "/tmp"}  # noqa: S108
+    paths = {"cache": cache.CACHE_DIR, "run": "/run/shardwright", "shm": "/dev/shm", "tmp": TMP_DIR}  # noqa: S108
     mounts: list[dict[str, Any]] = [{"name": "scripts", "mountPath": SCRIPTS_DIR, "readOnly": True}]
     mounts += [{"name": name, "mountPath": path} for name, path in paths.items()]
     return mounts + sources.mounts(deployment)

@@ -191,6 +191,8 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     ),
     "pod.resources.cpu": _under("pod", {}, {"resources": {"cpu": 11}}),
     "pod.resources.memory": _under("pod", {}, {"resources": {"memory": "7Gi"}}),
+    "pod.resources.ephemeralStorage": _under("pod", {}, {"resources": {"ephemeralStorage": "70Gi"}}),
+    "pod.readOnlyRootFilesystem": _under("pod", {}, {"readOnlyRootFilesystem": False}),
     "pod.runtimeClassName": _under("pod", {}, {"runtimeClassName": "nvidia"}),
     "pod.priorityClassName": _under("pod", {}, {"priorityClassName": "serving"}),
     "pod.imagePullSecrets[0].name": _under("pod", {}, {"imagePullSecrets": [{"name": "registry"}]}),

@@ -8,7 +8,7 @@ import pytest
 from shardwright.api.engine import ApiKeyReference
 from shardwright.api.resource import parse_manifest
 from shardwright.api.settings import NamespaceLimits, Settings, read_settings, with_defaults
-from shardwright.api.spec import Spec
+from shardwright.api.spec import Resources, Spec
 from shardwright.errors import InputError
 from shardwright.hardware.stated import Stated
 from tests.support.builders_resource import a_sharded_model
@@ -26,8 +26,9 @@ DEFAULTS: dict[str, Any] = {
     "pod": {
         "runtimeClassName": "nvidia",
         "priorityClassName": "serving",
-        "resources": {"cpu": 8, "memory": "64Gi"},
+        "resources": {"cpu": 8, "memory": "64Gi", "ephemeralStorage": "500Gi"},
         "imagePullSecrets": [{"name": "mirror"}],
+        "readOnlyRootFilesystem": False,
     },
 }
 
@@ -66,7 +67,9 @@ def test_a_spec_that_says_nothing_gets_everything_and_is_told_so() -> None:
         "engine.version",
         "pod.imagePullSecrets.mirror",
         "pod.priorityClassName",
+        "pod.readOnlyRootFilesystem",
         "pod.resources.cpu",
+        "pod.resources.ephemeralStorage",
         "pod.resources.memory",
         "pod.runtimeClassName",
     )
@@ -81,7 +84,12 @@ def test_what_a_spec_says_wins_entry_by_entry() -> None:
             "apiKeySecretRef": {"name": "own"},
             "env": [{"name": "NCCL_DEBUG", "value": "WARN"}],
         },
-        pod={"runtimeClassName": "kata", "priorityClassName": "batch", "resources": {"cpu": 2}},
+        pod={
+            "runtimeClassName": "kata",
+            "priorityClassName": "batch",
+            "readOnlyRootFilesystem": True,
+            "resources": {"cpu": 2},
+        },
     )
 
     merged, applied = with_defaults(own, settings())
@@ -94,11 +102,13 @@ def test_what_a_spec_says_wins_entry_by_entry() -> None:
     assert merged.pod
     assert merged.pod.resources
     assert (merged.pod.runtime_class_name, merged.pod.priority_class_name) == ("kata", "batch")
-    assert (merged.pod.resources.cpu, merged.pod.resources.memory) == ("2", "64Gi")
+    assert merged.pod.resources == Resources(cpu="2", memory="64Gi", ephemeral_storage="500Gi")
+    assert merged.pod.read_only_root_filesystem
     assert applied == (
         "engine.args.seed",
         "engine.env.NCCL_IB_HCA",
         "pod.imagePullSecrets.mirror",
+        "pod.resources.ephemeralStorage",
         "pod.resources.memory",
     )
 

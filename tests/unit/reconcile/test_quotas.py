@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from shardwright.errors import Problem
-from shardwright.reconcile.quotas import Allowance, Need, need_of, quota_problem, range_problem, read_quota, read_ranges
+from shardwright.reconcile.quotas import Allowance, Need, ceilings, need_of, quota_problem, range_problem, read_quota, read_ranges
+from shardwright.rendering.deployment import Ceiling
+from shardwright.rendering.pod import pod_template
+from shardwright.units import GIB
+from tests.support.builders_deployment import a_deployment, a_small_plan
 
 GPU = "requests.nvidia.com/gpu"
 SPEC: dict[str, Any] = {
@@ -154,3 +158,43 @@ def test_what_containers_leave_open_a_limit_range_states_before_quotas_count() -
 def test_a_limit_range_that_keeps_the_pods_out_is_named(limit: dict[str, Any], message: str) -> None:
     assert said(range_problem(SPEC, limits(limit))).startswith(message)
     assert bool(range_problem(SPEC, limits(limit))) is bool(message)
+
+
+CONTAINER = {"type": "Container", "default": {"memory": "8Gi"}, "max": {"memory": "16Gi", "ephemeral-storage": "20Gi"}}
+
+
+def test_the_lowest_limit_that_ranges_give_or_admit_is_the_ceiling_of_a_container() -> None:
+    of_pod = {"type": "Pod", "max": {"memory": "12Gi", "cpu": "4"}}
+    without = {"type": "Container", "min": {"memory": "1Gi"}, "defaultRequest": {"memory": "2Gi"}}
+
+    assert ceilings(limits(CONTAINER, of_pod, without)) == (
+        Ceiling(resource="memory", given_bytes=8 * GIB, most_bytes=12 * GIB),
+        Ceiling(resource="ephemeral-storage", most_bytes=20 * GIB),
+    )
+    assert ceilings(limits(without)) == ceilings(Allowance()) == ()
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "Container", "max": {"memory": "20Gi", "ephemeral-storage": "30Gi"}},
+        {"type": "Container", "max": {"memory": "20Gi"}, "default": {"memory": "20Gi", "ephemeral-storage": "18Gi"}},
+        {"type": "Pod", "max": {"memory": "20Gi", "ephemeral-storage": "30Gi"}},
+        {"type": "Container", "default": {"memory": "1Gi"}},
+    ],
+)
+def test_the_limits_of_a_pod_are_within_what_its_namespace_admits(item: dict[str, Any]) -> None:
+    within = a_deployment(ceilings=ceilings(limits(item)))
+
+    assert range_problem(pod_template(a_small_plan(), within, 0)["spec"], limits(item)) is None
+
+
+@pytest.mark.parametrize(("name", "least"), [("memory", "8Gi"), ("ephemeral-storage", "10Gi")])
+def test_a_namespace_that_admits_less_than_a_pod_requests_is_named(name: str, least: str) -> None:
+    item = {"type": "Container", "max": {name: least}, "default": {name: least}}
+    within = a_deployment(ceilings=ceilings(limits(item)))
+
+    problem = said(range_problem(pod_template(a_small_plan(), within, 0)["spec"], limits(item)))
+
+    assert "LimitRange team" in problem
+    assert name in problem

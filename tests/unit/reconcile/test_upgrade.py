@@ -95,7 +95,7 @@ def test_a_group_that_was_taken_over_says_which_fields_a_restart_changes() -> No
 
     assert (pending["status"], pending["reason"]) == ("True", "OlderRendering")
     assert "llama-0: " in pending["message"]
-    assert "spec.volumes[scripts].configMap.name" in pending["message"]
+    assert "spec.containers[engine].resources.limits.memory of its pods" in pending["message"]
 
 
 def test_a_group_that_fails_comes_back_as_this_release_renders_it() -> None:

@@ -40,6 +40,7 @@ FULL = a_deployment(
     tolerations=({"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoSchedule"},),
     cpu="12",
     memory="200Gi",
+    ephemeral_storage="300Gi",
     runtime_class="nvidia",
     priority_class="serving",
     image_pull_secrets=("mirror",),
@@ -203,8 +204,8 @@ RDMA = (("rdma/hca", 1), ("vpc.amazonaws.com/efa", 32))
 def test_a_pod_requests_the_rdma_devices_of_the_plan_beside_its_gpus() -> None:
     resources = engine_of(render(a_plan(rdma=RDMA), a_deployment()))["resources"]
     devices = {"nvidia.com/gpu": "8", "rdma/hca": "1", "vpc.amazonaws.com/efa": "32"}
-    assert resources["limits"] == devices
-    assert resources["requests"] == {"cpu": "9", "memory": "41Gi"} | devices
+    assert resources["limits"] == {"memory": "542Gi", "ephemeral-storage": "1559Gi"} | devices
+    assert resources["requests"] == {"cpu": "9", "memory": "41Gi", "ephemeral-storage": "757Gi"} | devices
 
 
 def test_networks_are_attached_to_pods_of_groups_over_several_nodes_only() -> None:
@@ -241,24 +242,26 @@ def test_pods_lock_memory_as_root_only_where_that_is_asked_for_and_of_use(
     bundle = render(plan, deployment)
     context = pod_of(bundle)["securityContext"]
     assert (context["runAsUser"], context["runAsNonRoot"], context["fsGroup"]) == (user, user != 0, 10001)
-    assert engine_of(bundle)["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": capabilities}
+    assert engine_of(bundle)["securityContext"]["capabilities"] == capabilities
 
 
 @pytest.mark.parametrize(
-    ("plan", "gpus", "shm", "memory"),
+    ("plan", "gpus", "shm", "memory", "disk"),
     [
-        (a_small_plan(), "1", "1536Mi", "9728Mi"),
-        (a_plan_of(Layout(tensor=2)), "2", "2Gi", "14Gi"),
-        (a_plan(), "8", "5Gi", "41Gi"),
-        (a_plan_of(Layout(tensor=4, pipeline=2), nodes=1), "8", "5Gi", "41Gi"),
-        (a_plan(resource="amd.com/gpu"), "8", "5Gi", "41Gi"),
+        (a_small_plan(), "1", "1536Mi", ("9728Mi", "41Gi"), ("17Gi", "80Gi")),
+        (a_plan_of(Layout(tensor=2)), "2", "2Gi", ("14Gi", "140Gi"), ("380Gi", "805Gi")),
+        (a_plan(), "8", "5Gi", ("41Gi", "542Gi"), ("757Gi", "1559Gi")),
+        (a_plan_of(Layout(tensor=4, pipeline=2), nodes=1), "8", "5Gi", ("41Gi", "542Gi"), ("380Gi", "805Gi")),
+        (a_plan(resource="amd.com/gpu"), "8", "5Gi", ("41Gi", "542Gi"), ("757Gi", "1559Gi")),
     ],
 )
-def test_a_pod_gets_as_many_gpus_as_it_has_workers_and_memory_for_them(plan: Plan, gpus: str, shm: str, memory: str) -> None:
+def test_a_pod_gets_as_many_gpus_as_it_has_workers_and_memory_and_disk_for_them(
+    plan: Plan, gpus: str, shm: str, memory: tuple[str, str], disk: tuple[str, str]
+) -> None:
     bundle = render(plan, a_deployment())
-    resources = engine_of(bundle)["resources"]
-    assert resources["limits"] == {plan.resource: gpus}
-    assert resources["requests"] == {"cpu": str(1 + int(gpus)), "memory": memory, plan.resource: gpus}
+    requests = {"cpu": str(1 + int(gpus)), "memory": memory[0], "ephemeral-storage": disk[0], plan.resource: gpus}
+    limits = {"memory": memory[1], "ephemeral-storage": disk[1], plan.resource: gpus}
+    assert engine_of(bundle)["resources"] == {"requests": requests, "limits": limits}
     volumes = {volume["name"]: volume for volume in pod_of(bundle)["volumes"]}
     assert volumes["shm"]["emptyDir"] == {"medium": "Memory", "sizeLimit": shm}
 
@@ -289,8 +292,8 @@ def test_what_the_user_says_about_the_pod_is_there() -> None:
     assert pod["imagePullSecrets"] == [{"name": "mirror"}]
     dedicated = {"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoSchedule"}
     assert pod["tolerations"] == [*map(dict, DEFAULT_TOLERATIONS), dedicated]
-    assert engine["resources"]["requests"] == {"cpu": "12", "memory": "200Gi", "nvidia.com/gpu": "8"}
-    assert engine["resources"]["limits"] == {"memory": "200Gi", "nvidia.com/gpu": "8"}
+    bounds = {"memory": "200Gi", "ephemeral-storage": "300Gi", "nvidia.com/gpu": "8"}
+    assert engine["resources"] == {"requests": {"cpu": "12", **bounds}, "limits": bounds}
     environment = environment_of(bundle)
     assert environment["NCCL_DEBUG"] == "INFO"
     assert environment["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
@@ -323,7 +326,11 @@ def test_the_pod_satisfies_pod_security_restricted_and_holds_no_token() -> None:
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }
-    assert engine["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    assert engine["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
     assert {"hostNetwork", "hostPID", "hostIPC", "serviceAccountName", "initContainers"}.isdisjoint(pod)
 
 
@@ -335,7 +342,13 @@ def test_the_environment_of_a_group_is_complete() -> None:
         "SHARDWRIGHT_GENERATION": {"fieldRef": {"fieldPath": "metadata.labels['shardwright.io/template-hash']"}},
         "HF_HOME": "/cache/huggingface",
         "HOME": "/cache/home",
+        "CUDA_CACHE_PATH": "/cache/home/.nv/ComputeCache",
+        "FLASHINFER_WORKSPACE_BASE": "/cache/home",
+        "TMPDIR": "/tmp",
         "TORCHINDUCTOR_CACHE_DIR": "/cache/inductor",
+        "TRITON_CACHE_DIR": "/cache/home/.triton/cache",
+        "XDG_CACHE_HOME": "/cache/home/.cache",
+        "XDG_CONFIG_HOME": "/cache/home/.config",
         "USER": "vllm",
         "VLLM_CACHE_ROOT": "/cache/vllm",
         "VLLM_ENGINE_READY_TIMEOUT_S": "16680",

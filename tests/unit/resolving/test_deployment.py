@@ -58,6 +58,8 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
         tolerations=({"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoExecute", "tolerationSeconds": 60},),
         cpu="16",
         memory="64Gi",
+        ephemeral_storage="300Gi",
+        read_only_root=False,
         runtime_class="nvidia",
         priority_class="serving",
         image_pull_secrets=("registry",),

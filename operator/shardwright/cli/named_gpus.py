@@ -1,0 +1,178 @@
+"""GPUs named on the command line become Nodes, as a cluster that has them would show them: ``--gpus 16xH100``."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shardwright.errors import InputError, Problem
+from shardwright.hardware.domains import CLIQUE_LABEL
+from shardwright.hardware.gpus import Gpu, catalogue_ids, find_gpu, load_gpus
+from shardwright.hardware.identity import VENDORS
+from shardwright.hardware.instances import Instance, load_instances
+
+MOST_USUAL: Final = 8
+"""Most GPUs of a node where the command line does not say it. Basis: chosen; HGX and OAM boards have as many."""
+
+GPUS: Final = "--gpus"
+
+MOST_GPUS: Final = 100_000  # as in spec.budget.gpus
+
+_NAMED: Final = re.compile(r"([0-9]{1,6})x([A-Za-z0-9][A-Za-z0-9 ._-]{0,62})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedGpus:
+    """So many GPUs of one product; ``gpus_per_node`` in each node, ``gpus_per_domain`` joined by NVLink where that is more."""
+
+    gpu: Gpu
+    count: int
+    gpus_per_node: int
+    gpus_per_domain: int
+    network_gbps_per_gpu: float | None = None
+
+
+def read_named_gpus(
+    texts: Iterable[str], *, gpus_per_node: int | None = None, network_gbps_per_gpu: float | None = None
+) -> tuple[NamedGpus, ...]:
+    """Return what ``--gpus`` names, each as COUNTxGPU; the product is an id of the catalogue or any name that means one.
+
+    Raises:
+        InputError: with one problem for each text that does not name GPUs that can be planned.
+    """
+    found: list[NamedGpus] = []
+    problems: list[Problem] = []
+    for text in texts:
+        read = _read(text, gpus_per_node, network_gbps_per_gpu)
+        if isinstance(read, Problem):
+            problems.append(read)
+        else:
+            found.append(read)
+    if problems:
+        raise InputError(problems)
+    return tuple(found)
+
+
+def usual_node(gpu: Gpu) -> tuple[int, int] | None:
+    """Return how many GPUs a node of this product usually has, and how many one NVLink domain joins over nodes.
+
+    The largest instance type with up to eight of them says it.
+
+    Where no instance has it, it is the board that joins them; None where there is none.
+
+    >>> usual_node(find_gpu("H100")), usual_node(find_gpu("GB200")), usual_node(find_gpu("GH200-96GB"))
+    ((8, 8), (4, 72), None)
+    """
+    rows = [row for row in load_instances().values() if row.gpu_id == gpu.id and row.gpus <= MOST_USUAL]
+    if not rows:
+        return (min(gpu.scale_up_gpus, MOST_USUAL), gpu.scale_up_gpus) if gpu.scale_up and gpu.scale_up_gpus > 1 else None
+    largest: Instance = max(rows, key=lambda row: (row.gpus, row.nvlink_domain_gpus))
+    return largest.gpus, largest.nvlink_domain_gpus
+
+
+def problems_of_gpus(arguments: Namespace) -> tuple[Problem, ...]:
+    """Return what describes GPUs that are not named."""
+    given = {"--nodes-of": arguments.nodes_of, "--network": arguments.network}
+    lost = [flag for flag, value in given.items() if value is not None and not arguments.gpus]
+    what, remedy = "describes GPUs that are not named", "name them, for example with --gpus 16xH100"
+    return tuple(Problem(code="NotTogether", path=flag, what=what, remedy=remedy) for flag in lost)
+
+
+def nodes_of(named: Sequence[NamedGpus]) -> tuple[Mapping[str, Any], ...]:
+    """Return Nodes with these GPUs; the last of a product has what is left over."""
+    return tuple(node for index, gpus in enumerate(named) for node in _nodes(gpus, index if len(named) > 1 else None))
+
+
+def _read(text: str, gpus_per_node: int | None, network_gbps_per_gpu: float | None) -> NamedGpus | Problem:
+    match = _NAMED.fullmatch(text.strip())
+    if match is None:
+        return Problem(
+            code="GpusUnreadable",
+            path=GPUS,
+            what=f"{text!r:.80}",
+            limit="must be a number, x and a GPU",
+            remedy="write for example 16xH100",
+        )
+    count, name = int(match[1]), match[2]
+    if not 1 <= count <= MOST_GPUS:
+        return Problem(code="OutOfRange", path=GPUS, what=f"{count:,} GPUs", limit=f"must be from 1 to {MOST_GPUS:,}")
+    gpu = find_gpu(name)
+    if gpu is None:
+        return _unknown(name)
+    if gpu.vendor not in VENDORS.values():
+        return Problem(
+            code="GpuUnknown",
+            path=GPUS,
+            what=f"{gpu.id} of {gpu.vendor}",
+            limit="cannot be planned",
+            remedy="'shardwright gpus' lists those that can",
+        )
+    usual = usual_node(gpu)
+    if usual is None and gpus_per_node is None:
+        return Problem(
+            code="NodeUnknown",
+            path=GPUS,
+            what=gpu.id,
+            limit="stands in nodes of no known size",
+            remedy="say how many a node has with --nodes-of",
+        )
+    return NamedGpus(
+        gpu=gpu,
+        count=count,
+        gpus_per_node=gpus_per_node or (usual or (1, 1))[0],
+        gpus_per_domain=usual[1] if usual else 1,
+        network_gbps_per_gpu=network_gbps_per_gpu,
+    )
+
+
+def _unknown(name: str) -> Problem:
+    ids = catalogue_ids(name)
+    if ids:
+        return Problem(
+            code="GpuUnknown",
+            path=GPUS,
+            what=f"{name!r}",
+            limit=f"may be {' or '.join(ids)}",
+            remedy=f"write for example 8x{ids[-1]}",
+        )
+    near = nearest_gpus(name)
+    remedy = f"did you mean {' or '.join(near)}?" if near else "'shardwright gpus' lists them"
+    return Problem(code="GpuUnknown", path=GPUS, what=f"{name!r}", limit="is not a GPU that can be planned", remedy=remedy)
+
+
+def nearest_gpus(name: str) -> tuple[str, ...]:
+    """Return the ids that are written most like a name, best first, at most three.
+
+    >>> nearest_gpus("H10O")[0]
+    'H100-SXM-80GB'
+    """
+    ids = [gpu.id for gpu in load_gpus().values() if gpu.vendor in VENDORS.values()]
+    by_start = {gpu_id.partition("-")[0].lower(): gpu_id for gpu_id in reversed(ids)}
+    starts = difflib.get_close_matches(name.lower(), by_start, n=3, cutoff=0.6)
+    return tuple(dict.fromkeys(by_start[start] for start in starts))
+
+
+def _nodes(named: NamedGpus, pool: int | None) -> Iterator[Mapping[str, Any]]:
+    resource = next(resource for resource, vendor in VENDORS.items() if vendor == named.gpu.vendor)
+    prefix = named.gpu.id.lower() if pool is None else f"{named.gpu.id.lower()}-{'abcdefghijklmnopqrstuvwxyz'[pool % 26]}"
+    for index, first in enumerate(range(0, named.count, named.gpus_per_node)):
+        gpus = str(min(named.gpus_per_node, named.count - first))
+        yield {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": f"{prefix}-{index + 1}", "labels": _labels(named, pool or 0, first)},
+            "status": {"capacity": {resource: gpus}, "allocatable": {resource: gpus}},
+        }
+
+
+def _labels(named: NamedGpus, pool: int, first: int) -> dict[str, str]:
+    labels = {"shardwright.io/gpu-model": named.gpu.id}
+    if named.network_gbps_per_gpu:
+        labels["shardwright.io/network-gbps-per-gpu"] = f"{named.network_gbps_per_gpu:g}"
+    if named.gpus_per_domain > named.gpus_per_node:
+        labels[CLIQUE_LABEL] = f"00000000-0000-0000-{pool + 1:04x}-{first // named.gpus_per_domain:012x}.0"
+    return labels

@@ -1,0 +1,181 @@
+"""The command ``size``: how many GPUs of each product a load needs, before anybody has them."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from shardwright.api.settings import Settings
+from shardwright.cli.exits import Exit
+from shardwright.cli.inputs import name_the_file, read_text
+from shardwright.cli.named_gpus import NamedGpus, nodes_of, read_named_gpus
+from shardwright.cli.output import print_json, print_lines, width_of_output, with_progress
+from shardwright.cli.surroundings import read_nodes
+from shardwright.cli.typed import of_option, read_typed, typed_manifest
+from shardwright.errors import InputError, Problem
+from shardwright.pipeline import plan_serving
+from shardwright.planning.report import NoPlan, Plan
+from shardwright.planning.sizing import Step, fewest, size
+from shardwright.reporting.figures import format_count, format_layout, format_seconds
+from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
+from shardwright.resolving.question import Question
+from shardwright.resolving.stock import take_stock
+from shardwright.resolving.subject import resolve
+from shardwright.units import to_milliseconds
+
+MOST_GPUS: Final = 1024
+"""Where the search ends. Basis: assumed; the largest published deployments of one model have a few hundred."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sized:
+    """What was found for one product; ``gpu_hour_price`` is None where the settings state none."""
+
+    named: NamedGpus
+    steps: tuple[Step, ...]
+    gpu_hour_price: float | None
+
+    @property
+    def best(self) -> Step | None:
+        """Return the fewest GPUs that carry the load."""
+        return fewest(self.steps)
+
+    @property
+    def hour_price(self) -> float | None:
+        """Return what the fewest GPUs cost for an hour."""
+        return None if self.best is None or self.gpu_hour_price is None else self.best.gpus * self.gpu_hour_price
+
+
+def print_size(arguments: Namespace) -> Exit:
+    """Print the fewest GPUs of each product that carry the load; the exit code says whether any does."""
+    if not arguments.gpus:
+        what, remedy = "no GPU is named", "name one, for example with --gpus H100; --gpus may be repeated to compare"
+        raise InputError([Problem(code="GpusUnreadable", path="--gpus", what=what, remedy=remedy)])
+    settings = _settings(arguments)
+    named = read_named_gpus(
+        (f"1x{text}" for text in arguments.gpus), gpus_per_node=arguments.nodes_of, network_gbps_per_gpu=arguments.network
+    )
+    found = ranked([_size(arguments, gpus, settings) for gpus in with_progress(named, "products")])
+    if arguments.output == "json":
+        print_json(_document(arguments, found))
+    else:
+        print_lines(_lines(arguments, found))
+    return Exit.PLAN if any(sized.best for sized in found) else Exit.NOTHING_FITS
+
+
+def _settings(arguments: Namespace) -> Settings:
+    from shardwright.api.settings import read_settings  # noqa: PLC0415 - most people have none
+
+    file = arguments.settings
+    return name_the_file(file, lambda: read_settings(read_text(file))) if file else Settings()
+
+
+def _size(arguments: Namespace, named: NamedGpus, settings: Settings) -> Sized:
+    """Return the fewest GPUs of a product, and what some more of them give."""
+    manifest = typed_manifest(arguments)
+
+    def ask(gpus: int) -> Plan | NoPlan:
+        manifest["spec"]["budget"] = {"gpus": gpus, "fill": True}
+        try:
+            subject = resolve(Question(resource=read_typed(manifest), settings=settings))
+        except InputError as error:
+            raise InputError(map(of_option, error.problems)) from None
+        nodes = read_nodes(nodes_of([replace(named, count=gpus)]), settings.stated)
+        return plan_serving(subject, take_stock(subject, nodes, (), ())).outcome
+
+    return Sized(named=named, steps=size(ask, MOST_GPUS), gpu_hour_price=settings.stated.prices.get(named.gpu.id))
+
+
+def ranked(found: Sequence[Sized]) -> list[Sized]:
+    """Return what carries the load first: the cheapest where all prices are known, else the fewest GPUs."""
+    priced = all(sized.hour_price is not None for sized in found if sized.best)
+
+    def order(sized: Sized) -> tuple[bool, float]:
+        return sized.best is None, 0 if sized.best is None else (sized.hour_price or 0) if priced else sized.best.gpus
+
+    return sorted(found, key=order)
+
+
+def _lines(arguments: Namespace, found: Sequence[Sized]) -> Iterator[Line]:
+    width, first = width_of_output(), found[0]
+    yield from paragraph(_headline(arguments.model, first), width=width, role=Role.HEADLINE if first.best else Role.REFUSAL)
+    yield Line()
+    prices = any(sized.hour_price is not None for sized in found)
+    header = ("GPU", "GPUS", "LAYOUT", "OUTPUT", "FIRST TOKEN", "PER TOKEN", *(["AN HOUR"] if prices else []))
+    yield from table(header, [_row(sized, prices=prices) for sized in found], width=width)
+    if first.best is None:
+        return
+    yield Line()
+    yield line(Span(f"Fewer and more {first.named.gpu.id}", Role.SECTION))
+    header = ("GPUS", "LAYOUT", "OUTPUT", "FIRST TOKEN", "PER TOKEN")
+    yield from table(header, [_cells(step) for step in _near(first)], width=width)
+
+
+def _near(sized: Sized) -> Iterator[Step]:
+    """Yield the largest step that does not do, and all that do."""
+    yield from [step for step in sized.steps if not step.carries][-1:]
+    yield from [step for step in sized.steps if step.carries]
+
+
+def _headline(model: str, first: Sized) -> str:
+    if first.best is None:
+        outcome = first.steps[-1].outcome
+        why = outcome.problem.sentence() if isinstance(outcome, NoPlan) else "the load is more than they carry"
+        return f"{model}: {MOST_GPUS:,} GPUs do not do. {why}"
+    return f"{model}: {first.best.gpus} x {first.named.gpu.id} carry it"
+
+
+def _row(sized: Sized, *, prices: bool) -> tuple[str, ...]:
+    if sized.best is None:
+        return (sized.named.gpu.id, "-", _why_not(sized.steps[-1].outcome), *(["", "", ""]), *([""] if prices else []))
+    price = [f"{sized.hour_price:,.2f}" if sized.hour_price is not None else "-"] if prices else []
+    return (sized.named.gpu.id, *_cells(sized.best), *price)
+
+
+def _cells(step: Step) -> tuple[str, ...]:
+    if not isinstance(step.outcome, Plan):
+        return (str(step.gpus), _why_not(step.outcome), "", "", "")
+    performance = step.outcome.performance
+    return (
+        str(step.gpus),
+        format_layout(step.outcome.layout) + ("" if step.carries else ", does not carry the load"),
+        f"{format_count(performance.output_tokens_per_second)} tok/s",
+        format_seconds(performance.ttft_seconds),
+        format_seconds(performance.tpot_seconds),
+    )
+
+
+def _why_not(outcome: Plan | NoPlan) -> str:
+    return outcome.problem.code if isinstance(outcome, NoPlan) else "does not carry the load"
+
+
+def _document(arguments: Namespace, found: Sequence[Sized]) -> dict[str, Any]:
+    return {
+        "model": {"id": arguments.model},
+        "sizes": [
+            {
+                "gpu": sized.named.gpu.id,
+                "gpus": sized.best.gpus if sized.best else None,
+                "hourPrice": sized.hour_price,
+                "steps": [_step(step) for step in sized.steps],
+            }
+            for sized in found
+        ],
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    if not isinstance(step.outcome, Plan):
+        return {"gpus": step.gpus, "carriesLoad": False, "reason": step.outcome.problem.code}
+    performance = step.outcome.performance
+    return {
+        "gpus": step.gpus,
+        "carriesLoad": step.carries,
+        "layout": format_layout(step.outcome.layout),
+        "replicas": step.outcome.layout.replicas,
+        "outputTokensPerSecond": round(performance.output_tokens_per_second),
+        "ttftMilliseconds": to_milliseconds(performance.ttft_seconds),
+        "tpotMilliseconds": to_milliseconds(performance.tpot_seconds),
+    }

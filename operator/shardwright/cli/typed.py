@@ -1,0 +1,153 @@
+"""A ShardedModel typed as options instead of written as YAML: ``plan MODEL --input-tokens 2048 --rps 5 --ttft 2s``."""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from shardwright.api.names import API_VERSION, KIND
+from shardwright.api.resource import ShardedModel, parse_manifest
+from shardwright.errors import InputError, Problem
+
+_DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m)", re.ASCII)
+_MILLISECONDS: Final = {"ms": 1, "s": 1000, "m": 60_000}
+_LONGEST_NAME: Final = 50  # characters: names of pods are made from it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option of the command line and the field that it stands for."""
+
+    flag: str
+    field: tuple[str, ...]
+    read: Callable[[str], object]
+
+    @property
+    def attribute(self) -> str:
+        """Return its name among the parsed arguments."""
+        return self.flag.removeprefix("--").replace("-", "_")
+
+
+def milliseconds(text: str) -> object:
+    """Return a duration in whole milliseconds, or the text itself where it is none, for the field's own check to refuse.
+
+    >>> milliseconds("2s"), milliseconds("50ms"), milliseconds("0.5s"), milliseconds("fast")
+    (2000, 50, 500, 'fast')
+    """
+    match = _DURATION.fullmatch(text.strip())
+    return round(float(match[1]) * _MILLISECONDS[match[2]]) if match else text
+
+
+def whole(text: str) -> object:
+    """Return a whole number, with commas or without, or the text itself.
+
+    >>> whole("2,048"), whole("2k")
+    (2048, '2k')
+    """
+    plain = text.replace(",", "")
+    return int(plain) if plain.isascii() and plain.isdigit() and len(plain) < 16 else text  # noqa: PLR2004 - a JSON number
+
+
+def number(text: str) -> object:
+    """Return a number, or the text itself."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+OPTIONS: Final = (
+    Option(flag="--input-tokens", field=("workload", "inputTokens"), read=whole),
+    Option(flag="--output-tokens", field=("workload", "outputTokens"), read=whole),
+    Option(flag="--concurrency", field=("workload", "concurrency"), read=whole),
+    Option(flag="--rps", field=("workload", "requestsPerSecond"), read=number),
+    Option(flag="--max-model-len", field=("workload", "maxModelLen"), read=whole),
+    Option(flag="--ttft", field=("objective", "ttftMilliseconds"), read=milliseconds),
+    Option(flag="--tpot", field=("objective", "tpotMilliseconds"), read=milliseconds),
+    Option(flag="--optimize-for", field=("objective", "optimizeFor"), read=str),
+    Option(flag="--replicas", field=("replicas",), read=whole),
+)
+"""What can be typed; ``arguments`` has the help of each."""
+
+
+def typed_manifest(arguments: Namespace) -> dict[str, Any]:
+    """Return the ShardedModel that the options describe, as YAML would hold it."""
+    spec: dict[str, Any] = {"model": {"id": arguments.model}}
+    for option in OPTIONS:
+        text = getattr(arguments, option.attribute)
+        if text is not None:
+            *parents, name = option.field
+            place = spec
+            for parent in parents:
+                place = place.setdefault(parent, {})
+            place[name] = option.read(text)
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": resource_name(arguments.model)}, "spec": spec}
+
+
+def read_typed(manifest: Mapping[str, Any]) -> ShardedModel:
+    """Return the resource of a typed manifest; what is wrong is said of the option that was typed.
+
+    Raises:
+        InputError: with one problem per option that its field does not take.
+    """
+    try:
+        return parse_manifest(manifest)
+    except InputError as error:
+        raise InputError(map(of_option, error.problems)) from None
+
+
+def of_option(problem: Problem) -> Problem:
+    """Return a problem of a field as one of the option that was typed for it."""
+    flags = {".".join(("spec", *option.field)): option.flag for option in OPTIONS} | {"spec.model.id": "MODEL"}
+    if problem.path not in flags:
+        return problem
+    remedy = "write for example 2s or 500ms" if "milliseconds" in problem.path.lower() and problem.code == "WrongType" else ""
+    return replace(problem, path=flags[problem.path], remedy=remedy or problem.remedy)
+
+
+def typed_options(arguments: Namespace) -> tuple[str, ...]:
+    """Return the options for a typed model that were given."""
+    return tuple(option.flag for option in OPTIONS if getattr(arguments, option.attribute) is not None)
+
+
+def resource_name(model: str) -> str:
+    """Return a name for the resource of a model id.
+
+    >>> resource_name("meta-llama/Llama-3.1-70B-Instruct"), resource_name("_/_")
+    ('llama-3-1-70b-instruct', 'model')
+    """
+    words = re.findall(r"[a-z0-9]+", model.rpartition("/")[2].lower(), re.ASCII)
+    name = "-".join(words)[:_LONGEST_NAME].strip("-")
+    return name if name[:1].isalpha() else f"model-{name}".strip("-")
+
+
+def problems_of_use(arguments: Namespace) -> tuple[Problem, ...]:
+    """Return what is wrong about how model, files and options were put together."""
+    model, files = arguments.model, arguments.filename or ()
+    if model is None and not files:
+        return (Problem(code="NoShardedModel", what="no model is named", remedy="give its id, or a manifest with -f FILE"),)
+    if model is None:
+        return (*map(_of_files_only, typed_options(arguments)), *_manifest_of_files(arguments))
+    if files:
+        what = f"the model {model} is named beside -f"
+        return (Problem(code="NotTogether", path="MODEL", what=what, remedy="give one of both"),)
+    if Path(model).is_file() or model.endswith((".yaml", ".yml", ".json")):
+        what = f"{model} is a file, not the id of a model"
+        return (Problem(code="NotAllowed", path="MODEL", what=what, remedy=f"write -f {model}"),)
+    return ()
+
+
+def _of_files_only(flag: str) -> Problem:
+    what, limit = "describes a model that is named on the command line", "and the manifest of -f says it itself"
+    return Problem(code="NotTogether", path=flag, what=what, limit=limit, remedy="write it into the manifest")
+
+
+def _manifest_of_files(arguments: Namespace) -> tuple[Problem, ...]:
+    if arguments.output != "manifest":
+        return ()
+    what = "is for a model that is named on the command line"
+    return (Problem(code="NotTogether", path="-o manifest", what=what, remedy="the manifest of -f is there already"),)

@@ -1,0 +1,70 @@
+"""What each container requests of its node and may use at most: GPUs, cores, memory, local disk.
+
+The limits of memory and disk are there so that one engine cannot end its neighbours. They are far above what an engine needs, and
+may be above what a node has. Whoever states them in ``spec.pod.resources`` goes before them, and so does a LimitRange.
+"""
+
+from typing import Any, Final
+
+from shardwright.planning.report import Plan
+from shardwright.rendering import budgets, cache, network, ray
+from shardwright.rendering.deployment import Deployment
+from shardwright.units import GIB, MIB
+
+MEMORY: Final = "memory"
+DISK: Final = "ephemeral-storage"
+
+
+def workers_per_pod(plan: Plan) -> int:
+    """Return the ranks of one pod; vLLM tells local from remote ranks by it, so it is the GPU limit exactly."""
+    return plan.layout.gpus_per_replica // plan.nodes_per_replica
+
+
+def of_engine(plan: Plan, deployment: Deployment) -> dict[str, Any]:
+    """Return the resources of the engine's container."""
+    workers = workers_per_pod(plan)
+    devices = {plan.resource: str(workers), **network.devices(plan)}
+    requests, limits = _bounds(plan, deployment)
+    claims = {"claims": [{"name": network.CHANNEL}]} if plan.compute_domain else {}
+    cpu = deployment.cpu or str(budgets.cpus(workers))
+    return {"requests": {"cpu": cpu, **requests, **devices}, "limits": {**devices, **limits}, **claims}
+
+
+def of_download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
+    """Return the resources of what downloads before the engine starts: it has the pod to itself, with the engine's limits."""
+    requests, limits = _bounds(plan, deployment)
+    memory = deployment.memory or cache.INIT_MEMORY
+    return {"requests": {"cpu": cache.INIT_CPU, **requests, MEMORY: memory}, **({"limits": limits} if limits else {})}
+
+
+def _bounds(plan: Plan, deployment: Deployment) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what a container requests of memory and disk, and what it may use at most."""
+    workers, quantizes = workers_per_pod(plan), deployment.quantization is not None
+    memory = budgets.host_memory_bytes(workers, over_ray=ray.joins(plan, deployment))
+    most = budgets.host_memory_limit_bytes(plan, workers, request_bytes=memory, quantizes=quantizes)
+    ours = {
+        MEMORY: (memory, most),
+        DISK: budgets.disk_bytes(plan, downloads=cache.downloads(deployment), quantizes=quantizes),
+    }
+    stated = {MEMORY: deployment.memory, DISK: deployment.ephemeral_storage}
+    requests = {name: stated[name] or budgets.quantity(_whole(request)) for name, (request, _) in ours.items()}
+    limits = {name: stated[name] or _limit(deployment, name, *bounds) for name, bounds in ours.items()}
+    return requests, {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def _limit(deployment: Deployment, name: str, request: int, most: int) -> str | None:
+    """Return a limit that the namespace admits, None where it gives one of its own that is high enough.
+
+    One below the request would be refused whatever the namespace says, without naming it.
+    """
+    ceiling = next((item for item in deployment.ceilings if item.resource == name), None)
+    if ceiling and ceiling.given_bytes is not None and ceiling.given_bytes >= _whole(request):
+        return None
+    if ceiling and ceiling.most_bytes is not None and ceiling.most_bytes < most:
+        return budgets.quantity(max(ceiling.most_bytes, _whole(request)))
+    return budgets.quantity(_whole(most))
+
+
+def _whole(count: int) -> int:
+    """Return bytes in whole GiB, rounded up, unless they are whole MiB already."""
+    return count if count % MIB == 0 else -(-count // GIB) * GIB

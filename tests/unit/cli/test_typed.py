@@ -1,0 +1,169 @@
+"""A model, its load and its GPUs typed instead of written as YAML."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from shardwright.cli.main import main
+from shardwright.cli.named_gpus import nodes_of, read_named_gpus
+from shardwright.cli.surroundings import read_nodes
+from shardwright.errors import InputError
+from shardwright.hardware.domains import DomainKind
+from shardwright.hardware.facts import NodeFacts
+from tests.support.builders_cli import Files, a_manifest
+
+Capture = pytest.CaptureFixture[str]
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+def _facts(*texts: str, gpus_per_node: int | None = None, network: float | None = None) -> list[NodeFacts]:
+    named = read_named_gpus(texts, gpus_per_node=gpus_per_node, network_gbps_per_gpu=network)
+    return [facts for facts in read_nodes(nodes_of(named)) if isinstance(facts, NodeFacts)]
+
+
+def _errors(capsys: Capture) -> list[str]:
+    return capsys.readouterr().err.splitlines()
+
+
+def test_a_model_and_gpus_are_enough_for_a_plan(capsys: Capture) -> None:
+    assert main(["plan", LLAMA, "--gpus", "16xH100"]) == 0
+
+    out, err = capsys.readouterr()
+    assert out.startswith("llama-3-1-8b-instruct: one GPU of 1 node (H100-SXM-80GB)\n")
+    assert "no pods are known" not in out, "GPUs that are named are free"
+    assert err == ""
+
+
+def test_the_plan_of_typed_words_is_that_of_the_manifest_which_they_print(capsys: Capture, tmp_path: Path) -> None:
+    words = [LLAMA, "--gpus", "4xL40S", "--rps", "2", "--ttft", "2s", "--input-tokens", "1,000", "--output-tokens", "100"]
+    main(["plan", *words, "-o", "json"])
+    typed = json.loads(capsys.readouterr().out)
+    main(["plan", *words, "-o", "manifest"])
+    manifest = tmp_path / "model.yaml"
+    manifest.write_text(capsys.readouterr().out)
+
+    main(["plan", "-f", str(manifest), "--gpus", "4xL40S", "-o", "json"])
+
+    assert json.loads(capsys.readouterr().out) == typed
+    assert yaml.safe_load(manifest.read_text())["spec"] == {
+        "model": {"id": LLAMA},
+        "workload": {"inputTokens": 1000, "outputTokens": 100, "requestsPerSecond": 2.0},
+        "objective": {"ttftMilliseconds": 2000},
+    }
+
+
+def test_gpus_stand_in_nodes_as_their_instances_have_them() -> None:
+    assert [(node.gpu.id, node.gpus) for node in _facts("20xH100", "8xGB200")] == [
+        ("H100-SXM-80GB", 8),
+        ("H100-SXM-80GB", 8),
+        ("H100-SXM-80GB", 4),
+        ("GB200-NVL-186GB", 4),
+        ("GB200-NVL-186GB", 4),
+    ]
+    assert [node.gpus for node in _facts("8xL40S", gpus_per_node=4)] == [4, 4]
+
+
+def test_a_rack_is_one_nvlink_domain_and_a_second_one_is_another() -> None:
+    domains = {node.domain.name: node.domain.kind for node in _facts("144xGB200")}
+
+    assert list(domains.values()) == [DomainKind.CLIQUE, DomainKind.CLIQUE]
+    assert [node.gpus for node in _facts("144xGB200")] == [4] * 36
+
+
+def test_the_network_is_what_was_typed() -> None:
+    (node,) = _facts("8xH100", network=400)
+
+    assert (node.network.bytes_per_second, node.network.basis) == (50e9, "stated")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("H100", "'H100' must be a number, x and a GPU; write for example 16xH100"),
+        ("0xH100", "0 GPUs must be from 1 to 100,000"),
+        ("8xA100", "'A100' may be A100-SXM4-40GB or A100-SXM4-80GB; write for example 8xA100-SXM4-80GB"),
+        ("8xH1O0", "'H1O0' is not a GPU that can be planned; did you mean H100-SXM-80GB?"),
+        ("8xGH200-96GB", "GH200-96GB stands in nodes of no known size; say how many a node has with --nodes-of"),
+        ("8xTPU-v5e", "TPU-v5e of Google cannot be planned; 'shardwright gpus' lists those that can"),
+    ],
+)
+def test_gpus_that_are_not_named_well_are_refused_with_the_way_out(text: str, sentence: str) -> None:
+    with pytest.raises(InputError) as error:
+        read_named_gpus([text])
+
+    assert [problem.sentence() for problem in error.value.problems] == [f"--gpus: {sentence}"]
+
+
+def test_what_is_wrong_is_said_of_the_option_that_was_typed(capsys: Capture) -> None:
+    assert main(["plan", LLAMA, "--gpus", "8xH100", "--rps", "0", "--ttft", "fast"]) == 2
+
+    assert [line.partition(";")[0] for line in _errors(capsys)] == [
+        'error[WrongType]: --ttft: "fast" must be an integer',
+        "error[OutOfRange]: --rps: 0.0 must be from 0.001 to 100,000, 0.001 too few",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "start"),
+    [
+        (["plan", "--gpus", "8xH100"], "error[NoShardedModel]: no model is named"),
+        (["plan", "model.yaml", "--gpus", "8xH100"], "error[NotAllowed]: MODEL: model.yaml is a file, not the id of a model;"),
+        (["plan", LLAMA, "-f", "model.yaml", "--gpus", "8xH100"], "error[NotTogether]: MODEL: the model"),
+        (["plan", "-f", "model.yaml", "--rps", "3", "--gpus", "8xH100"], "error[NotTogether]: --rps: describes a model"),
+        (["plan", "-f", "model.yaml", "-o", "manifest", "--gpus", "8xH100"], "error[NotTogether]: -o manifest: is for"),
+        (["plan", LLAMA, "--nodes-of", "8"], "error[NotTogether]: --nodes-of: describes GPUs that are not named"),
+        (["paln", LLAMA], "error[NotAllowed]: 'paln' is not a command; did you mean plan?"),
+        (["size", LLAMA], "error[GpusUnreadable]: --gpus: no GPU is named"),
+    ],
+)
+def test_words_that_do_not_go_together_are_refused_in_one_line(
+    words: list[str], start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Files(tmp_path).manifests(a_manifest("llama"))
+
+    assert main(words) == 2
+
+    (line,) = _errors(capsys)
+    assert line.startswith(start)
+
+
+def test_an_option_is_written_out(capsys: Capture) -> None:
+    with pytest.raises(SystemExit):
+        main(["plan", LLAMA, "--gpu", "8xH100"])
+
+    assert "unrecognized arguments: --gpu" in capsys.readouterr().err
+
+
+def _sizes(capsys: Capture, *words: str) -> Any:
+    main(["size", LLAMA, *words, "-o", "json"])
+    return json.loads(capsys.readouterr().out)["sizes"]
+
+
+def test_a_size_is_the_fewest_gpus_that_carry_the_load_and_one_less_does_not(capsys: Capture) -> None:
+    (found,) = _sizes(capsys, "--rps", "12", "--ttft", "2s", "--gpus", "L40S")
+
+    carries = {step["gpus"]: step["carriesLoad"] for step in found["steps"]}
+    assert found["gpus"] > 1
+    assert carries[found["gpus"]]
+    assert not carries[found["gpus"] - 1]
+
+
+def test_the_product_that_needs_fewest_comes_first_and_with_prices_the_cheapest(capsys: Capture, tmp_path: Path) -> None:
+    words = ("--rps", "12", "--ttft", "2s", "--gpus", "L40S", "--gpus", "H100")
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps({"gpuHourPrices": {"H100-SXM-80GB": 40, "L40S-48GB": 1}}))
+
+    assert [size["gpu"] for size in _sizes(capsys, *words)] == ["H100-SXM-80GB", "L40S-48GB"]
+    assert [size["gpu"] for size in _sizes(capsys, *words, "--settings", str(settings))] == ["L40S-48GB", "H100-SXM-80GB"]
+
+
+def test_a_load_that_no_number_of_gpus_carries_ends_with_one_and_says_why(capsys: Capture) -> None:
+    assert main(["size", LLAMA, "--tpot", "1ms", "--gpus", "T4"]) == 1
+
+    assert "1,024 GPUs do not do" in capsys.readouterr().out
