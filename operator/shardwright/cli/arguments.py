@@ -233,18 +233,7 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
         help="file or folder with ShardedModels, and ConfigMaps that they refer to ('-': stdin); may be repeated",
     )
     wanted.add_argument("-n", "--namespace", default="", help="namespace of ShardedModels that name none (default: default)")
-    unknown = wanted.add_mutually_exclusive_group()
-    unknown.add_argument(
-        "--config",
-        metavar="FILE",
-        help="the config.json of a model that is not built in, the folder of its checkpoint, or models--ORG--NAME of the cache "
-        "of the Hugging Face hub",
-    )
-    unknown.add_argument(
-        "--fetch",
-        action="store_true",
-        help="read models that are not built in from the Hugging Face hub by their ids ('fetch --help' has the environment)",
-    )
+    _add_unknown(wanted)
     wanted.add_argument(
         "--settings", metavar="FILE", help="what the administrator says for all models (the text of the operator's ConfigMap)"
     )
@@ -267,6 +256,21 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
     one_of.add_argument("--context", help="a context of the kubeconfig")
     there.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else ~/.kube/config")
     _add_nodes_of(there)
+
+
+def _add_unknown(wanted: Group) -> None:
+    unknown = wanted.add_mutually_exclusive_group()
+    unknown.add_argument(
+        "--config",
+        metavar="FILE",
+        help="the config.json of a model that is not built in, the folder of its checkpoint, or models--ORG--NAME of the cache "
+        "of the Hugging Face hub",
+    )
+    unknown.add_argument(
+        "--fetch",
+        action="store_true",
+        help="read models that are not built in from the Hugging Face hub by their ids ('fetch --help' has the environment)",
+    )
 
 
 def _add_nodes_of(there: Group) -> None:

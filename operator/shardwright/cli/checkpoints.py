@@ -10,6 +10,7 @@ from shardwright.api.resource import ShardedModel
 from shardwright.cli.exits import UnreachableError
 from shardwright.cli.inputs import in_file, name_the_file, read_text
 from shardwright.cli.output import print_note
+from shardwright.cli.typed import of_option
 from shardwright.errors import InputError, Problem
 from shardwright.hub.checkpoint import INDEX_FILE, Checkpoint, fetch, read_folder
 from shardwright.hub.places import Hub, hub_of
@@ -73,10 +74,14 @@ def fetch_unknown(resources: Iterable[tuple[str, ShardedModel]]) -> Mapping[Name
                 fetched[named] = fetch_one(hub, *named)
                 print_note(_what_was_fetched(named, fetched[named]))
             except InputError as error:
-                problems += [in_file(file, problem.under(path)) for problem in error.problems]
+                problems += [_located(problem.under(path), file) for problem in error.problems]
     if problems:
         raise InputError(problems)
     return fetched
+
+
+def _located(problem: Problem, file: str) -> Problem:
+    return in_file(file, problem) if file else of_option(problem)
 
 
 def fetched_for(resource: ShardedModel, fetched: Mapping[Named, Checkpoint]) -> dict[str, Mapping[str, object]]:

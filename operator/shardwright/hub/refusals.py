@@ -103,20 +103,18 @@ def busy(host: str, wait_seconds: int | None) -> HubUnavailableError:
 
 def failing(host: str, status: int) -> HubUnavailableError:
     """Return the error of an answer that says nothing of the model: 5xx, a proxy's, a content host's."""
-    return _unavailable(host, f"answers {status}", "try again, or give the files with --config FOLDER")
+    return _unavailable(host, f"answers {status}", "try again, or plan with --config FOLDER")
 
 
 def unreachable(host: str, reason: str) -> HubUnavailableError:
     """Return the error of a host that does not answer; ``reason`` is the operating system's."""
-    remedy = "check the network, HTTPS_PROXY and HF_ENDPOINT, or give the files with --config FOLDER"
+    remedy = "check the network, HTTPS_PROXY and HF_ENDPOINT, or plan with --config FOLDER"
     return _unavailable(host, f"cannot be reached: {reason}", remedy)
 
 
 def too_slow(host: str, seconds: float) -> HubUnavailableError:
     """Return the error of an answer that does not end."""
-    return _unavailable(
-        host, f"did not answer in full within {seconds:.0f} s", "try again, or give the files with --config FOLDER"
-    )
+    return _unavailable(host, f"did not answer in full within {seconds:.0f} s", "try again, or plan with --config FOLDER")
 
 
 def too_large(host: str, file: str, max_bytes: int) -> InputError:
@@ -142,5 +140,5 @@ def _missing(what: str, limit: str, remedy: str) -> InputError:
 
 
 def _odd(what: str, limit: str) -> InputError:
-    remedy = "check HF_ENDPOINT and the proxy, or give the files with --config FOLDER"
+    remedy = "check HF_ENDPOINT and the proxy, or plan with --config FOLDER"
     return InputError([Problem(code="HubAnswerInvalid", what=what, limit=limit, remedy=remedy)])

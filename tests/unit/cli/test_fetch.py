@@ -204,3 +204,13 @@ def _in_cache(cache: Path) -> Path:
     (model / "refs" / "main").write_text(COMMIT)
     (model / "snapshots" / COMMIT / "config.json").write_bytes(CONFIG)
     return model
+
+
+def test_a_model_that_is_typed_is_fetched_and_its_problems_are_of_what_was_typed(hub: LoopbackHub, capsys: Capture) -> None:
+    assert main(["plan", "us/ours", "--gpus", "1xH100", "--fetch", "-o", "json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    hub.repositories = {}
+
+    assert main(["plan", "us/ours", "--gpus", "1xH100", "--fetch"]) == 2
+    assert planned["model"]["parameters"] == 1_554_059_264
+    assert capsys.readouterr().err.startswith("error[HubModelMissing]: MODEL: 'us/ours' is not on ")

@@ -175,7 +175,7 @@ def test_a_busy_hub_says_how_long_to_wait(hub: LoopbackHub) -> None:
 def test_a_hub_that_fails_is_asked_again_by_whoever_asked(hub: LoopbackHub, status: int) -> None:
     hub.answers[RESOLVED] = giving(b"<html>", status)
 
-    assert unavailable(hub) == f"HubUnavailable: HUB answers {status}; try again, or give the files with --config FOLDER"
+    assert unavailable(hub) == f"HubUnavailable: HUB answers {status}; try again, or plan with --config FOLDER"
 
 
 def test_a_file_beside_the_config_that_cannot_be_read_is_not_taken_for_one_that_is_not_there(hub: LoopbackHub) -> None:
@@ -194,15 +194,15 @@ def test_a_content_host_that_refuses_says_nothing_of_the_token(hub: LoopbackHub)
 
     said = unavailable(hub, hub.content)
 
-    assert said == "HubUnavailable: CDN answers 403; try again, or give the files with --config FOLDER"
+    assert said == "HubUnavailable: CDN answers 403; try again, or plan with --config FOLDER"
 
 
 def test_nobody_at_the_address() -> None:
     site = Site(url="http://127.0.0.1:1")
 
     assert unavailable(site) == (
-        "HubUnavailable: HUB cannot be reached: Connection refused; check the network, HTTPS_PROXY and HF_ENDPOINT, or give the "
-        "files with --config FOLDER"
+        "HubUnavailable: HUB cannot be reached: Connection refused; check the network, HTTPS_PROXY and HF_ENDPOINT, or "
+        "plan with --config FOLDER"
     )
 
 
@@ -220,7 +220,7 @@ def test_a_huge_answer_is_left(hub: LoopbackHub, *, declared: bool) -> None:
 
     assert shown(refusal(hub), hub) == (
         "HubAnswerInvalid: config.json of HUB is larger than the limit of 1048576 bytes; check HF_ENDPOINT and the proxy, or "
-        "give the files with --config FOLDER"
+        "plan with --config FOLDER"
     )
 
 
@@ -238,7 +238,7 @@ def test_an_answer_that_does_not_end_is_waited_for_only_so_long(hub: LoopbackHub
     said = unavailable(hub)
     over.set()
 
-    assert said == ("HubUnavailable: HUB did not answer in full within 0 s; try again, or give the files with --config FOLDER")
+    assert said == "HubUnavailable: HUB did not answer in full within 0 s; try again, or plan with --config FOLDER"
 
 
 def test_silence_ends_an_answer(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> None:
