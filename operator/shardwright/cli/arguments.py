@@ -237,6 +237,10 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
     wanted.add_argument(
         "--settings", metavar="FILE", help="what the administrator says for all models (the text of the operator's ConfigMap)"
     )
+    _add_surroundings(command)
+
+
+def _add_surroundings(command: argparse.ArgumentParser) -> None:
     there = command.add_argument_group("what is there: the kubeconfig's current context, or")
     one_of = there.add_mutually_exclusive_group()
     one_of.add_argument(
