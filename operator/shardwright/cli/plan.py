@@ -132,7 +132,7 @@ def _read_inputs(arguments: Namespace) -> Inputs:
     wanted = read_sources(arguments.filename or ())
     there = (*(Source(file="--gpus", content=node) for node in nodes_of(named)), *_there(arguments, wanted))
     cluster = None if arguments.nodes or arguments.gpus else _cluster(arguments)
-    resources = tuple(_typed(arguments) if arguments.model else _resources(arguments, wanted))
+    resources = tuple(_typed(arguments) if arguments.model is not None else _resources(arguments, wanted))
     _refuse_duplicates(resources)
     settings = _read_settings(arguments.settings) if arguments.settings else Settings()
     return Inputs(

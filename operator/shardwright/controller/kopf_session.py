@@ -7,6 +7,7 @@ decoded before kopf sees it, and all is left out that is not kept (``cluster.kep
 
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import aiohttp
@@ -63,11 +64,19 @@ class _KeptEvents:
         lines.end()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Session(kopf.AiohttpSession):
+    """Equal where its credentials are: kopf does not try again with what was refused."""
+
+    aiohttp_session: aiohttp.ClientSession = field(compare=False)
+    credentials: kopf.ConnectionInfo
+
+
 def session(info: kopf.ConnectionInfo) -> kopf.AiohttpSession:
     """Return the session for a server and its credentials."""
     connector = aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context())
     made = aiohttp.ClientSession(connector=connector, headers=info.as_http_headers(), response_class=KeptAnswer)
-    return kopf.AiohttpSession(server=info.server, aiohttp_session=made)
+    return Session(server=info.server, aiohttp_session=made, credentials=info)
 
 
 def _kept_list(text: bytes) -> dict[str, Any]:

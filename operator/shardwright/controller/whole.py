@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from time import monotonic
+from typing import Any, Final
 
 from shardwright.api.free_form import free_form_problems, has_free_form
 from shardwright.cluster.client import Client
@@ -13,6 +14,9 @@ from shardwright.errors import InputError
 
 ReadWhole = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """Returns a resource with its inline config, within bounds; raises InputError where it is not."""
+
+READ_SECONDS: Final = 5.0
+"""How long a turn may last. Basis: chosen; 1.5 MB takes 30 ms, and others wait until a read that hangs has ended."""
 
 
 class ChangedError(Exception):
@@ -50,7 +54,7 @@ class Whole:
         metadata = live["metadata"]
         key = metadata["namespace"], metadata["name"]
         async with self._turns.turn(key, Priority.NEW):
-            found = await self._client.get(SHARDED_MODELS, *key)
+            found = await self._client.until(monotonic() + READ_SECONDS).get(SHARDED_MODELS, *key)
             if found is None or _form(found) != _form(live):
                 raise ChangedError
             return await as_it_is(found)

@@ -58,7 +58,8 @@ def _limit(deployment: Deployment, name: str, request: int, most: int) -> str | 
     One below the request would be refused whatever the namespace says, without naming it.
     """
     ceiling = next((item for item in deployment.ceilings if item.resource == name), None)
-    if ceiling and ceiling.given_bytes is not None and ceiling.given_bytes >= _whole(request):
+    given, admitted = (ceiling.given_bytes, ceiling.most_bytes) if ceiling else (None, None)
+    if given is not None and given >= _whole(request) and (admitted is None or given <= admitted):
         return None
     if ceiling and ceiling.most_bytes is not None and ceiling.most_bytes < most:
         return budgets.quantity(max(ceiling.most_bytes, _whole(request)))

@@ -118,6 +118,8 @@ def test_what_is_wrong_is_said_of_the_option_that_was_typed(capsys: Capture) -> 
         (["plan", "-f", "model.yaml", "-o", "manifest", "--gpus", "8xH100"], "error[NotTogether]: -o manifest: is for"),
         (["plan", LLAMA, "--nodes-of", "8"], "error[NotTogether]: --nodes-of: describes GPUs that are not named"),
         (["paln", LLAMA], "error[NotAllowed]: 'paln' is not a command; did you mean plan?"),
+        (["plan", "", "--gpus", "8xH100"], "error["),
+        (["plan", "x" * 300, "--gpus", "8xH100"], "error[TooLong]: MODEL: 300 characters"),
         (["size", LLAMA], "error[GpusUnreadable]: --gpus: no GPU is named"),
     ],
 )

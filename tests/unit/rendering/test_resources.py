@@ -112,6 +112,7 @@ def test_what_downloads_first_never_asks_for_more_than_it_may_use() -> None:
     [
         (Ceiling(resource="memory", given_bytes=32 * GIB), None),  # the namespace gives one itself
         (Ceiling(resource="memory", given_bytes=90 * GIB, most_bytes=100 * GIB), None),
+        (Ceiling(resource="memory", given_bytes=100 * GIB, most_bytes=64 * GIB), "41Gi"),  # what it gives would be refused
         (Ceiling(resource="memory", given_bytes=1 * GIB), "41Gi"),  # which would be below the request
         (Ceiling(resource="memory", most_bytes=20 * GIB), "20Gi"),
         (Ceiling(resource="memory", most_bytes=64 * GIB), "41Gi"),
