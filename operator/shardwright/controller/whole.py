@@ -35,7 +35,10 @@ async def as_it_is(live: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class Whole:
-    """Reads them; namespaces take turns, so that 1.5 MB of JSON, 40 MB as Python values, are there once at a time."""
+    """Reads them; namespaces take turns, so that 1.5 MB of JSON, 40 MB as Python values, are decoded once at a time.
+
+    What is within the bounds of a config is held until the worker has its question: up to 9 MiB for each look that waits.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
