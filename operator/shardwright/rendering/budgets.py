@@ -72,7 +72,7 @@ not mapped; Run:ai's streamer holds as much of many files (40 GB by default). Ba
 cuts files by default, 50 GB; in earlier ones it is 5 GB."""
 
 DISK_BASE_BYTES: Final = 2 * GIB
-"""Local disk that each pod requests beside what it downloads: compiled kernels, logs, sockets; assumed from 150 MiB measured
+"""Local disk that each pod writes beside what it downloads: compiled kernels, logs, sockets; assumed from 150 MiB measured
 of one rank of vLLM 0.32 for the CPU (docs/real-cluster.md)."""
 
 DISK_SPARE_BYTES: Final = 48 * GIB
@@ -159,9 +159,13 @@ def host_memory_limit_bytes(plan: Plan, workers: int, *, request_bytes: int, qua
 
 
 def disk_bytes(plan: Plan, *, downloads: bool, quantizes: bool) -> tuple[int, int]:
-    """Return the local disk that a pod requests, and what it may use at most."""
+    """Return the local disk that a pod requests, and what it may use at most.
+
+    It requests none, and says so, because a limit alone would be requested: the plan has chosen the node by its GPUs, and what
+    disk the kubelet counts there is often not the one that is there.
+    """
     files = file_bytes(plan, whole=True, quantizes=quantizes) if downloads else 0
-    return DISK_BASE_BYTES + files, DISK_BASE_BYTES + DISK_SPARE_BYTES + DOWNLOAD_LIMIT_FACTOR * files
+    return 0, DISK_BASE_BYTES + DISK_SPARE_BYTES + DOWNLOAD_LIMIT_FACTOR * files
 
 
 def cpus(workers: int) -> int:
@@ -172,7 +176,9 @@ def cpus(workers: int) -> int:
 def quantity(count: int) -> str:
     """Return bytes as the API server itself would write the quantity, so that nothing seems to drift.
 
-    >>> quantity(5 * GIB), quantity(1536 * MIB)
-    ('5Gi', '1536Mi')
+    >>> quantity(5 * GIB), quantity(1536 * MIB), quantity(0)
+    ('5Gi', '1536Mi', '0')
     """
+    if count == 0:
+        return "0"
     return f"{count // GIB}Gi" if count % GIB == 0 else f"{count // MIB}Mi"

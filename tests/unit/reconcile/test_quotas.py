@@ -189,7 +189,7 @@ def test_the_limits_of_a_pod_are_within_what_its_namespace_admits(item: dict[str
     assert range_problem(pod_template(a_small_plan(), within, 0)["spec"], limits(item)) is None
 
 
-@pytest.mark.parametrize(("name", "least"), [("memory", "8Gi"), ("ephemeral-storage", "10Gi")])
+@pytest.mark.parametrize(("name", "least"), [("memory", "8Gi")])
 def test_a_namespace_that_admits_less_than_a_pod_requests_is_named(name: str, least: str) -> None:
     item = {"type": "Container", "max": {name: least}, "default": {name: least}}
     within = a_deployment(ceilings=ceilings(limits(item)))

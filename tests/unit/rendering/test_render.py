@@ -205,7 +205,7 @@ def test_a_pod_requests_the_rdma_devices_of_the_plan_beside_its_gpus() -> None:
     resources = engine_of(render(a_plan(rdma=RDMA), a_deployment()))["resources"]
     devices = {"nvidia.com/gpu": "8", "rdma/hca": "1", "vpc.amazonaws.com/efa": "32"}
     assert resources["limits"] == {"memory": "542Gi", "ephemeral-storage": "1559Gi"} | devices
-    assert resources["requests"] == {"cpu": "9", "memory": "41Gi", "ephemeral-storage": "757Gi"} | devices
+    assert resources["requests"] == {"cpu": "9", "memory": "41Gi", "ephemeral-storage": "0"} | devices
 
 
 def test_networks_are_attached_to_pods_of_groups_over_several_nodes_only() -> None:
@@ -248,11 +248,11 @@ def test_pods_lock_memory_as_root_only_where_that_is_asked_for_and_of_use(
 @pytest.mark.parametrize(
     ("plan", "gpus", "shm", "memory", "disk"),
     [
-        (a_small_plan(), "1", "1536Mi", ("9728Mi", "41Gi"), ("17Gi", "80Gi")),
-        (a_plan_of(Layout(tensor=2)), "2", "2Gi", ("14Gi", "140Gi"), ("380Gi", "805Gi")),
-        (a_plan(), "8", "5Gi", ("41Gi", "542Gi"), ("757Gi", "1559Gi")),
-        (a_plan_of(Layout(tensor=4, pipeline=2), nodes=1), "8", "5Gi", ("41Gi", "542Gi"), ("380Gi", "805Gi")),
-        (a_plan(resource="amd.com/gpu"), "8", "5Gi", ("41Gi", "542Gi"), ("757Gi", "1559Gi")),
+        (a_small_plan(), "1", "1536Mi", ("9728Mi", "41Gi"), ("0", "80Gi")),
+        (a_plan_of(Layout(tensor=2)), "2", "2Gi", ("14Gi", "140Gi"), ("0", "805Gi")),
+        (a_plan(), "8", "5Gi", ("41Gi", "542Gi"), ("0", "1559Gi")),
+        (a_plan_of(Layout(tensor=4, pipeline=2), nodes=1), "8", "5Gi", ("41Gi", "542Gi"), ("0", "805Gi")),
+        (a_plan(resource="amd.com/gpu"), "8", "5Gi", ("41Gi", "542Gi"), ("0", "1559Gi")),
     ],
 )
 def test_a_pod_gets_as_many_gpus_as_it_has_workers_and_memory_and_disk_for_them(

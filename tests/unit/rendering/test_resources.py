@@ -69,10 +69,10 @@ def test_what_the_launch_script_keeps_of_a_start_is_bounded() -> None:
 @pytest.mark.parametrize(
     ("deployment", "requested", "limit"),
     [
-        (a_deployment(), "17Gi", "80Gi"),
-        (a_deployment(quantization="fp8"), "32Gi", "110Gi"),
-        (a_deployment(claim=ClaimPath(claim="weights", path="")), "2Gi", "50Gi"),
-        (a_deployment(cache=CacheClaim(storage="1Ti")), "2Gi", "50Gi"),
+        (a_deployment(), "0", "80Gi"),
+        (a_deployment(quantization="fp8"), "0", "110Gi"),
+        (a_deployment(claim=ClaimPath(claim="weights", path="")), "0", "50Gi"),
+        (a_deployment(cache=CacheClaim(storage="1Ti")), "0", "50Gi"),
         (a_deployment(ephemeral_storage="9Gi"), "9Gi", "9Gi"),
     ],
 )
@@ -95,7 +95,7 @@ def test_what_downloads_first_has_the_limits_of_the_engine_and_asks_for_less() -
     download, engine = containers(a_deployment(cache=CacheClaim(storage="1Ti")), a_small_plan())
 
     assert download["resources"] == {
-        "requests": {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "2Gi"},
+        "requests": {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "0"},
         "limits": {"memory": "41Gi", "ephemeral-storage": "50Gi"},
     }
     assert engine["resources"]["limits"] == {**download["resources"]["limits"], "nvidia.com/gpu": "1"}
