@@ -7,7 +7,6 @@ decoded before kopf sees it, and all is left out that is not kept (``cluster.kep
 
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import aiohttp
@@ -64,19 +63,20 @@ class _KeptEvents:
         lines.end()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Session(kopf.AiohttpSession):
-    """Equal where its credentials are: kopf does not try again with what was refused."""
+class Logins:
+    """The sessions of one run of kopf. It asks for another where one was refused."""
 
-    aiohttp_session: aiohttp.ClientSession = field(compare=False)
-    credentials: kopf.ConnectionInfo
+    def __init__(self) -> None:
+        self._given: kopf.ConnectionInfo | None = None
 
-
-def session(info: kopf.ConnectionInfo) -> kopf.AiohttpSession:
-    """Return the session for a server and its credentials."""
-    connector = aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context())
-    made = aiohttp.ClientSession(connector=connector, headers=info.as_http_headers(), response_class=KeptAnswer)
-    return Session(server=info.server, aiohttp_session=made, credentials=info)
+    def session(self, info: kopf.ConnectionInfo) -> kopf.AiohttpSession | None:
+        """Return the session for a server and its credentials; ``None`` for those that it was given last: they are refused."""
+        if info == self._given:
+            return None
+        self._given = info
+        connector = aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context())
+        made = aiohttp.ClientSession(connector=connector, headers=info.as_http_headers(), response_class=KeptAnswer)
+        return kopf.AiohttpSession(server=info.server, aiohttp_session=made)
 
 
 def _kept_list(text: bytes) -> dict[str, Any]:

@@ -23,7 +23,7 @@ import kopf
 from shardwright.cluster.access import Access
 from shardwright.cluster.client import Call, Client
 from shardwright.cluster.resources import DISCOVERY, SHARDED_MODELS
-from shardwright.controller.kopf_session import PAGE, session
+from shardwright.controller.kopf_session import PAGE, Logins
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class Watches(threading.Thread):
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
-        kopf.on.login(registry=registry)(self._login)
+        kopf.on.login(registry=registry)(partial(self._login, Logins()))
         group, _, version = SHARDED_MODELS.api_version.rpartition("/")
         kopf.on.event(group, version, SHARDED_MODELS.plural, registry=registry, id=SHARDED_MODELS.plural)(self._handle)
         return registry
@@ -125,7 +125,7 @@ class Watches(threading.Thread):
     async def _handle(self, event: Mapping[str, Any], **_: Any) -> None:
         self._on_event(event["object"], event["type"] == "DELETED")
 
-    async def _login(self, **_kwargs: Any) -> kopf.AiohttpSession:
+    async def _login(self, logins: Logins, **_kwargs: Any) -> kopf.AiohttpSession | None:
         credentials = self._access.credentials()
         scheme, _, token = (credentials.authorization or "").partition(" ")
         info = kopf.ConnectionInfo(
@@ -137,7 +137,7 @@ class Watches(threading.Thread):
             certificate_path=credentials.certificate_file,
             private_key_path=credentials.key_file,
         )
-        return session(info)
+        return logins.session(info)
 
 
 def watch_settings() -> kopf.OperatorSettings:

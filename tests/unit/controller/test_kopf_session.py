@@ -1,24 +1,23 @@
-"""Sessions of kopf, by which it tells credentials that were refused."""
+"""Sessions of kopf, which asks for another where the credentials of one were refused."""
 
 import asyncio
 
 import kopf
 
-from shardwright.controller.kopf_session import session
+from shardwright.controller.kopf_session import Logins
 
 
-async def _equal(first: kopf.ConnectionInfo, second: kopf.ConnectionInfo) -> bool:
-    sessions = [session(first), session(second)]
-    try:
-        return sessions[0] == sessions[1]
-    finally:
-        for made in sessions:
+async def _given(*asked: kopf.ConnectionInfo) -> list[bool]:
+    logins = Logins()
+    sessions = [logins.session(info) for info in asked]
+    for made in sessions:
+        if made is not None:
             await made.aiohttp_session.close()
+    return [made is not None for made in sessions]
 
 
-def test_sessions_are_equal_where_their_credentials_are_so_that_kopf_does_not_try_refused_ones_again() -> None:
+def test_credentials_are_not_given_again_once_they_were_refused_and_renewed_ones_are() -> None:
     refused = kopf.ConnectionInfo(server="https://127.0.0.1:1", token="first")
     renewed = kopf.ConnectionInfo(server="https://127.0.0.1:1", token="second")
 
-    assert asyncio.run(_equal(refused, refused))
-    assert not asyncio.run(_equal(refused, renewed))
+    assert asyncio.run(_given(refused, refused, renewed)) == [True, False, True]
