@@ -32,7 +32,7 @@ def read_config(place: str) -> str:
     Raises:
         InputError: There is no config in it, under the name of the file.
     """
-    if Path(place).is_dir():
+    if os.path.isdir(place):  # noqa: PTH112  Path raises where a name is too long
         return _of_folder(place).config_text
     beside = Path(place).with_name(QUANTIZATION_FILE)
     files = {CONFIG_FILE: read_text(place)}

@@ -4,7 +4,7 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
@@ -36,9 +36,12 @@ def predict(arguments: Namespace) -> Exit:
 
 def _refuse_one_file_for_both(source: str, target: str) -> None:
     """Raise an error where writing the predictions would empty the file of the cases."""
-    if STDIN in (source, target) or not (Path(source).exists() and Path(target).exists()):
+    if STDIN in (source, target):
         return
-    if Path(source).samefile(target):
+    same = False
+    with suppress(OSError):  # one of them is not there
+        same = Path(source).samefile(target)
+    if same:
         remedy = "name another --output"
         raise InputError([Problem(code="FileUnreadable", what=f"{target}: cannot be read and written at once", remedy=remedy)])
 

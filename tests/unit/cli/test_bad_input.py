@@ -36,6 +36,18 @@ def test_a_file_that_is_not_there(capsys: Capture) -> None:
     ]
 
 
+LONG = "a" * 300
+"""What no file system takes as a name."""
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("words", [("-f", LONG, "--nodes", "nodes.yaml"), ("us/ours", "--config", LONG, "--gpus", "8xH100")])
+def test_a_file_whose_name_is_too_long(capsys: Capture, words: tuple[str, ...]) -> None:
+    assert _errors(capsys, "plan", *words) == [
+        f"error[FileUnreadable]: {LONG}: File name too long; give a file that exists and that you may read"
+    ]
+
+
 def test_a_file_that_is_not_text(files: Files, capsys: Capture) -> None:
     files.raw("model.yaml", b"kind: \xff")
 
