@@ -26,6 +26,8 @@ from tests.support.keys import SIGNING_KEY
 ROOT = Path(__file__).parents[2]
 SYSTEM = leases.SYSTEM
 OPERATOR_USER = f"system:serviceaccount:{SYSTEM}:shardwright"
+AS_INSTALLED = {"MALLOC_ARENA_MAX": "2"}
+"""What the chart sets in the environment beside the pod's names (`tests/chart/test_rendering.py`): memory is measured with it."""
 
 
 def install_chart(control_plane: ControlPlane, *options: str) -> None:
@@ -119,7 +121,7 @@ class OperatorProcess:
 
     def launch(self) -> None:
         """Start it and wait for nothing."""
-        environment = {**os.environ, "PYTHONPATH": str(self._source), "TMPDIR": self._folder.name}
+        environment = {**os.environ, **AS_INSTALLED, "PYTHONPATH": str(self._source), "TMPDIR": self._folder.name}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._arguments, stdout=log, stderr=log, env=environment, cwd=ROOT)
 
