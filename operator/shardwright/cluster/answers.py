@@ -1,13 +1,12 @@
 """What an answer means: an object, a refusal by the API server, or somebody else's words."""
 
-import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, NoReturn
 
 from shardwright.cluster.calls import NOT_A_STATUS, UNKNOWN_PATH, ApiError, Call
-from shardwright.cluster.json_stream import BrokenError, ListDocument, Unreadable, metadata_of
+from shardwright.cluster.json_stream import BrokenError, ListDocument, Unreadable, document, metadata_of
 
 LONGEST_RETRY_AFTER_SECONDS: Final = 30.0
 NO_SUCH_PATH: Final = b"404 page not found"
@@ -66,26 +65,26 @@ def _refuse(call: Call, code: int, header: Header, text: bytes) -> NoReturn:
 
 
 def _json(text: bytes) -> dict[str, Any] | None:
-    """Return a JSON object, None where it is none."""
+    """Return a JSON object, without its depths where it is nested beyond all bounds; None where it is none."""
     try:
-        body = json.loads(text)
-    except (ValueError, RecursionError):  # the latter: it is nested beyond all bounds
+        body = document(text)
+    except BrokenError:
         return None
     return body if isinstance(body, dict) else None
 
 
 def _list(call: Call, text: bytes) -> dict[str, Any] | None:
     """Return a LIST of what is kept of its items, one of which at a time is there as a whole; None where it is no LIST."""
-    document, kept = ListDocument(_pieces(text)), []
+    page, kept = ListDocument(_pieces(text)), []
     try:
-        for item in document.items():
+        for item in page.items():
             if isinstance(item, Unreadable) or call.project is None:
                 return None  # to leave it out would be to say that it is gone
             kept.append(call.project(item))
     except BrokenError:
         return None
-    listed = metadata_of(document.fields).get("resourceVersion")  # a Status has neither that nor items
-    return {**document.fields, "items": kept} if listed else None
+    listed = metadata_of(page.fields).get("resourceVersion")  # a Status has neither that nor items
+    return {**page.fields, "items": kept} if listed else None
 
 
 def _pieces(text: bytes) -> Iterator[bytes]:

@@ -12,11 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from shardwright.api.free_form import DEPTH_MAX
+
 LONGEST_OBJECT: Final = 16 * 2**20
 """Characters of one object that are kept. Basis: assumed, ten times the 1.5 MiB that etcd takes of one in a request."""
 
-DEEPEST: Final = 64
-"""Levels that are read of an object where it has more than Python decodes. Basis: assumed, four times what typed objects have."""
+DEEPEST: Final = DEPTH_MAX + 6
+"""Levels that are read of a document where it has more than Python decodes. Basis: the deepest field of a spec that may hold
+anything is the sixth level of an event of a watch. One level more than is admitted of it is kept, so that what was cut is seen to
+be too deep, and never taken for whole."""
 
 PIECE: Final = 2**16  # characters that are gathered before the next item is decoded: a piece of one is decoded in vain
 HEAD: Final = 4096  # characters in which a name is looked for
@@ -219,16 +223,25 @@ class Lines:
             del self._parts[1:]  # its beginning holds its name
 
 
+def document(text: bytes) -> Any:
+    """Return what one whole text says, without its depths where it is nested beyond all bounds, or :class:`Unreadable`.
+
+    Raises:
+        BrokenError: it is no JSON.
+    """
+    try:
+        return json.loads(text.decode(errors="replace"))
+    except json.JSONDecodeError as error:
+        raise BrokenError(f"{text[:40].decode(errors='replace')!a} is no JSON: {error}") from error
+    except (ValueError, RecursionError):
+        return Text(iter([text, b"\n"])).value()
+
+
 def _line(parts: Iterable[bytes], size: int) -> Any:
     line = b"".join(parts)
     if size > LONGEST_OBJECT:
         return _unreadable(line[:HEAD].decode(errors="replace"), f"is longer than {LONGEST_OBJECT} bytes")
-    try:
-        return json.loads(line.decode(errors="replace"))
-    except json.JSONDecodeError as error:
-        raise BrokenError(f"{line[:40].decode(errors='replace')!a} is no event: {error}") from error
-    except (ValueError, RecursionError):
-        return Text(iter([line, b"\n"])).value()
+    return document(line)
 
 
 def _unreadable(head: str, why: str) -> Unreadable:

@@ -16,6 +16,7 @@ BROKEN = Answer(500, {"message": "etcd is away"})
 STORED = Answer(body={"metadata": {"uid": "u", "resourceVersion": "8"}})
 LOST = Answer(drop=True)
 GONE = Answer(404, {"reason": "NotFound", "message": "not found"})
+NESTED = b"[" * 100_000 + b"]" * 100_000
 
 
 @pytest.fixture(autouse=True)
@@ -102,9 +103,15 @@ def test_what_is_no_list_is_an_error_and_never_an_empty_list(body: bytes) -> Non
         run(lambda: client.list(NODES))
 
 
-def test_an_answer_that_is_nested_beyond_all_bounds_is_no_answer() -> None:
-    nested = b'{"spec": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
-    with serving(Answer(body=nested)) as (_, client), pytest.raises(ApiError) as error:
+def test_an_answer_that_is_nested_beyond_all_bounds_is_read_without_its_depths_at_the_first_try() -> None:
+    with serving(Answer(body=b'{"metadata": {"uid": "u", "managedFields": %b}}' % NESTED)) as (api, client):
+        stored = run(lambda: client.patch_status(SHARDED_MODELS, "models", "a", {"status": {}}))
+        assert stored["metadata"]["uid"] == "u"
+        assert len(api.requests) == 1
+
+
+def test_what_is_nested_and_breaks_off_is_no_answer() -> None:
+    with serving(Answer(body=b'{"spec": ' + NESTED)) as (_, client), pytest.raises(ApiError) as error:
         run(lambda: client.get(SHARDED_MODELS, "models", "a"))
     assert (error.value.code, error.value.reason) == (0, "NotJson")
 

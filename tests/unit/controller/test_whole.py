@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from shardwright.api.free_form import CONFIG_MAX_BYTES
+from shardwright.api.free_form import CONFIG_MAX_BYTES, DEPTH_MAX, FREE_FORM
 from shardwright.cluster.client import ApiError
 from shardwright.cluster.kept_model import project_model
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.controller.whole import ChangedError, Whole
+from shardwright.errors import InputError
 from tests.support.builders_operator import NAMESPACE, Parts, run, synced
 from tests.support.builders_resource import A_CONFIG, a_sharded_model
 from tests.support.memory_api import MemoryApi
+from tests.support.scripted_api import Answer, serving
 
 INLINE = {"id": "us/ours", "config": A_CONFIG}
 TOO_LARGE = {"id": "us/ours", "config": {"note": "x" * CONFIG_MAX_BYTES}}
@@ -107,5 +110,46 @@ def test_a_read_that_fails_holds_up_no_other() -> None:
         with pytest.raises(ApiError):
             await whole.of(live)
         assert (await whole.of(live))["spec"]["model"] == INLINE
+
+    run(scenario())
+
+
+def nested(path: str, levels: int) -> bytes:
+    """Return a model of which the field of a spec holds so many objects within each other, as the API server sends it."""
+    metadata = {"namespace": "models", "name": "deep", "uid": "u", "generation": 1}
+    spec: dict[str, Any] = {}
+    inner = spec
+    _, *steps, field = path.split(".")
+    for step in steps:
+        inner = inner.setdefault(step, {})
+    inner[field] = "DEEP"
+    text = json.dumps({"metadata": metadata, "spec": spec})
+    return text.replace('"DEEP"', '{"a":' * (levels - 1) + "{}" + "}" * (levels - 1)).encode()
+
+
+@pytest.mark.parametrize("path", FREE_FORM)
+@pytest.mark.parametrize("levels", [DEPTH_MAX + 1, 900, 9_000])
+def test_a_config_that_is_nested_too_deeply_is_named_however_deep_it_is_and_asked_for_once(path: str, levels: int) -> None:
+    async def scenario() -> None:
+        with serving(Answer(body=nested(path, levels))) as (api, client):
+            live = project_model(json.loads(nested(path, 1)))
+            with pytest.raises(InputError) as error:
+                await Whole(client).of(live)
+            assert [(item.code, item.path) for item in error.value.problems] == [("TooDeep", path)]
+            assert len(api.requests) == 1
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("path", FREE_FORM)
+def test_a_config_that_is_nested_as_deeply_as_it_may_be_is_whole_beside_what_is_nested_beyond_all_bounds(path: str) -> None:
+    levels = DEPTH_MAX - path.count(".")  # a spec may have so many, with those above its config
+
+    async def scenario() -> None:
+        whole = nested(path, levels)
+        fields = b'"managedFields":' + b"[" * 9_000 + b"]" * 9_000
+        with serving(Answer(body=whole.replace(b'"generation": 1', b'"generation": 1,' + fields))) as (_, client):
+            found = await Whole(client).of(project_model(json.loads(nested(path, 1))))
+        assert found["spec"] == json.loads(whole)["spec"]
 
     run(scenario())
