@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
@@ -88,7 +89,9 @@ class Bench:
         print(f"{'':45} {'read':>8} {'planned':>8} {'clock':>8} {'peak':>8}")
         for name, spec in specs():
             began = monotonic()
-            read, subject = await self._cost(Resolve(content=_content(spec), config_text=None, administration=Administration()))
+            read, subject = await self._cost(
+                Resolve(text=json.dumps(_content(spec)), config_text=None, administration=Administration())
+            )
             planned = "-"
             if isinstance(subject, Subject):
                 stock = Stock(whole=self._whole, taken={})

@@ -137,19 +137,16 @@ class Planner:
         found = self._subjects.of(key, form)
         if found is None:
             try:
-                question = self._question(await whole(live), config_text, kept_version)
+                text = await whole(live)
             except InputError as error:
                 self._subjects.keep(key, form, error.problems)  # it is not read again either
                 raise
+            administration = self._administration
+            question = Resolve(text=text, config_text=config_text, administration=administration, kept_version=kept_version)
             found = await self._resolved(key, form, question, live)
         if isinstance(found, Subject):
             return found
         raise InputError(found)
-
-    def _question(self, live: Mapping[str, Any], config_text: str | None, kept_version: str | None) -> Resolve:
-        content = {field: live[field] for field in ("apiVersion", "kind", "spec") if field in live}
-        content["metadata"] = {field: live["metadata"][field] for field in ("name", "namespace", "uid", "generation")}
-        return Resolve(content=content, config_text=config_text, administration=self._administration, kept_version=kept_version)
 
     async def _resolved(self, key: Key, form: tuple[Any, ...], work: Resolve, live: Mapping[str, Any]) -> Resolved:
         """Return what a resource resolves to, and keep it: a form of it that costs too much is not read again either."""

@@ -1,8 +1,9 @@
 """What is asked of the worker: questions that users' input decides the cost of, each with the pure function that answers it."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
@@ -41,16 +42,16 @@ class Stock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolve:
-    """What does a resource ask? Its content may be anything that the API server takes."""
+    """What does a resource ask? Its JSON may say anything that the API server takes; as Python values it would be far larger."""
 
-    content: Mapping[str, Any]
+    text: str
     config_text: str | None
     administration: Administration
     kept_version: str | None = None
 
     def answer(self) -> Subject | tuple[Problem, ...]:
         """Return the subject, or what the user must correct."""
-        return resolve_stored(self.content, self.config_text, self.administration, self.kept_version)
+        return resolve_stored(json.loads(self.text), self.config_text, self.administration, self.kept_version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

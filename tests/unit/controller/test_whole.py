@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tracemalloc
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,10 +14,13 @@ from shardwright.api.free_form import CONFIG_MAX_BYTES, DEPTH_MAX, FREE_FORM
 from shardwright.cluster.client import ApiError
 from shardwright.cluster.kept_model import project_model
 from shardwright.cluster.resources import SHARDED_MODELS
+from shardwright.controller.planner import Planner
+from shardwright.controller.view import View
 from shardwright.controller.whole import ChangedError, Whole
 from shardwright.errors import InputError
 from tests.support.builders_operator import NAMESPACE, Parts, run, synced
 from tests.support.builders_resource import A_CONFIG, a_sharded_model
+from tests.support.inline import Inline
 from tests.support.memory_api import MemoryApi
 from tests.support.scripted_api import Answer, serving
 
@@ -32,6 +36,11 @@ async def looked_at(model: Mapping[str, Any]) -> Parts:
     for _ in range(2):
         await parts.look(key)
     return parts
+
+
+def asked(text: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(text)
+    return content
 
 
 def test_an_inline_config_is_read_once_and_the_cache_does_without_it() -> None:
@@ -75,9 +84,47 @@ def test_whole_models_are_there_one_at_a_time() -> None:
         kept = [api.put(SHARDED_MODELS, a_sharded_model(f"m-{number}", "models", model=INLINE)) for number in range(3)]
         api.before, whole = take_time, Whole(api)
         found = await asyncio.gather(*(whole.of(project_model(item)) for item in kept))
-        assert found == kept
+        assert [asked(text)["spec"] for text in found] == [item["spec"] for item in kept]
 
     run(scenario())
+
+
+class Busy(Inline):
+    """Answers nobody; says when so many ask."""
+
+    def __init__(self, many: int) -> None:
+        super().__init__()
+        self._missing = many
+        self.asked_by_all = asyncio.Event()
+
+    async def ask(self, *_: Any, **__: Any) -> Any:
+        self._missing -= 1
+        if not self._missing:
+            self.asked_by_all.set()
+        await asyncio.Event().wait()
+
+
+def test_configs_that_wait_for_the_worker_wait_as_text() -> None:
+    looks = 16
+    config: dict[str, Any] = {"k": [{}] * 60_000}  # 240 KB of JSON, which are 4 MiB as Python values
+
+    async def scenario() -> int:
+        api, worker = MemoryApi(), Busy(looks)
+        planner, whole = Planner(View(), worker), Whole(api)
+        stored = api.put(SHARDED_MODELS, a_sharded_model("m-0", "models", model={"id": "us/ours", "config": config}))
+        for number in range(1, looks):
+            api.put(SHARDED_MODELS, {**stored, "metadata": {**stored["metadata"], "name": f"m-{number}"}})
+        tracemalloc.start()
+        lives = [project_model(api.objects["shardedmodels", "models", f"m-{number}"]) for number in range(looks)]
+        looking = [asyncio.create_task(planner.resolve(live, None, None, whole.of)) for live in lives]
+        await worker.asked_by_all.wait()
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        for task in looking:
+            task.cancel()
+        return held
+
+    assert asyncio.run(scenario()) < looks * 300_000 + 6_000_000  # and one that has just been read
 
 
 @pytest.mark.parametrize("change", ["changed", "gone"])
@@ -109,7 +156,7 @@ def test_a_read_that_fails_holds_up_no_other() -> None:
         api.before = fail
         with pytest.raises(ApiError):
             await whole.of(live)
-        assert (await whole.of(live))["spec"]["model"] == INLINE
+        assert asked(await whole.of(live))["spec"]["model"] == INLINE
 
     run(scenario())
 
@@ -150,6 +197,6 @@ def test_a_config_that_is_nested_as_deeply_as_it_may_be_is_whole_beside_what_is_
         fields = b'"managedFields":' + b"[" * 9_000 + b"]" * 9_000
         with serving(Answer(body=whole.replace(b'"generation": 1', b'"generation": 1,' + fields))) as (_, client):
             found = await Whole(client).of(project_model(json.loads(nested(path, 1))))
-        assert found["spec"] == json.loads(whole)["spec"]
+        assert asked(found)["spec"] == json.loads(whole)["spec"]
 
     run(scenario())

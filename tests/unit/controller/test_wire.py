@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from shardwright.controller.wire import Shared
@@ -38,7 +39,7 @@ def test_a_question_and_its_answer_arrive_as_they_were() -> None:
 
 def test_models_traits_and_nodes_cross_once_in_either_direction() -> None:
     here, there = ends()
-    asked = Resolve(content=a_sharded_model("one", "models", **LARGE), config_text=None, administration=Administration())
+    asked = Resolve(text=json.dumps(a_sharded_model("one", "models", **LARGE)), config_text=None, administration=Administration())
     subjects = []
     sizes = []
     for _ in range(2):
