@@ -198,12 +198,12 @@ class Resources(Part):
     memory: Quantity | None = Field(
         default=None,
         description="Memory that each pod requests and may use at most, as 64Gi. Default: a request for the engine's processes, "
-        "and a limit that is higher by what they may take while they load and compile.",
+        "and a limit that is higher by what they may take while they load and compile. 0: no limit.",
     )
     ephemeral_storage: Quantity | None = Field(
         default=None,
         description="Local disk of the node that each pod requests and may use at most, as 300Gi. Default: a request for what it "
-        "downloads there, and a limit of more than twice as much.",
+        "downloads there, and a limit of more than twice as much. 0: no limit.",
     )
 
 

@@ -158,14 +158,20 @@ def host_memory_limit_bytes(plan: Plan, workers: int, *, request_bytes: int, qua
     return request_bytes + workers * (HOST_SPARE_BYTES_PER_WORKER + file + shared)
 
 
-def disk_bytes(plan: Plan, *, downloads: bool, quantizes: bool) -> tuple[int, int]:
-    """Return the local disk that a pod requests, and what it may use at most.
+def downloaded_bytes(plan: Plan, *, model: bool, draft: bool, quantizes: bool) -> int:
+    """Return the bytes of the files that a pod downloads: of its model, of its draft model, or of both."""
+    if model:  # a draft model is among what is loaded
+        return file_bytes(plan, whole=True, quantizes=quantizes)
+    return max((stage.draft_bytes for stage in plan.stages), default=0) * plan.layout.tensor if draft else 0
+
+
+def disk_bytes(downloaded_bytes: int) -> tuple[int, int]:
+    """Return the local disk that a pod requests, and what it may use at most, by what it downloads to it.
 
     It requests none, and says so, because a limit alone would be requested: the plan has chosen the node by its GPUs, and what
     disk the kubelet counts there is often not the one that is there.
     """
-    files = file_bytes(plan, whole=True, quantizes=quantizes) if downloads else 0
-    return 0, DISK_BASE_BYTES + DISK_SPARE_BYTES + DOWNLOAD_LIMIT_FACTOR * files
+    return 0, DISK_BASE_BYTES + DISK_SPARE_BYTES + DOWNLOAD_LIMIT_FACTOR * downloaded_bytes
 
 
 def cpus(workers: int) -> int:

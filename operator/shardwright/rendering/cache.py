@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from shardwright.rendering.deployment import Deployment
+from shardwright.rendering.deployment import Deployment, HubCommit
 
 CACHE_DIR: Final = "/cache"
 HUB_DIR: Final = f"{CACHE_DIR}/huggingface"
@@ -45,3 +45,8 @@ def claims(deployment: Deployment) -> dict[str, Any]:
 def downloads(deployment: Deployment) -> bool:
     """Return whether the engine itself downloads: nothing is there before it starts."""
     return deployment.from_hub and deployment.cache is None
+
+
+def downloads_draft(deployment: Deployment) -> bool:
+    """Return whether a draft model is downloaded to the disk of the pod's node."""
+    return isinstance(deployment.draft_model, HubCommit) and deployment.cache is None

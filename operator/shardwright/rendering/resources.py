@@ -1,7 +1,8 @@
 """What each container requests of its node and may use at most: GPUs, cores, memory, local disk.
 
 The limits of memory and disk are there so that one engine cannot end its neighbours. They are far above what an engine needs, and
-may be above what a node has. Whoever states them in ``spec.pod.resources`` goes before them, and so does a LimitRange.
+may be above what a node has. Whoever states them in ``spec.pod.resources`` goes before them, and so does a LimitRange. Who states
+zero wants none: there is no limit then, for a limit of no disk is what the kubelet evicts every pod for.
 """
 
 from typing import Any, Final
@@ -42,14 +43,22 @@ def _bounds(plan: Plan, deployment: Deployment) -> tuple[dict[str, str], dict[st
     workers, quantizes = workers_per_pod(plan), deployment.quantization is not None
     memory = budgets.host_memory_bytes(workers, over_ray=ray.joins(plan, deployment))
     most = budgets.host_memory_limit_bytes(plan, workers, request_bytes=memory, quantizes=quantizes)
-    ours = {
-        MEMORY: (memory, most),
-        DISK: budgets.disk_bytes(plan, downloads=cache.downloads(deployment), quantizes=quantizes),
-    }
+    model, draft = cache.downloads(deployment), cache.downloads_draft(deployment)
+    downloaded = budgets.downloaded_bytes(plan, model=model, draft=draft, quantizes=quantizes)
+    ours = {MEMORY: (memory, most), DISK: budgets.disk_bytes(downloaded)}
     stated = {MEMORY: deployment.memory, DISK: deployment.ephemeral_storage}
     requests = {name: stated[name] or budgets.quantity(_whole(request)) for name, (request, _) in ours.items()}
     limits = {name: stated[name] or _limit(deployment, name, *bounds) for name, bounds in ours.items()}
-    return requests, {name: limit for name, limit in limits.items() if limit is not None}
+    return requests, {name: limit for name, limit in limits.items() if limit is not None and not _is_zero(limit)}
+
+
+def _is_zero(quantity: str) -> bool:
+    """Return whether a quantity is none, in whatever unit.
+
+    >>> [_is_zero(quantity) for quantity in ("0", "0Gi", "0.00m", "10", "0.5Gi")]
+    [True, True, True, False, False]
+    """
+    return not quantity.strip("0.mkMGTPi")
 
 
 def _limit(deployment: Deployment, name: str, request: int, most: int) -> str | None:

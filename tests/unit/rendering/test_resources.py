@@ -5,13 +5,16 @@ from typing import Any
 import pytest
 
 from shardwright.engines.folders import BELOW_OWN
+from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
-from shardwright.rendering.deployment import CacheClaim, Ceiling, ClaimPath, Deployment
+from shardwright.rendering.deployment import CacheClaim, Ceiling, ClaimPath, Deployment, HubCommit
 from shardwright.rendering.render import render
 from shardwright.units import GIB
-from tests.support.builders_deployment import a_deployment, a_plan, a_small_plan, a_trtllm_deployment
+from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan, a_stage, a_trtllm_deployment
 from tests.support.rendered import engine_of, environment_of, pod_of
 
+WEIGHTS = ClaimPath(claim="weights", path="")
+DRAFT = HubCommit(id="acme/draft", revision="0" * 40)
 DEPLOYMENTS = {
     "from the hub": a_deployment(),
     "from a claim": a_deployment(claim=ClaimPath(claim="weights", path="")),
@@ -74,10 +77,35 @@ def test_what_the_launch_script_keeps_of_a_start_is_bounded() -> None:
         (a_deployment(claim=ClaimPath(claim="weights", path="")), "0", "50Gi"),
         (a_deployment(cache=CacheClaim(storage="1Ti")), "0", "50Gi"),
         (a_deployment(ephemeral_storage="9Gi"), "9Gi", "9Gi"),
+        (a_deployment(ephemeral_storage="0"), "0", None),
+        (a_deployment(ephemeral_storage="0.0Gi"), "0.0Gi", None),
     ],
 )
-def test_a_pod_has_the_disk_for_what_it_downloads_to_it(deployment: Deployment, requested: str, limit: str) -> None:
+def test_a_pod_has_the_disk_for_what_it_downloads_to_it(deployment: Deployment, requested: str, limit: str | None) -> None:
     assert (bounds(a_small_plan(), deployment, "requests")[1], bounds(a_small_plan(), deployment)[1]) == (requested, limit)
+
+
+def test_who_states_no_memory_has_no_limit_of_it() -> None:
+    deployment = a_deployment(memory="0")
+
+    assert (bounds(a_small_plan(), deployment, "requests")[0], bounds(a_small_plan(), deployment)[0]) == ("0", None)
+
+
+@pytest.mark.parametrize(
+    ("deployment", "limit"),
+    [
+        (a_deployment(claim=WEIGHTS, draft_model=DRAFT), "82Gi"),  # 50 GiB, and twice 2 GiB of each of 8 ranks
+        (a_deployment(claim=WEIGHTS, draft_model=DRAFT, cache=CacheClaim(storage="1Ti")), "50Gi"),
+        (a_deployment(claim=WEIGHTS, draft_model=ClaimPath(claim="drafts", path="")), "50Gi"),
+        (a_deployment(draft_model=DRAFT), "805Gi"),  # 405 GB are downloaded at once, the draft model among them
+    ],
+)
+def test_a_draft_model_that_is_downloaded_has_room_on_the_disk_wherever_the_model_lies(
+    deployment: Deployment, limit: str
+) -> None:
+    plan = a_plan_of(Layout(tensor=8), stages=(a_stage(draft_bytes=2 * GIB),))
+
+    assert bounds(plan, deployment)[1] == limit
 
 
 def test_each_rank_may_hold_a_whole_file_of_the_checkpoint_in_memory() -> None:
