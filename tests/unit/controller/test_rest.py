@@ -9,6 +9,7 @@ from shardwright.cluster.resources import PODS, SERVICES, SHARDED_MODELS
 from shardwright.controller.queue import Again, Key, Priority
 from shardwright.controller.reading import Reading
 from shardwright.controller.workers import NotAllTakenError
+from shardwright.reconcile.rules import RESTART
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, serving, synced
 from tests.support.memory_api import nothing
 
@@ -65,7 +66,7 @@ def test_what_its_user_writes_is_news_before_all_that_waits() -> None:
     async def scenario() -> None:
         parts, key = await serving()
         with parts.api.changing(SHARDED_MODELS, *key) as model:
-            model["metadata"]["annotations"] = {"shardwright.io/restart": "now"}
+            model["metadata"]["annotations"] = {RESTART: "now"}
         parts.change(key, replicas=2)
         assert parts.queue.added == [(key, Priority.NEW)] * 2
 
