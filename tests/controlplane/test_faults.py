@@ -86,7 +86,7 @@ def looks(operator: OperatorProcess) -> float:
 
 def test_at_rest_no_object_is_written(served: Models, chart: ControlPlane, operator: OperatorProcess) -> None:
     before, written, looked = wait_for_rest(chart, served.namespace), objects_written(chart), looks(operator)
-    served.annotate("large", looked="at")
+    served.annotate("large", restart="")  # it asks for nothing, and a look at it
     wait_for(lambda: looks(operator) > looked, 30, "a look at it")
     assert invariants.left_alone(before, wait_for_rest(chart, served.namespace)) == []
     assert objects_written(chart) == written
