@@ -11,10 +11,12 @@ from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory, Node, Pool
 from shardwright.pipeline import plan_serving, record_of
+from shardwright.planning.gain import Better
 from shardwright.planning.phrases import copies
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import Request
+from shardwright.resolving.intent import Replan
 from shardwright.resolving.subject import Subject
 
 KEPT: Final = "The replicas keep the cut that they have: a new number of them cuts nothing anew."
@@ -30,11 +32,15 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replanned:
-    """The record that stands now and what to show; ``short`` is why not all that is asked for has a place (None: all has)."""
+    """The record that stands now and what to show; ``short`` is why not all that is asked for has a place (None: all has).
+
+    ``better`` is a plan that would be better than that of the record.
+    """
 
     record: PlanRecord | None
     report: Report
     short: NoPlan | None = None
+    better: Better | None = None
 
 
 def plan_anew(
@@ -105,7 +111,7 @@ def settled(
     missing = len(plan.groups) - len(kept)
     if not kept or missing < 0:
         return _matched(plan.groups, held)
-    room = _without(_pools_of(inventory, plan), replace(plan, groups=tuple(kept.values())))
+    room = _without(pools_of(inventory, plan), replace(plan, groups=tuple(kept.values())))
     more = _further(subject, plan, room, missing).outcome if missing else None
     if isinstance(more, NoPlan):
         return _matched(plan.groups, held)
@@ -169,11 +175,11 @@ def mend(subject: Subject, record: PlanRecord, inventory: Inventory, leaving: fr
     """Return the plan with the ``leaving`` groups elsewhere, and then with the number of replicas that is wanted now.
 
     Groups that there are come before groups that are to come: as long as some wait for a place, and where there is none for
-    more, the record goes on answering the question that it answered. Where no group stays and not all have room of
-    this kind, the model is planned anew.
+    more, the record goes on answering the question that it answered. Where not all have room of this kind, and no group stays
+    or ``spec.replan`` lets those that stay move too, the model is planned anew.
     """
     plan, short = rehouse(subject, record.plan, inventory, leaving)
-    if short and len(leaving) == len(record.plan.groups):
+    if short and (len(leaving) == len(record.plan.groups) or subject.intent.replan is Replan.ALWAYS):
         anew = plan_anew(subject, record, inventory)
         if anew.short is None:
             return anew
@@ -190,14 +196,15 @@ def _recorded(subject: Subject, record: PlanRecord | None, report: Report) -> Re
     if made and record:
         least = dict(zip(record.plan.group_numbers, record.generations, strict=False))
         # one that is to start beside its former self goes on with that
-        made = replace(made, generations=tuple(least.get(number, 0) for number in made.plan.group_numbers) if least else ())
+        generations = tuple(least.get(number, 0) for number in made.plan.group_numbers) if least else ()
+        made = replace(made, generations=generations, improved_at=record.improved_at)
     return Replanned(record=made, report=report)
 
 
 def planned_again(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | None:
     """Return a plan of the same layout on the same pool, on nodes that are free now; None where there is none alike."""
     pools = replace(inventory, pools=tuple(pool for pool in inventory.pools if pool.name == plan.pool), excluded=())
-    request = _pinned(subject.request, plan)
+    request = pinned(subject.request, plan)
     if request.space.fill:
         request = replace(request, space=replace(request.space, replicas=plan.layout.replicas, fill=False))
     found = make_plan(subject.model, pools, request, subject.traits).outcome
@@ -216,8 +223,8 @@ def rescale(subject: Subject, plan: Plan, inventory: Inventory, worst: Sequence[
     """
     if not plan.groups:
         return plan_serving(subject, inventory)
-    own, pinned = _pools_of(inventory, plan), _pinned(subject.request, plan)
-    whole = make_plan(subject.model, own, pinned, subject.traits)
+    own = pools_of(inventory, plan)
+    whole = make_plan(subject.model, own, pinned(subject.request, plan), subject.traits)
     missing = subject.intent.replicas - len(plan.groups)
     if missing <= 0:
         predicted = plan if isinstance(whole.outcome, NoPlan) else whole.outcome
@@ -238,7 +245,7 @@ def rehouse(subject: Subject, plan: Plan, inventory: Inventory, leaving: frozens
     Every group keeps its index, and the others stay where they are.
     """
     kept = tuple(group for index, group in enumerate(plan.groups) if index not in leaving)
-    pools, missing = _pools_of(inventory, plan), len(plan.groups) - len(kept)
+    pools, missing = pools_of(inventory, plan), len(plan.groups) - len(kept)
     places: tuple[tuple[str, ...], ...] = ()
     short: NoPlan | None = None
     while len(places) < missing and short is None:
@@ -262,7 +269,7 @@ def place_beside(subject: Subject, plan: Plan, inventory: Inventory) -> tuple[st
         return None
     if groups * plan.nodes_per_replica > (space.max_nodes or groups * plan.nodes_per_replica):
         return None
-    outcome = _further(subject, plan, _pools_of(inventory, plan), 1).outcome
+    outcome = _further(subject, plan, pools_of(inventory, plan), 1).outcome
     if isinstance(outcome, NoPlan):
         return None
     (place,) = outcome.groups
@@ -270,7 +277,8 @@ def place_beside(subject: Subject, plan: Plan, inventory: Inventory) -> tuple[st
     return place if len(mounted_on) > 1 or not subject.intent.shares_claim or mounted_on.issuperset(place) else None
 
 
-def _pinned(request: Request, plan: Plan) -> Request:
+def pinned(request: Request, plan: Plan) -> Request:
+    """Return a request for the layout of a plan and no other; how many replicas are wanted stays open."""
     layout = plan.layout
     pins = replace(
         request.space,
@@ -284,10 +292,10 @@ def _pinned(request: Request, plan: Plan) -> Request:
     return replace(request, space=pins)
 
 
-def _more(pinned: Request, replicas: int) -> Request:
+def _more(request: Request, replicas: int) -> Request:
     """Return the request for further replicas alone; limits on latency hold for all of them, not for a part."""
-    objective = replace(pinned.objective, ttft_seconds=None, tpot_seconds=None)
-    return replace(pinned, objective=objective, space=replace(pinned.space, replicas=replicas, fill=False))
+    objective = replace(request.objective, ttft_seconds=None, tpot_seconds=None)
+    return replace(request, objective=objective, space=replace(request.space, replicas=replicas, fill=False))
 
 
 def _most_further(subject: Subject, plan: Plan, room: Inventory, most: int) -> Report:
@@ -301,7 +309,7 @@ def _most_further(subject: Subject, plan: Plan, room: Inventory, most: int) -> R
 
 def _further(subject: Subject, plan: Plan, room: Inventory, count: int) -> Report:
     """Return where further groups of a plan would be in a room, or why not: one template is for all of its groups."""
-    report = make_plan(subject.model, room, _more(_pinned(subject.request, plan), count), subject.traits)
+    report = make_plan(subject.model, room, _more(pinned(subject.request, plan), count), subject.traits)
     if isinstance(report.outcome, NoPlan):
         return report
     differences = "; ".join(_differences(report.outcome, plan))
@@ -348,8 +356,8 @@ def _kept(report: Report, predicted: Plan, plan: Plan) -> Report:
     return replace(report, outcome=outcome)
 
 
-def _pools_of(inventory: Inventory, plan: Plan) -> Inventory:
-    """Return the pool of the plan; where none has its name now, those of the same product that hold its nodes."""
+def pools_of(inventory: Inventory, plan: Plan) -> Inventory:
+    """Return the pool of the plan alone; where none has its name now, those of the same product that hold its nodes."""
     planned = {node for group in plan.groups for node in group}
     named = [pool for pool in inventory.pools if pool.name == plan.pool]
     holding = [

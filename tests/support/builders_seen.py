@@ -15,7 +15,9 @@ from shardwright.api.resource import parse_manifest
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.nodes import GpuUsage
+from shardwright.improving import improve
 from shardwright.reconcile.advance import Step, advance
+from shardwright.reconcile.answering import dated
 from shardwright.reconcile.decision import ObjectKey, Write
 from shardwright.reconcile.members import read_member
 from shardwright.reconcile.observed import Observed
@@ -195,6 +197,9 @@ class Operator:
             moved = record.moved(group, nodes, generation) if nodes else None
             return Replanned(record=moved, report=record.report())
         stock = self.stock(subject, ask)
+        if ask.choice in {Choice.COMPARE, Choice.IMPROVE} and record:
+            improved = improve(subject, record, stock, worst=ask.worst, take=ask.choice is Choice.IMPROVE)
+            return dated(improved, ask, self.cluster.now)
         if ask.choice is Choice.RESCALE and record:
             return scale(subject, record, stock, ask.worst)
         if ask.choice is Choice.REHOUSE and record:

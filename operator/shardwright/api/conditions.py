@@ -89,6 +89,7 @@ class Reason(Word):
     NOT_PERMITTED = ("NotPermitted", "the operator may not read what it must know of the model's namespace")
     PLAN_VALID = ("PlanValid", "the plan still fits the cluster")
     NODES_CHANGED = ("NodesChanged", "a planned node is gone or can no longer hold its part")
+    BETTER_PLAN = ("BetterPlan", "a plan that were made now would be better")
     API_UNAVAILABLE = ("ApiUnavailable", "the API server, or a webhook that it asks, fails; it is tried again")
     PODS_REFUSED = ("PodsRefused", "the API server does not let the pods be created: a quota, a LimitRange, a webhook")
     QUOTA_EXCEEDED = ("QuotaExceeded", "a ResourceQuota or a LimitRange of the namespace does not let the pods of the plan in")

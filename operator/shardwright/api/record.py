@@ -10,6 +10,7 @@ release has written beside the fields that are known here is kept, and written a
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cache
 from itertools import pairwise
 from types import MappingProxyType
@@ -42,7 +43,8 @@ class PlanRecord:
     were still to come, also when they stand on real ones by now. ``engine_version`` is that of the engine where the spec leaves
     it open (empty: it does not; None: the release that made the plan did not say). ``serial`` goes up with every record that is
     written of a resource: an earlier one that comes back is told by it. ``rejected`` is the hash of what the spec says of pods
-    that a group did not come up with which is gone since (empty: there is none). ``beyond`` are fields that are not known here,
+    that a group did not come up with which is gone since (empty: there is none). ``improved_at`` is when a plan last took the
+    place of one that served because it was better (None: none has). ``beyond`` are fields that are not known here,
     each at its place: a later release wrote them.
     """
 
@@ -58,6 +60,7 @@ class PlanRecord:
     sought: tuple[Sought, ...] = ()
     engine_version: str | None = None
     rejected: str = ""
+    improved_at: datetime | None = None
     serial: int = field(default=0, compare=False)
     beyond: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 

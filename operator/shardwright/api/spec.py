@@ -268,7 +268,8 @@ class Spec(Part):
     replan: Literal["Never", "WhenInvalid", "Always"] = Field(
         default="WhenInvalid",
         description="What a change of the cluster may do. Never: the plan stands. WhenInvalid: a new plan when the old one "
-        "cannot run any more. Always: a new plan when a better one is possible. A changed spec always plans anew.",
+        "cannot run any more. Always: also when another is better by 10 percent of the objective, while all groups serve, and at "
+        "most once an hour. A changed spec always plans anew.",
     )
     mode: Literal["Deploy", "PlanOnly"] = Field(
         default="Deploy", description="PlanOnly: plan and show it in status; no pod is made and no GPU is held."

@@ -168,12 +168,15 @@ class Planner:
         """Return the planner's answer, or why there is none.
 
         The GPUs of a plan that is to be deployed are kept from then on, where its namespace may keep so many. A model that does
-        not get what it asks for stands in line.
+        not get what it asks for stands in line. What only compares chooses no GPUs, and is answered beside the others.
         """
+        if ask.choice is Choice.COMPARE:
+            return await self._make(key, subject, ask, self._stock(key, subject, ask), priority=Priority.RESYNC)
         async with self._turns.turn(key, _urgency(ask)):
             answer = await self._answer(key, subject, ask)
             if isinstance(answer, Problem):
                 return answer
+            answer = answering.dated(answer, ask, now)
             record = answer.record
             if record and record != ask.on:
                 answer = replace(answer, record=seeking(record, ask.on, self._view.turnouts()))
@@ -258,7 +261,9 @@ class Planner:
                 return later
         return made
 
-    async def _make(self, key: Key, subject: Subject, ask: Ask, stock: Stock, *, more: bool = False) -> Replanned | Problem:
+    async def _make(
+        self, key: Key, subject: Subject, ask: Ask, stock: Stock, *, more: bool = False, priority: Priority = HAS_ITS_TURN
+    ) -> Replanned | Problem:
         """Return the answer on a stock, out of memory where it says the same; with ``more`` it has nodes to come, too."""
         if answering.plans_anew(ask) and (recalled := await asyncio.to_thread(self._recall, subject, ask, stock)):
             return recalled
@@ -268,7 +273,7 @@ class Planner:
                 self._plans.keep(subject, stock.inventory(), made.report)
 
         work = MakePlan(subject=subject, ask=ask, stock=stock)
-        made = await self._ask(key, _form(subject, ask, more=more), HAS_ITS_TURN, work, remember)
+        made = await self._ask(key, _form(subject, ask, more=more), priority, work, remember)
         return made if isinstance(made, Problem) else made.replanned
 
     def _recall(self, subject: Subject, ask: Ask, stock: Stock) -> Replanned | None:

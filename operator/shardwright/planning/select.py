@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from shardwright.costs.estimates import Estimate
+from shardwright.costs.estimates import Estimate, Performance
 from shardwright.costs.limits import requests_per_replica
-from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.planning.checks import Verdict
 from shardwright.planning.request import OptimizeFor, Request
@@ -50,16 +50,20 @@ class Scale:
 
     def cost(self, candidate: Candidate) -> float:
         """Return what a candidate's GPUs count: one of them where they are given."""
-        return self._each(candidate) if self.request.space.fill else self.total(candidate)
+        return self.cost_on(candidate.layout, candidate.pool)
+
+    def cost_on(self, layout: Layout, pool: Pool) -> float:
+        """Return what the GPUs of a layout count on a pool: one of them where they are given."""
+        return self._each(pool) * (1 if self.request.space.fill else layout.gpus)
 
     def total(self, candidate: Candidate) -> float:
         """Return what all of a candidate's GPUs count."""
-        return self._each(candidate) * candidate.layout.gpus
+        return self._each(candidate.pool) * candidate.layout.gpus
 
-    def _each(self, candidate: Candidate) -> float:
+    def _each(self, pool: Pool) -> float:
         if self.by_price:
-            return candidate.pool.gpu_hour_price or 1.0
-        return candidate.pool.gpu.worth if self.by_worth else 1.0
+            return pool.gpu_hour_price or 1.0
+        return pool.gpu.worth if self.by_worth else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +109,13 @@ def rank(standing: Iterable[Standing]) -> tuple[Standing, ...]:
 
 def assess(candidate: Candidate, estimate: Estimate, scale: Scale) -> Standing:
     """Return a candidate with its score under the request's objective."""
-    share = _served_share(candidate, estimate, scale.request)
+    share, cost = _served_share(candidate, estimate, scale.request), scale.cost(candidate)
+    objective = score if share >= 1 else waiting_score
     return Standing(
         candidate=candidate,
         estimate=estimate,
         served_share=share,
-        score=score(candidate, estimate, scale) if share >= 1 else waiting_score(candidate, estimate, scale),
+        score=objective(estimate.performance, cost, scale.request, estimate.capacity),
         falls_behind=share < UTILISATION and scale.request.workload.requests_per_second is not None,
     )
 
@@ -130,39 +135,40 @@ def _served_share(candidate: Candidate, estimate: Estimate, request: Request) ->
 
 def answer_seconds(estimate: Estimate, request: Request) -> float:
     """Return how long a request takes from its arrival to its last token, waiting included."""
-    speed = estimate.performance
+    return _seconds(estimate.performance, request)
+
+
+def _seconds(speed: Performance, request: Request) -> float:
     return speed.ttft_seconds + request.workload.output_tokens * speed.tpot_seconds
 
 
-def score(candidate: Candidate, estimate: Estimate, scale: Scale) -> float:
-    """Return the objective, greater is better.
+def score(speed: Performance, cost: float, request: Request, capacity: float | None = None) -> float:
+    """Return the objective of what carries the load, greater is better; ``cost`` is what its GPUs count.
 
     Latency is the negative time per request, times a price for GPUs at which a doubling breaks even when
     it brings ``DOUBLING_GAIN``: comparing any two layouts that way gives one best, whatever the order.
     """
-    speed = estimate.performance
-    per_gpu = speed.output_tokens_per_second / scale.cost(candidate)
-    match scale.request.objective.optimize_for:
+    del capacity  # it is enough
+    per_gpu = speed.output_tokens_per_second / cost
+    match request.objective.optimize_for:
         case OptimizeFor.THROUGHPUT:
             return per_gpu
         case OptimizeFor.BALANCED:
             return float(per_gpu**THROUGHPUT_WEIGHT * (1 / speed.tpot_seconds) ** (1 - THROUGHPUT_WEIGHT))
         case OptimizeFor.LATENCY:
-            return _worth_its_gpus(answer_seconds(estimate, scale.request), candidate, scale)
+            return _worth_its_gpus(_seconds(speed, request), cost)
 
 
-def waiting_score(candidate: Candidate, estimate: Estimate, scale: Scale) -> float:
+def waiting_score(speed: Performance, cost: float, request: Request, capacity: float | None = None) -> float:
     """Return the objective where requests wait: what a user gets, the waiting included, as Latency has it.
 
-    Of a rate that is served without enough to spare it is what is served.
+    Of a rate that is served without enough to spare it is what is served: ``capacity``, in requests a second.
     """
-    if estimate.capacity is not None:
-        return _worth_its_gpus(1 / estimate.capacity, candidate, scale)
-    return _worth_its_gpus(answer_seconds(estimate, scale.request), candidate, scale)
+    return _worth_its_gpus(_seconds(speed, request) if capacity is None else 1 / capacity, cost)
 
 
-def _worth_its_gpus(seconds: float, candidate: Candidate, scale: Scale) -> float:
-    return float(-seconds * scale.cost(candidate) ** -math.log2(1 - DOUBLING_GAIN))
+def _worth_its_gpus(seconds: float, cost: float) -> float:
+    return float(-seconds * cost ** -math.log2(1 - DOUBLING_GAIN))
 
 
 def million_tokens_price(standing: Standing) -> float | None:

@@ -65,7 +65,7 @@ def advance(seen: Seen, now: datetime) -> Step:
         return Step(published=publish(seen, known, Planned(record=known.record), Deployed(), now))
     known = replace(known, observed=adopted(known.observed, seen.subject, known.record, seen.cluster.domain))
     missing = seen.cluster.priorities.problem_of(seen.subject.deployment.priority_class)
-    planned = missing or (known.unreadable if known.standing else None) or plan(seen, known, seen.subject)
+    planned = missing or (known.unreadable if known.standing else None) or plan(seen, known, seen.subject, now)
     if isinstance(planned, Ask):
         return Step(ask=planned)
     if isinstance(planned, Problem):

@@ -3,9 +3,11 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from shardwright.api.record import PlanRecord
 from shardwright.hardware.inventory import Inventory
+from shardwright.improving import improve
 from shardwright.pipeline import plan_serving
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.ways_out import Holder, ways_out
@@ -24,7 +26,16 @@ def answer(
         return scale(subject, ask.on, inventory, ask.worst)
     if ask.choice is Choice.REHOUSE and ask.on:
         return mend(subject, ask.on, inventory, ask.leaving)
+    if ask.choice in {Choice.COMPARE, Choice.IMPROVE} and ask.on:
+        return improve(subject, ask.on, inventory, planned, ask.worst, take=ask.choice is Choice.IMPROVE)
     return plan_anew(subject, ask.on, inventory, ask.held, planned, ask.worst)
+
+
+def dated(answer: Replanned, ask: Ask, now: datetime) -> Replanned:
+    """Return an answer whose record says when its plan took the place of one that served, where it did."""
+    if ask.choice is not Choice.IMPROVE or answer.record is None or answer.record == ask.on:
+        return answer
+    return replace(answer, record=replace(answer.record, improved_at=now))
 
 
 def plans_anew(ask: Ask) -> bool:

@@ -6,11 +6,12 @@ from typing import Final
 
 from shardwright.api.conditions import Condition, ConditionType, Reason
 from shardwright.errors import Problem
+from shardwright.planning.gain import Better
 from shardwright.planning.phrases import ways_sentence
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.decision import ObjectKey
-from shardwright.reconcile.sentences import failure_sentence, not_ready_sentence
+from shardwright.reconcile.sentences import better_sentence, failure_sentence, not_ready_sentence
 from shardwright.reconcile.states import Awaited, GroupState, Situation
 from shardwright.reconcile.templates import PENDING_MAX
 
@@ -27,10 +28,11 @@ class Findings:
     ``plan`` is the plan that stands, ``no_plan`` why there is none for the current spec. ``problems`` are what
     the user must correct, ``refused`` what the API server did not take or keep, or why nothing was sent to it.
     ``undeployable`` is why the plan is not run, ``pods_refused`` why pods are not created. ``stale`` is what is wrong with
-    the plan that stands. ``wanted`` is how many groups shall run, None where that cannot be told. ``standing`` are the
-    groups that exist. ``decision`` is None where nothing may be deployed. ``hidden`` is why what there is cannot be read:
-    nothing else is known then. ``lost`` are nodes that do not give pods of the model back, ``strangers`` pods with its
-    labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back, with their fields.
+    the plan that stands, ``better`` one that would be better. ``wanted`` is how many groups shall run, None where that cannot be
+    told. ``standing`` are the groups that exist. ``decision`` is None where nothing may be deployed. ``hidden`` is why what
+    there is cannot be read: nothing else is known then. ``lost`` are nodes that do not give pods of the model back,
+    ``strangers`` pods with its labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back,
+    with their fields.
     ``distrusted`` is why a plan of record was not believed a while ago, ``barred`` why the pods of a new plan are not let in.
     ``most_moving`` is how many groups may be down on purpose for the sake of all models.
     """
@@ -42,6 +44,7 @@ class Findings:
     plan: Plan | None = None
     no_plan: NoPlan | None = None
     stale: Problem | None = None
+    better: Better | None = None
     plan_only: bool = False
     paused: bool = False
     scaled_to_zero: bool = False
@@ -335,6 +338,8 @@ def _names(groups: Sequence[GroupState]) -> str:
 def _plan_stale(found: Findings) -> Condition:
     if found.stale:
         return _condition(found, ConditionType.PLAN_STALE, True, Reason.NODES_CHANGED, found.stale.sentence())
+    if found.better:
+        return _condition(found, ConditionType.PLAN_STALE, True, Reason.BETTER_PLAN, better_sentence(found.better))
     return _condition(found, ConditionType.PLAN_STALE, False, Reason.PLAN_VALID if found.plan else Reason.IDLE)
 
 

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
+from shardwright.improving import is_due
+from shardwright.planning.gain import Better
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.validity import PASSES
 from shardwright.reconcile.events import Event, plan_event
@@ -17,6 +20,7 @@ from shardwright.reconcile.rights import barred, too_many
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.scaling import worst_first
 from shardwright.reconcile.seen import Ask, Cluster, Seen
+from shardwright.reconcile.states import Situation
 from shardwright.reconcile.templates import asked_by
 from shardwright.rendering.names import base_name, group_names, group_number
 from shardwright.rendering.objects import asked_of
@@ -30,7 +34,7 @@ class Planned:
 
     ``short`` is why there is no plan for the spec as it is, ``unplaced``: the one that there is has no GPUs and may not run,
     ``undeployable`` why the one that there is cannot be run, ``barred`` why the pods of the new one would not be let in,
-    ``stale`` what is wrong with the plan that stands. ``events`` say that it is new.
+    ``stale`` what is wrong with the plan that stands, ``better`` one that would be better. ``events`` say that it is new.
     """
 
     record: PlanRecord | None
@@ -40,10 +44,11 @@ class Planned:
     undeployable: Problem | None = None
     barred: Problem | None = None
     stale: Problem | None = None
+    better: Better | None = None
     events: tuple[Event, ...] = ()
 
 
-def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask | Problem:
+def plan(seen: Seen, known: Known, subject: Subject, now: datetime) -> Planned | Ask | Problem:
     """Return the plan that stands, or what to ask the planner first, or why that has no answer."""
     record, intent = known.record, subject.intent
     stale = _fault(known, record) or _no_room(seen, known, subject)
@@ -59,7 +64,14 @@ def plan(seen: Seen, known: Known, subject: Subject) -> Planned | Ask | Problem:
         deploy=subject.request.deploy,
     )
     has_its_gpus = _has_its_gpus(seen, known, record)
-    choice = choose(record, wanted, leaving=bool(known.leaving), has_its_gpus=has_its_gpus)
+    choice = choose(
+        record,
+        wanted,
+        leaving=bool(known.leaving),
+        has_its_gpus=has_its_gpus,
+        serves=_serves(known, record),
+        due=record is not None and is_due(record, now),
+    )
     if choice is Choice.KEEP and record:
         why = None if _has_begun(seen, known) else barred(seen, known, subject, record)
         return Planned(record=record, report=record.report(), stale=stale, unplaced=why is not None, barred=why)
@@ -81,11 +93,17 @@ def _has_begun(seen: Seen, known: Known) -> bool:
     return any(kind == STATEFUL_SET and controller_uid(live) == uid for (kind, _), live in known.observed.objects.items())
 
 
+def _serves(known: Known, record: PlanRecord | None) -> bool:
+    """Return whether all groups of a plan serve, with the pods that are wanted of it."""
+    serving = [state for state in known.standing if state.ready and state.situation is Situation.READY]
+    return record is not None and 0 < len(record.plan.groups) == len(serving) == len(known.standing)
+
+
 def _ask(seen: Seen, known: Known, choice: Choice, replicas: int) -> Ask:
     leaving = frozenset(item.group for item in known.leaving) if choice is Choice.REHOUSE else frozenset[int]()
     held = () if known.record else tuple(_held(seen, known))
     numbers = known.record.plan.group_numbers if known.record else tuple(item.number for item in held)
-    may_drop = choice is Choice.REPLAN or (choice is Choice.RESCALE and replicas < len(numbers))
+    may_drop = choice in {Choice.REPLAN, Choice.COMPARE, Choice.IMPROVE} or (choice is Choice.RESCALE and replicas < len(numbers))
     roots = group_names(base_name(seen.resource.owner.name), numbers)
     worst = worst_first(roots, numbers, known.standing, known.leaving) if may_drop else ()
     return Ask(on=known.record, choice=choice, leaving=leaving, held=held, worst=worst, lost=known.lost | known.late)
@@ -112,7 +130,7 @@ def _of_answer(known: Known, subject: Subject, answer: Replanned, stale: Problem
         left = _fault(known, made) if moved else stale
         return Planned(record=made, report=answer.report, short=answer.short, stale=left, events=_news(made) if moved else ())
     if record and made and record.input_hash == made.input_hash and record.plan == made.plan:
-        return Planned(record=record, report=record.report(), stale=stale)
+        return Planned(record=record, report=record.report(), stale=stale, better=answer.better)
     return Planned(record=made, report=answer.report, events=_news(made))
 
 

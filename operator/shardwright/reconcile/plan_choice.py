@@ -14,6 +14,8 @@ class Choice(StrEnum):
     RESCALE = "Rescale"  #: only the number of groups has changed: add or drop groups, move none
     REHOUSE = "Rehouse"  #: some groups cannot go on where they are: they move, the others stay; then as RESCALE
     REPLAN = "Replan"
+    COMPARE = "Compare"  #: all stays as it is; what would be better is said
+    IMPROVE = "Improve"  #: a better plan takes its place if it is worth a restart of all groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +29,15 @@ class Wanted:
     deploy: bool = False  # not only planned
 
 
-def choose(record: PlanRecord | None, wanted: Wanted, *, leaving: bool, has_its_gpus: bool = True) -> Choice:
+def choose(
+    record: PlanRecord | None,
+    wanted: Wanted,
+    *,
+    leaving: bool,
+    has_its_gpus: bool = True,
+    serves: bool = False,
+    due: bool = False,
+) -> Choice:
     """Return what becomes of the plan of record.
 
     Args:
@@ -35,12 +45,18 @@ def choose(record: PlanRecord | None, wanted: Wanted, *, leaving: bool, has_its_
         wanted: What is asked now.
         leaving: Whether some of its groups must leave their nodes.
         has_its_gpus: Whether its GPUs are reserved, or free: a plan that was only shown holds none.
+        serves: Whether all of its groups serve: only then is a better one looked for.
+        due: Whether it has stood for long enough to give way to a better one.
     """
     if record is None or record.cut_hash != wanted.cut_hash or (wanted.deploy and not record.plan.deployable):
         return Choice.REPLAN
-    if wanted.replan is Replan.ALWAYS or (wanted.deploy and not has_its_gpus):
+    if wanted.deploy and not has_its_gpus:
         return Choice.REPLAN
+    if wanted.replan is Replan.ALWAYS and not wanted.deploy:
+        return Choice.REPLAN  # nothing restarts for it
     same = Choice.KEEP if record.input_hash == wanted.input_hash else Choice.RESCALE
+    if not leaving and same is Choice.KEEP and serves and wanted.replan is Replan.ALWAYS:
+        return Choice.IMPROVE if due else Choice.COMPARE
     if not leaving or wanted.replan is Replan.NEVER:
         return same
     fewer = wanted.replicas < len(record.plan.groups)  # groups that are not wanted any more go before others move

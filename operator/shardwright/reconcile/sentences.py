@@ -2,6 +2,9 @@
 
 from typing import Final
 
+from shardwright.improving import GAIN_MIN
+from shardwright.planning.gain import Better
+from shardwright.planning.phrases import copies
 from shardwright.reconcile.states import Awaited, GroupState, Wait
 
 LINE_LENGTH: Final = 200
@@ -63,3 +66,16 @@ def not_ready_sentence(state: GroupState) -> str:
     """Return what a group waits for and, where it failed before, why: what somebody reads first must have the cause."""
     waits = f"{state.name}: {waiting_sentence(state) or state.situation}"
     return f"{waits}; it failed: {failure_sentence(state)}" if state.failing else waits
+
+
+def better_sentence(found: Better) -> str:
+    """Return which plan would be better, by how much, and when it takes the place of the one that stands.
+
+    >>> from shardwright.layouts.layout import Layout
+    >>> from shardwright.planning.request import OptimizeFor
+    >>> better_sentence(Better(layout=Layout(tensor=8), pool="h200", objective=OptimizeFor.LATENCY, gain=0.07))
+    'tensor 8 on h200 would be 7% better by Latency; a plan that serves gives way to one that is 10% better, at most once an hour'
+    """
+    gives_way = f"a plan that serves gives way to one that is {GAIN_MIN:.0%} better, at most once an hour"
+    brings = "carry the load" if found.gain is None else f"be {found.gain:.0%} better by {found.objective}"
+    return f"{copies(found.layout)} on {found.pool} would {brings}; {gives_way}"

@@ -15,6 +15,10 @@ from tests.support.builders_reporting import a_plan, a_report, an_exclusion
 RECORDS = Path(__file__).parents[2] / "data" / "records"
 
 REPORT = a_report()
+
+LATER = {"rejected": "", "improved_at": None}
+"""Fields that came after version 2, as they are written where nothing is to be said."""
+
 RECORD = PlanRecord(
     input_hash="a" * 64,
     cut_hash="b" * 64,
@@ -124,7 +128,7 @@ def test_a_record_of_version_1_is_read_to_the_last_bit(name: str) -> None:
     read = decode(text)
 
     assert isinstance(read, PlanRecord), read
-    assert json.loads(encode(read)) == plain | {"version": 2, "sought": [], "engine_version": None, "serial": 0, "rejected": ""}
+    assert json.loads(encode(read)) == plain | {"version": 2, "engine_version": None, "serial": 0, "sought": []} | LATER
     assert (read.beyond, decode(encode(read))) == ({}, read)
 
 
@@ -136,7 +140,7 @@ def test_a_record_of_version_2_is_read_to_the_last_bit_and_written_as_one(name: 
     read = decode(text)
 
     assert isinstance(read, PlanRecord), read
-    assert json.loads(encode(read)) == plain | {"plan": plain["plan"] | {"numbers": []}, "rejected": ""}
+    assert json.loads(encode(read)) == plain | {"plan": plain["plan"] | {"numbers": []}} | LATER
     assert read.plan.group_numbers == tuple(range(len(read.plan.groups)))
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
+from shardwright.improving import PAUSE
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.decision import Apply, Delete, DryRunPod, Patch, Why, Write, written_kind, written_name
 from shardwright.reconcile.generations import HANGING_SECONDS
@@ -49,6 +50,12 @@ def serving(nodes: int, **spec: Any) -> Operator:
 def condition(published: Published, kind: str) -> dict[str, Any]:
     (found,) = (item for item in published.status["conditions"] if item["type"] == kind)
     return dict(found)
+
+
+def tensor(operator: Operator) -> int:
+    """Return the tensor degree of the plan of record."""
+    assert operator.kept
+    return operator.kept.record.plan.layout.tensor
 
 
 def outcome(published: Published) -> tuple[str, str]:
@@ -630,6 +637,32 @@ class TestPlans:
         operator.edit(mode="Deploy")
         published = operator.look()
         assert published.report == shown.report
+
+    def test_a_better_plan_takes_the_place_of_one_that_serves_at_most_once_an_hour_and_is_named_until_then(self) -> None:
+        operator = an_operator(2, replicas=1, replan="Always", objective={"optimizeFor": "Latency"})
+        operator.cluster.others |= {"h100-0": 7, "h100-1": 8}
+        operator.run(LOAD_SECONDS + 60)
+        assert condition(operator.look(), "PlanStale")["reason"] == "PlanValid"
+        assert tensor(operator) == 1
+
+        operator.cluster.others["h100-0"] = 4  # four of eight GPUs come free, and then all
+        operator.run(LOAD_SECONDS + 120)
+        assert tensor(operator) == 4
+        operator.cluster.others.clear()
+        published = operator.run(600)
+        stale = condition(published, "PlanStale")
+        assert (stale["status"], stale["reason"]) == ("True", "BetterPlan")
+        assert stale["message"].startswith("tensor 8 on ")
+        assert (tensor(operator), set(operator.cluster.serving())) == (4, {"llama-0"})
+
+        operator.run(PAUSE.total_seconds() - 1200)
+        operator.look()
+        assert tensor(operator) == 4
+        operator.run(1200)
+        operator.look()
+        assert tensor(operator) == 8
+        assert condition(operator.run(LOAD_SECONDS + 120), "PlanStale")["reason"] == "PlanValid"
+        assert operator.cluster.serving().keys() == {"llama-0"}
 
     def test_groups_that_stand_without_a_record_stay_on_their_nodes_when_they_are_planned_anew(self) -> None:
         operator = serving(4, **ONE_NODE, replicas=2)

@@ -66,5 +66,20 @@ def test_groups_that_must_leave_move_before_others_are_added_and_after_others_ar
     assert choose(a_record(), wanted(input_hash="other", replicas=replicas), leaving=True) is choice
 
 
-def test_always_looks_for_a_better_plan_each_time() -> None:
-    assert choose(a_record(), wanted(Replan.ALWAYS), leaving=False) is Choice.REPLAN
+@pytest.mark.parametrize(("due", "choice"), [(True, Choice.IMPROVE), (False, Choice.COMPARE)])
+def test_a_better_plan_is_looked_for_while_all_groups_serve_and_taken_only_when_it_is_time(choice: Choice, *, due: bool) -> None:
+    always = wanted(Replan.ALWAYS)
+    assert choose(a_record(), always, leaving=False, serves=True, due=due) is choice
+    assert choose(a_record(), always, leaving=False, serves=False, due=due) is Choice.KEEP
+    assert choose(a_record(), wanted(), leaving=False, serves=True, due=due) is Choice.KEEP
+    assert choose(a_record(), wanted(Replan.NEVER), leaving=False, serves=True, due=due) is Choice.KEEP
+
+
+def test_neither_another_number_of_replicas_nor_a_lost_node_is_an_occasion_for_a_better_plan() -> None:
+    more = wanted(Replan.ALWAYS, input_hash="other", replicas=2)
+    assert choose(a_record(), more, leaving=False, serves=True, due=True) is Choice.RESCALE
+    assert choose(a_record(), wanted(Replan.ALWAYS), leaving=True, serves=True, due=True) is Choice.REHOUSE
+
+
+def test_a_plan_that_is_only_shown_is_always_the_best_one() -> None:
+    assert choose(a_record(), wanted(Replan.ALWAYS, deploy=False), leaving=False) is Choice.REPLAN

@@ -1,0 +1,74 @@
+"""Whether a plan that serves gives way to a better one: for enough of a gain, and seldom."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from shardwright.api.record import PlanRecord
+from shardwright.hardware.inventory import Inventory
+from shardwright.pipeline import plan_serving
+from shardwright.planning.gain import better
+from shardwright.planning.plan import make_plan
+from shardwright.planning.report import Plan, Report
+from shardwright.replanning import Replanned, pinned, plan_anew, pools_of
+from shardwright.resolving.subject import Subject
+
+GAIN_MIN: Final = 0.10
+"""What a plan must bring to take the place of one that serves, as a share of the objective. Basis: assumed; a move restarts every
+group, and predictions of two layouts may be off against each other by some per cent."""
+
+PAUSE: Final = timedelta(hours=1)
+"""How long a plan that took the place of another one stays before the next one may. Basis: assumed, several times as long as a
+large model takes to load."""
+
+
+def is_due(record: PlanRecord, now: datetime) -> bool:
+    """Return whether the plan of record may give way to a better one now."""
+    return record.improved_at is None or now - record.improved_at >= PAUSE
+
+
+def improve(
+    subject: Subject,
+    record: PlanRecord,
+    inventory: Inventory,
+    planned: Callable[[Subject, Inventory], Report] = plan_serving,
+    worst: Sequence[int] = (),
+    *,
+    take: bool,
+) -> Replanned:
+    """Return the record with a better plan where there is one that is worth a restart; else as it is, and what would be better.
+
+    Both plans are predicted on the same inventory: what was predicted of the one that stands when it was made counts for
+    nothing. Where it cannot be predicted any more, nothing is said of it.
+
+    Args:
+        subject: What was asked.
+        record: The plan of record, which serves.
+        inventory: What there is; what the groups hold counts as free for them.
+        planned: What plans anew.
+        worst: The numbers of the groups, in the order in which they go where there are to be fewer.
+        take: Whether the better plan may take the place of the one that stands.
+    """
+    stands = Replanned(record=record, report=record.report())
+    made = plan_anew(subject, record, inventory, planned=planned, worst=worst)
+    if made.record is None or made.short or not made.record.plan.deployable or _is_alike(made.record.plan, record.plan):
+        return stands
+    predicted = _predicted(subject, record.plan, inventory)
+    found = better(made.record.plan, predicted, subject.request, inventory) if predicted else None
+    if take and found and (found.gain is None or found.gain >= GAIN_MIN):
+        return made
+    return replace(stands, better=found)
+
+
+def _is_alike(one: Plan, other: Plan) -> bool:
+    """Return whether two plans cut the model alike on nodes of the same kind."""
+    return (one.layout, one.pool) == (other.layout, other.pool)
+
+
+def _predicted(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | None:
+    """Return what is predicted of a plan's layout now, None where it would not be planned so any more."""
+    request = pinned(subject.request, plan)
+    space = replace(request.space, replicas=plan.layout.replicas, fill=False)
+    found = make_plan(subject.model, pools_of(inventory, plan), replace(request, space=space), subject.traits).outcome
+    return found if isinstance(found, Plan) and replace(found.layout, partition=plan.layout.partition) == plan.layout else None

@@ -1,0 +1,48 @@
+"""What a plan brings over another one that answers the same question on the same inventory."""
+
+from dataclasses import dataclass
+
+from shardwright.hardware.inventory import Inventory
+from shardwright.layouts.layout import Layout
+from shardwright.planning.report import Plan
+from shardwright.planning.request import OptimizeFor, Request
+from shardwright.planning.select import Scale, score, waiting_score
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Better:
+    """A plan that is better than the one that stands.
+
+    ``gain`` is by what share of ``objective`` it is; None: it carries the load, and the one that stands does not.
+    """
+
+    layout: Layout
+    pool: str
+    objective: OptimizeFor
+    gain: float | None
+
+
+def better(plan: Plan, stands: Plan, request: Request, inventory: Inventory) -> Better | None:
+    """Return what a plan brings over the one that ``stands``, None where it brings nothing.
+
+    Both were predicted on this inventory. What surely starts, and what carries the load, is not given up for speed.
+    """
+    gain: float | None = None
+    if plan.tight > stands.tight or stands.carries_load > plan.carries_load:
+        return None
+    if plan.carries_load == stands.carries_load:
+        now, then = (_score(item, request, inventory) for item in (plan, stands))
+        gain = (now / then if then > 0 else then / now) - 1  # negative is the score of a time
+        if gain <= 0:
+            return None
+    return Better(layout=plan.layout, pool=plan.pool, objective=request.objective.optimize_for, gain=gain)
+
+
+def _score(plan: Plan, request: Request, inventory: Inventory) -> float:
+    """Return the objective of a plan, as layouts are compared by it; of a rate that is not carried it is what is served of it."""
+    (pool,) = (pool for pool in inventory.pools if pool.name == plan.pool)
+    speed, cost = plan.performance, Scale.of(request, inventory).cost_on(plan.layout, pool)
+    if plan.carries_load:
+        return score(speed, cost, request)
+    served = None if request.workload.requests_per_second is None else speed.requests_per_second
+    return waiting_score(speed, cost, request, served)
