@@ -141,3 +141,31 @@ def test_a_group_that_finds_no_place_for_five_minutes_goes_where_gpus_are_free(s
     after = nodes_of(spare)
     assert (len(set(after)), full in after) == (2, False)
     assert spare.get("ShardedModel", "large")["status"]["groups"][0]["restarts"] == 0
+
+
+def test_with_replan_always_a_model_that_serves_goes_over_to_a_better_plan_and_a_second_one_within_the_hour_is_only_named(
+    models: Models, fleet: Fleet
+) -> None:
+    fleet(H100, 1)
+    for name in ("first", "second"):
+        models.create(name, parallelism={"tensor": 2, "pipeline": 1})
+        models.wait_ready(name)
+    models.create("hog", parallelism={"tensor": 2, "pipeline": 1})
+    models.wait_ready("hog")
+    models.create("llama", replan="Always", objective={"optimizeFor": "Latency"})
+    assert models.wait_ready("llama")["status"]["plan"]["layout"]["tensor"] == 2
+
+    for name in ("first", "second"):
+        models.delete("ShardedModel", name)
+    wait_for(lambda: len(models.all("StatefulSet")) == 2, 60, "the others to be gone")
+    models.annotate("llama", restart="")  # a look at it
+    wait_for(lambda: models.get("ShardedModel", "llama")["status"]["plan"]["layout"]["tensor"] == 4, 60, "the better plan")
+    models.wait_ready("llama")
+    models.delete("ShardedModel", "hog")
+    wait_for(lambda: len(models.all("StatefulSet")) == 1, 60, "the other to be gone")
+    models.patch("ShardedModel", "llama", {"metadata": {"annotations": {"shardwright.io/restart": None}}})  # another look
+    stale = wait_for(
+        lambda: (found := models.condition("llama", "PlanStale"))["reason"] == "BetterPlan" and found, 60, "PlanStale"
+    )
+    assert stale["message"].startswith("tensor 8 on ")
+    assert models.get("ShardedModel", "llama")["status"]["plan"]["layout"]["tensor"] == 4

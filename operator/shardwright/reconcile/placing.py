@@ -77,6 +77,8 @@ def plan(seen: Seen, known: Known, subject: Subject, now: datetime) -> Planned |
         return Planned(record=record, report=record.report(), stale=stale, unplaced=why is not None, barred=why)
     ask = _ask(seen, known, choice, intent.replicas)
     answer = seen.answers.get(ask, ask)
+    if isinstance(answer, Problem) and record and choice in {Choice.COMPARE, Choice.IMPROVE}:
+        answer = Replanned(record=record, report=record.report())  # it serves, whatever keeps us from looking for a better one
     if not isinstance(answer, Replanned):
         return answer
     if made := answer.record:

@@ -664,6 +664,19 @@ class TestPlans:
         assert condition(operator.run(LOAD_SECONDS + 120), "PlanStale")["reason"] == "PlanValid"
         assert operator.cluster.serving().keys() == {"llama-0"}
 
+    def test_a_model_that_serves_is_none_the_worse_where_it_costs_too_much_to_look_for_a_better_plan(self) -> None:
+        operator = serving(2, **ONE_NODE, replicas=1, replan="Always")
+        seen, now = operator.seen(), operator.cluster.now
+        asked = advance(seen, now).ask
+        assert asked
+        assert asked.choice is Choice.IMPROVE
+
+        step = advance(seen.answered(asked, Problem(code="PlanTooCostly", what="to plan the model")), now)
+
+        assert (step.ask, step.writes) == (None, ())
+        assert step.published
+        assert outcome(step.published) == ("Serving", "")
+
     def test_groups_that_stand_without_a_record_stay_on_their_nodes_when_they_are_planned_anew(self) -> None:
         operator = serving(4, **ONE_NODE, replicas=2)
         operator.cluster.delete_node("h100-0")
