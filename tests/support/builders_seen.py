@@ -23,6 +23,7 @@ from shardwright.reconcile.members import read_member
 from shardwright.reconcile.observed import Observed
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.publish import Kept, Published
+from shardwright.reconcile.quotas import Allowance, read_ranges
 from shardwright.reconcile.record_object import read_record, record_key
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Resource, Seen
 from shardwright.reconcile.sightings import Sighting
@@ -74,6 +75,7 @@ class Operator:
     annotations: dict[str, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     most_moving: int | None = None
+    allowance: Allowance = field(default_factory=Allowance)
     contested: dict[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
     scheduler_problem: Problem | None = None
     generation: int = 1
@@ -91,6 +93,12 @@ class Operator:
     def edit(self, **spec: Any) -> None:
         self.spec = self.spec | spec
         self.generation += 1
+        self.cluster.version += 1
+
+    def limit(self, **most: str) -> None:
+        """Let the namespace have a LimitRange that allows each container so much at most, or none."""
+        limits = [{"type": "Container", "max": most}] if most else []
+        self.allowance = Allowance(ranges=read_ranges({"metadata": {"name": "team"}, "spec": {"limits": limits}}))
         self.cluster.version += 1
 
     def fork(self) -> Operator:
@@ -144,6 +152,7 @@ class Operator:
             reserved=self.kept is not None,
             scheduler_problem=self.scheduler_problem,
             most_moving=self.most_moving,
+            allowance=self.allowance,
         )
 
     def look(self, seen: Seen | None = None) -> Published:

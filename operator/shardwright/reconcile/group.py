@@ -12,7 +12,7 @@ from shardwright.reconcile.members import Member
 from shardwright.reconcile.memory import Memory, read_memory
 from shardwright.reconcile.observed import KeptOut
 from shardwright.reconcile.states import Wait
-from shardwright.reconcile.templates import asked_by, pending_fields, template_hash
+from shardwright.reconcile.templates import asked_by, own_hash, pending_fields, template_hash
 from shardwright.resolving.intent import RestartPolicy
 
 
@@ -139,6 +139,17 @@ class Group:
         return self.memory.asked != "" and self.memory.asked == asked_by(self.rendered)
 
     @property
+    def template_waits(self) -> bool:
+        """Return whether another template waits for the next restart: a release, or nothing but LimitRanges, made it another one."""
+        return self.asks_the_same and (self.rules.keeps_templates or self._differs_by_limits_alone)
+
+    @property
+    def _differs_by_limits_alone(self) -> bool:
+        """Return whether its pods, or the StatefulSet that has none, would be as they are wanted if there were no LimitRange."""
+        hashes = {member.own_hash for member in self.members} or {own_hash(self.live or {})}
+        return hashes == {own_hash(self.rendered)}
+
+    @property
     def must_roll(self) -> bool:
         """Return whether pods are of another revision, or would be: pods are never compared with updateRevision."""
         if self.as_it_is:
@@ -146,7 +157,7 @@ class Group:
         if self.is_made_anew:
             return True
         if self.members:
-            return self.outdated and not (self.asks_the_same and self.rules.keeps_templates and not self._restarts_in_place)
+            return self.outdated and not (self.template_waits and not self._restarts_in_place)
         return template_hash(self.live or {}) != template_hash(self.rendered)
 
     @property

@@ -90,8 +90,7 @@ def _would_change(group: Group) -> bool:
         return group.must_roll
     if group.memory.size is None or group.memory.stopped_for in {"", Why.ROLLOUT}:
         return False
-    same = group.asks_the_same and group.rules.keeps_templates
-    return not same and template_hash(group.live) != template_hash(group.rendered)
+    return not group.template_waits and template_hash(group.live) != template_hash(group.rendered)
 
 
 def _can_stay(group: Group, now: datetime) -> bool:

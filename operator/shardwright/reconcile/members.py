@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from shardwright.reconcile.templates import own_hash_in
 from shardwright.rendering.hashing import TEMPLATE_HASH
 
 REVISION_LABEL: Final = "controller-revision-hash"
@@ -53,7 +54,8 @@ class Member:
     ``unschedulable_since`` is when the scheduler first found no place for it, ``taken_by`` who takes the pod away (eviction,
     preemption, a taint), as its condition DisruptionTarget says. ``gone_by`` is when the grace of a pod that is being deleted
     ends. ``gates`` keep it from being scheduled at all: somebody else will lift them. ``config_maps`` are those that it
-    mounts. ``node_answers`` is False where the kubelet of its node is silent: what the pod says of itself is old then.
+    mounts. ``own_hash`` is what its template hash would be without LimitRanges. ``node_answers`` is False where the kubelet of its
+    node is silent: what the pod says of itself is old then.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Member:
     deleting: bool
     grace_seconds: int
     template_hash: str
+    own_hash: str
     revision: str
     restarts: int = 0  # of its containers, in place
     waiting: str = ""
@@ -101,6 +104,7 @@ def read_member(pod: Mapping[str, Any]) -> Member | None:
         deleting="deletionTimestamp" in metadata,
         grace_seconds=int(metadata.get("deletionGracePeriodSeconds") or 0),
         template_hash=labels.get(TEMPLATE_HASH, ""),
+        own_hash=own_hash_in(labels),
         revision=labels.get(REVISION_LABEL, ""),
         restarts=sum(status.get("restartCount", 0) for status in pod.get("status", {}).get("containerStatuses") or ()),
         waiting=_waiting(pod),

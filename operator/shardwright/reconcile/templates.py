@@ -2,27 +2,45 @@
 
 Pods stay as they are for as long as what is asked of them is the same: spec, plan and engine version. A release of the operator
 may render other pods for that. Its template is written to the StatefulSet at once, where it restarts nothing (``OnDelete``), and
-comes with the next restart, whoever begins that. So what repairs a StatefulSet is always our own rendering, and nothing that lies
+comes with the next restart, whoever begins that. What LimitRanges of the namespace come to say is about pods that are made anew, so
+that comes with the next restart, too. So what repairs a StatefulSet is always our own rendering, and nothing that lies
 where tenants write has to be believed.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from shardwright.rendering.hashing import ASKED_HASH, TEMPLATE_HASH
+from shardwright.rendering.hashing import ASKED_HASH, OWN_HASH, TEMPLATE_HASH
 
 PENDING_MAX: Final = 8
 """How many fields are remembered that a restart changes. Basis: assumed; the first ones tell which part of a pod it is."""
 
 _SOME: Final = ("spec",)  # somebody has taken away what was remembered
 _OF_PODS: Final = "spec.template."
-_OURS: Final = f"{_OF_PODS}metadata.labels.{TEMPLATE_HASH}"
+_HASHES: Final = frozenset(f"{_OF_PODS}metadata.labels.{name}" for name in (TEMPLATE_HASH, OWN_HASH))
 
 
 def template_hash(stateful_set: Mapping[str, Any]) -> str:
     """Return the template hash that a StatefulSet gives its pods."""
-    template = stateful_set.get("spec", {}).get("template", {})
-    return str((template.get("metadata", {}).get("labels") or {}).get(TEMPLATE_HASH, ""))
+    return str(_labels_of_pods(stateful_set).get(TEMPLATE_HASH, ""))
+
+
+def own_hash(stateful_set: Mapping[str, Any]) -> str:
+    """Return what the template hash of a StatefulSet would be without LimitRanges."""
+    return own_hash_in(_labels_of_pods(stateful_set))
+
+
+def own_hash_in(labels: Mapping[str, Any]) -> str:
+    """Return what the template hash in labels of pods would be without LimitRanges, which change most templates in nothing.
+
+    >>> own_hash_in({"shardwright.io/template-hash": "a"}), own_hash_in({"shardwright.io/own-template-hash": "b"})
+    ('a', 'b')
+    """
+    return str(labels.get(OWN_HASH) or labels.get(TEMPLATE_HASH, ""))
+
+
+def _labels_of_pods(stateful_set: Mapping[str, Any]) -> Mapping[str, Any]:
+    return stateful_set.get("spec", {}).get("template", {}).get("metadata", {}).get("labels") or {}
 
 
 def asked_by(stateful_set: Mapping[str, Any]) -> str:
@@ -36,5 +54,5 @@ def pending_fields(drift: Iterable[str], before: Iterable[str]) -> tuple[str, ..
     >>> pending_fields(["metadata.annotations.a", "spec.template.spec.containers[engine].args"], ["spec.volumes[scripts]"])
     ('spec.containers[engine].args', 'spec.volumes[scripts]')
     """
-    found = {path.removeprefix(_OF_PODS) for path in drift if path.startswith(_OF_PODS) and path != _OURS}
+    found = {path.removeprefix(_OF_PODS) for path in drift if path.startswith(_OF_PODS) and path not in _HASHES}
     return tuple(sorted(found.union(before)))[:PENDING_MAX] or _SOME

@@ -11,6 +11,9 @@ from shardwright.planning.report import Plan
 CONTENT_HASH: Final = "shardwright.io/content-hash"
 PLAN_HASH: Final = "shardwright.io/plan-hash"
 TEMPLATE_HASH: Final = "shardwright.io/template-hash"
+OWN_HASH: Final = "shardwright.io/own-template-hash"
+"""Label of pods whose template LimitRanges have changed: what :data:`TEMPLATE_HASH` would be without them."""
+
 ASKED_HASH: Final = "shardwright.io/asked-hash"
 """Annotation of a StatefulSet: hash of what its pods were made for, without what a release of the operator makes of that."""
 

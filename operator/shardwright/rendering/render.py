@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from shardwright.errors import InputError
 from shardwright.hardware.to_come import is_to_come
@@ -10,9 +10,11 @@ from shardwright.planning.report import Plan
 from shardwright.rendering import group_token, objects, ssh
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Deployment
-from shardwright.rendering.hashing import plan_hash, with_content_hash
-from shardwright.rendering.pod import node_affinity, node_terms
+from shardwright.rendering.hashing import OWN_HASH, TEMPLATE_HASH, plan_hash, template_hash, with_content_hash
+from shardwright.rendering.pod import node_affinity, node_terms, pod_template
 from shardwright.rendering.scheduling import STATEFUL_SET, adapt
+
+_CONTAINERS: Final = ("containers", "initContainers")
 
 
 def render(plan: Plan, deployment: Deployment, *, ready_pods: int | None = None) -> Bundle:
@@ -42,7 +44,7 @@ def render(plan: Plan, deployment: Deployment, *, ready_pods: int | None = None)
     ]
     bundle = Bundle(objects=tuple(with_content_hash(item) for item in items), keys=tuple(_keys(subject)))
     bundle = adapt(bundle, deployment.scheduling)
-    return _pinned(bundle, plan, deployment)
+    return _pinned(_marked(bundle, plan, deployment), plan, deployment)
 
 
 def _keys(subject: objects.Subject) -> Iterator[dict[str, Any]]:
@@ -50,6 +52,35 @@ def _keys(subject: objects.Subject) -> Iterator[dict[str, Any]]:
         yield objects.made_secret(subject, group_token.secret_name(subject.deployment), group_token.SECRET_TYPE)
     if ssh.joins(subject.plan, subject.deployment):
         yield objects.made_secret(subject, ssh.secret_name(subject.deployment), ssh.SECRET_TYPE)
+
+
+def _marked(bundle: Bundle, plan: Plan, deployment: Deployment) -> Bundle:
+    """Return the bundle whose pods say of which template they would be without LimitRanges, where that is another one."""
+    if not (deployment.ceilings and plan.groups):
+        return bundle
+    limited, own = (_resources(pod_template(plan, item, 0)) for item in (deployment, replace(deployment, ceilings=())))
+    if limited == own:
+        return bundle
+    return replace(bundle, objects=tuple(_saying(item, own) if item["kind"] == STATEFUL_SET else item for item in bundle.objects))
+
+
+def _resources(template: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what each container of a template may take, by name: all that LimitRanges change, and the same for every group."""
+    return {item["name"]: item["resources"] for kind in _CONTAINERS for item in template["spec"].get(kind, ())}
+
+
+def _saying(item: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    template = item["spec"]["template"]
+    labels = {name: value for name, value in template["metadata"]["labels"].items() if name != TEMPLATE_HASH}
+    changed = {
+        kind: [{**container, "resources": own[container["name"]]} for container in template["spec"][kind]]
+        for kind in _CONTAINERS
+        if kind in template["spec"]
+    }
+    bare = {**template, "metadata": {**template["metadata"], "labels": labels}, "spec": {**template["spec"], **changed}}
+    said = {**template["metadata"]["labels"], OWN_HASH: template_hash(bare)}
+    marked = {**template, "metadata": {**template["metadata"], "labels": said}}
+    return with_content_hash({**item, "spec": {**item["spec"], "template": marked}})
 
 
 def _pinned(bundle: Bundle, plan: Plan, deployment: Deployment) -> Bundle:

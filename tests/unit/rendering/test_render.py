@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Any
@@ -17,15 +18,18 @@ from shardwright.rendering.deployment import (
     Adapter,
     Adapters,
     CacheClaim,
+    Ceiling,
     ClaimPath,
     Deployment,
     HubCommit,
     ImagePath,
     PodNetwork,
+    Scheduling,
     SecretKey,
 )
-from shardwright.rendering.hashing import content_hash, digest, plan_hash, template_hash
+from shardwright.rendering.hashing import CONTENT_HASH, OWN_HASH, TEMPLATE_HASH, content_hash, digest, plan_hash, template_hash
 from shardwright.rendering.render import render
+from shardwright.units import GIB
 from tests.support.builders_deployment import a_deployment, a_plan, a_plan_of, a_small_plan, a_trtllm_deployment, an_owner
 from tests.support.rendered import by_name, engine_of, environment_of, pod_of
 
@@ -458,6 +462,31 @@ def test_pods_carry_the_hash_of_their_template_and_the_name_of_their_resource() 
 )
 def test_the_template_hash_changes_with_everything_that_pods_are_made_of(changed: dict[str, Any]) -> None:
     assert template_of(a_plan(), a_deployment()) != template_of(a_plan(), a_deployment(**changed))
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("scheduler", ["", "Kueue", "Volcano"])
+def test_pods_that_a_limit_range_changes_say_of_which_template_they_would_be_without_it(case: str, scheduler: str) -> None:
+    told = Scheduling(adapter=scheduler, api_version="", queue="serving") if scheduler else None
+    plan, deployment = CASES[case][0], replace(CASES[case][1], memory=None, scheduling=told)
+    limited = replace(deployment, ceilings=(Ceiling(resource="memory", most_bytes=20 * GIB),))
+
+    own, found = (render(plan, item).of_kind("StatefulSet") for item in (deployment, limited))
+
+    assert [labels_of(item)[OWN_HASH] for item in found] == [labels_of(item)[TEMPLATE_HASH] for item in own]
+    assert all(OWN_HASH not in labels_of(item) for item in own)
+    assert all(labels_of(item)[OWN_HASH] != labels_of(item)[TEMPLATE_HASH] for item in found)
+    assert all(item["metadata"]["annotations"][CONTENT_HASH] == content_hash(item) for item in found)
+
+
+def test_a_limit_range_that_changes_nothing_of_pods_leaves_them_as_they_are() -> None:
+    high = Ceiling(resource="memory", most_bytes=4096 * GIB)
+    assert render(a_plan(), a_deployment(ceilings=(high,))) == render(a_plan(), a_deployment())
+
+
+def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
+    labels: Mapping[str, str] = item["spec"]["template"]["metadata"]["labels"]
+    return labels
 
 
 def test_a_prediction_that_changes_restarts_nothing() -> None:
