@@ -140,7 +140,7 @@ class Group:
 
     @property
     def template_waits(self) -> bool:
-        """Return whether another template waits for the next restart: a release, or nothing but LimitRanges, made it another one."""
+        """Return whether another template waits for the next restart: a release made it another one, or LimitRanges alone."""
         return self.asks_the_same and (self.rules.keeps_templates or self._differs_by_limits_alone)
 
     @property

@@ -54,8 +54,8 @@ class Member:
     ``unschedulable_since`` is when the scheduler first found no place for it, ``taken_by`` who takes the pod away (eviction,
     preemption, a taint), as its condition DisruptionTarget says. ``gone_by`` is when the grace of a pod that is being deleted
     ends. ``gates`` keep it from being scheduled at all: somebody else will lift them. ``config_maps`` are those that it
-    mounts. ``own_hash`` is what its template hash would be without LimitRanges. ``node_answers`` is False where the kubelet of its
-    node is silent: what the pod says of itself is old then.
+    mounts. ``own_hash`` is what its template hash would be without LimitRanges. ``node_answers`` is False where the kubelet of
+    its node is silent: what the pod says of itself is old then.
     """
 
     name: str

@@ -2,9 +2,9 @@
 
 Pods stay as they are for as long as what is asked of them is the same: spec, plan and engine version. A release of the operator
 may render other pods for that. Its template is written to the StatefulSet at once, where it restarts nothing (``OnDelete``), and
-comes with the next restart, whoever begins that. What LimitRanges of the namespace come to say is about pods that are made anew, so
-that comes with the next restart, too. So what repairs a StatefulSet is always our own rendering, and nothing that lies
-where tenants write has to be believed.
+comes with the next restart, whoever begins that. What LimitRanges of the namespace come to say is about pods that are made anew,
+so that comes with the next restart, too. So what repairs a StatefulSet is always our own rendering, and nothing that lies where
+tenants write has to be believed.
 """
 
 from collections.abc import Iterable, Mapping
