@@ -1,5 +1,6 @@
 """When a plan that serves gives way to a better one."""
 
+import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,8 +12,9 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.improving import GAIN_MIN, PAUSE, improve, is_due
 from shardwright.pipeline import plan_serving, record_of
 from shardwright.planning.gain import Better, better
-from shardwright.planning.report import Plan
+from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import OptimizeFor
+from shardwright.planning.select import DOUBLING_GAIN, Scale
 from shardwright.replanning import plan_anew
 from shardwright.resolving.subject import Subject
 from tests.support.builders_nodes import an_l40s_node, h100_nodes
@@ -156,3 +158,26 @@ def test_when_a_better_plan_was_taken_is_kept_with_the_record_and_by_every_later
     anew = plan_anew(after, record, stock(after, H100S)).record
     assert anew
     assert anew.improved_at == NOW
+
+
+@pytest.mark.parametrize(("faster", "taken"), [(1.09, False), (1.11, True)])
+def test_a_plan_that_serves_gives_way_only_to_one_that_is_better_by_a_tenth(faster: float, *, taken: bool) -> None:
+    subject = a_subject(**FAST)
+    record, inventory = a_record_on_one_gpu(subject), stock(subject, H100S)
+    stands = record.plan.performance
+    speed = replace(stands, ttft_seconds=stands.ttft_seconds / faster, tpot_seconds=stands.tpot_seconds / faster)
+    cost = Scale.of(subject.request, inventory).cost_on
+    pool = inventory.pools[0]
+    two = replace(record.plan.layout, tensor=2)
+    dearer = (cost(two, pool) / cost(record.plan.layout, pool)) ** -math.log2(1 - DOUBLING_GAIN)
+    speed = replace(speed, ttft_seconds=speed.ttft_seconds / dearer, tpot_seconds=speed.tpot_seconds / dearer)
+    found = replace(record.plan, layout=two, gpus_per_node=2, performance=speed)
+
+    answer = improve(
+        subject, record, inventory, lambda *_: Report(outcome=found, alternatives=(), excluded=(), considered=1), take=True
+    )
+
+    assert answer.record
+    assert answer.record.plan.layout.tensor == (2 if taken else 1)
+    assert (answer.better is None) is taken
+    assert answer.better is None or answer.better.gain == pytest.approx(faster - 1)
