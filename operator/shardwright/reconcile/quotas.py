@@ -45,7 +45,10 @@ class Quota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """One limit of a LimitRange: of each container, or of a pod; ``limits`` and ``requests`` are for those that state none."""
+    """One limit of a LimitRange: of each container, or of a pod; ``limits`` and ``requests`` are for those that state none.
+
+    ``ratios`` are how many times a request a limit may be.
+    """
 
     name: str
     of_pod: bool = False
@@ -53,6 +56,7 @@ class Range:
     most: Amounts = field(default_factory=dict)
     limits: Amounts = field(default_factory=dict)
     requests: Amounts = field(default_factory=dict)
+    ratios: Amounts = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +130,10 @@ def ceilings(allowance: Allowance) -> tuple[Ceiling, ...]:
             resource=name,
             given_bytes=_lowest(item.limits.get(name) for item in allowance.ranges if not item.of_pod),
             most_bytes=_lowest(item.most.get(name) for item in allowance.ranges),
+            most_ratio=min((float(item.ratios[name]) for item in allowance.ranges if name in item.ratios), default=None),
         )
         for name in ("memory", "ephemeral-storage")
-        if any(name in item.limits or name in item.most for item in allowance.ranges)
+        if any(name in item.limits or name in item.most or name in item.ratios for item in allowance.ranges)
     )
 
 
@@ -189,13 +194,23 @@ def _beyond(limit: Range, item: Amounts) -> Iterator[Problem]:
     for name, most in sorted(limit.most.items()):
         has = item.get(f"limits.{name}")
         if has is None or has > most:
-            yield _out_of_range(limit, f"allows each {of} {_said(most)} {name}", "none is stated" if has is None else _said(has))
+            yield _out_of_range(limit, f"allows each {of} {_said(most)} {name}", _stated(has))
     for name, least in sorted(limit.least.items()):
         has = item.get(f"requests.{name}")
         if has is None or has < least:
-            yield _out_of_range(
-                limit, f"wants {_said(least)} {name} of each {of}", "none is stated" if has is None else _said(has)
-            )
+            yield _out_of_range(limit, f"wants {_said(least)} {name} of each {of}", _stated(has))
+    for name, ratio in sorted(limit.ratios.items()):
+        request, has = item.get(f"requests.{name}"), item.get(f"limits.{name}")
+        allows = f"allows each {of} a limit of {name} of {_said(ratio)} times its request"
+        if not request or not has:
+            missing = "limit" if request else "request"
+            yield _out_of_range(limit, allows, f"the pods of the plan have a {of} that states no {missing} of it")
+        elif has > request * ratio:
+            yield _out_of_range(limit, allows, f"the pods of the plan have {_said(has)} for {_said(request)}")
+
+
+def _stated(has: Decimal | None) -> str:
+    return "of the pods of the plan none is stated" if has is None else f"the pods of the plan have {_said(has)}"
 
 
 def _is_about(quota: Quota, need: Need) -> bool:
@@ -246,12 +261,12 @@ def _unstated(quota: Quota, name: str) -> Problem:
     )
 
 
-def _out_of_range(limit: Range, said: str, has: str) -> Problem:
+def _out_of_range(limit: Range, said: str, gap: str) -> Problem:
     return Problem(
         code="QuotaExceeded",
         what=f"LimitRange {limit.name}",
         limit=said,
-        gap=f"of the pods of the plan {has}" if has == "none is stated" else f"the pods of the plan have {has}",
+        gap=gap,
         remedy="have the LimitRange changed, or state other spec.pod.resources",
     )
 
@@ -283,6 +298,7 @@ def read_ranges(content: Mapping[str, Any]) -> tuple[Range, ...]:
             most=_amounts(item.get("max")),
             limits=_amounts(item.get("default")),
             requests=_amounts(item.get("defaultRequest")),
+            ratios=_amounts(item.get("maxLimitRequestRatio")),
         )
         for item in items
         if item["type"] in {"Pod", "Container"}

@@ -109,12 +109,19 @@ class Scheduling:
 class Ceiling:
     """What LimitRanges of a namespace say of one resource (``memory``, ``ephemeral-storage``) of a container, in bytes.
 
-    ``given_bytes`` is the limit of a container that states none, ``most_bytes`` the highest that it may state (None: not said).
+    ``given_bytes`` is the limit of a container that states none, ``most_bytes`` the highest that it may state, ``most_ratio`` how
+    many times its request its limit may be (None: not said).
     """
 
     resource: str
     given_bytes: int | None = None
     most_bytes: int | None = None
+    most_ratio: float | None = None
+
+    def highest(self, request_bytes: int) -> int | None:
+        """Return the highest limit of a container with this request, None for any; of no request the ratio says nothing."""
+        by_ratio = int(request_bytes * self.most_ratio) if self.most_ratio is not None and request_bytes else None
+        return min((most for most in (self.most_bytes, by_ratio) if most is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,8 @@ def of_engine(plan: Plan, deployment: Deployment) -> dict[str, Any]:
 def of_download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     """Return the resources of what downloads before the engine starts: it has the pod to itself, with the engine's limits."""
     requests, limits = _bounds(plan, deployment)
-    memory = deployment.memory or cache.INIT_MEMORY
+    bound = any(item.resource == MEMORY and item.most_ratio is not None for item in deployment.ceilings)
+    memory = requests[MEMORY] if bound else deployment.memory or cache.INIT_MEMORY  # so little may not have the engine's limit
     return {"requests": {"cpu": cache.INIT_CPU, **requests, MEMORY: memory}, **({"limits": limits} if limits else {})}
 
 
@@ -67,11 +68,12 @@ def _limit(deployment: Deployment, name: str, request: int, most: int) -> str | 
     One below the request would be refused whatever the namespace says, without naming it.
     """
     ceiling = next((item for item in deployment.ceilings if item.resource == name), None)
-    given, admitted = (ceiling.given_bytes, ceiling.most_bytes) if ceiling else (None, None)
-    if given is not None and given >= _whole(request) and (admitted is None or given <= admitted):
+    least = _whole(request)
+    given, highest = (ceiling.given_bytes, ceiling.highest(least)) if ceiling else (None, None)
+    if given is not None and given >= least and (highest is None or given <= highest):
         return None
-    if ceiling and ceiling.most_bytes is not None and ceiling.most_bytes < most:
-        return budgets.quantity(max(ceiling.most_bytes, _whole(request)))
+    if highest is not None and highest < most:
+        return budgets.quantity(max(highest // MIB * MIB, least))
     return budgets.quantity(_whole(most))
 
 

@@ -151,6 +151,12 @@ def test_what_containers_leave_open_a_limit_range_states_before_quotas_count() -
         ({"type": "Pod", "max": {"nvidia.com/gpu": "4"}}, "LimitRange team allows each pod 4 nvidia.com/gpu"),
         ({"type": "Container", "min": {"memory": "2Gi"}}, "LimitRange team wants 2147483648 memory of each container"),
         ({"type": "Container", "max": {"memory": "2Ti"}}, "LimitRange team allows each container 2199023255552 memory"),
+        (
+            {"type": "Container", "maxLimitRequestRatio": {"memory": "2"}},
+            "LimitRange team allows each container a limit of memory of 2 times its request, the pods of the plan have a container that "
+            "states no limit of it",
+        ),
+        ({"type": "Pod", "maxLimitRequestRatio": {"nvidia.com/gpu": "1"}}, ""),
         ({"type": "Pod", "max": {"nvidia.com/gpu": "8"}}, ""),
         ({"type": "PersistentVolumeClaim", "max": {"storage": "1"}}, ""),
     ],
@@ -181,12 +187,25 @@ def test_the_lowest_limit_that_ranges_give_or_admit_is_the_ceiling_of_a_containe
         {"type": "Container", "max": {"memory": "20Gi"}, "default": {"memory": "20Gi", "ephemeral-storage": "18Gi"}},
         {"type": "Pod", "max": {"memory": "20Gi", "ephemeral-storage": "30Gi"}},
         {"type": "Container", "default": {"memory": "1Gi"}},
+        {"type": "Container", "maxLimitRequestRatio": {"memory": "1"}},
+        {"type": "Container", "maxLimitRequestRatio": {"memory": "1500m"}, "default": {"memory": "1Ti"}},
+        {"type": "Pod", "maxLimitRequestRatio": {"memory": "2"}, "max": {"memory": "20Gi"}},
     ],
 )
 def test_the_limits_of_a_pod_are_within_what_its_namespace_admits(item: dict[str, Any]) -> None:
     within = a_deployment(ceilings=ceilings(limits(item)))
 
     assert range_problem(pod_template(a_small_plan(), within, 0)["spec"], limits(item)) is None
+
+
+def test_a_limit_that_is_too_many_times_its_request_is_named_with_both() -> None:
+    pod = pod_template(a_small_plan(), a_deployment(), 0)["spec"]
+
+    problem = said(range_problem(pod, limits({"type": "Container", "maxLimitRequestRatio": {"memory": "1500m"}})))
+
+    assert problem.startswith(
+        "LimitRange team allows each container a limit of memory of 1.5 times its request, the pods of the plan have"
+    )
 
 
 @pytest.mark.parametrize(("name", "least"), [("memory", "8Gi")])
