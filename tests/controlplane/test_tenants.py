@@ -211,3 +211,23 @@ def test_pods_that_a_limit_range_keeps_out_hold_nothing(models: Models, fleet: F
 
     assert refused["message"].startswith("LimitRange half allows each container 4 nvidia.com/gpu")
     assert models.all("StatefulSet") == []
+
+
+def test_a_limit_range_that_comes_restarts_nothing_and_the_next_pod_is_within_it(models: Models, fleet: Fleet) -> None:
+    fleet(H100, 1)
+    models.create("llama", **A_NODE, rollout={"onUpgrade": "Roll"})
+    models.wait_ready("llama")
+    before = models.uids()
+
+    alike = {"type": "Container", "maxLimitRequestRatio": {"memory": "1"}}
+    models.post("LimitRange", {"metadata": {"name": "alike"}, "spec": {"limits": [alike]}})
+    models.annotate("llama", restart="")  # a look at it
+    wait_for(lambda: models.condition("llama", "RolloutPending")["status"] == "True", 60, "the change to be told of")
+    assert models.uids() == before
+
+    models.delete("Pod", "llama-0-0")
+    wait_for(lambda: before.isdisjoint(models.uids()) and models.wait_ready("llama"), 90, "another pod")
+    (pod,) = models.all("Pod")
+    (engine,) = pod["spec"]["containers"]
+    assert engine["resources"]["limits"]["memory"] == engine["resources"]["requests"]["memory"]
+    assert models.condition("llama", "RolloutPending")["status"] == "False"

@@ -153,8 +153,7 @@ def test_what_containers_leave_open_a_limit_range_states_before_quotas_count() -
         ({"type": "Container", "max": {"memory": "2Ti"}}, "LimitRange team allows each container 2199023255552 memory"),
         (
             {"type": "Container", "maxLimitRequestRatio": {"memory": "2"}},
-            "LimitRange team allows each container a limit of memory of 2 times its request, the pods of the plan have a container that "
-            "states no limit of it",
+            "LimitRange team allows each container a limit of memory of 2 times its request, the pods of the plan have",
         ),
         ({"type": "Pod", "maxLimitRequestRatio": {"nvidia.com/gpu": "1"}}, ""),
         ({"type": "Pod", "max": {"nvidia.com/gpu": "8"}}, ""),
