@@ -42,7 +42,7 @@ class ConditionType(Word):
     TURN_AWAITED = ("TurnAwaited", "groups wait to restart because groups of other models do")
     ROLLOUT_PENDING = (
         "RolloutPending",
-        "groups keep pods that are rendered otherwise by now: of another release, or for a canary",
+        "groups keep pods that are rendered otherwise by now: of another release, for another LimitRange, or for a canary",
     )
     ROLLOUT_STOPPED = ("RolloutStopped", "a group with the changed pods does not come up: the others keep those that they have")
 
@@ -102,7 +102,7 @@ class Reason(Word):
     FIELD_CONTESTED = ("FieldContested", "a field is changed back again and again")
     FOREIGN_PODS = ("ForeignPods", "pods of somebody else carry the labels of the model")
     OTHERS_RESTART = ("OthersRestart", "as many groups restart as the operator allows at once")
-    OLDER_RENDERING = ("OlderRendering", "pods are as another release of the operator rendered them, until they restart")
+    OLDER_RENDERING = ("OlderRendering", "pods are as rendered by another release or for another LimitRange, until they restart")
     HELD_BY_PARTITION = ("HeldByPartition", "groups below spec.rollout.partition keep the pods that they have")
     ENGINE_FAILED = ("EngineFailed", "the engine of a group with the changed pods has failed, and the group does not serve")
     PROGRESS_DEADLINE_EXCEEDED = (

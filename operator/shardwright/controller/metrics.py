@@ -148,7 +148,7 @@ class Metrics:
         self._serving = new("model_groups_serving", "Groups that serve, with whichever pods.")
         self._pending = new(
             "model_groups_rollout_pending",
-            "Groups whose pods another release rendered, and this one would render otherwise.",
+            "Groups whose pods another release rendered, or for another LimitRange, and which would be rendered otherwise now.",
         )
         self._group_ready = new("group_ready", "1 while the group is ready.", "group")
         self._restarts = new("group_restarts", "Restarts of the group, as remembered.", "group")

@@ -302,14 +302,16 @@ def _limited(found: Findings) -> Condition:
 
 
 def _pending(found: Findings) -> Condition:
-    """Return whether groups keep pods that would be rendered otherwise: below the partition, or of another release."""
+    """Return whether groups keep pods that would be rendered otherwise now."""
     said = {}
     if held := found.held_by(Awaited.PARTITION):
         said[Reason.HELD_BY_PARTITION] = f"{_names(held)}: below spec.rollout.partition, they keep their pods until it is lowered"
     if older := found.of_another_release:
         fields = ", ".join(sorted({field for group in older for field in group.pending})[:PENDING_MAX])
         coming = f"the next restart of a group changes {fields} of its pods"
-        said[Reason.OLDER_RENDERING] = f"{_names(older)}: rendered by another release of the operator; {coming}"
+        said[Reason.OLDER_RENDERING] = (
+            f"{_names(older)}: rendered by another release of the operator or for another LimitRange; {coming}"
+        )
     if not said:
         return _condition(found, ConditionType.ROLLOUT_PENDING, False, Reason.IDLE)
     return _condition(found, ConditionType.ROLLOUT_PENDING, True, next(iter(said)), "; ".join(said.values()))

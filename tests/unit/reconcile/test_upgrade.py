@@ -181,7 +181,8 @@ def test_what_differs_is_said_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
 
     probes = ", ".join(f"spec.containers[engine].{name}Probe.timeoutSeconds" for name in ("liveness", "readiness", "startup"))
     assert pending["message"] == (
-        f"llama-0: rendered by another release of the operator; the next restart of a group changes {probes} of its pods"
+        "llama-0: rendered by another release of the operator or for another LimitRange; "
+        f"the next restart of a group changes {probes} of its pods"
     )
 
 
