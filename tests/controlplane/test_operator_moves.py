@@ -157,15 +157,22 @@ def test_with_replan_always_a_model_that_serves_goes_over_to_a_better_plan_and_a
 
     for name in ("first", "second"):
         models.delete("ShardedModel", name)
-    wait_for(lambda: len(models.all("StatefulSet")) == 2, 60, "the others to be gone")
-    models.annotate("llama", restart="")  # a look at it
-    wait_for(lambda: models.get("ShardedModel", "llama")["status"]["plan"]["layout"]["tensor"] == 4, 60, "the better plan")
+    wait_for(lambda: layout_of(models, look=True)["tensor"] == 4, 60, "the better plan", interval=1)
     models.wait_ready("llama")
     models.delete("ShardedModel", "hog")
-    wait_for(lambda: len(models.all("StatefulSet")) == 1, 60, "the other to be gone")
-    models.patch("ShardedModel", "llama", {"metadata": {"annotations": {"shardwright.io/restart": None}}})  # another look
-    stale = wait_for(
-        lambda: (found := models.condition("llama", "PlanStale"))["reason"] == "BetterPlan" and found, 60, "PlanStale"
-    )
-    assert stale["message"].startswith("tensor 8 on ")
-    assert models.get("ShardedModel", "llama")["status"]["plan"]["layout"]["tensor"] == 4
+    wait_for(lambda: layout_of(models, look=True) and stale(models)["reason"] == "BetterPlan", 60, "PlanStale", interval=1)
+    assert stale(models)["message"].startswith("tensor 8 on ")
+    assert layout_of(models)["tensor"] == 4
+
+
+def stale(models: Models) -> Manifest:
+    return models.condition("llama", "PlanStale")
+
+
+def layout_of(models: Models, *, look: bool = False) -> Manifest:
+    """Return the layout of the plan; with ``look`` the operator is made to look at the model again, at what has come free."""
+    if look:
+        models.annotate("llama", restart="")
+        models.patch("ShardedModel", "llama", {"metadata": {"annotations": {"shardwright.io/restart": None}}})
+    layout: Manifest = models.get("ShardedModel", "llama")["status"]["plan"]["layout"]
+    return layout
