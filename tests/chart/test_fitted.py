@@ -87,6 +87,33 @@ def test_null_empties_what_the_chart_delivers(control_plane: ControlPlane, as_de
     assert {(key.startswith(f"{path}."), value) for key, value in changed.items()} == {(True, GONE)}
 
 
+@pytest.mark.parametrize("name", [name for name, value in defaults().items() if isinstance(value, list)])
+def test_null_is_an_empty_list(control_plane: ControlPlane, name: str) -> None:
+    """Who takes the images that are admitted away by `null` has admitted none, and not all of them."""
+    emptied = render(control_plane, "--set-json", f"{name}=[]")
+
+    assert difference(emptied, render(control_plane, "--set", f"{name}=null")) == {}
+
+
+@pytest.mark.parametrize("name", ["admittedImages", "admittedModels", "admittedRuntimeClasses"])
+def test_null_that_an_earlier_release_has_stored_is_an_empty_list(
+    control_plane: ControlPlane, tmp_path: Path, name: str
+) -> None:
+    chart = tmp_path / "shardwright"
+    shutil.copytree(CHART, chart)
+    stored = yaml.safe_load((STORED[0].parent / "2026-11-23.yaml").read_text())
+    del stored[name]
+    (chart / "values.yaml").write_text(json.dumps(stored))
+
+    (settings,) = [
+        json.loads(item["data"]["settings.json"])
+        for item in read(control_plane.helm("template", "shardwright", str(chart), "--skip-tests", *NAMED))
+        if item["metadata"]["name"] == "shardwright-settings"
+    ]
+
+    assert settings[name] == []
+
+
 def test_each_option_of_the_operator_is_the_charts_or_may_be_added(as_delivered: list[Manifest]) -> None:
     (container,) = named(as_delivered, "Deployment")["spec"]["template"]["spec"]["containers"]
     given = {argument.partition("=")[0] for argument in container["args"]}

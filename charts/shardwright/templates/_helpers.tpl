@@ -7,12 +7,22 @@
 
 {{- /*
 Every template begins with this. `helm upgrade --reuse-values` brings the values of the release before, and not this chart's:
-what they do not know is as this chart delivers it. What `null` has emptied stays empty: the values know the ones beside it.
+what they do not know is as this chart delivers it. What `null` has emptied stays empty, an admission above all: Helm has dropped
+it, but the values know the ones that came with it.
 */ -}}
 {{- define "shardwright.values" -}}
 {{- $delivered := omit (.Files.Get "files/values.json" | fromJson) "resources" -}}
-{{- if hasKey .Values "podLabels" -}}
+{{- $emptied := list "admittedRuntimeClasses" -}}
+{{- $fitted := hasKey .Values "podLabels" -}}
+{{- if or $fitted (hasKey .Values "lease") -}}
+{{- $emptied = concat $emptied (list "admittedImages" "admittedModels") -}}
+{{- end -}}
+{{- if $fitted -}}
 {{- $delivered = omit $delivered "podSecurityContext" "securityContext" -}}
+{{- $emptied = append $emptied "topologySpreadConstraints" -}}
+{{- end -}}
+{{- range $emptied -}}
+{{- $_ := set $delivered . list -}}
 {{- end -}}
 {{- include "shardwright.complete" (dict "values" .Values "delivered" $delivered) -}}
 {{- end -}}
