@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from sys import intern
 from typing import Any, Final, Self
 
 from shardwright.api.published import MESSAGE_MAX_LENGTH
@@ -143,11 +144,11 @@ def set_condition(conditions: Iterable[Mapping[str, Any]], new: Condition, *, no
 
 def _on_wire(condition: Condition, *, since: str) -> dict[str, Any]:
     return {
-        "type": str(condition.type),
+        "type": intern(str(condition.type)),
         "status": condition.status_word,
         "observedGeneration": condition.observed_generation,
         "lastTransitionTime": since,
-        "reason": str(condition.reason),
+        "reason": intern(str(condition.reason)),
         "message": in_status(condition.message, MESSAGE_MAX_LENGTH),
     }
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from shardwright.api.sharing import sharing_words
 from shardwright.errors import Problem
 from shardwright.hardware.to_come import Sought
 from shardwright.planning.report import Alternative, Exclusion, Plan, Report
@@ -90,7 +91,7 @@ def encode(record: PlanRecord) -> str:
 def decode(text: str) -> PlanRecord | Problem:
     """Return the record, or why it cannot be read (edited by hand, or written in a form of a later release)."""
     try:
-        plain = json.loads(text)
+        plain = sharing_words(json.loads(text))
     except (ValueError, RecursionError):
         return _unreadable("is not JSON")
     version = plain.get("version") if isinstance(plain, dict) else None

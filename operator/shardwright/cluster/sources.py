@@ -9,7 +9,7 @@ from sys import intern
 from typing import Any, Final
 
 from shardwright.cluster.handover import Key
-from shardwright.cluster.packing import packed, plain, unpacked
+from shardwright.cluster.packing import Packed, packed, plain, unpacked
 from shardwright.cluster.reader import Source
 from shardwright.cluster.resources import (
     COMPUTE_DOMAINS,
@@ -74,7 +74,7 @@ class Child:
     owner: str
     owner_uid: str
     digest: bytes
-    body: bytes = field(compare=False, repr=False)  # packed
+    body: Packed = field(compare=False, repr=False)
     version: int = field(compare=False)
 
     def content(self) -> dict[str, Any]:
@@ -134,17 +134,17 @@ def project_child(resource: Resource, content: Mapping[str, Any]) -> Child:
     kept = {key: value for key, value in metadata.items() if key not in {"managedFields", "resourceVersion"}}
     rest = {key: value for key, value in content.items() if key not in {"apiVersion", "kind", "metadata", "status"}}
     whole = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": kept, **rest}
-    body = plain(whole)
+    kind, body = kind_of(whole), plain(whole)
     owner, owner_uid = _model_of(content)
     return Child(
-        kind=kind_of(whole),
+        kind=kind,
         namespace=intern(metadata.get("namespace", "")),
         name=metadata["name"],
         uid=metadata["uid"],
         owner=owner,
         owner_uid=owner_uid,
         digest=blake2b(body, digest_size=DIGEST_BYTES).digest(),
-        body=packed(body),
+        body=packed(body, kind),
         version=int(version) if version.isdecimal() else 0,
     )
 

@@ -1,15 +1,17 @@
 """ConfigMaps by name, read once per version: the caches hold what they are, never what is in them."""
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from shardwright.api.record import RECORD_KEY
 from shardwright.cluster.client import Client
-from shardwright.cluster.packing import packed, plain, unpacked
+from shardwright.cluster.packing import Packed, packed, plain, unpacked
 from shardwright.cluster.resources import CONFIG_MAPS
 from shardwright.cluster.store import Store
 from shardwright.controller.queue import Key
+from shardwright.reconcile.observed import CONFIG_MAP
 from shardwright.reconcile.record_object import StoredRecord, read_record
 from shardwright.reconcile.signing import SigningKeys
 
@@ -17,8 +19,9 @@ KEPT_BYTES_MAX: Final = 64 * 2**20
 """Compressed bytes that are kept of all of them together; what was used longest ago goes first, and is read again. Basis:
 assumed, an eighth of what the chart lets the operator have."""
 
-RECORDS_MAX: Final = 1000
-"""Plans of record that are kept as read, those asked for last: 16 KiB each, and 0.1 ms to read again. Basis: measured."""
+RECORDS_MAX: Final = 100
+"""Plans of record that are kept as read, those asked for last: who is looked at is looked at again soon. Basis: measured, 20 KiB
+each."""
 
 
 @dataclass(slots=True)
@@ -26,7 +29,7 @@ class _Content:
     """One ConfigMap: its version, and its packed JSON."""
 
     version: str
-    packed: bytes
+    packed: Packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +85,11 @@ class ConfigMaps:
         if (kept := self._kept.get(key)) and kept.version == version:
             return whole  # and what was read from it holds
         self._drop(key)
-        self._kept[key] = content_now = _Content(version, packed(plain(whole)))
-        self._bytes += len(content_now.packed)
+        self._kept[key] = content_now = _Content(version, packed(plain(whole), _sort(whole)))
+        self._bytes += len(content_now.packed.content)
         while self._bytes > KEPT_BYTES_MAX:
             _, oldest = self._kept.popitem(last=False)
-            self._bytes -= len(oldest.packed)
+            self._bytes -= len(oldest.packed.content)
         return whole
 
     async def record(
@@ -119,4 +122,9 @@ class ConfigMaps:
     def _drop(self, key: Key) -> None:
         self._records.pop(key, None)
         if kept := self._kept.pop(key, None):
-            self._bytes -= len(kept.packed)
+            self._bytes -= len(kept.packed.content)
+
+
+def _sort(config_map: Mapping[str, Any]) -> str:
+    """Return what a ConfigMap is like: plans of record are like each other, and so are the scripts of models."""
+    return RECORD_KEY if RECORD_KEY in (config_map.get("data") or {}) else CONFIG_MAP

@@ -7,6 +7,7 @@ namespace and name, are made from the same values as its status, and go when it 
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from sys import intern
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
@@ -182,7 +183,8 @@ class Metrics:
         """Yield the series of one model with their values."""
         lives = () if found.hidden else self._of_groups(found)
         shown = chain(self._of_report(report) if report else (), self._of_conditions(found), lives)
-        yield from (((gauge, tuple(map(in_metric, (*key, *labels)))), value) for gauge, value, *labels in shown)
+        model = tuple(map(in_metric, key))
+        yield from (((gauge, (*model, *map(in_metric, labels))), value) for gauge, value, *labels in shown)
 
     def _of_report(self, report: Report) -> Iterator[Shown]:
         plan = report.outcome
@@ -229,7 +231,7 @@ class Metrics:
 
     def _of_conditions(self, found: Findings) -> Iterator[Shown]:
         for condition in conditions(found):
-            yield self._condition, 1, condition.type, condition.status_word, str(condition.reason)
+            yield self._condition, 1, condition.type, condition.status_word, intern(str(condition.reason))
 
     def _of_groups(self, found: Findings) -> Iterator[Shown]:
         if found.wanted is not None:

@@ -3,12 +3,12 @@
 Everything is a projection that can be read again at any time; nothing here is the only copy of anything.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from shardwright.api.sharing import sharing_words
 from shardwright.cluster.store import Store
 from shardwright.controller.queue import Key
 from shardwright.hardware.facts import NodeFacts
@@ -117,7 +117,7 @@ class View:
     def take_resource(self, content: Mapping[str, Any]) -> None:
         """Take over a ShardedModel as it is now (``cluster.kept_model.project_model``)."""
         key = content["metadata"]["namespace"], content["metadata"]["name"]
-        self.resources[key] = {**content, "status": sharing_words(content.get("status") or {})}
+        self.resources[key] = sharing_words({**content, "status": content.get("status") or {}})
         self.models[base_key(key)] = key
         self.store.follow(base_key(key))
 
@@ -316,18 +316,3 @@ def asked(content: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _created(resource: Mapping[str, Any] | None) -> str:
     return str(resource["metadata"].get("creationTimestamp") or "") if resource else ""
-
-
-def sharing_words(value: Any) -> Any:
-    """Return a JSON value that has each text once in memory, whichever objects it is in.
-
-    Basis: measured, a ShardedModel that serves takes 23 KiB as it is decoded, and 11 KiB so; 0.12 ms.
-    """
-    match value:
-        case Mapping():
-            return {sys.intern(field): sharing_words(inner) for field, inner in value.items()}
-        case list():
-            return [sharing_words(inner) for inner in value]
-        case str():
-            return sys.intern(value)
-    return value

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 PACE_SECONDS: Final = 10.0
@@ -10,6 +11,9 @@ PACE_SECONDS: Final = 10.0
 
 NEWS_SECONDS: Final = 60.0
 """How long what was said is no news. Basis: assumed; what flaps comes back within it, what comes back later is another story."""
+
+FACTS_MAX: Final = 1024
+"""Facts of conditions that are in memory once. Basis: assumed, several times as many as conditions have reasons."""
 
 Gist = tuple[Any, ...]
 """What a status says in facts: the generation, and of each condition its type, status and reason."""
@@ -26,8 +30,14 @@ class Said:
 def gist_of(status: Mapping[str, Any]) -> Gist:
     """Return what a status says in facts."""
     conditions: Iterable[Mapping[str, Any]] = status.get("conditions") or ()
-    facts = ((item["type"], item["status"], item["reason"]) for item in conditions)
+    facts = (_fact(item["type"], item["status"], item["reason"]) for item in conditions)
     return status.get("observedGeneration"), *sorted(facts)
+
+
+@lru_cache(maxsize=FACTS_MAX)
+def _fact(of: str, status: str, reason: str) -> tuple[str, str, str]:
+    """Return one and the same object for equal facts: they are remembered of every model."""
+    return of, status, reason
 
 
 def write_at(said: Iterable[Said], gist: Gist, now: datetime) -> datetime:
