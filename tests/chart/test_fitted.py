@@ -96,9 +96,7 @@ def test_null_is_an_empty_list(control_plane: ControlPlane, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["admittedImages", "admittedModels", "admittedRuntimeClasses"])
-def test_null_that_an_earlier_release_has_stored_is_an_empty_list(
-    control_plane: ControlPlane, tmp_path: Path, name: str
-) -> None:
+def test_null_that_an_earlier_release_has_stored_is_an_empty_list(control_plane: ControlPlane, tmp_path: Path, name: str) -> None:
     chart = tmp_path / "shardwright"
     shutil.copytree(CHART, chart)
     stored = yaml.safe_load((STORED[0].parent / "2026-11-23.yaml").read_text())
