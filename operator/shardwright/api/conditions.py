@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from sys import intern
 from typing import Any, Final, Self
 
 from shardwright.api.published import MESSAGE_MAX_LENGTH
+from shardwright.api.sharing import shared
 from shardwright.sinks import in_status
 
 
@@ -144,11 +144,11 @@ def set_condition(conditions: Iterable[Mapping[str, Any]], new: Condition, *, no
 
 def _on_wire(condition: Condition, *, since: str) -> dict[str, Any]:
     return {
-        "type": intern(str(condition.type)),
+        "type": shared(condition.type),
         "status": condition.status_word,
         "observedGeneration": condition.observed_generation,
         "lastTransitionTime": since,
-        "reason": intern(str(condition.reason)),
+        "reason": shared(condition.reason),
         "message": in_status(condition.message, MESSAGE_MAX_LENGTH),
     }
 

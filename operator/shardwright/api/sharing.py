@@ -5,6 +5,11 @@ from sys import intern
 from typing import Any
 
 
+def shared(text: str) -> str:
+    """Return one and the same object for equal texts, as long as anybody has it."""
+    return intern(str(text))
+
+
 def sharing_words(value: Any) -> Any:
     """Return a JSON value that has each text once in memory, whichever objects it is in.
 
