@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ _NOBODY = "nobody: this kubelet is dead"
 _FOREVER_SECONDS = 10 * 365 * 24 * 3600
 _PARALLEL = 16
 _MANY = 50
+_PASSED_OVER_SECONDS = 10.0
 
 Item = TypeVar("Item")
 
@@ -53,8 +55,32 @@ class Nodes:
             expected = {node["metadata"]["name"] for node in nodes if not _is_made_dead(node)}
             # Each look lists all nodes: seldom, where they are many.
             interval = 0.05 if len(nodes) < _MANY else 1.0
-            wait_for(lambda: self._all_usable(expected), timeout, f"{len(expected)} nodes to be Ready", interval)
+            wait_for(self._usable_or_woken(expected), timeout, f"{len(expected)} nodes to be Ready", interval)
         return names
+
+    def _usable_or_woken(self, expected: set[str]) -> Callable[[], bool]:
+        """Return the look at nodes that have just been created, which wakes kwok for those that it passes over.
+
+        Now and then it does so for one whose name was that of a node which was deleted a moment before: it takes the lease of the
+        former one for its own, and looks away. As in :meth:`set_ready`, it looks at what changes once the lease is new.
+        """
+        woken_at = time.monotonic()
+
+        def look() -> bool:
+            nonlocal woken_at
+            try:
+                return self._all_usable(expected)
+            except AssertionError:
+                if time.monotonic() >= woken_at + _PASSED_OVER_SECONDS:
+                    woken_at = time.monotonic()
+                    _in_parallel(self._wake, [name for name in expected if not self.is_ready(name)])
+                raise
+
+        return look
+
+    def _wake(self, name: str) -> None:
+        self._api.delete(f"{_LEASES}/{name}", missing_ok=True)
+        self._set_kubelet(f"{_NODES}/{name}", f"alive at {_now()}")
 
     def get(self, name: str) -> Manifest:
         node: Manifest = self._api.get(f"{_NODES}/{name}")
