@@ -61,8 +61,8 @@ class Nodes:
     def _usable_or_woken(self, expected: set[str]) -> Callable[[], bool]:
         """Return the look at nodes that have just been created, which wakes kwok for those that it passes over.
 
-        Now and then it does so for one whose name was that of a node which was deleted a moment before: it takes the lease of the
-        former one for its own, and looks away. As in :meth:`set_ready`, it looks at what changes once the lease is new.
+        Now and then it does so for one whose name was that of a node which was deleted a moment before. Why is
+        not known; assumed, it takes the lease of the former one for its own. As in :meth:`set_ready`, it looks at what changes.
         """
         woken_at = time.monotonic()
 

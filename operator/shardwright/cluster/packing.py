@@ -8,7 +8,8 @@ import zlib
 from typing import Any, Final, NamedTuple
 
 LEVEL: Final = 1
-"""How hard zlib tries. Basis: measured, no other level is worth its time where there is a dictionary."""
+"""How hard zlib tries. Basis: measured without a dictionary, the plan of record and the scripts of a model, 27 kB, took 10 kB and
+0.2 ms; assumed to be right with one, too."""
 
 DICTIONARY_BYTES_MAX: Final = 32_768
 """How much of a text can be referred to. Source: RFC 1951, the window of DEFLATE."""

@@ -7,12 +7,12 @@ namespace and name, are made from the same values as its status, and go when it 
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from sys import intern
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 from shardwright import __version__
+from shardwright.api.sharing import shared
 from shardwright.controller.model_series import ModelGauge, ModelSeries, Series
 from shardwright.controller.queue import Key, Load
 from shardwright.planning.report import Exclusion, Plan, Report
@@ -231,7 +231,7 @@ class Metrics:
 
     def _of_conditions(self, found: Findings) -> Iterator[Shown]:
         for condition in conditions(found):
-            yield self._condition, 1, condition.type, condition.status_word, intern(str(condition.reason))
+            yield self._condition, 1, condition.type, condition.status_word, shared(condition.reason)
 
     def _of_groups(self, found: Findings) -> Iterator[Shown]:
         if found.wanted is not None:
