@@ -23,7 +23,7 @@ from shardwright.cluster.calls import (
 )
 from shardwright.cluster.resources import Resource
 from shardwright.cluster.throttle import Gate, RequestLimits
-from shardwright.cluster.transport import OnCall, Transport
+from shardwright.cluster.transport import NOT_COUNTED, Meters, Transport
 
 __all__ = [
     "APPLY_PATCH",
@@ -33,6 +33,7 @@ __all__ = [
     "ApiError",
     "Call",
     "Client",
+    "Meters",
     "NotLeadingError",
     "RequestLimits",
     "Urgency",
@@ -65,14 +66,15 @@ class Client:
         self,
         access: Access,
         threads: int = THREADS,
-        on_call: OnCall | None = None,
+        meters: Meters = NOT_COUNTED,
         may_write: Callable[[], bool] = lambda: True,
         *,
         limits: RequestLimits | None = None,
         urgency: Urgency | None = None,
     ) -> None:
         self._may_write = may_write
-        self._transport = Transport(access, on_call or (lambda _verb, _resource, _code, _seconds: None), may_write)
+        self._meters = meters
+        self._transport = Transport(access, meters.call, may_write)
         self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="api")
         self._gate = Gate(limits or RequestLimits(), threads)
         self._urgency = urgency
@@ -237,10 +239,13 @@ class Client:
         return await asyncio.shield(exchange)  # whoever gives up waiting does not free the thread
 
     async def _pass_gate(self, call: Call, urgency: Urgency) -> None:
+        began = monotonic()
         try:
             await self._gate.enter(urgency, call.namespace, self._deadline)
         except TimeoutError as error:
             raise ApiError(0, DEADLINE_EXCEEDED, f"{call.method} {call.path}: not sent, its time was over") from error
+        finally:
+            self._meters.wait(urgency, monotonic() - began)
 
     def _exchange(self, call: Call) -> asyncio.Future[dict[str, Any]]:
         return asyncio.get_running_loop().run_in_executor(self._threads, self._transport.exchange, call, self._deadline)

@@ -5,9 +5,10 @@ from http import HTTPStatus
 from time import monotonic
 from typing import Final
 
-from shardwright.controller.http_server import Answer, Reply
+from shardwright.controller.http_server import Answer, Reply, Request
 
 LONGEST_LAG_SECONDS: Final = 5.0
+OK: Final = Reply(HTTPStatus.OK, b"ok")
 
 
 class Health:
@@ -36,8 +37,8 @@ class Health:
         """Return what answers the probes, by path."""
         return {"/healthz": self._healthz, "/readyz": self._readyz}
 
-    def _healthz(self) -> Reply:
-        return (HTTPStatus.OK, b"ok") if self.alive else (HTTPStatus.INTERNAL_SERVER_ERROR, b"the event loop hangs")
+    def _healthz(self, _request: Request) -> Reply:
+        return OK if self.alive else Reply(HTTPStatus.INTERNAL_SERVER_ERROR, b"the event loop hangs")
 
-    def _readyz(self) -> Reply:
-        return (HTTPStatus.OK, b"ok") if self.ready else (HTTPStatus.SERVICE_UNAVAILABLE, b"caches are not filled yet")
+    def _readyz(self, _request: Request) -> Reply:
+        return OK if self.ready else Reply(HTTPStatus.SERVICE_UNAVAILABLE, b"caches are not filled yet")

@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
@@ -18,8 +19,38 @@ MOST_CONNECTIONS: Final = 64  # for one more goes the oldest of the address that
 SLICE_BYTES: Final = 1 << 16  # what a connection holds of an answer; the rest is shared by all that take it
 
 
-Reply = tuple[HTTPStatus, bytes]
-Answer = Callable[[], Reply]
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a client asks for; of its query nothing is read. The names of headers are in small letters."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What is answered. ``encoding`` is that of the body (``gzip``), empty where it is sent as it is."""
+
+    status: HTTPStatus
+    body: bytes = b""
+    content_type: str = "text/plain; charset=utf-8"
+    encoding: str = ""
+
+    def head(self) -> bytes:
+        """Return the status line and the headers."""
+        lines = (
+            f"HTTP/1.1 {self.status.value} {self.status.phrase}",
+            f"Content-Type: {self.content_type}",
+            f"Content-Length: {len(self.body)}",
+            *([f"Content-Encoding: {self.encoding}", "Vary: Accept-Encoding"] if self.encoding else []),
+            *(["WWW-Authenticate: Bearer"] if self.status is HTTPStatus.UNAUTHORIZED else []),
+            "Connection: close",
+        )
+        return "\r\n".join(lines).encode() + b"\r\n\r\n"
+
+
+Answer = Callable[[Request], Reply]
 Admits = Callable[[str, str], Awaitable[HTTPStatus | None]]
 """Of the header ``Authorization`` (empty: there is none) and the address it comes from, why who sends it is refused, None where
 he is not."""
@@ -82,36 +113,30 @@ class HttpServer:
         oldest.transport.abort()
 
     async def _respond(self, head: bytes, writer: asyncio.StreamWriter, address: str) -> None:
-        method, _, rest = head.partition(b" ")
-        path = rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
-        refusal = None if method in {b"GET", b"HEAD"} else HTTPStatus.METHOD_NOT_ALLOWED
+        request = _parsed(head)
+        refusal = None if request.method in {"GET", "HEAD"} else HTTPStatus.METHOD_NOT_ALLOWED
         if self._admits and not refusal:
-            refusal = await self._admits(_authorization(head), address)
-        status, body = (refusal, b"") if refusal else self._answer(path)
-        lines = (
-            f"HTTP/1.1 {status.value} {status.phrase}",
-            "Content-Type: text/plain; version=0.0.4; charset=utf-8",
-            f"Content-Length: {len(body)}",
-            *(["WWW-Authenticate: Bearer"] if status is HTTPStatus.UNAUTHORIZED else []),
-            "Connection: close",
-        )
+            refusal = await self._admits(request.headers.get("authorization", ""), address)
+        reply = Reply(refusal) if refusal else self._answer(request)
         writer.transport.set_write_buffer_limits(high=0)  # a slice is written when the one before is gone
-        writer.write("\r\n".join(lines).encode() + b"\r\n\r\n")
-        text = memoryview(b"" if method == b"HEAD" else body)
+        writer.write(reply.head())
+        text = memoryview(b"" if request.method == "HEAD" else reply.body)
         for start in range(0, len(text), SLICE_BYTES):
             await writer.drain()
             writer.write(text[start : start + SLICE_BYTES])
         await writer.drain()  # a transport that is closed while it holds something cannot be aborted after its end
 
-    def _answer(self, path: str) -> Reply:
-        answer = self._answers.get(path)
-        return answer() if answer else (HTTPStatus.NOT_FOUND, " ".join(self._answers).encode())
+    def _answer(self, request: Request) -> Reply:
+        answer = self._answers.get(request.path)
+        return answer(request) if answer else Reply(HTTPStatus.NOT_FOUND, " ".join(self._answers).encode())
 
 
-def _authorization(head: bytes) -> str:
-    fields = (line.partition(b":") for line in head.split(b"\r\n")[1:])
-    found = (value for name, _, value in fields if name.strip().lower() == b"authorization")
-    return next(found, b"").strip().decode("latin-1")
+def _parsed(head: bytes) -> Request:
+    first, *lines = head.decode("latin-1").split("\r\n")
+    method, _, rest = first.partition(" ")
+    fields = (line.partition(":") for line in reversed(lines))  # of a header that comes twice the first one counts
+    headers = {name.strip().lower(): value.strip() for name, _, value in fields}
+    return Request(method=method, path=rest.partition(" ")[0].partition("?")[0], headers=headers)
 
 
 def listening_socket(port: int) -> socket.socket:

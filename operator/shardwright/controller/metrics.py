@@ -5,14 +5,26 @@ namespace and name, are made from the same values as its status, and go when it 
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 
 from shardwright import __version__
 from shardwright.api.sharing import shared
+from shardwright.cluster.calls import Urgency
+from shardwright.controller.exposition import Encode
 from shardwright.controller.model_series import ModelGauge, ModelSeries, Series
 from shardwright.controller.queue import Key, Load
 from shardwright.planning.report import Exclusion, Plan, Report
@@ -35,6 +47,8 @@ class Metrics:
     def __init__(self, most_series: int = sys.maxsize) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self.registry)
         self._operator()
         self._gauges: list[ModelGauge] = []
         self._plans()
@@ -68,6 +82,20 @@ class Metrics:
             "shardwright_api_request_duration_seconds",
             "Time of one request to the API server, from when it is sent.",
             ("verb", "resource"),
+            registry=registry,
+            buckets=API_BUCKETS,
+        )
+        self._request_waits = Histogram(
+            "shardwright_api_request_wait_seconds",
+            "Time for which a request to the API server waited for its turn.",
+            ("urgency",),
+            registry=registry,
+            buckets=API_BUCKETS,
+        )
+        self._turn_waits = Histogram(
+            "shardwright_turn_wait_seconds",
+            "Time for which a model waited for its turn at what one at a time may have.",
+            ("at",),
             registry=registry,
             buckets=API_BUCKETS,
         )
@@ -167,6 +195,14 @@ class Metrics:
         self.api_requests.labels(verb, resource, str(code)).inc()
         self.api_seconds.labels(verb, resource).observe(seconds)
 
+    def count_wait(self, urgency: Urgency, seconds: float) -> None:
+        """Note how long a request has waited for its turn."""
+        self._request_waits.labels(urgency.name.lower()).observe(seconds)
+
+    def turn_waits(self, at: str) -> Callable[[float], None]:
+        """Return what notes how long a model has waited for its turn at this."""
+        return self._turn_waits.labels(at).observe
+
     def show(self, key: Key, found: Findings, report: Report | None) -> None:
         """Replace the series of one model."""
         now = dict(self._series(key, found, report))
@@ -249,6 +285,6 @@ class Metrics:
         if group.outage_seconds is not None:
             yield self._outage, group.outage_seconds, group.name
 
-    def text(self) -> bytes:
-        """Return everything in the Prometheus text format."""
-        return generate_latest(self.registry)
+    def text(self, encode: Encode = generate_latest) -> bytes:
+        """Return everything, in the Prometheus text format or another one of the library."""
+        return encode(self.registry)

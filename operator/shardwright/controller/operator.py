@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from shardwright.cluster.access import Access
 from shardwright.cluster.caches import Caches
-from shardwright.cluster.client import ApiError, Client, Urgency
+from shardwright.cluster.client import ApiError, Client, Meters, Urgency
 from shardwright.cluster.elector import Elector, LeaseIdentity
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.permissions import may_see_pods, missing_permissions
@@ -56,14 +56,12 @@ class Operator:
         self._health = Health()
         self._queue = Queue(options.workers)
         self._view = View()
-        count = self._metrics.count_call
-        self._lease_client = Client(access, threads=2, on_call=count, urgency=Urgency.LEASE)
+        meters = Meters(call=self._metrics.count_call, wait=self._metrics.count_wait)
+        self._lease_client = Client(access, threads=2, meters=meters, urgency=Urgency.LEASE)
         self._elector = Elector(self._lease_client, _identity(options), timings=options.lease_timings)
-        self._client = Client(access, on_call=count, may_write=self._leads, limits=options.request_limits)
+        self._client = Client(access, meters=meters, may_write=self._leads, limits=options.request_limits)
         self._worker = Worker(options.budget, self._metrics)
-        self._planner = Planner(
-            self._view, self._worker, options.catalogue_file, options.settings_file, on_planned=self._metrics.planning.inc
-        )
+        self._planner = Planner(self._view, self._worker, options.catalogue_file, options.settings_file, self._metrics)
         self._planner.load_settings()
         self._keys = _signing_keys(options)
         self._intake = Intake(self._view, self._queue, self._leads)

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from shardwright.api.record import PlanRecord
 from shardwright.api.settings import Settings, read_settings
 from shardwright.controller.files import Watched, catalogue_of
+from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Key, Priority
 from shardwright.controller.subjects import Outcome as Resolved
 from shardwright.controller.subjects import Subjects
@@ -69,13 +70,13 @@ class Planner:
         worker: Asked,
         catalogue_file: Path | None = None,
         settings_file: Path | None = None,
-        on_planned: Callable[[float], None] = lambda _cpu_seconds: None,
+        metrics: Metrics | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._worker = worker
-        self._on_planned = on_planned
         self._clock = clock
-        self._turns = Turns()
+        self._metrics = metrics or Metrics()
+        self._turns = Turns(self._metrics.turn_waits("planner"))
         self._view = view
         self._catalogue = Watched(catalogue_file, "the catalogue file", catalogue_of)
         self._settings = Watched(settings_file, "the settings file", read_settings)
@@ -281,7 +282,7 @@ class Planner:
         began, inventory = thread_time(), stock.inventory()
         report = self._plans.recall(subject, inventory)
         answer = answering.answer(subject, ask, inventory, lambda *_: report) if report else None
-        self._on_planned(thread_time() - began)
+        self._metrics.planning.inc(thread_time() - began)
         return answer
 
     async def _ask(

@@ -1,17 +1,22 @@
 """Turns at something that one at a time may have: the most urgent first, namespaces in turn."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
+from time import monotonic
 
 from shardwright.controller.queue import Key, Line, Priority
 
 
 class Turns:
-    """A lock that namespaces take in turn: one that asks a thousand times holds another up by one turn, not by a thousand."""
+    """A lock that namespaces take in turn: one that asks a thousand times holds another up by one turn, not by a thousand.
 
-    def __init__(self) -> None:
+    ``on_turn`` is told for how many seconds whoever has got it has waited.
+    """
+
+    def __init__(self, on_turn: Callable[[float], None] = lambda _seconds: None) -> None:
+        self._on_turn = on_turn
         self._line = Line()
         self._waiting: dict[Key, asyncio.Future[None]] = {}
         self._numbers = count()
@@ -30,7 +35,9 @@ class Turns:
         """Wait for the turn of a key; :meth:`give_back` must follow."""
         if not self._taken:
             self._taken = True
+            self._on_turn(0.0)
             return
+        began = monotonic()
         mine = key[0], f"{next(self._numbers)}"  # of one namespace whoever came first
         came = self._waiting[mine] = asyncio.get_running_loop().create_future()
         self._line.put(mine, priority)
@@ -42,6 +49,7 @@ class Turns:
             elif self._waiting.pop(mine, None):
                 self._line.remove(mine, priority)
             raise
+        self._on_turn(monotonic() - began)
 
     def give_back(self) -> None:
         """End a turn: the next one begins."""

@@ -69,7 +69,7 @@ class Worker:
     def __init__(self, budget: Budget, metrics: Metrics) -> None:
         self.budget = budget
         self._metrics = metrics
-        self._turns = Turns()
+        self._turns = Turns(metrics.turn_waits("worker"))
         self._process: _Process | None = None
         self._stopped = False
         self._under_way: set[asyncio.Task[Any]] = set()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.cluster.client import MERGE_PATCH, ApiError
+from shardwright.cluster.client import MERGE_PATCH, ApiError, Meters
 from shardwright.cluster.resources import COMPUTE_DOMAINS, CONFIG_MAPS, NODES, SHARDED_MODELS
 from shardwright.cluster.status import write_status
 from tests.support.scripted_api import Answer, serving
@@ -142,7 +142,7 @@ def test_nothing_is_written_by_who_may_not() -> None:
 
 def test_every_request_is_counted_with_its_code() -> None:
     counted: list[tuple[str, str, int, float]] = []
-    with serving(BROKEN, GONE, on_call=lambda *call: counted.append(call)) as (_, client):
+    with serving(BROKEN, GONE, meters=Meters(call=lambda *call: counted.append(call))) as (_, client):
         run(lambda: client.get(CONFIG_MAPS, "models", "a"))
     assert [call[:3] for call in counted] == [("get", "configmaps", 500), ("get", "configmaps", 404)]
     assert all(seconds > 0 for *_, seconds in counted)

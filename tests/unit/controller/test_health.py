@@ -1,5 +1,6 @@
 """Probes and metrics of the process."""
 
+import gzip
 import hashlib
 import os
 import socket
@@ -12,9 +13,9 @@ from http import HTTPStatus
 
 import pytest
 
-from shardwright.controller.exposition import Exposition
+from shardwright.controller.exposition import Encode, Exposition
 from shardwright.controller.health import Health
-from shardwright.controller.http_server import LONGEST_REQUEST_BYTES, MOST_CONNECTIONS, HttpServer, listening_socket
+from shardwright.controller.http_server import LONGEST_REQUEST_BYTES, MOST_CONNECTIONS, HttpServer, Reply, listening_socket
 from shardwright.controller.metrics import Metrics
 from tests.support.clocks import Clock
 
@@ -22,7 +23,7 @@ from tests.support.clocks import Clock
 class Scrapes:
     count = 0
 
-    def __call__(self) -> bytes:
+    def __call__(self, _encode: Encode) -> bytes:
         self.count += 1
         return b"x" * 1_000_000
 
@@ -79,6 +80,23 @@ def test_the_endpoints_answer(health: Health, server: HttpServer) -> None:
     assert get(server.port, "/readyz?verbose") == (200, "ok")
     assert "shardwright_build_info" in get(server.port, "/metrics")[1]
     assert get(server.port, "/")[0] == 404
+
+
+def test_prometheus_gets_open_metrics_compressed_and_others_the_text_as_it_is(server: HttpServer) -> None:
+    as_prometheus = {"Accept": "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;q=0.4", "Accept-Encoding": "gzip"}
+    asked = urllib.request.Request(f"http://127.0.0.1:{server.port}/metrics?x=1", headers=as_prometheus)
+    with urllib.request.urlopen(asked, timeout=10) as answer:
+        headers, packed = answer.headers, answer.read()
+    assert headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0; charset=utf-8")
+    assert (headers["Content-Encoding"], headers["Vary"]) == ("gzip", "Accept-Encoding")
+    assert gzip.decompress(packed).endswith(b"\n# EOF\n")
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answer:
+        headers, text = answer.headers, answer.read().decode()
+    assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert "Content-Encoding" not in headers
+    assert {"process_resident_memory_bytes", "python_info", "python_gc_collections_total"} <= {
+        line.split("{")[0].split(" ")[0] for line in text.splitlines()
+    }
 
 
 def test_a_hung_loop_is_said(server: HttpServer, health: Health) -> None:
@@ -171,7 +189,7 @@ def test_the_text_of_the_metrics_is_shared_by_all_who_take_it(
 ) -> None:
     monkeypatch.setattr("shardwright.controller.http_server.EXCHANGE_SECONDS", 600)
     text = os.urandom(12 << 20)
-    server = HttpServer({"/metrics": lambda: (HTTPStatus.OK, text)}, 0, "test")
+    server = HttpServer({"/metrics": lambda _: Reply(HTTPStatus.OK, text)}, 0, "test")
     clients = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(8)]
     tracemalloc.start()
     try:
@@ -203,9 +221,9 @@ def test_metrics_are_not_written_anew_for_everybody_who_asks_at_once(monkeypatch
     clock, scrapes = Clock(), Scrapes()
     monkeypatch.setattr("shardwright.controller.exposition.monotonic", clock)
 
-    def scrape() -> bytes:
+    def scrape(encode: Encode) -> bytes:
         clock.now += 0.7
-        return scrapes()
+        return scrapes(encode)
 
     server = HttpServer({"/metrics": Exposition(scrape)}, 0, "test")
     try:
@@ -227,7 +245,7 @@ def test_what_is_no_request_ends_its_connection_only(server: HttpServer) -> None
 
 def test_probes_are_answered_while_the_metrics_are_flooded(health: Health) -> None:
     """200 clients ask and take nothing, or only half ask; the probes have a thread, a port and connections of their own."""
-    scrapes = HttpServer({"/metrics": Exposition(lambda: b"x" * 1_000_000)}, 0, "scrapes")
+    scrapes = HttpServer({"/metrics": Exposition(lambda _: b"x" * 1_000_000)}, 0, "scrapes")
     probes = HttpServer(health.answers(), 0, "probes")
     threads = threading.active_count()
     clients = []

@@ -12,7 +12,7 @@ import pytest
 
 from shardwright.cluster.calls import ApiError
 from shardwright.cluster.reviews import Verdict
-from shardwright.controller.http_server import HttpServer
+from shardwright.controller.http_server import HttpServer, Reply
 from shardwright.controller.scrapers import (
     REMEMBERED_MAX,
     REMEMBERED_SECONDS,
@@ -171,7 +171,7 @@ def test_tokens_that_nobody_knows_push_none_out_that_is_known() -> None:
 
 def test_a_server_with_a_guard_answers_only_whom_it_admits() -> None:
     scrapers = Scrapers(ApiServer())
-    server = HttpServer({"/metrics": lambda: (HTTPStatus.OK, b"names of models")}, 0, "test", scrapers)
+    server = HttpServer({"/metrics": lambda _: Reply(HTTPStatus.OK, b"names of models")}, 0, "test", scrapers)
 
     def get(*headers: str) -> bytes:
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
