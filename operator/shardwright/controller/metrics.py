@@ -75,6 +75,19 @@ class Metrics:
             "shardwright_groups_moving", "Groups of all models that are down because they move or roll.", registry=registry
         )
         self._worker()
+        self._requests()
+        self.last_sync = Gauge(
+            "shardwright_cache_last_sync_timestamp_seconds", "Last complete LIST.", ("resource",), registry=registry
+        )
+        self._hidden = Gauge(
+            "shardwright_models_without_series", "Models that lack series, because there may be no more.", registry=registry
+        )
+        self.leader = Gauge("shardwright_leader", "1 while this process leads.", registry=registry)
+        build = Gauge("shardwright_build_info", "Version of the operator.", ("version",), registry=registry)
+        build.labels(__version__).set(1)
+
+    def _requests(self) -> None:
+        registry = self.registry
         self.api_requests = Counter(
             "shardwright_api_requests", "Requests to the API server.", ("verb", "resource", "code"), registry=registry
         )
@@ -99,15 +112,6 @@ class Metrics:
             registry=registry,
             buckets=API_BUCKETS,
         )
-        self.last_sync = Gauge(
-            "shardwright_cache_last_sync_timestamp_seconds", "Last complete LIST.", ("resource",), registry=registry
-        )
-        self._hidden = Gauge(
-            "shardwright_models_without_series", "Models that lack series, because there may be no more.", registry=registry
-        )
-        self.leader = Gauge("shardwright_leader", "1 while this process leads.", registry=registry)
-        build = Gauge("shardwright_build_info", "Version of the operator.", ("version",), registry=registry)
-        build.labels(__version__).set(1)
 
     def _worker(self) -> None:
         registry = self.registry
