@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from shardwright.controller.metrics import Metrics
-from tests.harness.prometheus import promtool
+from tests.harness.prometheus import program
 
 ROOT: Final = Path(__file__).parents[2]
 RULES: Final = ROOT / "charts" / "shardwright" / "files" / "rules.yaml"
@@ -26,7 +26,7 @@ ALERTS: Final = sorted(rule["alert"] for rule in rules() if "alert" in rule)
 
 
 def ran(*arguments: str, given: str | None = None) -> str:
-    found = subprocess.run([str(promtool()), *arguments], input=given, capture_output=True, text=True, check=False)
+    found = subprocess.run([str(program("promtool")), *arguments], input=given, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout + found.stderr
     return found.stdout + found.stderr
 

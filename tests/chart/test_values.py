@@ -36,6 +36,7 @@ POD = "Deployment/shardwright spec.template.spec"
 CONTAINER = f"{POD}.containers.0"
 POLICY = "NetworkPolicy/shardwright spec.ingress.0"
 SCRAPED, MEASURED, TOLD = "ServiceMonitor/shardwright", "PodMonitor/shardwright-vllm", "PrometheusRule/shardwright"
+DRAWN = ("ConfigMap/shardwright-dashboard-fleet", "ConfigMap/shardwright-dashboard-model")
 SETTINGS = "ConfigMap/shardwright-settings data.settings.json"
 # As in real configs: not all of it is JSON to a strict reader.
 CONFIG = '{\n  "hidden_act": "silu",\n  "eps": 1e-05, "limit": Infinity,\n  "note": "größer \\u2264 <1>"\n}\n'
@@ -150,6 +151,8 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "metrics.podMonitor.enabled": (True, {MEASURED: NEW}),
     "metrics.podMonitor.labels": ({"release": "ours"}, {f"{MEASURED} metadata.labels.release": "ours"}),
     "metrics.prometheusRule.enabled": (True, {TOLD: NEW}),
+    "metrics.dashboards.enabled": (True, dict.fromkeys(DRAWN, NEW)),
+    "metrics.dashboards.labels": ({"team": "ai"}, {f"{drawn} metadata.labels.team": "ai" for drawn in DRAWN}),
     "metrics.prometheusRule.labels": ({"release": "ours"}, {f"{TOLD} metadata.labels.release": "ours"}),
     "catalogue": (
         {"acme/llama-3.1-8b": "{}"},
@@ -310,6 +313,8 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "metrics.podMonitor.enabled": (1, "'/metrics/podMonitor/enabled': got number, want boolean"),
     "metrics.podMonitor.labels": ({"a": 2.5}, "'/metrics/podMonitor/labels/a': got number, want string"),
     "metrics.prometheusRule.enabled": ("no", "'/metrics/prometheusRule/enabled': got string, want boolean"),
+    "metrics.dashboards.enabled": ("no", "'/metrics/dashboards/enabled': got string, want boolean"),
+    "metrics.dashboards.labels": ({"a": 1}, "'/metrics/dashboards/labels/a': got number, want string"),
     "metrics.prometheusRule.labels": ({"a": True}, "'/metrics/prometheusRule/labels/a': got boolean, want string"),
     "catalogue": ({"acme/llama": "./config.json"}, "'/catalogue/acme~1llama': './config.json' does not match pattern"),
     "engineDefaults": ({"engine": {"image": "-"}}, "'/engineDefaults/engine/image': '-' does not match pattern"),

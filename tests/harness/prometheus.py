@@ -2,37 +2,97 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import tempfile
+import urllib.parse
+import urllib.request
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
+import yaml
 from rich.console import Console
 
 from tests.harness.build import cache_folder
+from tests.harness.controlplane import free_port
 from tests.harness.errors import HarnessError
 from tests.harness.locking import locked
+from tests.harness.processes import Processes
+from tests.harness.waiting import wait_for
 
 PACKAGE = "prometheus"  # Debian 12 and Ubuntu 24.04 have it; 19 MB
 
 
-def promtool() -> Path:
-    """Return promtool, downloaded once where the machine has none.
+def program(name: str) -> Path:
+    """Return `prometheus` or `promtool`, downloaded once where the machine has none.
 
     Raises:
         HarnessError: there is none, and no package manager that has it.
     """
-    found = shutil.which("promtool")
+    found = shutil.which(name)
     if found:
         return Path(found)
     folder = cache_folder().parent / PACKAGE
-    program = folder / "usr" / "bin" / "promtool"
+    unpacked = folder / "usr" / "bin" / name
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder.with_suffix(".lock"), Console(stderr=True), "downloading promtool"):
-        if not program.is_file():
+    with locked(folder.with_suffix(".lock"), Console(stderr=True), "downloading Prometheus"):
+        if not unpacked.is_file():
             _unpack(folder)
-    return program
+    return unpacked
+
+
+class Prometheus:
+    """A Prometheus that scrapes and evaluates every second; a context manager that ends it.
+
+    `jobs` are scrape configurations, `rules` files of rules.
+    """
+
+    def __init__(self, *jobs: dict[str, Any], rules: Path) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="prometheus-"))
+        self._url = f"http://127.0.0.1:{(port := free_port())}"
+        every = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+        config = {"global": every, "rule_files": [str(rules)], "scrape_configs": list(jobs)}
+        (self._folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+        self._argv = [
+            str(program("prometheus")),
+            f"--config.file={self._folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={self._folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+        ]
+        self._processes = Processes(self._folder)
+
+    def __enter__(self) -> Self:
+        self._processes.start("prometheus", self._argv)
+        wait_for(lambda: self._get("/-/ready"), 30, "Prometheus to be ready")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._processes.shutdown()
+
+    def ask(self, expression: str) -> list[dict[str, Any]]:
+        """Return the series that an expression has now."""
+        found: list[dict[str, Any]] = self._data("/api/v1/query", query=expression)["result"]
+        return found
+
+    def rules(self) -> list[dict[str, Any]]:
+        """Return all rules as they stand: with `health` and `lastError`."""
+        return [rule for group in self._data("/api/v1/rules")["groups"] for rule in group["rules"]]
+
+    def _data(self, path: str, **query: str) -> Any:
+        return json.loads(self._get(f"{path}?{urllib.parse.urlencode(query)}"))["data"]
+
+    def _get(self, path: str) -> bytes:
+        try:
+            with urllib.request.urlopen(f"{self._url}{path}", timeout=5) as answer:
+                body: bytes = answer.read()
+                return body
+        except urllib.error.HTTPError as error:
+            raise HarnessError(f"Prometheus answers {error.code}: {error.read().decode()[:500]}") from error
+        except OSError as error:
+            raise HarnessError(f"Prometheus does not answer: {error}") from error
 
 
 def _unpack(folder: Path) -> None:

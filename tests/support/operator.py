@@ -147,15 +147,22 @@ class OperatorProcess:
 
     def get(self, path: str) -> tuple[int, str]:
         """Return status and body of one of its HTTP endpoints; (0, error) when it does not answer."""
-        ports = re.findall(r"listening on port (\d+) for probes, (\d+) for scrapes", self.logs())
         try:
-            port = ports[-1][path == "/metrics"]
+            port = self._ports()[path == "/metrics"]
             with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
         except (OSError, IndexError) as error:
             return 0, str(error)
+
+    def scraped_at(self) -> str:
+        """Return host and port of its metrics."""
+        return f"127.0.0.1:{self._ports()[1]}"
+
+    def _ports(self) -> tuple[str, str]:
+        found: list[tuple[str, str]] = re.findall(r"listening on port (\d+) for probes, (\d+) for scrapes", self.logs())
+        return found[-1]
 
     def leads(self) -> bool:
         return "\nshardwright_leader 1" in self.get("/metrics")[1]
