@@ -7,7 +7,7 @@ DEMO   ?=
 INSTALL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: audit bench-operator bench-operator-short crash-matrix explore faults score fit bench-start help setup test test-unit test-controlplane test-engine test-versions test-mpi lock-engine lint fmt generate soak verify lock tools demo demo-down image wheel kind-up kind-test kind-test-full kind-demo kind-down clean
+.PHONY: audit bench-operator bench-operator-short crash-matrix explore faults score fit bench-start help setup test test-unit test-controlplane test-engine test-versions test-browser test-mpi lock-engine lint fmt generate soak verify lock tools demo demo-down image wheel kind-up kind-test kind-test-full kind-demo kind-down clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,10 @@ soak: setup tools ## Users, cluster and faults at random on the real control pla
 test-mpi: setup ## Groups of TensorRT-LLM over real ssh and Open MPI, in namespaces of their own (Linux, as root)
 	$(BIN)/python -m tests.mpi
 	$(BIN)/python -m pytest tests/mpi --mpi
+
+test-browser: setup ## The report in Chromium: every width, light and dark, keyboard (installs Debian's package, as root)
+	$(BIN)/python -m tests.browser
+	$(BIN)/python -m pytest tests/browser --browser
 
 lint: setup ## Formatting, lint, types and the layer contracts
 	$(BIN)/ruff format --check .

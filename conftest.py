@@ -21,6 +21,7 @@ _OF_THE_HARNESS = Path(__file__).parent / "tests" / "harness_selftest"
 _OF_THE_ENGINE = Path(__file__).parent / "tests" / "engine"
 _OF_OTHER_VERSIONS = Path(__file__).parent / "tests" / "versions"
 _OF_MPI = Path(__file__).parent / "tests" / "mpi"
+_OF_THE_BROWSER = Path(__file__).parent / "tests" / "browser"
 _OF_RIGHTS = Path(__file__).parent / "tests" / "rights"
 
 
@@ -28,6 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the switches: rewrite golden files instead of comparing with them; collect what needs the real engine."""
     parser.addoption("--engine", action="store_true", help="collect the tests on the real engine too (make test-engine)")
     parser.addoption("--versions", action="store_true", help="collect the tests on older API servers too (make test-versions)")
+    parser.addoption("--browser", action="store_true", help="collect the tests in Chromium too (make test-browser)")
     parser.addoption("--mpi", action="store_true", help="collect the tests with ssh and Open MPI too (make test-mpi)")
     parser.addoption("--rights", action="store_true", help="collect what judges the requests of the control plane tests")
     parser.addoption("--faults", action="store_true", help="run the faults too that take their time (make faults)")
@@ -35,11 +37,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave alone what is not asked for: the real engine takes 7 GB, an API server minutes to build, Open MPI root.
+    """Leave alone what is not asked for: the real engine takes 7 GB, an API server minutes to build, Open MPI and Chromium root.
 
     What judges a run of the control plane tests comes after them.
     """
     options = {_OF_THE_ENGINE: "--engine", _OF_OTHER_VERSIONS: "--versions", _OF_MPI: "--mpi", _OF_RIGHTS: "--rights"}
+    options[_OF_THE_BROWSER] = "--browser"
     asked = options.get(collection_path)
     return True if asked and not config.getoption(asked) else None
 

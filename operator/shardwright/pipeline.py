@@ -10,8 +10,9 @@ from typing import Any
 from shardwright.api.published import DEFAULTS_MAX_ITEMS, ShownEngine, ShownStartBudget
 from shardwright.api.record import PlanRecord
 from shardwright.hardware.inventory import Inventory
-from shardwright.planning.plan import make_plan
+from shardwright.planning.plan import choose, consider, make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.planning.survey import Surveyed, survey
 from shardwright.planning.ways_out import ways_out
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.pod import start_budget
@@ -24,8 +25,13 @@ def plan_serving(subject: Subject, inventory: Inventory) -> Report:
 
     With ``replicas: 0`` it is the plan of one replica that holds no node.
     """
-    report = make_plan(subject.model, inventory, subject.request, subject.traits)
-    return _without_groups(report) if subject.intent.replicas == 0 else report
+    return _as_deployed(subject, make_plan(subject.model, inventory, subject.request, subject.traits))
+
+
+def plan_with_survey(subject: Subject, inventory: Inventory) -> tuple[Report, tuple[Surveyed, ...]]:
+    """Return the same report as ``plan_serving``, and every candidate that was considered for it."""
+    considered = consider(subject.model, inventory, subject.request, subject.traits)
+    return _as_deployed(subject, choose(considered)), survey(considered)
 
 
 def with_ways_out(subject: Subject, inventory: Inventory, report: Report) -> Report:
@@ -105,6 +111,10 @@ def bundle_for(
         scheduling=scheduling,
     )
     return render(plan, here, ready_pods=ready_pods)
+
+
+def _as_deployed(subject: Subject, report: Report) -> Report:
+    return _without_groups(report) if subject.intent.replicas == 0 else report
 
 
 def _without_groups(report: Report) -> Report:

@@ -90,6 +90,25 @@ def in_markdown(text: str) -> str:
     return _cut(visible(" ".join(text.split())), TERMINAL_MAX_LENGTH).translate(_MARKDOWN)
 
 
+def in_page(text: str) -> str:
+    r"""Return text for a page of HTML, whose template escapes what is markup.
+
+    >>> in_page("a\u202eb")
+    'a\\u202eb'
+    """
+    return _cut(visible(text), TERMINAL_MAX_LENGTH)
+
+
+def in_script(value: object) -> str:
+    r"""Return JSON that stands inside a script element of HTML: ASCII, and without a sign that could end the element.
+
+    >>> in_script({"a": "</script><!--"})
+    '{"a":"\\u003c/script\\u003e\\u003c!--"}'
+    """
+    text = json.dumps(value, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
 def in_lines(text: str) -> str:
     """Return text of several lines, each harmless; its line ends are ours."""
     return text if _is_harmless(text) else "\n".join(map(visible, text.split("\n")))

@@ -84,8 +84,9 @@ def test_the_document_gives_each_library_the_home_that_its_contract_gives() -> N
     text = " ".join(text_under("The layers", "ARCHITECTURE.md").split())
     told = {
         (library, home)
-        for libraries, home in re.findall(r"((?:`\w+`(?: and )?)+) only in `(\w+)/`", text)
+        for libraries, homes in re.findall(r"((?:`\w+`(?: and )?)+) only in ((?:`\w+/`(?: and )?)+)", text)
         for library in re.findall(r"\w+(?=`)", libraries)
+        for home in re.findall(r"\w+(?=/`)", homes)
     }
     held = {
         (library, home.removeprefix("shardwright."))

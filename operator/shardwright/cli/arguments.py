@@ -32,6 +32,16 @@ examples:
 
 exit codes: as for plan
 """
+REPORT_EXAMPLES = """\
+examples:
+  %(prog)s -f model.yaml --nodes nodes.yaml > plan.html
+  %(prog)s meta-llama/Llama-3.1-70B-Instruct --gpus 16xH100 > plan.html
+
+The page needs no network. Beside the plan it holds what would be planned under up to 63 other loads, so it takes
+some seconds of CPU. It shows one ShardedModel.
+
+exit codes: as for plan
+"""
 RENDER_EXAMPLES = """\
 examples:
   %(prog)s -f model.yaml --nodes nodes.yaml > manifests.yaml
@@ -114,6 +124,7 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_plan(commands)
     _add_explain(commands)
+    _add_report(commands)
     _add_render(commands)
     _add_size(commands)
     _add_predict(commands)
@@ -159,6 +170,14 @@ def _add_explain(commands: Commands) -> None:
     )
     _add_inputs(command)
     _add_output(command, ("text", "json", "markdown"), "text for a terminal, markdown for a page, json for a program")
+
+
+def _add_report(commands: Commands) -> None:
+    command = _add_command(
+        commands, "report", summary="draw the plan, and all that was considered, as one HTML page", epilog=REPORT_EXAMPLES
+    )
+    _add_inputs(command)
+    command.set_defaults(output="html")
 
 
 def _add_render(commands: Commands) -> None:

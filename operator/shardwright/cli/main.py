@@ -89,6 +89,12 @@ def _explain(arguments: Namespace) -> int:
     return explain(arguments)
 
 
+def _report(arguments: Namespace) -> int:
+    from shardwright.cli.report import report  # noqa: PLC0415 - see _plan
+
+    return report(arguments)
+
+
 def _render(arguments: Namespace) -> int:
     from shardwright.cli.plan import render  # noqa: PLC0415 - see _plan
 
@@ -143,6 +149,7 @@ COMMANDS: Final[Mapping[str, Callable[[Namespace], int]]] = MappingProxyType(
     {
         "plan": _plan,
         "explain": _explain,
+        "report": _report,
         "render": _render,
         "size": _size,
         "predict": _predict,

@@ -22,12 +22,12 @@ from shardwright.hardware.untrusted import mapping, text
 from shardwright.hub.checkpoint import Checkpoint
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import folder_text, parse_config
-from shardwright.pipeline import bundle_for, plan_serving, with_ways_out
+from shardwright.pipeline import bundle_for, plan_serving, plan_with_survey, with_ways_out
 from shardwright.planning.report import Plan, Report
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.hashing import with_content_hash
 from shardwright.rendering.names import base_name
-from shardwright.reporting.explanation import Explanation, Fact
+from shardwright.reporting.explanation import Explanation, Fact, with_drawings
 from shardwright.reporting.explanation import explain as explain_report
 from shardwright.reporting.figures import format_count
 from shardwright.reporting.lines import Line
@@ -73,7 +73,7 @@ class Inputs:
 
 def plan(arguments: Namespace) -> Exit:
     """Print the plan of every ShardedModel; the exit code says whether all have one."""
-    answers = _answer(_read_inputs(arguments))
+    answers = answers_to(read_inputs(arguments))
     if arguments.output == "text":
         for index, answer in enumerate(answers):
             print_lines([*([Line()] if index else []), *_lines(answer, full=False)])
@@ -82,32 +82,33 @@ def plan(arguments: Namespace) -> Exit:
     else:
         documents = [plan_document(answer.subject, answer.report) for answer in answers]
         _print_documents(documents, arguments.output)
-    return _exit_of(answers)
+    return exit_of(answers)
 
 
-def _exit_of(answers: Sequence[Answer]) -> Exit:
+def exit_of(answers: Sequence[Answer]) -> Exit:
+    """Return whether all have a plan."""
     return Exit.PLAN if all(isinstance(answer.report.outcome, Plan) for answer in answers) else Exit.NOTHING_FITS
 
 
 def explain(arguments: Namespace) -> Exit:
     """Say everything about the plan of every ShardedModel; the exit code is that of ``plan``."""
-    answers = _answer(_read_inputs(arguments))
+    answers = answers_to(read_inputs(arguments))
     match arguments.output:
         case "text":
             for index, answer in enumerate(answers):
                 print_lines([*([Line()] if index else []), *_lines(answer, full=True)])
         case "markdown":
-            print_text("\n".join(to_markdown(_explanation(answer), title=answer.name) for answer in answers).removesuffix("\n"))
+            print_text("\n".join(to_markdown(explanation_of(answer), title=answer.name) for answer in answers).removesuffix("\n"))
         case _:
             _print_documents(
-                [explanation_document(answer.subject, answer.report, _explanation(answer)) for answer in answers], "json"
+                [explanation_document(answer.subject, answer.report, drawn_explanation_of(answer)) for answer in answers], "json"
             )
-    return _exit_of(answers)
+    return exit_of(answers)
 
 
 def render(arguments: Namespace) -> Exit:
     """Print the objects of every ShardedModel, or explain on stderr why one has none and print nothing."""
-    answers = _answer(_read_inputs(arguments))
+    answers = answers_to(read_inputs(arguments))
     refusals = [refusal for answer in answers for refusal in _refusals(answer)]
     for sentence, code in refusals:
         print_error(sentence, code)
@@ -125,7 +126,12 @@ def render(arguments: Namespace) -> Exit:
     return Exit.PLAN
 
 
-def _read_inputs(arguments: Namespace) -> Inputs:
+def read_inputs(arguments: Namespace) -> Inputs:
+    """Return what the command line names, read and checked.
+
+    Raises:
+        InputError: What was typed, or what is in a file, is wrong.
+    """
     if misused := (*problems_of_use(arguments), *problems_of_gpus(arguments)):
         raise InputError(misused)
     named = read_named_gpus(arguments.gpus, gpus_per_node=arguments.nodes_of, network_gbps_per_gpu=arguments.network)
@@ -209,7 +215,7 @@ def _in_namespace(content: Mapping[str, Any], namespace: str) -> Mapping[str, An
     return {**content, "metadata": {**metadata, "namespace": namespace}}
 
 
-def _answer(inputs: Inputs) -> list[Answer]:
+def answers_to(inputs: Inputs) -> list[Answer]:
     """Plan one after the other, as the operator does: what one keeps is not there for the next."""
     subjects = [_subject(file, resource, inputs) for file, resource in inputs.resources]
     answers: list[Answer] = []
@@ -227,7 +233,7 @@ def _answer(inputs: Inputs) -> list[Answer]:
 def _subject(file: str, resource: ShardedModel, inputs: Inputs) -> Subject:
     """Return the question of a manifest; what is wrong with the config of ``--config`` is said of that file."""
     try:
-        return resolve(replace(_question(resource, inputs), settings=inputs.settings))
+        return resolve(replace(question_of(resource, inputs), settings=inputs.settings))
     except InputError as error:
         raise InputError(_located(problem, file, inputs) for problem in error.problems) from None
 
@@ -247,7 +253,8 @@ def _kept(answer: Answer) -> Iterator[Any]:
         yield from reservations_of((owner.namespace, base_name(owner.name)), outcome)
 
 
-def _question(resource: ShardedModel, inputs: Inputs) -> Question:
+def question_of(resource: ShardedModel, inputs: Inputs) -> Question:
+    """Return the question of a resource, with the config of its model where that is not built in."""
     reference = resource.spec.model.config_map_ref
     if inputs.config_text is not None:
         return _question_with_config(resource, inputs.config_text)
@@ -284,7 +291,8 @@ def _key(content: Mapping[str, Any]) -> tuple[str, str]:
     return text(metadata.get("namespace")) or "default", text(metadata.get("name"))
 
 
-def _explanation(answer: Answer) -> Explanation:
+def explanation_of(answer: Answer) -> Explanation:
+    """Return what is said of an answer, with what is served first."""
     subject = answer.subject
     engine = f"{subject.traits.name} {subject.traits.version}"
     served = f"{subject.deployment.model}, {format_count(subject.model.parameters / 1e9)} B parameters, on {engine}"
@@ -292,8 +300,15 @@ def _explanation(answer: Answer) -> Explanation:
     return replace(explanation, facts=(Fact(label="Model", value=served), *explanation.facts))
 
 
+def drawn_explanation_of(answer: Answer) -> Explanation:
+    """Return an explanation with what pictures and programs want: ranks, links and every candidate."""
+    subject, inventory = answer.subject, answer.inventory
+    _, surveyed = plan_with_survey(subject, inventory)
+    return with_drawings(explanation_of(answer), answer.report, model=subject.model, inventory=inventory, surveyed=surveyed)
+
+
 def _lines(answer: Answer, *, full: bool) -> list[Line]:
-    return to_lines(_explanation(answer), title=answer.name, width=width_of_output(), full=full)
+    return to_lines(explanation_of(answer), title=answer.name, width=width_of_output(), full=full)
 
 
 def _print_documents(documents: list[dict[str, Any]], form: str) -> None:

@@ -1,6 +1,7 @@
 """Model, inventory and request to a report: the plan or why there is none, the runners-up, what was ruled out."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from shardwright.hardware.inventory import Inventory
@@ -23,26 +24,70 @@ ALTERNATIVES: Final = 4
 """Runners-up that a report shows."""
 
 
-def make_plan(model: ModelSpec, inventory: Inventory, request: Request, traits: EngineTraits) -> Report:
-    """Return the best plan for a model on an inventory, or why there is none; the same input gives the same report."""
-    scale = Scale.of(request, inventory)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Considered:
+    """One question, every candidate with its verdict, and what judged and compares them.
+
+    Where nothing stands the candidates go beyond what is free, so that the closest miss is among them.
+    """
+
+    model: ModelSpec
+    inventory: Inventory
+    request: Request
+    traits: EngineTraits
+    judge: Judge
+    scale: Scale
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def standing(self) -> list[Verdict]:
+        """Return what nothing speaks against."""
+        return [verdict for verdict in self.verdicts if not verdict.violations]
+
+
+def consider(model: ModelSpec, inventory: Inventory, request: Request, traits: EngineTraits) -> Considered:
+    """Return every candidate for a model on an inventory, judged; the same input gives the same candidates."""
     judge = Judge(model, request, traits)
     verdicts = [judge.verdict(candidate) for candidate in enumerate_candidates(model, inventory, request.space, traits)]
-    standing = [verdict for verdict in verdicts if not verdict.violations]
-    ranked = settled(best_first(standing, scale), scale, judge.prices)
-    if not ranked:
+    if all(verdict.violations for verdict in verdicts):
         larger = enumerate_candidates(model, inventory, request.space, traits, beyond=True)
         verdicts = [judge.verdict(candidate) for candidate in larger]
+    return Considered(
+        model=model,
+        inventory=inventory,
+        request=request,
+        traits=traits,
+        judge=judge,
+        scale=Scale.of(request, inventory),
+        verdicts=tuple(verdicts),
+    )
+
+
+def make_plan(model: ModelSpec, inventory: Inventory, request: Request, traits: EngineTraits) -> Report:
+    """Return the best plan for a model on an inventory, or why there is none; the same input gives the same report."""
+    return choose(consider(model, inventory, request, traits))
+
+
+def choose(considered: Considered) -> Report:
+    """Return the best of what was considered, or why there is none."""
+    inventory, request, scale = considered.inventory, considered.request, considered.scale
+    verdicts, prices = considered.verdicts, considered.judge.prices
+    standing = considered.standing
+    ranked = settled(best_first(standing, scale), scale, prices)
     excluded = count_exclusions(verdicts, inventory)
     if not ranked:
         outcome = no_plan(verdicts, inventory, request)
         return Report(outcome=outcome, alternatives=(), excluded=excluded, considered=len(verdicts))
     others = runners_up(ranked, ALTERNATIVES)
     why = reasons(ranked, verdicts, scale, standing=_reached(standing, deploy=request.deploy))
-    copies = None if request.space.fill else in_replicas(ranked[0], ranked, scale, judge.prices)
-    care = (*more_replicas(ranked, copies, scale), *warnings(inventory, (ranked[0], *others), request, model, traits))
+    copies = None if request.space.fill else in_replicas(ranked[0], ranked, scale, prices)
+    looked_at = (ranked[0], *others)
+    care = (
+        *more_replicas(ranked, copies, scale),
+        *warnings(inventory, looked_at, request, considered.model, considered.traits),
+    )
     return Report(
-        outcome=_plan(ranked[0], why, care, traits, deploy=request.deploy),
+        outcome=_plan(ranked[0], why, care, considered.traits, deploy=request.deploy),
         alternatives=tuple(alternative(best=ranked[0], other=other, request=request) for other in others),
         excluded=excluded,
         considered=len(verdicts),

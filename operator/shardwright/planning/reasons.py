@@ -44,7 +44,7 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 LIMITS: Final = frozenset({"TtftLimitExceeded", "TpotLimitExceeded"})
-_MEMORY: Final = frozenset({"WeightsExceedMemory", "KvCacheTooSmall", "KvCachePinTooLarge"})
+MEMORY: Final = frozenset({"WeightsExceedMemory", "KvCacheTooSmall", "KvCachePinTooLarge"})
 
 _NOTICEABLE_SECONDS: Final = 50e-6  # rounds to a tenth of a millisecond
 
@@ -254,7 +254,7 @@ def _smaller(ranked: Sequence[Standing], verdicts: Sequence[Verdict], request: R
         yield f"On fewer GPUs a limit is not met: {degrees(verdict.candidate.layout)}: {problem.what} {problem.limit}."
     elif smaller:
         yield _queueing(max(smaller, key=lambda other: (other.served_share, other.score)), request)
-    elif (short := _nearest(fewer, _MEMORY)) is not None:
+    elif (short := _nearest(fewer, MEMORY)) is not None:
         verdict, problem = short
         nearest = degrees(verdict.candidate.layout)
         yield f"No layout on fewer GPUs that was tried holds it: the nearest, {nearest}, is {problem.gap}."

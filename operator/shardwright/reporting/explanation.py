@@ -5,19 +5,23 @@ Text, terminal and later HTML show this value; none of them looks into the repor
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
 from shardwright.costs.estimates import Performance, StageMemory
 from shardwright.costs.workload import Workload
 from shardwright.hardware.inventory import Inventory, NodeExclusion, Pool
+from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.limits import tpot_seconds, ttft_seconds
 from shardwright.planning.phrases import price, ways_sentence
 from shardwright.planning.report import Alternative, Exclusion, NoPlan, Plan, Report
 from shardwright.planning.request import Request, Statistic
+from shardwright.planning.survey import Surveyed
+from shardwright.reporting.candidates import DrawnCandidate, draw_candidates
 from shardwright.reporting.confidence import how_sure
 from shardwright.reporting.figures import format_count, format_layout, format_output, format_plural, format_seconds
+from shardwright.reporting.mesh import DrawnLink, DrawnRank, draw_links, draw_ranks, expert_link
 from shardwright.reporting.phrases import PHRASES, spell, summarise_exclusions
 from shardwright.reporting.times import TimeSplit, time_split
 
@@ -80,6 +84,8 @@ class Explanation:
     ``fits`` says whether there is a plan. ``ruled_out`` counts all candidates that cannot run,
     ``exclusions`` are the reasons one by one; ``unusable`` one line for each reason why nodes cannot be used. ``times``
     compares where time goes, ``sure`` says how sure each figure is. ``pool`` is the plan's own, empty where there is none.
+    ``ranks`` are what each rank of a replica holds, ``links`` what they say to each other, ``candidates`` all that was
+    considered: they are for pictures and programs, text leaves them out.
     """
 
     fits: bool
@@ -96,6 +102,9 @@ class Explanation:
     times: TimeSplit | None = None
     sure: tuple[str, ...] = ()
     pool: str = ""
+    ranks: tuple[DrawnRank, ...] = ()
+    links: tuple[DrawnLink, ...] = ()
+    candidates: tuple[DrawnCandidate, ...] = ()
 
 
 def explain(report: Report, *, request: Request | None = None, inventory: Inventory | None = None) -> Explanation:
@@ -103,6 +112,17 @@ def explain(report: Report, *, request: Request | None = None, inventory: Invent
     if isinstance(report.outcome, Plan):
         return _explain_plan(report.outcome, report, request, inventory)
     return _explain_no_plan(report.outcome, report, request, inventory)
+
+
+def with_drawings(
+    explanation: Explanation, report: Report, *, model: ModelSpec, inventory: Inventory, surveyed: tuple[Surveyed, ...]
+) -> Explanation:
+    """Return an explanation with what pictures and programs want beside it: ranks, links and all candidates."""
+    plan, candidates = report.outcome, draw_candidates(surveyed, report)
+    if not isinstance(plan, Plan):
+        return replace(explanation, candidates=candidates)
+    ranks, links = draw_ranks(plan, model), draw_links(plan, _pool_of(plan, inventory))
+    return replace(explanation, ranks=ranks, links=links, candidates=candidates)
 
 
 def _explain_plan(plan: Plan, report: Report, request: Request | None, inventory: Inventory | None) -> Explanation:
@@ -270,14 +290,9 @@ def _links(plan: Plan, pool: Pool | None) -> str:
 
 def _expert_link(plan: Plan, pool: Pool | None) -> str:
     """Say over what the attention replicas of a group send tokens to their experts."""
-    if pool is None:
-        return "inside the node" if plan.nodes_per_replica == 1 else f"between {plan.nodes_per_replica} nodes"
-    group = plan.groups[0] if plan.groups else ()
-    domains = {node.domain for node in pool.nodes if node.name in group}
-    reaches = pool.domain_gpus >= plan.layout.gpus_per_replica and (plan.nodes_per_replica == 1 or len(domains) == 1)
-    if pool.gpu.scale_up is not None and reaches:
-        return f"over {pool.gpu.scale_up.name}"
-    return f"over {pool.gpu.host.name if plan.nodes_per_replica == 1 else pool.network.name}"
+    if pool is not None:
+        return f"over {expert_link(plan, pool)}"
+    return "inside the node" if plan.nodes_per_replica == 1 else f"between {plan.nodes_per_replica} nodes"
 
 
 def _draw(plan: Plan, pool: Pool | None) -> tuple[DrawnNode, ...]:

@@ -1,0 +1,138 @@
+"""The same question under other loads: what a page shows where somebody moves the load."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any, Final
+
+from shardwright.api.resource import parse_manifest
+from shardwright.cli.plan import Answer, Inputs, question_of
+from shardwright.costs.workload import Workload
+from shardwright.errors import InputError, Problem
+from shardwright.hardware.inventory import Inventory
+from shardwright.pipeline import plan_with_survey
+from shardwright.planning.report import NoPlan
+from shardwright.planning.survey import Surveyed
+from shardwright.reporting.candidates import full_layout, tradeoff
+from shardwright.resolving.subject import resolve
+
+ARRIVAL_FACTORS: Final = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
+"""Times the load of the plan that are planned as well. Basis: chosen, a doubling at a time."""
+
+LENGTH_FACTORS: Final = (1 / 2, 1, 2)
+"""The same for the lengths of prompts and answers. Basis: chosen."""
+
+MOST_REQUESTS: Final = 65_536
+"""Requests in flight; the limit of ``spec.workload.concurrency``."""
+
+MOST_RATE: Final = 100_000.0
+"""Requests a second; the limit of ``spec.workload.requestsPerSecond``."""
+
+_MOST_PRICED: Final = 20_000
+"""Layouts times loads up to which all loads are planned; above it lengths stay as they are. Basis: assumed, some ten seconds of
+CPU, and half a megabyte of page."""
+
+_DIGITS: Final = 4
+"""Significant digits of the points of the curve: more than can be seen, a third of the size."""
+
+
+def loads_around(answer: Answer, inputs: Inputs, *, candidates: int) -> dict[str, Any]:
+    """Return the plan under every load of a grid around the one that was asked for, as data.
+
+    ``axes`` are the values along each axis, ``base`` which of them were asked for, and ``points`` what is planned at each load,
+    the last axis fastest. ``layouts`` are named once; a point says of each layout that can run its place in them, the
+    time per token and the output of a GPU, of four digits.
+    """
+    ((_, resource),) = inputs.resources
+    manifest = resource.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    axes = _axes(answer.subject.request.workload, lengths=_loads() * candidates <= _MOST_PRICED)
+    layouts: dict[tuple[str, str, int], int] = {}
+    points = [
+        _point(_under(manifest, dict(zip(axes, values, strict=True))), inputs, answer.inventory, layouts)
+        for values in product(*(axis["values"] for axis in axes.values()))
+    ]
+    return {
+        "axes": [{"field": field, "values": axis["values"]} for field, axis in axes.items()],
+        "base": [axis["base"] for axis in axes.values()],
+        "layouts": [list(key) for key in layouts],
+        "points": points,
+    }
+
+
+def _loads() -> int:
+    return len(ARRIVAL_FACTORS) * len(LENGTH_FACTORS) ** 2
+
+
+def _axes(load: Workload, *, lengths: bool) -> dict[str, dict[str, Any]]:
+    factors = LENGTH_FACTORS if lengths else (1,)
+    tokens = {"inputTokens": load.input_tokens, "outputTokens": load.output_tokens}
+    return {**dict([_arrival(load)]), **{field: _whole(value, factors, most=None) for field, value in tokens.items()}}
+
+
+def _arrival(load: Workload) -> tuple[str, dict[str, Any]]:
+    rate = load.requests_per_second
+    if rate is None:
+        return "concurrency", _whole(load.concurrency, ARRIVAL_FACTORS, most=MOST_REQUESTS)
+    values = [value for factor in ARRIVAL_FACTORS if (value := _short(rate * factor) if factor != 1 else rate) <= MOST_RATE]
+    return "requestsPerSecond", {"values": values, "base": values.index(rate)}
+
+
+def _whole(base: int, factors: Sequence[float], *, most: int | None) -> dict[str, Any]:
+    values = sorted({max(1, round(base * factor)) for factor in factors})
+    values = [value for value in values if most is None or value <= most]
+    return {"values": values, "base": values.index(base)}
+
+
+def _under(manifest: Mapping[str, Any], load: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a manifest with another load; its other fields stay as they are, and what is not set has its default."""
+    spec = manifest["spec"]
+    return {**manifest, "spec": {**spec, "workload": {**spec.get("workload", {}), **load}}}
+
+
+def _point(
+    manifest: Mapping[str, Any], inputs: Inputs, inventory: Inventory, layouts: dict[tuple[str, str, int], int]
+) -> dict[str, Any]:
+    """Return what is planned at one load, or why nothing is."""
+    try:
+        subject = resolve(replace(question_of(parse_manifest(manifest), inputs), settings=inputs.settings))
+    except InputError as error:
+        return {"problem": _sentence(error.problems[0]), "speeds": []}
+    report, surveyed = plan_with_survey(subject, inventory)
+    speeds = list(_speeds(surveyed, layouts))
+    outcome = report.outcome
+    if isinstance(outcome, NoPlan):
+        return {"problem": _sentence(outcome.problem), "speeds": speeds}
+    speed = outcome.performance
+    return {
+        "chosen": _place(full_layout(outcome.layout), outcome.pool, outcome.layout.gpus, layouts),
+        "carriesLoad": outcome.carries_load,
+        "ttftSeconds": speed.ttft_seconds,
+        "tpotSeconds": speed.tpot_seconds,
+        "outputTokensPerSecond": speed.output_tokens_per_second,
+        "speeds": speeds,
+    }
+
+
+def _sentence(problem: Problem) -> str:
+    return replace(problem, path="").sentence()
+
+
+def _speeds(surveyed: Sequence[Surveyed], layouts: dict[tuple[str, str, int], int]) -> Iterator[list[float]]:
+    for one in surveyed:
+        speed = tradeoff(one)
+        if speed is not None and not one.codes:
+            place = _place(full_layout(one.layout), one.pool, one.layout.gpus, layouts)
+            yield [place, _short(speed.tpot_seconds), _short(speed.output_tokens_per_second_per_gpu), int(one.carries_load)]
+
+
+def _place(layout: str, pool: str, gpus: int, layouts: dict[tuple[str, str, int], int]) -> int:
+    return layouts.setdefault((layout, pool, gpus), len(layouts))
+
+
+def _short(value: float) -> float:
+    """Return a value with few digits.
+
+    >>> _short(0.0839061296)
+    0.08391
+    """
+    return float(f"{value:.{_DIGITS}g}")

@@ -1,0 +1,101 @@
+"""Numbers of a document with where they stand in it, so that whoever reads the page can find each of them there."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shardwright.reporting.figures import format_count, format_seconds
+from shardwright.units import GIB
+
+Document = Mapping[str, Any]
+
+NONE: Final = "\N{EN DASH}"
+"""What stands where there is no number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A number: its path in the document, what stands there, and how it is shown."""
+
+    path: str
+    value: Any
+    text: str
+
+
+def at(document: Document, path: str) -> Any:
+    """Return what stands at a path of keys and positions.
+
+    >>> at({"plan": {"stages": [{"layers": 63}]}}, "plan.stages.0.layers")
+    63
+    """
+    value: Any = document
+    for step in path.split("."):
+        value = value[int(step)] if isinstance(value, list) else value[step]
+    return value
+
+
+def figure(document: Document, path: str, show: Callable[[Any], str]) -> Figure:
+    """Return the number at a path."""
+    value = at(document, path)
+    return Figure(path=path, value=value, text=show(value))
+
+
+def whole(value: float) -> str:
+    """Return a count with its thousands apart.
+
+    >>> whole(665536)
+    '665,536'
+    """
+    return f"{value:,}"
+
+
+def gib(value: float) -> str:
+    """Return bytes in GiB, as tables of memory have them."""
+    return f"{value / GIB:,.1f}"
+
+
+def milliseconds(seconds: float) -> str:
+    """Return seconds in milliseconds.
+
+    >>> milliseconds(0.0279)
+    '27.9 ms'
+    """
+    return f"{seconds * 1000:,.1f} ms"
+
+
+def percent(share: float) -> str:
+    """Return a share; what is there is never shown as nothing.
+
+    >>> percent(0.0995), percent(0.0007)
+    ('10%', '< 0.1%')
+    """
+    if share >= 0.1:  # noqa: PLR2004 - ten percent: no digit behind the point tells more
+        return f"{share:.0%}"
+    return f"{share:.1%}" if share >= 0.001 else "< 0.1%"  # noqa: PLR2004 - rounds to a tenth of a percent
+
+
+def rate(bytes_per_second: float) -> str:
+    """Return what a link carries.
+
+    >>> rate(450e9)
+    '450 GB/s'
+    """
+    return f"{bytes_per_second / 1e9:,.4g} GB/s"
+
+
+def span(first: object, last: object) -> str:
+    """Return a range; of one alone nothing but that.
+
+    >>> span(3, 3), len(span(0, 15))
+    ('3', 4)
+    """
+    return str(first) if first == last else f"{first}{NONE}{last}"
+
+
+COUNT = format_count
+SECONDS = format_seconds
+
+
+def from_milliseconds(value: float) -> str:
+    """Return milliseconds as a person says them."""
+    return format_seconds(value / 1000)

@@ -1,0 +1,221 @@
+"""The explanation of a plan as one HTML file: nothing is computed here but where a line is drawn, and nothing is fetched.
+
+The page is made of the document that ``explain -o json`` prints and holds it; every number of it says where it stands there.
+The styles and the script are named by their hashes, so that a browser runs nothing else, whatever a text may hold.
+"""
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final
+
+from shardwright.pages.bars import memory_legend, memory_rows, time_bars, time_legend
+from shardwright.pages.curve import Curve, curve, kind
+from shardwright.pages.figures import COUNT, SECONDS, Document, Figure, at, figure, from_milliseconds, span, whole
+from shardwright.pages.mesh import links, rank_rows, replicas
+from shardwright.sinks import in_page, in_script
+
+if TYPE_CHECKING:
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+FIELDS: Final = {
+    "concurrency": "Requests in flight",
+    "requestsPerSecond": "Requests per second",
+    "inputTokens": "Input tokens",
+    "outputTokens": "Output tokens",
+}
+LISTED: Final = ("chosen", "runs", "queues", "out")
+KINDS: Final = {"chosen": "the plan", "runs": "can run", "queues": "can run, requests queue"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """One of the figures at the top; ``note`` says what goes with it."""
+
+    label: str
+    figure: Figure
+    unit: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateRow:
+    """A candidate as a row of the table; figures are None where it has no speed."""
+
+    layout: str
+    pool: str
+    kind: str
+    verdict: str
+    rules: str
+    gpus: Figure
+    per_gpu: Figure | None
+    per_user: Figure | None
+    first_token: Figure | None
+
+
+def plan_page(document: Document, loads: Mapping[str, Any] | None = None) -> str:
+    """Return a page of ASCII that shows a document of ``explain -o json``.
+
+    Args:
+        document: What the page shows.
+        loads: The same question under other loads, as the command ``report`` makes them; None: no sliders.
+    """
+    style, script = _text("page.css"), _text("page.js")
+    values = {
+        "style": style,
+        "script": script,
+        "style_hash": _hash(style),
+        "script_hash": _hash(script),
+        "document": document,
+        "embedded": in_script(document),
+        "explanation": document["explanation"],
+        "tiles": tuple(_tiles(document)),
+        "memory": memory_rows(document),
+        "memory_legend": memory_legend(),
+        "times": time_bars(document),
+        "time_legend": time_legend(document),
+        "exclusions": tuple(_exclusions(document)),
+        "candidates": tuple(_rows(document)),
+        "sliders": tuple(_sliders(loads)),
+        **_mesh(document),
+        **_curve(document, loads),
+    }
+    page: str = _environment().get_template("plan.html").render(values)
+    return page.encode("ascii", "xmlcharrefreplace").decode()
+
+
+def _mesh(document: Document) -> dict[str, Any]:
+    if not at(document, "explanation.nodes"):
+        return {"replicas": (), "hidden": (), "links": (), "ranks": ()}
+    drawn, hidden = replicas(document)
+    return {"replicas": drawn, "hidden": hidden, "links": links(document), "ranks": rank_rows(document)}
+
+
+def _curve(document: Document, loads: Mapping[str, Any] | None) -> dict[str, Any]:
+    drawn = curve(document, loads)
+    return {"curve": drawn, "data": in_script(_moving(loads, drawn)) if drawn and loads else ""}
+
+
+def _moving(loads: Mapping[str, Any], drawn: Curve) -> dict[str, Any]:
+    """Return what the script moves: the loads, with the words of what is planned, and the ends of the axes."""
+    ends = [drawn.x.low, drawn.x.high, drawn.y.low, drawn.y.high]
+    return {**loads, "ends": ends, "points": [_worded(point) for point in loads["points"]]}
+
+
+def _worded(point: Mapping[str, Any]) -> dict[str, Any]:
+    if "problem" in point:
+        return {**point, "problem": in_page(point["problem"])}
+    output, token = point["outputTokensPerSecond"], point["tpotSeconds"]
+    return {**point, "words": [COUNT(output), SECONDS(point["ttftSeconds"]), SECONDS(token)]}
+
+
+def _tiles(document: Document) -> Iterator[Tile]:
+    """Yield the figures that are read first."""
+    if not document["explanation"]["fits"]:
+        return
+    predicted = document["plan"]["predicted"]
+    band = f"80% band {span(COUNT(predicted['low']), COUNT(predicted['high']))}, {predicted['basis']}"
+    milliseconds, tokens = from_milliseconds, "plan.memory.kvCacheTokens"
+    yield Tile(label="Output", figure=figure(document, "plan.predicted.outputTokensPerSecond", COUNT), unit="tok/s", note=band)
+    yield Tile(label="First token", figure=figure(document, "plan.predicted.ttftMilliseconds", milliseconds), note="mean")
+    yield Tile(label="Per token", figure=figure(document, "plan.predicted.tpotMilliseconds", milliseconds), note="mean")
+    yield Tile(label="GPUs", figure=figure(document, "plan.gpus", whole), note=document["plan"]["product"])
+    carries = "carries the load" if document["plan"]["carriesLoad"] else "requests queue"
+    yield Tile(label="K/V cache", figure=figure(document, tokens, COUNT), unit="tokens", note=f"per replica; {carries}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """A reason that ruled layouts out; ``reach`` is the length of its bar, of 1000."""
+
+    code: str
+    count: Figure
+    miss: str
+    reach: int
+
+
+def _exclusions(document: Document) -> Iterator[Reason]:
+    found = document["explanation"]["exclusions"]
+    most = max((item["count"] for item in found), default=1)
+    for index, item in enumerate(found):
+        yield Reason(
+            code=item["code"],
+            count=figure(document, f"explanation.exclusions.{index}.count", whole),
+            miss=item["nearestMiss"] or item["example"],
+            reach=round(1000 * item["count"] / most),
+        )
+
+
+def _rows(document: Document) -> Iterator[CandidateRow]:
+    """Yield the plan, what can run, what queues, what was ruled out: what gives most for a GPU first, what has no speed last."""
+    for index, one in sorted(enumerate(document["explanation"]["candidates"]), key=lambda item: _rank(item[1])):
+        path = f"explanation.candidates.{index}"
+        speed = f"{path}.speed"
+        priced = one["speed"] is not None
+        yield CandidateRow(
+            layout=one["layout"],
+            pool=one["pool"],
+            kind=kind(one),
+            verdict=KINDS.get(kind(one), ", ".join(one["rules"])),
+            rules=" ".join(one["rules"]),
+            gpus=figure(document, f"{path}.gpus", whole),
+            per_gpu=figure(document, f"{speed}.outputTokensPerSecondPerGpu", COUNT) if priced else None,
+            per_user=figure(document, f"{speed}.tpotSeconds", SECONDS) if priced else None,
+            first_token=figure(document, f"{speed}.ttftSeconds", SECONDS) if priced else None,
+        )
+
+
+def _rank(one: Mapping[str, Any]) -> tuple[int, float]:
+    speed = one["speed"]
+    return LISTED.index(kind(one)), -speed["outputTokensPerSecondPerGpu"] if speed else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slider:
+    """One axis of the loads: its name, the words of every value, and which was asked for."""
+
+    label: str
+    words: tuple[str, ...]
+    base: int
+
+
+def _sliders(loads: Mapping[str, Any] | None) -> Iterator[Slider]:
+    for axis, base in zip(loads["axes"], loads["base"], strict=True) if loads else ():
+        values: Sequence[float] = axis["values"]
+        if len(values) > 1:
+            yield Slider(label=FIELDS[axis["field"]], words=tuple(f"{value:,}" for value in values), base=base)
+
+
+def _hash(text: str) -> str:
+    return b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@cache
+def _text(name: str) -> str:
+    return resources.files("shardwright.pages").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _load(name: str) -> str:
+    return _text(f"{name}.j2")
+
+
+def _harmless(value: object) -> object:
+    return in_page(value) if type(value) is str else value  # what is marked as safe is ours
+
+
+@cache
+def _environment() -> "ImmutableSandboxedEnvironment":
+    from jinja2 import FunctionLoader, StrictUndefined  # noqa: PLC0415 - commands without a page do not pay for it
+    from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
+
+    return ImmutableSandboxedEnvironment(
+        loader=FunctionLoader(_load),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=True,
+        finalize=_harmless,
+    )
