@@ -219,7 +219,7 @@ async def _pictures(folder: Path) -> None:
             url = report(folder, *sample(model))
             await page.look(width, HEIGHT, dark=dark)
             await page.open(url)
-            clip = {"x": 0, "y": place, "width": width, "height": height}
+            clip: dict[str, Any] = {"x": 0, "y": place, "width": width, "height": height}
             if isinstance(place, str):
                 await page.run(f"globalThis.part = document.querySelector('{place}').getBoundingClientRect()")
                 top, tall = await page.run("[part.y + scrollY, part.height]")

@@ -66,8 +66,8 @@ def milliseconds(seconds: float) -> str:
 def percent(share: float) -> str:
     """Return a share; what is there is never shown as nothing.
 
-    >>> percent(0.0995), percent(0.0007)
-    ('10%', '< 0.1%')
+    >>> percent(0.17), percent(0.036), percent(0.0007)
+    ('17%', '3.6%', '< 0.1%')
     """
     if share >= 0.1:  # noqa: PLR2004 - ten percent: no digit behind the point tells more
         return f"{share:.0%}"
