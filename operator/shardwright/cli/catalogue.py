@@ -4,7 +4,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 
-from shardwright.cli.output import print_json, print_text
+from shardwright.cli.output import print_json, print_lines, print_text, width_of_output
 from shardwright.hardware.gpus import Gpu, load_gpus
 from shardwright.hardware.identity import VENDORS
 from shardwright.modelspec.catalogue import find_model, known_ids
@@ -13,6 +13,7 @@ from shardwright.sinks import in_terminal
 from shardwright.units import GIB, TERA
 
 _WITHOUT_CONFIG = "any other model needs its config.json: --fetch, --config FILE, or spec.model.configMapRef"
+_UNBOUNDED = 200  #: columns in a file or a pipe: one line for each, for whoever searches them
 _OTHER_GPUS = "the labels of nodes with other GPUs are reported, and not planned on"
 
 
@@ -41,8 +42,8 @@ def _print_table(header: Sequence[str], cells: Sequence[Sequence[str]], *, missi
     if not cells:
         print_text(in_terminal(missing), sys.stderr)
         return
-    for line in table(header, cells, width=200, indent=""):
-        print_text(in_terminal(line.plain()))
+    width = width_of_output(_UNBOUNDED)
+    print_lines(table(header, cells, width=width, indent=""), width=width)
 
 
 def _model(model_id: str) -> dict[str, str | None]:

@@ -2,12 +2,13 @@
 
 import json
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from shutil import get_terminal_size
+from contextlib import suppress
 from typing import Any, Final, TextIO, TypeVar
 
-from shardwright.reporting.lines import ASCII, Line
+from shardwright.reporting.lines import ASCII, Line, clipped
 from shardwright.sinks import in_lines, in_terminal
 
 T = TypeVar("T")
@@ -15,22 +16,44 @@ T = TypeVar("T")
 NARROWEST: Final = 60
 WIDEST: Final = 140
 PIPE_WIDTH: Final = 110  #: columns where there is no terminal and COLUMNS is not set
+_DIGITS: Final = 6  #: of COLUMNS, at most five
 
 
-def width_of_output() -> int:
-    """Return the columns to write: of the terminal, of COLUMNS, or a fixed number in a pipe."""
-    columns = get_terminal_size(fallback=(PIPE_WIDTH, 24)).columns
-    return min(max(columns, NARROWEST), WIDEST)
+def width_of_output(unbounded: int = PIPE_WIDTH) -> int:
+    """Return the columns to write: of COLUMNS, of the terminal, of the one that a pager is on; ``unbounded`` into a file."""
+    stated = os.environ.get("COLUMNS", "")
+    found = int(stated) if stated.isascii() and stated.isdigit() and len(stated) < _DIGITS else _columns_of_terminal()
+    return min(max(found, NARROWEST), WIDEST) if found else unbounded
 
 
-def print_lines(lines: Iterable[Line]) -> None:
-    """Print styled lines: with colours in a terminal that wants them, else as plain text."""
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+def _columns_of_terminal() -> int:
+    """Return the columns of the terminal that is written to; behind a pipe of that which messages go to, 0 for a file."""
+    streams = (sys.__stdout__, sys.__stderr__)
+    with suppress(OSError, ValueError, AttributeError):
+        if not stat.S_ISREG(os.fstat(sys.__stdout__.fileno()).st_mode):  # type: ignore[union-attr]
+            for stream in streams:
+                with suppress(OSError, ValueError, AttributeError):
+                    return os.get_terminal_size(stream.fileno()).columns  # type: ignore[union-attr]
+    return 0
+
+
+def in_colours() -> bool:
+    """Return whether colours are wanted: NO_COLOR takes them away, FORCE_COLOR wants them in a pipe, too."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (sys.stdout.isatty() and os.environ.get("TERM") != "dumb")
+
+
+def print_lines(lines: Iterable[Line], *, width: int | None = None) -> None:
+    """Print styled lines, none wider than the output: with colours where they are wanted, else as plain text."""
+    room = width or width_of_output()
+    fitting = (clipped(line, room) for line in lines)
+    if in_colours():
         from shardwright.cli.terminal import print_styled  # noqa: PLC0415 - rich is loaded only for a terminal
 
-        print_styled(lines)
+        print_styled(fitting)
         return
-    for line in lines:
+    for line in fitting:
         print_text(in_terminal(line.plain()))
 
 

@@ -1,5 +1,6 @@
 """Styled lines in a terminal: each role of a word has its colour."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -20,7 +21,7 @@ STYLES: Final[Mapping[Role, str]] = MappingProxyType(
         Role.REFUSAL: "bold red",
         Role.SECTION: "bold",
         Role.LABEL: "cyan",
-        Role.FAINT: "bright_black",
+        Role.FAINT: "dim",
         Role.WARNING: "yellow",
         Role.WEIGHTS: "blue",
         Role.ACTIVATIONS: "magenta",
@@ -35,10 +36,15 @@ STYLES: Final[Mapping[Role, str]] = MappingProxyType(
 
 
 def print_styled(lines: Iterable[Line]) -> None:
-    """Print lines as they are, in colours; they were wrapped to the terminal's width before."""
-    console = Console(highlight=False, soft_wrap=True)
+    """Print lines as they are, in colours; they were made for the terminal's width before."""
+    forced = bool(os.environ.get("FORCE_COLOR"))
+    console = Console(
+        highlight=False, soft_wrap=True, force_terminal=forced or None, color_system="standard" if forced else "auto"
+    )
     for line in lines:
-        console.print(Text.assemble(*((in_terminal(span.text), STYLES[span.role]) for span in line.spans)))
+        text = Text.assemble(*((in_terminal(span.text), STYLES[span.role]) for span in line.spans))
+        text.rstrip()
+        console.print(text)
 
 
 def track(items: Iterable[T], noun: str) -> Iterator[T]:

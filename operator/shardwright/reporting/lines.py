@@ -5,8 +5,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from textwrap import wrap
 from typing import Final
+from unicodedata import combining, east_asian_width
 
 GAP: Final = "  "  #: between two columns
+NARROWEST_TEXT: Final = 16  #: columns of a paragraph, whatever stands before it
+UNDER: Final = 4  #: columns by which text is moved in under a beginning that leaves it no room
+ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
+_WIDE: Final = frozenset({"W", "F"})
 NARROWEST_LAST_COLUMN: Final = 24  #: below this a table is written as records, one cell per line
 
 ASCII: Final = str.maketrans(
@@ -73,16 +78,55 @@ def line(*parts: str | Span) -> Line:
     return Line(tuple(Span(part) if isinstance(part, str) else part for part in parts))
 
 
+def columns(text: str) -> int:
+    """Return how many columns of a terminal text takes.
+
+    >>> columns("abc"), columns("\u6a21\u578b"), columns("e\u0301")
+    (3, 4, 1)
+    """
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(sign) else 2 if east_asian_width(sign) in _WIDE else 1 for sign in text)
+
+
 def paragraph(text: str, *, width: int, first: Sequence[Span] = (), role: Role = Role.PLAIN) -> list[Line]:
-    """Return text wrapped behind ``first``, with the following lines under its start.
+    """Return text wrapped behind ``first``, with the following lines under its start; under ``first`` where that is long.
 
     >>> [one.plain() for one in paragraph("a line that is too long", width=22, first=[Span("  - ")])]
     ['  - a line that is too', '    long']
     """
-    indent = sum(len(span.text) for span in first)
-    rows = wrap(text, max(width - indent, 16), break_on_hyphens=False) or [""]
+    indent = _length(tuple(first))
+    if indent and width - indent < min(columns(text), NARROWEST_TEXT):
+        return [Line(tuple(first)), *paragraph(text, width=width, first=[Span(" " * UNDER)], role=role)]
+    rows = _wrapped(text, max(width - indent, NARROWEST_TEXT)) or [""]
     head = Line((*first, Span(rows[0], role)))
     return [head, *(Line((Span(" " * indent), Span(row, role))) for row in rows[1:])]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Return text in rows of so many columns at most; where signs take two, each row has half as many."""
+    return wrap(text, width if columns(text) == len(text) else width // 2, break_on_hyphens=False)
+
+
+def clipped(one: Line, width: int) -> Line:
+    """Return a line that is no wider than that; what is cut off ends in an ellipsis.
+
+    >>> clipped(line("tensor ", "eight"), 9).plain(), clipped(line("tensor  "), 6).plain()
+    ('tensor e\u2026', 'tensor')
+    """
+    if columns(one.plain()) <= width:
+        return one
+    spans: list[Span] = []
+    room = width - 1
+    for span in one.spans:
+        kept = ""
+        for sign in span.text:
+            if columns(kept + sign) > room:
+                return Line((*spans, Span(f"{kept}{ELLIPSIS}", span.role)))
+            kept += sign
+        spans.append(span)
+        room -= columns(kept)
+    return one
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Cell]], *, width: int, indent: str = GAP) -> list[Line]:
@@ -91,11 +135,13 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Cell]], *, width: int, 
     Cells of all columns but the last stay whole.
     """
     cells = [[_spans(cell) for cell in row] for row in rows]
-    widths = [max(len(name), *(_length(row[i]) for row in cells), 0) for i, name in enumerate(header)]
+    widths = [max(columns(name), *(_length(row[i]) for row in cells), 0) for i, name in enumerate(header)]
     left = width - len(indent) - sum(widths[:-1]) - len(GAP) * (len(header) - 1)
     if left < min(widths[-1], NARROWEST_LAST_COLUMN):
         return _records(header, cells, width=width, indent=indent)
-    head = Line((Span(indent), *_padded([(Span(name, Role.LABEL),) for name in header], widths)))
+    *names, last_name = ((Span(name, Role.LABEL),) for name in header)
+    front = _padded(names, widths)
+    head = Line((Span(indent), *front, *([Span(GAP)] if front else []), *last_name))
     return [head, *(one for row in cells for one in _row(row, widths, width=width, indent=indent))]
 
 
@@ -130,4 +176,4 @@ def _spans(cell: Cell) -> tuple[Span, ...]:
 
 
 def _length(cell: tuple[Span, ...]) -> int:
-    return sum(len(span.text) for span in cell)
+    return sum(columns(span.text) for span in cell)

@@ -1,0 +1,121 @@
+"""In a real terminal no line of any screen is wider than the terminal, and nothing is dropped without saying so."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from typing import Final
+
+import pytest
+from rich.cells import cell_len
+
+ROOT: Final = Path(__file__).parents[3]
+NODES: Final = ("--nodes", str(ROOT / "examples" / "fleet" / "nodes.yaml"))
+WIDTHS: Final = (60, 80, 120, 200)
+ESCAPE: Final = re.compile(r"\x1b\[[0-9;]*m")
+PROGRAM: Final = (
+    "import sys\n"
+    "from shardwright.cli.main import main\n"
+    "for screen in sys.argv[1].split('\\n'):\n"
+    "    print('#', screen.split()[0], flush=True)\n"
+    "    main(screen.split(' '))\n"
+)
+THROUGH_CAT: Final = (
+    "import subprocess, sys\nsubprocess.run(f'{sys.executable} -m shardwright.cli.main {sys.argv[1]} | cat', shell=True)\n"
+)
+
+
+def sample(name: str) -> str:
+    """Return the file of a sample."""
+    return str(ROOT / "manifests" / "samples" / f"{name}.yaml")
+
+
+SCREENS: Final = (
+    *(
+        " ".join(("plan", "-f", sample(name), *NODES))
+        for name in ("llama-405b", "deepseek-v3-rack", "llama-405b-l40s", "qwen3-235b")
+    ),
+    *(" ".join(("explain", "-f", sample(name), *NODES)) for name in ("llama-405b", "deepseek-v3-rack")),
+    "size meta-llama/Llama-3.1-8B-Instruct --concurrency 8 --gpus H100 --gpus L40S",
+    "size meta-llama/Llama-3.1-405B-Instruct --ttft 1ms --gpus H100",
+    "models",
+    "gpus",
+)
+
+
+def in_terminal(width: int, *words: str, variables: dict[str, str] | None = None) -> str:
+    """Return what the program writes to a terminal of so many columns."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+    environment = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "NO_COLOR", "FORCE_COLOR"}}
+    environment |= {"PYTHONPATH": str(ROOT / "operator"), "PYTHONUTF8": "1", "TERM": "xterm-256color", **(variables or {})}
+    with subprocess.Popen([sys.executable, *words], stdin=follower, stdout=follower, stderr=follower, env=environment) as process:
+        os.close(follower)
+        written = b""
+        while part := _read(leader):
+            written += part
+        process.wait()
+    os.close(leader)
+    return written.decode()
+
+
+def _read(leader: int) -> bytes:
+    try:
+        return os.read(leader, 65536)
+    except OSError:  # EIO: nobody holds the other end any more
+        return b""
+
+
+def shown(text: str) -> list[str]:
+    """Return the lines that are left on the screen, without their colours; a line that was written over is gone."""
+    lines = [line.rpartition("\r")[2] for line in ESCAPE.sub("", text.replace("\r\n", "\n")).split("\n")]
+    return [re.sub(r"\x1b\[\?25[lh]|\x1b\[[0-9]*[AKG]", "", line) for line in lines]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_line_of_any_screen_is_wider_than_the_terminal(width: int) -> None:
+    lines = shown(in_terminal(width, "-c", PROGRAM, "\n".join(SCREENS)))
+
+    assert [line for line in lines if cell_len(line) > width] == []
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert sum(line.startswith("# ") for line in lines) == len(SCREENS)
+
+
+def test_behind_a_pager_the_text_is_as_wide_as_the_terminal_and_in_a_file_as_ever(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    in_file = f"{sys.executable} -m shardwright.cli.main {SCREENS[0]} > {file}"
+
+    paged = shown(in_terminal(64, "-c", THROUGH_CAT, SCREENS[0]))
+    in_terminal(64, "-c", f"import subprocess; subprocess.run({in_file!r}, shell=True)")
+
+    assert 50 < max(map(cell_len, paged)) <= 64
+    assert 90 < max(map(cell_len, file.read_text().splitlines())) <= 110
+
+
+@pytest.mark.parametrize(
+    ("variables", "coloured"),
+    [
+        ({}, False),
+        ({"FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": "1", "TERM": "dumb"}, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    ],
+)
+def test_colours_in_a_pipe_are_a_matter_of_two_variables(variables: dict[str, str], *, coloured: bool) -> None:
+    environment = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "FORCE_COLOR"}}
+    environment |= {"PYTHONPATH": str(ROOT / "operator"), "PYTHONUTF8": "1", **variables}
+    command = [sys.executable, "-m", "shardwright.cli.main", "gpus", "--search", "h100"]
+
+    written = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert ("\x1b[" in written) is coloured
+    assert "H100-SXM-80GB" in written
+
+
+def test_no_colour_in_a_terminal_that_wants_none() -> None:
+    assert "\x1b[" not in in_terminal(80, "-m", "shardwright.cli.main", "gpus", variables={"NO_COLOR": "1"})
