@@ -152,6 +152,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "least_capability": "docs.vllm.ai, installation on NVIDIA CUDA: 7.0 up to 0.22, 7.5 since",
     "widens_fp8_from": "docs.vllm.ai v0.32.0, quantization/llm_compressor/fp8: weight-only by FP8 Marlin from 7.5",
     "oldest_for": "vLLM 0.32.0 and 0.33.0 source, quantization/: get_min_capability of methods and schemes; torchao.py",
+    "told": "no figure: what engine.args say that the plan counts with, not what vLLM does by itself",
     "warnings": "none: what is not known of vLLM has a figure or a rule of its own",
     "width_divides_replica": "vLLM 0.32.0 source, models/gpt_oss.py:MLPBlock: expert width over all ranks",
 }
