@@ -57,8 +57,8 @@ class Engine(Part):
     )
     family_defaults: Literal["Auto", "None"] | None = Field(
         default=None,
-        description="With vLLM: whether it is told the parsers of tool calls and of reasoning that the model's family wants, where "
-        "args do not say them. Auto: it is, where the family is known; None: it is not. Default: Auto.",
+        description="With vLLM: whether it is told the parsers of tool calls and of reasoning that the model's family wants, "
+        "where args do not say them. Auto: it is, where the family is known; None: it is not. Default: Auto.",
     )
     executor: Executor | None = Field(
         default=None,

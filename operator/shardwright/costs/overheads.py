@@ -80,7 +80,7 @@ def overhead_bytes(layout: Layout, device: Device, traits: EngineTraits, limits:
 
 
 def captured_batches(limits: Limits, device: Device, traits: EngineTraits) -> int:
-    """Return how many batch sizes are captured: those that the engine is told, else 1, 2, 4, steps of 8 below 256, of 16 from there.
+    """Return how many batch sizes are captured: what the engine is told, else 1, 2, 4, steps of 8 below 256, of 16 from there.
 
     Source: vLLM 0.32 ``config/vllm.py:_set_cudagraph_sizes``.
     """

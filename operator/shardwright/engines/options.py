@@ -197,7 +197,9 @@ def _forbidden(name: str, value: object, option: Option, known: _Known) -> Probl
 
 
 def _another_name(name: str, own: str) -> Problem:
-    return Problem(code="EngineArgumentUnknown", path=name, what=f"{name!r}", limit=f"is another name of {own}", remedy=f"write {own}")
+    return Problem(
+        code="EngineArgumentUnknown", path=name, what=f"{name!r}", limit=f"is another name of {own}", remedy=f"write {own}"
+    )
 
 
 def _check_option(name: str, option: Option, value: object) -> Problem | None:

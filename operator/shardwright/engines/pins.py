@@ -197,7 +197,11 @@ def _compilation(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
     checks = (
         (not unknown and bool(keys), f"key {unknown[0]!r:.60}" if unknown else repr(found[1])[:60], f"is none of {listed}"),
         (mode is None or mode in _MODES, f"cudagraph_mode {mode!r:.60}", f"is none of {', '.join(_MODES)}"),
-        (sizes is None or (isinstance(sizes, list) and _sizes(sizes) is not None), "cudagraph_capture_sizes", "are not whole numbers above 0"),
+        (
+            sizes is None or (isinstance(sizes, list) and _sizes(sizes) is not None),
+            "cudagraph_capture_sizes",
+            "are not whole numbers above 0",
+        ),
         (largest is None or _is_counted(largest), "max_cudagraph_capture_size", "is no whole number above 0"),
     )
     return tuple(

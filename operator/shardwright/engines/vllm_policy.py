@@ -1,5 +1,7 @@
-"""What a user may say to ``vllm serve``, by options; every option of 0.32 and 0.33 is in one of these lists or in those of
-:mod:`shardwright.engines.vllm_refusals`."""
+"""What a user may say to ``vllm serve``, by options.
+
+Every option of 0.32 and 0.33 is in one of these lists or in those of :mod:`shardwright.engines.vllm_refusals`.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -109,7 +111,7 @@ ALLOWED: Final = frozenset(
 
 COUNTED: Final[Mapping[str, str]] = {
     "block-size": "tokens of a K/V block, 16 to 256, a power of two; kernels that want longer ones get them",
-    "compilation-config": "`cudagraph_mode`, `cudagraph_capture_sizes` and `max_cudagraph_capture_size`; `mode`, `custom_ops` and `pass_config` are taken, uncounted",
+    "compilation-config": "what its `cudagraph_*` keys capture; `mode`, `custom_ops` and `pass_config` are taken, not counted",
     "cudagraph-capture-sizes": "the batches that graphs are captured for, `1 2 4`: their memory",
     "dtype": "the type that the model computes in: weights, K/V and activations; `spec.model.quantization` goes before it",
     "enable-chunked-prefill": "`true`, which every plan takes for granted",

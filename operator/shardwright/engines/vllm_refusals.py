@@ -1,4 +1,4 @@
-"""Options of ``vllm serve`` that can do more than serve a model, and those that would break what a plan or the operator rests on."""
+"""Options of ``vllm serve`` that can do more than serve a model, and those that would break what a plan rests on."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -109,6 +109,6 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
     "ssl-keyfile": "takes the plain HTTP port away that probes and clients use; TLS ends before the pod",
     "tokens-only": "takes text away from the API that probes and clients use",
     "uds": "replaces the HTTP server that probes and clients use",
-    "watchdog-config": "restarts ranks by itself, where a group lives and dies as one",
+    "watchdog-config": "writes files of its own and watches what readiness watches",
 }
 """Options that nobody can admit, and what they would break."""

@@ -1,4 +1,4 @@
-"""A model as the engine holds it where it is told to: the type to compute in, states of other bits, more or less of its towers."""
+"""A model as the engine holds it where it is told to: the type to compute in, bits of states, more or less of its towers."""
 
 from dataclasses import replace
 from typing import Final
