@@ -76,6 +76,8 @@ def answered_by_a_fork(job: Mapping[str, Any]) -> str:
 
 
 def checked(job: Mapping[str, Any]) -> Answer:
+    if job.get("lists"):
+        return listed()
     os.environ.update(job["environment"])
     PretendedGpu.count, PretendedGpu.memory_bytes = job["gpus"], job["gpuBytes"]
     PretendedGpu.capability = tuple(job["capability"])
@@ -113,6 +115,22 @@ def parser_of_serve() -> tuple[Any, Callable[[Any], None]]:
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     return make_arg_parser(FlexibleArgumentParser(prog="vllm serve")), validate_parsed_serve_args
+
+
+def listed() -> Answer:
+    """Return what this version knows by name: options, parsers of tool calls and of reasoning, architectures."""
+    from vllm.model_executor.models.registry import ModelRegistry
+    from vllm.reasoning import ReasoningParserManager
+    from vllm.tool_parsers import ToolParserManager
+
+    parser, _ = parser_of_serve()
+    flags = [[flag for flag in action.option_strings if flag.startswith("--")] for action in parser._actions]
+    return {
+        "options": sorted(found[0].removeprefix("--").replace("_", "-") for found in flags if found and found[0] != "--help"),
+        "tool-call-parser": sorted(ToolParserManager.list_registered()),
+        "reasoning-parser": sorted(ReasoningParserManager.list_registered()),
+        "architectures": sorted(ModelRegistry.get_supported_archs()),
+    }
 
 
 def parsed(arguments: Sequence[str]) -> Any:

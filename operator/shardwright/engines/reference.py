@@ -8,15 +8,16 @@ from shardwright.engines.option_tables import VERSIONS, Option, option_table
 from shardwright.engines.policy import OptionClass
 from shardwright.engines.vllm_policy import VLLM
 
+_UNCOUNTED: Final = (
+    "Nobody has worked out what they do to a plan. The administrator may admit them (`admittedArguments` of the chart); the plan "
+    "then says so, Planned has the reason [OptionsNotCounted](../reasons.md#optionsnotcounted), and the bands of memory and "
+    "speed are twice as wide."
+)
+
 _HEADINGS: Final[Mapping[OptionClass, tuple[str, str]]] = {
     OptionClass.FREE: ("Free", "They change neither the plan nor who may do what in the pod: everybody may set them."),
     OptionClass.COUNTED: ("Counted", "Everybody may set them, and the plan is made with them."),
-    OptionClass.UNCOUNTED: (
-        "Not counted",
-        "Nobody has worked out what they do to a plan. The administrator may admit them by name (`admittedArguments` of the chart); the "
-        "plan then says so, condition Planned has the reason [OptionsNotCounted](../reasons.md#optionsnotcounted), and the bands of "
-        "memory and speed are twice as wide.",
-    ),
+    OptionClass.UNCOUNTED: ("Not counted", _UNCOUNTED),
     OptionClass.DANGEROUS: (
         "Refused unless admitted",
         "They can do more than serve a model. The administrator may admit them by name (`admittedArguments` of the chart).",
@@ -24,7 +25,7 @@ _HEADINGS: Final[Mapping[OptionClass, tuple[str, str]]] = {
     OptionClass.PLANNED: ("Planned", "The plan or a field of the spec says them."),
     OptionClass.INCOMPATIBLE: (
         "Never",
-        "Nobody can admit these: they would contradict the plan, or break what the operator relies on.",
+        "Nobody can admit them: they would contradict the plan, or break what the operator relies on.",
     ),
 }
 _TYPES: Final[Mapping[str, str]] = {
@@ -47,9 +48,9 @@ def options_page() -> str:
 def _lines() -> Iterator[str]:
     yield "# Options of vllm serve"
     yield ""
-    yield f"All that vLLM {' and '.join(VERSIONS)} know, as `spec.engine.args` takes them: by name, without dashes. Written by the tests"
-    yield "from the tables that arguments are checked against; [engines.md](../engines.md) says how. Several values of one option are"
-    yield "written with spaces between them, JSON as text."
+    yield f"All that vLLM {' and '.join(VERSIONS)} know, as `spec.engine.args` takes them: by name, without dashes, several"
+    yield "values of one with spaces between them, JSON as text. Written by the tests from the tables that arguments are checked"
+    yield "against; [engines.md](../engines.md) says how."
     for found, (heading, meaning) in _HEADINGS.items():
         yield from ("", f"## {heading}", "", meaning, "", "| option | type | |", "|---|---|---|")
         yield from (_row(option, versions) for option, versions in _options() if VLLM.class_of(option.name) is found)
@@ -86,8 +87,8 @@ def _type(option: Option) -> str:
 
 def _families() -> Iterator[str]:
     yield from ("", "## By the model's family", "")
-    yield "Told where `spec.engine.args` says none of them, unless `spec.engine.familyDefaults` is `None`. A family is told by the model's"
-    yield "id, behind the slash; models named Base have none."
+    yield "Told where `spec.engine.args` says none of them, unless `spec.engine.familyDefaults` is `None`. A family is told by"
+    yield "the model's id, behind the slash; models named Base have none."
     yield from ("", "| family | tool calls | reasoning | beside | source |", "|---|---|---|---|---|")
     for family in FAMILIES:
         beside = f"chat-template-content-format {family.content_format}" if family.content_format else ""
