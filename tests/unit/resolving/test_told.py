@@ -1,8 +1,9 @@
 """What a user's arguments and the model's family change: of the plan, and of what the engine is told."""
 
+import json
 from typing import Any
 
-from shardwright.api.settings import Settings
+from shardwright.api.settings import Settings, read_settings
 from shardwright.pipeline import plan_serving
 from shardwright.planning.report import Plan
 from shardwright.rendering.pod import pod_template
@@ -69,6 +70,17 @@ def test_a_family_says_its_parsers_until_the_spec_says_its_own_or_none() -> None
         "--tool-call-parser=hermes",
     ]
     assert parsers(familyDefaults="None") == []
+
+
+def test_the_administrator_turns_parsers_by_family_off_for_all_who_do_not_turn_them_on() -> None:
+    settings = read_settings(json.dumps({"engineDefaults": {"engine": {"familyDefaults": "None"}}}))
+
+    def arguments(**engine: Any) -> list[str]:
+        resource = a_resource(model={"id": "Qwen/Qwen3-8B"}, engine=engine)
+        return sorted(resolve(Question(resource=resource, settings=settings)).deployment.arguments or {})
+
+    assert arguments() == []
+    assert arguments(familyDefaults="Auto") == ["enable-auto-tool-choice", "reasoning-parser", "tool-call-parser"]
 
 
 def test_a_family_is_no_part_of_what_the_pods_were_asked_for() -> None:
