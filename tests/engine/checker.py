@@ -17,15 +17,12 @@ what loading repacks, anything that needs weights or a tokenizer.
 """
 
 import contextlib
-import importlib.abc
-import importlib.machinery
 import io
 import json
 import os
 import signal
 import sys
 import types
-import unittest.mock
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -57,7 +54,6 @@ def main() -> None:
     import vllm.v1.executor.multiproc_executor  # noqa: F401 - what every check needs, loaded once
 
     parser_of_serve()
-    pretend_libraries()
     pretend_tokenizers()
     print(f"{PREFIX}ready", flush=True)
     for line in sys.stdin:
@@ -376,42 +372,6 @@ def pretend_gpus() -> None:
     platforms._current_platform = _platform()()
     _answer_for_missing_operations()
     _keep_no_model_cache()
-
-
-LIBRARIES = frozenset({"scipy", "soundfile", "timm", "torchaudio", "torchvision"})
-"""What classes for images and sound import and no layer is made of."""
-
-
-def pretend_libraries() -> None:
-    """Let classes for images and sound be imported without the libraries that read them, in this process and not in another."""
-    from vllm.model_executor.models import registry
-
-    registry._run_in_subprocess = lambda inspect: inspect()
-    sys.meta_path.append(_Missing())
-
-
-class _Missing(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds libraries that are not there: whatever is asked of one is there, and does nothing."""
-
-    def find_spec(self, name: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
-        return importlib.machinery.ModuleSpec(name, self) if name.partition(".")[0] in LIBRARIES else None
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        return _Library(spec.name)
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        """Run nothing."""
-
-
-class _Library(types.ModuleType):
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.__path__: list[str] = []
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return unittest.mock.MagicMock(name=name)
 
 
 def pretend_tokenizers() -> None:

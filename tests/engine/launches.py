@@ -149,7 +149,7 @@ def _goldens() -> Iterator[Launch]:
             yield Launch(id=f"golden {name}", plan=plan, deployment=a_deployment(model=model), config=CONFIGS[model])
 
 
-LLAMA, QWEN_MOE, SEEING = "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-30B-A3B", "Qwen/Qwen3.5-27B"
+LLAMA, QWEN_MOE = "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-30B-A3B"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 
 ADAPTERS = [
@@ -234,16 +234,6 @@ FEATURES: dict[str, dict[str, Any]] = {
     "nothing captured": {"engine": {"args": {"enforce-eager": True}}},
     "a compilation config": {
         "engine": {"args": {"compilation-config": '{"cudagraph_mode": "FULL_DECODE_ONLY", "mode": 0, "pass_config": {}}'}}
-    },
-    "a language model without its tower": {
-        "model": {"id": SEEING},
-        "parallelism": {"tensor": 4},
-        "engine": {"args": {"language-model-only": True}},
-    },
-    "a whole tower on every rank": {
-        "model": {"id": SEEING},
-        "parallelism": {"tensor": 4},
-        "engine": {"args": {"mm-encoder-tp-mode": "data"}},
     },
     "parsers of the family": {"model": {"id": "Qwen/Qwen3-8B"}},
     "arguments of a user": {

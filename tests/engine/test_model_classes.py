@@ -19,7 +19,7 @@ NOT_EXACT = {
 
 
 def has_bytes_of_its_own(launch: Launch) -> bool:
-    return bool(launch.plan.layout.partition or launch.deployment.adapters.served or launch.draft or "tower" in launch.id)
+    return bool(launch.plan.layout.partition or launch.deployment.adapters.served or launch.draft)
 
 
 CHEAP = tuple(
@@ -27,7 +27,7 @@ CHEAP = tuple(
     for launch in launches()
     if launch.id not in NOT_EXACT and (launch.id.startswith(("sample ", "golden ")) or has_bytes_of_its_own(launch))
 )
-"""Every stage of all samples and goldens, uneven stages, adapters, towers and draft models: 2 to 30 s each."""
+"""Every stage of all samples and goldens, uneven stages, adapters, and draft models: 2 to 30 s each."""
 
 HOPPER = (9, 0)
 """The capability that layers are built for. On Blackwell vLLM's modules for latent attention take GPU memory when imported;

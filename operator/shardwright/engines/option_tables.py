@@ -57,8 +57,8 @@ class Option:
     of the engine's configuration file that says the same (empty: only the command line does). ``type`` is the name of the
     parser's conversion (``int``, ``loads``, ``_optional_type``, ...); ``switch`` is True where the option takes no value,
     ``off`` is then the flag that turns it off (empty: there is none). ``opened_by`` is an option that brings values beside the
-    ``choices`` (empty: none does). ``many`` is True where it takes several values, one word
-    each.
+    ``choices`` (empty: none does). ``keys`` are those that an object may have (empty: not known, or no object). ``many`` is True
+    where it takes several values, one word each.
     """
 
     name: str
@@ -71,6 +71,7 @@ class Option:
     many: bool
     choices: tuple[str, ...]
     opened_by: str
+    keys: tuple[str, ...]
 
 
 def option_table(version: str, tables: Tables = VLLM) -> Mapping[str, Option] | None:
@@ -96,6 +97,7 @@ class _Row(TypedDict):
     nargs: NotRequired[int | str]
     choices: NotRequired[list[object]]
     opened_by: NotRequired[str]
+    keys: NotRequired[list[str]]
 
 
 @cache
@@ -120,6 +122,7 @@ def _option(row: _Row) -> Option:
         off=_off_flag(name, turned),
         many=row.get("nargs") in ("+", "*"),
         opened_by=row.get("opened_by", ""),
+        keys=tuple(row.get("keys", ())),
         choices=tuple("None" if choice is None else str(choice) for choice in row.get("choices", [])),
     )
 

@@ -229,7 +229,17 @@ def _mismatch(option: Option, value: object) -> str | None:
         return "values with spaces between them, none of which begins with a dash"
     if option.choices and not set(values) <= set(option.choices):
         return f"one of {', '.join(option.choices)}"
-    return None if all(_parses(option.type, each) for each in values) else _WORDS.get(option.type, "JSON")
+    parses = all(_parses(option.type, each) for each in values)
+    return _unknown_key(option, text) if parses else _WORDS.get(option.type, "JSON")
+
+
+def _unknown_key(option: Option, text: str) -> str | None:
+    """Return what the keys of an object must be, None where they are, or are not known."""
+    if not option.keys:
+        return None
+    found = json.loads(text)
+    fine = isinstance(found, dict) and found.keys() <= set(option.keys)
+    return None if fine else f"an object of JSON with no keys but {', '.join(option.keys)}"
 
 
 def _parses(kind: str, text: str) -> bool:

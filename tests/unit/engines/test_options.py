@@ -63,6 +63,8 @@ def _value(name: str, version: str) -> object:
     option = (option_table(version) or {}).get(name.replace("_", "-"))
     if option is None or option.switch:
         return True
+    if option.keys:
+        return "{}"
     return option.choices[0] if option.choices else VALUES.get(option.name, 1)
 
 
@@ -159,6 +161,9 @@ def test_a_version_without_a_table_is_told_no_more_than_a_plan_needs() -> None:
         ({"tool-call-parser": "hermes", "reasoning-parser": "none"}, []),
         ({"tool-call-parser": "own"}, [("EngineArgumentInvalid", "tool-call-parser")]),
         ({"generation-config": "vllm", "tokenizer-mode": "deepseek_v4"}, []),
+        ({"reasoning-config": '{"reasoning_start_str": "<think>"}'}, []),
+        ({"reasoning-config": '{"no_such_key": 1}'}, [("EngineArgumentInvalid", "reasoning-config")]),
+        ({"reasoning-config": "3"}, [("EngineArgumentInvalid", "reasoning-config")]),
         ({"generation-config": "/etc"}, [("EngineArgumentForbidden", "generation-config")]),
         ({"log-error-stack": True, "log_error_stack": False}, [("EngineArgumentTwice", "log_error_stack")]),
     ],
