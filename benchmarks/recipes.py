@@ -14,8 +14,8 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
+from contextlib import chdir, closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -106,11 +106,13 @@ class Attempt:
         return own
 
     def said(self, features: Collection[str]) -> "Beside":
-        """Return what the recipe wants to be told beside a plan, with some of its features."""
-        parts = [self.recipe, *(self.recipe["features"][name] for name in features)]
-        words = [word for part in parts for word in part["args"]] + self.override.get("extra_args", [])
+        """Return what the recipe wants to be told beside a plan, with some of its features; one is its hardware."""
+        parts = [self.recipe, *(self.recipe["features"][name] for name in features if name != self.hardware)]
+        if self.hardware in features:
+            parts.append({"args": self.override.get("extra_args", []), "env": self.override.get("extra_env", {})})
+        words = [word for part in parts for word in part["args"]]
         own = {name: value for part in parts for name, value in part["env"].items()}
-        return Beside(reading=read_arguments(words, VERSION), environment=own | self.override.get("extra_env", {}))
+        return Beside(reading=read_arguments(words, VERSION), environment=own)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,9 +185,10 @@ def outcome(attempt: Attempt, folder: Path) -> Outcome:
     bare = attempt.said(())
     if bare.problems:
         return _refused(attempt, bare, bare.problems)
-    lost = {name: sentences(found) for name in attempt.features if (found := attempt.said([name]).problems)}
-    beside = attempt.said([name for name in attempt.features if name not in lost])
-    own = tuple(f"feature {name}: {text}" for name, text in lost.items())
+    wanted = (*attempt.features, attempt.hardware)
+    lost = {name: sentences(found) for name in wanted if (found := attempt.said([name]).problems)}
+    beside = attempt.said([name for name in wanted if name not in lost])
+    own = tuple(f"for {name}: {text}" for name, text in lost.items())
     config = _config_text(attempt.model, folder)
     if config is None:
         text = "its arguments are taken; its config.json is neither built in nor in the folder"
@@ -279,25 +282,41 @@ def _config_text(model: str, folder: Path) -> str | None:
     return folder_text(files) if files else None
 
 
-def asked(outcomes: list[Outcome]) -> tuple[int, dict[str, str]]:
-    """Return how many argument lists vLLM was asked about and what it refuses, by attempt.
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """What vLLM itself says of argument lists: how many it takes, and why it refuses others, by attempt.
 
-    Of a plan that is anything, where there is no config what its parser does not take.
+    ``unseen`` are those whose arguments its parser takes and whose configuration the check cannot make: without a GPU, a
+    tokenizer, or the libraries for images.
+    """
+
+    taken: int = 0
+    refused: Mapping[str, str] = field(default_factory=dict)
+    unseen: Mapping[str, str] = field(default_factory=dict)
+
+
+def asked(outcomes: list[Outcome]) -> Answers:
+    """Return what vLLM says of every argument list; without a config what its parser says.
+
+    Templates of the image stand in as files with nothing in them.
     """
     installed = environment.installed()
     if installed is None:
         sys.exit("the engine is not installed: run `make test-engine`")
-    with TemporaryDirectory() as name:
+    with TemporaryDirectory() as name, chdir(name):
         folder = Path(name)
+        (folder / "examples").mkdir()
+        for template in VLLM.harmless["chat-template"]:
+            (folder / template).touch()
         with closing(Engine(installed, VERSION, folder / "log")) as engine:
             asking = [(each, engine.ask(_job(each, folder))) for each in outcomes if each.launch or each.words]
             answers = [(each, future.result()) for each, future in asking]
-    refused = {
-        each.attempt.name: f"{answer['stage']}: {answer['message']}"
-        for each, answer in answers
-        if not answer["accepted"] and (each.launch or answer["stage"] == "parse")
-    }
-    return len(answers), refused
+    refused: dict[str, str] = {}
+    unseen: dict[str, str] = {}
+    for each, answer in answers:
+        if not answer["accepted"] and (each.launch or answer["stage"] == "parse"):
+            (refused if answer["stage"] == "parse" else unseen)[each.attempt.name] = f"{answer['stage']}: {answer['message']}"
+    return Answers(taken=len(answers) - len(refused) - len(unseen), refused=refused, unseen=unseen)
 
 
 def _job(each: Outcome, folder: Path) -> dict[str, Any]:
@@ -317,13 +336,16 @@ def main() -> int:
     outcomes = [outcome(attempt, options.folder) for recipe in recipes for attempt in attempts(recipe)]
     for each in outcomes:
         print(_line(each), flush=True)
-    count, refused = asked(outcomes) if options.engine else (0, {})
-    for name, message in refused.items():
+    answers = asked(outcomes) if options.engine else Answers()
+    for name, message in answers.unseen.items():
+        print(f"only its parser was asked: {name}: {message}")
+    for name, message in answers.refused.items():
         print(f"THE ENGINE REFUSES {name}: {message}")
     _summary(recipes, outcomes)
     if options.engine:
-        print(f"vLLM {VERSION} was asked about {count} argument lists and refuses {len(refused)}")
-    return 1 if refused or any(each.unstated for each in outcomes) else 0
+        counts = f"takes {answers.taken} argument lists and refuses {len(answers.refused)}"
+        print(f"vLLM {VERSION} {counts}; of {len(answers.unseen)} its parser takes the words, and no more was seen")
+    return 1 if answers.refused or any(each.unstated for each in outcomes) else 0
 
 
 def _line(each: Outcome) -> str:
