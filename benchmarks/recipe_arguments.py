@@ -75,7 +75,10 @@ def _json(values: Sequence[str]) -> object:
 
 
 def _sorted(found: Mapping[str, Any], problems: tuple[Problem, ...]) -> Reading:
-    arguments, workload, model, left, tensor = dict(found), {}, {}, [], None
+    arguments, tensor = dict(found), None
+    workload: dict[str, Any] = {}
+    model: dict[str, Any] = {}
+    left: list[str] = []
     for name in sorted(found):
         value = found[name]
         match name:

@@ -186,7 +186,7 @@ def outcome(attempt: Attempt, folder: Path) -> Outcome:
     if bare.problems:
         return _refused(attempt, bare, bare.problems)
     wanted = (*attempt.features, attempt.hardware)
-    lost = {name: sentences(found) for name in wanted if (found := attempt.said([name]).problems)}
+    lost = {name: sentences(problems) for name in wanted if (problems := attempt.said([name]).problems)}
     beside = attempt.said([name for name in wanted if name not in lost])
     own = tuple(f"for {name}: {text}" for name, text in lost.items())
     config = _config_text(attempt.model, folder)
@@ -227,8 +227,14 @@ def _planned(attempt: Attempt, beside: Beside, config: str) -> Outcome:
         if isinstance(found, Plan):
             return _served(attempt, beside, subject, found, config)
         problem = found.problem
-    text, codes = (f"on up to {NODES_TRIED[-1]} nodes: {problem.sentence()}", (problem.code,)) if problem else ("", ())
-    return Outcome(attempt=attempt, kind="no room", text=text, reasons=codes, left_out=reading.left_out, unstated=not text)
+    return Outcome(
+        attempt=attempt,
+        kind="no room",
+        text=f"on up to {NODES_TRIED[-1]} nodes: {problem.sentence()}" if problem else "",
+        reasons=(problem.code,) if problem else (),
+        left_out=reading.left_out,
+        unstated=problem is None,
+    )
 
 
 def _served(attempt: Attempt, beside: Beside, subject: Subject, plan: Plan, config: str) -> Outcome:
