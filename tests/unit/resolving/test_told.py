@@ -39,7 +39,7 @@ def test_batch_limits_of_a_user_are_those_of_the_plan_and_are_said_once() -> Non
 
 
 def test_without_captured_graphs_there_is_more_room_for_k_v_and_a_token_takes_longer() -> None:
-    plain, eager = (planned(told(**args))[0] for args in ({}, {"enforce_eager": True}))
+    plain, eager = planned(told())[0], planned(told(enforce_eager=True))[0]
 
     assert eager.stages[0].overhead_bytes < plain.stages[0].overhead_bytes
     assert eager.kv_tokens > plain.kv_tokens
