@@ -5,11 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from shardwright.engines import environment, policy, trtllm_policy
+from shardwright.engines import environment, trtllm_policy
 from shardwright.engines.policy import Policy
+from shardwright.engines.reference import options_page
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
-PAGES = [("engines.md", policy.VLLM), ("tensorrt-llm.md", trtllm_policy.TENSORRT_LLM)]
+PAGES = [("tensorrt-llm.md", trtllm_policy.TENSORRT_LLM)]
+OPTIONS = DOCS / "reference" / "vllm-options.md"
+
+
+def test_the_page_of_all_options_is_the_generated_one(*, update_goldens: bool) -> None:
+    """Run this test with ``--update-goldens`` when it fails, and read the diff."""
+    if update_goldens:
+        OPTIONS.write_text(options_page())
+
+    assert OPTIONS.read_text() == options_page()
 
 
 @pytest.mark.parametrize(("page", "listed"), PAGES, ids=[page for page, _ in PAGES])

@@ -54,6 +54,7 @@ def main() -> None:
     import vllm.v1.executor.multiproc_executor  # noqa: F401 - what every check needs, loaded once
 
     parser_of_serve()
+    pretend_tokenizers()
     print(f"{PREFIX}ready", flush=True)
     for line in sys.stdin:
         print(f"{PREFIX}{answered_by_a_fork(json.loads(line))}", flush=True)
@@ -76,6 +77,8 @@ def answered_by_a_fork(job: Mapping[str, Any]) -> str:
 
 
 def checked(job: Mapping[str, Any]) -> Answer:
+    if job.get("lists"):
+        return listed()
     os.environ.update(job["environment"])
     PretendedGpu.count, PretendedGpu.memory_bytes = job["gpus"], job["gpuBytes"]
     PretendedGpu.capability = tuple(job["capability"])
@@ -113,6 +116,22 @@ def parser_of_serve() -> tuple[Any, Callable[[Any], None]]:
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     return make_arg_parser(FlexibleArgumentParser(prog="vllm serve")), validate_parsed_serve_args
+
+
+def listed() -> Answer:
+    """Return what this version knows by name: options, parsers of tool calls and of reasoning, architectures."""
+    from vllm.model_executor.models.registry import ModelRegistry
+    from vllm.reasoning import ReasoningParserManager
+    from vllm.tool_parsers import ToolParserManager
+
+    parser, _ = parser_of_serve()
+    flags = [[flag for flag in action.option_strings if flag.startswith("--")] for action in parser._actions]
+    return {
+        "options": sorted(found[0].removeprefix("--").replace("_", "-") for found in flags if found and found[0] != "--help"),
+        "tool-call-parser": sorted(ToolParserManager.list_registered()),
+        "reasoning-parser": sorted(ReasoningParserManager.list_registered()),
+        "architectures": sorted(ModelRegistry.get_supported_archs()),
+    }
 
 
 def parsed(arguments: Sequence[str]) -> Any:
@@ -353,6 +372,16 @@ def pretend_gpus() -> None:
     platforms._current_platform = _platform()()
     _answer_for_missing_operations()
     _keep_no_model_cache()
+
+
+def pretend_tokenizers() -> None:
+    """Let the configuration of reasoning be made without a tokenizer: which tokens begin and end it no check asks."""
+    from vllm.config.reasoning import ReasoningConfig
+
+    def nothing(config: Any, _model: Any) -> None:
+        config._reasoning_start_token_ids = config._reasoning_end_token_ids = [0]
+
+    ReasoningConfig.initialize_token_ids = nothing
 
 
 class _Extension(types.ModuleType):

@@ -220,6 +220,22 @@ FEATURES: dict[str, dict[str, Any]] = {
         "workload": {"promptLookup": {"draftTokens": 16, "acceptancePercent": 60}},
     },
     "a pinned revision": {"model": {"id": LLAMA, "revision": REVISION}},
+    "options that the plan counts": {
+        "engine": {
+            "args": {
+                "block-size": 32,
+                "cudagraph-capture-sizes": "1 2 4",
+                "gpu-memory-utilization": 0.85,
+                "max-num-batched-tokens": 4096,
+                "max-num-seqs": 64,
+            }
+        }
+    },
+    "nothing captured": {"engine": {"args": {"enforce-eager": True}}},
+    "a compilation config": {
+        "engine": {"args": {"compilation-config": '{"cudagraph_mode": "FULL_DECODE_ONLY", "mode": 0, "pass_config": {}}'}}
+    },
+    "parsers of the family": {"model": {"id": "Qwen/Qwen3-8B"}},
     "arguments of a user": {
         "engine": {
             "args": {

@@ -7,6 +7,7 @@ import pytest
 
 from shardwright.engines.arguments import DATA_PARALLEL_PORT, attention_replicas_per_pod
 from shardwright.engines.pins import read_pins
+from shardwright.engines.vllm_policy import VLLM
 from shardwright.layouts.layout import Layout
 from shardwright.modelspec.read import read_model
 from shardwright.rendering.sources import adapter_folders
@@ -86,7 +87,7 @@ ENGINES_WORDS = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 def of_the_numbers(launch: Launch) -> dict[str, Any]:
     """Return how weights and K/V are held and what the model computes in, as the planner has counted them."""
-    stored, asked = read_model(launch.config, source=launch.id), read_pins(launch.deployment.arguments or {})
+    stored, asked = read_model(launch.config, source=launch.id), read_pins(launch.deployment.arguments or {}, VLLM)
     return {
         "quantization": launch.deployment.quantization or stored.quantization,
         "cacheDtype": launch.deployment.kv_cache_dtype,

@@ -45,6 +45,7 @@ _COMPLETE: Manifest = {
         "image": "registry.internal:5000/vllm/vllm-openai:v0.33.0",
         "version": "0.33.0",
         "args": {"seed": 7},
+        "familyDefaults": "None",
         "executor": "Ray",
         "apiKeySecretRef": {"name": "clients", "key": "key"},
         "env": [{"name": "NCCL_DEBUG", "value": "WARN"}],

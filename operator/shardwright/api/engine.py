@@ -55,6 +55,11 @@ class Engine(Part):
         "the plan decides, or that open the server or the node, are refused; true sets a switch and false its negative.",
         json_schema_extra={"x-kubernetes-map-type": "granular"},
     )
+    family_defaults: Literal["Auto", "None"] | None = Field(
+        default=None,
+        description="With vLLM: whether it is told the parsers of tool calls and of reasoning that the model's family wants, "
+        "where args do not say them. Auto: it is, where the family is known; None: it is not. Default: Auto.",
+    )
     executor: Executor | None = Field(
         default=None,
         description="With vLLM: who joins the ranks of a group over several nodes. Native: the engine itself. Ray: a Ray cluster "

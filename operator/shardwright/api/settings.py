@@ -234,7 +234,7 @@ def _merged_engine(own: Engine, default: Engine, applied: list[str]) -> Engine:
     applied += [f"engine.{name}" for name in image]
     args = {name: value for name, value in default.args.items() if not _has_argument(own, name)}
     applied += [f"engine.args.{name}" for name in args]
-    plain = {"executor": "executor", "apiKeySecretRef": "api_key_secret_ref"}
+    plain = {"executor": "executor", "apiKeySecretRef": "api_key_secret_ref", "familyDefaults": "family_defaults"}
     left = {name: field for name, field in plain.items() if getattr(own, field) is None and getattr(default, field) is not None}
     filled = {field: getattr(default, field) for field in left.values()}
     applied += [f"engine.{name}" for name in left]

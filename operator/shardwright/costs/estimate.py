@@ -128,7 +128,7 @@ class Estimator:
     def _performance(self, candidate: Candidate, memory: ReplicaMemory) -> Performance:
         task = self.task(candidate, memory)
         formats = {name for kind in task.replica.kinds for name in kind.floor.formats}
-        band = band_of(self._traits.name, task.kind, formats, known=not self._model.warnings)
+        band = band_of(self._traits.name, task.kind, formats, known=not (self._model.warnings or self._traits.told.uncounted))
         return price(task, self._fitted, band)
 
     def _load_bytes(self, layout: Layout, gpus_per_node: int) -> int:
@@ -172,6 +172,7 @@ class Estimator:
             stage_link=link,
             stage_link_is_network=link is not None and link not in (gpu.scale_up, gpu.host),
             drafting=draft_passes(drafter, candidate.layout, links, gpu, bits, self._traits) if drafter else None,
+            eager=self._traits.told.eager,
         )
 
     def _stage_kinds(self, layout: Layout, gpu: Gpu) -> tuple[StageKind, ...]:

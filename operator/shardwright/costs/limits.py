@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from shardwright.costs.workload import Workload
 from shardwright.hardware.gpus import Gpu
 from shardwright.layouts.layout import Layout
-from shardwright.layouts.traits import EngineTraits
+from shardwright.layouts.traits import EngineTraits, Told
 
 FEWEST_TOKENS: Final = 1024
 """Unit: tokens. Basis: assumed; a smaller chunk leaves the GPU's units idle while prompts are computed."""
@@ -40,18 +40,26 @@ def limits_to_try(workload: Workload, traits: EngineTraits, gpu: Gpu, share: int
 
     More sequences than the engine's default are wished for only when the load (``share`` requests) has them, and
     fewer than the load has are tried last. With adapters a batch must hold the drafts of all sequences. Source: vLLM 0.32
-    ``engine/arg_utils.py:create_engine_config``.
+    ``engine/arg_utils.py:create_engine_config``. A limit that the engine is told stays as it is, and the other leaves it room: a
+    batch has a token of every sequence.
     """
     tokens, sequences = default_batch(traits, gpu)
     needed, fewest = _power_of_two(share), _fewest_tokens(workload, traits)
     each = workload.draft_tokens + 1 if traits.adapters else 1
     tokens, sequences = max(tokens, fewest), max(sequences, needed)
     while True:
-        yield Limits(batched_tokens=max(tokens, sequences * each), sequences=sequences, model_len=workload.max_model_len)
+        yield _as_told(Limits(batched_tokens=tokens, sequences=sequences, model_len=workload.max_model_len), traits.told, each)
         if tokens <= fewest and sequences <= FEWEST_SEQUENCES:
             return
         floor = FEWEST_SEQUENCES if sequences <= needed and tokens <= fewest else max(FEWEST_SEQUENCES, needed)
         tokens, sequences = max(fewest, tokens // 2), max(floor, sequences // 2)
+
+
+def _as_told(limits: Limits, told: Told, each: int) -> Limits:
+    most = limits.sequences if told.batched_tokens is None else min(limits.sequences, max(1, told.batched_tokens // each))
+    sequences = most if told.sequences is None else told.sequences
+    tokens = max(limits.batched_tokens, sequences * each) if told.batched_tokens is None else told.batched_tokens
+    return replace(limits, batched_tokens=tokens, sequences=sequences)
 
 
 def _fewest_tokens(workload: Workload, traits: EngineTraits) -> int:

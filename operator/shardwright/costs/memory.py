@@ -157,7 +157,7 @@ def _stage(index: int, hold: StageHold, kv: KvCache, frame: Frame, limits: Limit
         budget_bytes=frame.budget_bytes,
         kv_bytes_per_token=kv.bytes_per_token,
         request_bytes=kv.bytes_for_request(limits.model_len),
-        band_bytes=band_bytes(weights, activations, overhead),
+        band_bytes=band_bytes(weights, activations, overhead, uncounted=bool(frame.traits.told.uncounted)),
     )
     return stage if frame.traits.kv_cache_bytes is None else _pinned(stage, frame.traits.kv_cache_bytes)
 

@@ -46,6 +46,10 @@ BAND_OF_WEIGHTS: Final = 0.01
 """How far weights may be off after loading, as a share. Basis: fitted, MXFP4 is stored 2 % smaller or larger by kernel."""
 
 
+UNCOUNTED_BANDS: Final = 2
+"""How many times as wide the bands of memory and speed are where the engine is told what no plan counts. Basis: assumed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """One GPU of a candidate as far as memory goes; the scale-up link joins it to ``joined_gpus``, itself included."""
@@ -76,20 +80,26 @@ def overhead_bytes(layout: Layout, device: Device, traits: EngineTraits, limits:
 
 
 def captured_batches(limits: Limits, device: Device, traits: EngineTraits) -> int:
-    """Return how many batch sizes are captured: 1, 2, 4, steps of 8 below 256, steps of 16 from there.
+    """Return how many batch sizes are captured: what the engine is told, else 1, 2, 4, steps of 8 below 256, of 16 from there.
 
     Source: vLLM 0.32 ``config/vllm.py:_set_cudagraph_sizes``.
     """
+    told = traits.told
+    if told.captured is not None:
+        return sum(size <= limits.batched_tokens for size in set(told.captured))
     capability = device.gpu.compute_capability
     blackwell = capability is not None and capability[0] == DATA_CENTER_BLACKWELL
-    largest = min(2 * limits.sequences, traits.graph_sequences * (2 if blackwell else 1), limits.batched_tokens)
+    own = min(2 * limits.sequences, traits.graph_sequences * (2 if blackwell else 1))
+    largest = min(own if told.largest_captured is None else told.largest_captured, limits.batched_tokens)
     few = sum(size <= largest for size in (1, 2, 4))
     return few + len(range(8, min(largest + 1, 256), 8)) + len(range(256, largest + 1, 16))
 
 
-def band_bytes(weights: int, activations: int, overhead: int) -> int:
-    """Return how far (one way) the space for K/V may be off."""
-    return math.ceil(BAND_BYTES + BAND_SHARE * (activations + overhead) + BAND_OF_WEIGHTS * weights)
+def band_bytes(weights: int, activations: int, overhead: int, *, uncounted: bool = False) -> int:
+    """Return how far (one way) the space for K/V may be off; twice as far beside options that nobody counts."""
+    return math.ceil(BAND_BYTES + BAND_SHARE * (activations + overhead) + BAND_OF_WEIGHTS * weights) * (
+        UNCOUNTED_BANDS if uncounted else 1
+    )
 
 
 def _communication_bytes(layout: Layout, device: Device, traits: EngineTraits) -> int:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from shardwright.costs.coefficients import Band, Coefficients
@@ -22,6 +22,10 @@ OUT_OF_STEP: Final = 0.3
 """Share of the other attention ranks whose prompts come at times of their own; those of the rest come together, as requests of
 like lengths end together. Basis: fitted, 85 published runs with 2 to 8 such ranks: predicted over measured 0.77 (B200) and 1.05
 (H200) at 8 ranks; with all of them out of step 0.74 and 0.96, with none 0.96 and 1.23."""
+
+EAGER_LAYER_SECONDS: Final = 400e-6
+"""What the host takes to launch the kernels of a layer where none are captured, seconds: a step takes that at least. Basis:
+assumed, some 15 launches with what Python does between them."""
 
 _NOTHING_SECONDS: Final = 1e-12  # what rounding leaves of a difference
 
@@ -45,6 +49,7 @@ class Replica:
     stage_link: Link | None
     stage_link_is_network: bool
     drafting: DraftPasses | None = None  # on the last stage, after every step of it
+    eager: bool = False  # the host launches every kernel: nothing is captured
 
     @property
     def stages(self) -> int:
@@ -276,7 +281,14 @@ def _pass(replica: Replica, batch: Batch, fitted: Coefficients, imbalance: float
     times = tuple(step_time(kind.floor, replica.links, replica.hot_share, batch, fitted, imbalance) for kind in replica.kinds)
     if replica.drafting is not None:
         times = (*times[:-1], with_drafting(times[-1], replica.drafting, batch, fitted))
+    if replica.eager:
+        times = tuple(_launched(time, kind.floor.layers) for time, kind in zip(times, replica.kinds, strict=True))
     return Passage(stages=times, counts=tuple(kind.count for kind in replica.kinds), send=_sends(replica, batch.tokens))
+
+
+def _launched(time: StepTime, layers: int) -> StepTime:
+    """Return a step that takes no less than launching its kernels one by one does."""
+    return replace(time, overhead=time.overhead + max(0.0, EAGER_LAYER_SECONDS * layers - time.total))
 
 
 def _sends(replica: Replica, tokens: float) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from shardwright.engines.option_tables import option_table
+from shardwright.engines.option_tables import canonical, option_table
 from shardwright.engines.options import argument_list
 from shardwright.planning.report import Plan
 
@@ -23,6 +23,10 @@ DATA_PARALLEL_PORT: Final = 13345
 EXCHANGE: Final = "allgather_reducescatter"
 """How tokens of attention replicas meet in the experts, as plans price it (``costs/roofline.py``); the default of vLLM 0.32 and
 0.33, said all the same: a default may change, and the price would not."""
+
+
+PLAN_SAYS: Final = frozenset({"gpu-memory-utilization", "max-num-batched-tokens", "max-num-seqs"})
+"""Options of users that every plan says, theirs where they do."""
 
 
 DEFAULT_ADAPTER_RANK: Final = 16
@@ -85,7 +89,7 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
         *_exchange(plan, serving.version),
         *_limits(plan, serving),
         *_adapters(serving),
-        *argument_list(serving.arguments, serving.version),
+        *argument_list(_beside_the_plan(serving.arguments), serving.version),
     )
 
 
@@ -143,6 +147,11 @@ def serve_environment(plan: Plan, start: Start) -> Mapping[str, str]:
         "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": str(start.execute_seconds),
         **({"VLLM_PP_LAYER_PARTITION": ",".join(map(str, partition))} if partition else {}),
     }
+
+
+def _beside_the_plan(arguments: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the user's arguments without those that a plan says for him: it was made with them."""
+    return {name: value for name, value in arguments.items() if canonical(name) not in PLAN_SAYS}
 
 
 def _limits(plan: Plan, serving: Serving) -> tuple[str, ...]:

@@ -25,12 +25,28 @@ TENSORRT_LLM: Final = Tables(engine="TensorRT-LLM", prefix="trtllm", versions=("
 
 _INNER_TYPES: Final[Mapping[str, str]] = {
     "cpu-distributed-timeout-seconds": "int",
+    "custom-histogram-buckets": "loads",
     "distributed-timeout-seconds": "int",
+    "engram-config": "loads",
+    "kv-cache-memory-bytes": "human_readable_int",
+    "mamba-block-size": "int",
+    "max-cpu-loras": "int",
     "max-log-len": "int",
+    "max-num-active-seqs": "int",
     "max-num-queued-reqs": "int",
-    "max-num-queued-tokens": "int",
+    "max-num-queued-tokens": "human_readable_int",
+    "max-num-scheduled-tokens": "human_readable_int",
+    "max-parallel-loading-workers": "int",
+    "mm-processor-kwargs": "loads",
+    "numa-bind-nodes": "int",
+    "prefix-cache-retention-interval": "int",
+    "prefix-match-unit": "int",
+    "reasoning-config": "loads",
+    "video-pruning-rate": "float",
+    "watermark-config": "loads",
 }
-"""What the parser's ``_optional_type`` wraps, for options that are rendered or allowed (vLLM 0.32.0 source)."""
+"""What the parser's ``_optional_type`` wraps where it is no text, for options that are rendered or may be set (read from the
+parsers of 0.32.0 and 0.33.0)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +56,9 @@ class Option:
     ``flag`` is the name as the parser spells it (vLLM takes ``_`` for ``-``, TensorRT-LLM has only ``_``), ``key`` the key
     of the engine's configuration file that says the same (empty: only the command line does). ``type`` is the name of the
     parser's conversion (``int``, ``loads``, ``_optional_type``, ...); ``switch`` is True where the option takes no value,
-    ``off`` is then the flag that turns it off (empty: there is none).
+    ``off`` is then the flag that turns it off (empty: there is none). ``opened_by`` is an option that brings values beside the
+    ``choices`` (empty: none does). ``keys`` are those that an object may have (empty: not known, or no object). ``many`` is True
+    where it takes several values, one word each.
     """
 
     name: str
@@ -50,7 +68,10 @@ class Option:
     type: str
     switch: bool
     off: str
+    many: bool
     choices: tuple[str, ...]
+    opened_by: str
+    keys: tuple[str, ...]
 
 
 def option_table(version: str, tables: Tables = VLLM) -> Mapping[str, Option] | None:
@@ -75,6 +96,8 @@ class _Row(TypedDict):
     key: NotRequired[str]
     nargs: NotRequired[int | str]
     choices: NotRequired[list[object]]
+    opened_by: NotRequired[str]
+    keys: NotRequired[list[str]]
 
 
 @cache
@@ -97,6 +120,9 @@ def _option(row: _Row) -> Option:
         type=_INNER_TYPES.get(name) or row["type"] or "str",
         switch=switch,
         off=_off_flag(name, turned),
+        many=row.get("nargs") in ("+", "*"),
+        opened_by=row.get("opened_by", ""),
+        keys=tuple(row.get("keys", ())),
         choices=tuple("None" if choice is None else str(choice) for choice in row.get("choices", [])),
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Final
 
-from shardwright.engines import option_tables, policy, trtllm_policy
+from shardwright.engines import option_tables, policy, trtllm_policy, vllm_policy
 from shardwright.engines.option_tables import Option, Tables, canonical, option_table
 from shardwright.engines.pins import check_pins
 from shardwright.engines.policy import Policy
@@ -25,8 +25,11 @@ class Rules:
     policy: Policy
 
 
-VLLM: Final = Rules(tables=option_tables.VLLM, policy=policy.VLLM)
+VLLM: Final = Rules(tables=option_tables.VLLM, policy=vllm_policy.VLLM)
 TENSORRT_LLM: Final = Rules(tables=option_tables.TENSORRT_LLM, policy=trtllm_policy.TENSORRT_LLM)
+
+_POLICIES: Final = (VLLM.policy, TENSORRT_LLM.policy)
+_ADMISSIBLE: Final = frozenset(name for one in _POLICIES for name in one.admissible)
 
 
 def check_arguments(
@@ -37,7 +40,7 @@ def check_arguments(
     Args:
         arguments: option name without dashes to value; ``true`` and ``false`` for switches.
         version: the engine's version; one that no option list holds for takes no arguments of a user.
-        admitted: dangerous options that the administrator lets users set, by the parser's own names.
+        admitted: dangerous and uncounted options that the administrator lets users set, by the parser's own names.
         rules: the engine's.
     """
     if not arguments:
@@ -46,8 +49,12 @@ def check_arguments(
     if table is None:
         return tuple(_no_table(name, version, rules.tables) for name in arguments)
     known = _Known(table=table, rules=rules, admitted=frozenset(map(canonical, admitted)))
-    problems = [_check(name, value, known) for name, value in arguments.items()]
-    return tuple(problem for problem in (*problems, *check_pins(arguments), *_duplicates(arguments)) if problem)
+    given = frozenset(map(canonical, arguments))
+    problems = [_check(name, value, known, given) for name, value in arguments.items()]
+    found = [problem for problem in problems if problem]
+    wrong = {problem.path for problem in found}
+    counted = {name: value for name, value in arguments.items() if canonical(name) in rules.policy.counted and name not in wrong}
+    return (*found, *check_pins(counted), *_duplicates(arguments))
 
 
 def check_features(features: Mapping[str, str], version: str, rules: Rules = VLLM) -> tuple[Problem, ...]:
@@ -78,16 +85,14 @@ def _missing(path: str, reason: str, tables: Tables) -> Problem:
 
 def check_admission(names: Collection[str]) -> tuple[Problem, ...]:
     """Return which options an administrator cannot admit for any engine, each problem's path being the option's name."""
-    admissible = policy.DANGEROUS.keys() | trtllm_policy.DANGEROUS.keys()
-    return tuple(_not_admissible(name) for name in sorted(names) if name not in admissible)
+    return tuple(_not_admissible(name) for name in sorted(names) if name not in _ADMISSIBLE)
 
 
 def _not_admissible(name: str) -> Problem:
     """Return why nobody can admit an option: what vLLM's policy says, else TensorRT-LLM's."""
-    policies = (policy.VLLM, trtllm_policy.TENSORRT_LLM)
-    reason = next((why for one in policies if (why := one.owned.get(name) or one.incompatible.get(name))), None)
-    allowed = any(name in one.allowed or name in one.counted for one in policies)
-    close = get_close_matches(name.lstrip("-"), sorted(policy.DANGEROUS.keys() | trtllm_policy.DANGEROUS.keys()), n=1, cutoff=0.9)
+    reason = next((why for one in _POLICIES if (why := one.owned.get(name) or one.incompatible.get(name))), None)
+    allowed = any(name in one.allowed or name in one.counted for one in _POLICIES)
+    close = get_close_matches(name.lstrip("-"), sorted(_ADMISSIBLE), n=1, cutoff=0.9)
     why = "it is allowed anyway" if allowed else reason or (f"did you mean {close[0]}?" if close else policy.UNLISTED)
     return Problem(
         code="EngineArgumentNotAdmissible",
@@ -112,7 +117,7 @@ def check_value(name: str, value: object, version: str, rules: Rules = VLLM) -> 
 
 
 def argument_list(arguments: Mapping[str, object], version: str, rules: Rules = VLLM) -> tuple[str, ...]:
-    """Return checked arguments as argv, sorted by name, one word per option and value.
+    """Return checked arguments as argv, sorted by name: one word for an option and its value, one for each of several values.
 
     >>> argument_list({"seed": 7, "enable_prefix_caching": False, "enforce-eager": True}, "0.33.0")
     ('--no-enable-prefix-caching', '--enforce-eager', '--seed=7')
@@ -120,8 +125,8 @@ def argument_list(arguments: Mapping[str, object], version: str, rules: Rules = 
     table = option_table(version, rules.tables) or {}
     named = sorted((canonical(name), value) for name, value in arguments.items())
     told = [(name, value, table.get(name)) for name, value in named]
-    words = (_word(name, value, option) for name, value, option in told if option is None or not option.key)
-    return tuple(word for word in words if word)
+    words = (_words(name, value, option) for name, value, option in told if option is None or not option.key)
+    return tuple(word for each in words for word in each if word)
 
 
 def configuration(arguments: Mapping[str, object], version: str, rules: Rules) -> Mapping[str, object]:
@@ -138,11 +143,11 @@ def _typed(kind: str, value: object) -> object:
     return _convert(kind, value) if isinstance(value, str) else value
 
 
-def _word(name: str, value: object, option: Option | None) -> str:
+def _words(name: str, value: object, option: Option | None) -> tuple[str, ...]:
     flag = option.flag if option else f"--{name}"
     if isinstance(value, bool):
-        return flag if value else option.off if option else f"--no-{name}"
-    return f"{flag}={_spelled(value)}"
+        return (flag if value else option.off if option else f"--no-{name}",)
+    return (flag, *_spelled(value).split()) if option and option.many else (f"{flag}={_spelled(value)}",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,11 +159,12 @@ class _Known:
     admitted: frozenset[str]
 
 
-def _check(name: str, value: object, known: _Known) -> Problem | None:
+def _check(name: str, value: object, known: _Known, given: Collection[str]) -> Problem | None:
     option = _find(name, known.table)
     if option is None:
         return _unknown(name, known.table, known.rules.tables)
-    return _forbidden(name, option, known) or _check_option(name, option, value)
+    told = replace(option, choices=()) if option.opened_by in given else option
+    return _forbidden(name, value, option, known) or _check_option(name, told, value)
 
 
 def _find(name: str, table: Mapping[str, Option]) -> Option | None:
@@ -168,16 +174,18 @@ def _find(name: str, table: Mapping[str, Option]) -> Option | None:
     return next((option for option in table.values() if wanted in option.aliases), None)
 
 
-def _forbidden(name: str, option: Option, known: _Known) -> Problem | None:
+def _forbidden(name: str, value: object, option: Option, known: _Known) -> Problem | None:
     own, listed = option.name, known.rules.policy
-    may_be_set = own in listed.allowed or own in listed.counted or (own in listed.dangerous and own in known.admitted)
-    if may_be_set and canonical(name) == own:
-        return None
+    admissible = listed.admissible
+    harmless = _spelled(value) in listed.harmless.get(own, frozenset())
+    admitted = own in admissible and own in known.admitted
+    if own in listed.allowed or own in listed.counted or admitted or harmless:
+        return None if canonical(name) == own else _another_name(name, own)
     if own in listed.owned:
         remedy = listed.owned[own]
         return Problem(code="EngineArgumentOwned", path=name, what=option.flag, limit="is set by shardwright", remedy=remedy)
-    reason = listed.dangerous.get(own) or listed.incompatible.get(own, policy.UNLISTED)
-    ask = ", or ask the operator's administrator to admit it" if own in listed.dangerous else ""
+    reason = admissible.get(own) or listed.incompatible.get(own, policy.UNLISTED)
+    ask = ", or ask the operator's administrator to admit it" if own in admissible else ""
     return Problem(
         code="EngineArgumentForbidden",
         path=name,
@@ -185,6 +193,12 @@ def _forbidden(name: str, option: Option, known: _Known) -> Problem | None:
         limit="is not allowed",
         gap=f"because it {reason}",
         remedy=f"leave it out{ask}; docs/engines.md lists the arguments that are allowed",
+    )
+
+
+def _another_name(name: str, own: str) -> Problem:
+    return Problem(
+        code="EngineArgumentUnknown", path=name, what=f"{name!r}", limit=f"is another name of {own}", remedy=f"write {own}"
     )
 
 
@@ -210,9 +224,22 @@ def _mismatch(option: Option, value: object) -> str | None:
     if isinstance(value, Mapping) and option.type not in _JSON_TYPES:
         return "a single value"
     text = _spelled(value)
-    if option.choices and text not in option.choices:
+    values = text.split() if option.many else [text]
+    if not values or any(each.startswith("-") for each in values if option.many):
+        return "values with spaces between them, none of which begins with a dash"
+    if option.choices and not set(values) <= set(option.choices):
         return f"one of {', '.join(option.choices)}"
-    return None if _parses(option.type, text) else _WORDS.get(option.type, "JSON")
+    parses = all(_parses(option.type, each) for each in values)
+    return _unknown_key(option, text) if parses else _WORDS.get(option.type, "JSON")
+
+
+def _unknown_key(option: Option, text: str) -> str | None:
+    """Return what the keys of an object must be, None where they are, or are not known."""
+    if not option.keys:
+        return None
+    found = json.loads(text)
+    fine = isinstance(found, dict) and found.keys() <= set(option.keys)
+    return None if fine else f"an object of JSON with no keys but {', '.join(option.keys)}"
 
 
 def _parses(kind: str, text: str) -> bool:

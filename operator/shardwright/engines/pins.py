@@ -1,62 +1,211 @@
 """Engine arguments that the planner counts with: what they say is a pin, in the plan as on the command line."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
 
 from shardwright.engines.option_tables import canonical
+from shardwright.engines.policy import Policy
 from shardwright.errors import Problem
+from shardwright.layouts.traits import Told
 
 _COMPUTED_IN: Final = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32"}
 """vLLM's names of the types to compute in; ``auto`` is the config's."""
 
-_KV_BYTES: Final = "kv-cache-memory-bytes"
+_STATE_BITS: Final = {"bfloat16": 16, "float16": 16, "float32": 32}
+"""vLLM's names of the types of recurrent states; ``auto`` is the config's."""
+
+_COMPILATION: Final = "compilation-config"
+_COUNTED_KEYS: Final = frozenset({"cudagraph_mode", "cudagraph_capture_sizes", "max_cudagraph_capture_size"})
+_UNCOUNTED_KEYS: Final = frozenset({"custom_ops", "mode", "pass_config"})
+"""Keys of ``--compilation-config`` that a user may say: those that change what is captured, and those that change how fast
+kernels are. The others name code or files."""
+
+_MODES: Final = ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
+_BLOCKS: Final = (16, 32, 64, 128, 256)
+_LEAST_UTILIZATION: Final = 0.1  # assumed: less is a slip of the pen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pins:
-    """What a user's arguments fix of the memory of a rank.
+    """What a user's arguments fix of a plan; None: as the planner finds it.
 
-    ``dtype`` (bf16, fp16, fp32) is what the model computes in, ``kv_cache_bytes`` what every rank keeps for K/V (None:
-    as the planner finds it).
+    ``dtype`` (bf16, fp16, fp32) is what the model computes in, ``state_bits`` an element of a recurrent state,
+    ``kv_cache_bytes`` what every rank keeps for K/V, ``block_tokens`` a block of it, ``memory_utilization`` the share of a
+    GPU that the engine takes. ``language_only`` leaves the towers for images and sound out, ``whole_towers`` has all of them on
+    every rank. ``told`` is what the engine is told of batches and graphs, and what nobody counts.
     """
 
     dtype: str | None = None
+    state_bits: int | None = None
     kv_cache_bytes: int | None = None
+    block_tokens: int | None = None
+    memory_utilization: float | None = None
+    language_only: bool = False
+    whole_towers: bool = False
+    told: Told = field(default_factory=Told)
 
 
-def read_pins(arguments: Mapping[str, object]) -> Pins:
+def read_pins(arguments: Mapping[str, object], policy: Policy) -> Pins:
     """Return the pins among checked arguments.
 
-    >>> read_pins({"dtype": "float32", "kv_cache_memory_bytes": 1073741824, "seed": 1})
-    Pins(dtype='fp32', kv_cache_bytes=1073741824)
+    >>> from shardwright.engines.vllm_policy import VLLM
+    >>> read_pins({"dtype": "float32", "kv_cache_memory_bytes": 1073741824, "seed": 1}, VLLM) == Pins(
+    ...     dtype="fp32", kv_cache_bytes=1073741824
+    ... )
+    True
     """
     named = {canonical(name): value for name, value in arguments.items()}
-    bytes_each = named.get(_KV_BYTES)
+    utilization = _number(named.get("gpu-memory-utilization"))
     return Pins(
-        dtype=_COMPUTED_IN.get(str(named.get("dtype"))), kv_cache_bytes=bytes_each if isinstance(bytes_each, int) else None
+        dtype=_COMPUTED_IN.get(str(named.get("dtype"))),
+        state_bits=_STATE_BITS.get(str(named.get("mamba-ssm-cache-dtype"))),
+        kv_cache_bytes=_whole(named.get("kv-cache-memory-bytes")),
+        block_tokens=_whole(named.get("block-size")),
+        memory_utilization=utilization,
+        language_only=named.get("language-model-only") is True,
+        whole_towers=named.get("mm-encoder-tp-mode") == "data",
+        told=_told(named, policy),
     )
+
+
+def _told(named: Mapping[str, object], policy: Policy) -> Told:
+    compilation = _keys(named.get(_COMPILATION))
+    sizes, largest = compilation.get("cudagraph_capture_sizes"), compilation.get("max_cudagraph_capture_size")
+    nothing = named.get("enforce-eager") is True or compilation.get("cudagraph_mode") == "NONE"
+    captured = _sizes(named.get("cudagraph-capture-sizes", sizes))
+    return Told(
+        batched_tokens=_whole(named.get("max-num-batched-tokens")),
+        sequences=_whole(named.get("max-num-seqs")),
+        captured=() if nothing else captured,
+        largest_captured=_whole(named.get("max-cudagraph-capture-size", largest)),
+        uncounted=(
+            *sorted(named.keys() & policy.uncounted.keys()),
+            *(f"{_COMPILATION}.{key}" for key in sorted(compilation.keys() & _UNCOUNTED_KEYS)),
+        ),
+    )
+
+
+def _keys(value: object) -> Mapping[str, Any]:
+    """Return the object that a text holds as JSON, empty where it holds none."""
+    try:
+        found = json.loads(value) if isinstance(value, str) else None
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _whole(value: object) -> int | None:
+    """Return a whole number above 0, also one that is written as text."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _number(value: object) -> float | None:
+    try:
+        return None if value is None or isinstance(value, bool) else float(str(value))
+    except ValueError:
+        return None
+
+
+def _sizes(value: object) -> tuple[int, ...] | None:
+    listed = value if isinstance(value, list) else str(value).split() if value is not None else []
+    found = tuple(size for each in listed if (size := _whole(each)) is not None)
+    return found if found and len(found) == len(listed) else None
 
 
 def check_pins(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
     """Return which pins the planner cannot count with, each problem's path being the argument's name.
 
-    The engine's parser takes ``1G`` too, and 0 for what is free: the plan wants the number.
+    The engine's parser takes more: ``1G``, or 0 for what is free. The plan wants the number.
     """
-    return tuple(
-        _no_number(name, value) for name, value in arguments.items() if canonical(name) == _KV_BYTES and not _counts(value)
+    named = {canonical(name): value for name, value in arguments.items()}
+    wrong = [_wrong(name, value) for name, value in arguments.items()]
+    return (*(problem for problem in wrong if problem), *_too_few_tokens(named), *_compilation(arguments))
+
+
+def _wrong(name: str, value: object) -> Problem | None:
+    rule = _RULES.get(canonical(name))
+    if rule is None or rule[0](value):
+        return None
+    what = f"--{canonical(name)} {value!r:.60}"
+    return Problem(code="EngineArgumentInvalid", path=name, what=what, limit=f"must be {rule[1]}", remedy=rule[2])
+
+
+def _is_share(value: object) -> bool:
+    found = _number(value)
+    return found is not None and _LEAST_UTILIZATION <= found <= 1
+
+
+def _is_counted(value: object) -> bool:
+    return _whole(value) is not None
+
+
+_A_NUMBER: Final = "write the number"
+_RULES: Final[Mapping[str, tuple[Callable[[object], bool], str, str]]] = MappingProxyType(
+    {
+        "block-size": (lambda value: _whole(value) in _BLOCKS, f"one of {', '.join(map(str, _BLOCKS))}", "correct the value"),
+        "cudagraph-capture-sizes": (
+            lambda value: _sizes(value) is not None,
+            "whole numbers above 0 with spaces between them",
+            "write the sizes, as 1 2 4 8",
+        ),
+        "enable-chunked-prefill": (lambda value: value is True, "true: every plan is made with it", "leave it out"),
+        "gpu-memory-utilization": (_is_share, f"a number from {_LEAST_UTILIZATION} to 1", "write the share of a GPU"),
+        "kv-cache-memory-bytes": (
+            lambda value: isinstance(value, int) and _is_counted(value),
+            "a whole number of bytes, at least 1",
+            "write the number of bytes that every rank shall keep for K/V",
+        ),
+        "max-cudagraph-capture-size": (_is_counted, "a whole number above 0", _A_NUMBER),
+        "max-num-batched-tokens": (_is_counted, "a whole number above 0", _A_NUMBER),
+        "max-num-seqs": (_is_counted, "a whole number above 0", _A_NUMBER),
+    }
+)
+"""By option: what the planner takes, how that is said, and the way out."""
+
+
+def _too_few_tokens(named: Mapping[str, object]) -> tuple[Problem, ...]:
+    tokens, sequences = _whole(named.get("max-num-batched-tokens")), _whole(named.get("max-num-seqs"))
+    if tokens is None or sequences is None or tokens >= sequences:
+        return ()
+    return (
+        Problem(
+            code="EngineArgumentInvalid",
+            path="max-num-batched-tokens",
+            what=f"--max-num-batched-tokens {tokens}",
+            limit=f"must be at least --max-num-seqs, {sequences}",
+            gap="a batch has a token of every sequence",
+            remedy="correct one of the two",
+        ),
     )
 
 
-def _counts(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-def _no_number(name: str, value: object) -> Problem:
-    return Problem(
-        code="EngineArgumentInvalid",
-        path=name,
-        what=f"--{_KV_BYTES} {value!r:.60}",
-        limit="must be a whole number of bytes, at least 1",
-        remedy="write the number of bytes that every rank shall keep for K/V",
+def _compilation(arguments: Mapping[str, object]) -> tuple[Problem, ...]:
+    """Return what of a compilation config is not for users to say."""
+    found = next(((name, value) for name, value in arguments.items() if canonical(name) == _COMPILATION), None)
+    if found is None:
+        return ()
+    name, keys = found[0], _keys(found[1])
+    listed = ", ".join(sorted(_COUNTED_KEYS | _UNCOUNTED_KEYS))
+    unknown = sorted(keys.keys() - _COUNTED_KEYS - _UNCOUNTED_KEYS)
+    mode, sizes = keys.get("cudagraph_mode"), keys.get("cudagraph_capture_sizes")
+    largest = keys.get("max_cudagraph_capture_size")
+    checks = (
+        (not unknown and bool(keys), f"key {unknown[0]!r:.60}" if unknown else repr(found[1])[:60], f"is none of {listed}"),
+        (mode is None or mode in _MODES, f"cudagraph_mode {mode!r:.60}", f"is none of {', '.join(_MODES)}"),
+        (
+            sizes is None or (isinstance(sizes, list) and _sizes(sizes) is not None),
+            "cudagraph_capture_sizes",
+            "are not whole numbers above 0",
+        ),
+        (largest is None or _is_counted(largest), "max_cudagraph_capture_size", "is no whole number above 0"),
+    )
+    return tuple(
+        Problem(code="EngineArgumentInvalid", path=name, what=what, limit=limit, remedy="correct the value, as JSON text")
+        for holds, what, limit in checks
+        if not holds
     )

@@ -124,13 +124,13 @@ _SOURCES: Final[Mapping[str, str]] = {
     "chunks_prompts": "vLLM 0.32.0 source, engine/arg_utils.py: on for generation; the engine before 0.8 did so above 32768",
     "kv_cache_bytes": "vLLM 0.32.0 source, config/cache.py: --kv-cache-memory-bytes goes before the utilization, none by default",
     "adapters": "vLLM 0.32.0 options --enable-lora, --max-loras and --max-lora-rank, off by default",
-    "takes_adapters": "vLLM 0.32.0 model registry, classes with SupportsLoRA: load_lora_model refuses the others",
-    "adapters_leave_vocabulary": "vLLM 0.32.0 model registry, classes without embedding_modules",
+    "takes_adapters": "vLLM 0.32.0 and 0.33.0 model registries, classes with SupportsLoRA: load_lora_model refuses the others",
+    "adapters_leave_vocabulary": "vLLM 0.32.0 and 0.33.0 model registries, classes without embedding_modules",
     "adapter_vocabulary": "vLLM 0.32.0 source, lora/layers/logits_processor.py: a larger one is refused",
     "drafter": "vLLM 0.32.0 option --speculative-config, none by default",
     "drafts_with": "vLLM 0.32.0 and 0.33.0 took each as a draft model; others they turn into MTP layers (hf_config_override)",
-    "architectures": "vLLM 0.32.0 model registry, text generation",
-    "without_pipeline": "vLLM 0.32.0 model registry, classes without SupportsPP",
+    "architectures": "vLLM 0.32.0 and 0.33.0 model registries, text generation",
+    "without_pipeline": "vLLM 0.32.0 and 0.33.0 model registries, classes without SupportsPP",
     "experts_at_least_tensor": "vLLM 0.32.0 source, models/qwen3_moe.py and others: tensor size above experts is refused",
     "released": "engines/releases.py",
     "mixes_prompts": "vLLM 0.32.0 source, v1/core/sched/scheduler.py: one schedule for both",
@@ -152,6 +152,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "least_capability": "docs.vllm.ai, installation on NVIDIA CUDA: 7.0 up to 0.22, 7.5 since",
     "widens_fp8_from": "docs.vllm.ai v0.32.0, quantization/llm_compressor/fp8: weight-only by FP8 Marlin from 7.5",
     "oldest_for": "vLLM 0.32.0 and 0.33.0 source, quantization/: get_min_capability of methods and schemes; torchao.py",
+    "told": "no figure: what engine.args say that the plan counts with, not what vLLM does by itself",
     "warnings": "none: what is not known of vLLM has a figure or a rule of its own",
     "width_divides_replica": "vLLM 0.32.0 source, models/gpt_oss.py:MLPBlock: expert width over all ranks",
 }
@@ -160,12 +161,12 @@ _SOURCES: Final[Mapping[str, str]] = {
 def traits(version: str) -> EngineTraits:
     """Return what planning must know of vLLM ``version`` (``major.minor.patch``).
 
-    The figures were read in 0.32.0; 0.33.0 has the same ones. Architectures newer than the list are
+    The figures were read in 0.32.0; 0.33.0 has the same ones, and lists of its own. Architectures newer than the list are
     known to a newer engine only, so a version without a list of its own refuses none.
     """
-    registry, adapters = _data("architectures"), _data("adapters")
     release, generation = release_of(version), generation_of(version)
-    listed = release is not None and release <= _LISTED_UP_TO
+    registry, adapters = _data("architectures", release), _data("adapters", release)
+    listed = release is not None and release <= _LISTED[-1]
     return EngineTraits(
         name=NAME,
         version=version,
@@ -222,12 +223,18 @@ _OLDEST_FOR: Final[Mapping[tuple[str, str], tuple[int, int]]] = {
 _DROPPED_VOLTA_IN: Final = (0, 23)
 
 
-_LISTED_UP_TO: Final = (0, 33)
-"""Newest minor version that the architecture list is good for: made with 0.32.0, nothing was removed in 0.33.0."""
+_LISTED: Final = ((0, 32), (0, 33))
+"""Minor versions with lists of architectures and of what takes adapters. Older ones are read by the oldest list, which knows more
+than they do; newer ones by the newest, and nothing is refused for being on none."""
+
+
+def _data(name: str, release: tuple[int, int] | None) -> Mapping[str, Any]:
+    of = _LISTED[-1] if release is None else next((listed for listed in _LISTED if release <= listed), _LISTED[-1])
+    return _list(name, f"{of[0]}.{of[1]}.0")
 
 
 @cache
-def _data(name: str) -> Mapping[str, Any]:
-    file = resources.files("shardwright.engines").joinpath(f"data/vllm-{name}-0.32.0.json")
+def _list(name: str, version: str) -> Mapping[str, Any]:
+    file = resources.files("shardwright.engines").joinpath(f"data/vllm-{name}-{version}.json")
     data: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return data

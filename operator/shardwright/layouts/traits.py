@@ -26,6 +26,27 @@ class BatchDefault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a user has told an engine that it would settle by itself; None: it does.
+
+    ``batched_tokens`` and ``sequences`` are the limits of a batch, ``captured`` the sizes that graphs are captured for (empty:
+    none are), ``largest_captured`` the largest of them where only that is said. ``uncounted`` are options that were told and of
+    which no plan knows what they change.
+    """
+
+    batched_tokens: int | None = None
+    sequences: int | None = None
+    captured: tuple[int, ...] | None = None
+    largest_captured: int | None = None
+    uncounted: tuple[str, ...] = ()
+
+    @property
+    def eager(self) -> bool:
+        """Return whether it is told to capture nothing, so that the host launches every kernel of every step."""
+        return self.captured == ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterSlots:
     """Room for adapters (LoRA) beside the weights: ``count`` of them in one batch, each of ``rank`` at most."""
 
@@ -88,7 +109,7 @@ class EngineTraits:
     ``widens_fp8_from`` that of the oldest on which its kernels widen FP8 weights for want of a unit (None: it has none).
     ``oldest_for`` is the same by method of ``quantization_config`` and format of the weights (``Storage.product``), where it is
     newer than that.
-    ``warnings`` are what every plan for the engine says of what is not known of it.
+    ``told`` is what a user has told it beside. ``warnings`` are what every plan for the engine says of what is not known of it.
     ``sources`` names where each figure comes from.
     """
 
@@ -142,4 +163,5 @@ class EngineTraits:
     least_capability: tuple[int, int] | None = None
     widens_fp8_from: tuple[int, int] | None = None
     oldest_for: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    told: Told = field(default_factory=Told)
     warnings: tuple[str, ...] = ()

@@ -1,13 +1,19 @@
-"""The type that the engine computes in, where it is told to take another than the config's."""
+"""A model as the engine holds it where it is told to: the type to compute in, bits of states, more or less of its towers."""
 
 from dataclasses import replace
 from typing import Final
 
 from shardwright.errors import InputError, Problem
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.modelspec.spec import ModelSpec, Part, RecurrentAttention, Split
 from shardwright.modelspec.tensors import BF16, FP16, FP32
 
 _TYPES: Final = {storage.name: storage for storage in (BF16, FP16, FP32)}
+
+UNCOUNTED_TOWERS: Final = (
+    "the vision tower is not counted: planned as a text-only model",
+    "the audio tower is not counted",
+)
+"""What is warned of models whose towers for images and for sound are not counted, in this order."""
 
 SLOW_FP32: Final = "the model computes in FP32: its speed is predicted with 16-bit rates, which it does not reach"
 
@@ -30,6 +36,34 @@ def computed_in(model: ModelSpec, name: str | None) -> ModelSpec:
     )
     warnings = (*model.warnings, SLOW_FP32) if wide else model.warnings
     return replace(model, weights=weights, dtype=name, warnings=warnings)
+
+
+def without_towers(model: ModelSpec) -> ModelSpec:
+    """Return the language model alone: nothing for images or sound is loaded."""
+    return replace(
+        model,
+        weights=tuple(weight for weight in model.weights if weight.part is not Part.TOWER),
+        warnings=tuple(warning for warning in model.warnings if warning not in UNCOUNTED_TOWERS),
+    )
+
+
+def with_whole_towers(model: ModelSpec) -> ModelSpec:
+    """Return the model with its whole tower on every rank, each of which works at images of its own."""
+    weights = (replace(weight, split=Split.REPLICATED) if weight.part is Part.TOWER else weight for weight in model.weights)
+    return replace(model, weights=tuple(weights))
+
+
+def with_state_bits(model: ModelSpec, bits: int | None) -> ModelSpec:
+    """Return the model with recurrent states of so many bits an element (None: as its config says)."""
+    if bits is None:
+        return model
+    layers = (
+        replace(layer, attention=replace(layer.attention, state_bits=bits))
+        if isinstance(layer.attention, RecurrentAttention)
+        else layer
+        for layer in model.layers
+    )
+    return replace(model, layers=tuple(layers))
 
 
 def _quantized(method: str) -> Problem:

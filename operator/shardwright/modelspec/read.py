@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from shardwright.errors import InputError, Problem
+from shardwright.modelspec.computed import UNCOUNTED_TOWERS
 from shardwright.modelspec.context import max_context_tokens
 from shardwright.modelspec.families import FAMILIES, LANGUAGE_MODELS, MODEL_TYPES, plain
 from shardwright.modelspec.families.family import Family, Shape, read_shape
@@ -238,8 +239,9 @@ def _tower(top: Fields, family: Family, shape: Shape, dtype: Storage) -> tuple[W
 
 def _warnings(top: Fields, architecture: str, family: Family, tower: tuple[Weight, ...]) -> tuple[str, ...]:
     hears = any(_outer(top).values.get(name) is not None for name in _HEARING)
-    unseen = ("the vision tower is not counted: planned as a text-only model",) if family.tower and not tower else ()
-    unheard = ("the audio tower is not counted",) if family.tower and hears else ()
+    no_sight, no_hearing = UNCOUNTED_TOWERS
+    unseen = (no_sight,) if family.tower and not tower else ()
+    unheard = (no_hearing,) if family.tower and hears else ()
     return (*(sentence.format(architecture=architecture) for sentence in family.warnings), *unseen, *unheard)
 
 

@@ -13,7 +13,7 @@ from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.choice import keeps_up
 from shardwright.planning.phrases import copies as copies_of
-from shardwright.planning.phrases import degrees
+from shardwright.planning.phrases import degrees, uncounted_sentence
 from shardwright.planning.request import Request
 from shardwright.planning.select import UTILISATION, Scale, Standing, answer_seconds
 from shardwright.units import format_bytes
@@ -45,6 +45,7 @@ def warnings(
         *_downloads(request),
         *_commits(best, request),
         *_executor(best, traits),
+        *_uncounted(traits),
         *_draft(best, traits),
         *_slowed_by_drafts(best, request, model, traits),
         *_unpriced(inventory),
@@ -110,7 +111,9 @@ def _lowered(best: Standing, request: Request, traits: EngineTraits) -> Iterator
     estimate, asked = best.estimate, request.workload.max_model_len
     if estimate.max_model_len < asked:
         yield f"the longest request is lowered from {asked:,} to {estimate.max_model_len:,} tokens: that is what K/V holds"
-    if estimate.max_sequences < traits.max_sequences or estimate.max_batched_tokens < traits.max_batched_tokens:
+    told = traits.told
+    fewer = told.sequences is None and estimate.max_sequences < traits.max_sequences
+    if fewer or (told.batched_tokens is None and estimate.max_batched_tokens < traits.max_batched_tokens):
         yield (
             f"batch limits lowered to {estimate.max_sequences:,} sequences and {estimate.max_batched_tokens:,} tokens "
             "to leave room for K/V"
@@ -160,6 +163,12 @@ def _executor(best: Standing, traits: EngineTraits) -> Iterator[str]:
     """Yield that Ray was asked for where there is nothing for it to join."""
     if traits.over_ray and best.candidate.placement.nodes_per_replica == 1:
         yield "engine.executor Ray changes nothing here: a group is one pod, whose ranks the engine starts by itself"
+
+
+def _uncounted(traits: EngineTraits) -> Iterator[str]:
+    """Yield that the engine is told what no plan counts."""
+    if names := traits.told.uncounted:
+        yield uncounted_sentence(names)
 
 
 def _draft(best: Standing, traits: EngineTraits) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """The words for layouts, nodes and times that checks and reasons share."""
 
+from collections.abc import Sequence
+
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import WaysOut
@@ -53,6 +55,18 @@ def ways_sentence(ways: WaysOut | None) -> str:
     nodes = f"with {ways.more_nodes} more node{'s' if ways.more_nodes > 1 else ''} of {ways.pool}" if ways.more_nodes else ""
     said = ", or ".join(filter(None, (nodes, f"if {ways.moved} went" if ways.moved else "")))
     return f"it would fit {said}" if said else ""
+
+
+def uncounted_sentence(names: Sequence[str]) -> str:
+    """Return in words that an engine is told what no plan counts.
+
+    >>> uncounted_sentence(["enable-eplb"])
+    'engine.args.enable-eplb is not counted: what it changes of memory and speed is not known, and the bands are twice as wide'
+    """
+    it, are = ("it", "is") if len(names) == 1 else ("they", "are")
+    changes = "changes" if len(names) == 1 else "change"
+    listed = ", ".join(f"engine.args.{name}" for name in names)
+    return f"{listed} {are} not counted: what {it} {changes} of memory and speed is not known, and the bands are twice as wide"
 
 
 def gpus_of(count: int, state: str) -> str:

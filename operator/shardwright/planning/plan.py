@@ -145,4 +145,5 @@ def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: E
         load=estimate.load,
         rdma=rdma_devices(candidate),
         compute_domain=candidate.needs_compute_domain,
+        uncounted=traits.told.uncounted,
     )

@@ -39,7 +39,8 @@ class Plan:
     one longest request fits by less than the uncertainty of the memory. ``million_tokens_price`` is what a million output
     tokens cost at the planned load, in the currency of the nodes' price (None: they state none). ``load`` is how long a
     node reads weights at start. ``rdma`` are the devices that every pod of a group over several nodes requests;
-    ``compute_domain`` says that these pods share an NVLink domain.
+    ``compute_domain`` says that these pods share an NVLink domain. ``uncounted`` are options that the engine is told and of which
+    no plan knows what they change.
     """
 
     layout: Layout
@@ -70,6 +71,7 @@ class Plan:
     rdma: tuple[tuple[str, int], ...] = ()
     compute_domain: bool = False
     numbers: tuple[int, ...] = ()
+    uncounted: tuple[str, ...] = ()
 
     @property
     def group_numbers(self) -> tuple[int, ...]:

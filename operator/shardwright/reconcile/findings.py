@@ -7,7 +7,7 @@ from typing import Final
 from shardwright.api.conditions import Condition, ConditionType, Reason
 from shardwright.errors import Problem
 from shardwright.planning.gain import Better
-from shardwright.planning.phrases import ways_sentence
+from shardwright.planning.phrases import uncounted_sentence, ways_sentence
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.decision import ObjectKey
@@ -250,6 +250,9 @@ def _planned(found: Findings) -> Condition:
     if not found.free_capacity_known:
         message = "pods cannot be listed, so all GPUs count as free: allow list and watch on pods"
         return _condition(found, ConditionType.PLANNED, True, Reason.FREE_CAPACITY_UNKNOWN, message)
+    if found.plan.uncounted:
+        message = uncounted_sentence(found.plan.uncounted)
+        return _condition(found, ConditionType.PLANNED, True, Reason.OPTIONS_NOT_COUNTED, message)
     return _condition(found, ConditionType.PLANNED, True, Reason.PLANNED, next(iter(found.plan.reasons), ""))
 
 

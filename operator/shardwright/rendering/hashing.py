@@ -17,6 +17,9 @@ OWN_HASH: Final = "shardwright.io/own-template-hash"
 ASKED_HASH: Final = "shardwright.io/asked-hash"
 """Annotation of a StatefulSet: hash of what its pods were made for, without what a release of the operator makes of that."""
 
+_CAME_LATER: Final = frozenset({"numbers", "uncounted"})
+"""Fields of plans that earlier releases did not have: where they say nothing, a plan has the hash that it had."""
+
 _LABEL_DIGITS: Final = 16
 
 
@@ -48,8 +51,8 @@ def with_content_hash(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plan_hash(plan: Plan) -> str:
-    """Return the hash of a plan, predictions and reasons included; numbers of groups that say nothing are left out."""
-    said = {name: value for name, value in _fields(plan).items() if name != "numbers" or value}
+    """Return the hash of a plan, predictions and reasons included; fields that came later are left out where they say nothing."""
+    said = {name: value for name, value in _fields(plan).items() if name not in _CAME_LATER or value}
     return digest(said)[:_LABEL_DIGITS]
 
 

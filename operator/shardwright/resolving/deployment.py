@@ -14,6 +14,7 @@ from shardwright.api.resource import ShardedModel
 from shardwright.api.spec import PlacementRules, Pod, Spec
 from shardwright.api.workload import DraftModel, drafting_of
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
+from shardwright.engines.families import family_arguments
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.rendering.deployment import (
     Adapter,
@@ -64,7 +65,7 @@ def to_deployment(resource: ShardedModel, *, engine_version: str, stored_quantiz
         kv_cache_dtype=_KV_CACHE_DTYPES[spec.workload.kv_cache_quantization],
         draft_tokens=drafting.draft_tokens if drafting else 0,
         draft_model=_draft_source(spec.workload.draft_model) if spec.workload.draft_model else None,
-        arguments=dict(sorted((spec.engine.args | _dtype(spec.model)).items())),
+        arguments=_arguments(spec, engine_version),
         over_ray=spec.engine.executor == "Ray",
         environment=tuple((variable.name, variable.value) for variable in spec.engine.env),
         api_key=_secret_key(spec.engine.api_key_secret_ref),
@@ -141,6 +142,14 @@ def _scheduling(placement: PlacementRules) -> Scheduling | None:
         queue=placement.queue or "",
         scheduler_name=placement.scheduler_name or "",
     )
+
+
+def _arguments(spec: Spec, version: str) -> dict[str, Any]:
+    """Return what the engine is told beside the plan: what the spec says, and where it says nothing what the family wants."""
+    said = spec.engine.args | _dtype(spec.model)
+    told = spec.engine.name == "vLLM" and spec.engine.family_defaults != "None"
+    family = family_arguments(spec.model.id, version, said) if told else {}
+    return dict(sorted((said | dict(family)).items()))
 
 
 def _dtype(model: Model) -> dict[str, str]:

@@ -118,7 +118,7 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
     own, settings = question.resource.spec.engine.args, question.settings
     preset = {name: value for name, value in spec.engine.args.items() if name not in own}
     rules = engine.rules
-    trusted = frozenset(rules.policy.dangerous)
+    trusted = frozenset(rules.policy.admissible)
     problems = (
         *(problem.under("spec.engine.args") for problem in check_arguments(own, version, settings.admitted, rules)),
         *(problem.under(f"{DEFAULTS}.engine.args") for problem in check_arguments(preset, version, trusted, rules)),
@@ -145,18 +145,23 @@ def _unadmitted(question: Question, image: str) -> Iterator[Problem]:
 
 def pins_of(spec: Spec) -> Pins:
     """Return what the user's arguments say of the memory of a rank, where the planner counts with them."""
-    return read_pins(spec.engine.args) if ENGINES[spec.engine.name].rules.policy.counted else Pins()
+    rules = ENGINES[spec.engine.name].rules
+    return read_pins(spec.engine.args, rules.policy) if rules.policy.counted else Pins()
 
 
-def traits_of(spec: Spec, version: str, kv_cache_bytes: int | None) -> EngineTraits:
+def traits_of(spec: Spec, version: str, pins: Pins) -> EngineTraits:
     """Return what planning must know of the engine; an image that the user names may be built for other GPUs."""
     engine = ENGINES[spec.engine.name]
     named = spec.engine.image is not None and engine.releases.default_image
+    own = engine.traits(version)
     return replace(
-        engine.traits(version),
+        own,
         runs_on=None if named else engine.releases.runs_on,
         over_ray=spec.engine.executor == "Ray",
-        kv_cache_bytes=kv_cache_bytes,
+        kv_cache_bytes=pins.kv_cache_bytes,
+        kv_block_tokens=pins.block_tokens or own.kv_block_tokens,
+        memory_utilization=pins.memory_utilization or own.memory_utilization,
+        told=pins.told,
         adapters=adapter_slots(spec.model),
     )
 

@@ -9,10 +9,11 @@ from shardwright.api.drafts import PATH as DRAFT_PATH
 from shardwright.api.drafts import drafter_of
 from shardwright.api.model import Model
 from shardwright.api.workload import DraftModel
+from shardwright.engines.pins import Pins
 from shardwright.errors import InputError, Problem
 from shardwright.layouts.traits import Drafter, EngineTraits
 from shardwright.modelspec.catalogue import find_model, model_unknown
-from shardwright.modelspec.computed import computed_in
+from shardwright.modelspec.computed import computed_in, with_state_bits, with_whole_towers, without_towers
 from shardwright.modelspec.parse import parse_config
 from shardwright.modelspec.quantization import apply_quantization
 from shardwright.modelspec.read import read_model
@@ -39,15 +40,17 @@ def stored_model(question: Question) -> ModelSpec:
     return _read_text(question.config_text, model.id)
 
 
-def held_model(stored: ModelSpec, model: Model, dtype: str | None) -> ModelSpec:
-    """Return a model as the engine holds it: quantized as the spec says, computed in a type.
+def held_model(stored: ModelSpec, model: Model, pins: Pins) -> ModelSpec:
+    """Return a model as the engine holds it: quantized as the spec says, computed in a type, with as much of its towers.
 
-    ``dtype`` is what the engine's arguments say of that type; ``spec.model.quantization`` goes before it.
+    ``pins`` are what the engine's arguments say; ``spec.model.quantization`` goes before the type to compute in.
 
     Raises:
         InputError: The weights cannot be quantized so, or not computed in this type.
     """
-    return interned(computed_in(_quantized(stored, model), None if model.quantization in COMPUTED_AS else dtype))
+    computed = computed_in(_quantized(stored, model), None if model.quantization in COMPUTED_AS else pins.dtype)
+    towers = without_towers(computed) if pins.language_only else with_whole_towers(computed) if pins.whole_towers else computed
+    return interned(with_state_bits(towers, pins.state_bits))
 
 
 def drafter_for(draft: DraftModel | None, question: Question, model: ModelSpec, traits: EngineTraits) -> Drafter | None:

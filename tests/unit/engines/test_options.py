@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.engines import policy
+from shardwright.engines import vllm_policy
 from shardwright.engines.option_tables import VERSIONS, option_table
 from shardwright.engines.options import argument_list, check_admission, check_arguments, check_features, check_value
 from tests.support.command_lines import read_arguments
@@ -28,16 +28,20 @@ def test_names_types_and_choices_are_judged_as_the_real_parser_judged_them(case:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_option_on_a_list_of_the_policy_exists(version: str) -> None:
-    table = option_table(version) or {}
-    assert (policy.ALLOWED | set(policy.COUNTED) | set(policy.OWNED) | set(policy.DANGEROUS) | set(policy.INCOMPATIBLE)) - set(
-        table
-    ) == set()
+def test_every_option_of_a_version_has_a_class(version: str) -> None:
+    assert [name for name in option_table(version) or {} if vllm_policy.VLLM.class_of(name) is None] == []
 
 
-def test_the_lists_of_the_policy_do_not_overlap() -> None:
-    lists = (policy.ALLOWED, policy.COUNTED, policy.OWNED, policy.DANGEROUS, policy.INCOMPATIBLE)
-    assert sum(map(len, lists)) == len(frozenset().union(*lists))
+def test_every_option_of_a_class_is_one_of_a_version_and_of_one_class_only() -> None:
+    listed = vllm_policy.VLLM
+    lists = (listed.allowed, listed.counted, listed.uncounted, listed.owned, listed.dangerous, listed.incompatible)
+    names = frozenset().union(*lists)
+
+    assert names == frozenset().union(*(option_table(version) or {} for version in VERSIONS))
+    assert sum(map(len, lists)) == len(names)
+
+
+EVERYBODYS = vllm_policy.VLLM.allowed | set(vllm_policy.VLLM.counted)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -45,14 +49,23 @@ def test_every_option_that_is_not_allowed_is_refused_under_every_name_it_has(ver
     table = option_table(version) or {}
     spellings = [name for option in table.values() for name in (option.name, option.name.replace("-", "_"), *option.aliases)]
     allowed = {name for name in spellings if not check_arguments({name: _value(name, version)}, version)}
-    assert {name.replace("_", "-") for name in allowed} == policy.ALLOWED | set(policy.COUNTED)
+    assert {name.replace("_", "-") for name in allowed} == EVERYBODYS & set(table)
+
+
+VALUES = {
+    "block-size": 16,
+    "compilation-config": '{"cudagraph_mode": "PIECEWISE"}',
+    "gpu-memory-utilization": 0.5,
+}
 
 
 def _value(name: str, version: str) -> object:
     option = (option_table(version) or {}).get(name.replace("_", "-"))
     if option is None or option.switch:
         return True
-    return option.choices[0] if option.choices else 1
+    if option.keys:
+        return "{}"
+    return option.choices[0] if option.choices else VALUES.get(option.name, 1)
 
 
 def test_what_shardwright_sets_is_refused_with_the_field_to_set_it_through() -> None:
@@ -77,7 +90,7 @@ def test_what_is_dangerous_may_be_set_where_the_administrator_admits_it_and_noth
 
     refused = {problem.path for problem in check_arguments(everything, version, admitted=set(everything))}
 
-    assert set(everything) - refused == policy.ALLOWED | set(policy.COUNTED) | set(policy.DANGEROUS)
+    assert set(everything) - refused == (EVERYBODYS | set(vllm_policy.VLLM.admissible)) & set(table)
 
 
 def test_an_admitted_option_is_checked_like_any_other() -> None:
@@ -89,8 +102,8 @@ def test_an_admitted_option_is_checked_like_any_other() -> None:
     assert [problem.code for problem in check_arguments({"middleware": "a.b"}, "0.33.0", admitted)] == ["EngineArgumentForbidden"]
 
 
-def test_only_what_is_dangerous_can_be_admitted() -> None:
-    names = ["block-size", "config", "seed", "tensor-parallel-size", "trust-remote-code", "no-such-option"]
+def test_only_what_is_dangerous_or_not_counted_can_be_admitted() -> None:
+    names = ["block-size", "config", "enable-eplb", "seed", "tensor-parallel-size", "trust-remote-code", "no-such-option"]
     assert [problem.path for problem in check_admission(names)] == [
         "block-size",
         "config",
@@ -135,8 +148,23 @@ def test_a_version_without_a_table_is_told_no_more_than_a_plan_needs() -> None:
         ({"enable-prefix-caching": "yes"}, [("EngineArgumentInvalid", "enable-prefix-caching")]),
         ({"uvicorn-log-level": "loud"}, [("EngineArgumentInvalid", "uvicorn-log-level")]),
         ({"override-generation-config": "{"}, [("EngineArgumentInvalid", "override-generation-config")]),
-        ({"device-memory-utilization": 0.5}, [("EngineArgumentOwned", "device-memory-utilization")]),
-        ({"block-size": 32}, [("EngineArgumentForbidden", "block-size")]),
+        ({"device-memory-utilization": 0.5}, [("EngineArgumentUnknown", "device-memory-utilization")]),
+        ({"block-size": 32, "cudagraph-capture-sizes": "1 2 4"}, []),
+        ({"block-size": 48}, [("EngineArgumentInvalid", "block-size")]),
+        ({"cudagraph-capture-sizes": "1 --port 1"}, [("EngineArgumentInvalid", "cudagraph-capture-sizes")]),
+        ({"enable-chunked-prefill": False}, [("EngineArgumentInvalid", "enable-chunked-prefill")]),
+        ({"gpu-memory-utilization": 1.5}, [("EngineArgumentInvalid", "gpu-memory-utilization")]),
+        ({"max-num-seqs": 64, "max-num-batched-tokens": 32}, [("EngineArgumentInvalid", "max-num-batched-tokens")]),
+        ({"compilation-config": '{"cudagraph_mode": "NONE", "mode": 3}'}, []),
+        ({"compilation-config": '{"cache_dir": "/"}'}, [("EngineArgumentInvalid", "compilation-config")]),
+        ({"enable-eplb": True}, [("EngineArgumentForbidden", "enable-eplb")]),
+        ({"tool-call-parser": "hermes", "reasoning-parser": "none"}, []),
+        ({"tool-call-parser": "own"}, [("EngineArgumentInvalid", "tool-call-parser")]),
+        ({"generation-config": "vllm", "tokenizer-mode": "deepseek_v4"}, []),
+        ({"reasoning-config": '{"reasoning_start_str": "<think>"}'}, []),
+        ({"reasoning-config": '{"no_such_key": 1}'}, [("EngineArgumentInvalid", "reasoning-config")]),
+        ({"reasoning-config": "3"}, [("EngineArgumentInvalid", "reasoning-config")]),
+        ({"generation-config": "/etc"}, [("EngineArgumentForbidden", "generation-config")]),
         ({"log-error-stack": True, "log_error_stack": False}, [("EngineArgumentTwice", "log_error_stack")]),
     ],
 )

@@ -4,6 +4,8 @@ import pytest
 
 from shardwright.engines.options import check_arguments
 from shardwright.engines.pins import Pins, read_pins
+from shardwright.engines.vllm_policy import VLLM
+from shardwright.layouts.traits import Told
 
 
 @pytest.mark.parametrize(
@@ -12,11 +14,12 @@ from shardwright.engines.pins import Pins, read_pins
 )
 def test_every_type_that_the_engine_knows_is_understood(name: str, dtype: str | None) -> None:
     assert check_arguments({"dtype": name}, "0.33.0") == ()
-    assert read_pins({"dtype": name}) == Pins(dtype=dtype)
+    assert read_pins({"dtype": name}, VLLM) == Pins(dtype=dtype)
 
 
 def test_both_spellings_of_an_option_are_pins() -> None:
-    assert read_pins({"kv_cache_memory_bytes": 7}) == read_pins({"kv-cache-memory-bytes": 7}) == Pins(kv_cache_bytes=7)
+    underscored, dashed = read_pins({"kv_cache_memory_bytes": 7}, VLLM), read_pins({"kv-cache-memory-bytes": 7}, VLLM)
+    assert underscored == dashed == Pins(kv_cache_bytes=7)
 
 
 @pytest.mark.parametrize("value", [0, -1, "1G", "1024", True, 1.5])
@@ -24,3 +27,51 @@ def test_bytes_that_are_no_whole_number_are_refused(value: object) -> None:
     (problem, *_) = check_arguments({"kv-cache-memory-bytes": value}, "0.33.0")
 
     assert (problem.code, problem.path) == ("EngineArgumentInvalid", "kv-cache-memory-bytes")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "pins"),
+    [
+        ({"block-size": 128}, Pins(block_tokens=128)),
+        ({"gpu-memory-utilization": "0.8"}, Pins(memory_utilization=0.8)),
+        ({"language-model-only": True}, Pins(language_only=True)),
+        ({"mm-encoder-tp-mode": "data"}, Pins(whole_towers=True)),
+        ({"mm-encoder-tp-mode": "weights"}, Pins()),
+        ({"mamba-ssm-cache-dtype": "float16"}, Pins(state_bits=16)),
+        ({"max-num-seqs": "64", "max-num-batched-tokens": 4096}, Pins(told=Told(sequences=64, batched_tokens=4096))),
+        ({"enforce-eager": True}, Pins(told=Told(captured=()))),
+        ({"enforce-eager": False}, Pins()),
+        ({"cudagraph-capture-sizes": "1 2 4"}, Pins(told=Told(captured=(1, 2, 4)))),
+        ({"cudagraph-capture-sizes": "1 2", "enforce-eager": True}, Pins(told=Told(captured=()))),
+        ({"max-cudagraph-capture-size": 64}, Pins(told=Told(largest_captured=64))),
+        ({"compilation-config": '{"cudagraph_mode": "NONE"}'}, Pins(told=Told(captured=()))),
+        ({"compilation-config": '{"cudagraph_capture_sizes": [8, 16]}'}, Pins(told=Told(captured=(8, 16)))),
+        (
+            {"compilation-config": '{"mode": 0, "max_cudagraph_capture_size": 32}'},
+            Pins(told=Told(largest_captured=32, uncounted=("compilation-config.mode",))),
+        ),
+        ({"enable-eplb": True, "attention_config": "{}"}, Pins(told=Told(uncounted=("attention-config", "enable-eplb")))),
+        ({"seed": 1, "enable-prefix-caching": False}, Pins()),
+    ],
+)
+def test_what_an_argument_fixes_of_a_plan(arguments: dict[str, object], pins: Pins) -> None:
+    assert check_arguments(arguments, "0.33.0", VLLM.admissible) == ()
+    assert read_pins(arguments, VLLM) == pins
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "3",
+        "{}",
+        '{"cache_dir": "/x"}',
+        '{"backend": "a.b"}',
+        '{"cudagraph_mode": "SOME"}',
+        '{"cudagraph_capture_sizes": [0]}',
+        '{"cudagraph_capture_sizes": "1"}',
+        '{"max_cudagraph_capture_size": true}',
+    ],
+)
+def test_a_compilation_config_names_neither_code_nor_files_and_only_what_can_be_counted(text: str) -> None:
+    assert {problem.code for problem in check_arguments({"compilation-config": text}, "0.33.0")} == {"EngineArgumentInvalid"}

@@ -1,12 +1,21 @@
 """The type that a model computes in decides what its unquantized weights take."""
 
+from dataclasses import replace
+
 import pytest
 
 from shardwright.errors import InputError
 from shardwright.modelspec.catalogue import find_model
-from shardwright.modelspec.computed import SLOW_FP32, computed_in
+from shardwright.modelspec.computed import (
+    SLOW_FP32,
+    UNCOUNTED_TOWERS,
+    computed_in,
+    with_state_bits,
+    with_whole_towers,
+    without_towers,
+)
 from shardwright.modelspec.read import read_model
-from shardwright.modelspec.spec import ModelSpec
+from shardwright.modelspec.spec import ModelSpec, Part, RecurrentAttention, Split
 
 
 def a_model(name: str) -> ModelSpec:
@@ -46,3 +55,35 @@ def test_quantized_weights_are_not_computed_in_fp32() -> None:
 
     (problem,) = caught.value.problems
     assert (problem.code, problem.path) == ("QuantizationNotApplicable", "spec.engine.args.dtype")
+
+
+def test_without_towers_the_language_model_is_left_and_nothing_is_said_of_them() -> None:
+    model = a_model("Qwen/Qwen3.5-27B")
+    blind = replace(model, warnings=("another", *UNCOUNTED_TOWERS))
+
+    alone = without_towers(blind)
+
+    assert {weight.part for weight in model.weights} - {weight.part for weight in alone.weights} == {Part.TOWER}
+    assert alone.layers == model.layers
+    assert alone.warnings == ("another",)
+
+
+def test_a_whole_tower_is_on_every_rank_and_all_else_is_cut_as_before() -> None:
+    model = a_model("Qwen/Qwen3.5-27B")
+
+    whole = with_whole_towers(model)
+
+    changed = {now.part for before, now in zip(model.weights, whole.weights, strict=True) if before != now}
+    assert changed == {Part.TOWER}
+    assert {weight.split for weight in whole.weights if weight.part is Part.TOWER} == {Split.REPLICATED}
+
+
+def test_states_of_other_bits_take_their_share_and_k_v_stays() -> None:
+    model = a_model("Qwen/Qwen3.5-27B")
+
+    narrow = with_state_bits(model, 16)
+
+    states = [layer.attention.state_bits for layer in narrow.layers if isinstance(layer.attention, RecurrentAttention)]
+    assert set(states) == {16}
+    assert len(states) == sum(isinstance(layer.attention, RecurrentAttention) for layer in model.layers)
+    assert with_state_bits(model, None) is model

@@ -12,6 +12,7 @@ from shardwright.reconcile.members import Failure
 from shardwright.reconcile.states import Situation
 from shardwright.reconcile.status import build_status, service_status
 from shardwright.rendering.deployment import Owner
+from tests.support.builders_deployment import a_plan
 from tests.support.builders_reconcile import NOON
 from tests.support.outcomes import CASES, PROBLEM, READY, STARTING, decided, found
 
@@ -32,6 +33,15 @@ def test_where_there_is_no_room_a_person_is_told_what_would_make_some() -> None:
     message = summarise(found(plan=None, no_plan=no_plan)).message
 
     assert message == f"{PROBLEM.sentence()}; it would fit with 2 more nodes of h100, or if models/small went"
+
+
+def test_a_plan_beside_what_nobody_counts_says_so_in_its_condition() -> None:
+    plan = replace(found().plan or a_plan(), uncounted=("enable-eplb", "kernel-config"))
+
+    planned = next(each for each in conditions(found(plan=plan)) if each.type is ConditionType.PLANNED)
+
+    assert (planned.status, planned.reason) == (True, "OptionsNotCounted")
+    assert planned.message.startswith("engine.args.enable-eplb, engine.args.kernel-config are not counted")
 
 
 def test_several_problems_are_counted() -> None:

@@ -579,7 +579,9 @@ def test_a_draft_model_is_named_by_its_folder() -> None:
 
 def test_the_hash_of_a_plan_is_that_of_all_its_fields_as_plain_data() -> None:
     plan = a_plan()
-    said = {name: value for name, value in asdict(plan).items() if name != "numbers"}  # absent where it says nothing
+    later = ("numbers", "uncounted")  # absent where they say nothing
+    said = {name: value for name, value in asdict(plan).items() if name not in later}
     assert plan_hash(plan) == digest(said)[:16]
     assert plan_hash(replace(plan, numbers=(1,))) == digest(said | {"numbers": (1,)})[:16]
+    assert plan_hash(replace(plan, uncounted=("enable-eplb",))) == digest(said | {"uncounted": ("enable-eplb",)})[:16]
     assert plan_hash(replace(plan, performance=replace(plan.performance, ttft_seconds=9.5))) != plan_hash(plan)

@@ -171,10 +171,10 @@ class TestTheAdministrator:
         resolve(Question(resource=a_resource(pod={"runtimeClassName": "nvidia"})))
 
     def test_a_default_that_no_plan_can_live_with_is_refused_where_it_stands(self) -> None:
-        settings = read_settings(json.dumps({"engineDefaults": {"engine": {"args": {"block-size": 32}}}}))
+        settings = read_settings(json.dumps({"engineDefaults": {"engine": {"args": {"cpu-offload-gb": 32}}}}))
 
         assert problems_of(Question(resource=a_resource(), settings=settings)) == [
-            ("EngineArgumentForbidden", "engineDefaults.engine.args.block-size")
+            ("EngineArgumentForbidden", "engineDefaults.engine.args.cpu-offload-gb")
         ]
 
 
