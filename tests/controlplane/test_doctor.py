@@ -65,7 +65,6 @@ def test_who_may_read_nothing_is_told_what_was_not_looked_at(chart: ControlPlane
     assert [line.split()[0] for line in lines] == ["ok", "ok", "?", "?", "?", "?", "?", "-"]
 
 
-@pytest.mark.parametrize("word", ["Enforced", "Ignored"])
 def test_what_the_caller_has_found_is_what_was_measured_and_nothing_is_left(control_plane: ControlPlane, fleet: Fleet) -> None:
     fleet(H100, 1)
     cluster = Cluster(context=None, kubeconfig=str(control_plane.kubeconfig))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
@@ -157,8 +157,8 @@ def inventory_of(nodes: int, pools: int, free: str) -> Inventory:
 def _free(free: str, nodes: int, gpus: int) -> dict[int, int]:
     if free == "all":
         return {}
-    left = {"none": lambda _: 0, "one": lambda _: 1, "mixed": lambda node: node * 5 % (gpus + 1)}[free]
-    return {node: left(node) for node in range(nodes)}
+    left: dict[str, Callable[[int], int]] = {"none": lambda _: 0, "one": lambda _: 1, "mixed": lambda node: node * 5 % (gpus + 1)}
+    return {node: left[free](node) for node in range(nodes)}
 
 
 def _spec(choice: Choice) -> dict[str, Any]:
@@ -191,12 +191,17 @@ def _engine(choice: Choice) -> dict[str, Any]:
 def _workload(choice: Choice) -> dict[str, Any]:
     drafts = {"draftTokens": 16, "acceptancePercent": 60}
     draft = {"id": "costly/draft", "revision": "0" * 40, "config": {**DEEP_CONFIG, "hidden_size": 64}}
-    drafting: dict[str, Any] = {
+    drafting: dict[str, dict[str, Any]] = {
         "": {},
         "promptLookup": {"promptLookup": drafts},
         "draftModel": {"draftModel": {**drafts, **draft}},
-    }[choice["drafting"]]
-    return {"inputTokens": choice["input_tokens"], "outputTokens": choice["output_tokens"], **choice["arrival"], **drafting}
+    }
+    return {
+        "inputTokens": choice["input_tokens"],
+        "outputTokens": choice["output_tokens"],
+        **choice["arrival"],
+        **drafting[choice["drafting"]],
+    }
 
 
 def _adapters(choice: Choice) -> dict[str, Any]:
@@ -250,7 +255,7 @@ def _half(value: Any) -> Any:
 def _quantization(choice: Choice) -> dict[str, Any]:
     count, ways = choice["patterns"], choice["ways"]
     listed = [f"re:.*x{number}{ways}.*" if ways else f"model.layers.{number}.mlp" for number in range(count)]
-    return {
+    made: dict[str, Callable[[], dict[str, Any]]] = {
         "fp8": lambda: {"quant_method": "fp8", "activation_scheme": "dynamic", "modules_to_not_convert": listed},
         "awq": lambda: {"quant_method": "awq", "bits": 4, "group_size": 128, "modules_to_not_convert": listed},
         "gptq": lambda: {
@@ -274,7 +279,8 @@ def _quantization(choice: Choice) -> dict[str, Any]:
             "quantized_layers": {f"model.layers.{number}.mlp.{ways}": {"quant_algo": "FP8"} for number in range(count or 1)},
             "ignore": listed,
         },
-    }[choice["quantization"]]()
+    }
+    return made[choice["quantization"]]()
 
 
 def _filling(kind: str, room: int) -> dict[str, Any]:
@@ -282,10 +288,11 @@ def _filling(kind: str, room: int) -> dict[str, Any]:
     nested: Any = []
     for _ in range(20):
         nested = [nested, nested] if len(json.dumps(nested)) < room // 3 else [nested]
-    return {
+    filled: dict[str, dict[str, Any]] = {
         "": {},
         "keys": {"more": {f"k{number}": number for number in range(room // 16)}},
         "objects": {"more": [{}] * (room // 4)},
         "text": {"more": "\u00e9" * (room // 6)},
         "nested": {"more": nested},
-    }[kind]
+    }
+    return filled[kind]
