@@ -7,7 +7,7 @@ DEMO   ?=
 INSTALL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: audit bench-operator bench-operator-short crash-matrix explore faults score fit bench-start help setup test test-unit test-controlplane test-engine test-versions test-browser test-mpi lock-engine lint fmt generate soak verify lock tools demo demo-down image wheel kind-up kind-test kind-test-full kind-demo kind-down clean
+.PHONY: audit bench-operator bench-operator-short crash-matrix explore faults score fit bench-start help setup test test-unit test-controlplane test-engine test-versions test-browser test-mpi lock-engine lint fmt generate soak verify lock tools demo demo-down image wheel kind-up kind-test kind-test-full kind-demo kind-down scan clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,6 +95,16 @@ build/audit/.installed: requirements-audit.lock
 audit: build/audit/.installed ## Look the locked dependencies up among known vulnerabilities (asks PyPI; fails, too, where it gets no answer)
 	build/audit/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r requirements.lock
 	build/audit/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r requirements-dev.lock
+
+IMAGE ?= shardwright/operator:$$($(BIN)/python -c 'import shardwright; print(shardwright.__version__)')
+SCANNER ?= $(firstword $(notdir $(shell command -v trivy) $(shell command -v grype)))
+SCAN_trivy := trivy image --exit-code 1 --severity HIGH,CRITICAL --ignore-unfixed
+SCAN_grype := grype --fail-on high --only-fixed
+
+scan: ## Look up what is in the operator's image among known vulnerabilities, before a release (needs trivy or grype, and its database)
+	@test -n "$(SCAN_$(SCANNER))" || { echo "no scan was made: neither trivy nor grype is installed, and no package registry has their databases;" \
+	  "install one where its database can be downloaded and run 'make scan IMAGE=...' there" >&2; exit 1; }
+	$(SCAN_$(SCANNER)) $(IMAGE)
 
 lock-engine: setup ## Resolve what vLLM needs anew into its lock file (downloads about 3 GB to read what it asks for)
 	$(BIN)/python -m tests.engine lock

@@ -1,6 +1,6 @@
 """Measure what one namespace that is slow, refused or flooding costs the models of another one.
 
-    python -m benchmarks.neighbours [--crashes 40]
+    python -m benchmarks.neighbours [--crashes 40] [--phases quiet hostile stored]
 
 On the control plane of the tests, with one operator. Models of two nodes serve in a namespace; a pod of each crashes, and
 the time from the end of its container, as a watch shows it, to the operator's write of `replicas: 0` is measured: first with
@@ -8,10 +8,13 @@ nothing else going on, then with a second namespace in which
 
 - slow: a webhook that never answers holds each write of a ConfigMap for its 10 s, and new models come all the time;
 - refused: a quota refuses each ConfigMap, and new models come all the time;
-- flooding: the specs of 50 models that run change all the time.
+- flooding: the specs of 50 models that run change all the time;
+- hostile: objects that mean harm come all the time, 2,000 of `tests.support.hostile` in the end;
+- stored: all of these are in the store, and each is answered.
 
 The next one crashes when the last one serves again. Beside it stands how long the API server took to answer the operator's
-requests about the crashed models, as its audit log says: that much of the time is not the operator's.
+requests about the crashed models, as its audit log says: that much of the time is not the operator's. The last column is the most
+memory that the operator and its worker have had so far, which the chart limits.
 """
 
 from __future__ import annotations
@@ -31,16 +34,22 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.fleet.watching import Watch
+from shardwright.units import MIB
 from tests.harness import fleet
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.waiting import wait_for
+from tests.support.hostile import corpus, send, unanswered
 from tests.support.models import LARGE, Models
 from tests.support.operator import OPERATOR_USER, OperatorProcess, install_chart
 from tests.support.webhooks import dead_webhook
 
 NODE: Final = "h100-8x-dell-xe9680"
 GPUS: Final = 8
+HOSTILE: Final = 2000
+"""Objects that mean harm."""
+LIMIT_BYTES: Final = 512 * MIB
+"""Memory limit of the chart."""
 NODES_OF_A_MODEL: Final = 2
 """A group of one pod is restarted by its kubelet; only a larger one waits for the operator."""
 FLOODING: Final = 50
@@ -63,6 +72,7 @@ class Found:
 
     reactions: list[float]
     answers: list[float]
+    peak_bytes: int = 0
 
 
 class Crashes:
@@ -176,18 +186,38 @@ def flooding(control_plane: ControlPlane, harmful: Models) -> Iterator[None]:
     harmful.delete_all("ShardedModel")
 
 
-DISTURBANCES: Final = {"slow": slow, "refused": refused, "flooding": flooding}
+@contextmanager
+def hostile(control_plane: ControlPlane, harmful: Models) -> Iterator[None]:
+    """Let objects that mean harm come until the block ends, then the rest of them; they stay."""
+    quotas = f"/api/v1/namespaces/{harmful.namespace}/resourcequotas"
+    control_plane.api.create(quotas, {"metadata": {"name": "no-gpus"}, "spec": {"hard": {"requests.nvidia.com/gpu": "0"}}})
+    coming = corpus(HOSTILE)
+    with repeated(lambda _: send(harmful, one) if (one := next(coming, None)) else ""):
+        yield
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda one: send(harmful, one), coming))
 
 
-def measure(console: Console, crashes: int) -> dict[str, Found]:
+@contextmanager
+def stored(control_plane: ControlPlane, harmful: Models) -> Iterator[None]:
+    """Begin when each of them is answered. They stay: to delete so many takes the API server longer than a request may."""
+    del control_plane
+    wait_for(lambda: not unanswered(harmful), 600, "each object that means harm to be answered")
+    yield
+
+
+DISTURBANCES: Final = {"slow": slow, "refused": refused, "flooding": flooding, "hostile": hostile, "stored": stored}
+PHASES: Final = ("quiet", *DISTURBANCES)
+
+
+def measure(console: Console, crashes: int, phases: list[str]) -> dict[str, Found]:
     """Return the seconds from crash to write of each model, and of the requests for it, by what the other namespace did."""
     found: dict[str, Found] = {}
     with ControlPlane.start() as control_plane, ExitStack() as stack:
         install_chart(control_plane)
-        phases = ("quiet", *DISTURBANCES)
         nodes = len(phases) * crashes * NODES_OF_A_MODEL + -(-FLOODING // GPUS)
         control_plane.nodes.create(fleet.make(NODE, nodes))
-        stack.enter_context(OperatorProcess(control_plane))
+        operator = stack.enter_context(OperatorProcess(control_plane))
         well, harmful = (Models(control_plane, control_plane.create_namespace(name)) for name in ("well", "harmful"))
         watched = Crashes(control_plane, well.namespace)
         stack.callback(watched.close)
@@ -202,7 +232,8 @@ def measure(console: Console, crashes: int) -> dict[str, Found]:
                 if phase in DISTURBANCES:
                     disturbed.enter_context(DISTURBANCES[phase](control_plane, harmful))
                 reactions = [_reaction(control_plane, well, watched, f"{phase}-{number}") for number in range(crashes)]
-            found[phase] = Found(sorted(reactions), sorted(_answers(control_plane, well.namespace, f"{phase}-")))
+            answers = sorted(_answers(control_plane, well.namespace, f"{phase}-"))
+            found[phase] = Found(sorted(reactions), answers, operator.peak_bytes())
     return found
 
 
@@ -232,19 +263,21 @@ def main() -> int:
         prog="python -m benchmarks.neighbours", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--crashes", type=int, default=40, help="how many models crash in each phase (default: 40)")
-    console = Console()
-    found = measure(console, parser.parse_args().crashes)
-    table = Table("the other namespace", "median ms", "p99 ms", "p99, times", "p99, ms more", "an answer: median ms", "p99 ms")
-    before = _percentile(found["quiet"].reactions)
+    parser.add_argument("--phases", nargs="+", choices=PHASES, default=PHASES, help="of these alone; the first is compared with")
+    console, given = Console(), parser.parse_args()
+    found = measure(console, given.crashes, list(given.phases))
+    columns = ("median ms", "p99 ms", "p99, times", "p99, ms more", "an answer: median ms", "p99 ms", "peak MiB")
+    table = Table("the other namespace", *columns)
+    before = _percentile(found[given.phases[0]].reactions)
     for phase, one in found.items():
         p99, answer = _percentile(one.reactions), _percentile(one.answers)
         milliseconds = [
             f"{1000 * seconds:.0f}" for seconds in (_median(one.reactions), p99, p99 - before, _median(one.answers), answer)
         ]
-        table.add_row(phase, *milliseconds[:2], f"{p99 / before:.2f}", *milliseconds[2:])
+        table.add_row(phase, *milliseconds[:2], f"{p99 / before:.2f}", *milliseconds[2:], f"{one.peak_bytes / MIB:.0f}")
     console.print(table)
     most = max(before * SLOWER_TIMES, before + SLOWER_SECONDS)
-    return 0 if all(_percentile(one.reactions) <= most for one in found.values()) else 1
+    return 0 if all(_percentile(one.reactions) <= most and one.peak_bytes < LIMIT_BYTES for one in found.values()) else 1
 
 
 def _median(ordered: list[float]) -> float:

@@ -1,4 +1,4 @@
-"""Objects that mean harm, each made by a seed alone: what a tenant may send of ShardedModels, and of ConfigMaps that they name.
+"""Objects that mean harm, each made by a seed alone: what a tenant may send of ShardedModels, and of objects beside them.
 
 Some the API server refuses, some the operator; whatever it is, it is said of that object alone.
 """
@@ -45,10 +45,11 @@ TEXTS: Final = ("model_type", "torch_dtype", "rope_scaling", "quantization_confi
 
 @dataclass(frozen=True)
 class Hostile:
-    """One attack: a ShardedModel, and ConfigMaps that are to be there before it."""
+    """One attack: a ShardedModel, and what is to be there before it: ConfigMaps, and objects of other kinds by their kind."""
 
     model: Manifest
     config_maps: tuple[Manifest, ...] = ()
+    others: tuple[tuple[str, Manifest], ...] = ()
 
     @property
     def name(self) -> str:
@@ -67,14 +68,25 @@ def corpus(count: int, seed: int = 0) -> Iterator[Hostile]:
 def send(models: Models, one: Hostile) -> str:
     """Create what is of an attack; return the model's name where the API server takes it, else nothing."""
     try:
-        for config_map in one.config_maps:
-            models.post("ConfigMap", config_map)
+        for kind, beside in (*(("ConfigMap", config_map) for config_map in one.config_maps), *one.others):
+            models.post(kind, beside)
         models.post("ShardedModel", {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", **one.model})
     except ApiError as error:
         if error.status not in REFUSED:
             raise
         return ""
     return one.name
+
+
+def unanswered(models: Models) -> list[str]:
+    """Return the models of a namespace of which nothing is said yet."""
+    return [item["metadata"]["name"] for item in models.all("ShardedModel") if not reason_of(item)]
+
+
+def reason_of(item: Manifest) -> str:
+    """Return why a model is Ready or is not; nothing where that is not said yet."""
+    conditions: list[Manifest] = item.get("status", {}).get("conditions", [])
+    return next((condition["reason"] for condition in conditions if condition["type"] == "Ready"), "")
 
 
 def _of(name: str, config: Any = None, **spec: Any) -> Hostile:
@@ -181,6 +193,50 @@ def _odd_json(name: str, dice: random.Random) -> Hostile:
     )
 
 
+def _dressed(name: str, dice: random.Random) -> Hostile:
+    """Metadata as large and as strange as the API server takes: what the operator reads of it is little."""
+    owner = {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", "name": "good", "uid": name, "controller": False}
+    metadata: Manifest = dice.choice(
+        (
+            {"annotations": {f"shardwright.io/{number}": "\u202e" * 20 for number in range(2000)}},
+            {"annotations": {RESTART: "9" * 200_000}},
+            {"labels": {f"l{number}.shardwright.io/model": "good" for number in range(1000)}},
+            {"labels": {"shardwright.io/model": "good", "app.kubernetes.io/managed-by": "shardwright"}},
+            {"ownerReferences": [{**owner, "uid": f"{name}-{number}"} for number in range(1000)]},
+        )
+    )
+    return Hostile({"metadata": {"name": name, **metadata}, "spec": {"model": {"id": "evil/model", "config": A_CONFIG}}})
+
+
+def _beside(name: str, dice: random.Random) -> Hostile:
+    """Objects of the names and labels that the operator would use, made before it: whose they are says the uid of their owner."""
+    owner = {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", "name": name, "uid": name, "controller": True}
+    labels = {"shardwright.io/model": name, "shardwright.io/group": f"{name}-0", "app.kubernetes.io/managed-by": "shardwright"}
+    metadata = {"labels": labels, "ownerReferences": [owner]} if dice.random() < 0.5 else {"labels": labels}
+    pod = {"containers": [{"name": "engine", "image": "evil/engine"}], "schedulerName": "nobody"}
+    selector = {"matchLabels": {"evil": name}}
+    template = {"metadata": {"labels": {"evil": name}}, "spec": pod}
+    rank = dice.choice((0, 4095, 4096, 2**31, 3_000_000_000, 10**15))
+    kind, made = dice.choice(
+        (
+            ("Pod", {"metadata": {"name": f"{name}-0-{rank}", **metadata}, "spec": pod}),
+            ("Pod", {"metadata": {"name": f"{name}-{'9' * 20}-0", **metadata}, "spec": pod}),
+            ("Service", {"metadata": {"name": name, **metadata}, "spec": {"ports": [{"port": 8000}]}}),
+            (
+                "StatefulSet",
+                {
+                    "metadata": {"name": f"{name}-0", **metadata},
+                    "spec": {"replicas": 0, "serviceName": "", "selector": selector, "template": template},
+                },
+            ),
+            ("NetworkPolicy", {"metadata": {"name": f"{name}-network", **metadata}, "spec": {"podSelector": {}}}),
+            ("ConfigMap", {"metadata": {"name": f"{name}-plan", **metadata}, "data": {"plan.json": "{" * 100_000}}),
+        )
+    )
+    plan_only = {"mode": dice.choice(("PlanOnly", "Deploy"))}
+    return Hostile(_of(name, A_CONFIG, **plan_only).model, others=((kind, made),))
+
+
 MAKERS: Final[dict[str, Callable[[str, random.Random], Hostile]]] = {
     "deep": _deep,
     "wide": _wide,
@@ -189,5 +245,7 @@ MAKERS: Final[dict[str, Callable[[str, random.Random], Hostile]]] = {
     "text": _odd_text,
     "number": _odd_number,
     "json": _odd_json,
+    "dressed": _dressed,
+    "beside": _beside,
 }
 """By what is odd about them."""

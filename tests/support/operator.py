@@ -142,6 +142,14 @@ class OperatorProcess:
         assert self._process is not None
         return None if self._process.poll() is not None else self._process.pid
 
+    def peak_bytes(self) -> int:
+        """Return the most memory that it and its worker have ever had, each counted at its own peak."""
+        pid = self.running()
+        children = (task / "children" for task in Path(f"/proc/{pid}/task").iterdir())
+        pids = [pid, *(int(child) for file in children for child in file.read_text().split())]
+        statuses = (Path(f"/proc/{one}/status").read_text().splitlines() for one in pids)
+        return sum(1024 * int(line.split()[1]) for lines in statuses for line in lines if line.startswith("VmHWM:"))
+
     def logs(self) -> str:
         return self._log.read_text()
 

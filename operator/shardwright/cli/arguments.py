@@ -73,6 +73,15 @@ its cache alone), HF_HOME, HF_HUB_CACHE and HTTPS_PROXY.
 
 exit codes: 0 printed, 2 the hub does not give it, 3 the hub cannot be reached, or a fault of ours
 """
+DOCTOR_EXAMPLES = """\
+examples:
+  %(prog)s
+  %(prog)s --network-policies
+  %(prog)s --network-policies --trial-namespace models --image registry.example/python:3.11
+  %(prog)s -o json | jq -r '.checks[].findings[].command'
+
+exit codes: 0 nothing is wrong, 1 something is, 3 the cluster cannot be reached, or a fault of ours
+"""
 MODELS_EXAMPLES = """\
 examples:
   %(prog)s --search llama-3
@@ -129,6 +138,7 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     _add_size(commands)
     _add_predict(commands)
     _add_fetch(commands)
+    _add_doctor(commands)
     _add_models(commands)
     _add_gpus(commands)
     _add_crd(commands)
@@ -220,6 +230,24 @@ def _add_fetch(commands: Commands) -> None:
     command.add_argument("model", metavar="MODEL", help="id of the repository: org/name")
     command.add_argument("--revision", metavar="COMMIT", help="40 hexadecimal digits (default: the newest commit)")
     _add_output(command, ("yaml", "json"), "the ConfigMap; how to name it is said on stderr")
+
+
+def _add_doctor(commands: Commands) -> None:
+    command = _add_command(
+        commands, "doctor", summary="say what is wrong with an installation, and what to type", epilog=DOCTOR_EXAMPLES
+    )
+    command.add_argument("--context", help="a context of the kubeconfig")
+    command.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else ~/.kube/config")
+    command.add_argument(
+        "--network-policies",
+        action="store_true",
+        help="measure whether the cluster enforces NetworkPolicies: two short-lived pods, and a policy between them",
+    )
+    command.add_argument(
+        "--trial-namespace", default="", metavar="NAMESPACE", help="where these pods run (default: one that is made and deleted)"
+    )
+    command.add_argument("--image", default="", help="of these pods, with Python 3 in it (default: the operator's)")
+    _add_output(command, ("text", "json"), "lines, or one JSON object with every check")
 
 
 def _add_models(commands: Commands) -> None:

@@ -12,6 +12,7 @@ class Exit(IntEnum):
 
     PLAN = 0
     NOTHING_FITS = 1
+    SOMETHING_WRONG = 1  #: of ``doctor``
     BAD_INPUT = 2
     FAULT = 3
 

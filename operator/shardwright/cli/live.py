@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,13 +47,25 @@ class Cluster:
         """
         return asyncio.run(self._read_config_map(namespace, name))
 
+    def ask(self, asking: Callable[[Client], Awaitable[T]]) -> T:
+        """Return what somebody asks of the API server.
+
+        Raises:
+            UnreachableError: no answer, no credentials, or no right.
+        """
+        return asyncio.run(self._ask(asking))
+
+    async def _ask(self, asking: Callable[[Client], Awaitable[T]]) -> T:
+        async with self._client() as client:
+            return await asking(client)
+
     async def _read_surroundings(self, stated: Stated) -> Surroundings:
         async with self._client() as client:
             nodes = [node async for page in client.pages(NODES) for node in read_nodes(page, stated)]
-            plans = await _unless_forbidden(client.list(CONFIG_MAPS, labelSelector=MANAGED))
+            plans = await unless_forbidden(client.list(CONFIG_MAPS, labelSelector=MANAGED))
             return Surroundings(
                 nodes=tuple(nodes),
-                usage=await _unless_forbidden(_read_usage(client)),
+                usage=await unless_forbidden(_read_usage(client)),
                 reservations=read_reservations(plans or ()),
             )
 
@@ -84,7 +96,8 @@ async def _read_usage(client: Client) -> tuple[GpuUsage, ...]:
     return tuple([usage async for page in client.pages(PODS, fieldSelector=UNFINISHED) for usage in read_usage(page)])
 
 
-async def _unless_forbidden(reading: Awaitable[T]) -> T | None:
+async def unless_forbidden(reading: Awaitable[T]) -> T | None:
+    """Return what is read, None where it may not be."""
     try:
         return await reading
     except ApiError as error:

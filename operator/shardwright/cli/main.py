@@ -119,6 +119,12 @@ def _fetch(arguments: Namespace) -> int:
     return fetch_config_map(arguments)
 
 
+def _doctor(arguments: Namespace) -> int:
+    from shardwright.cli.doctor import doctor  # noqa: PLC0415 - see _plan
+
+    return doctor(arguments)
+
+
 def _models(arguments: Namespace) -> int:
     from shardwright.cli.catalogue import list_models  # noqa: PLC0415 - see _plan
 
@@ -154,6 +160,7 @@ COMMANDS: Final[Mapping[str, Callable[[Namespace], int]]] = MappingProxyType(
         "size": _size,
         "predict": _predict,
         "fetch": _fetch,
+        "doctor": _doctor,
         "models": _models,
         "gpus": _gpus,
         "crd": _crd,

@@ -16,6 +16,7 @@ from shardwright.cluster.resources import (
     RESOURCE_QUOTAS,
     SECRETS,
     SHARDED_MODELS,
+    SUBJECT_REVIEWS,
     Resource,
 )
 
@@ -32,9 +33,16 @@ NEEDED: Final[Sequence[tuple[Resource, str, str]]] = (
 """Resource, subresource and verb without which nothing works."""
 
 
-async def may(client: Client, resource: Resource, subresource: str, verb: str) -> bool:
-    """Return whether we may do this in all namespaces."""
-    return _allowed(await client.create(ACCESS_REVIEWS, None, _review(resource, subresource, verb)))
+Account = tuple[str, str]
+"""Namespace and name of a service account."""
+
+
+async def may(client: Client, resource: Resource, subresource: str, verb: str, account: Account | None = None) -> bool:
+    """Return whether we, or a service account, may do this in all namespaces."""
+    review = _review(resource, subresource, verb)
+    if account is None:
+        return _allowed(await client.create(ACCESS_REVIEWS, None, review))
+    return _allowed(await client.create(SUBJECT_REVIEWS, None, _of_account(review, account)))
 
 
 def may_now(client: Client, resource: Resource, verb: str, seconds: float) -> bool:
@@ -58,13 +66,20 @@ def _review(resource: Resource, subresource: str, verb: str) -> dict[str, Any]:
     }
 
 
+def _of_account(review: Mapping[str, Any], account: Account) -> dict[str, Any]:
+    namespace, name = account
+    groups = ["system:authenticated", "system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
+    who = {"user": f"system:serviceaccount:{namespace}:{name}", "groups": groups}
+    return {**review, "kind": SUBJECT_REVIEWS.kind, "spec": {**review["spec"], **who}}
+
+
 def _allowed(review: Mapping[str, Any]) -> bool:
     return (review.get("status") or {}).get("allowed") is True
 
 
-async def missing_permissions(client: Client) -> tuple[str, ...]:
-    """Return what the service account may not do and must, as "verb resource"."""
-    answers = await asyncio.gather(*(may(client, *needed) for needed in NEEDED))
+async def missing_permissions(client: Client, account: Account | None = None) -> tuple[str, ...]:
+    """Return what the operator's service account, by default our own, may not do and must, as "verb resource"."""
+    answers = await asyncio.gather(*(may(client, *needed, account) for needed in NEEDED))
     return tuple(
         f"{verb} {resource.plural}" + (f"/{subresource}" if subresource else "")
         for (resource, subresource, verb), allowed in zip(NEEDED, answers, strict=True)

@@ -44,6 +44,13 @@ _RANK: Final = re.compile(r"0|[1-9][0-9]{0,3}")
 
 DIGEST_BYTES: Final = 16
 
+CHILD_MAX_BYTES: Final = 262_144
+"""Unit: bytes of JSON, of an object that counts as one of ours.
+
+Basis: derived; the largest template has less than 100 KiB beside the names of its nodes, and 2,000 nodes of 63 characters have
+126 KB. The API server takes 1.5 MB, and tenants write what they like.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFacts:
@@ -63,7 +70,8 @@ class PodFacts:
 class Child:
     """An object that carries our label: all that was written of it, without what its controllers report.
 
-    ``owner`` is the name of the ShardedModel that controls it and ``owner_uid`` its uid, empty where none does. Equal as
+    ``owner`` is the name of the ShardedModel that controls it and ``owner_uid`` its uid, empty where none does; then, and where
+    it is larger than anything that we write, it is somebody else's, and no more is kept than that it is there. Equal as
     long as its ``digest`` is: a status that changes is no change. ``version`` is the number of the version that it was seen at.
     """
 
@@ -136,6 +144,8 @@ def project_child(resource: Resource, content: Mapping[str, Any]) -> Child:
     whole = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": kept, **rest}
     kind, body = kind_of(whole), plain(whole)
     owner, owner_uid = _model_of(content)
+    if not owner or len(body) > CHILD_MAX_BYTES:
+        owner, owner_uid, body = "", "", plain(_in_the_way(whole))
     return Child(
         kind=kind,
         namespace=intern(metadata.get("namespace", "")),
@@ -147,6 +157,14 @@ def project_child(resource: Resource, content: Mapping[str, Any]) -> Child:
         body=packed(body, kind),
         version=int(version) if version.isdecimal() else 0,
     )
+
+
+def _in_the_way(whole: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is to be known of an object of somebody else that stands where ours would: that it is there."""
+    metadata, (label, value) = whole["metadata"], MANAGED_BY
+    kept = {name: metadata[name] for name in ("name", "namespace", "uid", "deletionTimestamp") if name in metadata}
+    named = {"apiVersion": whole["apiVersion"], "kind": whole["kind"]}
+    return {**named, "metadata": {**kept, "labels": {label: value}}, "spec": {}}
 
 
 def project_config_map(config_map: Mapping[str, Any]) -> ConfigMapFacts:

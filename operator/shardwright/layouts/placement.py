@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import islice
 from typing import Any
 
 from shardwright.hardware.gpus import Link
@@ -121,13 +122,7 @@ class Shelf:
                 return
 
     def _across(self, spread: Spread, replicas: int) -> Iterator[tuple[Node, ...]]:
-        levels, taken = self._levels_for(spread.gpus), set[str]()
-        for _ in range(replicas):
-            group = levels.closest(spread.nodes, taken)
-            if group is None:
-                return
-            taken.update(node.name for node in group)
-            yield group
+        return islice(self._levels_for(spread.gpus).nearest(spread.nodes), replicas)
 
     def _levels_for(self, gpus: int) -> "Levels":
         if gpus not in self._levels:
@@ -157,18 +152,20 @@ class Levels:
         self._marks: list[Sequence[Any]] = [[node.name for node in nodes]]  # of the nodes themselves, then of every level
         self._made: list[Level] = []
 
-    def closest(self, count: int, taken: set[str]) -> tuple[Node, ...] | None:
-        """Return ``count`` nodes of the smallest group that has them, at the nearest level where one does."""
+    def nearest(self, count: int) -> Iterator[tuple[Node, ...]]:
+        """Yield ``count`` nodes again and again, of the smallest group that has as many left, at the nearest level with one.
+
+        A group from which nodes were taken is the smallest from then on, and a level of which no group has enough left never has
+        one again: so every level is gone through once, however many are wanted.
+        """
+        taken = set[str]()
         for index in range(len(self._keys)):
-            level = self._level(index)
-            if taken:
-                left = [[item for item in group if item[1].name not in taken] for group in level if len(group) >= count]
-                chosen = min((group for group in left if len(group) >= count), key=len, default=None)
-            else:
-                chosen = next((group for group in level if len(group) >= count), None)
-            if chosen is not None:
-                return _in_rank_order(chosen[:count])
-        return None
+            left = ([item for item in group if item[1].name not in taken] for group in self._level(index) if len(group) >= count)
+            for group in sorted((group for group in left if len(group) >= count), key=len):
+                for first in range(0, len(group) - count + 1, count):
+                    chosen = _in_rank_order(group[first : first + count])
+                    taken.update(node.name for node in chosen)
+                    yield chosen
 
     def _level(self, index: int) -> Level:
         if index == len(self._made):

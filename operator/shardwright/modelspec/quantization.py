@@ -150,8 +150,8 @@ def _mxfp4(fields: Fields) -> Quantization:
 def _compressed_tensors(fields: Fields) -> Quantization:
     section = fields.section("config_groups")
     groups = [group for name in section.values if (group := section.section(name))] if section else []
-    targeted = [target for group in groups if (target := _targeted(group))]
-    if not targeted or len(targeted) < len(groups) or len(groups) > MAX_PATTERNS:
+    targeted = [target for group in groups[:MAX_PATTERNS] if (target := _targeted(group))]
+    if not targeted or len(targeted) < len(groups):
         fields.refuse("config_groups", f"{len(groups)} groups", "must be groups with their weights")
         return Quantization(method="compressed-tensors", storage=lambda _: None)
     scheme = fields.section("kv_cache_scheme")

@@ -32,6 +32,13 @@ class Feature:
     of_plan: bool = False
 
 
+ENGINE_TEXT_MAX_BYTES: Final = 16_384
+"""Unit: bytes of UTF-8, of all variables and arguments of a resource together.
+
+Basis: assumed; the largest of 59 published recipes for vLLM has 438. Every group has them in its template, and the operator all
+groups in memory: with 64 values of 4,096 characters 1,000 groups were 588 MiB, where the chart gives 512.
+"""
+
 FEATURES: Final = (
     Feature(
         option="quantization",
@@ -126,10 +133,27 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
         *check_executor(question.resource.spec, settings),
         *_unadmitted(question, image_of(spec.engine, kept_version)),
         *check_default_version(question.resource.spec, settings),
+        *_check_text(question.resource.spec.engine),
     )
     if problems:
         raise InputError(problems)
     return version
+
+
+def _check_text(engine: wire.Engine) -> Iterator[Problem]:
+    """Yield that what is handed to the engine is more than a template of pods should hold."""
+    variables = ((variable.name, variable.value) for variable in engine.env)
+    arguments = ((name, str(value)) for name, value in engine.args.items())
+    size = sum(len(f"{name}{value}".encode()) for name, value in (*variables, *arguments))
+    if size > ENGINE_TEXT_MAX_BYTES:
+        yield Problem(
+            code="EngineTextTooLarge",
+            path="spec.engine",
+            what=f"{size:,} bytes of variables and arguments",
+            limit=f"must be at most {ENGINE_TEXT_MAX_BYTES:,}",
+            gap=f"{size - ENGINE_TEXT_MAX_BYTES:,} too many",
+            remedy="shorten them; a large file belongs on a claim or into the image",
+        )
 
 
 def _unadmitted(question: Question, image: str) -> Iterator[Problem]:

@@ -10,6 +10,7 @@ import pytest
 
 from shardwright.cluster.resources import STATEFUL_SETS
 from shardwright.cluster.sources import (
+    CHILD_MAX_BYTES,
     ConfigMapFacts,
     PodFacts,
     node_source,
@@ -139,6 +140,26 @@ def test_an_object_that_no_sharded_model_of_ours_controls_has_no_owner() -> None
     theirs["metadata"]["ownerReferences"][0]["apiVersion"] = "example.com/v1"
     child = project_child(STATEFUL_SETS, theirs)
     assert (child.owner, child.owner_uid) == ("", "")
+
+
+@pytest.mark.parametrize("owned", [True, False])
+def test_of_an_object_that_is_not_ours_or_too_large_to_be_no_more_is_kept_than_that_it_is_there(*, owned: bool) -> None:
+    found = a_set("llama-0", version=7)
+    found["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "shardwright", "odd": "x"}
+    found["metadata"]["annotations"] = {"theirs": "x" * (CHILD_MAX_BYTES if owned else 10)}
+    if not owned:
+        found["metadata"]["ownerReferences"] = []
+
+    child = project_child(STATEFUL_SETS, found)
+
+    labels = {"app.kubernetes.io/managed-by": "shardwright"}
+    assert child.content() == {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "llama-0", "namespace": "models", "uid": "uid-of-llama-0", "labels": labels},
+        "spec": {},
+    }
+    assert (child.name, child.owner, child.owner_uid, child.version) == ("llama-0", "", "", 7)
 
 
 def test_of_a_config_map_its_identity_version_and_owner_are_kept() -> None:

@@ -135,3 +135,10 @@ def test_ranks_spread_over_the_fewest_equal_nodes_that_keep_tensor_groups_whole(
     tensor: int, pipeline: int, spread: Spread
 ) -> None:
     assert Spread.of(Layout(tensor=tensor, pipeline=pipeline), 8) == spread
+
+
+def test_replicas_fill_one_leaf_after_the_other_and_take_what_is_left_over_in_the_end() -> None:
+    pool = a_pool(nodes=16, free={5: 0})  # leaf 1 keeps three whole nodes, the others four
+
+    assert _nodes(pool, Layout(tensor=8, pipeline=3, replicas=9)) == [[4, 6, 7], [0, 1, 2], [8, 9, 10], [12, 13, 14], [3, 11, 15]]
+    assert _nodes(pool, Layout(tensor=8, pipeline=2, replicas=3)) == [[4, 6], [0, 1], [2, 3]]

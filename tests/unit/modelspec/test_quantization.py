@@ -349,6 +349,17 @@ def test_groups_of_modules_are_stored_each_in_its_way() -> None:
     assert _storage(model, "lm_head", None) == BF16
 
 
+def test_groups_beyond_those_that_are_taken_are_counted_and_not_read() -> None:
+    groups = {f"group_{number}": {"targets": ["Linear"], "weights": {"num_bits": "odd"}} for number in range(4096)}
+    with pytest.raises(InputError) as refusal:
+        a_model(quantization_config={"quant_method": "compressed-tensors", "config_groups": groups})
+
+    paths = [problem.path.removeprefix("quantization_config.") for problem in refusal.value.problems]
+    assert len(paths) == 1 + MAX_PATTERNS
+    assert "config_groups" in paths
+    assert "4096 groups" in str(refusal.value)
+
+
 @pytest.mark.parametrize(("ignored", "storage"), [([], NVFP4), (["lm_head"], BF16)])
 def test_modelopt_quantizes_the_head_unless_it_is_listed(ignored: list[str], storage: Storage) -> None:
     model = a_model(quantization_config={"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ignored})

@@ -42,6 +42,21 @@ def test_a_variable_is_refused_where_it_stands_and_admitted_by_name() -> None:
     assert sentences(settings(admittedEnvironment=["HF_ENDPOINT"]), engine=env) == []
 
 
+def test_what_every_pod_would_carry_is_bounded_all_of_it_together() -> None:
+    names = ("NCCL_ALGO", "NCCL_DEBUG", "NCCL_NET", "NCCL_PROTO")
+
+    def said(signs: int) -> list[str]:
+        env = [{"name": name, "value": "é" * signs} for name in names]  # of two bytes each
+        return sentences(Settings(), engine={"env": env, "args": {"seed": 7}})
+
+    assert said(2000) == []
+    (refusal,) = said(2048)
+    assert refusal == (
+        "EngineTextTooLarge: spec.engine: 16,426 bytes of variables and arguments must be at most 16,384, 42 too many; shorten "
+        "them; a large file belongs on a claim or into the image"
+    )
+
+
 def test_a_variable_is_judged_by_the_list_of_its_engine() -> None:
     env = {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}
 

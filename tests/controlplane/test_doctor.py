@@ -1,0 +1,113 @@
+"""``shardwright doctor`` against a live API server: what it reads, what it may not read, the pods that it makes and removes."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from shardwright.cli.diagnosis import Enforcement
+from shardwright.cli.live import Cluster
+from shardwright.cli.main import main
+from shardwright.cli.trial import LABEL, Measured, Trial, measure
+from tests.harness import fleet as fleets
+from tests.harness.api import Manifest
+from tests.harness.controlplane import ControlPlane
+from tests.harness.plugin import Fleet
+from tests.harness.waiting import wait_for
+from tests.support.models import Models
+
+pytestmark = pytest.mark.controlplane
+Capture = pytest.CaptureFixture[str]
+
+H100 = "h100-8x-dell-xe9680"
+
+
+def checks(capsys: Capture) -> dict[str, dict[str, Any]]:
+    return {one["check"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
+
+
+def test_the_doctor_says_of_a_live_cluster_what_is_wrong_with_it(
+    models: Models, control_plane: ControlPlane, fleet: Fleet, capsys: Capture
+) -> None:
+    (unknown,) = fleets.make(H100, 1, "unknown")
+    unknown["metadata"]["labels"]["nvidia.com/gpu.product"] = "NVIDIA-X9"
+    (name,) = fleet.create([unknown])
+    models.create("asks", "nobody/knows")
+    models.wait_reason("asks", "ModelUnknown")
+
+    assert main(["doctor", "--kubeconfig", str(control_plane.kubeconfig), "-o", "json"]) == 1
+
+    found = checks(capsys)
+    results = {check: one["result"] for check, one in found.items() if check != "Storage"}
+    assert results == {
+        "Kubernetes": "Fine",
+        "ShardedModels": "Fine",
+        "Operator": "Wrong",  # the Lease is held by a process beside the cluster, the Deployment has no pod
+        "Rights": "Fine",
+        "Nodes": "Wrong",
+        "Models": "Wrong",
+        "NetworkPolicies": "Skipped",
+    }
+    assert [finding["reason"] for finding in found["Operator"]["findings"]] == ["NotReady"]
+    told = [(one["reason"], one["objects"], one["command"]) for check in ("Nodes", "Models") for one in found[check]["findings"]]
+    assert ("NodeLeftOut", [name], f"kubectl label node {name} shardwright.io/gpu-model=ID") in told
+    assert ("ModelStalled", ["asks"], f"kubectl -n {models.namespace} describe smodel asks") in told
+
+
+def test_who_may_read_nothing_is_told_what_was_not_looked_at(chart: ControlPlane, namespace: str, capsys: Capture) -> None:
+    chart.kubectl("create", "serviceaccount", "nobody", "-n", namespace)
+    kubeconfig = chart.kubeconfig_for(namespace, "nobody")
+
+    assert main(["doctor", "--kubeconfig", str(kubeconfig)]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["ok", "ok", "?", "?", "?", "?", "?", "-"]
+
+
+def test_what_the_caller_has_found_is_what_was_measured_and_nothing_is_left(control_plane: ControlPlane, fleet: Fleet) -> None:
+    fleet(H100, 1)
+    cluster = Cluster(context=None, kubeconfig=str(control_plane.kubeconfig))
+    with ThreadPoolExecutor(1) as pool:
+        measuring = pool.submit(cluster.ask, lambda client: measure(client, Trial(namespace="", image="example/python")))
+        pod = wait_for(lambda: caller(control_plane), 60, "the pod that calls")
+        assert pod["metadata"]["namespace"].startswith("shardwright-doctor-")
+        ended(control_plane, pod, "Ignored")
+        measured = measuring.result(60)
+
+    assert measured == Measured(enforcement=Enforcement.IGNORED)
+    wait_for(lambda: not_left(control_plane), 60, "all of it to be gone")
+
+
+def test_a_trial_that_does_not_come_to_its_end_says_why_and_leaves_nothing(
+    control_plane: ControlPlane, namespace: str, fleet: Fleet
+) -> None:
+    fleet(H100, 1)
+    trial = Trial(namespace=namespace, image="example/python", seconds=1)
+    cluster = Cluster(context=None, kubeconfig=str(control_plane.kubeconfig))
+
+    measured = cluster.ask(lambda client: measure(client, trial))
+
+    assert measured.enforcement is Enforcement.UNCLEAR
+    assert measured.trouble.startswith("pod shardwright-doctor-")
+    paths = (f"/api/v1/namespaces/{namespace}/pods", f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies")
+    wait_for(lambda: not any(control_plane.api.get(path)["items"] for path in paths), 30, "all of it to be gone")
+
+
+def caller(control_plane: ControlPlane) -> Manifest:
+    pod = control_plane.api.get("/api/v1/pods", labelSelector=f"{LABEL}=caller")["items"][0]
+    assert pod["status"]["containerStatuses"]
+    return dict(pod)
+
+
+def ended(control_plane: ControlPlane, pod: Manifest, message: str) -> None:
+    """Say what a kubelet says of a container that has ended."""
+    state = {"terminated": {"exitCode": 0, "message": message}}
+    status = {"phase": "Succeeded", "containerStatuses": [{**pod["status"]["containerStatuses"][0], "state": state}]}
+    metadata = pod["metadata"]
+    control_plane.api.patch(f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status", {"status": status})
+
+
+def not_left(control_plane: ControlPlane) -> bool:
+    names = [item["metadata"]["name"] for item in control_plane.api.get("/api/v1/namespaces")["items"]]
+    return not any(name.startswith("shardwright-doctor-") for name in names)

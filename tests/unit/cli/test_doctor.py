@@ -1,0 +1,262 @@
+"""What ``doctor`` makes of what was read of a cluster: findings, their words, and the program of its two pods."""
+
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardwright.cli import reach
+from shardwright.cli.diagnosis import (
+    Ailment,
+    Chart,
+    Check,
+    Enforcement,
+    Examined,
+    Model,
+    Operator,
+    Result,
+    examine,
+    read_model,
+    read_operator,
+    read_version,
+)
+from shardwright.cli.prescriptions import WORDS, command, sentence
+from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.inventory import NodeExclusion
+from shardwright.hardware.nodes import read_node
+from tests.support.builders_cli import a_node
+from tests.support.hostile import ODD_TEXTS
+
+NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
+LONG_AGO = "2026-11-24T10:00:00Z"
+JUST_NOW = "2026-11-24T11:50:00Z"
+OPERATOR = Operator(
+    namespace="shardwright-system", name="shardwright", version="1.0", account="shardwright", wanted=2, ready=2, holder="a"
+)
+
+
+def read(node: dict[str, Any]) -> NodeFacts | NodeExclusion:
+    found = read_node(node)
+    assert found is not None
+    return found
+
+
+def a_chart(**changed: Any) -> Chart:
+    """Return what was read where nothing is wrong."""
+    fine = Chart(
+        version="1.0",
+        kubernetes=(1, 36),
+        served=True,
+        operators=(OPERATOR,),
+        missing_rights={"system:serviceaccount:shardwright-system:shardwright": ()},
+        nodes=(read(a_node("n1")),),
+        classes={"fast": False, "standard": True},
+        models=(a_model("m", ready="True"),),
+        measured=True,
+        enforcement=Enforcement.ENFORCED,
+    )
+    return replace(fine, **changed)
+
+
+def a_model(name: str, *, ready: str = "False", since: str = LONG_AGO, reason: str = "Progressing", **others: str) -> Model:
+    first = {"type": "Ready", "status": ready, "reason": reason, "message": "why", "lastTransitionTime": since}
+    more = ({"type": kind, "status": status} for kind, status in others.items())
+    return Model(namespace="models", name=name, conditions=(first, *more), claims=False, storage_class="")
+
+
+def found(chart: Chart, check: Check) -> Examined:
+    return next(one for one in examine(chart, NOW) if one.check is check)
+
+
+def said(chart: Chart, check: Check) -> list[tuple[str, str]]:
+    """Return the sentence and the command of each finding."""
+    return [(sentence(finding), command(finding)) for finding in found(chart, check).findings]
+
+
+def test_where_nothing_is_wrong_every_check_is_fine() -> None:
+    assert [(one.check, one.result, one.findings) for one in examine(a_chart(), NOW)] == [
+        (check, Result.FINE, ()) for check in Check
+    ]
+
+
+def test_what_may_not_be_read_is_neither_fine_nor_wrong() -> None:
+    chart = a_chart(operators=None, missing_rights=None, nodes=None, classes=None, models=None, measured=False)
+
+    results = {one.check: one.result for one in examine(chart, NOW)}
+
+    unread = (Check.OPERATOR, Check.RIGHTS, Check.NODES, Check.STORAGE, Check.MODELS)
+    assert results == {
+        Check.KUBERNETES: Result.FINE,
+        Check.RESOURCE: Result.FINE,
+        **dict.fromkeys(unread, Result.UNREAD),
+        Check.NETWORK_POLICIES: Result.SKIPPED,
+    }
+
+
+def test_a_cluster_that_is_older_than_the_chart_takes_is_wrong() -> None:
+    assert found(a_chart(kubernetes=(1, 31)), Check.KUBERNETES).result is Result.FINE
+    assert said(a_chart(kubernetes=(1, 30)), Check.KUBERNETES) == [
+        ("Kubernetes 1.30 must be at least 1.31", "kubectl version"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "version", [{}, {"major": "1", "minor": "x"}, {"major": "1", "minor": 36}, {"major": "\u0661", "minor": "1"}]
+)
+def test_a_version_that_is_none_is_unread(version: dict[str, Any]) -> None:
+    assert read_version(version) is None
+    assert found(a_chart(kubernetes=None), Check.KUBERNETES).result is Result.UNREAD
+
+
+def test_a_missing_definition_comes_with_the_command_that_installs_it() -> None:
+    assert said(a_chart(served=False), Check.RESOURCE) == [
+        (
+            "the API server does not serve ShardedModels: the CustomResourceDefinition is missing",
+            "shardwright crd | kubectl apply --server-side -f -",
+        )
+    ]
+
+
+def test_an_operator_that_does_not_run_or_lead_is_wrong_and_one_of_another_release_is_noted() -> None:
+    down = replace(OPERATOR, ready=0, holder="")
+    one_of_two, older = replace(OPERATOR, ready=1), replace(OPERATOR, version="0.9")
+
+    results = [found(a_chart(operators=some), Check.OPERATOR) for some in ((), (down,), (one_of_two,), (older,))]
+
+    assert [(one.result, [finding.ailment for finding in one.findings]) for one in results] == [
+        (Result.WRONG, [Ailment.NOT_INSTALLED]),
+        (Result.WRONG, [Ailment.NOT_READY, Ailment.NOBODY_LEADS]),
+        (Result.NOTED, [Ailment.NOT_READY]),
+        (Result.NOTED, [Ailment.OTHER_VERSION]),
+    ]
+    assert said(a_chart(operators=(down,)), Check.OPERATOR) == [
+        (
+            "shardwright-system/shardwright: 0 of 2 pods of the operator are ready",
+            "kubectl -n shardwright-system describe deployment shardwright",
+        ),
+        (
+            "shardwright-system/shardwright: nobody holds the Lease, so nothing is written",
+            "kubectl -n shardwright-system logs deployment/shardwright",
+        ),
+    ]
+
+
+def test_a_lease_that_may_not_be_read_says_nothing_of_who_leads() -> None:
+    deployment = {"metadata": {"namespace": "a", "name": "b"}, "spec": {}, "status": {}}
+
+    read_ones = [read_operator(deployment, None, lease_known=known).holder for known in (True, False)]
+
+    assert read_ones == ["", None]
+    assert found(a_chart(operators=(replace(OPERATOR, holder=None),)), Check.OPERATOR).result is Result.FINE
+
+
+def test_rights_that_are_missing_are_named_with_the_account() -> None:
+    account = "system:serviceaccount:shardwright-system:shardwright"
+
+    assert said(a_chart(missing_rights={account: ("list nodes", "watch nodes")}), Check.RIGHTS) == [
+        (f"{account} may not list nodes, watch nodes", f"kubectl auth can-i list nodes --as={account}")
+    ]
+
+
+def test_nodes_are_named_together_where_the_same_is_to_be_said_of_them() -> None:
+    nodes = [a_node(f"n{number}") for number in range(7)]
+    for node in nodes:
+        node["metadata"]["labels"]["nvidia.com/gpu.product"] = "NVIDIA-X9"
+    gone = a_node("gone")
+    gone["status"]["allocatable"]["nvidia.com/gpu"] = "0"
+
+    unknown, none = said(a_chart(nodes=tuple(map(read, [*nodes, gone, a_node("good")]))), Check.NODES)
+
+    assert unknown[0].startswith("n0, n1, n2, n3, n4 and 2 more: GpuUnknown: nvidia.com/gpu.product 'NVIDIA-X9' must name a GPU ")
+    assert unknown[1] == "kubectl label node n0 n1 n2 n3 n4 shardwright.io/gpu-model=ID"
+    assert none[0].startswith("gone: NoAllocatableGpus: allocatable nvidia.com/gpu 0 must be at least 1")
+    assert none[1] == "kubectl get pods -A -o wide --field-selector spec.nodeName=gone"
+
+
+def test_a_node_that_somebody_has_cut_up_on_purpose_and_a_cluster_without_gpus_are_noted() -> None:
+    cut = a_node("cut")
+    cut["metadata"]["labels"]["nvidia.com/gpu.product"] = "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"
+
+    both, none = (found(a_chart(nodes=nodes), Check.NODES) for nodes in ((read(cut),), ()))
+
+    assert [finding.ailment for finding in both.findings] == [Ailment.NO_GPUS, Ailment.NODE_LEFT_OUT]
+    assert (both.result, none.result) == (Result.NOTED, Result.NOTED)
+
+
+def test_claims_for_which_there_is_no_storage_class_are_named() -> None:
+    named, default = (replace(a_model("m", ready="True"), claims=True, storage_class=name) for name in ("slow", ""))
+
+    assert said(a_chart(models=(named,)), Check.STORAGE) == [
+        ("the StorageClass slow does not exist; claims of models/m wait for it", "kubectl get storageclass"),
+    ]
+    assert found(a_chart(models=(default,)), Check.STORAGE).result is Result.FINE
+    (none,) = found(a_chart(models=(default,), classes={"fast": False}), Check.STORAGE).findings
+    assert (none.ailment, none.objects) == (Ailment.NO_DEFAULT_CLASS, ("models/m",))
+
+
+def test_models_that_wait_for_somebody_and_groups_that_have_not_come_up_for_an_hour_are_named() -> None:
+    models = (
+        a_model("stalled", since=JUST_NOW, reason="InvalidSpec", Stalled="True"),
+        a_model("stuck", Reconciling="True"),
+        a_model("failed", Degraded="True", reason="GroupsNotReady"),
+        a_model("young", since=JUST_NOW, Reconciling="True"),
+        a_model("paused", reason="Paused"),
+        a_model("new", since=""),
+    )
+
+    assert said(a_chart(models=models), Check.MODELS) == [
+        ("models/stalled waits for you: InvalidSpec: why", "kubectl -n models describe smodel stalled"),
+        ("models/stuck is not ready for more than 60 minutes: Progressing: why", "kubectl -n models describe smodel stuck"),
+        ("models/failed is not ready for more than 60 minutes: GroupsNotReady: why", "kubectl -n models describe smodel failed"),
+    ]
+
+
+def test_policies_that_are_not_enforced_are_wrong_and_so_is_a_trial_that_says_nothing() -> None:
+    ignored = found(a_chart(enforcement=Enforcement.IGNORED), Check.NETWORK_POLICIES)
+    unclear = a_chart(enforcement=Enforcement.UNCLEAR, trouble="pod p is Pending for too long")
+
+    assert (ignored.result, ignored.findings[0].ailment) == (Result.WRONG, Ailment.POLICIES_NOT_ENFORCED)
+    assert said(unclear, Check.NETWORK_POLICIES)[0][0] == (
+        "whether NetworkPolicies are enforced could not be measured: pod p is Pending for too long"
+    )
+
+
+@pytest.mark.parametrize("odd", [None, 7, "x", [], [1], {}, {"a": []}, *ODD_TEXTS])
+def test_whatever_a_model_and_a_deployment_hold_is_read(odd: Any) -> None:
+    parts = ("metadata", "spec", "status")
+    nested = {"conditions": [{"type": odd, "status": odd, "lastTransitionTime": odd}], "model": {"weights": odd}, "replicas": odd}
+
+    for part in parts:
+        read_model({part: odd})
+        read_operator({part: odd}, {"spec": odd}, lease_known=True)
+    examine(a_chart(models=(read_model(dict.fromkeys(parts, nested)),)), NOW)
+
+
+def test_every_check_has_its_words() -> None:
+    assert set(WORDS) == set(Check)
+
+
+@pytest.mark.parametrize(
+    ("listening", "verdict"), [("closed open", "Ignored"), ("open", "Enforced"), ("closed", "Unclear"), ("", "Unclear")]
+)
+def test_the_caller_tells_a_closed_port_from_one_that_is_answered(tmp_path: Path, listening: str, verdict: str) -> None:
+    program, ports = Path(reach.__file__).read_text(), dict(zip(("closed", "open"), free_ports(), strict=True))
+    listens = [str(ports[name]) for name in listening.split()]
+    with subprocess.Popen([sys.executable, "-c", program, "listen", *listens]) as listener:
+        try:
+            words = ["127.0.0.1", str(ports["closed"]), str(ports["open"]), "2", str(tmp_path / "said")]
+            subprocess.run([sys.executable, "-c", program, "call", *words], check=True, timeout=60)
+        finally:
+            listener.kill()
+
+    assert (tmp_path / "said").read_text() == verdict
+
+
+def free_ports() -> tuple[int, int]:
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        return one.getsockname()[1], other.getsockname()[1]
