@@ -1,10 +1,13 @@
 """How a command ends: the codes that scripts may rely on, and what is not the user's input."""
 
 from enum import IntEnum
-from typing import Final
+from typing import Final, Self
+
+from shardwright.errors import Problem
 
 INTERRUPTED: Final = 130  #: what a shell reports after Ctrl-C: 128 + SIGINT
 BROKEN_PIPE: Final = 141  #: what a shell reports of a writer whose reader went away: 128 + SIGPIPE
+TERMINATED: Final = 143  #: what a shell reports of a process that was asked to end: 128 + SIGTERM
 
 
 class Exit(IntEnum):
@@ -22,3 +25,8 @@ class UnreachableError(Exception):
     def __init__(self, message: str, code: str = "") -> None:
         self.code = code
         super().__init__(message)
+
+    @classmethod
+    def of(cls, problem: Problem) -> Self:
+        """Return the error that says a problem."""
+        return cls(problem.sentence(), problem.code)

@@ -113,6 +113,18 @@ def _fetch(arguments: Namespace) -> int:
     return fetch_config_map(arguments)
 
 
+def _status(arguments: Namespace) -> int:
+    from shardwright.cli.status import status  # noqa: PLC0415 - see _plan
+
+    return status(arguments)
+
+
+def _diff(arguments: Namespace) -> int:
+    from shardwright.cli.diff import diff  # noqa: PLC0415 - see _plan
+
+    return diff(arguments)
+
+
 def _models(arguments: Namespace) -> int:
     from shardwright.cli.catalogue import list_models  # noqa: PLC0415 - see _plan
 
@@ -145,6 +157,8 @@ COMMANDS: Final[Mapping[str, Callable[[Namespace], int]]] = MappingProxyType(
         "explain": _explain,
         "render": _render,
         "size": _size,
+        "status": _status,
+        "diff": _diff,
         "predict": _predict,
         "fetch": _fetch,
         "models": _models,

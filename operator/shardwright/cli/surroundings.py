@@ -15,7 +15,8 @@ from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.pools import Reservation
 from shardwright.hardware.stated import NONE, Stated
 from shardwright.hardware.untrusted import mapping, text
-from shardwright.rendering.labels import MODEL
+from shardwright.rendering.labels import KIND
+from shardwright.rendering.names import base_name
 from shardwright.resolving.stock import reservations_of
 
 Object = Mapping[str, Any]
@@ -69,12 +70,21 @@ def read_reservations(config_maps: Iterable[Object]) -> tuple[Reservation, ...]:
 
 
 def _reservations_of(config_map: Object) -> Iterator[Reservation]:
-    metadata = mapping(config_map.get("metadata"))
-    model, kept = mapping(metadata.get("labels")).get(MODEL), mapping(config_map.get("data")).get(RECORD_KEY)
-    record = decode(kept) if isinstance(model, str) and isinstance(kept, str) else None
+    metadata, kept = mapping(config_map.get("metadata")), mapping(config_map.get("data")).get(RECORD_KEY)
+    model = _model_of(metadata)
+    record = decode(kept) if model and isinstance(kept, str) else None
     if isinstance(record, PlanRecord):
-        owner = text(metadata.get("namespace")) or "default", text(model)
+        owner = text(metadata.get("namespace")) or "default", base_name(model)
         yield from reservations_of(owner, record.plan, record.generations)
+
+
+def _model_of(metadata: Object) -> str:
+    """Return the name of the ShardedModel that controls an object, empty where none does."""
+    references = metadata.get("ownerReferences")
+    owners = [mapping(owner) for owner in references] if isinstance(references, list) else []
+    return next(
+        (text(owner.get("name")) for owner in owners if owner.get("controller") is True and owner.get("kind") == KIND), ""
+    )
 
 
 def _mistyped(source: Source) -> Iterator[Problem]:

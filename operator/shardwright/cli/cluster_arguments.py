@@ -1,0 +1,73 @@
+"""What can be typed of the commands that ask a cluster; imports nothing of the planner, as ``arguments``."""
+
+from argparse import ArgumentParser
+from typing import Any, Protocol
+
+from shardwright.cli.connecting import add_connection, add_namespace
+
+STATUS_EXAMPLES = """\
+examples:
+  %(prog)s                 # all of the context's namespace; -A: of all namespaces
+  %(prog)s llama-405b -w
+  %(prog)s -A -o json
+
+exit codes: 0 printed, 2 there is no such model, 3 the cluster cannot be reached, or a fault of ours
+"""
+DIFF_EXAMPLES = """\
+examples:
+  %(prog)s -f model.yaml               # what would an edit restart, and for how long?
+  %(prog)s llama-405b                  # what would an operator of this release change?
+  %(prog)s llama-405b --operator-version 0.1.0 -o json
+
+exit codes: 0 nothing would change, 1 something would, 2 the input must be changed, 3 the cluster cannot be reached, or a fault
+"""
+
+
+class AddCommand(Protocol):
+    """Adds a command with its summary and its examples."""
+
+    def __call__(self, commands: Any, name: str, *, summary: str, epilog: str = "") -> ArgumentParser:
+        """Return its parser."""
+
+
+def add_cluster_commands(commands: Any, add: AddCommand) -> None:
+    """Add ``status`` and ``diff``."""
+    _add_status(commands, add)
+    _add_diff(commands, add)
+
+
+def _add_status(commands: Any, add: AddCommand) -> None:
+    command = add(commands, "status", summary="say who waits for whom, since when, and what to type", epilog=STATUS_EXAMPLES)
+    command.add_argument("name", nargs="?", metavar="NAME", help="a ShardedModel (default: all)")
+    command.add_argument("-w", "--watch", action="store_true", help="go on until Ctrl-C; in a pipe, print what has changed")
+    _add_output(command, ("text", "name", "json", "yaml"))
+    add_namespace(command, everywhere=True)
+    add_connection(command)
+
+
+def _add_diff(commands: Any, add: AddCommand) -> None:
+    command = add(
+        commands, "diff", summary="say what an edit or a release would change, and which groups restart", epilog=DIFF_EXAMPLES
+    )
+    command.add_argument("name", nargs="?", metavar="NAME", help="a ShardedModel of the cluster, as it is; or -f")
+    command.add_argument(
+        "-f",
+        "--filename",
+        action="append",
+        metavar="FILE",
+        help="file or folder with ShardedModels as they are to be ('-': stdin)",
+    )
+    command.add_argument(
+        "--operator-version",
+        metavar="VERSION",
+        help="refuse to answer as another release than this (a program renders as its own)",
+    )
+    command.add_argument("--settings", metavar="FILE", help="what the administrator says for all models, as for plan")
+    _add_output(command, ("text", "json", "yaml"))
+    add_namespace(command)
+    add_connection(command)
+
+
+def _add_output(command: ArgumentParser, formats: tuple[str, ...]) -> None:
+    meaning = "text for people; json and yaml are one list, whatever is in it"
+    command.add_argument("-o", "--output", choices=formats, default=formats[0], help=f"{meaning} (default: {formats[0]})")
