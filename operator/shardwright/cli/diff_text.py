@@ -1,5 +1,6 @@
 """A difference in words and as data: the spec, the plan, and which groups restart and for how long."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Final
@@ -69,7 +70,7 @@ def _field(change: FieldChange) -> tuple[str, str, str]:
 
 
 def _value(value: Any) -> str:
-    text = "-" if value is None else str(value)
+    text = "-" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= SHOWN_VALUE else text[: SHOWN_VALUE - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
@@ -125,6 +126,8 @@ def _notes(difference: Difference) -> Iterator[str]:
     waits = [group for group in difference.rehearsed.groups if group.fate is Fate.STAYS and group.fields]
     if waits:
         yield "Fields of groups that stay are taken on with their next restart, whatever that is for."
+    if any(group.fate is Fate.BESIDE for group in difference.rehearsed.groups):
+        yield "A group is made anew beside itself where GPUs are free when its turn comes; else it restarts."
     if difference.rehearsed.restarts:
         yield "Groups restart one after another, as spec.rollout says. A start that takes longer than that time counts as failed."
     if difference.restarts_anyway:

@@ -237,16 +237,21 @@ def _fate(state: GroupState, write: Write | None, model: LiveModel) -> GroupFate
     if isinstance(write, Apply | Patch) and write.why in {Why.ROLLOUT, Why.REQUESTED}:
         same = isinstance(write, Apply) and asked_by(write.content) == memory.asked != "" and not fields
         fate = Fate.STAYS if same and write.why is Why.ROLLOUT else Fate.RESTARTS
+    elif state.hold and state.hold.what in _HELD:
+        fate = Fate.KEEPS
     elif state.situation is Situation.OUTDATED:
-        fate = Fate.KEEPS if any(wait.what in _HELD for wait in state.waits) else Fate.RESTARTS
+        fate = Fate.RESTARTS
     return GroupFate(name=state.name, fate=fate, fields=fields, last_outage_seconds=memory.outage_seconds)
 
 
 def _alike(fates: Sequence[GroupFate]) -> Iterator[GroupFate]:
-    """Yield the fates; a group that waits for its turn changes by what the first one does."""
+    """Yield the fates; a group that waits for its turn changes by what the first one does, and is made anew as that one is."""
     first = next((fate.fields for fate in fates if fate.fields), ())
+    surge = any(fate.fate is Fate.BESIDE for fate in fates)
     for fate in fates:
-        yield replace(fate, fields=first) if fate.fate in {Fate.RESTARTS, Fate.KEEPS} and not fate.fields else fate
+        changes = fate.fate in {Fate.RESTARTS, Fate.KEEPS}
+        known = replace(fate, fields=first) if changes and not fate.fields else fate
+        yield replace(known, fate=Fate.BESIDE) if surge and fate.fate is Fate.RESTARTS else known
 
 
 def pod_fields(rendered: Mapping[str, Any], live: Mapping[str, Any], owner: Owner) -> tuple[str, ...]:
