@@ -23,6 +23,16 @@ exit codes: 0 nothing would change, 1 something would, 2 the input must be chang
 """
 
 
+IMPORT_EXAMPLES = """\
+examples:
+  %(prog)s -f lws.yaml > model.yaml
+  %(prog)s deployment/llama -n models | kubectl shardwright plan -f - --server
+  kubectl get llmisvc -A -o yaml | %(prog)s -f - -o json
+
+exit codes: 0 printed, 2 it cannot be imported, 3 the cluster cannot be reached, or a fault of ours
+"""
+
+
 class AddCommand(Protocol):
     """Adds a command with its summary and its examples."""
 
@@ -31,9 +41,10 @@ class AddCommand(Protocol):
 
 
 def add_cluster_commands(commands: Any, add: AddCommand) -> None:
-    """Add ``status`` and ``diff``."""
+    """Add ``status``, ``diff`` and ``import``."""
     _add_status(commands, add)
     _add_diff(commands, add)
+    _add_import(commands, add)
 
 
 def _add_status(commands: Any, add: AddCommand) -> None:
@@ -64,6 +75,33 @@ def _add_diff(commands: Any, add: AddCommand) -> None:
     )
     command.add_argument("--settings", metavar="FILE", help="what the administrator says for all models, as for plan")
     _add_output(command, ("text", "json", "yaml"))
+    add_namespace(command)
+    add_connection(command)
+
+
+def _add_import(commands: Any, add: AddCommand) -> None:
+    command = add(
+        commands,
+        "import",
+        summary="turn what LeaderWorkerSet, KServe, KAITO or a Deployment serves with vLLM into ShardedModels",
+        epilog=IMPORT_EXAMPLES,
+    )
+    command.add_argument(
+        "name",
+        nargs="*",
+        metavar="KIND/NAME",
+        help="of the cluster: deployment/, lws/, llmisvc/ or workspace/NAME; or -f",
+    )
+    command.add_argument("-f", "--filename", action="append", metavar="FILE", help="file or folder with them ('-': stdin)")
+    command.add_argument("--pin", action="store_true", help="keep the degrees of parallelism (default: the planner chooses)")
+    command.add_argument("--model", metavar="ID", help="id of the model, where the object names only a folder")
+    command.add_argument(
+        "-o",
+        "--output",
+        choices=("yaml", "json"),
+        default="yaml",
+        help="yaml: manifests, and on stderr what was left out; json: one list with both (default: yaml)",
+    )
     add_namespace(command)
     add_connection(command)
 

@@ -125,6 +125,12 @@ def _diff(arguments: Namespace) -> int:
     return diff(arguments)
 
 
+def _import(arguments: Namespace) -> int:
+    from shardwright.cli.importing import import_models  # noqa: PLC0415 - see _plan
+
+    return import_models(arguments)
+
+
 def _models(arguments: Namespace) -> int:
     from shardwright.cli.catalogue import list_models  # noqa: PLC0415 - see _plan
 
@@ -159,6 +165,7 @@ COMMANDS: Final[Mapping[str, Callable[[Namespace], int]]] = MappingProxyType(
         "size": _size,
         "status": _status,
         "diff": _diff,
+        "import": _import,
         "predict": _predict,
         "fetch": _fetch,
         "models": _models,
