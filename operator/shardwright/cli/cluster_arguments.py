@@ -33,6 +33,16 @@ exit codes: 0 printed, 2 it cannot be imported, 3 the cluster cannot be reached,
 """
 
 
+COMPLETION_EXAMPLES = """\
+examples:
+  source <(%(prog)s bash)                                            # in ~/.bashrc
+  %(prog)s zsh > "${fpath[1]}/_shardwright"
+  %(prog)s fish > ~/.config/fish/completions/shardwright.fish
+
+As a plugin, kubectl completes it by itself, where kubectl_complete-shardwright is in the PATH.
+"""
+
+
 class AddCommand(Protocol):
     """Adds a command with its summary and its examples."""
 
@@ -41,10 +51,14 @@ class AddCommand(Protocol):
 
 
 def add_cluster_commands(commands: Any, add: AddCommand) -> None:
-    """Add ``status``, ``diff`` and ``import``."""
+    """Add ``status``, ``diff``, ``import`` and ``completion``."""
     _add_status(commands, add)
     _add_diff(commands, add)
     _add_import(commands, add)
+    completion = add(
+        commands, "completion", summary="print what a shell reads to complete commands and names", epilog=COMPLETION_EXAMPLES
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell")
 
 
 def _add_status(commands: Any, add: AddCommand) -> None:

@@ -18,6 +18,10 @@ from shardwright.errors import InputError, Problem
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     parser = build_parser(program_name(sys.argv[0]))
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what it may offer
+        from shardwright.cli.completion import complete_for_shell  # noqa: PLC0415 - only then
+
+        complete_for_shell(parser)
     words = sys.argv[1:] if argv is None else argv
     if (mistyped := _mistyped_command(words)) is not None:
         return _report_input(InputError([mistyped]))
@@ -131,6 +135,12 @@ def _import(arguments: Namespace) -> int:
     return import_models(arguments)
 
 
+def _completion(arguments: Namespace) -> int:
+    from shardwright.cli.completion import print_script  # noqa: PLC0415 - see _plan
+
+    return print_script(arguments)
+
+
 def _models(arguments: Namespace) -> int:
     from shardwright.cli.catalogue import list_models  # noqa: PLC0415 - see _plan
 
@@ -171,6 +181,7 @@ COMMANDS: Final[Mapping[str, Callable[[Namespace], int]]] = MappingProxyType(
         "models": _models,
         "gpus": _gpus,
         "crd": _crd,
+        "completion": _completion,
         "version": _version,
     }
 )

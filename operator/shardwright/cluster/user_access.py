@@ -50,6 +50,15 @@ def open_connection(connection: Connection) -> UserAccess:
     )
 
 
+def named_in_kubeconfig(kubeconfig: str | None, part: str) -> list[str]:
+    """Return the names in a part of the kubeconfigs: ``contexts``, ``clusters`` or ``users``; none where none can be read."""
+    try:
+        merged = KubeConfigMerger(kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG).config
+        return [str(item["name"]) for item in merged[part].value] if merged is not None else []
+    except (config.ConfigException, OSError, yaml.YAMLError, KeyError, TypeError, AttributeError):
+        return []
+
+
 def _load(configuration: Any, connection: Connection) -> dict[str, Any]:
     """Read the kubeconfigs into a configuration; return the name and the namespace of the context, empty where there is none."""
     paths = connection.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
