@@ -178,6 +178,9 @@ def _add_size(commands: Commands) -> None:
     )
     command.add_argument("model", metavar="MODEL", help="id of a model, as Hugging Face writes it")
     _add_typed(command)
+    command.add_argument(
+        "--fetch", action="store_true", help="read a model that is not built in from the Hugging Face hub ('fetch --help')"
+    )
     there = command.add_argument_group("of which GPUs")
     there.add_argument(
         "--gpus",

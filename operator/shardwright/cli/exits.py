@@ -1,7 +1,7 @@
 """How a command ends: the codes that scripts may rely on, and what is not the user's input."""
 
 from enum import IntEnum
-from typing import Final, Self
+from typing import Final
 
 from shardwright.errors import Problem
 
@@ -22,11 +22,11 @@ class Exit(IntEnum):
 class UnreachableError(Exception):
     """The cluster or the hub cannot be reached, or the cluster does not let us read it; the message says why."""
 
-    def __init__(self, message: str, code: str = "") -> None:
-        self.code = code
-        super().__init__(message)
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        super().__init__(problem.sentence())
 
-    @classmethod
-    def of(cls, problem: Problem) -> Self:
-        """Return the error that says a problem."""
-        return cls(problem.sentence(), problem.code)
+    @property
+    def code(self) -> str:
+        """Return the word under which docs/reasons.md explains it."""
+        return self.problem.code

@@ -47,7 +47,7 @@ class Cluster:
         except AccessError as error:
             remedy = self.without or "name one with --kubeconfig or $KUBECONFIG"
             problem = Problem(code="NoKubeconfig", what=f"no access to a cluster: {error}", remedy=remedy)
-            raise UnreachableError.of(problem) from None
+            raise UnreachableError(problem) from None
 
     @property
     def namespace(self) -> str:

@@ -53,9 +53,15 @@ def owner_of(content: Content) -> Owner:
     return Owner(name=metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"])
 
 
+async def list_objects(client: Client, resource: Resource, namespace: str | None, **selectors: str) -> list[Content]:
+    """Return objects of a kind, each with its kind, which a LIST leaves out."""
+    kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+    return [{**kind, **item} for item in await client.list(resource, namespace, **selectors)]
+
+
 async def list_models(client: Client, namespace: str | None) -> list[Content]:
     """Return the ShardedModels of a namespace, or of all (None), in order of namespace and name."""
-    found = await client.list(SHARDED_MODELS, namespace)
+    found = await list_objects(client, SHARDED_MODELS, namespace)
     return sorted(found, key=lambda item: (item["metadata"]["namespace"], item["metadata"]["name"]))
 
 
@@ -78,10 +84,8 @@ async def with_objects(client: Client, model: LiveModel) -> LiveModel:
         found = await _listed(client, resource, owner)
         if found is None:
             absent.add(resource.kind)
-        for item in found or ():
-            whole = {"apiVersion": resource.api_version, "kind": resource.kind, **item}
-            if controller_uid(whole) == owner.uid:
-                objects[object_key(whole)] = whole
+        ours = (item for item in found or () if controller_uid(item) == owner.uid)
+        objects |= {object_key(item): item for item in ours}
     pods = await _listed(client, PODS, owner)
     return LiveModel(
         content=model.content,
@@ -92,9 +96,9 @@ async def with_objects(client: Client, model: LiveModel) -> LiveModel:
     )
 
 
-async def _listed(client: Client, resource: Resource, owner: Owner) -> list[dict[str, Any]] | None:
+async def _listed(client: Client, resource: Resource, owner: Owner) -> list[Content] | None:
     try:
-        return await client.list(resource, owner.namespace, labelSelector=f"{MODEL}={base_name(owner.name)}")
+        return await list_objects(client, resource, owner.namespace, labelSelector=f"{MODEL}={base_name(owner.name)}")
     except ApiError as error:
         if error.code in _REFUSED:
             return None

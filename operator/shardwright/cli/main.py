@@ -41,10 +41,18 @@ def _run(arguments: Namespace) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except InputError as error:
-        return _report_input(error)
+        return _report_input(error, _form_of(arguments))
+    except UnreachableError as error:
+        return _report_unreachable(error, _form_of(arguments))
     except Exception as error:  # noqa: BLE001 - the last place that can say what happened
         return _report_fault(error, show_traceback=arguments.debug)
     return code
+
+
+def _form_of(arguments: Namespace) -> str:
+    """Return the form of the document that was asked for, empty where a person reads."""
+    form = getattr(arguments, "output", "") if arguments.command != "predict" else ""  # which writes to a file
+    return form if form in {"json", "yaml"} else ""
 
 
 def _mistyped_command(words: Sequence[str]) -> Problem | None:
@@ -57,10 +65,24 @@ def _mistyped_command(words: Sequence[str]) -> Problem | None:
     return Problem(code="NotAllowed", what=f"{word!r:.40} is not a command", remedy=remedy) if near else None
 
 
-def _report_input(error: InputError) -> int:
-    for problem in error.problems:
-        print_error(problem.sentence(), problem.code)
+def _report_input(error: InputError, form: str = "") -> int:
+    _report(error.problems, form)
     return Exit.BAD_INPUT
+
+
+def _report_unreachable(error: UnreachableError, form: str) -> int:
+    _report((error.problem,), form)
+    return Exit.FAULT
+
+
+def _report(problems: Sequence[Problem], form: str) -> None:
+    """Say what is wrong in lines on stderr and, where a program reads, as the document that it waits for."""
+    for problem in problems:
+        print_error(problem.sentence(), problem.code)
+    if form:
+        from shardwright.cli.outputs import print_problems  # noqa: PLC0415 - only then
+
+        print_problems(problems, form)
 
 
 def _report_fault(error: Exception, *, show_traceback: bool) -> int:
@@ -68,10 +90,7 @@ def _report_fault(error: Exception, *, show_traceback: bool) -> int:
         import traceback  # noqa: PLC0415 - only for a fault
 
         print_text("".join(traceback.format_exception(error)).removesuffix("\n"), sys.stderr)
-    if isinstance(error, UnreachableError):
-        print_error(str(error), error.code)
-    else:
-        print_error(f"{type(error).__name__}: {error}; this is a fault of ours: please report it with the output of --debug")
+    print_error(f"{type(error).__name__}: {error}; this is a fault of ours: please report it with the output of --debug")
     return Exit.FAULT
 
 

@@ -121,7 +121,7 @@ async def _plan(client: Client, copy: Mapping[str, Any]) -> LiveModel:
         while not _has_answer(content := await client.get(SHARDED_MODELS, namespace, name)):
             if content is None or monotonic() > ends:
                 why = "somebody has deleted it" if content is None else f"no operator has planned it within {WAIT_SECONDS:.0f} s"
-                raise UnreachableError.of(_silent(copy["metadata"]["annotations"][COPY_OF], why))
+                raise UnreachableError(_silent(copy["metadata"]["annotations"][COPY_OF], why))
             await asyncio.sleep(LOOK_SECONDS)
         return await read_model(client, namespace, name)
 

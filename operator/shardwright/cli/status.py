@@ -9,13 +9,13 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from shardwright.cli.arguments import program_name
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.exits import Exit
 from shardwright.cli.live import Cluster, unless_forbidden
-from shardwright.cli.live_models import list_models, no_such_model
+from shardwright.cli.live_models import Content, list_models, list_objects, no_such_model
 from shardwright.cli.output import clear_terminal, print_lines, print_note, width_of_output
 from shardwright.cli.outputs import print_list
 from shardwright.cli.standing import Standing, standing_of
@@ -119,5 +119,5 @@ async def _standing(client: Client, namespace: str | None, name: str | None, now
     return [standing_of(item, sets, pods, now) for item in models]
 
 
-async def _labelled(client: Client, resource: Resource, namespace: str | None) -> list[dict[str, Any]] | None:
-    return await unless_forbidden(client.list(resource, namespace, labelSelector=MODEL))
+async def _labelled(client: Client, resource: Resource, namespace: str | None) -> list[Content] | None:
+    return await unless_forbidden(list_objects(client, resource, namespace, labelSelector=MODEL))

@@ -20,7 +20,7 @@ _ASK_FOR_IT: Final = "ask your administrator for this right; 'kubectl auth can-i
 
 def unreachable(error: ApiError, server: str, context: str) -> UnreachableError:
     """Return what to say of a request that failed to a server that a context of the kubeconfig names (empty: flags do)."""
-    return UnreachableError.of(problem_of(error, server, context))
+    return UnreachableError(problem_of(error, server, context))
 
 
 def problem_of(error: ApiError, server: str, context: str) -> Problem:

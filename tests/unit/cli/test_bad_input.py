@@ -48,6 +48,27 @@ def test_a_file_whose_name_is_too_long(capsys: Capture, words: tuple[str, ...]) 
     ]
 
 
+def test_a_program_gets_problems_as_a_document(capsys: Capture) -> None:
+    assert main(["plan", "-f", "none.yaml", "--nodes", "none.yaml", "-o", "json"]) == 2
+
+    out, err = capsys.readouterr()
+    what, remedy = "No such file or directory", "give a file that exists and that you may read"
+    assert json.loads(out) == {
+        "apiVersion": "shardwright.io/v1alpha1",
+        "kind": "ProblemList",
+        "items": [
+            {
+                "code": "FileUnreadable",
+                "path": "none.yaml",
+                "what": what,
+                "remedy": remedy,
+                "message": f"none.yaml: {what}; {remedy}",
+            }
+        ],
+    }
+    assert err == f"error[FileUnreadable]: none.yaml: {what}; {remedy}\n"
+
+
 def test_a_file_that_is_not_text(files: Files, capsys: Capture) -> None:
     files.raw("model.yaml", b"kind: \xff")
 
