@@ -131,7 +131,8 @@ def _sentences(group: StandingGroup) -> Iterator[str]:
         return
     blockers = sorted({rank for wait in group.waited_for for rank in wait.ranks})
     if group.waiting_for_peers and blockers:
-        yield f"{_ranks(group.waiting_for_peers)} wait for {_ranks(blockers)}"
+        verb = "wait" if len(group.waiting_for_peers) > 1 else "waits"
+        yield f"{_ranks(group.waiting_for_peers)} {verb} for {_ranks(blockers)}"
     if sentence := waiting_sentence(state):
         yield sentence
     if state.failing:
