@@ -214,7 +214,9 @@ def _add_fetch(commands: Commands) -> None:
 def _add_models(commands: Commands) -> None:
     command = _add_command(commands, "models", summary="list the models whose architecture is built in", epilog=MODELS_EXAMPLES)
     command.add_argument("--search", metavar="TEXT", default="", help="only ids that contain this, in any case")
-    _add_output(command, ("text", "json"), "a table of ids and architectures, or one JSON list")
+    _add_output(
+        command, ("text", "name", "json", "yaml"), "a table of ids and architectures, the ids, a JSON list, YAML documents"
+    )
 
 
 def _add_gpus(commands: Commands) -> None:
@@ -222,7 +224,7 @@ def _add_gpus(commands: Commands) -> None:
         commands, "gpus", summary="list the GPUs that can be planned, by the id that a node label may state", epilog=GPUS_EXAMPLES
     )
     command.add_argument("--search", metavar="TEXT", default="", help="only ids that contain this, in any case")
-    _add_output(command, ("text", "json"), "a table, or one JSON list")
+    _add_output(command, ("text", "name", "json", "yaml"), "a table, the ids, a JSON list, YAML documents")
 
 
 def _add_crd(commands: Commands) -> None:

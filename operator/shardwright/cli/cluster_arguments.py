@@ -65,7 +65,7 @@ def _add_status(commands: Any, add: AddCommand) -> None:
     command = add(commands, "status", summary="say who waits for whom, since when, and what to type", epilog=STATUS_EXAMPLES)
     command.add_argument("name", nargs="?", metavar="NAME", help="a ShardedModel (default: all)")
     command.add_argument("-w", "--watch", action="store_true", help="go on until Ctrl-C; in a pipe, print what has changed")
-    _add_output(command, ("text", "name", "json", "yaml"))
+    _add_output(command, ("text", "wide", "name", "json", "yaml"))
     add_namespace(command, everywhere=True)
     add_connection(command)
 

@@ -26,10 +26,11 @@ _SITUATIONS: Final = {
 }
 
 
-def table_lines(found: Sequence[Standing], now: datetime, width: int, *, namespaces: bool) -> Iterator[Line]:
-    """Yield one line for each model."""
+def table_lines(found: Sequence[Standing], now: datetime, width: int, *, namespaces: bool, wide: bool = False) -> Iterator[Line]:
+    """Yield one line for each model; a wide one has its GPUs and its address, too."""
     header = (*(["NAMESPACE"] if namespaces else []), "NAME", "READY", "GROUPS", "SINCE", "LAYOUT", "GPUS", "REASON")
-    rows = [(*([item.namespace] if namespaces else []), *_row(item, now)) for item in found]
+    header = (*header, *(["PRODUCT", "ENDPOINT"] if wide else []))
+    rows = [(*([item.namespace] if namespaces else []), *_row(item, now), *(_wide(item) if wide else ())) for item in found]
     yield from table(header, rows, width=width, indent="")
 
 
@@ -38,6 +39,10 @@ def _row(item: Standing, now: datetime) -> tuple[str, ...]:
     gpus = str(item.plan.get("gpus", "-"))
     reason = item.reason or "NotLookedAt"
     return item.name, item.ready, f"{ready}/{item.wanted}", _age(item.since, now), layout_of(item.plan), gpus, reason
+
+
+def _wide(item: Standing) -> tuple[str, str]:
+    return str(item.plan.get("product") or "-"), item.endpoint or "-"
 
 
 def layout_of(plan: Any) -> str:

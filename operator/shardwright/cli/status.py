@@ -37,11 +37,11 @@ def status(arguments: Namespace) -> Exit:
     cluster = Cluster(connection=connection_of(arguments))
     namespace = None if arguments.all_namespaces else cluster.namespace
     if arguments.watch:
-        _watch(cluster, namespace, arguments.name)
+        _watch(cluster, namespace, arguments)
     now = datetime.now(UTC)
     found = _read(cluster, namespace, arguments.name, now)
-    if arguments.output == "text":
-        print_lines(_lines(found, now, namespace, one=bool(arguments.name)))
+    if arguments.output in {"text", "wide"}:
+        print_lines(_lines(found, now, namespace, one=bool(arguments.name), wide=arguments.output == "wide"))
         if not found:
             print_note(f"there is no ShardedModel in {f'namespace {namespace}' if namespace else 'any namespace'}")
     elif arguments.output == "name":
@@ -55,24 +55,24 @@ def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
     if arguments.name and arguments.all_namespaces:
         what, remedy = "a name is given beside -A", "name its namespace with -n"
         yield Problem(code="NotTogether", path="NAME", what=what, remedy=remedy)
-    if arguments.watch and arguments.output != "text":
+    if arguments.watch and arguments.output not in {"text", "wide"}:
         what, remedy = "shows text that changes", "leave -o out, or ask again and again without --watch"
         yield Problem(code="NotTogether", path="--watch", what=what, remedy=remedy)
 
 
-def _watch(cluster: Cluster, namespace: str | None, name: str | None) -> None:
+def _watch(cluster: Cluster, namespace: str | None, arguments: Namespace) -> None:
     """Show how models stand until somebody interrupts; where nobody looks at a terminal, only what has changed."""
     terminal = sys.stdout.isatty()
     before: list[Standing] | None = None
     while True:
         now = datetime.now(UTC)
-        found = _read(cluster, namespace, name, now)
+        found = _read(cluster, namespace, arguments.name, now)
         facts = [_without_times(item) for item in found]
         if terminal:
             clear_terminal()
         if terminal or facts != before:
             gap = () if before is None or terminal else (Line(),)
-            print_lines([*gap, *_lines(found, now, namespace, one=bool(name))])
+            print_lines([*gap, *_lines(found, now, namespace, one=bool(arguments.name), wide=arguments.output == "wide")])
             sys.stdout.flush()
             before = facts
         time.sleep(REFRESH_SECONDS)
@@ -82,12 +82,12 @@ def _without_times(item: Standing) -> Standing:
     return replace(item, groups=tuple(replace(group, loading=None) for group in item.groups))
 
 
-def _lines(found: Sequence[Standing], now: datetime, namespace: str | None, *, one: bool) -> Iterator[Line]:
+def _lines(found: Sequence[Standing], now: datetime, namespace: str | None, *, one: bool, wide: bool = False) -> Iterator[Line]:
     """Yield a table of all, and the whole of those that are not ready, or of the one that is asked for."""
     width = width_of_output()
     if not one:
         if found:
-            yield from table_lines(found, now, width, namespaces=namespace is None)
+            yield from table_lines(found, now, width, namespaces=namespace is None, wide=wide)
         found = [item for item in found if item.ready != "True"]
     for index, item in enumerate(found):
         if index or not one:

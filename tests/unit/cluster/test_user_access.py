@@ -65,7 +65,7 @@ def test_a_list_of_kubeconfigs_is_one() -> None:
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_flags_override_the_context(flags: dict[str, str], opened: tuple[str, ...]) -> None:
+def test_flags_override_the_context(flags: dict[str, Any], opened: tuple[str, ...]) -> None:
     assert _opened(**flags) == opened
 
 
@@ -85,7 +85,7 @@ def test_a_server_needs_no_kubeconfig(tmp_path: Path, monkeypatch: pytest.Monkey
     ],
     ids=("context", "user", "file"),
 )
-def test_what_is_not_there_is_said(flags: dict[str, str], said: str) -> None:
+def test_what_is_not_there_is_said(flags: dict[str, Any], said: str) -> None:
     with pytest.raises(AccessError, match=said):
         open_connection(Connection(**flags))
 
