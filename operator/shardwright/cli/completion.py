@@ -15,7 +15,7 @@ from shardwright.cli.exits import Exit, UnreachableError
 from shardwright.cli.output import print_text
 
 if TYPE_CHECKING:
-    from shardwright.cli.live import Cluster
+    from shardwright.cli.clusters import Cluster
     from shardwright.cluster.client import Client
 
 PROGRAMS: Final = ("shardwright", "kubectl-shardwright")
@@ -110,8 +110,8 @@ def _of_cluster(parsed_args: Namespace, asked: Callable[["Cluster"], list[str]])
     """Return what a cluster answers, nothing where it does not: a shell has no place for why."""
     from dataclasses import replace  # noqa: PLC0415 - only where somebody waits for it
 
+    from shardwright.cli.clusters import Cluster  # noqa: PLC0415 - same
     from shardwright.cli.connecting import connection_of  # noqa: PLC0415 - same
-    from shardwright.cli.live import Cluster  # noqa: PLC0415 - same
 
     try:
         return asked(Cluster(connection=replace(connection_of(parsed_args), request_seconds=PATIENCE_SECONDS)))

@@ -12,10 +12,11 @@ from typing import Any, Final
 from shardwright import __version__
 from shardwright.api.resource import ShardedModel, parse_manifest, read_stored
 from shardwright.api.settings import Settings, read_settings
+from shardwright.cli.clusters import Cluster
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.diff_text import difference_document, difference_lines
 from shardwright.cli.inputs import name_the_file, read_sources, read_text
-from shardwright.cli.live import Cluster, read_live_surroundings
+from shardwright.cli.live import read_live_surroundings
 from shardwright.cli.live_models import LiveModel, read_model, with_objects
 from shardwright.cli.namespaces import placed_in
 from shardwright.cli.output import print_lines, width_of_output

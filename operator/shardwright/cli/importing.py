@@ -86,8 +86,8 @@ def _nothing(files: str, kinds: Sequence[str]) -> Problem:
 
 
 def _from_cluster(arguments: Namespace) -> Iterator[Imported]:
+    from shardwright.cli.clusters import Cluster  # noqa: PLC0415 - same
     from shardwright.cli.connecting import connection_of  # noqa: PLC0415 - files need no cluster
-    from shardwright.cli.live import Cluster  # noqa: PLC0415 - same
 
     names = [_kind_and_name(word) for word in arguments.name]
     cluster = Cluster(connection=connection_of(arguments), without="give -f FILE to import without a cluster")

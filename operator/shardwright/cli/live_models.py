@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from shardwright.api.record import PlanRecord
-from shardwright.cli.live import unless_forbidden
+from shardwright.cli.clusters import unless_forbidden
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import CHILDREN, CONFIG_MAPS, OPTIONAL_CHILDREN, POD_GROUPS, PODS, SHARDED_MODELS, Resource
 from shardwright.errors import InputError, Problem

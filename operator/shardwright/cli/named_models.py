@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from shardwright.api.record import PlanRecord
 from shardwright.api.resource import ShardedModel, read_stored
+from shardwright.cli.clusters import Cluster
 from shardwright.cli.exits import UnreachableError
-from shardwright.cli.live import Cluster
+from shardwright.cli.live import read_surroundings_of
 from shardwright.cli.live_models import read_model
 from shardwright.cli.operator_plan import is_planned
 from shardwright.cli.surroundings import Surroundings
@@ -37,7 +38,7 @@ def read_named(cluster: Cluster, name: str, stated: Stated) -> NamedModel:
 def _around(cluster: Cluster, record: PlanRecord | None, stated: Stated) -> Surroundings:
     """Return what is there; a plan that stands is shown to whoever may not see nodes, too."""
     try:
-        return cluster.read_surroundings(stated)
+        return read_surroundings_of(cluster, stated)
     except UnreachableError as error:
         if record is None or error.code != "NotAllowedInCluster":
             raise

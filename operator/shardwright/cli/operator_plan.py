@@ -16,10 +16,10 @@ from typing import Any, Final
 from shardwright.api.conditions import ConditionType
 from shardwright.api.names import API_VERSION, KIND
 from shardwright.api.resource import parse_manifest
+from shardwright.cli.clusters import Cluster
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.exits import TERMINATED, Exit, UnreachableError
 from shardwright.cli.inputs import Source, name_the_file, read_sources
-from shardwright.cli.live import Cluster
 from shardwright.cli.live_models import LiveModel, read_model
 from shardwright.cli.namespaces import placed_in
 from shardwright.cli.output import print_lines, print_yaml, width_of_output

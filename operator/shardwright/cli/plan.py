@@ -41,7 +41,7 @@ from shardwright.resolving.stock import reservations_of, take_stock
 from shardwright.resolving.subject import Subject, resolve
 
 if TYPE_CHECKING:
-    from shardwright.cli.live import Cluster
+    from shardwright.cli.clusters import Cluster
 
 _WITHOUT_OPERATOR: Final = "docs/reference/cli.md says how to make it, where no operator does"
 
@@ -181,7 +181,9 @@ def _named_inputs(arguments: Namespace) -> Inputs:
 
 def _surroundings(arguments: Namespace, cluster: "Cluster | None", there: Sequence[Source], settings: Settings) -> Surroundings:
     if cluster:
-        return cluster.read_surroundings(settings.stated)
+        from shardwright.cli.live import read_surroundings_of  # noqa: PLC0415 - see _cluster
+
+        return read_surroundings_of(cluster, settings.stated)
     found = read_surroundings(there, settings.stated)
     return replace(found, usage=()) if arguments.gpus else found  # GPUs that are named are free
 
@@ -195,7 +197,7 @@ def _there(arguments: Namespace, wanted: Sequence[Source]) -> tuple[Source, ...]
 
 
 def _cluster(arguments: Namespace) -> "Cluster":
-    from shardwright.cli.live import Cluster  # noqa: PLC0415 - the client of the cluster takes half a second to load
+    from shardwright.cli.clusters import Cluster  # noqa: PLC0415 - the client of the cluster takes half a second to load
 
     return Cluster(connection=connection_of(arguments), without="give --nodes to plan without a cluster")
 

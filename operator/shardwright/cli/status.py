@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from argparse import Namespace
@@ -12,9 +11,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from shardwright.cli.arguments import program_name
+from shardwright.cli.clusters import Cluster, unless_forbidden
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.exits import Exit
-from shardwright.cli.live import Cluster, unless_forbidden
 from shardwright.cli.live_models import Content, list_models, list_objects, no_such_model
 from shardwright.cli.output import clear_terminal, print_lines, print_note, width_of_output
 from shardwright.cli.outputs import print_list
@@ -109,9 +108,8 @@ def _read(cluster: Cluster, namespace: str | None, name: str | None, now: dateti
 
 
 async def _standing(client: Client, namespace: str | None, name: str | None, now: datetime) -> list[Standing]:
-    models, sets, pods = await asyncio.gather(
-        list_models(client, namespace), _labelled(client, STATEFUL_SETS, namespace), _labelled(client, PODS, namespace)
-    )
+    models = await list_models(client, namespace)  # one after another: the first to fail says why
+    sets, pods = await _labelled(client, STATEFUL_SETS, namespace), await _labelled(client, PODS, namespace)
     if name:
         models = [item for item in models if item["metadata"]["name"] == name]
         if not models:

@@ -132,7 +132,8 @@ def test_a_kubeconfig_that_is_not_there_is_no_fault_of_ours(capsys: Capture) -> 
     )
 
 
-def test_a_cluster_that_does_not_answer_is_said(files: Files, capsys: Capture) -> None:
+@pytest.mark.parametrize("words", [["plan", "-f", "model.yaml"], ["status"], ["diff", "llama"], ["plan", "llama"]], ids=" ".join)
+def test_a_cluster_that_does_not_answer_is_said(words: list[str], files: Files, capsys: Capture) -> None:
     files.raw(
         "kubeconfig",
         b"apiVersion: v1\nkind: Config\ncurrent-context: c\n"
@@ -140,7 +141,7 @@ def test_a_cluster_that_does_not_answer_is_said(files: Files, capsys: Capture) -
         b"users: [{name: u, user: {}}]\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n",
     )
 
-    assert main(["plan", "-f", "model.yaml", "--kubeconfig", "kubeconfig"]) == 3
+    assert main([*words, "--kubeconfig", "kubeconfig"]) == 3
     assert capsys.readouterr().err == (
         "error[NoAnswer]: http://127.0.0.1:9 does not answer: nobody listens there; "
         "check that the cluster runs, a VPN, and the server of context c; --context names another\n"
