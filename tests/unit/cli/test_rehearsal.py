@@ -18,7 +18,7 @@ from tests.support.small_cluster import SmallCluster
 TWO_GROUPS = {**ONE_NODE, "replicas": 2}
 
 
-def _serving(spec: dict[str, Any], nodes: int = 3) -> Operator:
+def serving(spec: dict[str, Any], nodes: int = 3) -> Operator:
     cluster = SmallCluster()
     cluster.add_nodes(nodes)
     operator = Operator(cluster, spec)
@@ -41,14 +41,14 @@ def _fates(found: Rehearsed) -> dict[str, Fate]:
 
 
 def test_nothing_changes_where_nothing_is_edited() -> None:
-    found = _rehearsed(_serving(TWO_GROUPS))
+    found = _rehearsed(serving(TWO_GROUPS))
 
     assert _fates(found) == {"llama-0": Fate.STAYS, "llama-1": Fate.STAYS}
     assert found.objects == ()
 
 
 def test_an_edit_of_the_pods_restarts_all_groups_though_one_after_another() -> None:
-    operator = _serving(TWO_GROUPS)
+    operator = serving(TWO_GROUPS)
     found = _rehearsed(operator, engine={"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]})
 
     assert _fates(found) == {"llama-0": Fate.RESTARTS, "llama-1": Fate.RESTARTS}
@@ -57,7 +57,7 @@ def test_an_edit_of_the_pods_restarts_all_groups_though_one_after_another() -> N
 
 
 def test_the_operator_does_what_was_said() -> None:
-    operator = _serving(TWO_GROUPS)
+    operator = serving(TWO_GROUPS)
     edit = {"engine": {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}}
     said = _rehearsed(operator, **edit)
     before = {name: pod["metadata"]["uid"] for name, pod in operator.cluster.pods.items()}
@@ -69,14 +69,14 @@ def test_the_operator_does_what_was_said() -> None:
 
 
 def test_more_replicas_start_and_fewer_end() -> None:
-    operator = _serving(TWO_GROUPS)
+    operator = serving(TWO_GROUPS)
 
     assert _fates(_rehearsed(operator, replicas=3)) == {"llama-0": Fate.STAYS, "llama-1": Fate.STAYS, "llama-2": Fate.STARTS}
     assert _fates(_rehearsed(operator, replicas=1)) == {"llama-0": Fate.STAYS, "llama-1": Fate.ENDS}
 
 
 def test_groups_below_the_partition_keep_their_pods() -> None:
-    operator = _serving(TWO_GROUPS)
+    operator = serving(TWO_GROUPS)
     engine = {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}
     found = _rehearsed(operator, engine=engine, rollout={"partition": 1})
 
@@ -84,7 +84,7 @@ def test_groups_below_the_partition_keep_their_pods() -> None:
 
 
 def test_with_a_surge_a_group_is_made_anew_beside_itself() -> None:
-    operator = _serving(TWO_GROUPS)
+    operator = serving(TWO_GROUPS)
     engine = {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}
     found = _rehearsed(operator, engine=engine, rollout={"maxSurge": 1})
 
@@ -92,7 +92,7 @@ def test_with_a_surge_a_group_is_made_anew_beside_itself() -> None:
 
 
 def test_a_secret_that_only_the_operator_can_name_is_no_difference() -> None:
-    operator = _serving(TWO_NODES)
+    operator = serving(TWO_NODES)
     (name,) = (name for kind, name in operator.cluster.objects if kind == "StatefulSet")
     live = operator.cluster.objects["StatefulSet", name]
     assert "llama-token-" in str(live)
@@ -106,14 +106,14 @@ def test_a_secret_that_only_the_operator_can_name_is_no_difference() -> None:
 
 
 def test_what_fits_nowhere_ends_nothing() -> None:
-    operator = _serving(TWO_GROUPS)
+    operator = serving(TWO_GROUPS)
     found = _rehearsed(operator, parallelism={"tensor": 8, "pipeline": 4}, replicas=2)
 
     assert set(_fates(found).values()) == {Fate.STAYS}
     assert found.published.found.no_plan is not None
 
 
-def _difference(operator: Operator, **edit: Any) -> Difference:
+def a_difference(operator: Operator, **edit: Any) -> Difference:
     before, after = a_resource(**operator.spec), a_resource(**(operator.spec | edit))
     record = a_live_model(operator).record
     assert isinstance(record, PlanRecord)
@@ -128,8 +128,8 @@ def _difference(operator: Operator, **edit: Any) -> Difference:
 
 
 def test_a_difference_in_words() -> None:
-    operator = _serving(TWO_GROUPS)
-    lines = [one.plain() for one in difference_lines(_difference(operator, replicas=1), 100)]
+    operator = serving(TWO_GROUPS)
+    lines = [one.plain() for one in difference_lines(a_difference(operator, replicas=1), 100)]
 
     assert lines == [
         "llama: 1 group ends",
@@ -152,7 +152,7 @@ def test_a_difference_in_words() -> None:
 
 
 def test_a_difference_as_data() -> None:
-    document = difference_document(_difference(_serving(TWO_GROUPS), replicas=1))
+    document = difference_document(a_difference(serving(TWO_GROUPS), replicas=1))
 
     assert document["differs"]
     assert document["spec"] == [{"path": "spec.replicas", "before": 2, "after": 1}]
@@ -160,7 +160,7 @@ def test_a_difference_as_data() -> None:
 
 
 def test_no_difference_is_said_in_one_line() -> None:
-    difference = _difference(_serving(TWO_GROUPS))
+    difference = a_difference(serving(TWO_GROUPS))
 
     assert not difference.differs
     assert next(iter(difference_lines(difference, 100))).plain() == "llama: nothing changes"
