@@ -10,7 +10,8 @@ from shardwright.api.names import API_VERSION, KIND
 
 Content = Mapping[str, Any]
 
-DEGREES: Final = ("tensor", "pipeline", "attentionData", "context")
+ORDER: Final = ("model", "engine", "workload", "replicas", "parallelism", "placement", "pod")
+"""In which fields of the spec are written: what it is first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,5 +70,6 @@ class Draft:
             said = ", ".join(f"{name} {value}" for name, value in degrees.items())
             self.leave("parallelism", f"{said}: the planner chooses the degrees; --pin keeps these")
         metadata = {"name": self.name, **({"namespace": self.namespace} if self.namespace else {})}
-        manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": self.spec}
+        spec = {name: self.spec[name] for name in ORDER if name in self.spec}
+        manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
         return Imported(source=source, manifest=manifest, left_out=tuple(dict.fromkeys(self.left_out)))
