@@ -44,7 +44,10 @@ def add_connection(command: argparse.ArgumentParser, *, context: bool = True, se
         "--insecure-skip-tls-verify", action="store_true", help="do not check the API server's certificate: anybody may be it"
     )
     group.add_argument(
-        "--request-timeout", metavar="TIME", type=_seconds, help="how long one request may take, for example 5s (default: 60s)"
+        "--request-timeout",
+        metavar="TIME",
+        type=_seconds,
+        help="how long all answers together may take, for example 5s (default: 60s for each)",
     )
 
 

@@ -8,7 +8,7 @@ class Connection:
     """The cluster that is meant and as whom, as kubectl's flags of the same names say; None is what the kubeconfig says.
 
     ``kubeconfig`` is a list of files as in ``$KUBECONFIG``, of which the first that names something counts.
-    ``request_seconds`` is how long one request may take (None: as long as the client lets it).
+    ``request_seconds`` is how long all that is asked at once may take (None: as long as the client lets each request).
     """
 
     kubeconfig: str | None = None
