@@ -314,6 +314,10 @@ def test_a_plan_of_record_keeps_its_gpus(files: Files, capsys: Capture) -> None:
 
     assert document["plan"]["placement"]["nodes"] == ["n2"]
 
+    only_planned = {**a_manifest("other", mode="PlanOnly"), "metadata": {"name": "other", "namespace": "models", "uid": "u"}}
+    nodes = files.cluster([a_node("n1"), a_node("n2"), a_pod("n1", 0), config_map, only_planned])
+    assert _run_json(capsys, "plan", "-f", model, "--nodes", nodes)["plan"]["placement"]["nodes"] == ["n1"]
+
 
 def test_rendered_objects_can_be_applied_without_their_owner(files: Files, capsys: Capture) -> None:
     """An owner reference without uid would be refused by the API server."""
