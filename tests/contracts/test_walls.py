@@ -14,7 +14,7 @@ PACKAGE = ROOT / "operator" / "shardwright"
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 
 CLOCK_AND_IO: Final = {"asyncio", "logging", "os", "pathlib", "random", "secrets", "socket", "subprocess", "threading", "time"}
-LIBRARIES: Final = {"cryptography", "jinja2", "kopf", "kubernetes", "prometheus_client", "pydantic", "rich"}
+LIBRARIES: Final = {"argcomplete", "cryptography", "jinja2", "kopf", "kubernetes", "prometheus_client", "pydantic", "rich"}
 FILES_OF_PODS: Final = "shardwright.rendering.programs"
 
 

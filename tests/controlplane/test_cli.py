@@ -1,18 +1,26 @@
 """The command line against a live cluster says what it says of the same cluster in a file."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import certifi
 import pytest
 
 from shardwright.cli.main import main
 from tests.harness.controlplane import ControlPlane
 from tests.harness.plugin import Fleet
+from tests.harness.waiting import wait_for
 from tests.support.builders_cli import Files, a_manifest, a_pod
+from tests.support.models import Models
 
 pytestmark = pytest.mark.controlplane
 Capture = pytest.CaptureFixture[str]
+EMPTY = b"apiVersion: v1\nkind: Config\n"
 
 SELECTOR: dict[str, Any] = {"placement": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}}
 
@@ -121,4 +129,104 @@ def test_without_the_right_to_see_nodes_the_refusal_is_said(
     assert main(["plan", "-f", files.manifests(a_manifest()), "--kubeconfig", str(kubeconfig)]) == 3
 
     err = capsys.readouterr().err
-    assert err.startswith("error: the cluster cannot be read: nodes is forbidden: ")
+    assert err.startswith("error[NotAllowedInCluster]: nodes is forbidden: ")
+    assert err.endswith("let the operator plan: 'plan --server -f FILE' needs no right to see nodes\n")
+
+
+def test_every_way_not_to_get_in_is_one_line_with_its_way_out(
+    control_plane: ControlPlane, files: Files, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The token, the certificate, a cluster without ShardedModels; the kubeconfig is the second of a list."""
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join((files.raw("empty.yaml", EMPTY), str(control_plane.kubeconfig))))
+    said = {}
+    for name, words in {
+        "token": ["--token", "of-yesterday"],
+        "certificate": ["--certificate-authority", certifi.where()],
+        "user": ["--as", "nobody"],
+        "server": ["--server", "https://127.0.0.1:9"],
+    }.items():
+        assert main(["plan", "meta-llama/Llama-3.1-8B-Instruct", *words]) == 3
+        said[name] = capsys.readouterr().err
+
+    assert {name: text[: text.index("]") + 1] for name, text in said.items()} == {
+        "token": "error[CredentialsRefused]",
+        "certificate": "error[CertificateRefused]",
+        "user": "error[NotAllowedInCluster]",
+        "server": "error[NoAnswer]",
+    }
+    assert [text.count("\n") for text in said.values()] == [1, 1, 1, 1]
+    assert 'User "nobody" cannot list resource "nodes"' in said["user"]
+
+
+def test_nothing_is_left_of_a_plan_that_was_interrupted(chart: ControlPlane, namespace: str, files: Files) -> None:
+    """No operator runs yet: it would wait for its answer for two minutes."""
+    words = ["plan", "--server", "-f", files.manifests(a_manifest()), "-n", namespace, "--kubeconfig", str(chart.kubeconfig)]
+    process = subprocess.Popen([sys.executable, "-m", "shardwright.cli.main", *words], stderr=subprocess.PIPE, text=True)
+
+    def copies() -> list[str]:
+        return chart.kubectl("get", "smodel", "-n", namespace, "-o", "name").split()
+
+    wait_for(copies, 30, "the copy that is to be planned")
+    process.send_signal(signal.SIGINT)
+
+    assert process.wait(30) == 130
+    assert process.communicate()[1] == ""
+    assert copies() == []
+
+
+def test_the_operator_plans_for_who_may_not_list_nodes(
+    models: Models, control_plane: ControlPlane, fleet: Fleet, files: Files, capsys: Capture
+) -> None:
+    fleet("h100-8x-dell-xe9680", 1)
+    namespace = models.namespace
+    control_plane.kubectl("create", "serviceaccount", "developer", "-n", namespace)
+    account = f"--serviceaccount={namespace}:developer"
+    control_plane.kubectl("create", "rolebinding", "developer", "--clusterrole=edit", account, "-n", namespace)
+    kubeconfig = str(control_plane.kubeconfig_for(namespace, "developer"))
+    model = files.manifests(a_manifest("small"))
+
+    assert main(["plan", "--server", "-f", model, "-n", namespace, "--kubeconfig", kubeconfig]) == 0
+    assert capsys.readouterr().out.startswith("small: one GPU of 1 node (NVIDIA-H100-80GB-HBM3)\n")
+    too_large = files.manifests(a_manifest("large", parallelism={"tensor": 8, "pipeline": 4}))
+    assert main(["plan", "--server", "-f", too_large, "-n", namespace, "--kubeconfig", kubeconfig, "-o", "json"]) == 1
+    (report,) = json.loads(capsys.readouterr().out)["items"]
+    assert report["metadata"] == {"name": "large", "namespace": namespace}
+    assert report["problem"]["code"] in {"NothingFits", "InsufficientCapacity"}
+    assert models.all("ShardedModel") == []
+
+
+def test_a_model_that_serves_is_asked_by_its_name(
+    serving: Models, control_plane: ControlPlane, files: Files, capsys: Capture
+) -> None:
+    there = ["--kubeconfig", str(control_plane.kubeconfig), "-n", serving.namespace]
+    stored = serving.get("ShardedModel", "large")
+
+    assert main(["status", "large", *there, "-o", "json"]) == 0
+    (item,) = json.loads(capsys.readouterr().out)["items"]
+    assert (item["ready"], item["reason"], item["commands"]) == ("True", "Serving", [])
+    assert [(group["name"], group["situation"]) for group in item["groups"]] == [("large-0", "Ready")]
+    assert main(["status", *there]) == 0
+    assert capsys.readouterr().out.splitlines()[0].split() == ["NAME", "READY", "GROUPS", "SINCE", "LAYOUT", "GPUS", "REASON"]
+
+    assert main(["plan", "large", *there, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["plan"] == stored["status"]["plan"]
+
+    assert main(["diff", "large", *there]) == 0, capsys.readouterr()
+    capsys.readouterr()
+    edited = {**stored, "spec": {**stored["spec"], "engine": {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}}}
+    assert main(["diff", "-f", files.manifests(edited), *there, "-o", "json"]) == 1
+    (difference,) = json.loads(capsys.readouterr().out)["items"]
+    assert difference["groups"] == [
+        {
+            "name": "large-0",
+            "fate": "Restarts",
+            "fields": ["spec.containers[engine].env[NCCL_DEBUG]"],
+            "lastOutageSeconds": None,
+        }
+    ]
+    assert difference["startSeconds"] == stored["status"]["engine"]["startBudget"]["loadSeconds"]
+
+    assert main(["status", "lrge", *there]) == 2
+    assert capsys.readouterr().err == (
+        f"error[NoShardedModel]: NAME: there is no ShardedModel lrge in namespace {serving.namespace}; did you mean large?\n"
+    )

@@ -5,6 +5,8 @@ from pathlib import PurePath
 from typing import Any, NoReturn, TypeAlias
 
 from shardwright import __version__
+from shardwright.cli.cluster_arguments import add_cluster_commands
+from shardwright.cli.connecting import PlannedByServer, add_connection
 from shardwright.sinks import in_terminal
 
 _MOST_GBPS = 100_000  # a hundred times what one GPU's network card takes
@@ -17,6 +19,8 @@ examples:
   %(prog)s -f model.yaml --nodes nodes.yaml
   kubectl get nodes,pods -A -o yaml | %(prog)s -f model.yaml --nodes -
   %(prog)s -f model.yaml --context my-cluster -o json
+  %(prog)s llama-70b -n models
+  %(prog)s -f model.yaml --server
   %(prog)s -f model.yaml --nodes nodes.yaml --fetch
 
 exit codes:
@@ -136,6 +140,7 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     _add_report(commands)
     _add_render(commands)
     _add_size(commands)
+    add_cluster_commands(commands, _add_command)
     _add_predict(commands)
     _add_fetch(commands)
     _add_doctor(commands)
@@ -166,7 +171,7 @@ def _add_plan(commands: Commands) -> None:
     command = _add_command(
         commands, "plan", summary="show how a model would be cut, on which nodes, how fast, and why", epilog=PLAN_EXAMPLES
     )
-    _add_inputs(command)
+    _add_inputs(command, by_operator=True)
     meaning = "text for people; json and yaml hold what the operator writes to status.plan; manifest is the ShardedModel to apply"
     _add_output(command, ("text", "json", "yaml", "manifest"), meaning)
 
@@ -202,6 +207,9 @@ def _add_size(commands: Commands) -> None:
     )
     command.add_argument("model", metavar="MODEL", help="id of a model, as Hugging Face writes it")
     _add_typed(command)
+    command.add_argument(
+        "--fetch", action="store_true", help="read a model that is not built in from the Hugging Face hub ('fetch --help')"
+    )
     there = command.add_argument_group("of which GPUs")
     there.add_argument(
         "--gpus",
@@ -236,8 +244,7 @@ def _add_doctor(commands: Commands) -> None:
     command = _add_command(
         commands, "doctor", summary="say what is wrong with an installation, and what to type", epilog=DOCTOR_EXAMPLES
     )
-    command.add_argument("--context", help="a context of the kubeconfig")
-    command.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else ~/.kube/config")
+    add_connection(command)
     command.add_argument(
         "--network-policies",
         action="store_true",
@@ -253,7 +260,9 @@ def _add_doctor(commands: Commands) -> None:
 def _add_models(commands: Commands) -> None:
     command = _add_command(commands, "models", summary="list the models whose architecture is built in", epilog=MODELS_EXAMPLES)
     command.add_argument("--search", metavar="TEXT", default="", help="only ids that contain this, in any case")
-    _add_output(command, ("text", "json"), "a table of ids and architectures, or one JSON list")
+    _add_output(
+        command, ("text", "name", "json", "yaml"), "a table of ids and architectures, the ids, a JSON list, YAML documents"
+    )
 
 
 def _add_gpus(commands: Commands) -> None:
@@ -261,15 +270,20 @@ def _add_gpus(commands: Commands) -> None:
         commands, "gpus", summary="list the GPUs that can be planned, by the id that a node label may state", epilog=GPUS_EXAMPLES
     )
     command.add_argument("--search", metavar="TEXT", default="", help="only ids that contain this, in any case")
-    _add_output(command, ("text", "json"), "a table, or one JSON list")
+    _add_output(command, ("text", "name", "json", "yaml"), "a table, the ids, a JSON list, YAML documents")
 
 
 def _add_crd(commands: Commands) -> None:
     _add_command(commands, "crd", summary="print the CustomResourceDefinition of ShardedModel", epilog=CRD_EXAMPLES)
 
 
-def _add_inputs(command: argparse.ArgumentParser) -> None:
-    command.add_argument("model", nargs="?", metavar="MODEL", help="id of a model, as Hugging Face writes it; or -f")
+def _add_inputs(command: argparse.ArgumentParser, *, by_operator: bool = False) -> None:
+    command.add_argument(
+        "model",
+        nargs="?",
+        metavar="MODEL|NAME",
+        help="id of a model, as Hugging Face writes it (org/name), or the name of a ShardedModel in the cluster; or -f",
+    )
     _add_typed(command)
     wanted = command.add_argument_group("what is wanted, as manifests")
     wanted.add_argument(
@@ -279,12 +293,26 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="file or folder with ShardedModels, and ConfigMaps that they refer to ('-': stdin); may be repeated",
     )
-    wanted.add_argument("-n", "--namespace", default="", help="namespace of ShardedModels that name none (default: default)")
+    wanted.add_argument(
+        "-n", "--namespace", default="", help="namespace of ShardedModels that name none (default: the context's)"
+    )
     _add_unknown(wanted)
     wanted.add_argument(
         "--settings", metavar="FILE", help="what the administrator says for all models (the text of the operator's ConfigMap)"
     )
     _add_surroundings(command)
+    add_connection(command, context=False, server=not by_operator)
+    if by_operator:
+        command.set_defaults(by_operator=False, api_server=None)
+        wanted.add_argument(
+            "-s",
+            "--server",
+            nargs="?",
+            action=PlannedByServer,
+            metavar="URL",
+            help="alone: let the operator plan a copy of -f with mode PlanOnly, and delete it again (for whoever may not list "
+            "nodes); with a URL: address of the API server",
+        )
 
 
 def _add_surroundings(command: argparse.ArgumentParser) -> None:
@@ -304,8 +332,7 @@ def _add_surroundings(command: argparse.ArgumentParser) -> None:
         metavar="COUNTxGPU",
         help="so many free GPUs of a product, for example 16xH100 ('shardwright gpus' lists them); may be repeated",
     )
-    one_of.add_argument("--context", help="a context of the kubeconfig")
-    there.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else ~/.kube/config")
+    one_of.add_argument("--context", metavar="NAME", help="a context of the kubeconfig")
     _add_nodes_of(there)
 
 

@@ -2,9 +2,9 @@
 
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from shardwright.cli.output import print_json, print_lines, print_text, width_of_output
+from shardwright.cli.output import print_json, print_lines, print_text, print_yaml, width_of_output
 from shardwright.hardware.gpus import Gpu, load_gpus
 from shardwright.hardware.identity import VENDORS
 from shardwright.modelspec.catalogue import find_model, known_ids
@@ -20,8 +20,8 @@ _OTHER_GPUS = "the labels of nodes with other GPUs are reported, and not planned
 def list_models(arguments: Namespace) -> None:
     """Print the built-in ids that contain the searched text, with the architecture of each."""
     rows = [_model(model_id) for model_id in known_ids() if arguments.search.lower() in model_id.lower()]
-    if arguments.output == "json":
-        print_json(rows)
+    if arguments.output != "text":
+        _print_rows(rows, arguments.output)
         return
     cells = [(row["id"] or "", row["architecture"] or "") for row in rows]
     _print_table(("ID", "ARCHITECTURE"), cells, missing=f"no built-in model id contains {arguments.search!r}; {_WITHOUT_CONFIG}")
@@ -30,12 +30,23 @@ def list_models(arguments: Namespace) -> None:
 def list_gpus(arguments: Namespace) -> None:
     """Print the GPUs whose id contains the searched text, with what a plan reckons with."""
     gpus = [gpu for gpu in load_gpus().values() if gpu.vendor in VENDORS.values() and arguments.search.lower() in gpu.id.lower()]
-    if arguments.output == "json":
-        print_json([_gpu(gpu) for gpu in gpus])
+    if arguments.output != "text":
+        _print_rows([_gpu(gpu) for gpu in gpus], arguments.output)
         return
     header = ("ID", "GIB", "GB/S", "BF16 TFLOP/S", "FORMATS", "JOINED BY")
     missing = f"no GPU of the catalogue has an id with {arguments.search!r} in it; {_OTHER_GPUS}"
     _print_table(header, [_cells(gpu) for gpu in gpus], missing=missing)
+
+
+def _print_rows(rows: Sequence[Mapping[str, object]], form: str) -> None:
+    """Print rows for a program: one JSON list, a YAML document for each, or their ids."""
+    if form == "json":
+        print_json(rows)
+    elif form == "yaml":
+        print_yaml(rows)
+    else:
+        for row in rows:
+            print_text(in_terminal(str(row["id"])))
 
 
 def _print_table(header: Sequence[str], cells: Sequence[Sequence[str]], *, missing: str) -> None:

@@ -53,7 +53,7 @@ def fetch_one(hub: Hub, model: str, revision: str | None) -> Checkpoint:
     try:
         return fetch(hub, model, revision)
     except HubUnavailableError as error:
-        raise UnreachableError(error.problem.sentence(), error.problem.code) from None
+        raise UnreachableError(error.problem) from None
 
 
 def fetch_unknown(resources: Iterable[tuple[str, ShardedModel]]) -> Mapping[Named, Checkpoint]:

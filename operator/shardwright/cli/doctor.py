@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from shardwright import __version__
 from shardwright.api.settings import read_settings
+from shardwright.cli.clusters import Cluster, unless_forbidden
+from shardwright.cli.connecting import connection_of
 from shardwright.cli.diagnosis import (
     Chart,
     Examined,
@@ -22,7 +24,6 @@ from shardwright.cli.diagnosis import (
     read_version,
 )
 from shardwright.cli.exits import Exit
-from shardwright.cli.live import Cluster, unless_forbidden
 from shardwright.cli.output import print_json, print_text
 from shardwright.cli.prescriptions import WORDS, command, sentence
 from shardwright.cli.surroundings import read_nodes
@@ -62,7 +63,7 @@ def doctor(arguments: Namespace) -> int:
     Raises:
         UnreachableError: no answer, or no credentials.
     """
-    cluster = Cluster(context=arguments.context, kubeconfig=arguments.kubeconfig)
+    cluster = Cluster(connection=connection_of(arguments))
     chart = cluster.ask(lambda client: _read(client, arguments))
     examined = examine(chart, datetime.now(UTC))
     if arguments.output == "json":

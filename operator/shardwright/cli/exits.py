@@ -3,8 +3,11 @@
 from enum import IntEnum
 from typing import Final
 
+from shardwright.errors import Problem
+
 INTERRUPTED: Final = 130  #: what a shell reports after Ctrl-C: 128 + SIGINT
 BROKEN_PIPE: Final = 141  #: what a shell reports of a writer whose reader went away: 128 + SIGPIPE
+TERMINATED: Final = 143  #: what a shell reports of a process that was asked to end: 128 + SIGTERM
 
 
 class Exit(IntEnum):
@@ -20,6 +23,11 @@ class Exit(IntEnum):
 class UnreachableError(Exception):
     """The cluster or the hub cannot be reached, or the cluster does not let us read it; the message says why."""
 
-    def __init__(self, message: str, code: str = "") -> None:
-        self.code = code
-        super().__init__(message)
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        super().__init__(problem.sentence())
+
+    @property
+    def code(self) -> str:
+        """Return the word under which docs/reasons.md explains it."""
+        return self.problem.code

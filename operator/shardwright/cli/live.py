@@ -1,106 +1,53 @@
-"""Read a live cluster once: nodes, pods and single ConfigMaps; writes nothing."""
+"""Nodes, pods and plans of a live cluster, as plans are made among them."""
 
-import asyncio
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from shardwright.cli.exits import UnreachableError
+from shardwright.cli.clusters import Cluster, unless_forbidden
 from shardwright.cli.surroundings import Surroundings, read_nodes, read_reservations, read_usage
-from shardwright.cluster.access import AccessError, open_access
 from shardwright.cluster.client import ApiError, Client
-from shardwright.cluster.resources import CONFIG_MAPS, NODES, PODS
+from shardwright.cluster.resources import CONFIG_MAPS, NODES, PODS, SHARDED_MODELS
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.stated import NONE, Stated
 
-FORBIDDEN: Final = 403
-DEFAULT_KUBECONFIG: Final = "~/.kube/config"
+NOT_FOUND: Final = 404
 MANAGED: Final = "app.kubernetes.io/managed-by=shardwright"
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
-T = TypeVar("T")
+
+def read_surroundings_of(cluster: Cluster, stated: Stated = NONE) -> Surroundings:
+    """Return what is there now; ``stated`` is what the settings say.
+
+    Raises:
+        UnreachableError: no answer, no credentials, or nodes may not be listed.
+    """
+    return cluster.ask(lambda client: read_live_surroundings(client, stated))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
-    """Which cluster is meant; without a context it is the kubeconfig's current one."""
+async def read_live_surroundings(client: Client, stated: Stated = NONE) -> Surroundings:
+    """Return the nodes, and as far as they may be read the pods and plans of record."""
+    nodes = [node async for page in client.pages(NODES) for node in read_nodes(page, stated)]
+    plans = await unless_forbidden(client.list(CONFIG_MAPS, labelSelector=MANAGED))
+    return Surroundings(
+        nodes=tuple(nodes),
+        usage=await unless_forbidden(_read_usage(client)),
+        reservations=read_reservations(plans or (), await unless_forbidden(_read_modes(client))),
+    )
 
-    context: str | None
-    kubeconfig: str | None
 
-    def read_surroundings(self, stated: Stated = NONE) -> Surroundings:
-        """Return what is there now; ``stated`` is what the settings say.
+async def _read_modes(client: Client) -> list[dict[str, Any]]:
+    """Return of each ShardedModel which one it is, and its mode; none where the cluster has no such kind."""
+    try:
+        return [item async for page in client.pages(SHARDED_MODELS, project=_mode) for item in page]
+    except ApiError as error:
+        if error.code == NOT_FOUND:
+            return []
+        raise
 
-        Raises:
-            UnreachableError: no answer, no credentials, or nodes may not be listed.
-        """
-        return asyncio.run(self._read_surroundings(stated))
 
-    def read_config_map(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """Return a ConfigMap, None where there is none.
-
-        Raises:
-            UnreachableError: no answer, no credentials, or it may not be read.
-        """
-        return asyncio.run(self._read_config_map(namespace, name))
-
-    def ask(self, asking: Callable[[Client], Awaitable[T]]) -> T:
-        """Return what somebody asks of the API server.
-
-        Raises:
-            UnreachableError: no answer, no credentials, or no right.
-        """
-        return asyncio.run(self._ask(asking))
-
-    async def _ask(self, asking: Callable[[Client], Awaitable[T]]) -> T:
-        async with self._client() as client:
-            return await asking(client)
-
-    async def _read_surroundings(self, stated: Stated) -> Surroundings:
-        async with self._client() as client:
-            nodes = [node async for page in client.pages(NODES) for node in read_nodes(page, stated)]
-            plans = await unless_forbidden(client.list(CONFIG_MAPS, labelSelector=MANAGED))
-            return Surroundings(
-                nodes=tuple(nodes),
-                usage=await unless_forbidden(_read_usage(client)),
-                reservations=read_reservations(plans or ()),
-            )
-
-    async def _read_config_map(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        async with self._client() as client:
-            return await client.get(CONFIG_MAPS, namespace, name)
-
-    @asynccontextmanager
-    async def _client(self) -> AsyncIterator[Client]:
-        client = self._open()
-        try:
-            yield client
-        except ApiError as error:
-            raise UnreachableError(f"the cluster cannot be read: {error}") from None
-        finally:
-            client.close()
-
-    def _open(self) -> Client:
-        kubeconfig = Path(self.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG).expanduser()
-        try:
-            return Client(open_access(kubeconfig, self.context))
-        except AccessError as error:
-            raise UnreachableError(f"{str(error).rstrip('.')}; give --nodes to plan without a cluster") from None
+def _mode(model: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": {"uid": model["metadata"]["uid"]}, "spec": {"mode": (model.get("spec") or {}).get("mode")}}
 
 
 async def _read_usage(client: Client) -> tuple[GpuUsage, ...]:
     """Return what pods hold, page by page: only a few of a large cluster hold GPUs."""
     return tuple([usage async for page in client.pages(PODS, fieldSelector=UNFINISHED) for usage in read_usage(page)])
-
-
-async def unless_forbidden(reading: Awaitable[T]) -> T | None:
-    """Return what is read, None where it may not be."""
-    try:
-        return await reading
-    except ApiError as error:
-        if error.code == FORBIDDEN:
-            return None
-        raise

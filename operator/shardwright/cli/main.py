@@ -18,6 +18,10 @@ from shardwright.errors import InputError, Problem
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     parser = build_parser(program_name(sys.argv[0]))
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what it may offer
+        from shardwright.cli.completion import complete_for_shell  # noqa: PLC0415 - only then
+
+        complete_for_shell(parser)
     words = sys.argv[1:] if argv is None else argv
     if (mistyped := _mistyped_command(words)) is not None:
         return _report_input(InputError([mistyped]))
@@ -37,10 +41,18 @@ def _run(arguments: Namespace) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except InputError as error:
-        return _report_input(error)
+        return _report_input(error, _form_of(arguments))
+    except UnreachableError as error:
+        return _report_unreachable(error, _form_of(arguments))
     except Exception as error:  # noqa: BLE001 - the last place that can say what happened
         return _report_fault(error, show_traceback=arguments.debug)
     return code
+
+
+def _form_of(arguments: Namespace) -> str:
+    """Return the form of the document that was asked for, empty where a person reads."""
+    form = getattr(arguments, "output", "") if arguments.command != "predict" else ""  # which writes to a file
+    return form if form in {"json", "yaml"} else ""
 
 
 def _mistyped_command(words: Sequence[str]) -> Problem | None:
@@ -53,10 +65,24 @@ def _mistyped_command(words: Sequence[str]) -> Problem | None:
     return Problem(code="NotAllowed", what=f"{word!r:.40} is not a command", remedy=remedy) if near else None
 
 
-def _report_input(error: InputError) -> int:
-    for problem in error.problems:
-        print_error(problem.sentence(), problem.code)
+def _report_input(error: InputError, form: str = "") -> int:
+    _report(error.problems, form)
     return Exit.BAD_INPUT
+
+
+def _report_unreachable(error: UnreachableError, form: str) -> int:
+    _report((error.problem,), form)
+    return Exit.FAULT
+
+
+def _report(problems: Sequence[Problem], form: str) -> None:
+    """Say what is wrong in lines on stderr and, where a program reads, as the document that it waits for."""
+    for problem in problems:
+        print_error(problem.sentence(), problem.code)
+    if form:
+        from shardwright.cli.outputs import print_problems  # noqa: PLC0415 - only then
+
+        print_problems(problems, form)
 
 
 def _report_fault(error: Exception, *, show_traceback: bool) -> int:
@@ -64,10 +90,7 @@ def _report_fault(error: Exception, *, show_traceback: bool) -> int:
         import traceback  # noqa: PLC0415 - only for a fault
 
         print_text("".join(traceback.format_exception(error)).removesuffix("\n"), sys.stderr)
-    if isinstance(error, UnreachableError):
-        print_error(str(error), error.code)
-    else:
-        print_error(f"{type(error).__name__}: {error}; this is a fault of ours: please report it with the output of --debug")
+    print_error(f"{type(error).__name__}: {error}; this is a fault of ours: please report it with the output of --debug")
     return Exit.FAULT
 
 
@@ -125,6 +148,30 @@ def _doctor(arguments: Namespace) -> int:
     return doctor(arguments)
 
 
+def _status(arguments: Namespace) -> int:
+    from shardwright.cli.status import status  # noqa: PLC0415 - see _plan
+
+    return status(arguments)
+
+
+def _diff(arguments: Namespace) -> int:
+    from shardwright.cli.diff import diff  # noqa: PLC0415 - see _plan
+
+    return diff(arguments)
+
+
+def _import(arguments: Namespace) -> int:
+    from shardwright.cli.importing import import_models  # noqa: PLC0415 - see _plan
+
+    return import_models(arguments)
+
+
+def _completion(arguments: Namespace) -> int:
+    from shardwright.cli.completion import print_script  # noqa: PLC0415 - see _plan
+
+    return print_script(arguments)
+
+
 def _models(arguments: Namespace) -> int:
     from shardwright.cli.catalogue import list_models  # noqa: PLC0415 - see _plan
 
@@ -158,12 +205,16 @@ COMMANDS: Final[Mapping[str, Callable[[Namespace], int]]] = MappingProxyType(
         "report": _report,
         "render": _render,
         "size": _size,
+        "status": _status,
+        "diff": _diff,
+        "import": _import,
         "predict": _predict,
         "fetch": _fetch,
         "doctor": _doctor,
         "models": _models,
         "gpus": _gpus,
         "crd": _crd,
+        "completion": _completion,
         "version": _version,
     }
 )

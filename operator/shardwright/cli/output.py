@@ -57,6 +57,11 @@ def print_lines(lines: Iterable[Line], *, width: int | None = None) -> None:
         print_text(in_terminal(line.plain()))
 
 
+def clear_terminal() -> None:
+    """Empty the terminal that stdout is, and write from its first line on."""
+    sys.stdout.write("\x1b[H\x1b[2J")
+
+
 def print_text(text: str, stream: TextIO | None = None) -> None:
     """Print lines, with plain signs where the stream cannot encode the better ones; all that is printed passes here."""
     target = stream or sys.stdout

@@ -6,16 +6,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from shardwright.api.model import ConfigMapReference
+from shardwright.api.record import PlanRecord
 from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.checkpoints import NOTHING, Named, fetch_unknown, fetched_for, read_config
+from shardwright.cli.connecting import connection_of
 from shardwright.cli.document import explanation_document, plan_document
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN, Source, in_file, name_the_file, read_sources, read_text
 from shardwright.cli.named_gpus import nodes_of, problems_of_gpus, read_named_gpus
+from shardwright.cli.namespaces import placed_in
 from shardwright.cli.output import print_error, print_json, print_lines, print_note, print_text, print_yaml, width_of_output
 from shardwright.cli.surroundings import Surroundings, read_surroundings
-from shardwright.cli.typed import of_option, problems_of_use, read_typed, typed_manifest
+from shardwright.cli.typed import names_live_model, of_option, problems_of_use, read_typed, typed_manifest
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.untrusted import mapping, text
@@ -38,7 +41,7 @@ from shardwright.resolving.stock import reservations_of, take_stock
 from shardwright.resolving.subject import Subject, resolve
 
 if TYPE_CHECKING:
-    from shardwright.cli.live import Cluster
+    from shardwright.cli.clusters import Cluster
 
 _WITHOUT_OPERATOR: Final = "docs/reference/cli.md says how to make it, where no operator does"
 
@@ -69,10 +72,15 @@ class Inputs:
     settings: Settings
     cluster: "Cluster | None"
     surroundings: Surroundings
+    standing: PlanRecord | None = None  # of a ShardedModel that is named: its plan
 
 
 def plan(arguments: Namespace) -> Exit:
     """Print the plan of every ShardedModel; the exit code says whether all have one."""
+    if arguments.by_operator:
+        from shardwright.cli.operator_plan import plan_by_operator  # noqa: PLC0415 - see _cluster
+
+        return plan_by_operator(arguments)
     answers = answers_to(read_inputs(arguments))
     if arguments.output == "text":
         for index, answer in enumerate(answers):
@@ -134,11 +142,14 @@ def read_inputs(arguments: Namespace) -> Inputs:
     """
     if misused := (*problems_of_use(arguments), *problems_of_gpus(arguments)):
         raise InputError(misused)
+    if names_live_model(arguments):
+        return _named_inputs(arguments)
     named = read_named_gpus(arguments.gpus, gpus_per_node=arguments.nodes_of, network_gbps_per_gpu=arguments.network)
     wanted = read_sources(arguments.filename or ())
     there = (*(Source(file="--gpus", content=node) for node in nodes_of(named)), *_there(arguments, wanted))
     cluster = None if arguments.nodes or arguments.gpus else _cluster(arguments)
-    resources = tuple(_typed(arguments) if arguments.model is not None else _resources(arguments, wanted))
+    typed = arguments.model is not None
+    resources = tuple(_typed(arguments, cluster) if typed else _resources(arguments, wanted, cluster))
     _refuse_duplicates(resources)
     settings = _read_settings(arguments.settings) if arguments.settings else Settings()
     return Inputs(
@@ -153,9 +164,32 @@ def read_inputs(arguments: Namespace) -> Inputs:
     )
 
 
+def _named_inputs(arguments: Namespace) -> Inputs:
+    """Return a ShardedModel of the cluster, and what is around it."""
+    from shardwright.cli.named_models import read_named  # noqa: PLC0415 - see _cluster
+
+    settings = _read_settings(arguments.settings) if arguments.settings else Settings()
+    cluster = _cluster(arguments)
+    named = read_named(cluster, arguments.model, settings.stated)
+    resources = ((arguments.model, named.resource),)
+    return Inputs(
+        resources=resources,
+        config_maps={},
+        config_text=read_config(arguments.config) if arguments.config else None,
+        config_file=arguments.config,
+        fetched=fetch_unknown(resources) if arguments.fetch else NOTHING,
+        settings=settings,
+        cluster=cluster,
+        surroundings=named.surroundings,
+        standing=named.record,
+    )
+
+
 def _surroundings(arguments: Namespace, cluster: "Cluster | None", there: Sequence[Source], settings: Settings) -> Surroundings:
     if cluster:
-        return cluster.read_surroundings(settings.stated)
+        from shardwright.cli.live import read_surroundings_of  # noqa: PLC0415 - see _cluster
+
+        return read_surroundings_of(cluster, settings.stated)
     found = read_surroundings(there, settings.stated)
     return replace(found, usage=()) if arguments.gpus else found  # GPUs that are named are free
 
@@ -169,23 +203,22 @@ def _there(arguments: Namespace, wanted: Sequence[Source]) -> tuple[Source, ...]
 
 
 def _cluster(arguments: Namespace) -> "Cluster":
-    from shardwright.cli.live import Cluster  # noqa: PLC0415 - the client of the cluster takes a second to load
+    from shardwright.cli.clusters import Cluster  # noqa: PLC0415 - the client of the cluster takes half a second to load
 
-    return Cluster(context=arguments.context, kubeconfig=arguments.kubeconfig)
-
-
-def _typed(arguments: Namespace) -> Iterator[tuple[str, ShardedModel]]:
-    yield "", read_typed(_in_namespace(typed_manifest(arguments), arguments.namespace))
+    return Cluster(connection=connection_of(arguments), without="give --nodes to plan without a cluster")
 
 
-def _resources(arguments: Namespace, sources: Sequence[Source]) -> Iterator[tuple[str, ShardedModel]]:
+def _typed(arguments: Namespace, cluster: "Cluster | None") -> Iterator[tuple[str, ShardedModel]]:
+    yield "", read_typed(placed_in(typed_manifest(arguments), arguments.namespace, lambda: _namespace(cluster)))
+
+
+def _resources(arguments: Namespace, sources: Sequence[Source], cluster: "Cluster | None") -> Iterator[tuple[str, ShardedModel]]:
     """Yield the ShardedModels; the problems of all of them are raised together."""
     problems: list[Problem] = []
     models = [source for source in sources if source.kind == "ShardedModel"]
     for source in models:
         try:
-            content = _in_namespace(source.content, arguments.namespace)
-            yield source.file, name_the_file(source.file, lambda content=content: parse_manifest(content))  # type: ignore[misc]
+            yield source.file, name_the_file(source.file, lambda source=source: _parsed(arguments, source, cluster))  # type: ignore[misc]
         except InputError as error:
             problems += error.problems
     if not models:
@@ -208,11 +241,13 @@ def _refuse_duplicates(resources: Sequence[tuple[str, ShardedModel]]) -> None:
         raise InputError(problems)
 
 
-def _in_namespace(content: Mapping[str, Any], namespace: str) -> Mapping[str, Any]:
-    metadata = mapping(content.get("metadata"))
-    if not namespace or "namespace" in metadata:
-        return content
-    return {**content, "metadata": {**metadata, "namespace": namespace}}
+def _parsed(arguments: Namespace, source: Source, cluster: "Cluster | None") -> ShardedModel:
+    return parse_manifest(placed_in(source.content, arguments.namespace, lambda: _namespace(cluster)))
+
+
+def _namespace(cluster: "Cluster | None") -> str:
+    """Return the namespace of what names none: that of the context, as with kubectl; without a cluster the default stays."""
+    return cluster.namespace if cluster else ""
 
 
 def answers_to(inputs: Inputs) -> list[Answer]:
@@ -222,9 +257,8 @@ def answers_to(inputs: Inputs) -> list[Answer]:
     kept = list(inputs.surroundings.reservations)
     for subject in subjects:
         inventory = take_stock(subject, inputs.surroundings.nodes, inputs.surroundings.usage, kept)
-        answer = Answer(
-            subject=subject, inventory=inventory, report=with_ways_out(subject, inventory, plan_serving(subject, inventory))
-        )
+        report = inputs.standing.report() if inputs.standing else plan_serving(subject, inventory)
+        answer = Answer(subject=subject, inventory=inventory, report=with_ways_out(subject, inventory, report))
         kept += _kept(answer)
         answers.append(answer)
     return answers
@@ -259,10 +293,11 @@ def question_of(resource: ShardedModel, inputs: Inputs) -> Question:
     if inputs.config_text is not None:
         return _question_with_config(resource, inputs.config_text)
     catalogue = fetched_for(resource, inputs.fetched)
+    version = (inputs.standing.engine_version or None) if inputs.standing else None
     if reference is None:
-        return Question(resource=resource, catalogue=catalogue)
+        return Question(resource=resource, catalogue=catalogue, kept_version=version)
     config_text = _config_text(resource.metadata.namespace, reference, inputs)
-    return Question(resource=resource, config_text=config_text, catalogue=catalogue)
+    return Question(resource=resource, config_text=config_text, catalogue=catalogue, kept_version=version)
 
 
 def _question_with_config(resource: ShardedModel, config_text: str) -> Question:

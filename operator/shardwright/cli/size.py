@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -57,7 +57,8 @@ def print_size(arguments: Namespace) -> Exit:
     named = read_named_gpus(
         (f"1x{text}" for text in arguments.gpus), gpus_per_node=arguments.nodes_of, network_gbps_per_gpu=arguments.network
     )
-    found = ranked([_size(arguments, gpus, settings) for gpus in with_progress(named, "products")])
+    catalogue = _fetched(arguments) if arguments.fetch else {}
+    found = ranked([_size(arguments, gpus, settings, catalogue) for gpus in with_progress(named, "products")])
     if arguments.output == "json":
         print_json(_document(arguments, found))
     else:
@@ -72,14 +73,22 @@ def _settings(arguments: Namespace) -> Settings:
     return name_the_file(file, lambda: read_settings(read_text(file))) if file else Settings()
 
 
-def _size(arguments: Namespace, named: NamedGpus, settings: Settings) -> Sized:
+def _fetched(arguments: Namespace) -> Mapping[str, Mapping[str, object]]:
+    """Return what the hub says of a model that is not built in, by its id."""
+    from shardwright.cli.checkpoints import fetch_unknown, fetched_for  # noqa: PLC0415 - most models are built in
+
+    resource = read_typed(typed_manifest(arguments))
+    return fetched_for(resource, fetch_unknown((("", resource),)))
+
+
+def _size(arguments: Namespace, named: NamedGpus, settings: Settings, catalogue: Mapping[str, Mapping[str, object]]) -> Sized:
     """Return the fewest GPUs of a product, and what some more of them give."""
     manifest = typed_manifest(arguments)
 
     def ask(gpus: int) -> Plan | NoPlan:
         manifest["spec"]["budget"] = {"gpus": gpus, "fill": True}
         try:
-            subject = resolve(Question(resource=read_typed(manifest), settings=settings))
+            subject = resolve(Question(resource=read_typed(manifest), settings=settings, catalogue=catalogue))
         except InputError as error:
             raise InputError(map(of_option, error.problems)) from None
         nodes = read_nodes(nodes_of([replace(named, count=gpus)]), settings.stated)

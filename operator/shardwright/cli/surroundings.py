@@ -14,8 +14,9 @@ from shardwright.hardware.nodes import read_node, read_pod
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.pools import Reservation
 from shardwright.hardware.stated import NONE, Stated
-from shardwright.hardware.untrusted import mapping, text
-from shardwright.rendering.labels import MODEL
+from shardwright.hardware.untrusted import mapping, mappings, text
+from shardwright.rendering.labels import KIND
+from shardwright.rendering.names import base_name
 from shardwright.resolving.stock import reservations_of
 
 Object = Mapping[str, Any]
@@ -49,7 +50,10 @@ def read_surroundings(sources: Iterable[Source], stated: Stated = NONE) -> Surro
     return Surroundings(
         nodes=read_nodes(nodes, stated),
         usage=read_usage(pods) if pods else None,
-        reservations=read_reservations(source.content for source in objects if source.kind == "ConfigMap"),
+        reservations=read_reservations(
+            (source.content for source in objects if source.kind == "ConfigMap"),
+            [source.content for source in objects if source.kind == KIND] or None,
+        ),
     )
 
 
@@ -63,18 +67,34 @@ def read_usage(pods: Iterable[Object]) -> tuple[GpuUsage, ...]:
     return tuple(usage for usage in map(read_pod, pods) if usage is not None)
 
 
-def read_reservations(config_maps: Iterable[Object]) -> tuple[Reservation, ...]:
-    """Return what the plans of record among the ConfigMaps keep; those that cannot be read keep nothing."""
-    return tuple(reservation for item in config_maps for reservation in _reservations_of(item))
+def read_reservations(config_maps: Iterable[Object], models: Iterable[Object] | None = None) -> tuple[Reservation, ...]:
+    """Return what the plans of record among the ConfigMaps keep; those that cannot be read keep nothing.
+
+    Nor do those of models that are only planned, or gone, where the ``models`` that there are can be told (None: they cannot).
+    """
+    keep = None if models is None else {uid for uid, plan_only in map(_mode_of, models) if not plan_only}
+    ours = (item for item in config_maps if keep is None or text(_owner_of(mapping(item.get("metadata"))).get("uid")) in keep)
+    return tuple(reservation for item in ours for reservation in _reservations_of(item))
+
+
+def _mode_of(model: Object) -> tuple[str, bool]:
+    """Return the uid of a ShardedModel, and whether it is only planned."""
+    return text(mapping(model.get("metadata")).get("uid")), mapping(model.get("spec")).get("mode") == "PlanOnly"
 
 
 def _reservations_of(config_map: Object) -> Iterator[Reservation]:
-    metadata = mapping(config_map.get("metadata"))
-    model, kept = mapping(metadata.get("labels")).get(MODEL), mapping(config_map.get("data")).get(RECORD_KEY)
-    record = decode(kept) if isinstance(model, str) and isinstance(kept, str) else None
+    metadata, kept = mapping(config_map.get("metadata")), mapping(config_map.get("data")).get(RECORD_KEY)
+    model = text(_owner_of(metadata).get("name"))
+    record = decode(kept) if model and isinstance(kept, str) else None
     if isinstance(record, PlanRecord):
-        owner = text(metadata.get("namespace")) or "default", text(model)
+        owner = text(metadata.get("namespace")) or "default", base_name(model)
         yield from reservations_of(owner, record.plan, record.generations)
+
+
+def _owner_of(metadata: Object) -> Object:
+    """Return the reference to the ShardedModel that controls an object, empty where none does."""
+    owners = mappings(metadata.get("ownerReferences"))
+    return next((owner for owner in owners if owner.get("controller") is True and owner.get("kind") == KIND), {})
 
 
 def _mistyped(source: Source) -> Iterator[Problem]:

@@ -15,6 +15,9 @@ from shardwright.errors import InputError, Problem
 
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m)", re.ASCII)
 _MILLISECONDS: Final = {"ms": 1, "s": 1000, "m": 60_000}
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
+"""A name of an object."""
+
 _LONGEST_NAME: Final = 50  # characters: names of pods are made from it
 
 
@@ -125,6 +128,13 @@ def resource_name(model: str) -> str:
     return name if name[:1].isalpha() else f"model-{name}".strip("-")
 
 
+def names_live_model(arguments: Namespace) -> bool:
+    """Return whether what is named is a ShardedModel of the cluster: ids of the hub are ``org/name``, and describe a load."""
+    model = arguments.model
+    there = not (arguments.nodes or arguments.gpus or arguments.filename or typed_options(arguments))
+    return model is not None and there and _NAME.fullmatch(model) is not None and not _is_file(model)
+
+
 def problems_of_use(arguments: Namespace) -> tuple[Problem, ...]:
     """Return what is wrong about how model, files and options were put together."""
     model, files = arguments.model, arguments.filename or ()
@@ -135,10 +145,14 @@ def problems_of_use(arguments: Namespace) -> tuple[Problem, ...]:
     if files:
         what = f"the model {model} is named beside -f"
         return (Problem(code="NotTogether", path="MODEL", what=what, remedy="give one of both"),)
-    if os.path.isfile(model) or model.endswith((".yaml", ".yml", ".json")):  # noqa: PTH113 - a name too long is no file
+    if _is_file(model):
         what = f"{model} is a file, not the id of a model"
         return (Problem(code="NotAllowed", path="MODEL", what=what, remedy=f"write -f {model}"),)
     return ()
+
+
+def _is_file(model: str) -> bool:
+    return os.path.isfile(model) or model.endswith((".yaml", ".yml", ".json"))  # noqa: PTH113 - a name too long is no file
 
 
 def _of_files_only(flag: str) -> Problem:

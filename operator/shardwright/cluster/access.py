@@ -28,9 +28,13 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """A configured way to the API server; a token file is read again whenever the library asks for the token."""
+    """A configured way to the API server; a token file is read again whenever the library asks for the token.
+
+    ``headers`` go with every request; one of a name may be there several times.
+    """
 
     configuration: Any
+    headers: tuple[tuple[str, str], ...] = ()
 
     def credentials(self) -> Credentials:
         """Return the credentials as they are now, with the token read afresh."""

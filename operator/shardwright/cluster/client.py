@@ -73,6 +73,7 @@ class Client:
         urgency: Urgency | None = None,
     ) -> None:
         self._may_write = may_write
+        self._patient = True
         self._meters = meters
         self._transport = Transport(access, meters.call, may_write)
         self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="api")
@@ -84,6 +85,12 @@ class Client:
         """Return this client for requests that are all as urgent as this, over the same connections and limits."""
         view = copy.copy(self)
         vars(view).update(_urgency=urgency)
+        return view
+
+    def impatient(self) -> Self:
+        """Return this client for somebody in front of a terminal: what gets no answer is not sent again."""
+        view = copy.copy(self)
+        vars(view).update(_patient=False)
         return view
 
     def until(self, deadline: float) -> Self:
@@ -208,7 +215,7 @@ class Client:
             try:
                 return await self._try(call, failed)
             except ApiError as error:
-                if not error.passes or error.reason == DEADLINE_EXCEEDED:
+                if not error.passes or error.reason == DEADLINE_EXCEEDED or (error.code == 0 and not self._patient):
                     raise
                 failed = error
             pause = failed.retry_after_seconds or delay * random.uniform(0.8, 1.2)  # noqa: S311

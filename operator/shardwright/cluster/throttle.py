@@ -77,10 +77,11 @@ class Gate:
             self.leave(namespace)
             return
         line = self._waiting[urgency]
-        with suppress(ValueError):
-            line[namespace].remove(waiter)
-        if not line[namespace]:
-            del line[namespace]
+        waiters = line.get(namespace, deque())
+        with suppress(ValueError):  # it has been passed over: others were told first that it gave up
+            waiters.remove(waiter)
+        if not waiters:
+            line.pop(namespace, None)
 
     def _admit(self) -> None:
         """Let pass whoever may now, and come back when there are tokens for the next."""
@@ -98,7 +99,11 @@ class Gate:
 
     def _next(self) -> asyncio.Future[None] | None:
         for urgency, line in self._waiting.items():
+            for namespace in [name for name, waiters in line.items() if all(waiter.cancelled() for waiter in waiters)]:
+                del line[namespace]
             for namespace, waiters in line.items():
+                while waiters[0].cancelled():  # it gives up, and has not had its turn to say so
+                    waiters.popleft()
                 if self._has_room(urgency, namespace):
                     waiter = waiters.popleft()
                     line.move_to_end(namespace)

@@ -66,6 +66,14 @@ def test_models_are_searched_in_any_case(capsys: pytest.CaptureFixture[str]) -> 
     assert all("deepseek-v3" in row.lower() for row in rows)
 
 
+def test_ids_alone_are_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gpus", "--search", "h100-sxm", "-o", "name"]) == 0
+    assert capsys.readouterr().out == "H100-SXM-80GB\n"
+
+    assert main(["models", "--search", "llama-3.1-405b-instruct", "-o", "yaml"]) == 0
+    assert capsys.readouterr().out.startswith("id: meta-llama/Llama-3.1-405B-Instruct\n")
+
+
 def test_models_name_their_source_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "--search", "deepseek-ai/DeepSeek-V3", "-o", "json"]) == 0
 

@@ -48,6 +48,27 @@ def test_a_file_whose_name_is_too_long(capsys: Capture, words: tuple[str, ...]) 
     ]
 
 
+def test_a_program_gets_problems_as_a_document(capsys: Capture) -> None:
+    assert main(["plan", "-f", "none.yaml", "--nodes", "none.yaml", "-o", "json"]) == 2
+
+    out, err = capsys.readouterr()
+    what, remedy = "No such file or directory", "give a file that exists and that you may read"
+    assert json.loads(out) == {
+        "apiVersion": "shardwright.io/v1alpha1",
+        "kind": "ProblemList",
+        "items": [
+            {
+                "code": "FileUnreadable",
+                "path": "none.yaml",
+                "what": what,
+                "remedy": remedy,
+                "message": f"none.yaml: {what}; {remedy}",
+            }
+        ],
+    }
+    assert err == f"error[FileUnreadable]: none.yaml: {what}; {remedy}\n"
+
+
 def test_a_file_that_is_not_text(files: Files, capsys: Capture) -> None:
     files.raw("model.yaml", b"kind: \xff")
 
@@ -236,3 +257,26 @@ def test_any_node_gets_an_answer(metadata: Any, labels: dict[str, Any], allocata
     files.manifests(a_manifest())
 
     assert main(["plan", "-f", "model.yaml", "--nodes", "strange.json"]) in {0, 1, 2}
+
+
+def test_a_namespace_beside_another_one_is_refused(files: Files, capsys: Capture) -> None:
+    manifest = a_manifest()
+    manifest["metadata"]["namespace"] = "theirs"
+    words = ["plan", "-f", files.manifests(manifest), "--nodes", files.cluster([a_node("n1")]), "-n", "ours"]
+
+    assert main(words) == 2
+    assert "metadata.namespace: 'theirs' is not the namespace of -n, ours; leave one of both out" in capsys.readouterr().err
+
+
+def test_a_url_is_what_server_takes_beside_nothing(capsys: Capture) -> None:
+    with pytest.raises(SystemExit):
+        main(["plan", "--server", "prod"])
+
+    assert "argument --server: 'prod' is not a URL; alone it lets the operator plan" in capsys.readouterr().err
+
+
+def test_the_operator_plans_manifests_alone(capsys: Capture) -> None:
+    assert main(["plan", "meta-llama/Llama-3.1-8B-Instruct", "--gpus", "8xH100", "--server"]) == 2
+
+    codes = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()]
+    assert codes == ["error[NotTogether]"] * 3

@@ -11,7 +11,6 @@ import pytest
 
 from shardwright.cli import main as entry
 from shardwright.cli.main import main
-from shardwright.cluster import client
 from tests.support.builders_cli import Files, a_manifest, a_node, a_pod
 
 Capture = pytest.CaptureFixture[str]
@@ -128,12 +127,13 @@ def test_a_kubeconfig_that_is_not_there_is_no_fault_of_ours(capsys: Capture) -> 
     assert main(["plan", "-f", "model.yaml", "--kubeconfig", "none.yaml"]) == 3
 
     err = capsys.readouterr().err
-    assert err.startswith("error: no access to a cluster: ")
-    assert err.endswith("; give --nodes to plan without a cluster\n")
+    assert err == (
+        "error[NoKubeconfig]: no access to a cluster: there is no kubeconfig: none.yaml; give --nodes to plan without a cluster\n"
+    )
 
 
-def test_a_cluster_that_does_not_answer_is_said(files: Files, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    monkeypatch.setattr(client, "RETRY_DELAYS_SECONDS", ())
+@pytest.mark.parametrize("words", [["plan", "-f", "model.yaml"], ["status"], ["diff", "llama"], ["plan", "llama"]], ids=" ".join)
+def test_a_cluster_that_does_not_answer_is_said(words: list[str], files: Files, capsys: Capture) -> None:
     files.raw(
         "kubeconfig",
         b"apiVersion: v1\nkind: Config\ncurrent-context: c\n"
@@ -141,8 +141,11 @@ def test_a_cluster_that_does_not_answer_is_said(files: Files, monkeypatch: pytes
         b"users: [{name: u, user: {}}]\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n",
     )
 
-    assert main(["plan", "-f", "model.yaml", "--kubeconfig", "kubeconfig"]) == 3
-    assert capsys.readouterr().err.startswith("error: the cluster cannot be read: GET /api/v1/nodes: ")
+    assert main([*words, "--kubeconfig", "kubeconfig"]) == 3
+    assert capsys.readouterr().err == (
+        "error[NoAnswer]: http://127.0.0.1:9 does not answer: nobody listens there; "
+        "check that the cluster runs, a VPN, and the server of context c; --context names another\n"
+    )
 
 
 @pytest.mark.usefixtures("files")

@@ -56,6 +56,13 @@ def test_a_model_that_is_not_built_in_is_planned_by_its_id(files: Files, capsys:
     )
 
 
+@pytest.mark.usefixtures("hub")
+def test_gpus_are_counted_for_a_model_of_the_hub(capsys: Capture) -> None:
+    assert main(["size", "us/ours", "--gpus", "H100", "--concurrency", "1", "--fetch", "-o", "json"]) == 0
+
+    assert json.loads(capsys.readouterr().out)["sizes"][0]["gpus"] == 1
+
+
 def test_the_quantization_file_counts(hub: LoopbackHub, files: Files, capsys: Capture) -> None:
     hub.repositories["us/ours"] = Repository(files={"config.json": CONFIG, "hf_quant_config.json": QUANTIZATION})
     manifest = a_manifest(model="us/ours")
@@ -112,7 +119,10 @@ def test_every_model_that_the_hub_does_not_give_is_named_with_its_field(files: F
     assert _planned(files, a_manifest("a", model="us/none"), a_manifest("b", model="us/ours", workload=draft)) == 2
 
     out, err = capsys.readouterr()
-    assert out == ""
+    assert [item["path"] for item in json.loads(out)["items"]] == [
+        "model.yaml: spec.model.id",
+        "model.yaml: spec.workload.draftModel.id",
+    ]
     assert [line.partition(" is not on")[0] for line in err.splitlines() if line.startswith("error")] == [
         "error[HubModelMissing]: model.yaml: spec.model.id: 'us/none'",
         "error[HubModelMissing]: model.yaml: spec.workload.draftModel.id: 'us/draft'",

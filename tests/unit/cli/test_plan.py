@@ -298,24 +298,25 @@ def test_settings_that_cannot_be_used_are_named_with_their_file(files: Files, ca
 
 def test_a_plan_of_record_keeps_its_gpus(files: Files, capsys: Capture) -> None:
     """Its pods are not bound yet, so only the ConfigMap says that the GPUs are taken."""
-    from shardwright.api.record import PlanRecord, encode  # noqa: PLC0415 - only here
+    from shardwright.api.record import PlanRecord  # noqa: PLC0415 - only here
+    from shardwright.reconcile.record_object import record_object  # noqa: PLC0415 - only here
+    from shardwright.reconcile.signing import SigningKeys  # noqa: PLC0415 - only here
+    from shardwright.rendering.deployment import Owner  # noqa: PLC0415 - only here
     from tests.support.builders_reporting import a_plan  # noqa: PLC0415 - only here
 
     kept = a_plan(groups=(("n1",),), gpus_per_node=8)
-    record = encode(PlanRecord(input_hash="i", cut_hash="c", generation=1, plan=kept))
-    labels = {"shardwright.io/model": "other"}
-    config_map = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "other-plan", "namespace": "models", "labels": labels},
-        "data": {"plan.json": record},
-    }
+    record = PlanRecord(input_hash="i", cut_hash="c", generation=1, plan=kept)
+    config_map = record_object(Owner(name="other", namespace="models", uid="u"), record, SigningKeys())
     model = files.manifests(a_manifest(parallelism={"tensor": 8}))
     nodes = files.cluster([a_node("n1"), a_node("n2"), a_pod("n1", 0), config_map])
 
     document = _run_json(capsys, "plan", "-f", model, "--nodes", nodes)
 
     assert document["plan"]["placement"]["nodes"] == ["n2"]
+
+    only_planned = {**a_manifest("other", mode="PlanOnly"), "metadata": {"name": "other", "namespace": "models", "uid": "u"}}
+    nodes = files.cluster([a_node("n1"), a_node("n2"), a_pod("n1", 0), config_map, only_planned])
+    assert _run_json(capsys, "plan", "-f", model, "--nodes", nodes)["plan"]["placement"]["nodes"] == ["n1"]
 
 
 def test_rendered_objects_can_be_applied_without_their_owner(files: Files, capsys: Capture) -> None:

@@ -195,3 +195,22 @@ def test_requests_know_how_urgent_they_are(
     path = resource.path("models", "a", subresource)
     call = Call(verb=verb, resource=resource, path=path, method="X", query=tuple(query))
     assert (call.urgency, call.namespace) == (urgency, "models")
+
+
+def test_those_who_give_up_together_hold_nobody_up() -> None:
+    """A loop that ends cancels all of its tasks before any of them can say that it gives up."""
+
+    async def scenario(passed: list[str]) -> None:
+        gate = Gate(MANY, 1)
+        await gate.enter(Urgency.OBJECTS, "first")
+        waiting = [entering(gate, passed, Urgency.OBJECTS, "first", name) for name in ("a", "b")]
+        last = entering(gate, passed, Urgency.OBJECTS, "second")
+        await settle()
+        for task in waiting:
+            task.cancel()
+        gate.leave("first")
+        await settle()
+        assert [task.cancelled() for task in waiting] == [True, True]
+        await last
+
+    assert passing(scenario) == ["second"]

@@ -1,0 +1,125 @@
+"""What can be typed of the commands that ask a cluster; imports nothing of the planner, as ``arguments``."""
+
+from argparse import ArgumentParser
+from typing import Any, Protocol
+
+from shardwright.cli.connecting import add_connection, add_namespace
+
+STATUS_EXAMPLES = """\
+examples:
+  %(prog)s                 # all of the context's namespace; -A: of all namespaces
+  %(prog)s llama-405b -w
+  %(prog)s -A -o json
+
+exit codes: 0 printed, 2 there is no such model, 3 the cluster cannot be reached, or a fault of ours
+"""
+DIFF_EXAMPLES = """\
+examples:
+  %(prog)s -f model.yaml               # what would an edit restart, and for how long?
+  %(prog)s llama-405b                  # what would an operator of this release change?
+  %(prog)s llama-405b --operator-version 0.1.0 -o json
+
+exit codes: 0 nothing would change, 1 something would, 2 the input must be changed, 3 the cluster cannot be reached, or a fault
+"""
+
+
+IMPORT_EXAMPLES = """\
+examples:
+  %(prog)s -f lws.yaml > model.yaml
+  %(prog)s deployment/llama -n models | kubectl shardwright plan -f - --server
+  kubectl get llmisvc -A -o yaml | %(prog)s -f - -o json
+
+exit codes: 0 printed, 2 it cannot be imported, 3 the cluster cannot be reached, or a fault of ours
+"""
+
+
+COMPLETION_EXAMPLES = """\
+examples:
+  source <(%(prog)s bash)                                            # in ~/.bashrc
+  %(prog)s zsh > "${fpath[1]}/_shardwright"
+  %(prog)s fish > ~/.config/fish/completions/shardwright.fish
+
+As a plugin, kubectl completes it by itself, where kubectl_complete-shardwright is in the PATH.
+"""
+
+
+class AddCommand(Protocol):
+    """Adds a command with its summary and its examples."""
+
+    def __call__(self, commands: Any, name: str, *, summary: str, epilog: str = "") -> ArgumentParser:
+        """Return its parser."""
+
+
+def add_cluster_commands(commands: Any, add: AddCommand) -> None:
+    """Add ``status``, ``diff``, ``import`` and ``completion``."""
+    _add_status(commands, add)
+    _add_diff(commands, add)
+    _add_import(commands, add)
+    completion = add(
+        commands, "completion", summary="print what a shell reads to complete commands and names", epilog=COMPLETION_EXAMPLES
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell")
+
+
+def _add_status(commands: Any, add: AddCommand) -> None:
+    command = add(commands, "status", summary="say who waits for whom, since when, and what to type", epilog=STATUS_EXAMPLES)
+    command.add_argument("name", nargs="?", metavar="NAME", help="a ShardedModel (default: all)")
+    command.add_argument("-w", "--watch", action="store_true", help="go on until Ctrl-C; in a pipe, print what has changed")
+    _add_output(command, ("text", "wide", "name", "json", "yaml"))
+    add_namespace(command, everywhere=True)
+    add_connection(command)
+
+
+def _add_diff(commands: Any, add: AddCommand) -> None:
+    command = add(
+        commands, "diff", summary="say what an edit or a release would change, and which groups restart", epilog=DIFF_EXAMPLES
+    )
+    command.add_argument("name", nargs="?", metavar="NAME", help="a ShardedModel of the cluster, as it is; or -f")
+    command.add_argument(
+        "-f",
+        "--filename",
+        action="append",
+        metavar="FILE",
+        help="file or folder with ShardedModels as they are to be ('-': stdin)",
+    )
+    command.add_argument(
+        "--operator-version",
+        metavar="VERSION",
+        help="refuse to answer as another release than this (a program renders as its own)",
+    )
+    command.add_argument("--settings", metavar="FILE", help="what the administrator says for all models, as for plan")
+    _add_output(command, ("text", "json", "yaml"))
+    add_namespace(command)
+    add_connection(command)
+
+
+def _add_import(commands: Any, add: AddCommand) -> None:
+    command = add(
+        commands,
+        "import",
+        summary="turn what LeaderWorkerSet, KServe, KAITO or a Deployment serves with vLLM into ShardedModels",
+        epilog=IMPORT_EXAMPLES,
+    )
+    command.add_argument(
+        "name",
+        nargs="*",
+        metavar="KIND/NAME",
+        help="of the cluster: deployment/, lws/, llmisvc/ or workspace/NAME; or -f",
+    )
+    command.add_argument("-f", "--filename", action="append", metavar="FILE", help="file or folder with them ('-': stdin)")
+    command.add_argument("--pin", action="store_true", help="keep the degrees of parallelism (default: the planner chooses)")
+    command.add_argument("--model", metavar="ID", help="id of the model, where the object names only a folder")
+    command.add_argument(
+        "-o",
+        "--output",
+        choices=("yaml", "json"),
+        default="yaml",
+        help="yaml: manifests, and on stderr what was left out; json: one list with both (default: yaml)",
+    )
+    add_namespace(command)
+    add_connection(command)
+
+
+def _add_output(command: ArgumentParser, formats: tuple[str, ...]) -> None:
+    meaning = "text for people; json and yaml are one list, whatever is in it"
+    command.add_argument("-o", "--output", choices=formats, default=formats[0], help=f"{meaning} (default: {formats[0]})")

@@ -1,0 +1,92 @@
+"""A live cluster: the way to it, and what is asked of it; loads nothing of the planner, so that no answer is soon said."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from time import monotonic
+from typing import Any, Final, TypeVar
+
+from shardwright.cli.exits import UnreachableError
+from shardwright.cli.unreachable import unreachable
+from shardwright.cluster.access import AccessError
+from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.connection import Connection
+from shardwright.cluster.resources import CONFIG_MAPS
+from shardwright.cluster.user_access import UserAccess, open_connection
+from shardwright.errors import Problem
+
+FORBIDDEN: Final = 403
+THREADS: Final = 8  # requests at once
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """The cluster that a connection means; ``without`` says what to do where there is none."""
+
+    connection: Connection
+    without: str = ""
+
+    @cached_property
+    def access(self) -> UserAccess:
+        """Return the way to it.
+
+        Raises:
+            UnreachableError: no kubeconfig names it.
+        """
+        try:
+            return open_connection(self.connection)
+        except AccessError as error:
+            remedy = self.without or "name one with --kubeconfig or $KUBECONFIG"
+            problem = Problem(code="NoKubeconfig", what=f"no access to a cluster: {error}", remedy=remedy)
+            raise UnreachableError(problem) from None
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace that is meant where nothing else says so."""
+        return self.access.namespace
+
+    def ask(self, asking: Callable[[Client], Awaitable[T]]) -> T:
+        """Return what somebody asks of the API server.
+
+        Raises:
+            UnreachableError: no answer, no credentials, or no right.
+        """
+        return asyncio.run(self._ask(asking))
+
+    def read_config_map(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """Return a ConfigMap, None where there is none.
+
+        Raises:
+            UnreachableError: no answer, no credentials, or it may not be read.
+        """
+        return self.ask(lambda client: client.get(CONFIG_MAPS, namespace, name))
+
+    async def _ask(self, asking: Callable[[Client], Awaitable[T]]) -> T:
+        async with self.client() as client:
+            return await asking(client)
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        """Open a client; what the API server refuses ends as what to say of it."""
+        access, seconds = self.access, self.connection.request_seconds
+        client = Client(access.access, THREADS).impatient()
+        try:
+            yield client.until(monotonic() + seconds) if seconds else client
+        except ApiError as error:
+            raise unreachable(error, access.server, access.context) from None
+        finally:
+            client.close()
+
+
+async def unless_forbidden(reading: Awaitable[T]) -> T | None:
+    """Return what is read, None where it may not be."""
+    try:
+        return await reading
+    except ApiError as error:
+        if error.code == FORBIDDEN:
+            return None
+        raise

@@ -1,0 +1,149 @@
+"""What a shell may offer next: commands and options, and names out of the cluster, the kubeconfig and the catalogue."""
+
+import argparse
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from argcomplete.completers import SuppressCompleter
+from argcomplete.finders import CompletionFinder
+from argcomplete.shell_integration import shellcode
+
+from shardwright.cli.arguments import build_parser
+from shardwright.cli.exits import Exit, UnreachableError
+from shardwright.cli.output import print_text
+
+if TYPE_CHECKING:
+    from shardwright.cli.clusters import Cluster
+    from shardwright.cluster.client import Client
+
+PROGRAMS: Final = ("shardwright", "kubectl-shardwright")
+
+PATIENCE_SECONDS: Final = 2.0
+"""How long a cluster is asked while somebody waits behind the Tab key. Basis: assumed."""
+
+NO_FILES: Final = ":4"
+ANY_FILES: Final = ":0"
+"""What kubectl is told last: whether the shell may offer files. Source: cobra's ShellCompDirective."""
+
+Completer = Callable[..., Iterable[str]]
+
+
+def print_script(arguments: Namespace) -> Exit:
+    """Print what a shell reads to complete our commands."""
+    print_text(shellcode(list(PROGRAMS), shell=arguments.shell).strip())
+    return Exit.PLAN
+
+
+def complete_for_shell(parser: argparse.ArgumentParser) -> None:
+    """Answer the script of a shell, and end the process."""
+    CompletionFinder()(_with_completers(parser), always_complete_options="long")
+
+
+def complete_for_kubectl() -> int:
+    """Answer kubectl, which runs ``kubectl_complete-shardwright`` with the words so far; the last one is incomplete."""
+    words = sys.argv[1:] or [""]
+    for found in completions(words):
+        print_text(found)
+    print_text(ANY_FILES if words[-2:-1] and words[-2] in {"-f", "--filename", "--nodes", "--kubeconfig"} else NO_FILES)
+    return Exit.PLAN
+
+
+def completions(words: list[str]) -> list[str]:
+    """Return what the last word may become."""
+    program = "kubectl shardwright"
+    finder = CompletionFinder(
+        _with_completers(build_parser(program)), always_complete_options="long", default_completer=SuppressCompleter()
+    )
+    ask: Any = finder._get_completions  # noqa: SLF001 - it has no public name
+    found = ask([program, *words[:-1]], words[-1], "", None)
+    return [item.strip() for item in found]
+
+
+def _with_completers(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Return a parser whose options know how to complete their values."""
+    for command in _commands(parser):
+        for action in command._actions:  # noqa: SLF001 - it has no public name
+            completer = COMPLETERS.get(action.dest)
+            if completer and not (action.dest == "name" and action.nargs == "*"):
+                action.completer = completer  # type: ignore[attr-defined]
+    return parser
+
+
+def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    for action in parser._actions:  # noqa: SLF001 - it has no public name
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - it has no public name
+            yield from action.choices.values()
+
+
+def _models(parsed_args: Namespace, **_: Any) -> list[str]:
+    """Return names of ShardedModels."""
+    from shardwright.cli.live_models import list_models  # noqa: PLC0415 - only where somebody waits for it
+
+    def names(cluster: "Cluster") -> list[str]:
+        found = cluster.ask(lambda client: list_models(client, cluster.namespace))
+        return [item["metadata"]["name"] for item in found]
+
+    return _of_cluster(parsed_args, names)
+
+
+def _models_and_ids(prefix: str, parsed_args: Namespace, **_: Any) -> list[str]:
+    """Return names of ShardedModels, and ids of the catalogue where one is begun."""
+    from shardwright.modelspec.catalogue import known_ids  # noqa: PLC0415 - only where somebody waits for it
+
+    ids = [found for found in known_ids() if found.startswith(prefix)] if prefix else []
+    return ids or _models(parsed_args)
+
+
+def _namespaces(parsed_args: Namespace, **_: Any) -> list[str]:
+    from shardwright.cluster.resources import Resource  # noqa: PLC0415 - only where somebody waits for it
+
+    async def names(client: "Client") -> list[str]:
+        found = await client.list(Resource(prefix="/api/v1", plural="namespaces", kind="Namespace"))
+        return [item["metadata"]["name"] for item in found]
+
+    return _of_cluster(parsed_args, lambda cluster: cluster.ask(names))
+
+
+def _of_cluster(parsed_args: Namespace, asked: Callable[["Cluster"], list[str]]) -> list[str]:
+    """Return what a cluster answers, nothing where it does not: a shell has no place for why."""
+    from dataclasses import replace  # noqa: PLC0415 - only where somebody waits for it
+
+    from shardwright.cli.clusters import Cluster  # noqa: PLC0415 - same
+    from shardwright.cli.connecting import connection_of  # noqa: PLC0415 - same
+
+    try:
+        return asked(Cluster(connection=replace(connection_of(parsed_args), request_seconds=PATIENCE_SECONDS)))
+    except UnreachableError:
+        return []
+
+
+def _of_kubeconfig(part: str) -> Completer:
+    def names(parsed_args: Namespace, **_: Any) -> list[str]:
+        from shardwright.cluster.user_access import named_in_kubeconfig  # noqa: PLC0415 - only where somebody waits for it
+
+        return named_in_kubeconfig(getattr(parsed_args, "kubeconfig", None), part)
+
+    return names
+
+
+def _gpus(prefix: str, **_: Any) -> list[str]:
+    """Return products, behind the count where there is one."""
+    from shardwright.hardware.gpus import load_gpus  # noqa: PLC0415 - only where somebody waits for it
+
+    count, times, _rest = prefix.partition("x")
+    front = f"{count}x" if times and count.isdigit() else ""
+    return [front + found for found in load_gpus()]
+
+
+COMPLETERS: Final[dict[str, Completer]] = {
+    "name": _models,
+    "model": _models_and_ids,
+    "namespace": _namespaces,
+    "context": _of_kubeconfig("contexts"),
+    "cluster": _of_kubeconfig("clusters"),
+    "user": _of_kubeconfig("users"),
+    "gpus": _gpus,
+}
+"""What completes the value of an argument, by its name among the parsed ones."""

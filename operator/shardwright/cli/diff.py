@@ -1,0 +1,169 @@
+"""The command ``diff``: what an edit, or this release of the operator, would change, and which groups restart for it."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import IntEnum
+from typing import Any, Final
+
+from shardwright import __version__
+from shardwright.api.resource import ShardedModel, parse_manifest, read_stored
+from shardwright.api.settings import Settings, read_settings
+from shardwright.cli.clusters import Cluster
+from shardwright.cli.connecting import connection_of
+from shardwright.cli.diff_text import difference_document, difference_lines
+from shardwright.cli.inputs import name_the_file, read_sources, read_text
+from shardwright.cli.live import read_live_surroundings
+from shardwright.cli.live_models import LiveModel, read_model, with_objects
+from shardwright.cli.namespaces import placed_in
+from shardwright.cli.output import print_lines, width_of_output
+from shardwright.cli.outputs import print_list
+from shardwright.cli.rehearsal import Difference, FieldChange, rehearse
+from shardwright.cli.surroundings import Surroundings
+from shardwright.cluster.client import Client
+from shardwright.cluster.resources import CONFIG_MAPS, SHARDED_MODELS
+from shardwright.errors import InputError, Problem
+from shardwright.modelspec.parse import folder_text
+from shardwright.reporting.lines import Line
+from shardwright.resolving.question import Question
+from shardwright.resolving.subject import Subject, resolve
+
+_NOBODY: Final = "00000000-0000-0000-0000-000000000000"
+"""The uid of a resource that is not in the cluster yet."""
+
+
+class Differs(IntEnum):
+    """What ``diff`` ends with; 2 and 3 are those of all commands."""
+
+    NO = 0
+    YES = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A ShardedModel as it is to be; ``content`` is None for one that is compared as it is in the cluster."""
+
+    namespace: str
+    name: str
+    content: Mapping[str, Any] | None = None
+
+
+def diff(arguments: Namespace) -> int:
+    """Print what would change; the exit code says whether anything does."""
+    if problems := tuple(_problems_of_use(arguments)):
+        raise InputError(problems)
+    cluster, file = Cluster(connection=connection_of(arguments)), arguments.settings
+    settings = name_the_file(file, lambda: read_settings(read_text(file))) if file else Settings()
+    wanted = tuple(_wanted(arguments, cluster))
+    differences = cluster.ask(lambda client: _differences(client, wanted, settings))
+    if arguments.output == "text":
+        for index, difference in enumerate(differences):
+            print_lines([*([Line()] if index else []), *difference_lines(difference, width_of_output())])
+    else:
+        print_list("ModelDiffList", [difference_document(item) for item in differences], arguments.output)
+    return Differs.YES if any(item.differs for item in differences) else Differs.NO
+
+
+def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
+    if bool(arguments.name) == bool(arguments.filename):
+        what = "a name and a file are given" if arguments.name else "neither a name nor a file is given"
+        yield Problem(code="NotTogether", path="NAME", what=what, remedy="give one of both: diff NAME, or diff -f FILE")
+    version = arguments.operator_version
+    if version and version.removeprefix("v") != __version__:
+        what, limit = f"this program renders as release {__version__} does", "and as no other"
+        remedy = f"install the command line of {version} beside it, for example into a virtual environment, and ask that"
+        yield Problem(code="NotAllowed", path="--operator-version", what=what, limit=limit, remedy=remedy)
+
+
+def _wanted(arguments: Namespace, cluster: Cluster) -> Iterator[Wanted]:
+    if arguments.name:
+        yield Wanted(namespace=cluster.namespace, name=arguments.name)
+        return
+    sources = [source for source in read_sources(arguments.filename) if source.kind == "ShardedModel"]
+    if not sources:
+        what, remedy = "no ShardedModel is in it", "give a file with one"
+        raise InputError([Problem(code="NoShardedModel", path=", ".join(arguments.filename), what=what, remedy=remedy)])
+    for source in sources:
+        content = name_the_file(
+            source.file,
+            lambda source=source: placed_in(source.content, arguments.namespace, lambda: cluster.namespace),  # type: ignore[misc]
+        )
+        resource = name_the_file(source.file, lambda content=content: parse_manifest(content))  # type: ignore[misc]
+        yield Wanted(namespace=resource.metadata.namespace, name=resource.metadata.name, content=content)
+
+
+async def _differences(client: Client, wanted: tuple[Wanted, ...], settings: Settings) -> list[Difference]:
+    around = await read_live_surroundings(client, settings.stated)
+    return [await _difference(client, item, settings, around) for item in wanted]
+
+
+async def _difference(client: Client, wanted: Wanted, settings: Settings, around: Surroundings) -> Difference:
+    live = await _live(client, wanted)
+    before = await _resolved(client, live, read_stored(live.content), settings) if live else None
+    model = live or LiveModel(content=_as_new(wanted))
+    after = before
+    if wanted.content is not None:
+        uid = {"uid": model.content["metadata"]["uid"]}
+        content = {**wanted.content, "metadata": {**wanted.content["metadata"], **uid}}
+        after = await _resolved(client, model, parse_manifest(content), settings)
+    if after is None:
+        raise InputError([Problem(code="NoShardedModel", path="NAME", what=f"there is no ShardedModel {wanted.name}")])
+    fields = tuple(changed_fields(before[0], after[0])) if before else ()
+    now, generation = datetime.now(UTC), model.content["metadata"].get("generation", 1) + bool(fields)
+    rehearsed = rehearse(model, after[1], around, generation, now)
+    anyway = rehearse(model, before[1], around, generation, now) if before and fields else None
+    return Difference(
+        name=wanted.name,
+        namespace=wanted.namespace,
+        exists=live is not None,
+        fields=fields,
+        plan_before=live.record.plan if live and live.record else None,
+        rehearsed=rehearsed,
+        restarts_anyway=anyway.restarts if anyway else (),
+    )
+
+
+async def _live(client: Client, wanted: Wanted) -> LiveModel | None:
+    """Return what there is of a model; one that is to be created may be missing."""
+    if wanted.content is not None and await client.get(SHARDED_MODELS, wanted.namespace, wanted.name) is None:
+        return None
+    return await with_objects(client, await read_model(client, wanted.namespace, wanted.name))
+
+
+def _as_new(wanted: Wanted) -> dict[str, Any]:
+    metadata = {"name": wanted.name, "namespace": wanted.namespace, "uid": _NOBODY, "generation": 1}
+    return {"metadata": metadata, "status": {}}
+
+
+async def _resolved(client: Client, model: LiveModel, resource: ShardedModel, settings: Settings) -> tuple[ShardedModel, Subject]:
+    """Return a resource with what it resolves to.
+
+    Raises:
+        InputError: it is wrong, or its model is not known.
+    """
+    reference, config_text = resource.spec.model.config_map_ref, None
+    if reference is not None:
+        found = await client.get(CONFIG_MAPS, resource.metadata.namespace, reference.name)
+        config_text = folder_text((found or {}).get("data") or {}, reference.key)
+    kept = model.record.engine_version if model.record else None
+    question = Question(resource=resource, config_text=config_text, kept_version=kept or None, settings=settings)
+    return resource, resolve(question)
+
+
+def changed_fields(before: ShardedModel, after: ShardedModel) -> Iterator[FieldChange]:
+    """Yield the fields of the spec in which two resources differ, defaults filled in."""
+    was, wanted = (item.spec.model_dump(mode="json", by_alias=True) for item in (before, after))
+    yield from _changed(was, wanted, "spec")
+
+
+def _changed(before: Any, after: Any, path: str) -> Iterator[FieldChange]:
+    if before == after:
+        return
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in dict.fromkeys((*before, *after)):
+            yield from _changed(before.get(name), after.get(name), f"{path}.{name}")
+    else:
+        yield FieldChange(path=path, before=before, after=after)

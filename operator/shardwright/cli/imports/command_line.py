@@ -1,0 +1,196 @@
+"""The command line of vLLM in a container: found in its command, args or script, and carried over option by option."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shardwright.api.model import COMMIT
+from shardwright.cli.imports.draft import Draft
+from shardwright.engines.policy import UNLISTED
+from shardwright.engines.vllm_policy import VLLM
+
+Value = str | bool
+"""Of an option; True for a switch."""
+
+SHELLS: Final = frozenset({"sh", "bash", "/bin/sh", "/bin/bash", "/usr/bin/bash"})
+ENTRY_POINT: Final = "vllm.entrypoints.openai.api_server"
+SHORT: Final[Mapping[str, str]] = {
+    "-tp": "tensor-parallel-size",
+    "-pp": "pipeline-parallel-size",
+    "-dp": "data-parallel-size",
+    "-dcp": "decode-context-parallel-size",
+    "-q": "quantization",
+}
+"""Short forms of options. Source: vLLM's parser."""
+
+DEGREE_OF: Final[Mapping[str, str]] = {
+    "tensor-parallel-size": "tensor",
+    "pipeline-parallel-size": "pipeline",
+    "data-parallel-size": "attentionData",
+    "decode-context-parallel-size": "context",
+}
+
+_ENDS: Final = re.compile(r"[;&|]+")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", re.ASCII)
+_SUFFIX: Final = {"k": 10**3, "m": 10**6, "K": 2**10, "M": 2**20}
+_QUANTIZATIONS: Final = {"fp8": "FP8"}
+_DTYPES: Final = {"bfloat16": "BF16", "float16": "FP16", "half": "FP16"}
+_LOAD_FORMATS: Final = {
+    "auto": "Auto",
+    "safetensors": "Safetensors",
+    "fastsafetensors": "FastSafetensors",
+    "runai_streamer": "RunAIStreamer",
+    "sharded_state": "ShardedState",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How a container starts vLLM: the model that it names, None where it names none, and its options in order."""
+
+    model: str | None
+    options: tuple[tuple[str, Value], ...]
+
+
+def launch_of(words: Sequence[str], variables: Mapping[str, str]) -> Launch | None:
+    """Return how vLLM is started by a command with its arguments, None where it is not.
+
+    >>> launch_of(["sh", "-c", "prepare; vllm serve org/m -tp 2 --enforce_eager"], {})
+    Launch(model='org/m', options=(('tensor-parallel-size', '2'), ('enforce-eager', True)))
+    """
+    for candidate in _commands(words, variables):
+        rest = _after_start(candidate)
+        if rest is not None:
+            options = tuple(_options(rest))
+            named = next((value for name, value in options if name in {"", "model"} and isinstance(value, str)), None)
+            return Launch(model=named, options=tuple(item for item in options if item[0] not in {"", "model"}))
+    return None
+
+
+def _commands(words: Sequence[str], variables: Mapping[str, str]) -> Iterator[list[str]]:
+    """Yield the commands that are started: the words themselves, or each one of a script."""
+    known = [_substituted(word, variables) for word in words]
+    if not (known and known[0] in SHELLS and any(word.startswith("-") and "c" in word for word in known[1:2])):
+        yield known
+        return
+    lexer = shlex.shlex(known[2] if len(known) > 2 else "", posix=True, punctuation_chars=";&|")  # noqa: PLR2004 - the script
+    lexer.whitespace_split = True
+    command: list[str] = []
+    for word in lexer:
+        if _ENDS.fullmatch(word):
+            yield command
+            command = []
+        else:
+            command.append(word)
+    yield command
+
+
+def _substituted(word: str, variables: Mapping[str, str]) -> str:
+    """Return a word with variables of the container filled in that have a value of their own."""
+    return re.sub(
+        r"\$\((\w+)\)|\$\{(\w+)\}|\$(\w+)", lambda found: variables.get(next(filter(None, found.groups())), found[0]), word
+    )
+
+
+def _after_start(words: Sequence[str]) -> Sequence[str] | None:
+    """Return the arguments of vLLM's server, None where a command is something else."""
+    for index, word in enumerate(words):
+        if word == ENTRY_POINT:
+            return words[index + 1 :]
+        if word.rpartition("/")[2] == "vllm" and words[index + 1 : index + 2] == ["serve"]:
+            return words[index + 2 :]
+    return words if words and words[0].startswith("--") else None  # the image's own entry point gets them
+
+
+def _options(words: Sequence[str]) -> Iterator[tuple[str, Value]]:
+    """Yield options by name without dashes; the name of what is no option is empty."""
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("-"):
+            yield "", word
+            continue
+        name, has_value, value = word.partition("=")
+        name = SHORT.get(name) or name.lstrip("-").replace("_", "-")
+        if not has_value and rest and (not rest[0].startswith("-") or _NUMBER.fullmatch(rest[0])):
+            yield name, rest.pop(0)
+        else:
+            yield name, value if has_value else True
+
+
+def carry_options(draft: Draft, options: Sequence[tuple[str, Value]], path: str) -> None:
+    """Put options of vLLM into a draft: as fields of the spec, as engine.args, or on the list of what is left out."""
+    for name, value in options:
+        where = f"{path}: --{name}"
+        if name in DEGREE_OF and isinstance(value, str) and value.isdigit():
+            draft.degrees[DEGREE_OF[name]] = int(value)
+        elif not _as_field(draft, name, value):
+            _as_argument(draft, name, value, where)
+
+
+def _as_field(draft: Draft, name: str, value: Value) -> bool:
+    """Put an option into the field of the spec that says the same; return whether there is one for this value."""
+    fields: dict[str, tuple[str, Any]] = {
+        "max-model-len": ("workload.maxModelLen", _tokens(value)),
+        "served-model-name": ("model.servedName", value),
+        "revision": ("model.revision", value if re.fullmatch(COMMIT, str(value)) else None),
+        "quantization": ("model.quantization", _QUANTIZATIONS.get(str(value))),
+        "dtype": ("model.quantization", _DTYPES.get(str(value))),
+        "kv-cache-dtype": ("workload.kvCacheQuantization", "FP8" if str(value).startswith("fp8") else None),
+        "load-format": ("model.loadFormat", _LOAD_FORMATS.get(str(value))),
+        "max-num-seqs": ("workload.concurrency", _tokens(value)),
+    }
+    if name in {"dtype", "kv-cache-dtype"} and value == "auto":
+        return True
+    path, said = fields.get(name, ("", None))
+    if said is None:
+        return False
+    if draft.get(path) is None:
+        draft.put(path, said)
+    return True
+
+
+def _as_argument(draft: Draft, name: str, value: Value, where: str) -> None:
+    positive = name.removeprefix("no-")
+    if name == "enable-expert-parallel":
+        draft.leave(where, "whether experts are spread is the planner's to choose")
+    elif positive in VLLM.allowed or name in VLLM.counted or value in VLLM.harmless.get(name, ()):
+        draft.spec.setdefault("engine", {}).setdefault("args", {})[positive] = _typed(value if positive == name else False)
+    elif name in VLLM.owned:
+        draft.leave(where, VLLM.owned[name])
+    elif name in VLLM.incompatible:
+        draft.leave(where, VLLM.incompatible[name])
+    elif name in VLLM.admissible:
+        draft.leave(where, f"{VLLM.admissible[name]}; the administrator may admit it (admittedArguments)")
+    elif name in {"host", "port", ""}:
+        draft.leave(where, "clients reach the model at status.endpoint")
+    else:
+        draft.leave(where, UNLISTED)
+
+
+def _typed(value: Value) -> Any:
+    """Return a value as YAML types it.
+
+    >>> [_typed(value) for value in (True, "true", "0.5", "3", "hermes")]
+    [True, True, 0.5, 3, 'hermes']
+    """
+    if isinstance(value, bool) or value.lower() in {"true", "false"}:
+        return value if isinstance(value, bool) else value.lower() == "true"
+    if _NUMBER.fullmatch(value):
+        return float(value) if "." in value else int(value)
+    return value
+
+
+def _tokens(value: Value) -> int | None:
+    """Return a number of tokens as vLLM reads it.
+
+    >>> _tokens("8192"), _tokens("16k"), _tokens("16K"), _tokens("auto")
+    (8192, 16000, 16384, None)
+    """
+    text = str(value)
+    number, factor = (text[:-1], _SUFFIX[text[-1]]) if text[-1:] in _SUFFIX else (text, 1)
+    return int(number) * factor if number.isascii() and number.isdigit() and len(number) < 10 else None  # noqa: PLR2004

@@ -1,0 +1,75 @@
+"""A ShardedModel that is being put together of somebody else's fields, and what of them has no place in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from shardwright.api.names import API_VERSION, KIND
+
+Content = Mapping[str, Any]
+
+ORDER: Final = ("model", "engine", "workload", "replicas", "parallelism", "placement", "pod")
+"""In which fields of the spec are written: what it is first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A field that was not carried over, where it stood, and why or what takes its place."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """A ShardedModel made of somebody else's object, and what is not in it."""
+
+    source: str
+    manifest: dict[str, Any]
+    left_out: tuple[LeftOut, ...]
+
+
+@dataclass(kw_only=True)
+class Draft:
+    """Collects fields of the spec. ``pins``: degrees of the engine are kept, else the planner chooses them."""
+
+    name: str
+    namespace: str | None
+    pins: bool = False
+    spec: dict[str, Any] = field(default_factory=dict)
+    degrees: dict[str, int] = field(default_factory=dict)
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    def put(self, path: str, value: Any) -> None:
+        """Set a field of the spec, as ``model.id``."""
+        *parents, last = path.split(".")
+        place = self.spec
+        for name in parents:
+            place = place.setdefault(name, {})
+        place[last] = value
+
+    def get(self, path: str) -> Any:
+        """Return a field of the spec, None where it is not set."""
+        place: Any = self.spec
+        for name in path.split("."):
+            place = place.get(name) if isinstance(place, Mapping) else None
+        return place
+
+    def leave(self, path: str, why: str) -> None:
+        """Note that a field has no place here."""
+        self.left_out.append(LeftOut(path=path, why=why))
+
+    def finished(self, source: str) -> Imported:
+        """Return what has come of it."""
+        degrees = {name: value for name, value in self.degrees.items() if value > 1}
+        if degrees and self.pins:
+            self.spec["parallelism"] = degrees
+        elif degrees:
+            said = ", ".join(f"{name} {value}" for name, value in degrees.items())
+            self.leave("parallelism", f"{said}: the planner chooses the degrees; --pin keeps these")
+        metadata = {"name": self.name, **({"namespace": self.namespace} if self.namespace else {})}
+        spec = {name: self.spec[name] for name in ORDER if name in self.spec}
+        manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
+        return Imported(source=source, manifest=manifest, left_out=tuple(dict.fromkeys(self.left_out)))

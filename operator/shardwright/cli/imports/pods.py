@@ -1,0 +1,171 @@
+"""A pod that runs vLLM: its image, variables, volumes and place, carried over into a draft."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shardwright.cli.imports.command_line import carry_options, launch_of
+from shardwright.cli.imports.draft import Content, Draft
+from shardwright.engines.environment import VLLM as VARIABLES
+from shardwright.engines.versions import engine_version
+from shardwright.errors import Problem
+from shardwright.hardware.untrusted import mapping, mappings, text
+
+HUB_TOKENS: Final = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})
+HUB_CACHES: Final = ("/root/.cache/huggingface", "/.cache/huggingface")
+"""Where images keep what they download, unless HF_HOME says otherwise."""
+
+TOLERATION: Final = ("key", "operator", "value", "effect", "tolerationSeconds")
+
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    "affinity": "the plan names the nodes; write labels into spec.placement.nodeSelector",
+    "serviceAccountName": "the pods have no rights of their own",
+    "initContainers": "the pods have none but the operator's own",
+    "schedulerName": "see spec.placement.scheduler",
+    "topologySpreadConstraints": "the plan names the nodes",
+    "hostNetwork": "see spec.pod.network",
+    "hostIPC": "shared memory follows from the plan",
+    "securityContext": "the pods meet the restricted Pod Security level",
+    "resourceClaims": "devices are requested as extended resources",
+}
+"""Fields of a pod that have no place in a ShardedModel, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """Where a pod reads a model that it names by a path: a claim and the folder on it."""
+
+    claim: str
+    folder: str
+
+
+def carry_pod(draft: Draft, spec: Content, path: str, *, command: bool = True) -> bool:
+    """Put what a pod says into a draft; return whether vLLM is started in it.
+
+    With ``command`` its command names the model; else somebody else starts the engine, and only its options are read.
+    """
+    containers = mappings(spec.get("containers"))
+    started = [(index, item, launch) for index, item in enumerate(containers) if (launch := _launch(item))]
+    if command and not started:
+        return False
+    index, container = next(((index, item) for index, item, _ in started), (0, next(iter(containers), {})))
+    where = f"{path}.containers[{text(container.get('name')) or index}]"
+    _carry_place(draft, spec, path)
+    _carry_image(draft, container, where)
+    _carry_environment(draft, container, where)
+    _carry_volumes(draft, spec, container, path)
+    for _, _, launch in started[:1]:
+        carry_options(draft, launch.options, where)
+        if launch.model and command:
+            carry_model(draft, launch.model, where, _weights_at(launch.model, spec, container))
+    for other in containers:
+        if other is not container:
+            draft.leave(f"{path}.containers[{text(other.get('name'))}]", "a group has no containers but the engine")
+    return bool(started)
+
+
+def carry_model(draft: Draft, model: str, where: str, weights: Weights | None) -> None:
+    """Put a model into a draft: an id of the hub, or a folder on a claim."""
+    if not model.startswith("/"):
+        draft.put("model.id", model)
+        return
+    if weights:
+        draft.put("model.weights.pvc", {"claimName": weights.claim, **({"path": weights.folder} if weights.folder else {})})
+    else:
+        draft.leave(where, f"{model} is on no claim of the pod: say where the weights are in spec.model.weights")
+    served = draft.get("model.servedName")
+    if isinstance(served, str) and served.count("/") == 1:
+        draft.put("model.id", served)
+
+
+def _launch(container: Content) -> Any:
+    words = [str(word) for key in ("command", "args") for word in container.get(key) or ()]
+    try:
+        return launch_of(words, _literal(container))
+    except ValueError:  # a script with quotes that do not end
+        return None
+
+
+def _literal(container: Content) -> dict[str, str]:
+    return {text(item.get("name")): text(item.get("value")) for item in mappings(container.get("env")) if item.get("value")}
+
+
+def _weights_at(model: str, spec: Content, container: Content) -> Weights | None:
+    """Return the claim on which a path is."""
+    claims = dict(_claims(spec))
+    for mount in mappings(container.get("volumeMounts")):
+        root = text(mount.get("mountPath")).rstrip("/")
+        claim = claims.get(text(mount.get("name")))
+        if claim and root and (model == root or model.startswith(f"{root}/")):
+            sub, rest = text(mount.get("subPath")), model.removeprefix(root).strip("/")
+            return Weights(claim=claim, folder="/".join(part for part in (sub.strip("/"), rest) if part))
+    return None
+
+
+def _claims(spec: Content) -> Iterator[tuple[str, str]]:
+    for volume in mappings(spec.get("volumes")):
+        if claim := text(mapping(volume.get("persistentVolumeClaim")).get("claimName")):
+            yield text(volume.get("name")), claim
+
+
+def _carry_place(draft: Draft, spec: Content, path: str) -> None:
+    if selector := mapping(spec.get("nodeSelector")):
+        draft.put("placement.nodeSelector", dict(selector))
+    if tolerations := mappings(spec.get("tolerations")):
+        kept = [{key: item[key] for key in TOLERATION if item.get(key) is not None} for item in tolerations]
+        draft.put("placement.tolerations", kept)
+    for name, field in (("priorityClassName", "pod.priorityClassName"), ("runtimeClassName", "pod.runtimeClassName")):
+        if value := text(spec.get(name)):
+            draft.put(field, value)
+    if secrets := mappings(spec.get("imagePullSecrets")):
+        draft.put("pod.imagePullSecrets", [{"name": text(item.get("name"))} for item in secrets])
+    for name, why in _ELSEWHERE.items():
+        if spec.get(name):
+            draft.leave(f"{path}.{name}", why)
+
+
+def _carry_image(draft: Draft, container: Content, where: str) -> None:
+    image = text(container.get("image"))
+    if not image:
+        return
+    version = engine_version(image, None)
+    if isinstance(version, Problem):
+        draft.leave(f"{where}.image", f"{image}: {version.sentence()}; the default image is used")
+    else:
+        draft.put("engine.image", image)
+
+
+def _carry_environment(draft: Draft, container: Content, where: str) -> None:
+    kept = []
+    for item in mappings(container.get("env")):
+        name, place = text(item.get("name")), f"{where}.env[{text(item.get('name'))}]"
+        reference = mapping(mapping(item.get("valueFrom")).get("secretKeyRef"))
+        if name in HUB_TOKENS and reference:
+            token = {"name": text(reference.get("name")), "key": text(reference.get("key"))}
+            draft.put("model.weights.huggingFace.tokenSecretRef", token)
+        elif name in HUB_TOKENS:
+            draft.leave(place, "a token belongs into a Secret: spec.model.weights.huggingFace.tokenSecretRef")
+        elif name in VARIABLES and "value" in item:
+            kept.append({"name": name, "value": text(item.get("value"))})
+        else:
+            draft.leave(place, "is none of the variables that change neither the plan nor who may do what in the pod")
+    if kept:
+        draft.put("engine.env", kept)
+    if container.get("envFrom"):
+        draft.leave(f"{where}.envFrom", "name the variables in spec.engine.env")
+
+
+def _carry_volumes(draft: Draft, spec: Content, container: Content, path: str) -> None:
+    claims, cache = dict(_claims(spec)), _literal(container).get("HF_HOME", "").rstrip("/")
+    for mount in mappings(container.get("volumeMounts")):
+        name, at = text(mount.get("name")), text(mount.get("mountPath")).rstrip("/")
+        if name in claims and at in {*HUB_CACHES, cache} and at:
+            draft.put("model.weights.huggingFace.cache", {"claimName": claims.pop(name)})
+    known = {name for name, _ in _claims(spec)}
+    for volume in mappings(spec.get("volumes")):
+        name = text(volume.get("name"))
+        in_memory = mapping(volume.get("emptyDir")).get("medium") == "Memory"
+        if name not in known and not in_memory and "emptyDir" not in volume:
+            draft.leave(f"{path}.volumes[{name}]", "the pods mount the weights, and nothing else of a user's")

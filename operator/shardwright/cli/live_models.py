@@ -1,0 +1,125 @@
+"""ShardedModels of a cluster, each with its plan of record, its objects and its pods."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
+
+from shardwright.api.record import PlanRecord
+from shardwright.cli.clusters import unless_forbidden
+from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.resources import CHILDREN, CONFIG_MAPS, OPTIONAL_CHILDREN, POD_GROUPS, PODS, SHARDED_MODELS, Resource
+from shardwright.errors import InputError, Problem
+from shardwright.reconcile.decision import ObjectKey
+from shardwright.reconcile.members import Member, read_member
+from shardwright.reconcile.observed import controller_uid, object_key
+from shardwright.reconcile.record_object import read_record
+from shardwright.reconcile.signing import SigningKeys
+from shardwright.rendering.deployment import Owner
+from shardwright.rendering.labels import MODEL
+from shardwright.rendering.names import base_name, plan_configmap
+
+_REFUSED: Final = frozenset({403, 404})
+
+Content = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveModel:
+    """A ShardedModel as the API server holds it, with what there is of it; None is what may not be read."""
+
+    content: Content
+    record: PlanRecord | None = None
+    objects: Mapping[ObjectKey, Content] = field(default_factory=dict)
+    pods: tuple[Content, ...] | None = ()
+    absent_kinds: frozenset[str] = frozenset()
+
+    @property
+    def owner(self) -> Owner:
+        """Return who owns its objects."""
+        return owner_of(self.content)
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """Return its pods that a StatefulSet controls."""
+        return tuple(member for pod in self.pods or () if (member := read_member(pod)))
+
+
+def owner_of(content: Content) -> Owner:
+    """Return whom objects of a stored ShardedModel belong to."""
+    metadata = content["metadata"]
+    return Owner(name=metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"])
+
+
+async def list_objects(client: Client, resource: Resource, namespace: str | None, **selectors: str) -> list[Content]:
+    """Return objects of a kind, each with its kind, which a LIST leaves out."""
+    kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+    return [{**kind, **item} for item in await client.list(resource, namespace, **selectors)]
+
+
+async def list_models(client: Client, namespace: str | None) -> list[Content]:
+    """Return the ShardedModels of a namespace, or of all (None), in order of namespace and name."""
+    found = await list_objects(client, SHARDED_MODELS, namespace)
+    return sorted(found, key=lambda item: (item["metadata"]["namespace"], item["metadata"]["name"]))
+
+
+async def read_model(client: Client, namespace: str, name: str) -> LiveModel:
+    """Return a ShardedModel with its plan of record.
+
+    Raises:
+        InputError: there is none of the name; one that is written alike is named.
+    """
+    content = await client.get(SHARDED_MODELS, namespace, name)
+    if content is None:
+        return await no_such_model(client, namespace, name)
+    return LiveModel(content=content, record=await _record(client, owner_of(content)))
+
+
+async def with_objects(client: Client, model: LiveModel) -> LiveModel:
+    """Return the same with its objects and pods, as far as they may be read."""
+    owner, objects, absent = model.owner, dict[ObjectKey, Content](), set[str]()
+    for resource in (*CHILDREN, *OPTIONAL_CHILDREN, *POD_GROUPS):
+        found = await _listed(client, resource, owner)
+        if found is None:
+            absent.add(resource.kind)
+        ours = (item for item in found or () if controller_uid(item) == owner.uid)
+        objects |= {object_key(item): item for item in ours}
+    pods = await _listed(client, PODS, owner)
+    return LiveModel(
+        content=model.content,
+        record=model.record,
+        objects=objects,
+        pods=None if pods is None else tuple(pods),
+        absent_kinds=frozenset(absent),
+    )
+
+
+async def _listed(client: Client, resource: Resource, owner: Owner) -> list[Content] | None:
+    try:
+        return await list_objects(client, resource, owner.namespace, labelSelector=f"{MODEL}={base_name(owner.name)}")
+    except ApiError as error:
+        if error.code in _REFUSED:
+            return None
+        raise
+
+
+async def _record(client: Client, owner: Owner) -> PlanRecord | None:
+    name = plan_configmap(base_name(owner.name))
+    kept = await unless_forbidden(client.get(CONFIG_MAPS, owner.namespace, name))
+    stored = read_record(kept, owner.uid, SigningKeys())
+    return stored.said if stored and isinstance(stored.said, PlanRecord) else None
+
+
+async def no_such_model(client: Client, namespace: str, name: str) -> NoReturn:
+    """Say that there is no ShardedModel of a name.
+
+    Raises:
+        InputError: always; one that is written alike is named.
+    """
+    there = [item["metadata"]["name"] for item in await unless_forbidden(client.list(SHARDED_MODELS, namespace)) or ()]
+    near = difflib.get_close_matches(name, there, n=1)
+    remedy = f"did you mean {near[0]}?" if near else "'kubectl get smodel -A' lists all; -n names another namespace"
+    what = f"there is no ShardedModel {name} in namespace {namespace}"
+    raise InputError([Problem(code="NoShardedModel", path="NAME", what=what, remedy=remedy)])

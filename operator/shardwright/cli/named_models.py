@@ -1,0 +1,45 @@
+"""``plan NAME``: a ShardedModel of the cluster, with the plan that stands for it."""
+
+from dataclasses import dataclass
+
+from shardwright.api.record import PlanRecord
+from shardwright.api.resource import ShardedModel, read_stored
+from shardwright.cli.clusters import Cluster
+from shardwright.cli.exits import UnreachableError
+from shardwright.cli.live import read_surroundings_of
+from shardwright.cli.live_models import read_model
+from shardwright.cli.operator_plan import is_planned
+from shardwright.cli.surroundings import Surroundings
+from shardwright.hardware.stated import Stated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedModel:
+    """A ShardedModel of the cluster; ``record`` is the plan that stands for its spec as it is, None where there is none."""
+
+    resource: ShardedModel
+    record: PlanRecord | None
+    surroundings: Surroundings
+
+
+def read_named(cluster: Cluster, name: str, stated: Stated) -> NamedModel:
+    """Return a ShardedModel with the nodes around it.
+
+    Raises:
+        InputError: there is none of this name, or its spec is wrong.
+        UnreachableError: no answer, no credentials, or it has no plan and nodes may not be listed.
+    """
+    live = cluster.ask(lambda client: read_model(client, cluster.namespace, name))
+    current = live.content["metadata"]["generation"] == (live.content.get("status") or {}).get("observedGeneration")
+    record = live.record if current and is_planned(live.content) else None
+    return NamedModel(resource=read_stored(live.content), record=record, surroundings=_around(cluster, record, stated))
+
+
+def _around(cluster: Cluster, record: PlanRecord | None, stated: Stated) -> Surroundings:
+    """Return what is there; a plan that stands is shown to whoever may not see nodes, too."""
+    try:
+        return read_surroundings_of(cluster, stated)
+    except UnreachableError as error:
+        if record is None or error.code != "NotAllowedInCluster":
+            raise
+        return Surroundings(nodes=(), usage=())

@@ -1,0 +1,285 @@
+"""What the operator would do with a ShardedModel: its own decisions on what there is, and nothing is written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from shardwright.api.record import PlanRecord
+from shardwright.cli.live_models import LiveModel
+from shardwright.cli.surroundings import Surroundings
+from shardwright.hardware.facts import NodeFacts
+from shardwright.pipeline import engine_status
+from shardwright.planning.report import Plan, Report
+from shardwright.reconcile.advance import advance
+from shardwright.reconcile.answering import answer
+from shardwright.reconcile.decision import (
+    Apply,
+    Create,
+    CreateKey,
+    Delete,
+    DryRunPod,
+    Patch,
+    Why,
+    Write,
+    written_kind,
+    written_name,
+)
+from shardwright.reconcile.drift import drifted_fields
+from shardwright.reconcile.known import nodes_of_interest
+from shardwright.reconcile.memory import read_memory
+from shardwright.reconcile.observed import STATEFUL_SET, Observed, object_key
+from shardwright.reconcile.publish import Published
+from shardwright.reconcile.record_object import record_key
+from shardwright.reconcile.seen import Ask, Cluster, Outcome, Resource, Seen
+from shardwright.reconcile.states import Awaited, GroupState, Situation
+from shardwright.reconcile.templates import asked_by
+from shardwright.rendering.deployment import Owner
+from shardwright.rendering.hashing import CONTENT_HASH, OWN_HASH, TEMPLATE_HASH
+from shardwright.rendering.names import MADE_SECRETS, base_name, generation_of, made_secret
+from shardwright.replanning import Replanned, place_beside
+from shardwright.resolving.stock import take_stock
+from shardwright.resolving.subject import Subject
+
+_HASHES: Final = (CONTENT_HASH, OWN_HASH, TEMPLATE_HASH)
+"""Fields that say no more than that something else has changed."""
+
+_HELD: Final = frozenset({Awaited.PARTITION, Awaited.STOPPED_ROLLOUT})
+"""Why a group keeps its pods although others are wanted."""
+
+
+class Fate(StrEnum):
+    """What becomes of a group."""
+
+    STAYS = "Stays"  #: its pods go on as they are
+    RESTARTS = "Restarts"  #: all its pods end and start again, at its turn
+    BESIDE = "Beside"  #: it starts anew on other GPUs, and serves meanwhile
+    KEEPS = "Keeps"  #: others are wanted, and it keeps the pods that it has: a partition, or a rollout that has stopped
+    STARTS = "Starts"  #: there is none yet
+    ENDS = "Ends"  #: it is not wanted any more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFate:
+    """What becomes of a group, and which fields of its pods differ.
+
+    ``last_outage_seconds`` is how long its last restart took, None where there was none.
+    """
+
+    name: str
+    fate: Fate
+    fields: tuple[str, ...] = ()
+    last_outage_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectChange:
+    """An object beside the groups that is written: ``created``, ``changed`` with the fields that differ, or ``deleted``."""
+
+    kind: str
+    name: str
+    how: str
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsed:
+    """What would come of it. ``start_seconds`` is how long a group may take to start (None: nothing is deployed)."""
+
+    groups: tuple[GroupFate, ...]
+    objects: tuple[ObjectChange, ...]
+    published: Published
+    start_seconds: int | None = None
+
+    @property
+    def record(self) -> PlanRecord | None:
+        """Return the plan of record that would stand."""
+        return self.published.record
+
+    @property
+    def restarts(self) -> tuple[str, ...]:
+        """Return the names of the groups whose service would end on purpose, and come back."""
+        return tuple(group.name for group in self.groups if group.fate is Fate.RESTARTS)
+
+    @property
+    def report(self) -> Report | None:
+        """Return the plan that would be shown."""
+        return self.published.report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldChange:
+    """A field of the spec: what it is in the cluster and what it would be, None where it is not there."""
+
+    path: str
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What would change of one ShardedModel.
+
+    ``exists``: it is in the cluster. ``plan_before`` is None where it has none. ``restarts_anyway`` are groups that would restart
+    for the spec that is in the cluster already: then what the operator knows and we do not makes the difference.
+    """
+
+    name: str
+    namespace: str
+    exists: bool
+    fields: tuple[FieldChange, ...]
+    plan_before: Plan | None
+    rehearsed: Rehearsed
+    restarts_anyway: tuple[str, ...] = ()
+
+    @property
+    def plan_after(self) -> Plan | None:
+        """Return the plan that would stand."""
+        return self.rehearsed.record.plan if self.rehearsed.record else None
+
+    @property
+    def differs(self) -> bool:
+        """Return whether anything would change."""
+        groups = any(group.fate is not Fate.STAYS or group.fields for group in self.rehearsed.groups)
+        plans = self.plan_before != self.plan_after
+        return not self.exists or bool(self.fields or groups or plans or self.rehearsed.objects)
+
+
+def rehearse(model: LiveModel, subject: Subject, around: Surroundings, generation: int, now: datetime) -> Rehearsed:
+    """Return what would become of a model if a subject were its spec."""
+    seen = _seen(model, subject, around, generation)
+    while True:
+        step = advance(seen, now)
+        if step.ask is not None:
+            seen = seen.answered(step.ask, _answer(subject, step.ask, around))
+        elif step.records is not None:
+            seen = seen.put_down(step.records, Outcome(written=step.writes))
+        elif step.published is not None:
+            return _rehearsed(model, subject, step.published, step.writes)
+
+
+def _seen(model: LiveModel, subject: Subject, around: Surroundings, generation: int) -> Seen:
+    observed = Observed(objects=model.objects, members=model.members, absent_kinds=model.absent_kinds)
+    wanted = nodes_of_interest(observed, model.record)
+    nodes = {_name(facts): facts for facts in around.nodes if _name(facts) in wanted}
+    metadata = model.content["metadata"]
+    return Seen(
+        resource=Resource(
+            owner=model.owner,
+            generation=generation,
+            annotations=metadata.get("annotations") or {},
+            status=model.content.get("status") or {},
+            paused=subject.intent.paused,
+        ),
+        subject=subject,
+        record=model.record,
+        observed=observed,
+        cluster=Cluster(nodes=nodes),
+        certain=True,
+    )
+
+
+def _name(facts: Any) -> str:
+    return facts.name if isinstance(facts, NodeFacts) else str(facts.node)
+
+
+def _answer(subject: Subject, ask: Ask, around: Surroundings) -> Replanned:
+    """Return what the planner answers on the nodes that there are; those that an autoscaler could add only the operator knows."""
+    number = ask.on.plan.group_numbers[ask.beside[0]] if ask.on and ask.beside else None
+    stock = take_stock(subject, around.nodes, around.usage, around.reservations, beside=number)
+    inventory = stock.without_nodes(ask.lost)
+    if ask.beside is None or ask.on is None:
+        return answer(subject, ask, inventory)
+    group, generation = ask.beside
+    nodes = place_beside(subject, ask.on.plan, inventory)
+    return Replanned(record=ask.on.moved(group, nodes, generation) if nodes else None, report=ask.on.report())
+
+
+def _rehearsed(model: LiveModel, subject: Subject, published: Published, writes: tuple[Write, ...]) -> Rehearsed:
+    decided = published.found.decision.writes if published.found.decision else ()
+    by_name = {(written_kind(write), written_name(write)): write for write in (*decided, *writes) if not _only_asks(write)}
+    fates = [_fate(state, by_name.get((STATEFUL_SET, state.name)), model) for state in published.found.groups]
+    named = {fate.name for fate in fates}
+    ends = (name for (kind, name), write in by_name.items() if isinstance(write, Delete) and kind == STATEFUL_SET)
+    gone = [GroupFate(name=name, fate=Fate.ENDS) for name in ends if name not in named and not _is_former(name, fates)]
+    record = published.record
+    budget = engine_status(subject, record.plan)["engine"].get("startBudget") if record and fates else None
+    return Rehearsed(
+        groups=(*_alike(fates), *gone),
+        objects=tuple(change for write in by_name.values() for change in _change(write, model)),
+        published=published,
+        start_seconds=budget["loadSeconds"] if budget else None,
+    )
+
+
+def _only_asks(write: Write) -> bool:
+    return isinstance(write, DryRunPod | CreateKey)
+
+
+def _is_former(name: str, fates: Iterable[GroupFate]) -> bool:
+    """Return whether a StatefulSet is the former generation of a group that goes on."""
+    return generation_of(name)[0] in {generation_of(fate.name)[0] for fate in fates}
+
+
+def _fate(state: GroupState, write: Write | None, model: LiveModel) -> GroupFate:
+    live = model.objects.get((STATEFUL_SET, state.name))
+    if live is None:
+        beside = any(wait.what in {Awaited.FORMER, Awaited.FORMER_TOO} for wait in state.waits) or generation_of(state.name)[1]
+        return GroupFate(name=state.name, fate=Fate.BESIDE if beside else Fate.STARTS)
+    memory = read_memory(live)
+    fields = pod_fields(write.content, live, model.owner) if isinstance(write, Apply) else ()
+    fate = Fate.STAYS
+    if isinstance(write, Apply | Patch) and write.why in {Why.ROLLOUT, Why.REQUESTED}:
+        same = isinstance(write, Apply) and asked_by(write.content) == memory.asked != "" and not fields
+        fate = Fate.STAYS if same and write.why is Why.ROLLOUT else Fate.RESTARTS
+    elif state.hold and state.hold.what in _HELD:
+        fate = Fate.KEEPS
+    elif state.situation is Situation.OUTDATED:
+        fate = Fate.RESTARTS
+    return GroupFate(name=state.name, fate=fate, fields=fields, last_outage_seconds=memory.outage_seconds)
+
+
+def _alike(fates: Sequence[GroupFate]) -> Iterator[GroupFate]:
+    """Yield the fates; a group that waits for its turn changes by what the first one does, and is made anew as that one is."""
+    first = next((fate.fields for fate in fates if fate.fields), ())
+    surge = any(fate.fate is Fate.BESIDE for fate in fates)
+    for fate in fates:
+        changes = fate.fate in {Fate.RESTARTS, Fate.KEEPS}
+        known = replace(fate, fields=first) if changes and not fate.fields else fate
+        yield replace(known, fate=Fate.BESIDE) if surge and fate.fate is Fate.RESTARTS else known
+
+
+def pod_fields(rendered: Mapping[str, Any], live: Mapping[str, Any], owner: Owner) -> tuple[str, ...]:
+    """Return the fields of its pods in which a live StatefulSet differs from a rendered one.
+
+    Secrets that the operator makes have names here that nobody can know: they count as the same.
+    """
+    found = drifted_fields(rendered["spec"]["template"], _with_plain_names(live["spec"]["template"], owner))
+    return tuple(path for path in found if not path.endswith(_HASHES))
+
+
+def _with_plain_names(template: Mapping[str, Any], owner: Owner) -> Any:
+    base, text = base_name(owner.name), json.dumps(template)
+    for content in MADE_SECRETS:
+        text = re.sub(rf"{re.escape(base)}-{content}-[0-9a-f]{{32}}", made_secret(base, content, owner.uid), text)
+    return json.loads(text)
+
+
+def _change(write: Write, model: LiveModel) -> Iterator[ObjectChange]:
+    """Yield what a write changes of an object that is no group."""
+    kind, name = written_kind(write), written_name(write)
+    if kind == STATEFUL_SET or (kind, name) == record_key(model.owner):
+        return
+    if isinstance(write, Create):
+        yield ObjectChange(kind=kind, name=name, how="created")
+    elif isinstance(write, Delete):
+        yield ObjectChange(kind=kind, name=name, how="deleted")
+    elif isinstance(write, Apply):
+        fields = drifted_fields(write.content, model.objects[object_key(write.content)])
+        if shown := tuple(path for path in fields if not path.endswith(_HASHES)):
+            yield ObjectChange(kind=kind, name=name, how="changed", fields=shown)

@@ -1,0 +1,121 @@
+"""The command ``status``: who waits for whom, since when, and what to type."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final
+
+from shardwright.cli.arguments import program_name
+from shardwright.cli.clusters import Cluster, unless_forbidden
+from shardwright.cli.connecting import connection_of
+from shardwright.cli.exits import Exit
+from shardwright.cli.live_models import Content, list_models, list_objects, no_such_model
+from shardwright.cli.output import clear_terminal, print_lines, print_note, width_of_output
+from shardwright.cli.outputs import print_list
+from shardwright.cli.standing import Standing, standing_of
+from shardwright.cli.standing_text import detail_lines, document, table_lines
+from shardwright.cluster.client import Client
+from shardwright.cluster.resources import PODS, STATEFUL_SETS, Resource
+from shardwright.errors import InputError, Problem
+from shardwright.rendering.labels import MODEL
+from shardwright.reporting.lines import Line, line
+
+REFRESH_SECONDS: Final = 2.0
+"""How often ``--watch`` looks; assumed: a person reads no faster, and it costs the API server three LISTs."""
+
+
+def status(arguments: Namespace) -> Exit:
+    """Print how models stand, once or again and again."""
+    if problems := tuple(_problems_of_use(arguments)):
+        raise InputError(problems)
+    cluster = Cluster(connection=connection_of(arguments))
+    namespace = None if arguments.all_namespaces else cluster.namespace
+    if arguments.watch:
+        _watch(cluster, namespace, arguments)
+    now = datetime.now(UTC)
+    found = _read(cluster, namespace, arguments.name, now)
+    if arguments.output in {"text", "wide"}:
+        print_lines(_lines(found, now, namespace, one=bool(arguments.name), wide=arguments.output == "wide"))
+        if not found:
+            print_note(f"there is no ShardedModel in {f'namespace {namespace}' if namespace else 'any namespace'}")
+    elif arguments.output == "name":
+        print_lines(line(f"shardedmodel.shardwright.io/{item.name}") for item in found)
+    else:
+        print_list("ModelStandingList", [document(item, _program()) for item in found], arguments.output)
+    return Exit.PLAN
+
+
+def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
+    if arguments.name and arguments.all_namespaces:
+        what, remedy = "a name is given beside -A", "name its namespace with -n"
+        yield Problem(code="NotTogether", path="NAME", what=what, remedy=remedy)
+    if arguments.watch and arguments.output not in {"text", "wide"}:
+        what, remedy = "shows text that changes", "leave -o out, or ask again and again without --watch"
+        yield Problem(code="NotTogether", path="--watch", what=what, remedy=remedy)
+
+
+def _watch(cluster: Cluster, namespace: str | None, arguments: Namespace) -> None:
+    """Show how models stand until somebody interrupts; where nobody looks at a terminal, only what has changed."""
+    terminal = sys.stdout.isatty()
+    before: list[Standing] | None = None
+    while True:
+        now = datetime.now(UTC)
+        found = _read(cluster, namespace, arguments.name, now)
+        facts = [_without_times(item) for item in found]
+        if terminal:
+            clear_terminal()
+        if terminal or facts != before:
+            gap = () if before is None or terminal else (Line(),)
+            print_lines([*gap, *_lines(found, now, namespace, one=bool(arguments.name), wide=arguments.output == "wide")])
+            sys.stdout.flush()
+            before = facts
+        time.sleep(REFRESH_SECONDS)
+
+
+def _without_times(item: Standing) -> Standing:
+    return replace(item, groups=tuple(replace(group, loading=None) for group in item.groups))
+
+
+def _lines(found: Sequence[Standing], now: datetime, namespace: str | None, *, one: bool, wide: bool = False) -> Iterator[Line]:
+    """Yield a table of all, and the whole of those that are not ready, or of the one that is asked for."""
+    width = width_of_output()
+    if not one:
+        if found:
+            yield from table_lines(found, now, width, namespaces=namespace is None, wide=wide)
+        found = [item for item in found if item.ready != "True"]
+    for index, item in enumerate(found):
+        if index or not one:
+            yield Line()
+        yield from detail_lines(item, now, width, _program())
+
+
+def _program() -> str:
+    return program_name(sys.argv[0])
+
+
+def _read(cluster: Cluster, namespace: str | None, name: str | None, now: datetime) -> list[Standing]:
+    """Return how the models of a namespace (None: of all), or one of them, stand.
+
+    Raises:
+        InputError: there is none of this name.
+    """
+    return cluster.ask(lambda client: _standing(client, namespace, name, now))
+
+
+async def _standing(client: Client, namespace: str | None, name: str | None, now: datetime) -> list[Standing]:
+    models = await list_models(client, namespace)  # one after another: the first to fail says why
+    sets, pods = await _labelled(client, STATEFUL_SETS, namespace), await _labelled(client, PODS, namespace)
+    if name:
+        models = [item for item in models if item["metadata"]["name"] == name]
+        if not models:
+            await no_such_model(client, namespace or "", name)
+    return [standing_of(item, sets, pods, now) for item in models]
+
+
+async def _labelled(client: Client, resource: Resource, namespace: str | None) -> list[Content] | None:
+    return await unless_forbidden(list_objects(client, resource, namespace, labelSelector=MODEL))

@@ -1,0 +1,42 @@
+"""What a user says of the way to a cluster: kubectl's flags as one value; imports nothing, so that options are read at once."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """The cluster that is meant and as whom, as kubectl's flags of the same names say; None is what the kubeconfig says.
+
+    ``kubeconfig`` is a list of files as in ``$KUBECONFIG``, of which the first that names something counts.
+    ``request_seconds`` is how long all that is asked at once may take (None: as long as the client lets each request).
+    """
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    cluster: str | None = None
+    user: str | None = None
+    namespace: str | None = None
+    server: str | None = None
+    token: str | None = None
+    certificate_authority: str | None = None
+    client_certificate: str | None = None
+    client_key: str | None = None
+    tls_server_name: str | None = None
+    insecure: bool = False
+    as_user: str | None = None
+    as_uid: str | None = None
+    as_groups: tuple[str, ...] = ()
+    request_seconds: float | None = None
+
+    @property
+    def impersonation(self) -> tuple[tuple[str, str], ...]:
+        """Return the headers that ask the API server to take us for somebody else.
+
+        >>> Connection(as_user="ada", as_groups=("ops", "ml")).impersonation
+        (('Impersonate-User', 'ada'), ('Impersonate-Group', 'ops'), ('Impersonate-Group', 'ml'))
+        """
+        who = (("Impersonate-User", self.as_user), ("Impersonate-Uid", self.as_uid))
+        return (
+            *((name, value) for name, value in who if value),
+            *(("Impersonate-Group", group) for group in self.as_groups),
+        )

@@ -1,0 +1,122 @@
+"""How a user of the command line reaches a cluster: kubeconfigs are merged and flags override them, as kubectl does."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from kubernetes import client, config
+from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
+
+from shardwright.cluster.access import Access, AccessError
+from shardwright.cluster.connection import Connection
+
+DEFAULT_KUBECONFIG: Final = "~/.kube/config"
+DEFAULT_NAMESPACE: Final = "default"
+
+_FLAGS: Final = "of the command line"
+"""Name of the context that cluster and user of the flags make up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserAccess:
+    """A way to the API server, with what the kubeconfig says beside it; ``context`` is empty where flags alone say where."""
+
+    access: Access
+    server: str
+    context: str
+    namespace: str
+
+
+def open_connection(connection: Connection) -> UserAccess:
+    """Return the way to the cluster that a connection means.
+
+    Raises:
+        AccessError: no kubeconfig names it, or what one names cannot be read.
+    """
+    configuration = client.Configuration()
+    configuration.retries = False  # as for the operator: retries are ours
+    try:
+        context = _load(configuration, connection)
+        _override(configuration, connection)
+    except (config.ConfigException, OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        raise AccessError(_said(error)) from error
+    return UserAccess(
+        access=Access(configuration=configuration, headers=connection.impersonation),
+        server=str(configuration.host),
+        context=str(context.get("name") or ""),
+        namespace=connection.namespace or str(context.get("namespace") or "") or DEFAULT_NAMESPACE,
+    )
+
+
+def named_in_kubeconfig(kubeconfig: str | None, part: str) -> list[str]:
+    """Return the names in a part of the kubeconfigs: ``contexts``, ``clusters`` or ``users``; none where none can be read."""
+    try:
+        merged = KubeConfigMerger(kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG).config
+        return [str(item["name"]) for item in merged[part].value] if merged is not None else []
+    except (config.ConfigException, OSError, yaml.YAMLError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _load(configuration: Any, connection: Connection) -> dict[str, Any]:
+    """Read the kubeconfigs into a configuration; return the name and the namespace of the context, empty where there is none."""
+    paths = connection.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
+    merged = KubeConfigMerger(paths).config
+    if merged is None:
+        if connection.server:
+            return {}
+        raise AccessError(f"there is no kubeconfig: {_shown(paths)}")
+    name = connection.context or merged.safe_get("current-context")
+    if not name and not connection.cluster:
+        if connection.server:
+            return {}
+        raise AccessError(f"no context is current in {_shown(paths)}")
+    found = merged["contexts"].get_with_name(name)["context"].value if name else {}
+    _with_flags(merged, found, connection)
+    KubeConfigLoader(merged, active_context=_FLAGS, config_base_path=None).load_and_set(configuration)
+    return {"name": name, "namespace": found.get("namespace")}
+
+
+def _with_flags(merged: Any, context: dict[str, Any], connection: Connection) -> None:
+    """Add the context that the flags make of the one of the kubeconfig."""
+    flags = {"cluster": connection.cluster, "user": connection.user}
+    meant = {**context, **{key: value for key, value in flags.items() if value}}
+    if connection.user:
+        merged["users"].get_with_name(connection.user)  # the loader would go on as nobody
+    merged.value["contexts"].append(ConfigNode("flags", {"name": _FLAGS, "context": meant}, merged.path))
+
+
+def _override(configuration: Any, connection: Connection) -> None:
+    if connection.server:
+        configuration.host = connection.server.rstrip("/")
+    if connection.token:
+        configuration.api_key = {"BearerToken": f"Bearer {connection.token}"}
+        configuration.refresh_api_key_hook = None
+    if connection.insecure:
+        configuration.verify_ssl = False
+        configuration.ssl_ca_cert = None
+    files = {
+        "ssl_ca_cert": connection.certificate_authority,
+        "cert_file": connection.client_certificate,
+        "key_file": connection.client_key,
+    }
+    for name, file in files.items():
+        if file:
+            with Path(file).open("rb"):  # what cannot be read is said of the file, not of the connection
+                setattr(configuration, name, file)
+    if connection.tls_server_name:
+        configuration.tls_server_name = connection.tls_server_name
+
+
+def _shown(paths: str) -> str:
+    return ", ".join(path for path in paths.split(os.pathsep) if path)
+
+
+def _said(error: Exception) -> str:
+    """Return in one line what is wrong."""
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, KeyError | TypeError | AttributeError):
+        return "a kubeconfig is not of the form that kubectl writes"
+    return " ".join(str(error).split()).rstrip(".")

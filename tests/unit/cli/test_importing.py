@@ -1,0 +1,183 @@
+"""What other controllers serve becomes a ShardedModel, and what has no place in it is listed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardwright.cli.imports.command_line import launch_of
+from shardwright.cli.imports.kinds import Options, import_object
+from shardwright.cli.main import main
+from shardwright.errors import InputError
+
+DATA = Path(__file__).parents[2] / "data" / "imports"
+Capture = pytest.CaptureFixture[str]
+
+
+def _imported(capsys: Capture, name: str, *words: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the manifest that a file becomes, and by path what was left out."""
+    assert main(["import", "-f", str(DATA / name), "-o", "json", *words]) == 0
+    (item,) = json.loads(capsys.readouterr().out)["items"]
+    return item["manifest"], {left["path"]: left["why"] for left in item["leftOut"]}
+
+
+def test_a_leader_worker_set(capsys: Capture) -> None:
+    manifest, left_out = _imported(capsys, "lws.yaml")
+
+    assert manifest == {
+        "apiVersion": "shardwright.io/v1alpha1",
+        "kind": "ShardedModel",
+        "metadata": {"name": "llama", "namespace": "models"},
+        "spec": {
+            "replicas": 2,
+            "model": {
+                "id": "meta-llama/Llama-3.1-405B-Instruct",
+                "weights": {"huggingFace": {"tokenSecretRef": {"name": "hub", "key": "token"}}},
+            },
+        },
+    }
+    pod = "spec.leaderWorkerTemplate.leaderTemplate.spec.containers[leader]"
+    assert left_out.keys() == {
+        f"{pod}.image",
+        f"{pod}: --port",
+        "spec.leaderWorkerTemplate.size",
+        "spec.leaderWorkerTemplate.workerTemplate",
+        "parallelism",
+    }
+    assert left_out["parallelism"] == "tensor 8, pipeline 2: the planner chooses the degrees; --pin keeps these"
+    assert "older than 0.32.0" in left_out[f"{pod}.image"]
+
+
+def test_degrees_are_kept_where_they_are_pinned(capsys: Capture) -> None:
+    manifest, left_out = _imported(capsys, "lws.yaml", "--pin")
+
+    assert manifest["spec"]["parallelism"] == {"tensor": 8, "pipeline": 2}
+    assert "parallelism" not in left_out
+
+
+def test_an_llm_inference_service(capsys: Capture) -> None:
+    manifest, left_out = _imported(capsys, "llmisvc.yaml")
+
+    assert manifest["spec"] == {
+        "model": {"id": "deepseek-ai/DeepSeek-R1-0528", "weights": {"pvc": {"claimName": "weights", "path": "r1"}}},
+        "engine": {"env": [{"name": "NCCL_IB_GID_INDEX", "value": "3"}], "args": {"enforce-eager": True}},
+        "workload": {"maxModelLen": 8192},
+    }
+    assert left_out.keys() == {
+        "spec.template.serviceAccountName",
+        "spec.template.containers[main].env[VLLM_ADDITIONAL_ARGS]: --gpu-memory-utilization",
+        "spec.parallelism.expert",
+        "spec.worker",
+        "spec.router",
+        "parallelism",
+    }
+
+
+def test_a_workspace_with_its_config_map(capsys: Capture) -> None:
+    manifest, left_out = _imported(capsys, "kaito.yaml")
+
+    assert manifest["spec"] == {
+        "model": {
+            "id": "meta-llama/Llama-3.3-70B-Instruct",
+            "weights": {"huggingFace": {"tokenSecretRef": {"name": "hub", "key": "HF_TOKEN"}}},
+        },
+        "workload": {"maxModelLen": 16384},
+        "placement": {
+            "nodeSelector": {"apps": "llama", "node.kubernetes.io/instance-type": "Standard_NC48ads_A100_v4"},
+        },
+    }
+    assert left_out.keys() == {
+        "ConfigMap params: --cpu-offload-gb",
+        "ConfigMap params: --gpu-memory-utilization",
+        "resource.instanceType",
+        "resource.count",
+    }
+
+
+def test_a_deployment_whose_weights_lie_on_a_claim(capsys: Capture) -> None:
+    manifest, left_out = _imported(capsys, "deployment.yaml")
+
+    assert manifest["spec"] == {
+        "replicas": 3,
+        "placement": {
+            "nodeSelector": {"pool": "gpus"},
+            "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        },
+        "engine": {
+            "image": "vllm/vllm-openai:v0.33.0",
+            "env": [{"name": "VLLM_LOGGING_LEVEL", "value": "INFO"}],
+            "args": {"tool-call-parser": "mistral", "enable-auto-tool-choice": True, "enable-prefix-caching": False},
+        },
+        "model": {
+            "id": "mistralai/Mistral-7B-Instruct-v0.3",
+            "weights": {"pvc": {"claimName": "models", "path": "v3/mistral"}},
+        },
+        "workload": {"maxModelLen": 16000},
+    }
+    pod = "spec.template.spec"
+    assert left_out.keys() == {
+        f"{pod}.serviceAccountName",
+        f"{pod}.containers[vllm].env[AWS_PROFILE]",
+        f"{pod}.containers[vllm]: --trust-remote-code",
+        f"{pod}.containers[proxy]",
+        "parallelism",
+    }
+
+
+@pytest.mark.parametrize("name", [path.name for path in sorted(DATA.glob("*.yaml"))])
+def test_what_is_imported_can_be_planned(name: str, tmp_path: Path, capsys: Capture) -> None:
+    assert main(["import", "-f", str(DATA / name)]) == 0
+    file = tmp_path / "model.yaml"
+    file.write_text(capsys.readouterr().out)
+
+    assert main(["plan", "-f", str(file), "--gpus", "64xH200", "--network", "400", "-o", "json"]) in {0, 1}
+
+
+def test_text_says_on_stderr_what_was_left_out(capsys: Capture) -> None:
+    assert main(["import", "-f", str(DATA / "kaito.yaml")]) == 0
+
+    said = capsys.readouterr()
+    assert said.out.startswith("apiVersion: shardwright.io/v1alpha1\nkind: ShardedModel\n")
+    assert (
+        "note: Workspace llama-70b: resource.count was left out: 2: how many nodes there are follows from the plan\n" in said.err
+    )
+
+
+def test_what_runs_no_vllm_is_refused() -> None:
+    nginx = {"kind": "Deployment", "metadata": {"name": "web"}, "spec": {"template": {"spec": {"containers": [{"name": "web"}]}}}}
+
+    with pytest.raises(InputError, match="Deployment web no container of it starts vLLM; only what runs vLLM can be imported"):
+        import_object(nginx)
+
+
+def test_a_folder_alone_names_no_model() -> None:
+    container = {"name": "vllm", "command": ["vllm", "serve", "/models/ours"]}
+    server = {"kind": "Deployment", "metadata": {"name": "ours"}, "spec": {"template": {"spec": {"containers": [container]}}}}
+
+    with pytest.raises(InputError, match="name it with --model ORG/NAME"):
+        import_object(server)
+    assert import_object(server, options=Options(model="us/ours")).manifest["spec"]["model"] == {"id": "us/ours"}
+
+
+@pytest.mark.parametrize(
+    ("words", "model"),
+    [
+        (["vllm", "serve", "org/m"], "org/m"),
+        (["/opt/venv/bin/vllm", "serve", "--model", "org/m"], "org/m"),
+        (["python3", "-m", "vllm.entrypoints.openai.api_server", "--model=org/m"], "org/m"),
+        (["--model", "org/m"], "org/m"),
+        (["bash", "-ec", "export A=1 && exec vllm serve $(MODEL) -tp 8"], "org/m"),
+        (["sh", "-c", "vllm serve ${MODEL} | tee log"], "org/m"),
+    ],
+)
+def test_the_model_of_a_command_line(words: list[str], model: str) -> None:
+    launch = launch_of(words, {"MODEL": "org/m"})
+
+    assert launch is not None
+    assert launch.model == model
+
+
+def test_a_command_that_starts_something_else() -> None:
+    assert launch_of(["nginx", "-g", "daemon off;"], {}) is None
+    assert launch_of(["sh", "-c", "python train.py --model org/m"], {}) is None

@@ -1,0 +1,78 @@
+"""What the command line prints for programs is what docs/reference/output.schema.json says."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from shardwright.api.names import API_VERSION
+from shardwright.cli.diff_text import difference_document
+from shardwright.cli.main import main
+from shardwright.cli.operator_plan import document as plan_document
+from shardwright.cli.standing import standing_of
+from shardwright.cli.standing_text import document
+from tests.support.builders_cli import Files, a_manifest, a_node
+from tests.support.builders_live import a_live_model
+from tests.support.builders_reconcile import NOON
+from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
+from tests.support.small_cluster import SmallCluster
+from tests.unit.cli.test_rehearsal import a_difference, serving
+
+ROOT = Path(__file__).parents[3]
+SCHEMA = json.loads((ROOT / "docs" / "reference" / "output.schema.json").read_text())
+Capture = pytest.CaptureFixture[str]
+
+
+def check(printed: Any, kind: str) -> None:
+    """Fail where a document is not of a kind, as the schema has it."""
+    schema = {**SCHEMA, "oneOf": [{"$ref": f"#/$defs/{kind}"}]}
+    jsonschema.Draft202012Validator(schema).validate(json.loads(json.dumps(printed)))
+
+
+def as_list(kind: str, *items: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": f"{kind}List", "items": list(items)}
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_how_models_stand() -> None:
+    cluster = SmallCluster()
+    cluster.add_nodes(2)
+    operator = Operator(cluster, TWO_NODES)
+    operator.run(20)
+    model = a_live_model(operator)
+    sets = [item for key, item in model.objects.items() if key[0] == "StatefulSet"]
+    standing = standing_of(model.content, sets, model.pods, operator.cluster.now)
+    hidden = standing_of(model.content, None, None, NOON)
+
+    check(as_list("ModelStanding", *(document(item, "shardwright") for item in (standing, hidden))), "ModelStandingList")
+    check(as_list("PlanReport", plan_document(model)), "PlanReportList")
+
+
+def test_differences() -> None:
+    operator = serving({**ONE_NODE, "replicas": 2})
+
+    check(as_list("ModelDiff", difference_document(a_difference(operator, replicas=1))), "ModelDiffList")
+    check(as_list("ModelDiff", difference_document(a_difference(operator, parallelism={"pipeline": 4}))), "ModelDiffList")
+
+
+def test_imports(capsys: Capture) -> None:
+    assert main(["import", "-f", str(ROOT / "tests" / "data" / "imports"), "-o", "json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+
+    check(printed, "ImportList")
+    assert len(printed["items"]) == 4
+
+
+def test_plans_and_problems(tmp_path: Path, capsys: Capture) -> None:
+    files = Files(tmp_path)
+    words = ["plan", "-f", files.manifests(a_manifest()), "-o", "json", "--nodes"]
+    assert main([*words, files.cluster([a_node("n1")])]) == 0
+    check(json.loads(capsys.readouterr().out), "PlanReport")
+
+    assert main([*words, "none.yaml"]) == 2
+    check(json.loads(capsys.readouterr().out), "ProblemList")

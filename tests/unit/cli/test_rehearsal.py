@@ -1,0 +1,166 @@
+"""What ``diff`` says is what the operator would do: on groups that the operator's own rules have brought up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shardwright import __version__
+from shardwright.api.record import PlanRecord
+from shardwright.cli.diff import changed_fields
+from shardwright.cli.diff_text import difference_document, difference_lines
+from shardwright.cli.rehearsal import Difference, Fate, Rehearsed, rehearse
+from shardwright.resolving.subject import Subject
+from tests.support.builders_live import a_live_model, around
+from tests.support.builders_seen import ONE_NODE, OWNER, TWO_NODES, Operator
+from tests.support.builders_subject import a_resource
+from tests.support.small_cluster import SmallCluster
+
+TWO_GROUPS = {**ONE_NODE, "replicas": 2}
+
+
+def serving(spec: dict[str, Any], nodes: int = 3) -> Operator:
+    cluster = SmallCluster()
+    cluster.add_nodes(nodes)
+    operator = Operator(cluster, spec)
+    operator.run(600)
+    return operator
+
+
+def _rehearsed(operator: Operator, **edit: Any) -> Rehearsed:
+    """Return what would come of an edit, with nothing of the operator's left changed by it."""
+    model, there = a_live_model(operator), around(operator)
+    edited = operator.fork()
+    edited.edit(**edit)
+    subject = edited.subject
+    assert isinstance(subject, Subject)
+    return rehearse(model, subject, there, edited.generation, operator.cluster.now)
+
+
+def _fates(found: Rehearsed) -> dict[str, Fate]:
+    return {group.name: group.fate for group in found.groups}
+
+
+def test_nothing_changes_where_nothing_is_edited() -> None:
+    found = _rehearsed(serving(TWO_GROUPS))
+
+    assert _fates(found) == {"llama-0": Fate.STAYS, "llama-1": Fate.STAYS}
+    assert found.objects == ()
+
+
+def test_an_edit_of_the_pods_restarts_all_groups_though_one_after_another() -> None:
+    operator = serving(TWO_GROUPS)
+    found = _rehearsed(operator, engine={"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]})
+
+    assert _fates(found) == {"llama-0": Fate.RESTARTS, "llama-1": Fate.RESTARTS}
+    assert [group.fields for group in found.groups] == [("spec.containers[engine].env[VLLM_LOGGING_LEVEL]",)] * 2
+    assert found.start_seconds
+
+
+def test_the_operator_does_what_was_said() -> None:
+    operator = serving(TWO_GROUPS)
+    edit = {"engine": {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}}
+    said = _rehearsed(operator, **edit)
+    before = {name: pod["metadata"]["uid"] for name, pod in operator.cluster.pods.items()}
+    operator.edit(**edit)
+    operator.run(1200)
+    after = {name: pod["metadata"]["uid"] for name, pod in operator.cluster.pods.items()}
+
+    assert {f"{name}-0" for name in said.restarts} == {name for name in after if after[name] != before.get(name)}
+
+
+def test_more_replicas_start_and_fewer_end() -> None:
+    operator = serving(TWO_GROUPS)
+
+    assert _fates(_rehearsed(operator, replicas=3)) == {"llama-0": Fate.STAYS, "llama-1": Fate.STAYS, "llama-2": Fate.STARTS}
+    assert _fates(_rehearsed(operator, replicas=1)) == {"llama-0": Fate.STAYS, "llama-1": Fate.ENDS}
+
+
+def test_groups_below_the_partition_keep_their_pods() -> None:
+    operator = serving(TWO_GROUPS)
+    engine = {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}
+    found = _rehearsed(operator, engine=engine, rollout={"partition": 1})
+
+    assert _fates(found) == {"llama-0": Fate.KEEPS, "llama-1": Fate.RESTARTS}
+
+
+def test_with_a_surge_a_group_is_made_anew_beside_itself() -> None:
+    operator = serving(TWO_GROUPS)
+    engine = {"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}
+    found = _rehearsed(operator, engine=engine, rollout={"maxSurge": 1})
+
+    assert _fates(found) == {"llama-0-g1": Fate.BESIDE, "llama-1": Fate.BESIDE}
+
+
+def test_a_secret_that_only_the_operator_can_name_is_no_difference() -> None:
+    operator = serving(TWO_NODES)
+    (name,) = (name for kind, name in operator.cluster.objects if kind == "StatefulSet")
+    live = operator.cluster.objects["StatefulSet", name]
+    assert "llama-token-" in str(live)
+
+    model = a_live_model(operator, rename=("llama-token-", "0123456789abcdef0123456789abcdef"))
+    subject = operator.subject
+    assert isinstance(subject, Subject)
+    found = rehearse(model, subject, around(operator), operator.generation, operator.cluster.now)
+
+    assert _fates(found) == {name: Fate.STAYS}
+
+
+def test_what_fits_nowhere_ends_nothing() -> None:
+    operator = serving(TWO_GROUPS)
+    found = _rehearsed(operator, parallelism={"tensor": 8, "pipeline": 4}, replicas=2)
+
+    assert set(_fates(found).values()) == {Fate.STAYS}
+    assert found.published.found.no_plan is not None
+
+
+def a_difference(operator: Operator, **edit: Any) -> Difference:
+    before, after = a_resource(**operator.spec), a_resource(**(operator.spec | edit))
+    record = a_live_model(operator).record
+    assert isinstance(record, PlanRecord)
+    return Difference(
+        name=OWNER.name,
+        namespace=OWNER.namespace,
+        exists=True,
+        fields=tuple(changed_fields(before, after)),
+        plan_before=record.plan,
+        rehearsed=_rehearsed(operator, **edit),
+    )
+
+
+def test_a_difference_in_words() -> None:
+    operator = serving(TWO_GROUPS)
+    lines = [one.plain() for one in difference_lines(a_difference(operator, replicas=1), 100)]
+
+    assert lines == [
+        "llama: 1 group ends",
+        "Spec",
+        "  FIELD          NOW  THEN",
+        "  spec.replicas  2    1",
+        "Plan",
+        "  tensor 8, 2 replicas on 16 GPUs of 2 nodes (NVIDIA-H100-80GB-HBM3) becomes tensor 8 on 8 GPUs of 1",
+        "  node (NVIDIA-H100-80GB-HBM3)",
+        "Groups",
+        "  GROUP    WHAT   DOWN FOR  FIELDS OF ITS PODS",
+        "  llama-0  stays  -         -",
+        "  llama-1  ends   for good  -",
+        "Other objects",
+        "  OBJECT                     IS       FIELDS",
+        "  PodDisruptionBudget/llama  changed  spec.minAvailable",
+        "",
+        f"As release {__version__} plans and renders; nothing was written.",
+    ]
+
+
+def test_a_difference_as_data() -> None:
+    document = difference_document(a_difference(serving(TWO_GROUPS), replicas=1))
+
+    assert document["differs"]
+    assert document["spec"] == [{"path": "spec.replicas", "before": 2, "after": 1}]
+    assert [(group["name"], group["fate"]) for group in document["groups"]] == [("llama-0", "Stays"), ("llama-1", "Ends")]
+
+
+def test_no_difference_is_said_in_one_line() -> None:
+    difference = a_difference(serving(TWO_GROUPS))
+
+    assert not difference.differs
+    assert next(iter(difference_lines(difference, 100))).plain() == "llama: nothing changes"

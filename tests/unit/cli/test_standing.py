@@ -1,0 +1,141 @@
+"""What ``status`` says: who waits for whom, since when, and what to type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from shardwright.api.conditions import Reason
+from shardwright.cli.advice import BY_REASON, advice
+from shardwright.cli.standing import Loading, Standing, standing_of
+from shardwright.cli.standing_text import detail_lines, document, table_lines
+from tests.support.builders_live import a_live_model
+from tests.support.builders_reconcile import NOON
+from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
+from tests.support.small_cluster import SmallCluster
+
+PROGRAM = "kubectl shardwright"
+FULL, LIGHT = "\N{FULL BLOCK}", "\N{LIGHT SHADE}"
+
+
+def _after(seconds: float, spec: Mapping[str, Any] = TWO_NODES, nodes: int = 3) -> Operator:
+    cluster = SmallCluster()
+    cluster.add_nodes(nodes)
+    operator = Operator(cluster, dict(spec))
+    operator.run(seconds)
+    return operator
+
+
+def _standing(operator: Operator, *, pods: Iterable[Mapping[str, Any]] | None = None, may_see: bool = True) -> Standing:
+    model = a_live_model(operator)
+    sets = [item for key, item in model.objects.items() if key[0] == "StatefulSet"]
+    seen = list(model.pods or ()) if pods is None else list(pods)
+    return standing_of(model.content, sets if may_see else None, seen if may_see else None, operator.cluster.now)
+
+
+def _pods(operator: Operator, **engines: str | None) -> list[dict[str, Any]]:
+    """Return the pods with engines that run since a time, or wait for their image (None), by rank."""
+    changed = []
+    for name, pod in operator.cluster.pods.items():
+        started = engines.get(f"rank{name.rpartition('-')[2]}")
+        state = {"running": {"startedAt": started}} if started else {"waiting": {"reason": "ImagePullBackOff"}}
+        status = {"name": "engine", "state": state, "ready": False, "restartCount": 0, "started": False}
+        phase = {"phase": "Running" if started else "Pending", "containerStatuses": [status]}
+        changed.append({**pod, "status": {**pod["status"], **phase}})
+    return changed
+
+
+def _lines(standing: Standing, operator: Operator, width: int = 110) -> list[str]:
+    return [one.plain() for one in detail_lines(standing, operator.cluster.now, width, PROGRAM)]
+
+
+def test_a_model_that_serves() -> None:
+    operator = _after(600, {**ONE_NODE, "replicas": 2})
+
+    assert _lines(_standing(operator), operator) == [
+        "llama in models: ready for 7m",
+        "  Plan    TP8 on 16 GPUs of 2 nodes (NVIDIA-H100-80GB-HBM3)",
+        "  Serves  http://llama.models.svc.cluster.local:8000",
+        "  llama-0  ready for 7m",
+        "  llama-1  ready for 7m",
+    ]
+    table = [one.plain() for one in table_lines([_standing(operator)], operator.cluster.now, 110, namespaces=False)]
+    assert table == [
+        "NAME   READY  GROUPS  SINCE  LAYOUT  GPUS  REASON",
+        "llama  True   2/2     7m     TP8     16    Serving",
+    ]
+
+
+def test_ranks_that_run_wait_for_the_one_that_does_not() -> None:
+    operator = _after(20)
+    started = NOON.isoformat().replace("+00:00", "Z")
+    lines = _lines(_standing(operator, pods=_pods(operator, rank0=started, rank1=None)), operator)
+
+    assert lines[4:] == [
+        "  llama-0  starting",
+        "    rank 0 waits for rank 1",
+        "    rank 1: engine ImagePullBackOff; rank 0: runs, and has not met all ranks of its group",
+        "What to type",
+        "  kubectl -n models describe pod llama-0-1  # what the pod waits for",
+        "  kubectl -n models events --for smodel/llama  # what has happened to it",
+    ]
+
+
+def test_a_bar_shows_how_much_of_a_start_is_over() -> None:
+    """It begins when the last engine does: before that a start takes no time."""
+    operator = _after(20)
+    most = operator.status["engine"]["startBudget"]["loadSeconds"]
+    last = operator.cluster.now - timedelta(seconds=most / 4)
+    pods = _pods(operator, rank0=(last - timedelta(seconds=600)).isoformat(), rank1=last.isoformat())
+    standing = _standing(operator, pods=pods)
+
+    assert standing.groups[0].loading == Loading(seconds=most / 4, most_seconds=most)
+    assert _lines(standing, operator)[4] == f"  llama-0  starting  {FULL * 5}{LIGHT * 15}  70 min of at most 4.6 h"
+
+
+def test_without_the_right_to_see_pods_the_status_speaks() -> None:
+    operator = _after(20)
+
+    assert _lines(_standing(operator, may_see=False), operator)[4:] == [
+        "  llama-0  not ready",
+        "    ranks 0, 1: starting",
+        "What to type",
+        "  kubectl -n models events --for smodel/llama  # what has happened to it",
+    ]
+
+
+def test_where_nothing_fits_the_planner_is_asked_why() -> None:
+    operator = _after(20, nodes=1)
+    standing = _standing(operator)
+
+    assert (standing.ready, standing.reason) == ("False", "NothingFits")
+    assert [one.command for one in advice(standing, PROGRAM)] == ["kubectl shardwright explain llama -n models"]
+
+
+def test_a_model_that_nobody_has_looked_at() -> None:
+    operator = _after(0)
+    content = {**a_live_model(operator).content, "status": {"observedGeneration": -1}}
+    standing = standing_of(content, [], [], NOON)
+
+    assert (standing.ready, standing.current) == ("Unknown", False)
+    assert advice(standing, PROGRAM)[0].purpose == "whether the operator runs"
+
+
+@pytest.mark.parametrize("reason", [word for word in BY_REASON if word])
+def test_advice_is_given_for_reasons_that_there_are(reason: str) -> None:
+    assert reason in set(Reason)
+
+
+def test_as_data() -> None:
+    operator = _after(20)
+    item = document(_standing(operator, pods=_pods(operator, rank0=NOON.isoformat())), PROGRAM)
+
+    assert item["metadata"] == {"name": "llama", "namespace": "models"}
+    assert (item["ready"], item["current"], item["plan"]["gpus"]) == ("False", True, 16)
+    assert item["groups"][0]["waits"] == [
+        {"for": "Pod", "ranks": [1], "said": "engine ImagePullBackOff"},
+        {"for": "Peers", "ranks": [0], "said": ""},
+    ]

@@ -1,0 +1,112 @@
+"""How a user of the command line gets in: several kubeconfigs, and flags that override them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from shardwright.cluster.access import AccessError
+from shardwright.cluster.calls import Call
+from shardwright.cluster.connection import Connection
+from shardwright.cluster.resources import NODES
+from shardwright.cluster.transport import Transport
+from shardwright.cluster.user_access import named_in_kubeconfig, open_connection
+
+
+def _write(folder: Path, name: str, **parts: Any) -> str:
+    file = folder / name
+    file.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **parts}))
+    return str(file)
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two kubeconfigs: the clusters stand in one, the contexts in the other."""
+    clusters = [
+        {"name": "a", "cluster": {"server": "http://127.0.0.1:1"}},
+        {"name": "b", "cluster": {"server": "http://127.0.0.1:2/"}},
+    ]
+    users = [{"name": "ada", "user": {"token": "of-ada"}}, {"name": "bob", "user": {"token": "of-bob"}}]
+    contexts = [
+        {"name": "prod", "context": {"cluster": "a", "user": "ada", "namespace": "team"}},
+        {"name": "test", "context": {"cluster": "b", "user": "bob"}},
+    ]
+    first = _write(tmp_path, "first", clusters=clusters)
+    second = _write(tmp_path, "second", users=users, contexts=contexts, **{"current-context": "prod"})
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join((first, str(tmp_path / "missing"), second)))
+    return tmp_path
+
+
+def _opened(**flags: Any) -> tuple[str, str | None, str, str]:
+    found = open_connection(Connection(**flags))
+    return found.server, found.access.credentials().authorization, found.context, found.namespace
+
+
+@pytest.mark.usefixtures("files")
+def test_a_list_of_kubeconfigs_is_one() -> None:
+    assert _opened() == ("http://127.0.0.1:1", "Bearer of-ada", "prod", "team")
+    assert sorted(named_in_kubeconfig(None, "contexts")) == ["prod", "test"]
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize(
+    ("flags", "opened"),
+    [
+        ({"context": "test"}, ("http://127.0.0.1:2", "Bearer of-bob", "test", "default")),
+        ({"cluster": "b"}, ("http://127.0.0.1:2", "Bearer of-ada", "prod", "team")),
+        ({"user": "bob"}, ("http://127.0.0.1:1", "Bearer of-bob", "prod", "team")),
+        ({"server": "http://127.0.0.1:3"}, ("http://127.0.0.1:3", "Bearer of-ada", "prod", "team")),
+        ({"token": "typed"}, ("http://127.0.0.1:1", "Bearer typed", "prod", "team")),
+        ({"namespace": "other"}, ("http://127.0.0.1:1", "Bearer of-ada", "prod", "other")),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_flags_override_the_context(flags: dict[str, Any], opened: tuple[str, ...]) -> None:
+    assert _opened(**flags) == opened
+
+
+def test_a_server_needs_no_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+
+    assert _opened(server="https://127.0.0.1:6443/", token="t") == ("https://127.0.0.1:6443", "Bearer t", "", "default")
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"context": "nope"}, "Expected object with name nope in"),
+        ({"user": "nope"}, "Expected object with name nope in"),
+        ({"certificate_authority": "/none.crt"}, "/none.crt: No such file or directory"),
+    ],
+    ids=("context", "user", "file"),
+)
+def test_what_is_not_there_is_said(flags: dict[str, Any], said: str) -> None:
+    with pytest.raises(AccessError, match=said):
+        open_connection(Connection(**flags))
+
+
+def test_no_kubeconfig_is_named(tmp_path: Path) -> None:
+    with pytest.raises(AccessError, match=r"there is no kubeconfig: .*/none"):
+        open_connection(Connection(kubeconfig=str(tmp_path / "none")))
+
+
+def test_what_is_no_kubeconfig_is_said_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_text("clusters: 7\n")
+    with pytest.raises(AccessError, match="not of the form that kubectl writes"):
+        open_connection(Connection(kubeconfig=str(file)))
+
+
+@pytest.mark.usefixtures("files")
+def test_every_group_of_an_impersonated_user_has_a_header_of_its_own() -> None:
+    access = open_connection(Connection(as_user="eve", as_groups=("ops", "ml"))).access
+    transport = Transport(access, lambda *_: None, lambda: True)
+    headers = transport._headers(Call(verb="list", resource=NODES, path="/api/v1/nodes", method="GET"))
+
+    sent = [(name, value) for name, value in headers.items() if name.startswith("Impersonate")]
+    assert sent == [("Impersonate-User", "eve"), ("Impersonate-Group", "ops"), ("Impersonate-Group", "ml")]
