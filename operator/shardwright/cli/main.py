@@ -112,7 +112,7 @@ def _explain(arguments: Namespace) -> int:
     return explain(arguments)
 
 
-def _report(arguments: Namespace) -> int:
+def _draw(arguments: Namespace) -> int:
     from shardwright.cli.report import report  # noqa: PLC0415 - see _plan
 
     return report(arguments)
@@ -202,7 +202,7 @@ COMMANDS: Final[Mapping[str, Callable[[Namespace], int]]] = MappingProxyType(
     {
         "plan": _plan,
         "explain": _explain,
-        "report": _report,
+        "report": _draw,
         "render": _render,
         "size": _size,
         "status": _status,

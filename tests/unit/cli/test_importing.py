@@ -61,12 +61,11 @@ def test_an_llm_inference_service(capsys: Capture) -> None:
 
     assert manifest["spec"] == {
         "model": {"id": "deepseek-ai/DeepSeek-R1-0528", "weights": {"pvc": {"claimName": "weights", "path": "r1"}}},
-        "engine": {"env": [{"name": "NCCL_IB_GID_INDEX", "value": "3"}], "args": {"enforce-eager": True}},
+        "engine": {"env": [{"name": "NCCL_IB_GID_INDEX", "value": "3"}], "args": {"gpu-memory-utilization": 0.95, "enforce-eager": True}},
         "workload": {"maxModelLen": 8192},
     }
     assert left_out.keys() == {
         "spec.template.serviceAccountName",
-        "spec.template.containers[main].env[VLLM_ADDITIONAL_ARGS]: --gpu-memory-utilization",
         "spec.parallelism.expert",
         "spec.worker",
         "spec.router",
@@ -82,6 +81,7 @@ def test_a_workspace_with_its_config_map(capsys: Capture) -> None:
             "id": "meta-llama/Llama-3.3-70B-Instruct",
             "weights": {"huggingFace": {"tokenSecretRef": {"name": "hub", "key": "HF_TOKEN"}}},
         },
+        "engine": {"args": {"gpu-memory-utilization": 0.95}},
         "workload": {"maxModelLen": 16384},
         "placement": {
             "nodeSelector": {"apps": "llama", "node.kubernetes.io/instance-type": "Standard_NC48ads_A100_v4"},
@@ -89,7 +89,6 @@ def test_a_workspace_with_its_config_map(capsys: Capture) -> None:
     }
     assert left_out.keys() == {
         "ConfigMap params: --cpu-offload-gb",
-        "ConfigMap params: --gpu-memory-utilization",
         "resource.instanceType",
         "resource.count",
     }
