@@ -73,7 +73,7 @@ class View:
     _turns: dict[Key, None] = field(default_factory=dict)
     _barred: dict[Key, None] = field(default_factory=dict)
     _pods: dict[str, dict[Key, Pods]] = field(default_factory=dict)
-    _moving: int = 0
+    _moving: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         """Have the store book in our ledger what pods hold."""
@@ -151,7 +151,9 @@ class View:
         _list(self._waiting, key, listed=now.waits_for_capacity)
         _list(self._turns, key, listed=now.waits_for_turn)
         _list(self._barred, key, listed=now.barred)
-        self._moving += now.moving - before.moving
+        self._moving[key[0]] += now.moving - before.moving
+        if not self._moving[key[0]]:
+            del self._moving[key[0]]
         self.turn_came |= now.moving < before.moving
 
     def keep(self, key: Key, kept: Kept | None, most: int | None = None) -> bool:
@@ -246,11 +248,12 @@ class View:
     @property
     def moving(self) -> int:
         """Return how many groups of all models are down on purpose."""
-        return self._moving
+        return self._moving.total()
 
-    def moving_elsewhere(self, key: Key) -> int:
-        """Return how many groups of other models are down on purpose."""
-        return self._moving - self.interests(key).moving
+    def moving_beside(self, key: Key) -> tuple[int, int]:
+        """Return how many groups of other models are down on purpose: of its namespace, and of the others."""
+        theirs = self._moving[key[0]]
+        return theirs - self.interests(key).moving, self.moving - theirs
 
     def planned_on(self, nodes: Iterable[str]) -> set[Key]:
         """Return the models that are planned on one of these nodes."""
