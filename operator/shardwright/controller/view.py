@@ -50,8 +50,9 @@ class View:
     """The caches, and which models to look at when something in them changes.
 
     ``synced`` is False until every cache is full and the plans of record are read. ``freed`` are nodes on which GPUs have come
-    free since it was last emptied. ``line`` is how those wait that the planner found no room for; see ``stand_in_line``.
-    ``pools`` are those that an autoscaler adds nodes to, ``to_come`` these nodes by name; see ``expect``.
+    free since it was last emptied, ``turns_came`` how many turns to restart have been given back since it was last 0. ``line`` is
+    how those wait that the planner found no room for; see ``stand_in_line``. ``pools`` are those that an autoscaler adds nodes
+    to, ``to_come`` these nodes by name; see ``expect``.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
@@ -59,7 +60,7 @@ class View:
     resources: dict[Key, Mapping[str, Any]] = field(default_factory=dict)
     models: dict[Owner, Key] = field(default_factory=dict)
     freed: set[str] = field(default_factory=set)
-    turn_came: bool = False
+    turns_came: int = 0
     synced: bool = False
     pods_visible: bool = True
     _interests: dict[Key, Interests] = field(default_factory=dict)
@@ -154,7 +155,7 @@ class View:
         self._moving[key[0]] += now.moving - before.moving
         if not self._moving[key[0]]:
             del self._moving[key[0]]
-        self.turn_came |= now.moving < before.moving
+        self.turns_came += max(0, before.moving - now.moving)
 
     def keep(self, key: Key, kept: Kept | None, most: int | None = None) -> bool:
         """Keep the GPUs of a plan of record (None: none) and return whether all of them could be kept.
