@@ -37,8 +37,8 @@ class _Waiting:
 class Turns:
     """A lock of which each namespace has its turn the sooner, the less time it has had it lately.
 
-    One that asks a thousand times, or has long turns, holds another up that asks now and then by the turn that it has. ``on_turn``
-    is told for how many seconds whoever has got it has waited.
+    One that asks a thousand times, or has long turns, holds another up that asks now and then by the turn that it has.
+    ``on_turn`` is told for how many seconds whoever has got it has waited.
     """
 
     def __init__(self, on_turn: Callable[[float], None] = lambda _seconds: None, clock: Callable[[], float] = monotonic) -> None:
