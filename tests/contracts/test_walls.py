@@ -59,6 +59,8 @@ def test_a_new_room_is_inside_every_wall_before_anybody_has_written_its_name(tmp
     (room / "__init__.py").touch()
     unwanted = CLOCK_AND_IO | LIBRARIES | {FILES_OF_PODS}
     (room / "desk.py").write_text("".join(f"import {name}\n" for name in sorted(unwanted)))
+    (room / "chair.py").write_text("import shardwright.anteroom.table\n")
+    (room / "table.py").write_text("def sit() -> None:\n    import shardwright.anteroom.chair\n")
 
     said = linted(tmp_path)
 

@@ -77,6 +77,12 @@ class Asking(Queue):
         self.added.append((key, priority))
         super().add(key, priority, fresh=fresh)
 
+    def change(self, key: Key) -> None:
+        before = len(self.added)
+        super().change(key)
+        if len(self.added) == before:  # it comes at the pace of its namespace
+            self.added.append((key, Priority.NEW))
+
     def add_after(self, key: Key, again: Again) -> None:
         self.added.append((key, again.priority))
         super().add_after(key, again)
@@ -105,7 +111,7 @@ class Parts:
         self.metrics = Metrics()
         self.worker = Inline()
         self.planner = Planner(self.view, self.worker)
-        self.intake = Intake(self.view, self.queue, lambda: True)
+        self.intake = Intake(self.view, self.queue, lambda: True, self.clock)
         self.wire()
         self.api.watch(self._on_change)
 

@@ -25,6 +25,8 @@ class Inline:
         priority: Priority,  # noqa: ARG002
         work: Work[Answer],
         memo: Memo[Answer | Failed],
+        *,
+        first: bool = False,  # noqa: ARG002
     ) -> Answer | Failed:
         kind = type(work).__name__
         self.asked.append(kind)

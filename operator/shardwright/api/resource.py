@@ -82,11 +82,17 @@ def _read(raw: Mapping[str, Any], *, extra: Literal["forbid", "ignore"]) -> Shar
     try:
         resource = ShardedModel.model_validate_json(json.dumps(plain), extra=extra)
     except ValidationError as error:
-        raise InputError(explain(error)) from None
+        raise InputError(explain(error, _schema())) from None
     problems = (*repeated_keys(resource.spec, "spec"), *size_problems(plain.get("spec")), *broken_rules(resource.spec))
     if problems:
         raise InputError(problems)
     return resource
+
+
+def _schema() -> Mapping[str, Any]:
+    from shardwright.api.schema import manifest_schema  # noqa: PLC0415 - costs more than a plan; only a refusal needs it
+
+    return manifest_schema()
 
 
 def _without_what_is_of_no_use(plain: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,15 +1,13 @@
-"""The CustomResourceDefinition, made from the pydantic models; each rewrite to a structural schema is one function.
+"""The CustomResourceDefinition, made from the pydantic models, and what else is checked by a schema of them.
 
-The API server wants a structural schema: no references, no unions with null, no ``const``. Descriptions,
-bounds and defaults come from ``spec`` and ``published``, rules between fields from ``rules``.
+Descriptions, bounds and defaults come from ``spec`` and ``published``, rules between fields from ``rules``.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
 import yaml
-from pydantic import BaseModel
 
 from shardwright.api.autoscaled import AUTOSCALED_POOLS, DescribedPools
 from shardwright.api.gpus import GPUS, StatedGpus
@@ -18,10 +16,8 @@ from shardwright.api.network_policy import Egress, NetworkPolicies
 from shardwright.api.published import Status
 from shardwright.api.rules import RULES, Rule
 from shardwright.api.spec import Spec
+from shardwright.api.structural import Schema, structural
 
-Schema = dict[str, Any]
-
-INT32_MAX: Final = 2_147_483_647
 PRINTER_COLUMNS: Final = (
     ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 0, "Whether all groups serve."),
     ("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', 0, "Why it is, or is not, ready."),
@@ -88,6 +84,11 @@ def status_schema() -> Schema:
     return structural(Status) | {"default": {"observedGeneration": NOT_OBSERVED}}
 
 
+def manifest_schema() -> Schema:
+    """Return the schema of a whole manifest, as far as what its parser refuses is said with it."""
+    return {"properties": {"apiVersion": {}, "kind": {}, "metadata": {}, "spec": spec_schema(), "status": {}}}
+
+
 def defaults_schema() -> Schema:
     """Return the JSON schema of the administrator's defaults: that of ``spec.engine`` and ``spec.pod``, nothing required."""
     parts = {name: _plain(spec_schema()["properties"][name]) for name in ("engine", "pod")}
@@ -129,13 +130,6 @@ def _children_of(schema: Schema) -> Iterator[tuple[str, Any]]:
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), dict):
             yield key, _plain(schema[key])
-
-
-def structural(model: type[BaseModel]) -> Schema:
-    """Return a pydantic model's JSON schema rewritten to a structural one."""
-    schema = model.model_json_schema(by_alias=True)
-    definitions = schema.pop("$defs", {})
-    return _rewritten(_inlined(schema, definitions))
 
 
 def _version() -> Schema:
@@ -186,95 +180,3 @@ def _schema_at(schema: Schema, path: str) -> Schema:
         schema = schema["properties"][step.removesuffix("[]")]
         schema = schema["items"] if step.endswith("[]") else schema
     return schema
-
-
-def _inlined(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
-    """Replace references by what they refer to; what stands beside the reference wins."""
-    if "$ref" in schema:
-        beside = {key: value for key, value in schema.items() if key != "$ref"}
-        schema = {**definitions[schema["$ref"].rsplit("/", 1)[1]], **beside}
-    return {key: _inlined_value(value, definitions) for key, value in schema.items()}
-
-
-def _inlined_value(value: Any, definitions: Mapping[str, Any]) -> Any:
-    if isinstance(value, list):
-        return [_inlined_value(item, definitions) for item in value]
-    return _inlined(value, definitions) if isinstance(value, dict) else value
-
-
-def _rewritten(schema: Schema) -> Schema:
-    for rewrite in REWRITES:
-        schema = rewrite(schema)
-    for key, child in _children(schema):
-        schema[key] = child
-    return schema
-
-
-def _children(schema: Schema) -> Iterator[tuple[str, Any]]:
-    if "properties" in schema:
-        yield "properties", {name: _rewritten(child) for name, child in schema["properties"].items()}
-    for key in ("items", "additionalProperties"):
-        if key in schema:
-            yield key, _rewritten(schema[key])
-
-
-def _without_null(schema: Schema) -> Schema:
-    """Take the null out of a union: a field that may be left out is not in ``required``."""
-    choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
-    if len(choices) != 1:
-        return schema
-    beside = {key: value for key, value in schema.items() if key != "anyOf"}
-    return {**choices[0], **beside}
-
-
-def _without_null_default(schema: Schema) -> Schema:
-    return {key: value for key, value in schema.items() if not (key == "default" and value is None)}
-
-
-def _enum_for_const(schema: Schema) -> Schema:
-    return {("enum" if key == "const" else key): ([value] if key == "const" else value) for key, value in schema.items()}
-
-
-def _without_closed_properties(schema: Schema) -> Schema:
-    """Drop ``additionalProperties`` that are no schema: pruning and strict validation do its work."""
-    if isinstance(schema.get("additionalProperties"), bool):
-        return {key: value for key, value in schema.items() if key != "additionalProperties"}
-    return schema
-
-
-def _without_titles(schema: Schema) -> Schema:
-    return {key: value for key, value in schema.items() if key != "title"}
-
-
-def _integer_format(schema: Schema) -> Schema:
-    if schema.get("type") != "integer":
-        return schema
-    return schema | {"format": "int32" if schema.get("maximum", INT32_MAX + 1) <= INT32_MAX else "int64"}
-
-
-def _default_of_parts(schema: Schema) -> Schema:
-    """Give an optional object whose fields have defaults the default ``{}``, so that they are filled in."""
-    if "properties" not in schema:
-        return schema
-    properties = {
-        name: child | {"default": {}} if _fills_itself(name, child, schema) else child
-        for name, child in schema["properties"].items()
-    }
-    return schema | {"properties": properties}
-
-
-def _fills_itself(name: str, child: Schema, parent: Schema) -> bool:
-    is_part = "properties" in child and not child.get("required") and "anyOf" not in child
-    return is_part and name not in parent.get("required", ()) and "default" not in child
-
-
-REWRITES: Final[tuple[Callable[[Schema], Schema], ...]] = (
-    _default_of_parts,
-    _without_null,
-    _without_null_default,
-    _enum_for_const,
-    _without_closed_properties,
-    _without_titles,
-    _integer_format,
-)
-"""In this order: a part whose union with null is still there is optional and gets no default."""

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from shardwright.api.structural import structural
 from shardwright.errors import InputError, Problem
 
 Location = Sequence[int | str]
@@ -41,12 +42,11 @@ def read_part(part: type[P], content: Mapping[str, Any]) -> P:
     try:
         return part.model_validate(without_nulls(content))
     except ValidationError as error:
-        raise InputError(explain(error, part)) from None
+        raise InputError(explain(error, structural(part))) from None
 
 
-def explain(error: ValidationError, part: type[BaseModel] | None = None) -> tuple[Problem, ...]:
-    """Return one problem per violation of a manifest, or of another ``part``, sorted by path."""
-    schema = _manifest_schema() if part is None else _schema_of(part)
+def explain(error: ValidationError, schema: Schema) -> tuple[Problem, ...]:
+    """Return one problem per violation, sorted by path, in the words of the schema of what was read."""
     problems = {_problem(detail, schema) for detail in error.errors(include_url=False)}
     return tuple(sorted(problems, key=lambda problem: (problem.path, problem.code)))
 
@@ -182,18 +182,6 @@ def _wrong_type(location: Location, detail: ErrorDetails, schema: Schema) -> Pro
     quotes = isinstance(found, str) and schema.get("type") in ("integer", "number", "boolean")
     remedy = "remove the quotes" if quotes else f"write {wanted}"
     return Problem(code="WrongType", path=path_of(location), what=_shown(found), limit=f"must be {wanted}", remedy=remedy)
-
-
-def _manifest_schema() -> Schema:
-    from shardwright.api.schema import spec_schema  # noqa: PLC0415 - costs more than a plan; only a refusal needs it
-
-    return {"properties": {"apiVersion": {}, "kind": {}, "metadata": {}, "spec": spec_schema(), "status": {}}}
-
-
-def _schema_of(part: type[BaseModel]) -> Schema:
-    from shardwright.api.schema import structural  # noqa: PLC0415 - the same
-
-    return structural(part)
 
 
 def _schema_at(schema: Schema, location: Location) -> Schema:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
@@ -20,6 +21,14 @@ TURN_SECONDS: Final = 2.0
 """How long those in line wait for a look at the one before them. Basis: assumed, several times what a look takes."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Woken:
+    """Who was woken for a turn to restart: how many of its groups were down then, and until when the turn is kept for it."""
+
+    moving: int
+    ends: float
+
+
 class Intake:
     """Takes events over into the view and asks for looks; ``may_ask`` is False in a process that does not lead."""
 
@@ -31,6 +40,8 @@ class Intake:
         self._round: deque[Key] = deque()  # who waits, may use what has come free, and has not had its turn
         self._turn: Key | None = None
         self._turn_ends = 0.0
+        self._for_turns: deque[Key] = deque()  # who waits for a turn to restart, and has not been woken for it
+        self._woken: dict[Key, _Woken] = {}  # who has
 
     def on_model(self, content: Mapping[str, Any], gone: bool) -> None:  # noqa: FBT001  a fact
         """Take over an event of a ShardedModel; our own status is no news."""
@@ -42,8 +53,10 @@ class Intake:
             self.on_gone(key)
             return
         self._view.take_resource(content)
-        if before is None or asked(before) != asked(content):
+        if before is None:
             self._add(key, Priority.NEW, fresh=True)
+        elif asked(before) != asked(content):
+            self._add_changed(key)
 
     def on_gone(self, key: Key) -> None:
         """Ask for the look that forgets a model which is there no more."""
@@ -62,7 +75,7 @@ class Intake:
         for key in view.planned_on(concern.nodes):
             self._add(key, Priority.ROLL)
         for key in view.reading(concern.config_maps):
-            self._add(key, Priority.NEW, fresh=True)
+            self._add_changed(key)
         for key in view.barred_in(concern.allowances):
             self._add(key, Priority.WAITING)
         view.freed |= concern.freed | view.openings(concern.nodes)
@@ -72,12 +85,16 @@ class Intake:
     def wake_waiting(self) -> None:
         """Ask for looks at those that wait and may use the GPUs that have come free: one after another, in line.
 
-        Those that wait for their turn to restart are all looked at when one has come.
+        Of those that wait for their turn to restart as many are looked at as turns have come.
         """
-        if self._view.turn_came:
-            self._view.turn_came = False
-            for key in self._view.waiting_for_turn():
-                self._add(key, Priority.ROLL)
+        if self._view.turns_came:
+            came, self._view.turns_came = self._view.turns_came, 0
+            self._for_turns = deque(key for key in self._view.waiting_for_turn() if key not in self._woken)
+            for _ in range(came):
+                self._wake_for_turn()
+        for key in [key for key, woken in self._woken.items() if self._clock() >= woken.ends]:
+            del self._woken[key]
+            self._wake_for_turn()
         if self._view.freed:
             served = {*self._round, *self._view.served_by(self._view.freed)}
             self._round = deque(sorted(served, key=self._view.place_in_line))
@@ -88,9 +105,21 @@ class Intake:
             self._next_turn()
 
     def looked_at(self, key: Key) -> None:
-        """Let the next one in line have its turn, now that this one has been looked at."""
+        """Let the next one in line have its turn, now that this one has been looked at.
+
+        A turn to restart is for the next one, too, where this one did not take it.
+        """
         if key == self._turn:
             self._next_turn()
+        woken = self._woken.pop(key, None)
+        if woken and self._view.interests(key).moving <= woken.moving:
+            self._wake_for_turn()
+
+    def _wake_for_turn(self) -> None:
+        if self._for_turns:
+            key = self._for_turns.popleft()
+            self._woken[key] = _Woken(self._view.interests(key).moving, self._clock() + TURN_SECONDS)
+            self._add(key, Priority.ROLL)
 
     def _next_turn(self) -> None:
         self._turn = self._round.popleft() if self._round else None
@@ -114,6 +143,10 @@ class Intake:
     def _add(self, key: Key, priority: Priority, *, fresh: bool = False) -> None:
         if self._may_ask():
             self._queue.add(key, priority, fresh=fresh)
+
+    def _add_changed(self, key: Key) -> None:
+        if self._may_ask():
+            self._queue.change(key)
 
     def _add_soon(self, key: Key) -> None:
         if self._may_ask():

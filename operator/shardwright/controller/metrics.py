@@ -79,6 +79,11 @@ class Metrics:
         self.last_sync = Gauge(
             "shardwright_cache_last_sync_timestamp_seconds", "Last complete LIST.", ("resource",), registry=registry
         )
+        self.being_deleted = Gauge(
+            "shardwright_models_being_deleted",
+            "Models that were deleted and were still there at the last complete LIST.",
+            registry=registry,
+        )
         self._hidden = Gauge(
             "shardwright_models_without_series", "Models that lack series, because there may be no more.", registry=registry
         )

@@ -130,7 +130,8 @@ def operator_parser() -> argparse.ArgumentParser:
         "--max-moving-groups",
         type=_at_least_one,
         default=5,
-        help="groups of all models that are moved or rolled at once, beside what spec.rollout of each allows",
+        help="groups of all models that are moved or rolled at once, beside what spec.rollout of each allows; "
+        "the last one is kept for a namespace that has none",
     )
     _add_requests(parser)
     _add_worker(parser)

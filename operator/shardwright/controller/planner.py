@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
@@ -45,9 +46,6 @@ REMEMBERED: Final = 16
 
 REFUSED_SECONDS: Final = 3600.0
 """How long what cost too much is not asked again of a model that has not changed: the cluster may have."""
-
-HAS_ITS_TURN: Final = Priority.BROKEN
-"""How urgent the questions are of the one model that may choose GPUs: until they are answered nobody else may."""
 
 Answer = TypeVar("Answer")
 
@@ -169,11 +167,12 @@ class Planner:
         """Return the planner's answer, or why there is none.
 
         The GPUs of a plan that is to be deployed are kept from then on, where its namespace may keep so many. A model that does
-        not get what it asks for stands in line. What only compares chooses no GPUs, and is answered beside the others.
+        not get what it asks for stands in line. What only compares, or is only to be shown, keeps no GPUs, and is answered beside
+        the others.
         """
         if ask.choice is Choice.COMPARE:
-            return await self._make(key, subject, ask, self._stock(key, subject, ask), priority=Priority.RESYNC)
-        async with self._turns.turn(key, _urgency(ask)):
+            return await self._make(key, subject, ask, self._stock(key, subject, ask))
+        async with nullcontext() if subject.intent.plan_only else self._turns.turn(key, _urgency(ask.choice)):
             answer = await self._answer(key, subject, ask)
             if isinstance(answer, Problem):
                 return answer
@@ -202,7 +201,7 @@ class Planner:
         if known is None or known[0] != (subject.input_hash, ask, inventory):
             holders = self._holders(key, subject, inventory)
             work = FindWaysOut(subject=subject, ask=ask, stock=stock, made=answer, holders=holders)
-            advised = await self._ask(key, _form(subject, ask), Priority.NEW, work)
+            advised = await self._ask(key, _form(subject, ask), work)
             short = answer.short if isinstance(advised, Problem) else advised.short
             known = self._advice[key] = (subject.input_hash, ask, inventory), short
         ways = known[1].ways_out if known[1] else None
@@ -243,7 +242,7 @@ class Planner:
         if holds(waiting.claim, {room.node: room for room in answering.rooms(whole, taken, claimed)}):
             return waiting
         work = ChooseClaim(subject=subject, ask=ask, stock=Stock(whole=whole, taken=taken), claimed=claimed)
-        claim = await self._ask(key, _form(subject, ask), HAS_ITS_TURN, work)
+        claim = await self._ask(key, _form(subject, ask), work)
         return replace(waiting, claim={} if isinstance(claim, Problem) else claim)
 
     async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Replanned | Problem:
@@ -262,9 +261,7 @@ class Planner:
                 return later
         return made
 
-    async def _make(
-        self, key: Key, subject: Subject, ask: Ask, stock: Stock, *, more: bool = False, priority: Priority = HAS_ITS_TURN
-    ) -> Replanned | Problem:
+    async def _make(self, key: Key, subject: Subject, ask: Ask, stock: Stock, *, more: bool = False) -> Replanned | Problem:
         """Return the answer on a stock, out of memory where it says the same; with ``more`` it has nodes to come, too."""
         if answering.plans_anew(ask) and (recalled := await asyncio.to_thread(self._recall, subject, ask, stock)):
             return recalled
@@ -274,7 +271,7 @@ class Planner:
                 self._plans.keep(subject, stock.inventory(), made.report)
 
         work = MakePlan(subject=subject, ask=ask, stock=stock)
-        made = await self._ask(key, _form(subject, ask, more=more), priority, work, remember)
+        made = await self._ask(key, _form(subject, ask, more=more), work, remember)
         return made if isinstance(made, Problem) else made.replanned
 
     def _recall(self, subject: Subject, ask: Ask, stock: Stock) -> Replanned | None:
@@ -289,13 +286,13 @@ class Planner:
         self,
         key: Key,
         form: Form,
-        priority: Priority,
         work: Work[Answer],
         remember: Callable[[Answer], None] = lambda _: None,
     ) -> Answer | Problem:
         """Return the worker's answer; what costs too much is asked again when the spec has changed, or after a long while.
 
-        ``remember`` is told the answer also where the look that asked has come to its deadline: the next one finds it.
+        ``remember`` is told the answer also where the look that asked has come to its deadline: the next one finds it. While
+        all but advice is asked, others wait for their turn at choosing GPUs, so it goes first.
         """
         asked = (type(work), *form)
 
@@ -313,7 +310,9 @@ class Planner:
         if (known := recall()) is not None:
             return plan_too_costly(known)
         memo: Memo[Answer | Failed] = Memo(recall=recall, keep=keep)
-        outcome = await self._worker.ask(key, priority, work, memo)
+        advice = isinstance(work, FindWaysOut)
+        priority = Priority.NEW if advice else _urgency(form[1])
+        outcome = await self._worker.ask(key, priority, work, memo, first=not advice)
         return plan_too_costly(outcome) if isinstance(outcome, Failed) else outcome
 
     async def _beside(
@@ -324,7 +323,7 @@ class Planner:
         if self._view.pods_visible:
             stock = self._stock(key, subject, ask, beside=record.plan.group_numbers[group])
             work = FindPlaceBeside(subject=subject, plan=record.plan, stock=stock)
-            found = await self._ask(key, _form(subject, ask), HAS_ITS_TURN, work)
+            found = await self._ask(key, _form(subject, ask), work)
             if isinstance(found, Problem):
                 return found
             nodes = found
@@ -379,8 +378,8 @@ def _form(subject: Subject, ask: Ask, *, more: bool = False) -> Form:
     return subject.input_hash, ask.choice, more
 
 
-def _urgency(ask: Ask) -> Priority:
-    return Priority.BROKEN if ask.choice is Choice.REHOUSE else Priority.NEW
+def _urgency(choice: Choice) -> Priority:
+    return {Choice.REHOUSE: Priority.BROKEN, Choice.COMPARE: Priority.RESYNC}.get(choice, Priority.NEW)
 
 
 def _was_too_costly(live: Mapping[str, Any]) -> bool:

@@ -1,11 +1,12 @@
 """Which resource is looked at next: the most urgent first, namespaces in turn, one worker per key, failures after a pause.
 
-Five laws, each a property test. No key that was asked for is lost, and none is worked on twice at once. What is more
+Six laws, each a property test. No key that was asked for is lost, and none is worked on twice at once. What is more
 urgent goes first, and of 16 workers, the default, what is broken finds one whatever is worked on that is not. Namespaces
 take turns within an urgency. None may hold more workers for what is broken than it leaves free, nor any more for the rest
 than it leaves free beside all that it holds, nor the last one beside others of its own: one whose API calls hang, or one
 that floods, keeps no other from its own. A key that has failed comes again after a pause that grows, whatever happens
-meanwhile; only its user ends the pause, by changing the resource.
+meanwhile; only its user ends the pause, by changing the resource. Of a namespace whose users change resources all the time, so
+many are looked at for it a second; each sees the last of its changes, and till then is looked at only for what is broken.
 """
 
 import asyncio
@@ -18,6 +19,8 @@ from enum import IntEnum
 from itertools import count
 from time import monotonic
 from typing import Final
+
+from shardwright.controller.pace import CHANGES_AT_ONCE, CHANGES_PER_SECOND, Pace
 
 Key = tuple[str, str]
 """Namespace and name of a ShardedModel."""
@@ -160,6 +163,8 @@ class Queue:
         self._numbers = count()
         self._failures: dict[Key, int] = {}
         self._pauses: dict[Key, float] = {}  # until when
+        self._pace = Pace(CHANGES_PER_SECOND, CHANGES_AT_ONCE)
+        self._changed: dict[Key, float] = {}  # when these are looked at for a change
         self._idle: deque[asyncio.Future[None]] = deque()
         self._alarm: asyncio.TimerHandle | None = None
         self._adds = 0
@@ -183,7 +188,24 @@ class Queue:
             priority = min(priority, self._appointments.pop(key).priority)
         if fresh:
             self.forget(key)
+        elif priority is not Priority.BROKEN and self._changed.get(key, 0.0) > self._clock():
+            self._appoint(key, self._changed[key], priority)
+            return
         self._ask(key, priority, fresh=fresh)
+
+    def change(self, key: Key) -> None:
+        """Ask for a look at a key that its user has changed: at the pace of its namespace; failures before it are forgotten."""
+        now = self._clock()
+        if self._closed or self._changed.get(key, 0.0) > now:
+            return
+        due = now if key in self._asked else self._pace.next(key[0], now)
+        if due <= now:
+            self.add(key, Priority.NEW, fresh=True)
+            return
+        self._adds += 1
+        self.forget(key)
+        self._changed[key] = due
+        self._appoint(key, due, Priority.NEW)
 
     def add_after(self, key: Key, again: Again) -> None:
         """Ask for a look at a key in a while; an earlier appointment stands."""
@@ -202,6 +224,8 @@ class Queue:
         asked = self._asked.get(key)
         if asked and asked.fresh:
             return 0.0
+        if (left := self._changed.get(key, 0.0) - self._clock()) > 0:
+            return left
         urgent = [work.priority for work in (self._working.get(key), self._asked.pop(key, None)) if work]
         self._pauses[key] = self._clock() + pause
         self._appoint(key, self._pauses[key], min(urgent, default=Priority.RESYNC))
@@ -228,6 +252,7 @@ class Queue:
             return None
         asked = self._asked.pop(key)
         self._appointments.pop(key, None)
+        self._changed.pop(key, None)
         self._working[key] = _Work(asked.priority, self._clock())
         self._count(key[0], asked.priority, 1)
         return Turn(key=key, priority=asked.priority, waited_seconds=self._clock() - asked.since)
@@ -317,8 +342,11 @@ class Queue:
             if appointment is None or appointment.number != number:
                 continue
             del self._appointments[key]
-            if self._pauses.get(key, 0.0) > now:
-                self._appoint(key, self._pauses[key], appointment.priority)
+            until = self._pauses.get(key, 0.0)
+            if appointment.priority is not Priority.BROKEN:
+                until = max(until, self._changed.get(key, 0.0))
+            if until > now:
+                self._appoint(key, until, appointment.priority)
             else:
                 self._ask(key, appointment.priority)
 

@@ -31,6 +31,7 @@ from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_ui
 from shardwright.reconcile.record_object import StoredRecord, record_key
 from shardwright.reconcile.record_trust import SERIAL, Believed, Known, believed, kept_version
 from shardwright.reconcile.refusals import not_permitted
+from shardwright.reconcile.rollout import turns_left
 from shardwright.reconcile.seen import Cluster, Resource, Seen
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
@@ -246,7 +247,7 @@ class Reading:
 
     def most_moving(self, key: Key) -> int | None:
         """Return how many groups of a model may be down on purpose beside those of all others, None for any number."""
-        return None if self._most_moving is None else max(0, self._most_moving - self._view.moving_elsewhere(key))
+        return None if self._most_moving is None else turns_left(self._most_moving, *self._view.moving_beside(key))
 
     async def _around(self, key: Key, subject: Subject | tuple[Problem, ...], nodes: frozenset[str]) -> Cluster:
         """Return what is known of the cluster around a model."""

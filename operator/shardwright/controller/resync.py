@@ -39,15 +39,17 @@ class Resync:
             ApiError: a LIST has failed, or a plan of record could not be read; what was known before stands.
         """
         async with self._listing:
-            known, found = set(self._view.resources), set()
+            known, found, ending = set(self._view.resources), set(), 0
             async for page in self._client.pages(SHARDED_MODELS, project=project_model):
                 for item in page:
                     key = item["metadata"]["namespace"], item["metadata"]["name"]
                     found.add(key)
+                    ending += "deletionTimestamp" in item["metadata"]
                     if key in self._view.resources or key not in known:  # else it has ended while it was on its way to us
                         self._take(item)
             for gone in known - found:
                 self._on_gone(gone)
+            self._metrics.being_deleted.set(ending)
             self._metrics.last_sync.labels(SHARDED_MODELS.plural).set(time())
 
     async def book(self) -> None:

@@ -1,26 +1,54 @@
-"""Turns at something that one at a time may have: the most urgent first, namespaces in turn."""
+"""Turns at something that one at a time may have: the most urgent first, then whoever has had it least lately, by namespace."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from itertools import count
+from math import exp
 from time import monotonic
+from typing import Final
 
-from shardwright.controller.queue import Key, Line, Priority
+from shardwright.controller.queue import Key, Priority
+
+LATELY_SECONDS: Final = 5.0
+"""What was had so long ago counts for 1/e. Basis: assumed. Whoever had all the time waits for one that comes anew no longer than
+ln 2 of it, for ten that come anew no longer than ln 11: 3.5 and 12 s, of the 30 s that a look may take."""
+
+FORGOTTEN_SECONDS: Final = 0.001
+"""Who has had less lately counts as one that had nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Who waits for a turn: the urgency, whether it is the first of its namespace, and when it came."""
+
+    priority: Priority
+    behind: bool
+    number: int
+    came: asyncio.Future[None]
+
+    @property
+    def place(self) -> tuple[Priority, bool, int]:
+        """Return its place among those of its namespace."""
+        return self.priority, self.behind, self.number
 
 
 class Turns:
-    """A lock that namespaces take in turn: one that asks a thousand times holds another up by one turn, not by a thousand.
+    """A lock of which each namespace has its turn the sooner, the less time it has had it lately.
 
+    One that asks a thousand times, or has long turns, holds another up that asks now and then by the turn that it has.
     ``on_turn`` is told for how many seconds whoever has got it has waited.
     """
 
-    def __init__(self, on_turn: Callable[[float], None] = lambda _seconds: None) -> None:
+    def __init__(self, on_turn: Callable[[float], None] = lambda _seconds: None, clock: Callable[[], float] = monotonic) -> None:
         self._on_turn = on_turn
-        self._line = Line()
-        self._waiting: dict[Key, asyncio.Future[None]] = {}
+        self._clock = clock
+        self._waiting: dict[str, list[_Waiting]] = {}
+        self._had: dict[str, float] = {}  # seconds by namespace, as they count now
+        self._counted_at = clock()
         self._numbers = count()
-        self._taken = False
+        self._holder: str | None = None
 
     @asynccontextmanager
     async def turn(self, key: Key, priority: Priority) -> AsyncIterator[None]:
@@ -31,31 +59,56 @@ class Turns:
         finally:
             self.give_back()
 
-    async def take(self, key: Key, priority: Priority) -> None:
-        """Wait for the turn of a key; :meth:`give_back` must follow."""
-        if not self._taken:
-            self._taken = True
+    async def take(self, key: Key, priority: Priority, *, first: bool = False) -> None:
+        """Wait for the turn of a key; :meth:`give_back` must follow.
+
+        ``first``: before all else of its namespace that is as urgent.
+        """
+        namespace = key[0]
+        if self._holder is None:
+            self._count()
+            self._holder = namespace
             self._on_turn(0.0)
             return
         began = monotonic()
-        mine = key[0], f"{next(self._numbers)}"  # of one namespace whoever came first
-        came = self._waiting[mine] = asyncio.get_running_loop().create_future()
-        self._line.put(mine, priority)
+        mine = _Waiting(priority, not first, next(self._numbers), asyncio.get_running_loop().create_future())
+        self._waiting.setdefault(namespace, []).append(mine)
         try:
-            await came
+            await mine.came
         except asyncio.CancelledError:
-            if came.done() and not came.cancelled():
+            if mine.came.done() and not mine.came.cancelled():
                 self.give_back()
-            elif self._waiting.pop(mine, None):
-                self._line.remove(mine, priority)
+            elif mine in self._waiting.get(namespace, ()):
+                self._remove(namespace, mine)
             raise
         self._on_turn(monotonic() - began)
 
     def give_back(self) -> None:
         """End a turn: the next one begins."""
-        while (following := self._line.take(lambda _namespace, _priority: True)) is not None:
-            came = self._waiting.pop(following)
-            if not came.done():  # who was cancelled a moment ago has not had the time to say so
-                came.set_result(None)
+        self._count()
+        self._holder = None
+        while (following := self._next()) is not None:
+            namespace, waiting = following
+            self._remove(namespace, waiting)
+            if not waiting.came.done():  # who was cancelled a moment ago has not had the time to say so
+                self._holder = namespace
+                waiting.came.set_result(None)
                 return
-        self._taken = False
+
+    def _count(self) -> None:
+        """Count what has passed for whoever had it, and what was before for less."""
+        now = self._clock()
+        seconds, self._counted_at = now - self._counted_at, now
+        less = exp(-seconds / LATELY_SECONDS)
+        self._had = {namespace: less * had for namespace, had in self._had.items() if less * had >= FORGOTTEN_SECONDS}
+        if self._holder is not None:
+            self._had[self._holder] = self._had.get(self._holder, 0.0) + seconds
+
+    def _next(self) -> tuple[str, _Waiting] | None:
+        heads = ((namespace, min(waiting, key=lambda one: one.place)) for namespace, waiting in self._waiting.items())
+        return min(heads, key=lambda head: (head[1].priority, self._had.get(head[0], 0.0), head[1].number), default=None)
+
+    def _remove(self, namespace: str, waiting: _Waiting) -> None:
+        self._waiting[namespace].remove(waiting)
+        if not self._waiting[namespace]:
+            del self._waiting[namespace]

@@ -50,8 +50,9 @@ class View:
     """The caches, and which models to look at when something in them changes.
 
     ``synced`` is False until every cache is full and the plans of record are read. ``freed`` are nodes on which GPUs have come
-    free since it was last emptied. ``line`` is how those wait that the planner found no room for; see ``stand_in_line``.
-    ``pools`` are those that an autoscaler adds nodes to, ``to_come`` these nodes by name; see ``expect``.
+    free since it was last emptied, ``turns_came`` how many turns to restart have been given back since it was last 0. ``line`` is
+    how those wait that the planner found no room for; see ``stand_in_line``. ``pools`` are those that an autoscaler adds nodes
+    to, ``to_come`` these nodes by name; see ``expect``.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
@@ -59,7 +60,7 @@ class View:
     resources: dict[Key, Mapping[str, Any]] = field(default_factory=dict)
     models: dict[Owner, Key] = field(default_factory=dict)
     freed: set[str] = field(default_factory=set)
-    turn_came: bool = False
+    turns_came: int = 0
     synced: bool = False
     pods_visible: bool = True
     _interests: dict[Key, Interests] = field(default_factory=dict)
@@ -73,7 +74,7 @@ class View:
     _turns: dict[Key, None] = field(default_factory=dict)
     _barred: dict[Key, None] = field(default_factory=dict)
     _pods: dict[str, dict[Key, Pods]] = field(default_factory=dict)
-    _moving: int = 0
+    _moving: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         """Have the store book in our ledger what pods hold."""
@@ -151,8 +152,10 @@ class View:
         _list(self._waiting, key, listed=now.waits_for_capacity)
         _list(self._turns, key, listed=now.waits_for_turn)
         _list(self._barred, key, listed=now.barred)
-        self._moving += now.moving - before.moving
-        self.turn_came |= now.moving < before.moving
+        self._moving[key[0]] += now.moving - before.moving
+        if not self._moving[key[0]]:
+            del self._moving[key[0]]
+        self.turns_came += max(0, before.moving - now.moving)
 
     def keep(self, key: Key, kept: Kept | None, most: int | None = None) -> bool:
         """Keep the GPUs of a plan of record (None: none) and return whether all of them could be kept.
@@ -246,11 +249,12 @@ class View:
     @property
     def moving(self) -> int:
         """Return how many groups of all models are down on purpose."""
-        return self._moving
+        return self._moving.total()
 
-    def moving_elsewhere(self, key: Key) -> int:
-        """Return how many groups of other models are down on purpose."""
-        return self._moving - self.interests(key).moving
+    def moving_beside(self, key: Key) -> tuple[int, int]:
+        """Return how many groups of other models are down on purpose: of its namespace, and of the others."""
+        theirs = self._moving[key[0]]
+        return theirs - self.interests(key).moving, self.moving - theirs
 
     def planned_on(self, nodes: Iterable[str]) -> set[Key]:
         """Return the models that are planned on one of these nodes."""

@@ -55,8 +55,12 @@ class Memo(Generic[Outcome]):
 class Asked(Protocol):
     """Who answers questions."""
 
-    async def ask(self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
+    async def ask(
+        self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed], *, first: bool = False
+    ) -> Answer | Failed:
         """Return the answer to a question about a model, or why it has none.
+
+        ``first``: before all else of its namespace that is as urgent, since others wait for what is asked with it.
 
         Raises:
             WorkError: a fault of ours.
@@ -90,9 +94,11 @@ class Worker:
         """Return the process id, None where there is no process yet."""
         return self._process.pid if self._process else None
 
-    async def ask(self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
+    async def ask(
+        self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed], *, first: bool = False
+    ) -> Answer | Failed:
         """Return the answer to a question about a model, or why it has none; see :class:`Asked`."""
-        await self._turns.take(key, priority)
+        await self._turns.take(key, priority, first=first)
         task = asyncio.create_task(self._finish(work, memo))
         self._under_way.add(task)
         task.add_done_callback(self._finished)

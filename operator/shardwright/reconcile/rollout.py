@@ -9,6 +9,16 @@ from shardwright.reconcile.groups import Step, outdated
 from shardwright.reconcile.states import AT_ZERO
 
 
+def turns_left(most: int, beside: int, elsewhere: int) -> int:
+    """Return how many groups of a model may be down on purpose, of ``most`` that all models may have down.
+
+    ``beside`` are down of other models of its namespace, ``elsewhere`` of other namespaces. The last turn is for a namespace that
+    has none: one whose models change all the time holds no other up by more than a restart.
+    """
+    free = most - beside - elsewhere
+    return max(0, free - 1, min(free, 1 - beside))
+
+
 def one_after_another(
     groups: Sequence[Group], steps: Sequence[Step], now: datetime, max_unavailable: int, most_moving: int | None = None
 ) -> tuple[Step, ...]:

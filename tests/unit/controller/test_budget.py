@@ -66,10 +66,12 @@ class OneAtATime(Inline):
         super().__init__()
         self._turns = Turns()
 
-    async def ask(self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
+    async def ask(
+        self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed], *, first: bool = False
+    ) -> Answer | Failed:
         async with self._turns.turn(key, priority):
             await asyncio.sleep(0)
-            return await super().ask(key, priority, work, memo)
+            return await super().ask(key, priority, work, memo, first=first)
 
 
 class AtOnce(ThreadPoolExecutor):
@@ -143,8 +145,10 @@ def test_a_plan_that_is_remembered_needs_no_worker() -> None:
 class Late(Inline):
     """Answers after whoever asked has given up, as the worker does."""
 
-    async def ask(self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
-        answer = await super().ask(key, priority, work, memo)
+    async def ask(
+        self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed], *, first: bool = False
+    ) -> Answer | Failed:
+        answer = await super().ask(key, priority, work, memo, first=first)
         if isinstance(work, MakePlan):
             raise TimeoutError
         return answer
@@ -165,9 +169,11 @@ def test_what_another_leader_found_too_costly_to_read_is_read_after_everything_e
     asked: list[Priority] = []
 
     class Noting(Inline):
-        async def ask(self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
+        async def ask(
+            self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed], *, first: bool = False
+        ) -> Answer | Failed:
             asked.append(priority)
-            return await super().ask(key, priority, work, memo)
+            return await super().ask(key, priority, work, memo, first=first)
 
     def says(generation: int) -> dict[str, Any]:
         return {"observedGeneration": generation, "conditions": [{"type": "Ready", "reason": "ConfigTooCostly"}]}

@@ -180,9 +180,11 @@ def test_a_namespace_keeps_no_more_gpus_than_the_operator_lets_it(tmp_path: Path
 class Slow(Inline):
     """Answers in the next turn of the event loop, so that others look meanwhile."""
 
-    async def ask(self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed]) -> Answer | Failed:
+    async def ask(
+        self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed], *, first: bool = False
+    ) -> Answer | Failed:
         await asyncio.sleep(0)
-        return await super().ask(key, priority, work, memo)
+        return await super().ask(key, priority, work, memo, first=first)
 
 
 @pytest.mark.parametrize("running", [0, 1])

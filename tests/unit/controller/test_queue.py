@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from shardwright.controller.queue import DOUBLINGS, FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, Again, Key, Priority, Queue, Turn
+from shardwright.controller.pace import CHANGES_AT_ONCE, CHANGES_PER_SECOND
+from shardwright.controller.queue import (
+    DOUBLINGS,
+    FIRST_RETRY_SECONDS,
+    LONGEST_RETRY_SECONDS,
+    Again,
+    Key,
+    Priority,
+    Queue,
+    Turn,
+)
 from tests.support.clocks import Clock
 
 A, B = ("models", "a"), ("models", "b")
@@ -125,6 +135,82 @@ def test_a_change_by_the_user_during_a_look_that_fails_is_looked_at_at_once(queu
     assert queue.retry(A) == 0
     queue.done(A)
     assert taken(queue) == A
+
+
+def looked_at(queue: Queue) -> list[Key]:
+    """Return all keys that may be looked at now, each look over at once."""
+    keys = []
+    while (key := taken(queue)) is not None:
+        keys.append(key)
+        queue.done(key)
+    return keys
+
+
+def flooded(queue: Queue) -> None:
+    """Use up all that a namespace may have changed at once."""
+    for number in range(CHANGES_AT_ONCE):
+        queue.change(("models", f"flood-{number}"))
+    assert len(looked_at(queue)) == CHANGES_AT_ONCE
+
+
+def test_a_namespace_whose_models_change_all_the_time_is_looked_at_for_it_at_a_pace_and_no_other_waits(
+    queue: Queue, clock: Clock
+) -> None:
+    flooded(queue)
+    for key in (A, B, ("other", "a")):
+        queue.change(key)
+    assert looked_at(queue) == [("other", "a")]
+    clock.now += 1 / CHANGES_PER_SECOND
+    assert looked_at(queue) == [A]
+    clock.now += 1 / CHANGES_PER_SECOND
+    assert looked_at(queue) == [B]
+
+
+def test_of_the_changes_of_a_model_that_wait_the_last_is_looked_at_and_counts_once(queue: Queue, clock: Clock) -> None:
+    flooded(queue)
+    for key in (A, A, A, B):
+        queue.change(key)
+    clock.now += 2 / CHANGES_PER_SECOND
+    assert looked_at(queue) == [A, B]
+    clock.now += 60
+    assert looked_at(queue) == []
+
+
+def test_a_model_whose_change_waits_is_looked_at_before_for_what_is_broken_alone_and_that_is_the_look(
+    queue: Queue, clock: Clock
+) -> None:
+    flooded(queue)
+    queue.change(A)
+    queue.add(A, Priority.ROLL)
+    queue.add_after(A, Again(seconds=0.0))
+    assert looked_at(queue) == []
+    queue.add(A, BROKEN)
+    assert looked_at(queue) == [A]
+    clock.now += 60
+    assert looked_at(queue) == []
+
+
+def test_a_change_that_waits_ends_the_pause_after_a_failure(queue: Queue, clock: Clock) -> None:
+    queue.add(A, NEW)
+    fail(queue, A)
+    clock.now += FIRST_RETRY_SECONDS * 2
+    assert fail(queue, A) > 1 / CHANGES_PER_SECOND / 2
+    flooded(queue)
+    queue.change(A)
+    clock.now += 1 / CHANGES_PER_SECOND
+    assert looked_at(queue) == [A]
+
+
+def test_a_look_that_fails_while_a_change_waits_is_repeated_with_it(queue: Queue, clock: Clock) -> None:
+    queue.add(A, NEW)
+    assert taken(queue) == A
+    for number in range(CHANGES_AT_ONCE):
+        queue.change(("models", f"flood-{number}"))
+    queue.change(A)
+    assert queue.retry(A, least_seconds=60) == pytest.approx(1 / CHANGES_PER_SECOND)
+    queue.done(A)
+    clock.now += 1 / CHANGES_PER_SECOND
+    assert A in looked_at(queue)
 
 
 def test_a_pause_is_at_least_what_the_api_server_asks_for(queue: Queue) -> None:

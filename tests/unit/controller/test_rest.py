@@ -6,8 +6,10 @@ import pytest
 
 from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import PODS, SERVICES, SHARDED_MODELS
+from shardwright.controller.intake import TURN_SECONDS
 from shardwright.controller.queue import Again, Key, Priority
 from shardwright.controller.reading import Reading
+from shardwright.controller.view import NOTHING, Interests
 from shardwright.controller.workers import NotAllTakenError
 from shardwright.reconcile.rules import RESTART
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, serving, synced
@@ -94,6 +96,31 @@ def test_what_comes_free_wakes_those_that_wait_the_oldest_first_and_once() -> No
             parts.intake.looked_at(keys[name])
 
         assert parts.queue.added == [(keys[name], Priority.WAITING) for name in ("c", "b", "a")]
+
+    run(scenario())
+
+
+def test_as_many_wait_no_longer_for_a_turn_to_restart_as_turns_have_come_and_the_next_where_one_is_not_taken() -> None:
+    async def scenario() -> None:
+        parts = await synced(nodes=1)
+        rolls, *waiting = [parts.add_model(name) for name in ("rolls", "a", "b", "c", "d")]
+        parts.view.note(rolls, Interests(moving=2))
+        for key in waiting:
+            parts.view.note(key, Interests(waits_for_turn=True))
+        parts.queue.added.clear()
+
+        parts.view.note(rolls, NOTHING)
+        parts.intake.wake_waiting()
+        assert parts.asked == waiting[:2]
+        parts.view.note(waiting[0], Interests(moving=1))
+        for key in waiting[:2]:
+            parts.intake.looked_at(key)  # the second one did not want its turn
+        assert parts.asked == waiting[:3]
+
+        parts.wait(TURN_SECONDS)  # the look at the third one hangs
+        for _ in range(2):
+            parts.intake.wake_waiting()
+        assert parts.asked == waiting
 
     run(scenario())
 

@@ -142,6 +142,26 @@ def test_a_model_whose_end_no_event_has_told_gives_its_gpus_back_with_the_next_l
     run(scenario())
 
 
+def test_models_that_somebody_keeps_from_their_end_are_counted() -> None:
+    async def scenario() -> None:
+        parts, key = await deployed()
+        parts.add_model("another")
+
+        async def counted() -> float | None:
+            await parts.resync.run()
+            return parts.metrics.registry.get_sample_value("shardwright_models_being_deleted")
+
+        assert await counted() == 0
+        with parts.api.changing(SHARDED_MODELS, *key) as model:
+            model["metadata"] |= {"deletionTimestamp": "2026-01-02T12:00:00Z", "finalizers": ["theirs.example/wait"]}
+        await parts.look(key)
+        assert await counted() == 1
+        parts.api.remove(SHARDED_MODELS, *key)
+        assert await counted() == 0
+
+    run(scenario())
+
+
 def test_a_model_that_is_not_deployed_any_more_books_nothing() -> None:
     async def scenario() -> None:
         parts = await synced()

@@ -1,11 +1,13 @@
-"""Turns: one at a time, the most urgent first, and no namespace waits for more than one turn of another."""
+"""Turns: one at a time, the most urgent first, and namespaces share the time."""
 
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 
 from shardwright.controller.queue import Key, Priority
-from shardwright.controller.turns import Turns
+from shardwright.controller.turns import LATELY_SECONDS, Turns
+from tests.support.builders_operator import Hand
 
 
 async def taken(turns: Turns, asked: list[tuple[Key, Priority]]) -> list[Key]:
@@ -33,10 +35,92 @@ async def take_once(turns: Turns, name: str, order: list[str]) -> None:
 
 def test_a_thousand_of_one_namespace_hold_another_up_by_one_turn() -> None:
     flood = [(("flood", f"model-{number}"), Priority.NEW) for number in range(1000)]
-    order = asyncio.run(taken(Turns(), [*flood, (("other", "one"), Priority.NEW), (("other", "two"), Priority.NEW)]))
+    turns = Turns(clock=count().__next__)  # each turn is as long as the others
+    order = asyncio.run(taken(turns, [*flood, (("other", "one"), Priority.NEW), (("other", "two"), Priority.NEW)]))
 
     assert order[:4] == [("flood", "model-0"), ("other", "one"), ("flood", "model-1"), ("other", "two")]
     assert order[4:] == [key for key, _ in flood[2:]]
+
+
+def test_namespaces_share_the_time_and_not_the_number_of_turns() -> None:
+    clock, order = Hand(0.0), list[str]()
+
+    async def take(turns: Turns, namespace: str, seconds: float) -> None:
+        async with turns.turn((namespace, "model"), Priority.NEW):
+            order.append(namespace)
+            clock.seconds += seconds
+
+    async def scenario() -> None:
+        turns = Turns(clock=clock)
+        await turns.take(("somebody", "else"), Priority.NEW)
+        asked = [*(["long"] * 3), *(["short"] * 5)]
+        tasks = [asyncio.create_task(take(turns, name, 3 if name == "long" else 1)) for name in asked]
+        await asyncio.sleep(0)
+        turns.give_back()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(scenario())
+    assert order == ["long", "short", "short", "short", "long", "short", "short", "long"]
+
+
+def test_who_asks_now_and_then_waits_for_the_turn_that_somebody_has_and_no_more() -> None:
+    clock, order = Hand(0.0), list[str]()
+
+    async def take(turns: Turns, namespace: str) -> None:
+        async with turns.turn((namespace, "model"), Priority.NEW):
+            order.append(namespace)
+            clock.seconds += 1
+
+    async def scenario() -> None:
+        turns = Turns(clock=clock)
+        for _ in range(10):
+            await take(turns, "busy")
+        await turns.take(("busy", "model"), Priority.NEW)
+        tasks = [asyncio.create_task(take(turns, name)) for name in ["busy"] * 3 + ["seldom"] * 3]
+        await asyncio.sleep(0)
+        order.clear()
+        turns.give_back()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(scenario())
+    assert order == ["seldom", "seldom", "seldom", "busy", "busy", "busy"]
+
+
+def test_what_was_had_long_ago_counts_for_nothing() -> None:
+    clock = Hand(0.0)
+
+    async def scenario() -> list[Key]:
+        turns = Turns(clock=clock)
+        for namespace, seconds, pause in (("long-ago", 100, 60 * LATELY_SECONDS), ("lately", 1, 0)):
+            async with turns.turn((namespace, "model"), Priority.NEW):
+                clock.seconds += seconds
+            clock.seconds += pause
+        return await taken(turns, [(("lately", "model"), Priority.NEW), (("long-ago", "model"), Priority.NEW)])
+
+    assert asyncio.run(scenario()) == [("long-ago", "model"), ("lately", "model")]
+
+
+def test_what_others_wait_for_goes_before_all_else_of_its_namespace_and_not_of_others() -> None:
+    async def scenario() -> list[str]:
+        turns, order = Turns(clock=count().__next__), list[str]()
+
+        async def take(namespace: str, name: str, *, first: bool = False) -> None:
+            await turns.take((namespace, name), Priority.NEW, first=first)
+            order.append(name)
+            turns.give_back()
+
+        await turns.take(("flood", "model"), Priority.NEW)
+        tasks = [
+            asyncio.create_task(take("flood", "one")),
+            asyncio.create_task(take("flood", "awaited", first=True)),
+            asyncio.create_task(take("other", "small")),
+        ]
+        await asyncio.sleep(0)
+        turns.give_back()
+        await asyncio.gather(*tasks)
+        return order
+
+    assert asyncio.run(scenario()) == ["small", "awaited", "one"]
 
 
 def test_what_is_more_urgent_has_its_turn_first() -> None:

@@ -189,7 +189,8 @@ def test_groups_that_are_down_on_purpose_are_counted_over_all_models(listener: L
     view = listener.view
     view.note(PLANNED, Interests(moving=2))
     view.note(OTHER, Interests(moving=1))
-    assert (view.moving, view.moving_elsewhere(PLANNED), view.moving_elsewhere(WAITING)) == (3, 1, 3)
+    assert (view.moving, view.moving_beside(PLANNED), view.moving_beside(WAITING)) == (3, (1, 0), (3, 0))
+    assert view.moving_beside(("elsewhere", "large")) == (0, 3)
     view.forget(PLANNED)
     assert view.moving == 1
 

@@ -8,6 +8,7 @@ import pytest
 from shardwright.reconcile.decide import Desired, decide
 from shardwright.reconcile.decision import Apply, Write, ended_groups, written_name
 from shardwright.reconcile.group import LifeRules
+from shardwright.reconcile.rollout import turns_left
 from shardwright.reconcile.states import Situation
 from tests.support.builders_reconcile import NOON, World, desired, no_place, stateful_set
 
@@ -250,6 +251,22 @@ def test_no_more_groups_restart_on_purpose_than_the_operator_has_turns_for(most_
     assert [group.name for group in decision.groups if group.situation is Situation.OUTDATED] == [
         name for name in NAMES if name not in names
     ]
+
+
+@pytest.mark.parametrize(
+    ("most", "beside", "elsewhere", "left"),
+    [
+        pytest.param(5, 0, 0, 4, id="a namespace alone leaves one turn to the others"),
+        pytest.param(5, 3, 0, 1, id="counted over all its models"),
+        pytest.param(5, 4, 0, 0, id="whichever of them asks"),
+        pytest.param(5, 0, 4, 1, id="which one that has none may take"),
+        pytest.param(5, 1, 3, 0, id="and none that has one"),
+        pytest.param(5, 0, 5, 0, id="all are taken"),
+        pytest.param(1, 0, 0, 1, id="of one turn nothing can be left"),
+    ],
+)
+def test_the_last_turn_is_for_a_namespace_that_has_none(most: int, beside: int, elsewhere: int, left: int) -> None:
+    assert turns_left(most, beside, elsewhere) == left
 
 
 def test_a_group_that_moves_has_one_of_the_turns_until_it_serves_again() -> None:
