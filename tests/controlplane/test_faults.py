@@ -1,22 +1,26 @@
 """Faults of a real API server, one after the other, under a model that serves: nothing that runs notices, and all heals."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.harness.controlplane import ControlPlane
-from tests.harness.fault_proxy import FaultProxy
+from tests.harness.fault_proxy import WATCH, FaultProxy
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
 from tests.support import invariants
 from tests.support.fault_cases import CASES
 from tests.support.models import LARGE, Models, writes_of_operator
 from tests.support.operator import OperatorProcess
+from tests.support.rights import granted
 from tests.support.snapshots import wait_for_rest, watched
+from tests.support.webhooks import DOWN, dead_webhook
 
 pytestmark = pytest.mark.controlplane
 
+SERVICES_EVERYWHERE = "/api/v1/services"
 SHORT = [name for name, case in CASES.items() if case.short]
 H100 = "h100-8x-dell-xe9680"
 
@@ -103,6 +107,71 @@ def test_a_watch_that_is_revoked_is_said_once_and_nothing_comes_of_it(
     assert operator.logs()[said:].count("cannot read configmaps (Forbidden)") == 1
     assert invariants.left_alone(before, wait_for_rest(chart, served.namespace)) == []
     assert objects_written(chart) == written
+
+
+def list_services_anew(proxy: FaultProxy) -> None:
+    """Have the operator list Services, for its watch is too old."""
+    with proxy.when("GET", SERVICES_EVERYWHERE).tell(lambda: None) as lists:
+        proxy.when(WATCH, SERVICES_EVERYWHERE, times=1).watch_error(410)
+        proxy.cut().end()
+        wait_for(lambda: lists.hits, 60, "a list of Services")
+
+
+def test_a_list_of_an_api_server_that_is_behind_brings_nothing_back(
+    served: Models, chart: ControlPlane, proxy: FaultProxy, operator: OperatorProcess
+) -> None:
+    before, process = wait_for_rest(chart, served.namespace), operator.running()
+    service = served.get("Service", "large")["metadata"]["uid"]
+    list_services_anew(proxy)
+    with proxy.when("GET", SERVICES_EVERYWHERE).stale() as behind:
+        list_services_anew(proxy)
+        served.delete("Service", "large")
+        wait_for(lambda: served.get("Service", "large")["metadata"]["uid"] != service, 60, "another Service")
+        written = objects_written(chart)
+        list_services_anew(proxy)
+        after = wait_for_rest(chart, served.namespace)
+    assert len(behind.hits) >= 2
+    assert invariants.left_alone([item for item in before if item["metadata"]["uid"] != service], after) == []
+    assert (objects_written(chart), operator.running()) == (written, process)
+
+
+def test_a_webhook_of_somebody_else_that_is_down_is_named_and_waited_for(
+    served: Models, chart: ControlPlane, operator: OperatorProcess
+) -> None:
+    before, process = wait_for_rest(chart, served.namespace), operator.running()
+    service = served.get("Service", "large")["metadata"]["uid"]
+    with dead_webhook(chart, served.namespace, url=DOWN, plural="services"):
+        served.delete("Service", "large")
+        wait_for(lambda: "dead.example.com" in str(served.get("ShardedModel", "large")["status"]), 60, "the webhook's name")
+    wait_for(lambda: served.find("Service", "large"), 60, "the Service")
+    after = wait_for_rest(chart, served.namespace)
+    assert invariants.left_alone([item for item in before if item["metadata"]["uid"] != service], after) == []
+    assert (operator.running(), "dead.example.com" in str(served.get("ShardedModel", "large")["status"])) == (process, False)
+
+
+@pytest.mark.faults
+def test_each_right_to_read_that_is_revoked_and_given_back_costs_nothing(
+    served: Models, chart: ControlPlane, proxy: FaultProxy, operator: OperatorProcess
+) -> None:
+    process, met = operator.running(), 0
+    for verb, resource in sorted(granted(chart)):
+        if verb not in ("list", "watch"):
+            continue  # the crash matrix in memory revokes all others, at every act
+        before, path = wait_for_rest(chart, served.namespace), f"/api*/{resource.rpartition('/')[2]}"
+        with proxy.when("GET" if verb == "list" else WATCH, path).answer(403, message="not yours any more") as revoked:
+            if verb == "list":
+                proxy.when(WATCH, path, times=1).watch_error(410)
+            proxy.cut().end()
+            service = served.get("Service", "large")["metadata"]["uid"]
+            served.delete("Service", "large")
+            with suppress(AssertionError):  # of what the cluster does not serve there is nothing to read
+                wait_for(lambda: revoked.hits, 10, f"a {verb} of {resource}")
+        met += bool(revoked.hits)
+        wait_for(lambda: served.find("Service", "large"), 60, f"the Service, after {verb} {resource}")
+        after = wait_for_rest(chart, served.namespace)
+        assert invariants.left_alone([it for it in before if it["metadata"]["uid"] != service], after) == [], (verb, resource)
+        assert operator.running() == process, (verb, resource)
+    assert met >= 20
 
 
 @pytest.mark.faults
