@@ -9,7 +9,7 @@ from typing import Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
-from shardwright.hardware.inventory import Inventory, Node, Pool
+from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline import plan_serving, record_of
 from shardwright.planning.gain import Better
 from shardwright.planning.phrases import copies
@@ -86,8 +86,7 @@ def _staying(groups: Sequence[Held], worst: Sequence[int], most: int) -> tuple[H
 
 def _holding(subject: Subject, stood: Sequence[Held], held: Sequence[Held]) -> tuple[Held, ...]:
     """Return the groups below the partition with the nodes that they have: they keep their pods until it is lowered."""
-    found = {item.number: item for item in (*stood, *held) if item.number < subject.intent.partition}
-    return tuple(found.values())
+    return tuple({item.number: item for item in (*stood, *held) if item.number < subject.intent.partition}.values())
 
 
 def _clear_of(subject: Subject, plan: Plan, inventory: Inventory, holding: Sequence[Held], before: Plan | None) -> Plan:
@@ -97,16 +96,13 @@ def _clear_of(subject: Subject, plan: Plan, inventory: Inventory, holding: Seque
     """
     if not holding:
         return plan
-    gpus = before.gpus_per_node if before else plan.gpus_per_node
-    left = inventory.without(Counter(node for item in holding for node in item.nodes for _ in range(gpus)))
+    left = _without(inventory, replace(before or plan, groups=tuple(item.nodes for item in holding)))
     room = {node.name: node.free for pool in left.pools for node in pool.nodes}
-    waiting = {item.number for item in holding}
     places, crowded = list(plan.groups), set[int]()
-    later = [index for index, number in enumerate(plan.group_numbers) if number in waiting]
+    later = [index for index, number in enumerate(plan.group_numbers) if any(number == item.number for item in holding)]
     for index in (index for index in range(len(places)) if index not in later):
         free = (at for at in (index, *later) if all(room.get(node, 0) >= plan.gpus_per_node for node in places[at]))
-        at = next(free, None)
-        if at is None:
+        if (at := next(free, None)) is None:
             crowded.add(index)
             continue
         places[index], places[at] = places[at], places[index]
@@ -401,12 +397,4 @@ def pools_of(inventory: Inventory, plan: Plan) -> Inventory:
 
 def _without(inventory: Inventory, plan: Plan) -> Inventory:
     held = Counter(node for group in plan.groups for node in group)
-    return replace(inventory, pools=tuple(_pool_without(pool, held, plan.gpus_per_node) for pool in inventory.pools))
-
-
-def _pool_without(pool: Pool, held: Mapping[str, int], gpus: int) -> Pool:
-    return replace(pool, nodes=tuple(_node_without(node, held.get(node.name, 0) * gpus) for node in pool.nodes))
-
-
-def _node_without(node: Node, gpus: int) -> Node:
-    return replace(node, free=max(0, node.free - gpus))
+    return inventory.without({node: count * plan.gpus_per_node for node, count in held.items()})

@@ -21,7 +21,7 @@ from shardwright.cluster.client import CHUNK, Client
 from shardwright.cluster.handover import Change, Key
 from shardwright.cluster.json_stream import BrokenError, Lines, ListDocument, SilentError, Unreadable, metadata_of
 from shardwright.cluster.resources import Resource
-from shardwright.cluster.streams import ReadError, Stream, Trouble, check_may, error_in_stream, open_stream
+from shardwright.cluster.streams import ReadError, Stream, Trouble, check_may, error_in_stream, event_of, open_stream
 
 log = logging.getLogger(__name__)
 
@@ -250,7 +250,7 @@ class Reader(threading.Thread, Generic[V]):
         if isinstance(event, Unreadable):
             key, change = self._projected(event, before=changes)
         else:
-            kind, content = _event(event)
+            kind, content = event_of(event)
             if kind == "ERROR":
                 raise error_in_stream(content)
             self._move_on(str(metadata_of(content).get("resourceVersion") or ""))
@@ -393,12 +393,3 @@ def _number(version: str) -> int:
 
 def _spread(seconds: float) -> float:
     return seconds * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311  spreads load, guards nothing
-
-
-def _event(event: object) -> tuple[str, dict[str, Any]]:
-    """Return type and object of an event."""
-    whole = event if isinstance(event, dict) else {}
-    kind, content = whole.get("type"), whole.get("object")
-    if not isinstance(kind, str) or not isinstance(content, dict):
-        raise BrokenError("a line is no event")
-    return kind, content
