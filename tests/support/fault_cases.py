@@ -45,8 +45,8 @@ def _watches(does: Callable[[When], Fault], times: int | None = 1, *, short: boo
     return Case(method=WATCH, path=SERVICES, does=does, times=times, anew=True, short=short)
 
 
-def _lists(does: Callable[[When], Fault], times: int, *, short: bool = False) -> Case:
-    return Case(method="GET", path=SERVICES, does=does, times=times, listed=True, short=short)
+def _lists(does: Callable[[When], Fault], times: int) -> Case:
+    return Case(method="GET", path=SERVICES, does=does, times=times, listed=True)
 
 
 CASES: Final[dict[str, Case]] = {
@@ -75,7 +75,7 @@ CASES: Final[dict[str, Case]] = {
     ),
     "F11 a page of a load balancer": _writes(lambda when: when.html(502), 2, short=True),
     "F11 a page that says 200 to a write": _writes(lambda when: when.html(200), 2, short=True),
-    "F11 a page that says 200 to a list": _lists(lambda when: when.html(200), 2, short=True),
+    "F11 a page that says 200 to a list": _lists(lambda when: when.html(200), 2),
     "F11 a page that says 200 to a watch": _watches(lambda when: when.html(200), 2),
     "F11 a list that breaks off": _lists(lambda when: when.truncate(100), 2),
     "F38 a token that has expired": Case(method="*", path="*", does=lambda when: when.answer(401), times=10, anew=True),
