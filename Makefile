@@ -40,12 +40,12 @@ test-versions: setup ## What API servers of Kubernetes 1.31 and 1.34 make of eve
 	$(BIN)/python -m tests.harness build --older
 	$(BIN)/python -m pytest tests/versions --versions
 
-faults: setup tools ## Every fault of a real API server, those too that take their time (about 6 minutes)
-	$(BIN)/python -m pytest tests/controlplane/test_faults.py --faults
+faults: setup tools ## Every fault of a real API server, those too that take their time (about 15 minutes)
+	$(BIN)/python -m pytest tests/controlplane/test_faults.py tests/crash/test_in_memory.py --faults
 
 SECONDS ?= 3600
 
-crash-matrix: setup tools ## Each write of a model's life lost, or its operator killed there, on the real control plane (hours; POINTS=40 draws some)
+crash-matrix: setup tools ## Each write of a model's life lost, or its operator killed there, on the real control plane (two hours; POINTS=40 draws some, in 3 to 6 minutes)
 	$(BIN)/python -m tests.crash matrix $(if $(POINTS),--points $(POINTS)) $(if $(SEED),--seed $(SEED))
 
 soak: setup tools ## Users, cluster and faults at random on the real control plane, for SECONDS; fails on a broken law or a leak

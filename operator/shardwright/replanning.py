@@ -9,7 +9,7 @@ from typing import Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
-from shardwright.hardware.inventory import Inventory, Node, Pool
+from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline import plan_serving, record_of
 from shardwright.planning.gain import Better
 from shardwright.planning.phrases import copies
@@ -54,7 +54,8 @@ def plan_anew(
     """Return a new plan, as it is ``planned``; where there is none, the one that there is stands.
 
     Groups that stand keep their nodes as far as the new plan can run there: ``held`` says which those are where there is no plan
-    of record. Where the new plan has fewer, those that are ``worst`` go, by number.
+    of record, and where groups below the partition are, which a plan of record need not know. Where the new plan has fewer,
+    those that are ``worst`` go, by number.
     """
     report = planned(subject, inventory)
     if isinstance(report.outcome, Plan):
@@ -62,7 +63,8 @@ def plan_anew(
         stay = _staying(stood, worst, len(report.outcome.groups))
         nodes, before = tuple(item.nodes for item in stay), record.plan if record else None
         groups = settled(subject, report.outcome, inventory, nodes, before)
-        report = replace(report, outcome=_numbered(report.outcome, [item.number for item in stay], groups))
+        made = _numbered(report.outcome, [item.number for item in stay], groups)
+        report = replace(report, outcome=_clear_of(subject, made, inventory, _holding(subject, stood, held), before))
     return _recorded(subject, record, report)
 
 
@@ -80,6 +82,32 @@ def _staying(groups: Sequence[Held], worst: Sequence[int], most: int) -> tuple[H
     rank = {number: at for at, number in enumerate(worst)}
     order = sorted(groups, key=lambda item: (rank.get(item.number, len(rank)), -item.number))
     return tuple(sorted(order[max(0, len(groups) - most) :], key=lambda item: item.number))
+
+
+def _holding(subject: Subject, stood: Sequence[Held], held: Sequence[Held]) -> tuple[Held, ...]:
+    """Return the groups below the partition with the nodes that they have: they keep their pods until it is lowered."""
+    return tuple({item.number: item for item in (*stood, *held) if item.number < subject.intent.partition}.values())
+
+
+def _clear_of(subject: Subject, plan: Plan, inventory: Inventory, holding: Sequence[Held], before: Plan | None) -> Plan:
+    """Return a plan whose other groups stand on nothing that those that are ``holding`` have, as far as there is room.
+
+    First they take places of the plan that are free of it from the groups that wait, then nodes that are free beside the plan.
+    """
+    if not holding:
+        return plan
+    left = _without(inventory, replace(before or plan, groups=tuple(item.nodes for item in holding)))
+    room = {node.name: node.free for pool in left.pools for node in pool.nodes}
+    places, crowded = list(plan.groups), set[int]()
+    later = [index for index, number in enumerate(plan.group_numbers) if any(number == item.number for item in holding)]
+    for index in (index for index in range(len(places)) if index not in later):
+        free = (at for at in (index, *later) if all(room.get(node, 0) >= plan.gpus_per_node for node in places[at]))
+        if (at := next(free, None)) is None:
+            crowded.add(index)
+            continue
+        places[index], places[at] = places[at], places[index]
+        room |= {node: room[node] - plan.gpus_per_node for node in places[index]}
+    return rehouse(subject, replace(plan, groups=tuple(places)), left, frozenset(crowded))[0]
 
 
 def _numbered(plan: Plan, kept: Sequence[int], groups: Sequence[tuple[str, ...]]) -> Plan:
@@ -369,12 +397,4 @@ def pools_of(inventory: Inventory, plan: Plan) -> Inventory:
 
 def _without(inventory: Inventory, plan: Plan) -> Inventory:
     held = Counter(node for group in plan.groups for node in group)
-    return replace(inventory, pools=tuple(_pool_without(pool, held, plan.gpus_per_node) for pool in inventory.pools))
-
-
-def _pool_without(pool: Pool, held: Mapping[str, int], gpus: int) -> Pool:
-    return replace(pool, nodes=tuple(_node_without(node, held.get(node.name, 0) * gpus) for node in pool.nodes))
-
-
-def _node_without(node: Node, gpus: int) -> Node:
-    return replace(node, free=max(0, node.free - gpus))
+    return inventory.without({node: count * plan.gpus_per_node for node, count in held.items()})

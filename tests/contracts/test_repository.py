@@ -81,13 +81,14 @@ def test_ci_calls_the_commands_of_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     script = (ROOT / ".ci" / "run").read_text()
     commands = [line for line in script.splitlines() if line.startswith("make ")]
-    kept = [
+    commands_of_ci = [
         "make test",
         "make test-browser",
+        "make crash-matrix POINTS=40 SEED=14",
         "make test-engine",
         "make demo DEMO=once",
         "make bench-operator-short",
         "make kind-test INSTALL=1",
     ]
-    assert commands == kept
+    assert commands == commands_of_ci
     assert [command for command in commands if command not in readme] == []

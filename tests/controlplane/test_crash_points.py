@@ -1,15 +1,16 @@
-"""Some points of the crash matrix on the real control plane; `make crash-matrix` tries all of them."""
+"""The begin of a life on the real control plane, a point of the crash matrix in each act; `make crash-matrix` tries many."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from itertools import islice
 
 import pytest
 
 from tests.crash import on_cluster
-from tests.crash.lives import ENGINES
-from tests.crash.points import Fate, Point
 from tests.harness.controlplane import ControlPlane
 from tests.harness.fault_proxy import FaultProxy
 from tests.harness.plugin import Fleet
@@ -18,18 +19,8 @@ from tests.support.operator import OperatorProcess
 pytestmark = pytest.mark.controlplane
 
 SEED = 14
-DRAWN = 6
-LEAST_WRITES = 7
-"""Writes that every act has but the deletion, which has none."""
-
-
-def drawn() -> list[tuple[str, str, int, Fate]]:
-    rng = random.Random(SEED)  # noqa: S311  guards nothing
-    acts = ["create", *(act for act in on_cluster.ACTS if act not in ("delete", "pause"))]
-    return [
-        (rng.choice(list(ENGINES)), act, rng.randrange(LEAST_WRITES), rng.choice(on_cluster.FATES))
-        for act in rng.sample(acts, DRAWN)
-    ]
+ACTS = 5
+"""How many acts of the life are played: as many points as fit half a minute."""
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +36,11 @@ def stage(chart: ControlPlane) -> Iterator[on_cluster.Stage]:
     fleet.delete()
 
 
-@pytest.mark.parametrize(("engine", "act", "number", "fate"), drawn())
-def test_an_act_ends_as_ever_though_one_of_its_writes_was_lost_or_the_last_one_of_an_operator(
-    stage: on_cluster.Stage, engine: str, act: str, number: int, fate: Fate
+def test_acts_of_a_life_end_as_ever_though_one_of_their_writes_was_lost_or_the_last_one_of_an_operator(
+    stage: on_cluster.Stage,
 ) -> None:
-    writes, broken = on_cluster.play(stage, engine, act, Point(number, fate))
-    assert (broken, len(writes) > number) == ([], True)
+    rng = random.Random(SEED)  # noqa: S311  guards nothing
+    with closing(on_cluster.live(stage, "TensorRT-LLM", partial(on_cluster.drawn, rng))) as life:
+        played = list(islice(life, ACTS))
+    assert [(str(act), act.broken) for act in played if act.broken or not act.struck] == []
+    assert [act.act for act in played] == [on_cluster.CREATE, *on_cluster.LIFE][:ACTS]

@@ -6,17 +6,22 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.harness.controlplane import ControlPlane
-from tests.harness.fault_proxy import FaultProxy
+from tests.harness.fault_proxy import WATCH, Fault, FaultProxy
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
 from tests.support import invariants
 from tests.support.fault_cases import CASES
 from tests.support.models import LARGE, Models, writes_of_operator
 from tests.support.operator import OperatorProcess
+from tests.support.rights import granted
 from tests.support.snapshots import wait_for_rest, watched
+from tests.support.webhooks import DOWN, dead_webhook
 
 pytestmark = pytest.mark.controlplane
 
+SERVICES_EVERYWHERE = "/api/v1/services"
+WEBHOOK = "dead.example.com"
+NOT_SERVED = "resource.nvidia.com/computedomains"
 SHORT = [name for name, case in CASES.items() if case.short]
 H100 = "h100-8x-dell-xe9680"
 
@@ -103,6 +108,67 @@ def test_a_watch_that_is_revoked_is_said_once_and_nothing_comes_of_it(
     assert operator.logs()[said:].count("cannot read configmaps (Forbidden)") == 1
     assert invariants.left_alone(before, wait_for_rest(chart, served.namespace)) == []
     assert objects_written(chart) == written
+
+
+def list_services_anew(proxy: FaultProxy, lists: Fault) -> None:
+    """Have the operator list Services, for its watch is too old."""
+    before = len(lists.hits)
+    proxy.when(WATCH, SERVICES_EVERYWHERE, times=1).watch_error(410)
+    proxy.cut().end()
+    wait_for(lambda: len(lists.hits) > before, 60, "a list of Services")
+
+
+def test_a_list_of_an_api_server_that_is_behind_brings_nothing_back(
+    served: Models, chart: ControlPlane, proxy: FaultProxy, operator: OperatorProcess
+) -> None:
+    before, process = wait_for_rest(chart, served.namespace), operator.running()
+    service = served.get("Service", "large")["metadata"]["uid"]
+    with proxy.when("GET", SERVICES_EVERYWHERE).stale() as behind:
+        list_services_anew(proxy, behind)
+        served.delete("Service", "large")
+        wait_for(lambda: served.get("Service", "large")["metadata"]["uid"] != service, 60, "another Service")
+        written = objects_written(chart)
+        list_services_anew(proxy, behind)
+        after = wait_for_rest(chart, served.namespace)
+    assert invariants.left_alone([item for item in before if item["metadata"]["uid"] != service], after) == []
+    assert (objects_written(chart), operator.running()) == (written, process)
+
+
+def test_a_webhook_of_somebody_else_that_is_down_is_named_and_waited_for(
+    served: Models, chart: ControlPlane, operator: OperatorProcess
+) -> None:
+    before, process = wait_for_rest(chart, served.namespace), operator.running()
+    service = served.get("Service", "large")["metadata"]["uid"]
+    with dead_webhook(chart, served.namespace, url=DOWN, plural="services"):
+        served.delete("Service", "large")
+        wait_for(lambda: WEBHOOK in str(served.get("ShardedModel", "large")["status"]), 60, "the webhook to be named")
+    wait_for(lambda: served.find("Service", "large"), 60, "the Service")
+    wait_for(lambda: WEBHOOK not in str(served.get("ShardedModel", "large")["status"]), 30, "the status to have it no more")
+    after = wait_for_rest(chart, served.namespace)
+    assert invariants.left_alone([item for item in before if item["metadata"]["uid"] != service], after) == []
+    assert operator.running() == process
+
+
+@pytest.mark.faults
+def test_each_right_to_read_that_is_revoked_and_given_back_costs_nothing(
+    served: Models, chart: ControlPlane, proxy: FaultProxy, operator: OperatorProcess
+) -> None:
+    process = operator.running()
+    for verb, resource in sorted(granted(chart)):
+        if verb not in ("list", "watch") or resource == NOT_SERVED:
+            continue  # the crash matrix in memory revokes what is not read, at every act
+        before, path = wait_for_rest(chart, served.namespace), f"/api*/{resource.rpartition('/')[2]}"
+        service = served.get("Service", "large")["metadata"]["uid"]
+        with proxy.when("GET" if verb == "list" else WATCH, path).answer(403, message="not yours any more") as revoked:
+            if verb == "list":
+                proxy.when(WATCH, path, times=1).watch_error(410)
+            proxy.cut().end()
+            served.delete("Service", "large")
+            wait_for(lambda: revoked.hits, 60, f"the right to {verb} {resource} to be used")
+        wait_for(lambda: served.find("Service", "large"), 60, f"the Service, after {verb} {resource}")
+        after = wait_for_rest(chart, served.namespace)
+        assert invariants.left_alone([it for it in before if it["metadata"]["uid"] != service], after) == [], (verb, resource)
+        assert operator.running() == process, (verb, resource)
 
 
 @pytest.mark.faults

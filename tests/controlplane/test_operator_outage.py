@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.harness.controlplane import ControlPlane
+from tests.harness.fault_proxy import FaultProxy
 from tests.harness.plugin import Fleet
 from tests.harness.waiting import wait_for
 from tests.support.models import LARGE, Models, lists_of_models
 from tests.support.operator import OperatorProcess, install_chart
-from tests.support.wire import Wire
 
 pytestmark = pytest.mark.controlplane
 
@@ -19,10 +19,10 @@ ALONE = ("--no-leader-elect", "--resync-seconds=3600")
 
 
 @pytest.fixture
-def wire(chart: ControlPlane) -> Iterator[Wire]:
+def proxy(chart: ControlPlane) -> Iterator[FaultProxy]:
     """The only way from the operator to the API server."""
-    with Wire(chart.url) as wire:
-        yield wire
+    with FaultProxy(chart.url, chart.ca_file) as proxy:
+        yield proxy
 
 
 @pytest.fixture
@@ -34,11 +34,11 @@ def mortal() -> Iterator[ControlPlane]:
 
 
 def test_an_operator_that_was_cut_off_learns_all_that_happened_meanwhile(
-    chart: ControlPlane, namespace: str, fleet: Fleet, wire: Wire
+    chart: ControlPlane, namespace: str, fleet: Fleet, proxy: FaultProxy
 ) -> None:
     fleet(H100, 3)
     models, listed = Models(chart, namespace), lists_of_models(chart)
-    with OperatorProcess(chart, *ALONE, server=wire.url) as operator:
+    with OperatorProcess(chart, *ALONE, server=proxy.url) as operator:
         models.create("large", LARGE)
         models.create("gone")
         models.wait_ready("large")
@@ -46,7 +46,7 @@ def test_an_operator_that_was_cut_off_learns_all_that_happened_meanwhile(
         wait_for(lambda: lists_of_models(chart) >= listed + 2, 30, "the lists of its start, which are tried until they work")
         before, service, process = models.uids(), models.get("Service", "large")["metadata"]["uid"], operator.running()
 
-        wire.cut()
+        outage = proxy.cut()
         chart.pods.crash(namespace, "large-0-1", exit_code=1)
         models.delete("Service", "large")
         models.delete("ShardedModel", "gone")
@@ -56,7 +56,7 @@ def test_an_operator_that_was_cut_off_learns_all_that_happened_meanwhile(
         assert models.find("Service", "large") is None
         assert models.get("StatefulSet", "large-0")["spec"]["replicas"] == 2
 
-        wire.mend()
+        outage.end()
         wait_for(lambda: models.get("Service", "large")["metadata"]["uid"] != service, 90, "another Service")
         models.wait_ready("late", timeout=90)
         wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 3, 60, "all new pods")
@@ -85,18 +85,18 @@ def test_a_group_that_fails_while_the_api_server_goes_down_is_mended_when_it_is_
 
 
 def test_a_leader_whose_connections_all_break_leads_on_and_misses_nothing(
-    chart: ControlPlane, namespace: str, fleet: Fleet, wire: Wire
+    chart: ControlPlane, namespace: str, fleet: Fleet, proxy: FaultProxy
 ) -> None:
     fleet(H100, 2)
     models = Models(chart, namespace)
-    with OperatorProcess(chart, "--resync-seconds=3600", server=wire.url) as operator:
+    with OperatorProcess(chart, "--resync-seconds=3600", server=proxy.url) as operator:
         models.create("large", LARGE)
         models.wait_ready("large")
         before, process = models.uids(), operator.running()
 
-        wire.cut()
+        outage = proxy.cut()
         chart.pods.crash(namespace, "large-0-1", exit_code=1)
-        wire.mend()
+        outage.end()
 
         wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 60, "two new pods")
         assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1
@@ -104,20 +104,20 @@ def test_a_leader_whose_connections_all_break_leads_on_and_misses_nothing(
 
 
 def test_a_leader_that_is_cut_off_for_long_ends_itself_and_mends_what_failed_when_it_starts_again(
-    chart: ControlPlane, namespace: str, fleet: Fleet, wire: Wire
+    chart: ControlPlane, namespace: str, fleet: Fleet, proxy: FaultProxy
 ) -> None:
     fleet(H100, 2)
     models = Models(chart, namespace)
-    with OperatorProcess(chart, server=wire.url) as operator:
+    with OperatorProcess(chart, server=proxy.url) as operator:
         models.create("large", LARGE)
         models.wait_ready("large")
         before = models.uids()
 
-        wire.cut()
+        outage = proxy.cut()
         chart.pods.crash(namespace, "large-0-1", exit_code=1)
         wait_for(lambda: operator.running() is None, 30, "the operator to end")
 
-        wire.mend()
+        outage.end()
         operator.start()
         wait_for(lambda: before.isdisjoint(models.uids()) and len(models.pods()) == 2, 60, "two new pods")
         assert models.wait_ready("large")["status"]["groups"][0]["restarts"] == 1

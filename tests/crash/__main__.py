@@ -10,9 +10,13 @@ import argparse
 import random
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
+from itertools import count, cycle
+from typing import TypeAlias
 
 from tests.crash import on_cluster, soak
 from tests.crash.lives import ENGINES
@@ -80,23 +84,50 @@ def _report(walk: soak.Walk, broken: list[str]) -> str:
     return "\n".join([*lines, *(f"ended: {line}" for line in walk.ends), *(f"BROKEN {what}" for what in broken)])
 
 
+Lives: TypeAlias = Iterator[tuple[str, on_cluster.PointOf]]
+Writes: TypeAlias = Counter[tuple[str, str]]
+"""How many writes an act has had at most, by engine and act."""
+
+
 def _matrix(built: on_cluster.Stage, drawn: int, rng: random.Random) -> list[str]:
-    """Try all points, or so many of them; return what was found."""
-    broken, points = [], []
-    for engine in ENGINES:
-        for act in ("create", *on_cluster.ACTS):
-            writes, wrong = on_cluster.play(built, engine, act, None)
-            broken += [f"{engine}, {act}, nothing struck: {what}" for what in wrong]
-            print(f"{engine}, {act}: {len(writes)} writes", flush=True)
-            points += [(engine, act, Point(number, fate)) for number in range(len(writes)) for fate in on_cluster.FATES]
-    for engine, act, point in rng.sample(points, drawn) if drawn else points:
-        began = time.monotonic()
-        writes, wrong = on_cluster.play(built, engine, act, point)
-        struck = writes[point.number] if point.number < len(writes) else "there was none"
-        print(f"{engine}, {act}, {point.fate}: {struck}: {wrong or 'well'} after {time.monotonic() - began:.1f} s", flush=True)
-        broken += [f"{engine}, {act}, {point.fate}, {struck}: {what}" for what in wrong]
-    print(f"{drawn or len(points)} of {len(points)} points, {len(broken)} broken", *broken, sep="\n", flush=True)
+    """Live until all points were struck, or so many drawn ones; return what was found."""
+    writes: Writes = Counter()
+    struck, broken = 0, list[str]()
+    for played in _acts(built, _drawn_lives(rng) if drawn else _all_lives(writes)):
+        writes[played.engine, played.act] = max(writes[played.engine, played.act], len(played.writes))
+        struck += played.struck
+        broken += [f"{played}: {what}" for what in played.broken]
+        print(f"{played}: {list(played.broken) or 'well'} after {played.seconds:.1f} s", flush=True)
+        if struck >= drawn > 0:
+            break
+    lines = [f"{count:3} writes: {engine}, {act}" for (engine, act), count in writes.items()]
+    print(*lines, f"{struck} points struck, {len(broken)} broken", *broken, sep="\n", flush=True)
     return broken
+
+
+def _acts(built: on_cluster.Stage, lives: Lives) -> Iterator[on_cluster.Played]:
+    for engine, point_of in lives:
+        yield from on_cluster.live(built, engine, point_of)
+
+
+def _drawn_lives(rng: random.Random) -> Lives:
+    for engine in cycle(ENGINES):
+        yield engine, partial(on_cluster.drawn, rng)
+
+
+def _all_lives(writes: Writes) -> Lives:
+    """Yield a life of each engine that nothing strikes, then one for each number of a write and each fate."""
+    for engine in ENGINES:
+        yield engine, lambda _: None
+        for number in count():
+            if all(most <= number for (of, _), most in writes.items() if of == engine):
+                break
+            for fate in on_cluster.FATES:
+                yield engine, partial(_always, Point(number, fate))
+
+
+def _always(point: Point, _act: str) -> Point:
+    return point
 
 
 if __name__ == "__main__":

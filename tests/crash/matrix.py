@@ -22,6 +22,9 @@ _PASSING: Final = re.compile(
     r"|\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)"  # times
     r'|\\?"serial\\?": ?\d+'  # of a plan of record that was written twice
 )
+REVOKED_SECONDS: Final = 20.0
+"""How long a right stays revoked: what is refused was tried several times by then. Basis: assumed."""
+
 _VARYING: Final = {
     "resourceVersion",
     "generation",
@@ -37,7 +40,8 @@ class Chapter:
     """An act as it goes when nothing fails.
 
     ``before`` is the cluster at its begin; ``writes`` are all that were sent; ``states`` is the cluster before and after each;
-    ``ends_as`` is what it comes to, ``pods_made`` all pods that were made until then.
+    ``ends_as`` is what it comes to, ``pods_made`` all pods that were made until then; ``rights`` are those that it used, as
+    "verb plural".
     """
 
     act: Act
@@ -46,6 +50,7 @@ class Chapter:
     states: tuple[tuple[bytes, bytes], ...]
     ends_as: Any
     pods_made: tuple[str, ...]
+    rights: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ async def chapters(engine: str) -> dict[str, Chapter]:
     fill(cluster)
     for name, act in life(engine).items():
         before = cluster.saved()
+        cluster.requests.clear()
         assert await _play(cluster, act, None, save=True) == [], name
         found[name] = Chapter(
             act=act,
@@ -71,6 +77,7 @@ async def chapters(engine: str) -> dict[str, Chapter]:
             states=tuple(cluster.states),
             ends_as=shape(cluster),
             pods_made=tuple(sorted(cluster.pods_made)),
+            rights=tuple(sorted({request.partition("/")[0] for request in cluster.requests})),
         )
     return found
 
@@ -86,6 +93,15 @@ async def struck(chapter: Chapter, plurals: Collection[str] = ()) -> list[Run]:
         if _is_among(write, plurals):
             runs.append(Run(write, fate, await _start_again(chapter, state)))
     return runs
+
+
+async def forbidden(chapter: Chapter) -> list[Run]:
+    """Return what came of an act where each right that it uses was revoked before it, one by one, and given back later.
+
+    What is only listed is read once, when an operator starts.
+    """
+    rights = [right for right in chapter.rights if not right.startswith("list ")]
+    return [Run(right, Fate.FORBIDDEN, await _revoke(chapter, right)) for right in rights]
 
 
 def _is_among(write: str, plurals: Collection[str]) -> bool:
@@ -118,21 +134,37 @@ async def _lose(chapter: Chapter, point: Point) -> tuple[str, ...]:
     return _judged(chapter, cluster, await _play(cluster, chapter.act, point))
 
 
+async def _revoke(chapter: Chapter, right: str) -> tuple[str, ...]:
+    cluster = StrikingCluster()
+    cluster.restore(chapter.before)
+    broken = await _play(cluster, chapter.act, None, without=right)
+    return _judged(chapter, cluster, broken)
+
+
 async def _start_again(chapter: Chapter, state: bytes) -> tuple[str, ...]:
     cluster = StrikingCluster()
     cluster.restore(state)
     return _judged(chapter, cluster, await _play(cluster, None, None))
 
 
-async def _play(cluster: StrikingCluster, act: Act | None, point: Point | None, *, save: bool = False) -> list[str]:
-    """Start an operator, let something happen, wait until all rests, and return the laws that were broken meanwhile."""
+async def _play(
+    cluster: StrikingCluster, act: Act | None, point: Point | None, *, save: bool = False, without: str = ""
+) -> list[str]:
+    """Start an operator, let something happen, wait until all rests, and return the laws that were broken meanwhile.
+
+    It goes ``without`` a right for ``REVOKED_SECONDS`` from then on.
+    """
     broken: list[str] = []
     operator = MemoryOperator(cluster, lambda: broken.extend(at_any_moment(_objects(cluster))))
     await operator.start()
     if act:
         await operator.step()
         cluster.strike(point, save=save)
+        cluster.revoked = without
         act(cluster)
+    if without:
+        await operator.run(REVOKED_SECONDS)
+        cluster.revoked = ""
     await operator.rest()
     return [*broken, *at_rest(_objects(cluster)), *of_writes(cluster.tried)]
 

@@ -1,15 +1,20 @@
-"""Crash points on the real control plane: an act of a life, one of whose writes is lost or the last one of its operator."""
+"""Crash points on the real control plane: lives, in each act of which a write is lost or the last one of its operator.
+
+The acts of a life follow one another, so that a point costs no more than its act: nothing is made and taken away for it.
+"""
 
 from __future__ import annotations
 
+import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
 from itertools import count
-from typing import Final
+from typing import Final, TypeAlias
 
 from tests.crash.lives import ENGINES
 from tests.crash.points import Fate, Point
@@ -77,64 +82,142 @@ class Striker:
         return self.point.fate if self.point and self.point.number == number else None
 
 
+class Pods(StrEnum):
+    """What has become of the pods that there were before an act."""
+
+    KEPT = "kept"
+    SOME = "some are kept"
+    GONE = "gone"
+
+
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What happens to a model of so many groups (0: there is none yet), and how it is Ready in the end; "" where it is gone.
+    """What happens to a model, how it is Ready in the end ("" where it is gone), and what becomes of its pods.
 
-    ``anew``: none of its pods of before is left then.
+    ``mended`` is what has to be undone before the next act.
     """
 
-    replicas: int
     happens: Callable[[Models, ControlPlane], None]
+    pods: Pods = Pods.GONE
     ends: str = "Serving"
-    anew: bool = False
+    mended: Callable[[ControlPlane], None] = lambda _: None
 
 
 def _change(**spec: object) -> Callable[[Models, ControlPlane], None]:
     return lambda models, _: models.change(NAME, **spec)
 
 
-def _silence_node(models: Models, control_plane: ControlPlane) -> None:
+def _roll(value: str, **rollout: int) -> Act:
+    return Act(_change(engine={"env": [{"name": "NCCL_DEBUG", "value": value}]}, rollout=rollout))
+
+
+def _crash(models: Models, control_plane: ControlPlane) -> None:
+    control_plane.pods.crash(models.namespace, models.pods()[-1]["metadata"]["name"])
+
+
+def _move(models: Models, control_plane: ControlPlane) -> None:
     control_plane.nodes.cordon(models.pods()[0]["spec"]["nodeName"])
     models.annotate(NAME, restart="elsewhere")
 
 
-ACTS: Final[dict[str, Act]] = {
-    "scale up": Act(1, _change(replicas=2)),
-    "roll": Act(1, _change(engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}), anew=True),
-    "roll beside": Act(1, _change(engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}, rollout={"maxSurge": 1}), anew=True),
-    "restart": Act(1, lambda models, _: models.annotate(NAME, restart="once"), anew=True),
-    "crash of a rank": Act(1, lambda models, control_plane: control_plane.pods.crash(models.namespace, f"{NAME}-0-1"), anew=True),
-    "group deleted": Act(1, lambda models, _: models.delete("StatefulSet", f"{NAME}-0"), anew=True),
-    "move": Act(1, _silence_node, anew=True),
-    "re-plan": Act(1, _change(parallelism={"tensor": 8, "pipeline": 3}), anew=True),
-    "pause": Act(1, _change(paused=True, replicas=2), ends="Paused"),
-    "scale down": Act(2, _change(replicas=1)),
-    "stop": Act(1, _change(replicas=0), ends="ScaledToZero"),
-    "delete": Act(1, lambda models, _: models.delete("ShardedModel", NAME), ends=""),
+def _uncordon(control_plane: ControlPlane) -> None:
+    for name in control_plane.nodes.names():
+        control_plane.nodes.uncordon(name)
+
+
+CREATE: Final = "create"
+LIFE: Final[dict[str, Act]] = {
+    "restart": Act(lambda models, _: models.annotate(NAME, restart="once")),
+    "crash of a rank": Act(_crash),
+    "roll": _roll("INFO"),
+    "scale up": Act(_change(replicas=2), Pods.KEPT),
+    "scale down": Act(_change(replicas=1), Pods.SOME),
+    "roll beside": _roll("WARN", maxSurge=1),
+    "group deleted": Act(lambda models, _: models.delete("StatefulSet", models.all("StatefulSet")[0]["metadata"]["name"])),
+    "move": Act(_move, mended=_uncordon),
+    "re-plan": Act(_change(parallelism={"tensor": 8, "pipeline": 3})),
+    "pause": Act(_change(paused=True, replicas=2), Pods.KEPT, ends="Paused"),
+    "resume": Act(_change(paused=False, replicas=1), Pods.KEPT),
+    "stop": Act(_change(replicas=0), ends="ScaledToZero"),
+    "start again": Act(_change(replicas=1), Pods.KEPT),
+    "delete": Act(lambda models, _: models.delete("ShardedModel", NAME), ends=""),
 }
+"""The life of a model of one group of two nodes, once it is made; each act begins where the one before has come to rest."""
 
 
-def create(models: Models, engine: str, replicas: int) -> None:
-    models.create(NAME, LARGE, engine=ENGINES[engine], replicas=replicas, parallelism={"tensor": 8, "pipeline": 2})
+LEAST_WRITES: Final[dict[str, int]] = {
+    "create": 12,
+    "restart": 7,
+    "crash of a rank": 7,
+    "roll": 10,
+    "scale up": 10,
+    "scale down": 7,
+    "roll beside": 10,
+    "group deleted": 6,
+    "move": 9,
+    "re-plan": 13,
+    "pause": 1,
+    "resume": 1,
+    "stop": 4,
+    "start again": 6,
+    "delete": 0,
+}
+"""Writes that an act has at least, of which points are drawn. Basis: one less than was counted in two lives of each engine; how
+many statuses are written on the way differs."""
+
+PointOf: TypeAlias = Callable[[str], Point | None]
+"""Returns the point of an act."""
 
 
-def play(stage: Stage, engine: str, act: str, point: Point | None) -> tuple[list[str], list[str]]:
-    """Let an act happen in a namespace of its own; return its writes, and what is wrong in the end."""
-    control_plane = stage.control_plane
-    models = Models(control_plane, control_plane.create_namespace(f"crash-{next(_numbers)}"))
-    known = ACTS.get(act, Act(0, lambda models, _: create(models, engine, 1)))
-    if known.replicas:
-        create(models, engine, known.replicas)
-        _wait_until_over(stage, models, Act(known.replicas, known.happens), set(), Striker(stage.operator, None))
-    before = models.uids()
+def drawn(rng: random.Random, act: str) -> Point | None:
+    """Draw a point of an act, None where it has none."""
+    return Point(rng.randrange(LEAST_WRITES[act]), rng.choice(FATES)) if LEAST_WRITES[act] else None
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """An act of a life as it went: its point, all its writes, what is wrong in the end, and how long it took."""
+
+    engine: str
+    act: str
+    point: Point | None
+    writes: tuple[str, ...]
+    broken: tuple[str, ...]
+    seconds: float
+
+    @property
+    def struck(self) -> bool:
+        """Whether it had a write of the number of its point."""
+        return self.point is not None and self.point.number < len(self.writes)
+
+    def __str__(self) -> str:
+        if self.point is None:
+            return f"{self.engine}, {self.act}, nothing struck"
+        where = self.writes[self.point.number] if self.struck else f"has no write {self.point.number}"
+        return f"{self.engine}, {self.act}, {self.point.fate}: {where}"
+
+
+def live(stage: Stage, engine: str, point_of: PointOf) -> Generator[Played]:
+    """Play a life in a namespace of its own, each act struck at a point, and end it where something is wrong."""
+    models = Models(stage.control_plane, stage.control_plane.create_namespace(f"crash-{next(_numbers)}"))
+    spec = {"engine": ENGINES[engine], "replicas": 1, "parallelism": {"tensor": 8, "pipeline": 2}}
     try:
-        with _striking(stage, point) as striker:
-            known.happens(models, control_plane)
-            broken = _wait_until_over(stage, models, known, before, striker)
+        for name, act in {CREATE: Act(lambda models, _: models.create(NAME, LARGE, **spec)), **LIFE}.items():
+            played = _play(stage, models, engine, name, act, point_of(name))
+            yield played
+            if played.broken:
+                return
+            act.mended(stage.control_plane)
     finally:
         _clear(stage, models)
-    return striker.writes, broken
+
+
+def _play(stage: Stage, models: Models, engine: str, name: str, act: Act, point: Point | None) -> Played:
+    before, began = models.uids(), time.monotonic()
+    with _striking(stage, point) as striker:
+        act.happens(models, stage.control_plane)
+        broken = _wait_until_over(stage, models, act, before, striker)
+    return Played(engine, name, point, tuple(striker.writes), tuple(broken), time.monotonic() - began)
 
 
 @contextmanager
@@ -168,9 +251,11 @@ def _unlike(objects: invariants.Snapshot, act: Act, before: set[str]) -> Iterato
     reasons = [_ready(model) for model in models]
     if reasons != ([act.ends] if act.ends else []):
         yield f"Ready: {reasons}, not {act.ends}"
-    left = {item["metadata"]["uid"] for item in objects if item["kind"] == "Pod"} & before
-    if left and (act.anew or not act.ends):
-        yield f"{len(left)} pods of before are there"
+    kept = {item["metadata"]["uid"] for item in objects if item["kind"] == "Pod"} & before
+    if kept and act.pods is Pods.GONE:
+        yield f"{len(kept)} pods of before are there"
+    if kept != before and act.pods is Pods.KEPT:
+        yield f"{len(before - kept)} pods of before are gone"
 
 
 def _ready(model: Manifest) -> str:
@@ -180,12 +265,10 @@ def _ready(model: Manifest) -> str:
 
 def _clear(stage: Stage, models: Models) -> None:
     """Take everything away that the next act would miss."""
-    nodes = stage.control_plane.nodes
     models.delete_all("ShardedModel")
     if stage.operator.running() is None:
         stage.operator.start(timeout=60)
-    for name in nodes.names():
-        nodes.uncordon(name)
+    _uncordon(stage.control_plane)
     wait_for(partial(_is_empty, models), 60, "the pods to be gone")
 
 

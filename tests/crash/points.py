@@ -23,6 +23,7 @@ class Fate(StrEnum):
     REPEATED = "repeated"  #: it was carried out, its answer was lost, and the client has sent it again
     KILLED_BEFORE = "killed before"  #: the operator was killed before it was sent
     KILLED_AFTER = "killed after"  #: the operator was killed when it was carried out
+    FORBIDDEN = "forbidden"  #: the right to it and to all of its sort was revoked, and given back later
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ class StrikingCluster(MemoryCluster):
     """A cluster in memory to which something happens at one write, or that is saved before and after each.
 
     ``tried`` are all writes that were sent, by verb and object, and ``states`` the cluster before and after each of them, where
-    it was to be saved. While there is an ``outage`` that becomes of every write, and nothing can be read.
+    it was to be saved. While there is an ``outage`` that becomes of every write, and nothing can be read. Who asks for what
+    would need the right ``revoked``, "verb plural", is refused.
     """
 
     def __init__(self) -> None:
@@ -45,6 +47,7 @@ class StrikingCluster(MemoryCluster):
         self.tried: list[str] = []
         self.states: list[tuple[bytes, bytes]] = []
         self.outage: Fate | None = None
+        self.revoked = ""
         self._point: Point | None = None
         self._saves = False
 
@@ -71,6 +74,8 @@ class StrikingCluster(MemoryCluster):
         await self._through(f"delete {resource.plural}/{name}", send)
 
     async def _asked(self, verb: str, resource: Resource, name: str) -> None:
+        if f"{verb} {resource.plural}" == self.revoked:
+            raise ApiError(403, "Forbidden", f"{resource.plural} {name!r} is forbidden: may not {verb}")
         if self.outage and verb in ("get", "list"):
             raise _unanswered(f"{verb} {resource.plural}/{name}")
         await super()._asked(verb, resource, name)

@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import cycle
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
@@ -126,10 +127,13 @@ class When:
 
     def answer(self, status: int, *, retry_after: int | None = None, message: str = "injected", reason: str = "") -> Fault:
         """Answer with a Status of this code, as the API server says it; nothing reaches the API server."""
-        body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status, "message": message}
-        said = json.dumps(body | {"reason": reason or _REASONS.get(status, "InternalError")}).encode()
-        again = (("Retry-After", str(retry_after)),) if retry_after is not None else ()
-        return self._ask(lambda _, asked: asked.answer(Answer(status, said, (("Content-Type", "application/json"), *again))))
+        said = _status(status, retry_after=retry_after, message=message, reason=reason)
+        return self._ask(lambda _, asked: asked.answer(said))
+
+    def answer_each(self, *statuses: int) -> Fault:
+        """Answer with one of these codes after the other, as often as the rule says."""
+        turns = cycle(statuses)
+        return self._ask(lambda _, asked: asked.answer(_status(next(turns))))
 
     def html(self, status: int) -> Fault:
         """Answer as a load balancer does that knows nothing of Kubernetes."""
@@ -187,9 +191,8 @@ class When:
 
     def watch_error(self, code: int) -> Fault:
         """Open the watch, say in it that it has failed, and end it."""
-        status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": "injected"}
-        line = json.dumps({"type": "ERROR", "object": status | {"reason": _REASONS.get(code, "InternalError")}}).encode()
-        return self._ask(lambda _, asked: asked.stream(iter([line + b"\n"])))
+        line = b'{"type": "ERROR", "object": %s}\n' % _status(code).body
+        return self._ask(lambda _, asked: asked.stream(iter([line])))
 
     def tell(self, function: Callable[[], object]) -> Fault:
         """Call this before the request goes on: `kill` of a process that is about to write."""
@@ -432,6 +435,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _chunk(self, part: bytes) -> None:
         self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+
+
+def _status(code: int, *, retry_after: int | None = None, message: str = "injected", reason: str = "") -> Answer:
+    """Return a failure as the API server says it."""
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message}
+    said = json.dumps(body | {"reason": reason or _REASONS.get(code, "InternalError")}).encode()
+    again = (("Retry-After", str(retry_after)),) if retry_after is not None else ()
+    return Answer(code, said, (("Content-Type", "application/json"), *again))
 
 
 def _whole(response: http.client.HTTPResponse) -> Answer:

@@ -6,12 +6,11 @@ Run after them, over what they have kept (make test does both).
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.harness.controlplane import ControlPlane
-from tests.harness.deployed import NAMED
-from tests.support.builders_chart import CHART
+from tests.support import rights
 from tests.support.requests_kept import Request, Run, kept
+from tests.support.rights import Right
 
 MODULES = Path(__file__).parents[1] / "controlplane"
 # The API server grants these to every authenticated user.
@@ -19,7 +18,6 @@ FOR_EVERYBODY = {("create", "authorization.k8s.io/selfsubjectaccessreviews")}
 # Admission asks for this one when an owner reference blocks deletion (OwnerReferencesPermissionEnforcement): no request shows it,
 # without it each create of a child is refused.
 ASKED_BY_ADMISSION = {("update", "shardwright.io/shardedmodels/finalizers")}
-Right = tuple[str, str]
 
 
 @pytest.fixture(scope="module")
@@ -32,17 +30,7 @@ def run() -> Run:
 
 @pytest.fixture(scope="module")
 def granted(control_plane: ControlPlane) -> set[Right]:
-    text = control_plane.helm("template", "shardwright", str(CHART), "--namespace", "shardwright-system", "--skip-tests", *NAMED)
-    objects = [item for item in yaml.safe_load_all(text) if item]
-    roles = [item for item in objects if item["kind"] in ("ClusterRole", "Role") and "-view" not in item["metadata"]["name"]]
-    rules = [rule for role in roles if not role["metadata"]["name"].endswith("-edit") for rule in role["rules"]]
-    return {
-        (verb, "/".join(part for part in (group, resource) if part))
-        for rule in rules
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
+    return rights.granted(control_plane)
 
 
 def test_no_request_of_the_operator_was_forbidden(run: Run) -> None:

@@ -9,13 +9,22 @@ from tests.harness.controlplane import ControlPlane
 _PATH: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 
 
+SILENT: Final = "https://192.0.2.1:443/"
+"""An address that nobody has."""
+
+DOWN: Final = "https://127.0.0.1:1/"
+"""An address at which nobody listens: connections are refused at once."""
+
+
 @contextmanager
-def dead_webhook(control_plane: ControlPlane, namespace: str, seconds: int) -> Iterator[None]:
-    """Let whoever writes a ConfigMap of a namespace wait so long for an address that nobody has, and be refused then."""
+def dead_webhook(
+    control_plane: ControlPlane, namespace: str, seconds: int = 10, *, url: str = SILENT, plural: str = "configmaps"
+) -> Iterator[None]:
+    """Refuse whoever writes one of these objects of a namespace, after so many seconds where nobody answers at all."""
     webhook = {
         "name": "dead.example.com",
-        "clientConfig": {"url": "https://192.0.2.1:443/"},
-        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]}],
+        "clientConfig": {"url": url},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": [plural]}],
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
         "failurePolicy": "Fail",
         "sideEffects": "None",

@@ -105,6 +105,7 @@ class Reason(Word):
     FOREIGN_PODS = ("ForeignPods", "pods of somebody else carry the labels of the model")
     OTHERS_RESTART = ("OthersRestart", "as many groups restart as the operator allows at once")
     OLDER_RENDERING = ("OlderRendering", "pods are as rendered by another release or for another LimitRange, until they restart")
+    OLDER_ENGINE = ("OlderEngine", "the engine's default version is kept from an earlier release, until it is asked for")
     HELD_BY_PARTITION = ("HeldByPartition", "groups below spec.rollout.partition keep the pods that they have")
     ENGINE_FAILED = ("EngineFailed", "the engine of a group with the changed pods has failed, and the group does not serve")
     PROGRESS_DEADLINE_EXCEEDED = (

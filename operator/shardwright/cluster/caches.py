@@ -106,8 +106,9 @@ class Caches:
                 self._on_concern(concern)
 
         handover: Handover[Any] = Handover(asyncio.get_running_loop(), take_over)
-        self._readers[kind] = Reader(self._client, source, handover.put, self._timing)
-        self._readers[kind].start()
+        reader = self._readers[kind] = Reader(self._client, source, handover.put, self._timing)
+        self.store.tell_writes(kind, reader.expect)
+        reader.start()
 
 
 def _kind(source: Source[Any]) -> str:

@@ -1,9 +1,10 @@
 """Reads all objects of a kind for ever: LIST, then WATCH from there, on a thread of its own, keeping projections alone.
 
 What ends a watch (a version that is too old, an ERROR, events out of order) ends in a new LIST, of which the difference is
-handed over: nothing that was deleted meanwhile stays. What is refused or not answered changes nothing that is known; it is
-tried again after a pause, said once in the log, and shown in :attr:`Reader.health`. The fault of one object concerns that
-object alone. An event that changes no projection never leaves the thread.
+handed over: nothing that was deleted meanwhile stays, though it was written by us and no event had told of it. What is refused
+or not answered changes nothing that is known; it is tried again after a pause, said once in the log, and shown in
+:attr:`Reader.health`. The fault of one object concerns that object alone. An event that changes no projection never leaves the
+thread.
 """
 
 import logging
@@ -20,7 +21,7 @@ from shardwright.cluster.client import CHUNK, Client
 from shardwright.cluster.handover import Change, Key
 from shardwright.cluster.json_stream import BrokenError, Lines, ListDocument, SilentError, Unreadable, metadata_of
 from shardwright.cluster.resources import Resource
-from shardwright.cluster.streams import ReadError, Stream, Trouble, check_may, error_in_stream, open_stream
+from shardwright.cluster.streams import ReadError, Stream, Trouble, check_may, error_in_stream, event_of, open_stream
 
 log = logging.getLogger(__name__)
 
@@ -107,6 +108,8 @@ class Reader(threading.Thread, Generic[V]):
         self._deliver = deliver
         self._timing = timing or Timing()
         self._known: dict[Key, V] = {}
+        self._written: dict[Key, int] = {}  # by us, and not heard of yet, with the version of the write
+        self._lock = threading.Lock()  # of what was written
         self._version = ""  # to watch from; none: list first
         self._list_due = 0.0
         self._failures = 0  # since a stream was a good one
@@ -123,6 +126,11 @@ class Reader(threading.Thread, Generic[V]):
         health, opened_at = self._health, self._opened_at
         stands = opened_at is not None and monotonic() - opened_at >= self._timing.proof
         return _well(health) if stands and health.trouble is not Trouble.SILENT else health
+
+    def expect(self, key: Key, version: int) -> None:
+        """Note that an object was stored at a version, and handed over by who wrote it: it may be gone before it is heard of."""
+        with self._lock:
+            self._written[key] = version
 
     def stop(self) -> None:
         """End, soon."""
@@ -179,13 +187,20 @@ class Reader(threading.Thread, Generic[V]):
         """Replace what is known by a complete LIST and hand over the difference."""
         number = _number(version)
         changes = {key: change for key, change in found.items() if self._known.get(key) is not change.value}
-        changes |= {key: Change(None, number) for key in self._known.keys() - found.keys()}
+        changes |= {key: Change(None, number) for key in (self._known.keys() | self._heard(number)) - found.keys()}
         self._apply(changes)
         self._version = version
         self._list_due = monotonic() + _spread(self._timing.relist)
         self.counts.lists += 1
         self._deliver(changes, True)
         self._health = replace(self._health, synced=True, served=True)
+
+    def _heard(self, version: int) -> frozenset[Key]:
+        """Return what had been written by the version of a LIST: that says whether it is still there."""
+        with self._lock:
+            heard = frozenset(key for key, written in self._written.items() if written <= version)
+            self._written = {key: written for key, written in self._written.items() if key not in heard}
+        return heard
 
     def _watch(self) -> None:
         """Take over events until the stream ends."""
@@ -235,7 +250,7 @@ class Reader(threading.Thread, Generic[V]):
         if isinstance(event, Unreadable):
             key, change = self._projected(event, before=changes)
         else:
-            kind, content = _event(event)
+            kind, content = event_of(event)
             if kind == "ERROR":
                 raise error_in_stream(content)
             self._move_on(str(metadata_of(content).get("resourceVersion") or ""))
@@ -243,6 +258,9 @@ class Reader(threading.Thread, Generic[V]):
             if kind == "BOOKMARK":
                 return
             key, change = self._projected(content, gone=kind == "DELETED", before=changes)
+            with self._lock:
+                if self._written.get(key, change.version + 1) <= change.version:
+                    del self._written[key]
         known = changes[key].value if key in changes else self._known.get(key)
         if change.value is not known:
             changes[key] = change
@@ -375,12 +393,3 @@ def _number(version: str) -> int:
 
 def _spread(seconds: float) -> float:
     return seconds * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311  spreads load, guards nothing
-
-
-def _event(event: object) -> tuple[str, dict[str, Any]]:
-    """Return type and object of an event."""
-    whole = event if isinstance(event, dict) else {}
-    kind, content = whole.get("type"), whole.get("object")
-    if not isinstance(kind, str) or not isinstance(content, dict):
-        raise BrokenError("a line is no event")
-    return kind, content

@@ -4,7 +4,7 @@ Each change comes in once and updates indexes and counters, so that no question 
 :class:`Concern`. Models go by namespace and the base of their name, which is also the value of the label on their pods.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
@@ -92,6 +92,7 @@ class Store:
         self._pods: dict[Key, PodFacts] = {}
         self._by_set: Index[str, Key] = Index()
         self._by_model: Index[Key, Key] = Index()
+        self._expecting: dict[str, Callable[[Key, int], None]] = {}
         self._children: dict[ChildKey, Child] = {}
         self._by_owner: Index[str, ChildKey] = Index()
         self._sets: dict[str, Child] = {}  # StatefulSets by uid
@@ -257,6 +258,12 @@ class Store:
         elif kind in BY_KIND:
             child = project_child(BY_KIND[kind], dict(content))
             self.take_children(kind, {key: Change(child, child.version)})
+        if expect := self._expecting.get(kind):
+            expect(key, _number(metadata["resourceVersion"]))
+
+    def tell_writes(self, kind: str, expect: Callable[[Key, int], None]) -> None:
+        """Have who reads a kind told of what is taken over of it without him: key and version."""
+        self._expecting[kind] = expect
 
     def _is_member(self, facts: PodFacts) -> bool:
         controlling = self._sets.get(facts.set_uid)

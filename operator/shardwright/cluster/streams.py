@@ -112,6 +112,19 @@ class Stream:
             self._response.shutdown()
 
 
+def event_of(event: object) -> tuple[str, dict[str, Any]]:
+    """Return type and object of an event.
+
+    Raises:
+        BrokenError: It is none.
+    """
+    whole = event if isinstance(event, dict) else {}
+    kind, content = whole.get("type"), whole.get("object")
+    if not isinstance(kind, str) or not isinstance(content, dict):
+        raise BrokenError("a line is no event")
+    return kind, content
+
+
 def error_in_stream(status: Mapping[str, Any]) -> ReadError:
     """Return what an ERROR event of a watch is."""
     code = status.get("code")

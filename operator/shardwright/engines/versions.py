@@ -85,6 +85,19 @@ def engine_version(image: str, version: str | None, releases: Releases = VLLM) -
     return _too_old(found, releases) or found
 
 
+def is_newer(version: str, other: str) -> bool:
+    """Return whether one version, ``major.minor.patch``, is newer than another.
+
+    >>> is_newer("0.33.0", "0.9.2"), is_newer("0.33.0", "0.33.0")
+    (True, False)
+    """
+    return _numbers(version) > _numbers(other)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
 def _tagged_version(image: str, releases: Releases) -> str | None:
     repository, colon, tag = image.partition("@")[0].rpartition(":")
     return _parse(tag) if colon and "/" not in tag and releases.repository.fullmatch(repository) else None

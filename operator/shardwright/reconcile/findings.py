@@ -11,14 +11,26 @@ from shardwright.planning.phrases import uncounted_sentence, ways_sentence
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.decision import ObjectKey
-from shardwright.reconcile.sentences import better_sentence, failure_sentence, not_ready_sentence
+from shardwright.reconcile.sentences import better_sentence, failure_sentence, fixes_sentence, not_ready_sentence
 from shardwright.reconcile.states import Awaited, GroupState, Situation
-from shardwright.reconcile.templates import PENDING_MAX
+from shardwright.rendering.fixes import fixes_of_engine, fixes_of_pods
 
 _PASSING: Final = frozenset({Reason.WAITING_FOR_QUOTA, Reason.API_UNAVAILABLE, Reason.PROGRESSING})
 """Reasons for which nothing was written, and which pass without the user."""
 
 _BROKEN: Final = frozenset({Situation.BACKING_OFF, Situation.UNREADY})
+
+FIELDS_SAID_MAX: Final = 8
+"""How many fields are said that a restart changes. Basis: assumed; the first ones tell which part of a pod it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptEngine:
+    """An engine whose version the spec leaves open: the one that it is kept at, and the newer one that is the default now."""
+
+    engine: str
+    version: str
+    newest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +45,7 @@ class Findings:
     there is cannot be read: nothing else is known then. ``lost`` are nodes that do not give pods of the model back,
     ``strangers`` pods with its labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back,
     with their fields.
+    ``kept_engine`` is the engine's version by default where an earlier release has chosen it.
     ``distrusted`` is why a plan of record was not believed a while ago, ``barred`` why the pods of a new plan are not let in.
     ``most_moving`` is how many groups may be down on purpose for the sake of all models.
     """
@@ -58,6 +71,7 @@ class Findings:
     lost: frozenset[str] = frozenset()
     strangers: tuple[str, ...] = ()
     contested: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
+    kept_engine: KeptEngine | None = None
     distrusted: Problem | None = None
     barred: Problem | None = None
     most_moving: int | None = None
@@ -310,11 +324,16 @@ def _pending(found: Findings) -> Condition:
     if held := found.held_by(Awaited.PARTITION):
         said[Reason.HELD_BY_PARTITION] = f"{_names(held)}: below spec.rollout.partition, they keep their pods until it is lowered"
     if older := found.of_another_release:
-        fields = ", ".join(sorted({field for group in older for field in group.pending})[:PENDING_MAX])
-        coming = f"the next restart of a group changes {fields} of its pods"
+        fields = sorted({field for group in older for field in group.pending})
+        coming = f"the next restart of a group changes {', '.join(fields[:FIELDS_SAID_MAX])} of its pods"
         said[Reason.OLDER_RENDERING] = (
             f"{_names(older)}: rendered by another release of the operator or for another LimitRange; {coming}"
+            f"{fixes_sentence(fixes_of_pods(fields))}"
         )
+    if kept := found.kept_engine:
+        newer = f"{kept.engine} {kept.version} is kept as it was planned; {kept.newest} is the default of this release"
+        mended = fixes_sentence(fixes_of_engine(kept.engine, kept.version, kept.newest))
+        said[Reason.OLDER_ENGINE] = f"{newer}, and comes with spec.engine.version or rollout.onUpgrade: Roll{mended}"
     if not said:
         return _condition(found, ConditionType.ROLLOUT_PENDING, False, Reason.IDLE)
     return _condition(found, ConditionType.ROLLOUT_PENDING, True, next(iter(said)), "; ".join(said.values()))

@@ -75,7 +75,7 @@ def plan(seen: Seen, known: Known, subject: Subject, now: datetime) -> Planned |
     if choice is Choice.KEEP and record:
         why = None if _has_begun(seen, known) else barred(seen, known, subject, record)
         return Planned(record=record, report=record.report(), stale=stale, unplaced=why is not None, barred=why)
-    ask = _ask(seen, known, choice, intent.replicas)
+    ask = _ask(seen, known, subject, choice)
     answer = seen.answers.get(ask, ask)
     if isinstance(answer, Problem) and record and choice in {Choice.COMPARE, Choice.IMPROVE}:
         answer = Replanned(record=record, report=record.report())  # it serves, whatever keeps us from looking for a better one
@@ -101,18 +101,20 @@ def _serves(known: Known, record: PlanRecord | None) -> bool:
     return record is not None and 0 < len(record.plan.groups) == len(serving) == len(known.standing)
 
 
-def _ask(seen: Seen, known: Known, choice: Choice, replicas: int) -> Ask:
+def _ask(seen: Seen, known: Known, subject: Subject, choice: Choice) -> Ask:
     leaving = frozenset(item.group for item in known.leaving) if choice is Choice.REHOUSE else frozenset[int]()
-    held = () if known.record else tuple(_held(seen, known))
+    held = tuple(item for item in _held(seen, known) if not known.record or item.number < subject.intent.partition)
     numbers = known.record.plan.group_numbers if known.record else tuple(item.number for item in held)
-    may_drop = choice in {Choice.REPLAN, Choice.COMPARE, Choice.IMPROVE} or (choice is Choice.RESCALE and replicas < len(numbers))
+    may_drop = choice in {Choice.REPLAN, Choice.COMPARE, Choice.IMPROVE} or (
+        choice is Choice.RESCALE and subject.intent.replicas < len(numbers)
+    )
     roots = group_names(base_name(seen.resource.owner.name), numbers)
     worst = worst_first(roots, numbers, known.standing, known.leaving) if may_drop else ()
     return Ask(on=known.record, choice=choice, leaving=leaving, held=held, worst=worst, lost=known.lost | known.late)
 
 
 def _held(seen: Seen, known: Known) -> Iterator[Held]:
-    """Yield the groups that stand without a plan of record, in order: what runs is to stay where it is."""
+    """Yield the groups that stand, in order, with the nodes that they were planned on when they were made."""
     owner = seen.resource.owner
     sets = {
         number: tuple(sorted(planned_nodes(live)))

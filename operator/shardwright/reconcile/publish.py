@@ -7,13 +7,14 @@ from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.api.status import plan_status
+from shardwright.engines.versions import NEWEST_DEFAULT, is_newer
 from shardwright.errors import Problem
 from shardwright.pipeline import engine_status
 from shardwright.planning.report import Report
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.decision import Apply, Create, DryRunPod, ObjectKey, Why
 from shardwright.reconcile.events import Event, events_of
-from shardwright.reconcile.findings import Findings
+from shardwright.reconcile.findings import Findings, KeptEngine
 from shardwright.reconcile.generations import given_up_at
 from shardwright.reconcile.known import Known
 from shardwright.reconcile.observed import controller_uid, object_key
@@ -241,8 +242,17 @@ def _found(seen: Seen, known: Known, planned: Planned, deployed: Deployed, outco
         plan_only=intent.plan_only,
         scaled_to_zero=intent.replicas == 0,
         wanted=groups_wanted(intent, record.plan if record else None),
+        kept_engine=_kept_engine(subject),
         most_moving=cluster.most_moving,
     )
+
+
+def _kept_engine(subject: Subject) -> KeptEngine | None:
+    """Return the engine whose version by default is older than that of this release, None where it is not."""
+    version = subject.default_version
+    if not version or not is_newer(NEWEST_DEFAULT, version):
+        return None
+    return KeptEngine(engine=subject.deployment.engine, version=version, newest=NEWEST_DEFAULT)
 
 
 def _first_refusal(outcome: Outcome, *, queued: bool) -> Problem | None:

@@ -82,7 +82,8 @@ class Cluster:
 class Ask:
     """What the planner is asked: to carry a choice out on a plan of record, with the groups that leave their nodes.
 
-    ``held`` are the nodes that groups have now, where there is no plan of record that says so. ``worst`` are the numbers of the
+    ``held`` are the nodes that groups have now, where there is no plan of record that says so, and of those below the partition,
+    who may be elsewhere than it says. ``worst`` are the numbers of the
     groups in the order in which they go where fewer are wanted. ``lost`` are nodes that
     do not give pods of the model back, or that should have been made by now: nothing is planned there. With ``beside`` (group,
     generation) it is asked for a second place for one group instead, while the first one serves.

@@ -1,11 +1,13 @@
 """What a group waits for and why it failed, in words for people; the last step, and nothing reads it back."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from shardwright.improving import GAIN_MIN
 from shardwright.planning.gain import Better
 from shardwright.planning.phrases import copies
 from shardwright.reconcile.states import Awaited, GroupState, Wait
+from shardwright.rendering.fixes import Fix
 
 LINE_LENGTH: Final = 200
 """What a sentence quotes of a container's last line, characters; status.groups has all that is kept of it."""
@@ -79,3 +81,14 @@ def better_sentence(found: Better) -> str:
     gives_way = f"a plan that serves gives way to one that is {GAIN_MIN:.0%} better, at most once an hour"
     brings = "carry the load" if found.gain is None else f"be {found.gain:.0%} better by {found.objective}"
     return f"{copies(found.layout)} on {found.pool} would {brings}; {gives_way}"
+
+
+def fixes_sentence(fixes: Sequence[Fix]) -> str:
+    """Return what a restart mends, to be put at the end of a sentence: empty where nothing is known.
+
+    >>> fixes_sentence([Fix(id="CVE-1", what="it could be ended", source="https://example.com/1")])
+    '; that mends CVE-1 (it could be ended, https://example.com/1)'
+    >>> fixes_sentence([])
+    ''
+    """
+    return f"; that mends {', '.join(f'{fix.id} ({fix.what}, {fix.source})' for fix in fixes)}" if fixes else ""

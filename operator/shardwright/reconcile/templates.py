@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from shardwright.rendering.hashing import ASKED_HASH, OWN_HASH, TEMPLATE_HASH
 
-PENDING_MAX: Final = 8
-"""How many fields are remembered that a restart changes. Basis: assumed; the first ones tell which part of a pod it is."""
+PENDING_MAX: Final = 24
+"""How many fields are remembered that a restart changes. Basis: the first release that kept templates changes 14."""
 
 _SOME: Final = ("spec",)  # somebody has taken away what was remembered
 _OF_PODS: Final = "spec.template."

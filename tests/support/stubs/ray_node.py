@@ -30,9 +30,9 @@ def start() -> None:
     partial = state / f"partial-{os.getpid()}"
     partial.write_text(json.dumps({"argv": sys.argv[1:], "environment": dict(os.environ), "pid": os.getpid()}))
     partial.rename(state / f"{'head' if head else 'started'}-{os.getpid()}.json")
-    signal.pause()
+    signal.sigwait({signal.SIGTERM})
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     start()

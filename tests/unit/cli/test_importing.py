@@ -61,7 +61,10 @@ def test_an_llm_inference_service(capsys: Capture) -> None:
 
     assert manifest["spec"] == {
         "model": {"id": "deepseek-ai/DeepSeek-R1-0528", "weights": {"pvc": {"claimName": "weights", "path": "r1"}}},
-        "engine": {"env": [{"name": "NCCL_IB_GID_INDEX", "value": "3"}], "args": {"gpu-memory-utilization": 0.95, "enforce-eager": True}},
+        "engine": {
+            "env": [{"name": "NCCL_IB_GID_INDEX", "value": "3"}],
+            "args": {"gpu-memory-utilization": 0.95, "enforce-eager": True},
+        },
         "workload": {"maxModelLen": 8192},
     }
     assert left_out.keys() == {

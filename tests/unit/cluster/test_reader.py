@@ -265,6 +265,35 @@ def test_events_out_of_order_end_in_a_list() -> None:
     assert [batch for batch, _ in delivered.batches] == [{}, {A: "new"}, {}]
 
 
+def test_what_was_written_and_is_gone_before_it_is_heard_of_is_handed_over_as_gone() -> None:
+    go = threading.Event()
+    api = WatchApi([a_list(version=7), a_list(version=12)], [a_watch(go, ("ERROR", {"code": 410}))])
+    with reading(api) as (reader, delivered):
+        delivered.wait_for(lambda: reader.counts.watches == 1)
+        reader.expect(A, 9)
+        reader.expect(B, 13)
+        go.set()
+        delivered.wait_for(lambda: reader.counts.lists == 2)
+    assert delivered.batches[-1] == ({A: None}, True), "the LIST is older than B"
+
+
+def test_what_was_written_is_there_for_as_long_as_its_events_say_so() -> None:
+    go = threading.Event()
+    events = [("ADDED", an_object("a", 9, 1)), ("MODIFIED", an_object("b", 8, 2))]
+    api = WatchApi(
+        [a_list(an_object("b", 5, 1), version=7), a_list(an_object("a", 9, 1), version=12)],
+        [a_watch(go, *events[::-1], ("ERROR", {"code": 410}))],
+    )
+    with reading(api) as (reader, delivered):
+        delivered.wait_for(lambda: reader.counts.watches == 1)
+        reader.expect(A, 9)
+        reader.expect(B, 10)
+        go.set()
+        delivered.wait_for(lambda: reader.counts.lists == 2)
+    assert delivered.state == {A: 1}
+    assert reader._written == {}
+
+
 def test_a_refusal_is_said_once_wakes_nobody_and_shows_until_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     go = threading.Event()

@@ -14,6 +14,7 @@ from shardwright.reconcile.record_object import StoredRecord, read_record, recor
 from shardwright.reconcile.record_trust import kept_version
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering import pod as rendering
+from shardwright.rendering.fixes import Fix
 from shardwright.rendering.hashing import TEMPLATE_HASH
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import Subject, resolve
@@ -96,6 +97,7 @@ def test_a_group_that_was_taken_over_says_which_fields_a_restart_changes() -> No
     assert (pending["status"], pending["reason"]) == ("True", "OlderRendering")
     assert "llama-0: " in pending["message"]
     assert "spec.containers[engine].resources.limits.memory of its pods" in pending["message"]
+    assert [name for name in ("read-only-root", "bounded-engines", "group-token") if f"{name} (" not in pending["message"]] == []
 
 
 def test_a_group_that_fails_comes_back_as_this_release_renders_it() -> None:
@@ -334,6 +336,23 @@ def test_the_engine_version_that_was_chosen_by_default_stays_and_is_part_of_the_
 def test_what_the_spec_names_goes_before_it(spec: dict[str, Any]) -> None:
     assert subject("0.32.0", **spec) == subject(**spec)
     assert subject(**spec).default_version == ""
+
+
+def test_an_engine_that_is_kept_says_what_the_newest_version_mends(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = serving()
+    fix = Fix(id="CVE-1", what="a request could end it", source="https://example.com/1", engine="vLLM", version="0.34.0")
+    monkeypatch.setattr("shardwright.rendering.fixes.known_fixes", lambda: (fix,))
+    assert condition(operator.run(SETTLED).status, "RolloutPending")["status"] == "False"
+
+    monkeypatch.setattr("shardwright.reconcile.publish.NEWEST_DEFAULT", "0.34.0")
+    operator.edit(replicas=2)
+    pending = condition(operator.run(SETTLED).status, "RolloutPending")
+
+    assert (pending["status"], pending["reason"]) == ("True", "OlderEngine")
+    assert pending["message"] == (
+        "vLLM 0.33.0 is kept as it was planned; 0.34.0 is the default of this release, and comes with spec.engine.version or "
+        "rollout.onUpgrade: Roll; that mends CVE-1 (a request could end it, https://example.com/1)"
+    )
 
 
 def test_with_roll_the_engine_follows_the_newest_version() -> None:

@@ -1,5 +1,7 @@
 """The rendered launch script, run in a real shell against a stub engine and stub DNS."""
 
+import os
+import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -370,6 +372,16 @@ def test_a_stop_that_was_asked_for_reaches_the_engine_and_ends_well(tmp_path: Pa
         rank.terminate()
         assert rank.wait() == 0
         assert rank.log == ("stub: started\nstub: asked to stop\nshardwright: rank 0: the engine stopped with code 0, as asked\n")
+
+
+def test_a_stop_is_heard_by_the_stub_engine_on_whichever_of_its_threads_it_arrives(tmp_path: Path) -> None:
+    with ranks_of(a_small_plan(), a_deployment(), tmp_path) as (rank,):
+        rank.start()
+        main = rank.engine()["pid"]
+        server = wait_for(lambda: next((int(it.name) for it in Path(f"/proc/{main}/task").iterdir() if int(it.name) != main), 0))
+        os.kill(server, signal.SIGTERM)  # the process is asked, by this thread first, as happens while it begins another
+        assert rank.wait() == 70
+        assert rank.log.startswith("stub: started\nstub: asked to stop\n")
 
 
 def test_a_rank_that_still_waits_for_the_others_can_be_stopped(tmp_path: Path) -> None:

@@ -425,3 +425,36 @@ def test_growing_from_none_plans_anew() -> None:
     kept = plan_of(plan_serving(none, stock(none, nodes)))
 
     assert rescale(one, kept, stock(one, nodes)) == plan_serving(one, stock(one, nodes))
+
+
+TRIPLE = {**LARGE, "parallelism": {"tensor": 8, "pipeline": 3}}
+
+
+def anew_above(partition: int, record: PlanRecord, nodes: int, **options: Any) -> tuple[tuple[str, ...], ...]:
+    """Return where two groups of three nodes each are planned of which those below the partition keep what they have."""
+    spec = {**TRIPLE, "replicas": len(record.plan.groups), "rollout": {"partition": partition}}
+    return groups_anew(spec, record, *(f"h100-{index:02}" for index in range(nodes)), **options)
+
+
+FIRST, SECOND = SIX[:3], SIX[3:]
+
+
+def test_a_group_above_the_partition_changes_places_with_one_below_that_stands_where_it_was_to_go() -> None:
+    record = held_by(PAIR, ("h100-00", "h100-06"), ("h100-01", "h100-02"))
+    assert [anew_above(partition, record, 9) for partition in (0, 1)] == [(SECOND, FIRST), (FIRST, SECOND)]
+
+
+def test_a_group_above_the_partition_takes_free_nodes_where_one_below_stands_in_all_places_of_the_plan() -> None:
+    record = held_by(PAIR, ("h100-02", "h100-03"), ("h100-00", "h100-01"))
+    assert [anew_above(partition, record, 9) for partition in (0, 1)] == [(SECOND, FIRST), (SECOND, (*FIRST[:2], "h100-06"))]
+
+
+def test_without_room_beside_the_groups_below_the_partition_the_plan_is_as_it_would_be() -> None:
+    record = held_by(PAIR, ("h100-02", "h100-03"), ("h100-00", "h100-01"))
+    assert [anew_above(partition, record, 6) for partition in (0, 1)] == [(SECOND, FIRST)] * 2
+
+
+def test_where_a_group_below_the_partition_stands_counts_more_than_where_it_was_to_go() -> None:
+    record = held_by(PAIR, SECOND[:2], FIRST[:2])
+    elsewhere = (Held(number=0, nodes=("h100-02", "h100-06")),)
+    assert [anew_above(1, record, 9, held=held) for held in ((), elsewhere)] == [(SECOND, FIRST), (FIRST, SECOND)]

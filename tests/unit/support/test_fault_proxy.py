@@ -87,6 +87,12 @@ def test_an_answer_is_a_status_and_says_when_to_come_again(api: ScriptedApi, pro
     assert api.requests == []
 
 
+def test_answers_come_one_after_the_other(api: ScriptedApi, proxy: FaultProxy) -> None:
+    with proxy.when(times=3).answer_each(500, 501):
+        assert [ask(proxy)[0] for _ in range(4)] == [500, 501, 500, 200]
+    assert len(asked(api)) == 1
+
+
 def test_a_page_is_no_answer_of_an_api_server(proxy: FaultProxy) -> None:
     proxy.when().html(502)
     status, body, headers = ask(proxy)
