@@ -63,6 +63,15 @@ its cache alone), HF_HOME, HF_HUB_CACHE and HTTPS_PROXY.
 
 exit codes: 0 printed, 2 the hub does not give it, 3 the hub cannot be reached, or a fault of ours
 """
+ROLLOUT_EXAMPLES = """\
+examples:
+  %(prog)s history llama -n models
+  %(prog)s undo llama -n models
+  %(prog)s undo llama -n models --to-revision 2
+  %(prog)s retry llama -n models
+
+exit codes: 0 printed or asked, 2 there is no such model or revision, 3 the cluster cannot be reached, or a fault of ours
+"""
 MODELS_EXAMPLES = """\
 examples:
   %(prog)s --search llama-3
@@ -118,6 +127,7 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     _add_size(commands)
     _add_predict(commands)
     _add_fetch(commands)
+    _add_rollout(commands)
     _add_models(commands)
     _add_gpus(commands)
     _add_crd(commands)
@@ -201,6 +211,25 @@ def _add_fetch(commands: Commands) -> None:
     command.add_argument("model", metavar="MODEL", help="id of the repository: org/name")
     command.add_argument("--revision", metavar="COMMIT", help="40 hexadecimal digits (default: the newest commit)")
     _add_output(command, ("yaml", "json"), "the ConfigMap; how to name it is said on stderr")
+
+
+def _add_rollout(commands: Commands) -> None:
+    command = _add_command(
+        commands,
+        "rollout",
+        summary="show what a model has served with, go back to it, or have its spec tried again",
+        epilog=ROLLOUT_EXAMPLES,
+    )
+    meaning = "history: revisions; undo: one of them runs until the spec changes; retry: the spec is tried again"
+    command.add_argument("action", choices=("history", "undo", "retry"), help=meaning)
+    command.add_argument("name", metavar="NAME", help="name of the ShardedModel")
+    command.add_argument("-n", "--namespace", default="", help="its namespace (default: default)")
+    command.add_argument(
+        "--to-revision", type=_count, metavar="NUMBER", help="of undo: which one (default: the newest that does not run)"
+    )
+    command.add_argument("--context", help="a context of the kubeconfig")
+    command.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else ~/.kube/config")
+    _add_output(command, ("text", "json"), "of history: a table, or one JSON list")
 
 
 def _add_models(commands: Commands) -> None:

@@ -1,4 +1,4 @@
-"""Read a live cluster once: nodes, pods and single ConfigMaps; writes nothing."""
+"""Read a live cluster once: nodes, pods, single ConfigMaps and models; writes nothing but annotations of a model."""
 
 import asyncio
 import os
@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 from shardwright.cli.exits import UnreachableError
 from shardwright.cli.surroundings import Surroundings, read_nodes, read_reservations, read_usage
 from shardwright.cluster.access import AccessError, open_access
-from shardwright.cluster.client import ApiError, Client
-from shardwright.cluster.resources import CONFIG_MAPS, NODES, PODS
+from shardwright.cluster.client import MERGE_PATCH, ApiError, Client
+from shardwright.cluster.resources import CONFIG_MAPS, NODES, PODS, SHARDED_MODELS
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.stated import NONE, Stated
 
@@ -46,6 +46,32 @@ class Cluster:
             UnreachableError: no answer, no credentials, or it may not be read.
         """
         return asyncio.run(self._read_config_map(namespace, name))
+
+    def read_model(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """Return a ShardedModel, None where there is none.
+
+        Raises:
+            UnreachableError: no answer, no credentials, or it may not be read.
+        """
+        return asyncio.run(self._read_model(namespace, name))
+
+    def annotate_model(self, live: Mapping[str, Any], annotations: Mapping[str, str]) -> None:
+        """Set annotations of exactly the ShardedModel that was read.
+
+        Raises:
+            UnreachableError: no answer, or it may not be written, or another one has its name by now.
+        """
+        asyncio.run(self._annotate_model(live["metadata"], annotations))
+
+    async def _read_model(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        async with self._client() as client:
+            return await client.get(SHARDED_MODELS, namespace, name)
+
+    async def _annotate_model(self, metadata: Mapping[str, Any], annotations: Mapping[str, str]) -> None:
+        async with self._client() as client:
+            body = {"metadata": {"uid": metadata["uid"], "annotations": dict(annotations)}}
+            path = SHARDED_MODELS.path(metadata["namespace"], metadata["name"])
+            await client.patch(SHARDED_MODELS, path, body, MERGE_PATCH)
 
     async def _read_surroundings(self, stated: Stated) -> Surroundings:
         async with self._client() as client:

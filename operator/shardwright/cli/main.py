@@ -113,6 +113,12 @@ def _fetch(arguments: Namespace) -> int:
     return fetch_config_map(arguments)
 
 
+def _rollout(arguments: Namespace) -> int:
+    from shardwright.cli.rollout import rollout  # noqa: PLC0415 - see _plan
+
+    return rollout(arguments)
+
+
 def _models(arguments: Namespace) -> int:
     from shardwright.cli.catalogue import list_models  # noqa: PLC0415 - see _plan
 
@@ -147,6 +153,7 @@ COMMANDS: Final[Mapping[str, Callable[[Namespace], int]]] = MappingProxyType(
         "size": _size,
         "predict": _predict,
         "fetch": _fetch,
+        "rollout": _rollout,
         "models": _models,
         "gpus": _gpus,
         "crd": _crd,

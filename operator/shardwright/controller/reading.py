@@ -10,7 +10,7 @@ from typing import Any, Final
 from shardwright.api.record import PlanRecord
 from shardwright.cluster.client import ApiError, Client, Urgency
 from shardwright.cluster.handover import Change
-from shardwright.cluster.resources import BY_KIND, NODES, PODS, SHARDED_MODELS, STATEFUL_SETS
+from shardwright.cluster.resources import BY_KIND, CONTROLLER_REVISIONS, NODES, PODS, SHARDED_MODELS, STATEFUL_SETS
 from shardwright.cluster.schedulers import Finding, Schedulers
 from shardwright.cluster.sources import Child, project_node
 from shardwright.controller.config_maps import ConfigMaps
@@ -31,11 +31,12 @@ from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_ui
 from shardwright.reconcile.record_object import StoredRecord, record_key
 from shardwright.reconcile.record_trust import SERIAL, Believed, Known, believed, kept_version
 from shardwright.reconcile.refusals import not_permitted
+from shardwright.reconcile.revisions import Revision, Told, read_revision
 from shardwright.reconcile.seen import Cluster, Resource, Seen
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
-from shardwright.rendering.names import base_name
+from shardwright.rendering.names import base_name, revision_name
 from shardwright.resolving.subject import Subject
 
 FORBIDDEN: Final = 403
@@ -287,6 +288,34 @@ class Reading:
             return await self._planner.resolve(live, await self._config_text(key, live), version, self._whole.of)
         except InputError as error:
             return error.problems
+
+    async def told(self, key: Key, live: Mapping[str, Any]) -> Told:
+        """Return what a resource asks, word for word.
+
+        Raises:
+            ApiError: it could not be read.
+            ChangedError: there is another form of it now, or none.
+        """
+        return Told(text=await self._whole.of(live), config=await self._config_text(key, live))
+
+    async def recalled(self, key: Key, live: Mapping[str, Any], seen: Seen, revision: Revision) -> Seen:
+        """Return the same with a revision as it would run now, and with what is around a model that runs it.
+
+        Raises:
+            ApiError: it could not be read.
+        """
+        form = (live["metadata"]["uid"], live["metadata"]["generation"], revision, self._planner.files_version)
+        former = self._planner.former(key, form)
+        if former is None:
+            owner = owner_of(live)
+            name = revision_name(base_name(owner.name), revision.digest)
+            content = await self._client.get(CONTROLLER_REVISIONS, owner.namespace, name)
+            kept = await asyncio.to_thread(read_revision, content, owner.uid, revision)
+            former = await self._planner.resolve_former(key, form, live, kept, revision)
+        cluster = seen.cluster
+        if cluster is not None and isinstance(former.subject, Subject) and isinstance(seen.observed, Observed):
+            cluster = await self._around(key, former.subject, nodes_of_interest(seen.observed, seen.record))
+        return replace(seen, former=former, cluster=cluster)
 
     async def _config_text(self, key: Key, live: Mapping[str, Any]) -> str | None:
         """Return the config that the spec refers to, None where it refers to none or there is none."""

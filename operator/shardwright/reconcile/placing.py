@@ -75,6 +75,8 @@ def plan(seen: Seen, known: Known, subject: Subject, now: datetime) -> Planned |
     if choice is Choice.KEEP and record:
         why = None if _has_begun(seen, known) else barred(seen, known, subject, record)
         return Planned(record=record, report=record.report(), stale=stale, unplaced=why is not None, barred=why)
+    if choice is Choice.REPLAN and _is_former(seen, subject):
+        choice = Choice.RESTORE
     ask = _ask(seen, known, choice, intent.replicas)
     answer = seen.answers.get(ask, ask)
     if isinstance(answer, Problem) and record and choice in {Choice.COMPARE, Choice.IMPROVE}:
@@ -101,7 +103,14 @@ def _serves(known: Known, record: PlanRecord | None) -> bool:
     return record is not None and 0 < len(record.plan.groups) == len(serving) == len(known.standing)
 
 
+def _is_former(seen: Seen, subject: Subject) -> bool:
+    """Return whether it is a revision that is gone back to, with a plan of its own."""
+    return seen.former is not None and seen.former.subject is subject and seen.former.plan is not None
+
+
 def _ask(seen: Seen, known: Known, choice: Choice, replicas: int) -> Ask:
+    if choice is Choice.RESTORE and seen.former:
+        return _restoring(seen, known, seen.former.plan)
     leaving = frozenset(item.group for item in known.leaving) if choice is Choice.REHOUSE else frozenset[int]()
     held = () if known.record else tuple(_held(seen, known))
     numbers = known.record.plan.group_numbers if known.record else tuple(item.number for item in held)
@@ -109,6 +118,19 @@ def _ask(seen: Seen, known: Known, choice: Choice, replicas: int) -> Ask:
     roots = group_names(base_name(seen.resource.owner.name), numbers)
     worst = worst_first(roots, numbers, known.standing, known.leaving) if may_drop else ()
     return Ask(on=known.record, choice=choice, leaving=leaving, held=held, worst=worst, lost=known.lost | known.late)
+
+
+def _restoring(seen: Seen, known: Known, plan: Plan | None) -> Ask:
+    """Return the question for an earlier plan: what counts is where groups stand, not where they were to go meanwhile.
+
+    One whose pods name no nodes, as they were to come, is where the plan of record has it.
+    """
+    planned = dict(zip(known.record.plan.group_numbers, known.record.plan.groups, strict=True)) if known.record else {}
+    held = tuple(replace(item, nodes=item.nodes or planned.get(item.number, ())) for item in _held(seen, known))
+    numbers = tuple(item.number for item in held)
+    worst = worst_first(group_names(base_name(seen.resource.owner.name), numbers), numbers, known.standing, ())
+    lost = known.lost | known.late
+    return Ask(on=known.record, choice=Choice.RESTORE, held=held, restored=plan, worst=worst, lost=lost)
 
 
 def _held(seen: Seen, known: Known) -> Iterator[Held]:
