@@ -107,6 +107,9 @@ def test_somebody_goes_back_and_a_forged_revision_is_not_believed(
     command = ["--namespace", models.namespace, "--kubeconfig", str(control_plane.kubeconfig)]
     serves_with(models, "INFO")
 
+    assert (
+        main(["rollout", "undo", "nobody", *command]) == main(["rollout", "undo", "llama", "--to-revision", "9", *command]) == 2
+    )
     assert main(["rollout", "undo", "llama", *command]) == 0
     wait_for(lambda: revisions(models) == [(2, False), (3, True)], 60, "the first one to run again")
     assert (pods(models)["llama-0-0"][1], models.condition("llama", "RolledBack")["reason"]) == (first, "Asked")

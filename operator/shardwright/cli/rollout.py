@@ -9,8 +9,9 @@ from shardwright.cli.exits import Exit
 from shardwright.cli.live import Cluster
 from shardwright.cli.output import print_json, print_text
 from shardwright.errors import InputError, Problem
-from shardwright.reconcile.course import ROLLBACK_TO, SPEC
+from shardwright.reconcile.course import SPEC
 from shardwright.reconcile.revisions import Revision, revisions_of
+from shardwright.reconcile.rules import ROLLBACK_TO
 from shardwright.reporting.lines import table
 from shardwright.sinks import in_terminal
 

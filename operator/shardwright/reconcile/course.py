@@ -11,13 +11,9 @@ from shardwright.errors import Problem
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.holds import Rejection
 from shardwright.reconcile.revisions import Course, Former, Revision, hash_of, revisions_of, unusable
+from shardwright.reconcile.rules import ROLLBACK_TO
 from shardwright.reconcile.seen import Seen
 from shardwright.resolving.subject import Subject
-
-ROLLBACK_TO: Final = "shardwright.io/rollback-to"
-"""Annotation of a ShardedModel: the number of a revision to go back to, or ``spec`` to have the spec tried again.
-
-What follows an ``@`` tells one request from the same one made earlier."""
 
 SPEC: Final = "spec"
 

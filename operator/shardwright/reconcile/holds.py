@@ -42,8 +42,9 @@ class Rejection:
 def rejected(groups: Sequence[Group], now: datetime) -> Rejection | None:
     """Return the first group that will not come up with what is wanted, None where none is such."""
     for group in groups:
-        if _speaks_against(group, now) and ((late := group.late(now)) or _starts_failed(group) >= FAILED_STARTS):
-            incident = group.memory.incident
+        late, incident = group.late(now), group.memory.incident
+        spent = incident is not None and incident.spent(group.rules.restart)
+        if _speaks_against(group, now) and (late or spent or _starts_failed(group) >= FAILED_STARTS):
             failure = next(_failures(group), incident.failure if incident else None)
             return Rejection(group=group.name, late=late, failure=failure)
     return None

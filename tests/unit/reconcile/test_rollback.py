@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from shardwright.reconcile.course import ROLLBACK_TO
 from shardwright.reconcile.decision import DropRevision, KeepRevision
+from shardwright.reconcile.rules import ROLLBACK_TO
 from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
 from tests.support.changed_engines import EXITS, GOOD, HANGS, Cluster
 from tests.support.small_cluster import LOAD_SECONDS, Refuses
