@@ -172,32 +172,20 @@ def scale(subject: Subject, record: PlanRecord, inventory: Inventory, worst: Seq
 
 
 def restore(
-    subject: Subject,
-    record: PlanRecord | None,
-    plan: Plan,
-    inventory: Inventory,
-    held: Sequence[Held] = (),
-    worst: Sequence[int] = (),
+    subject: Subject, record: PlanRecord | None, plan: Plan, inventory: Inventory, held: Sequence[Held], worst: Sequence[int]
 ) -> Replanned:
     """Return an earlier plan in place of the one that there is: its cut, on its pool, for the groups that are wanted now.
 
-    Groups that are held, by number, stay on their nodes as far as the plan can run there; the others get new ones. Where not all
-    have room, the record is as it is.
+    Groups that are held stay on their nodes as far as the plan can run there. Where not all have room, the record is as it is.
     """
     wanted = len(plan.groups) if subject.intent.fills else subject.intent.replicas
+    own, stay = pools_of(inventory, plan), _staying(held, worst, wanted)
+    usable = [stay[index] for index in _usable(plan, own, tuple(item.nodes for item in stay), plan)]
+    stands = _numbered(plan, [item.number for item in usable], [item.nodes for item in usable])
+    if not usable:
+        return _recorded(subject, record, _further(subject, plan, own, wanted))
     subject = replace(subject, intent=replace(subject.intent, replicas=wanted))
-    own = pools_of(inventory, plan)
-    stay = _staying(held, worst, wanted)
-    usable = _usable(plan, own, tuple(item.nodes for item in stay), plan)
-    base = _numbered(plan, [stay[index].number for index in usable], [stay[index].nodes for index in usable])
-    if base.groups:
-        return _recorded(subject, record, rescale(subject, base, own))
-    report = make_plan(subject.model, own, pinned(subject.request, plan), subject.traits)
-    if isinstance(report.outcome, Plan):
-        differences = "; ".join(_differences(report.outcome, plan))
-        outcome = _unlike(report.outcome, differences) if differences else _numbered(plan, (), report.outcome.groups)
-        report = _kept(report, report.outcome, outcome) if isinstance(outcome, Plan) else replace(report, outcome=outcome)
-    return _recorded(subject, record, report)
+    return _recorded(subject, record, rescale(subject, stands, own))
 
 
 def mend(subject: Subject, record: PlanRecord, inventory: Inventory, leaving: frozenset[int]) -> Replanned:

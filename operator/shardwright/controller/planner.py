@@ -15,7 +15,7 @@ from shardwright.controller.files import Watched, catalogue_of
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Key, Priority
 from shardwright.controller.subjects import Outcome as Resolved
-from shardwright.controller.subjects import Subjects
+from shardwright.controller.subjects import Subjects, key_beside
 from shardwright.controller.turns import Turns
 from shardwright.controller.view import View, base_key
 from shardwright.controller.whole import ReadWhole, as_it_is
@@ -31,7 +31,6 @@ from shardwright.reconcile.budget import Failed, config_too_costly, plan_too_cos
 from shardwright.reconcile.plan_cache import PlanCache
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.publish import Kept
-from shardwright.reconcile.revisions import Former, Revision, Saying, as_kept, as_now
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.to_come import seeking
 from shardwright.reconcile.waiting import Waiting, first_of, holds, kept_back
@@ -85,7 +84,6 @@ class Planner:
         self.files_version = 0
         self._administration = Administration()
         self._subjects = Subjects()
-        self._formers: dict[Key, tuple[tuple[Any, ...], Former]] = {}  # of models that have gone back to one
         self._refused: dict[Key, dict[tuple[object, ...], _Refused]] = {}
         self.stated: Stated = NONE
         self._advice: dict[Key, tuple[tuple[str, Ask, Inventory], NoPlan | None]] = {}
@@ -161,37 +159,10 @@ class Planner:
         priority = Priority.RESYNC if _was_too_costly(live) else Priority.NEW  # another leader has tried it
         return _resolved(await self._worker.ask(key, priority, work, memo))
 
-    def former(self, key: Key, form: tuple[Any, ...]) -> Former | None:
-        """Return the revision that a form of a resource has gone back to, as it resolves; None where that is not known."""
-        known = self._formers.get(key)
-        return known[1] if known and known[0] == form else None
-
-    async def resolve_former(
-        self, key: Key, form: tuple[Any, ...], live: Mapping[str, Any], kept: Saying | Problem, revision: Revision
-    ) -> Former:
-        """Return a revision as it would run now, or why it cannot, and keep that for this form of the resource."""
-        if isinstance(kept, Problem):
-            return Former(hash=revision.hash, subject=(kept,))  # what is gone may be put back: it is read again
-
-        def resolved(outcome: Resolved | Failed) -> Former:
-            return as_kept(Former(hash=revision.hash, subject=_resolved(outcome), plan=kept.plan), revision)
-
-        def keep(outcome: Resolved | Failed) -> None:
-            self._formers[key] = form, resolved(outcome)
-
-        work = Resolve(
-            text=await asyncio.to_thread(as_now, kept, live),
-            config_text=kept.config,
-            administration=self._administration,
-            kept_version=kept.engine_version,
-        )
-        memo: Memo[Resolved | Failed] = Memo(recall=lambda: None, keep=keep)
-        return resolved(await self._worker.ask(key, Priority.NEW, work, memo))
-
     def forget(self, key: Key) -> None:
         """Forget a resource that is gone."""
-        self._formers.pop(key, None)
         self._subjects.forget(key)
+        self._subjects.forget(key_beside(key))
         self._advice.pop(key, None)
         self._refused.pop(key, None)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from shardwright.api.record import PlanRecord
 from shardwright.cluster.client import ApiError, Client, Urgency
 from shardwright.cluster.handover import Change
-from shardwright.cluster.resources import BY_KIND, CONTROLLER_REVISIONS, NODES, PODS, SHARDED_MODELS, STATEFUL_SETS
+from shardwright.cluster.resources import BY_KIND, NODES, PODS, SHARDED_MODELS, STATEFUL_SETS
 from shardwright.cluster.schedulers import Finding, Schedulers
 from shardwright.cluster.sources import Child, project_node
 from shardwright.controller.config_maps import ConfigMaps
@@ -31,12 +31,11 @@ from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_ui
 from shardwright.reconcile.record_object import StoredRecord, record_key
 from shardwright.reconcile.record_trust import SERIAL, Believed, Known, believed, kept_version
 from shardwright.reconcile.refusals import not_permitted
-from shardwright.reconcile.revisions import Revision, Told, read_revision
 from shardwright.reconcile.seen import Cluster, Resource, Seen
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
-from shardwright.rendering.names import base_name, revision_name
+from shardwright.rendering.names import base_name
 from shardwright.resolving.subject import Subject
 
 FORBIDDEN: Final = 403
@@ -68,7 +67,7 @@ class Reading:
         self._cluster_domain = cluster_domain
         self._schedulers = Schedulers(client)
         self.config_maps = ConfigMaps(client, view.store)
-        self._whole = Whole(client)
+        self.whole = Whole(client)
         self._absent_kinds: frozenset[str] = frozenset()
         self._judging = asyncio.Lock()
         self._unserved: dict[str, float] = {}  # kinds that a write has found missing, and when
@@ -110,7 +109,7 @@ class Reading:
             trusted = self._believed(live, subject, observed, stored, note)
         record, cluster = trusted.record, None
         if self._view.synced and not isinstance(observed, Problem):
-            cluster = await self._around(key, subject, nodes_of_interest(observed, record))
+            cluster = await self.around(key, subject, nodes_of_interest(observed, record))
         return Seen(
             resource=resource,
             subject=subject,
@@ -249,7 +248,7 @@ class Reading:
         """Return how many groups of a model may be down on purpose beside those of all others, None for any number."""
         return None if self._most_moving is None else max(0, self._most_moving - self._view.moving_elsewhere(key))
 
-    async def _around(self, key: Key, subject: Subject | tuple[Problem, ...], nodes: frozenset[str]) -> Cluster:
+    async def around(self, key: Key, subject: Subject | tuple[Problem, ...], nodes: frozenset[str]) -> Cluster:
         """Return what is known of the cluster around a model."""
         named = subject.intent.scheduler if isinstance(subject, Subject) else "None"
         scheduler = Finding() if named == "None" else (await self._schedulers.find())[named]
@@ -285,39 +284,11 @@ class Reading:
     async def _resolve(self, key: Key, live: Mapping[str, Any], version: str | None) -> Subject | tuple[Problem, ...]:
         """Return what a spec resolves to with this engine version to keep, or what the user must correct."""
         try:
-            return await self._planner.resolve(live, await self._config_text(key, live), version, self._whole.of)
+            return await self._planner.resolve(live, await self.config_text(key, live), version, self.whole.of)
         except InputError as error:
             return error.problems
 
-    async def told(self, key: Key, live: Mapping[str, Any]) -> Told:
-        """Return what a resource asks, word for word.
-
-        Raises:
-            ApiError: it could not be read.
-            ChangedError: there is another form of it now, or none.
-        """
-        return Told(text=await self._whole.of(live), config=await self._config_text(key, live))
-
-    async def recalled(self, key: Key, live: Mapping[str, Any], seen: Seen, revision: Revision) -> Seen:
-        """Return the same with a revision as it would run now, and with what is around a model that runs it.
-
-        Raises:
-            ApiError: it could not be read.
-        """
-        form = (live["metadata"]["uid"], live["metadata"]["generation"], revision, self._planner.files_version)
-        former = self._planner.former(key, form)
-        if former is None:
-            owner = owner_of(live)
-            name = revision_name(base_name(owner.name), revision.digest)
-            content = await self._client.get(CONTROLLER_REVISIONS, owner.namespace, name)
-            kept = await asyncio.to_thread(read_revision, content, owner.uid, revision)
-            former = await self._planner.resolve_former(key, form, live, kept, revision)
-        cluster = seen.cluster
-        if cluster is not None and isinstance(former.subject, Subject) and isinstance(seen.observed, Observed):
-            cluster = await self._around(key, former.subject, nodes_of_interest(seen.observed, seen.record))
-        return replace(seen, former=former, cluster=cluster)
-
-    async def _config_text(self, key: Key, live: Mapping[str, Any]) -> str | None:
+    async def config_text(self, key: Key, live: Mapping[str, Any]) -> str | None:
         """Return the config that the spec refers to, None where it refers to none or there is none."""
         reference = ((live.get("spec") or {}).get("model") or {}).get("configMapRef") or {}
         where = (key[0], str(reference["name"])) if reference.get("name") else None

@@ -18,6 +18,7 @@ from shardwright.controller.notes import Notes
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Again, Key, Priority, retry_pause_seconds
 from shardwright.controller.reading import Reading
+from shardwright.controller.recalling import Recalling
 from shardwright.controller.view import Interests, View, asked, base_key
 from shardwright.controller.whole import ChangedError
 from shardwright.controller.workers import NotAllTakenError
@@ -72,6 +73,7 @@ class Reconciler:
         self._view = parts.view
         self._writer = Writer(parts.client, self._stored)
         self._notes = Notes()
+        self._recalling = Recalling(parts.client, parts.planner, parts.reading)
         self._clock = clock or SteadyClock()
 
     async def look(self, key: Key) -> Again | None:
@@ -141,10 +143,9 @@ class Reconciler:
 
     async def _read_on(self, key: Key, live: Mapping[str, Any], seen: Seen, step: Step) -> Seen:
         """Return the same with what a step asks to be read."""
-        reading = self._parts.reading
         if step.recalls:
-            return await reading.recalled(key, live, seen, step.recalls)
-        return replace(seen, told=await reading.told(key, live))
+            return await self._recalling.recalled(key, live, seen, step.recalls)
+        return replace(seen, told=await self._recalling.told(key, live))
 
     async def _advance(self, key: Key, live: Mapping[str, Any], seen: Seen) -> tuple[Published, Outcome]:
         """Do what the pure core says until there is nothing left to do; return what to publish, and all that was written."""
@@ -267,6 +268,7 @@ class Reconciler:
         self._view.forget(key)
         self._notes.forget(key)
         self._parts.planner.forget(key)
+        self._recalling.forget(key)
         self._parts.metrics.drop(key)
 
 

@@ -266,6 +266,15 @@ class TestRollBack:
         operator.run(SETTLED)
         assert (rolled_back(operator)[0], variables(operator)["llama-0-0"]) == ("True", None)
 
+    @pytest.mark.parametrize("seconds", [60, 320, 420])
+    def test_an_operator_that_starts_anew_meanwhile_comes_to_the_same(self, seconds: int) -> None:
+        operator = three_groups(**ROLL_BACK)
+        operator.edit(engine=HANGS)
+        operator.run(seconds)
+        operator.since, operator.kept_out = {}, {}
+        operator.run(SETTLED)
+        assert (ready(operator), set(variables(operator).values())) == (("False", "RolledBack"), {None})
+
     def test_a_next_generation_that_does_not_come_up_becomes_what_was_good(self) -> None:
         operator = serving(2, **ONE_NODE, rollout={**ROLL_BACK, "maxSurge": 1})
         operator.edit(engine=HANGS)
