@@ -1,6 +1,6 @@
 """What becomes of the plan of record in this look: kept, or asked anew of the planner."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -121,16 +121,26 @@ def _ask(seen: Seen, known: Known, choice: Choice, replicas: int) -> Ask:
 
 
 def _restoring(seen: Seen, known: Known, plan: Plan | None) -> Ask:
-    """Return the question for an earlier plan: what counts is where groups stand, not where they were to go meanwhile.
-
-    One whose pods name no nodes, as they were to come, is where the plan of record has it.
-    """
-    planned = dict(zip(known.record.plan.group_numbers, known.record.plan.groups, strict=True)) if known.record else {}
-    held = tuple(replace(item, nodes=item.nodes or planned.get(item.number, ())) for item in _held(seen, known))
+    """Return the question for an earlier plan: what counts is where groups stand, not where they were to go meanwhile."""
+    said = [_places(item) for item in (known.record.plan if known.record else None, plan) if item]
+    held = tuple(replace(item, nodes=_in_order(item, said)) for item in _held(seen, known))
     numbers = tuple(item.number for item in held)
     worst = worst_first(group_names(base_name(seen.resource.owner.name), numbers), numbers, known.standing, ())
     lost = known.lost | known.late
     return Ask(on=known.record, choice=Choice.RESTORE, held=held, restored=plan, worst=worst, lost=lost)
+
+
+def _places(plan: Plan) -> dict[int, tuple[str, ...]]:
+    return dict(zip(plan.group_numbers, plan.groups, strict=True))
+
+
+def _in_order(item: Held, said: Iterable[Mapping[int, tuple[str, ...]]]) -> tuple[str, ...]:
+    """Return the nodes of a group in the order of its ranks, as a plan says it: pods restart for another one.
+
+    One whose pods name no nodes, as they were to come, is where the first plan has it.
+    """
+    places = (nodes for plan in said if (nodes := plan.get(item.number)))
+    return next((nodes for nodes in places if not item.nodes or set(nodes) == set(item.nodes)), item.nodes)
 
 
 def _held(seen: Seen, known: Known) -> Iterator[Held]:

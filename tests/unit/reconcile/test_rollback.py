@@ -1,11 +1,14 @@
 """What all groups have served with is kept, and gone back to: by itself where it is wanted, and where somebody asks for it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from shardwright.reconcile.decision import DropRevision, KeepRevision
 from shardwright.reconcile.rules import ROLLBACK_TO
+from shardwright.reconcile.seen import Ask, Seen
+from shardwright.replanning import Replanned
 from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
 from tests.support.changed_engines import EXITS, GOOD, HANGS, Cluster
 from tests.support.small_cluster import LOAD_SECONDS, Refuses
@@ -17,11 +20,25 @@ ROLL_BACK = {"onFailure": "RollBack", "progressDeadlineSeconds": 300}
 OTHER = {"env": [{"name": "NCCL_DEBUG", "value": "VERSION"}]}
 
 
+class Reversed(Operator):
+    """An operator whose first plan has the nodes of a group in no order of their names."""
+
+    def answer(self, seen: Seen, ask: Ask) -> Replanned:
+        found = super().answer(seen, ask)
+        if ask.on or not found.record:
+            return found
+        groups = tuple(nodes[::-1] for nodes in found.record.plan.groups)
+        return replace(found, record=replace(found.record, plan=replace(found.record.plan, groups=groups)))
+
+
 def serving(nodes: int = 4, **spec: Any) -> Operator:
     """Return an operator whose model serves."""
     cluster = Cluster()
     cluster.add_nodes(nodes)
-    operator = Operator(cluster, spec)
+    return until_it_serves(Operator(cluster, spec))
+
+
+def until_it_serves(operator: Operator) -> Operator:
     operator.run(LOAD_SECONDS + 60)
     assert ready(operator) == ("True", "Serving")
     return operator
@@ -154,12 +171,19 @@ class TestRollBack:
         assert revisions(operator) == [(1, True)]
 
     def test_so_is_one_whose_engine_ends_three_times_in_a_row(self) -> None:
-        operator = serving(6, **TWO_NODES, replicas=3, rollout={"onFailure": "RollBack"})
+        cluster = Cluster()
+        cluster.add_nodes(6)
+        operator = until_it_serves(Reversed(cluster, {**TWO_NODES, "replicas": 3, "rollout": {"onFailure": "RollBack"}}))
+        before = uids(operator)
         operator.edit(engine=EXITS)
 
         operator.run(2 * SETTLED)
 
         assert rolled_back(operator) == ("True", "EngineFailed")
+        assert {name for name, uid in uids(operator).items() if before[name] == uid} == {
+            *("llama-1-0", "llama-1-1"),
+            *("llama-2-0", "llama-2-1"),
+        }
         assert operator.cluster.serving().keys() == {"llama-0", "llama-1", "llama-2"}
 
     def test_so_is_that_of_a_model_with_one_group(self) -> None:
