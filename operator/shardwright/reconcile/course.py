@@ -64,7 +64,7 @@ def former_of(seen: Seen, rollback: Rollback) -> Former | Revision:
 def given_up(seen: Seen, subject: Subject, decision: Decision | None) -> Course | None:
     """Return the course of a model whose groups do not come up with what its spec says, None where it stays on its own."""
     rejection = decision.rejection if decision else None
-    if rejection is None or seen.course.rollback or not subject.intent.rolls_back or seen.resource.paused:
+    if rejection is None or seen.course.rollback or seen.resource.paused:
         return None
     newest, spec = next(iter(revisions_of(seen.resource.status)[-1:]), None), hash_of(subject)
     if newest is None or newest.hash == spec:  # nothing was ever good, or what fails now was: no change of it is to blame

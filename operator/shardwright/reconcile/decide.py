@@ -48,7 +48,8 @@ class Decision:
     ``conflicts`` are foreign objects in our places, ``leftovers`` what an earlier ShardedModel of the same name has left to
     the garbage collector (kind and name): then what runs is kept alive, and nothing else is written. ``stopping`` are the
     groups, by index, whose service these writes end on purpose, and that could be made anew beside it first. ``rejection`` says
-    which group will not come up with what is wanted. ``wake_at`` is when to look again although nothing may have happened.
+    which group will not come up with what is wanted, where that is to be taken back. ``wake_at`` is when to look
+    again although nothing may have happened.
     """
 
     writes: tuple[Write, ...]
@@ -91,7 +92,7 @@ def decide(desired: Desired, observed: Observed, now: datetime, most_moving: int
         writes=(*ends, *repairs, *_keys(desired, lives), *others, *_prune(desired, observed, kept, former)),
         groups=tuple(step.state for step in steps),
         stopping=_to_begin_beside(groups, steps) if desired.rules.max_surge else (),
-        rejection=rejected(wanted, now),
+        rejection=rejected(wanted, now) if desired.rules.rolls_back else None,
     )
 
 

@@ -34,6 +34,7 @@ def life_rules(intent: Intent, annotations: Mapping[str, str]) -> LifeRules:
         min_ready_seconds=intent.min_ready_seconds,
         progress_deadline_seconds=intent.progress_deadline_seconds,
         partition=intent.partition,
+        rolls_back=intent.rolls_back,
         restart_asked=annotations.get(RESTART, "")[:_TOKEN_LENGTH],
     )
 
