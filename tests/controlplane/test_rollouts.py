@@ -97,7 +97,7 @@ def test_a_change_with_which_the_engine_fails_again_and_again_is_taken_back_and_
 
 
 def test_somebody_goes_back_and_a_forged_revision_is_not_believed(
-    models: Models, fleet: Fleet, control_plane: ControlPlane
+    models: Models, fleet: Fleet, control_plane: ControlPlane, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fleet("h100-8x-dell-xe9680", 1)
     models.create("llama")
@@ -114,6 +114,14 @@ def test_somebody_goes_back_and_a_forged_revision_is_not_believed(
     wait_for(lambda: revisions(models) == [(2, False), (3, True)], 60, "the first one to run again")
     assert (pods(models)["llama-0-0"][1], models.condition("llama", "RolledBack")["reason"]) == (first, "Asked")
 
+    capsys.readouterr()
+    assert main(["rollout", "history", "llama", *command]) == 0
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()] == [
+        ["REVISION", "RUNS"],
+        ["2", "no"],
+        ["3", "yes"],
+    ]
+
     serves_with(models, "WARN")
     serves_with(models, "VERSION")
     kept = {item["revision"]: item for item in models.all("ControllerRevision") if "-revision-" in item["metadata"]["name"]}
@@ -126,6 +134,9 @@ def test_somebody_goes_back_and_a_forged_revision_is_not_believed(
     served = pods(models)
     assert main(["rollout", "undo", "llama", "--to-revision", "4", *command]) == 0
     assert "another in its place" in models.wait_reason("llama", "RevisionUnusable")["message"]
+    assert pods(models) == served
+    assert main(["rollout", "retry", "llama", *command]) == 0
+    models.wait_reason("llama", "Serving")
     assert pods(models) == served
 
 
