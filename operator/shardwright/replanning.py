@@ -199,6 +199,23 @@ def scale(subject: Subject, record: PlanRecord, inventory: Inventory, worst: Seq
     return _recorded(subject, record, rescale(subject, record.plan, inventory, worst))
 
 
+def restore(
+    subject: Subject, record: PlanRecord | None, plan: Plan, inventory: Inventory, held: Sequence[Held], worst: Sequence[int]
+) -> Replanned:
+    """Return an earlier plan in place of the one that there is: its cut, on its pool, for the groups that are wanted now.
+
+    Groups that are held stay on their nodes as far as the plan can run there. Where not all have room, the record is as it is.
+    """
+    wanted = len(plan.groups) if subject.intent.fills else subject.intent.replicas
+    own, stay = pools_of(inventory, plan), _staying(held, worst, wanted)
+    usable = [stay[index] for index in _usable(plan, own, tuple(item.nodes for item in stay), plan)]
+    stands = _numbered(plan, [item.number for item in usable], [item.nodes for item in usable])
+    if not usable:
+        return _recorded(subject, record, _further(subject, plan, own, wanted))
+    subject = replace(subject, intent=replace(subject.intent, replicas=wanted))
+    return _recorded(subject, record, rescale(subject, stands, own))
+
+
 def mend(subject: Subject, record: PlanRecord, inventory: Inventory, leaving: frozenset[int]) -> Replanned:
     """Return the plan with the ``leaving`` groups elsewhere, and then with the number of replicas that is wanted now.
 

@@ -26,6 +26,7 @@ def test_the_operator_has_exactly_these_rights(objects: list[Manifest]) -> None:
         "configmaps": OWNED,
         "secrets": {"create"},
         "apps/statefulsets": OWNED,
+        "apps/controllerrevisions": {"get", "create", "delete"},
         "policy/poddisruptionbudgets": OWNED,
         "networking.k8s.io/networkpolicies": OWNED,
         "resource.nvidia.com/computedomains": OWNED,

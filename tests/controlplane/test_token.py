@@ -255,6 +255,19 @@ def test_the_token_signs_no_lease_and_no_event_of_others(stolen: Api) -> None:
         stolen.create(f"/apis/events.k8s.io/v1/namespaces/{MODELS}/events", {**event, **about})
 
 
+def test_the_token_makes_and_deletes_revisions_of_models_and_none_of_others(cluster: ControlPlane, stolen: Api) -> None:
+    revisions, theirs = (f"/apis/apps/v1/namespaces/{namespace}/controllerrevisions" for namespace in (MODELS, OTHERS))
+    fields = {"apiVersion": "apps/v1", "revision": 1, "data": {"zlib": ""}}
+    cluster.api.create(theirs, {"metadata": {"name": "theirs-revision-0123456789"}, **fields})
+
+    stolen.create(revisions, owned("ControllerRevision", "m-revision-0123456789", **fields))
+    with pytest.raises(ApiError, match="are revisions of models, are named so, and are never changed"):
+        stolen.create(revisions, owned("ControllerRevision", "theirs-7c9b6f5d4", **fields))
+    with pytest.raises(ApiError, match=WHOSE):
+        stolen.delete(f"{theirs}/theirs-revision-0123456789")
+    stolen.delete(f"{revisions}/m-revision-0123456789")
+
+
 def test_the_token_does_all_that_the_operator_does(cluster: ControlPlane, stolen: Api) -> None:
     rack = next(launch for launch in runnable() if launch.plan.compute_domain)
     launches = (*MORE, rack, LOCKED, SEEDED, NATIVE, IMAGE_VOLUME)

@@ -10,7 +10,7 @@ from tests.harness.api import Manifest
 from tests.support.builders_nodes import a_node
 from tests.support.builders_operator import LARGE, NAMESPACE
 from tests.support.builders_resource import a_sharded_model
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_cluster import HANGS, MemoryCluster
 
 NAME: Final = "large"
 NODES_THERE: Final = 6
@@ -66,6 +66,22 @@ def ask_for_restart(cluster: MemoryCluster) -> None:
         model["metadata"]["annotations"] = {"shardwright.io/restart": "once"}
 
 
+def ask_to_go_back(request: str) -> Act:
+    """Return the act that asks for an earlier revision; empty: that takes the request back."""
+
+    def act(cluster: MemoryCluster) -> None:
+        with cluster.changing(SHARDED_MODELS, NAMESPACE, NAME) as model:
+            model["metadata"]["annotations"]["shardwright.io/rollback-to"] = request
+
+    return act
+
+
+def fail_to_roll(cluster: MemoryCluster) -> None:
+    """Change the engine so that it does not come up, with rollouts that are taken back."""
+    edit(rollout={"onFailure": "RollBack", "progressDeadlineSeconds": 300})(cluster)
+    add_variable(HANGS)(cluster)
+
+
 def crash_a_rank(cluster: MemoryCluster) -> None:
     cluster.crash(_last_pod(cluster)["metadata"]["name"])
 
@@ -111,8 +127,11 @@ def life(engine: str) -> dict[str, Act]:
         "restart": ask_for_restart,
         "crash of a rank": crash_a_rank,
         "roll": add_variable("INFO"),
+        "go back": ask_to_go_back("1"),
         "scale up": edit(replicas=2),
         "scale down": edit(replicas=1),
+        "go on": ask_to_go_back(""),
+        "roll that fails": fail_to_roll,
         "roll beside": lambda cluster: (edit(rollout={"maxSurge": 1})(cluster), add_variable("WARN")(cluster))[0],
         "group deleted": delete_a_group,
         "node lost": lose_a_node,

@@ -42,7 +42,7 @@ def test_a_life_has_writes_of_every_kind(engine: str) -> None:
     kinds = {(write.split()[0], write.split()[1].split("/")[0] + "/status" * write.endswith("/status")) for write in writes}
     assert kinds == {
         *(("create", kind) for kind in ("configmaps", "networkpolicies", "services", "poddisruptionbudgets", "secrets")),
-        *(("create", kind) for kind in ("statefulsets", "events")),
+        *(("create", kind) for kind in ("statefulsets", "controllerrevisions", "events")),
         *(("patch", kind) for kind in ("configmaps", "poddisruptionbudgets", "statefulsets", "shardedmodels/status")),
-        *(("delete", kind) for kind in ("configmaps", "services", "statefulsets", "pods")),
+        *(("delete", kind) for kind in ("configmaps", "services", "statefulsets", "controllerrevisions", "pods")),
     }

@@ -204,6 +204,7 @@ EDITS: dict[str, Callable[[Operator, int], None]] = {
         engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO" if count % 2 else "WARN"}]}
     ),
     "restart": lambda operator, count: operator.annotations.update({"shardwright.io/restart": str(count)}),
+    "go back": lambda operator, count: operator.annotations.update({"shardwright.io/rollback-to": f"1@{count}"}),
     "silence": lambda operator, count: operator.edit(readiness={"silenceSeconds": 100 + count}),
     "nothing": lambda _operator, _count: None,
 }

@@ -92,6 +92,7 @@ _COMPLETE: Manifest = {
         "maxUnavailable": 2,
         "maxSurge": 1,
         "onUpgrade": "Roll",
+        "onFailure": "RollBack",
         "minReadySeconds": 60,
         "progressDeadlineSeconds": 1200,
         "partition": 1,

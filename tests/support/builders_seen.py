@@ -17,7 +17,7 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.nodes import GpuUsage
 from shardwright.improving import improve
 from shardwright.reconcile.advance import Step, advance
-from shardwright.reconcile.answering import dated
+from shardwright.reconcile.answering import answer, dated
 from shardwright.reconcile.decision import ObjectKey, Write
 from shardwright.reconcile.members import read_member
 from shardwright.reconcile.observed import Observed
@@ -25,13 +25,14 @@ from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.publish import Kept, Published
 from shardwright.reconcile.quotas import Allowance, read_ranges
 from shardwright.reconcile.record_object import read_record, record_key
+from shardwright.reconcile.revisions import Former, Told, as_kept, as_now, read_revision
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Resource, Seen
 from shardwright.reconcile.sightings import Sighting
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.reconcile.states import Situation
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
-from shardwright.rendering.names import base_name
+from shardwright.rendering.names import base_name, revision_name
 from shardwright.replanning import Replanned, mend, place_beside, plan_anew, scale
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import reservations_of, take_stock
@@ -160,9 +161,12 @@ class Operator:
         seen, self.looked_at = seen or self.seen(), self.cluster.version
         while True:
             step = advance(seen, self.cluster.now)
-            if step.ask:
+            if step.recalls or step.tell:
+                seen = self.read_on(seen, step)
+            elif step.ask:
+                assert step.subject
                 self.asked.append(step.ask)
-                seen = seen.answered(step.ask, self.answer(seen, step.ask))
+                seen = seen.answered(step.ask, self.answer(replace(seen, subject=step.subject), step.ask))
             elif step.records:
                 self.kept = Kept(record=step.records)
                 seen = seen.put_down(step.records, self._write(step))
@@ -171,6 +175,24 @@ class Operator:
                 if published:
                     return self._publish(published)
                 seen = seen.done(self.last)
+
+    def read_on(self, seen: Seen, step: Step) -> Seen:
+        """Return the same with what a step asks to be read."""
+        live = self.live()
+        if not step.recalls:
+            return replace(seen, told=Told(text=dumps(live)))
+        content = self.cluster.revisions.get(revision_name(base_name(OWNER.name), step.recalls.digest))
+        found = read_revision(content, OWNER.uid, step.recalls)
+        if isinstance(found, Problem):
+            return replace(seen, former=Former(hash=step.recalls.hash, subject=(found,)))
+        subject = _subject(dumps(loads(as_now(found, live))["spec"], sort_keys=True))
+        return replace(seen, former=as_kept(Former(hash=step.recalls.hash, subject=subject, plan=found.plan), step.recalls))
+
+    def live(self) -> dict[str, Any]:
+        """Return the resource as the API server holds it."""
+        manifest = a_sharded_model(OWNER.name, OWNER.namespace, **({"mode": "Deploy"} | self.spec))
+        manifest["metadata"] |= {"uid": OWNER.uid, "generation": self.generation}
+        return manifest
 
     def _write(self, step: Step) -> Outcome:
         self.last = self.cluster.carry_out(step.writes)
@@ -213,6 +235,8 @@ class Operator:
             return scale(subject, record, stock, ask.worst)
         if ask.choice is Choice.REHOUSE and record:
             return mend(subject, record, stock, ask.leaving)
+        if ask.choice is Choice.RESTORE:
+            return answer(subject, ask, stock)
         made = plan_anew(subject, record, stock, ask.held, worst=ask.worst)
         vacated = self.stock(subject, ask, vacated=True)
         return plan_anew(subject, record, vacated, ask.held, worst=ask.worst) if made.short else made

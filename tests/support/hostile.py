@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shardwright.reconcile.rules import RESTART
+from shardwright.reconcile.rules import RESTART, ROLLBACK_TO
 from tests.harness.api import ApiError, Manifest
 from tests.support.builders_resource import A_CONFIG
 from tests.support.models import Models
@@ -149,7 +149,7 @@ def _odd_text(name: str, dice: random.Random) -> Hostile:
         )
     )
     found = _of(name, config, **more)
-    found.model["metadata"]["annotations"] = {RESTART: text}
+    found.model["metadata"]["annotations"] = {RESTART: text, ROLLBACK_TO: text}
     return found
 
 

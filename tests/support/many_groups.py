@@ -35,7 +35,9 @@ def _look(what: str, operator: Operator, advance: Advance) -> None:
     seen = operator.seen()
     while True:
         step = advance(f"{what}: {_stage(seen)}", seen, operator.cluster.now)
-        if step.ask:
+        if step.tell:
+            seen = operator.read_on(seen, step)
+        elif step.ask:
             seen = seen.answered(step.ask, operator.answer(seen, step.ask))
         elif step.records:
             operator.kept = Kept(record=step.records)

@@ -27,6 +27,9 @@ END_SECONDS: Final = 5.0
 EVICTION_SECONDS: Final = 300.0
 """How long a node is silent before its pods are deleted. Source: the default toleration of Kubernetes."""
 
+HANGS: Final = "TRACE"
+"""With this as NCCL_DEBUG engines do not come up."""
+
 GRACE_SECONDS: Final = 105
 TIMESTAMP: Final = "2026-01-02T12:00:00Z"
 READY: Final = {"type": "Ready", "status": "True"}
@@ -219,7 +222,8 @@ class MemoryCluster(MemoryApi):
 
     def _load(self, item: Manifest) -> None:
         uid, serves = item["metadata"]["uid"], self.timers.serves
-        if READY in item["status"]["conditions"] or "deletionTimestamp" in item["metadata"]:
+        hangs = {"name": "NCCL_DEBUG", "value": HANGS} in item["spec"]["containers"][0].get("env", ())
+        if hangs or READY in item["status"]["conditions"] or "deletionTimestamp" in item["metadata"]:
             return
         if serves.setdefault(uid, self.clock.seconds + LOAD_SECONDS) <= self.clock.seconds:
             del serves[uid]

@@ -14,6 +14,7 @@ LARGE = "meta-llama/Llama-3.1-405B-Instruct"
 PATHS = {
     "ShardedModel": "/apis/shardwright.io/v1alpha1",
     "StatefulSet": "/apis/apps/v1",
+    "ControllerRevision": "/apis/apps/v1",
     "PodDisruptionBudget": "/apis/policy/v1",
     "NetworkPolicy": "/apis/networking.k8s.io/v1",
     "ComputeDomain": "/apis/resource.nvidia.com/v1beta1",

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from shardwright.api.record import Cause, Rollback
 from shardwright.errors import Problem
 from shardwright.planning.report import NoPlan
 from shardwright.reconcile.decide import Decision
@@ -18,6 +19,8 @@ HELD_BACK = Wait(what=Awaited.POD, ranks=(0,), said="held back by kueue.x-k8s.io
 QUEUED = replace(STARTING, situation=Situation.WAITING_FOR_QUOTA, waits=(HELD_BACK,))
 NO_PLACE = Failure(rank=0, reason="Unschedulable")
 PROBLEM = Problem(code="ModelUnknown", what="model x", remedy="name another")
+
+TAKEN_BACK = Rollback(to="b6", instead_of="0c", cause=Cause.ENGINE_FAILED, group="llama-0", said="CUDA error")
 
 
 def decided(*groups: GroupState) -> Decision:
@@ -100,5 +103,13 @@ CASES = {
     "scaled to zero": (found(scaled_to_zero=True, decision=decided()), "ScaledToZero", "ready"),
     "paused on the way": (found(paused=True, decision=decided(STARTING)), "Paused", "resting"),
     "paused and serving": (found(paused=True, decision=decided(READY)), "Serving", "ready"),
+    "taken back": (found(decision=decided(READY), rollback=(TAKEN_BACK, None)), "RolledBack", "stalled"),
+    "on its way back": (found(decision=decided(READY, STARTING), rollback=(TAKEN_BACK, None)), "Progressing", "reconciling"),
+    "gone back as asked": (
+        found(decision=decided(READY), rollback=(replace(TAKEN_BACK, cause=Cause.ASKED), None)),
+        "Serving",
+        "ready",
+    ),
+    "a revision that is gone": (found(problems=(refused("RevisionUnusable"),)), "RevisionUnusable", "stalled"),
     "paused before a change is taken up": (found(paused=True, standing=(READY,)), "Paused", "resting"),
 }

@@ -11,7 +11,18 @@ from typing import Any
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import GpuUsage, read_node, read_pod
-from shardwright.reconcile.decision import CreateKey, Delete, DryRunPod, ObjectKey, Write, written_kind, written_name
+from shardwright.reconcile.decision import (
+    Aside,
+    CreateKey,
+    Delete,
+    DropRevision,
+    DryRunPod,
+    KeepRevision,
+    ObjectKey,
+    Write,
+    written_kind,
+    written_name,
+)
 from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.rollout import planned_nodes
 from shardwright.reconcile.seen import Outcome, Refusal
@@ -65,6 +76,7 @@ class SmallCluster(World):
 
     ``others`` are GPUs that somebody else's pods hold, by node. ``stuck`` are nodes on which pods do not end. ``refuses`` is
     what the API server does not take; of pods it is neither created by the controller. ``queued``: a queue holds new pods back.
+    ``revisions`` are ControllerRevisions by name.
     ``version`` changes with all that
     an operator would be woken by.
     """
@@ -78,11 +90,14 @@ class SmallCluster(World):
     silent_since: dict[str, datetime] = field(default_factory=dict)
     version: int = 0
     queued: bool = False
+    revisions: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def fork(self) -> SmallCluster:
         """Return a cluster that is just as this one, to go on with."""
         own = {name: copy.deepcopy(getattr(self, name)) for name in ("objects", "pods", "nodes", "uids")}
-        shared = {name: copy.copy(getattr(self, name)) for name in ("others", "stuck", "refuses", "facts", "silent_since")}
+        shared = {
+            name: copy.copy(getattr(self, name)) for name in ("others", "stuck", "revisions", "refuses", "facts", "silent_since")
+        }
         return replace(self, **own, **shared)
 
     def add_nodes(self, count: int, first: int = 0, **options: Any) -> None:
@@ -127,10 +142,14 @@ class SmallCluster(World):
         return Outcome(written=tuple(written), refused=tuple(refused))
 
     def _write(self, write: Write) -> None:
-        self.version += not isinstance(write, DryRunPod | CreateKey)  # nobody watches Secrets
+        self.version += not isinstance(write, Aside | CreateKey)  # nobody watches Secrets and revisions
         match write:
             case CreateKey():
                 pass  # nor reads them
+            case KeepRevision():
+                self.revisions.setdefault(written_name(write), write.content)
+            case DropRevision():
+                self.revisions.pop(write.name, None)
             case Delete(kind="Pod") if write.name in self.pods:
                 self.end(self.pods[write.name], write.grace_seconds or 0)
             case Delete(kind="Pod"):

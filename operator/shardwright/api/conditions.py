@@ -46,6 +46,7 @@ class ConditionType(Word):
         "groups keep pods that are rendered otherwise by now: of another release, for another LimitRange, or for a canary",
     )
     ROLLOUT_STOPPED = ("RolloutStopped", "a group with the changed pods does not come up: the others keep those that they have")
+    ROLLED_BACK = ("RolledBack", "an earlier revision runs in place of what the spec says")
 
 
 class Reason(Word):
@@ -111,6 +112,13 @@ class Reason(Word):
     PROGRESS_DEADLINE_EXCEEDED = (
         "ProgressDeadlineExceeded",
         "a group has had its nodes for longer than a start may take, and is not ready",
+    )
+    ASKED = ("Asked", "somebody has asked for an earlier revision")
+    ROLLED_BACK = ("RolledBack", "the spec did not come up and was taken back: correct it, or have it tried again")
+    REVISION_UNKNOWN = ("RevisionUnknown", "there is no revision of the number that was asked for")
+    REVISION_UNUSABLE = (
+        "RevisionUnusable",
+        "the revision that is gone back to is gone, is not as it was kept, or may not run now",
     )
     IDLE = ("Idle", "nothing to do")
 

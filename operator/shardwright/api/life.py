@@ -76,6 +76,12 @@ class Rollout(Part):
         description="Groups with a number below it keep the pods that they have, also where they restart, until it is lowered: "
         "a canary. Groups that are added get what the spec says now.",
     )
+    on_failure: Literal["Pause", "RollBack"] = Field(
+        default="Pause",
+        description="What follows when a group does not come up with the changed pods. Pause: the others keep theirs, and it is "
+        "tried on. RollBack: when its deadline is over, or its engine has failed three times in a row, all groups go back to the "
+        "last revision with which all of them served; the spec is not tried again before it changes.",
+    )
     on_upgrade: Literal["Keep", "Roll"] | None = Field(
         default=None,
         description="What a release of the operator does to groups whose pods it would render otherwise, or whose default engine "

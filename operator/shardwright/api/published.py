@@ -280,6 +280,17 @@ class ShownEngine(Shown):
     )
 
 
+class ShownRevision(Shown):
+    """What the model ran when all of its groups served: the spec, its config, the engine's version and the plan."""
+
+    revision: Count = Field(description="Its number: what the annotation shardwright.io/rollback-to names.")
+    hash: Word = Field(description="What tells one revision from another.")
+    digest: Word = Field(description="SHA-256 of what its ControllerRevision says: one that says anything else is not believed.")
+    image: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] = Field(description="Container image of its pods.")
+    kept_at: Word = Field(description="When all groups served with it.")
+    runs: bool = Field(description="Whether it is what groups run, or are to run, now.")
+
+
 class Status(Shown):
     """What was planned and what runs."""
 
@@ -298,6 +309,12 @@ class Status(Shown):
     plan: ShownPlan | None = Field(default=None, description="The plan, why it was chosen and what was ruled out.")
     record_serial: Annotated[int, Field(ge=0, le=2**53)] | None = Field(
         default=None, description="Number of the newest plan of record: an earlier one that somebody puts back is not believed."
+    )
+    revisions: list[ShownRevision] | None = Field(
+        default=None,
+        max_length=3,
+        description="With what all groups served, newest last: what can be gone back to.",
+        json_schema_extra=_LIST,
     )
     groups: list[ShownGroup] | None = Field(
         default=None,

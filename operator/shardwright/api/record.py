@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import StrEnum
 from functools import cache
 from itertools import pairwise
 from types import MappingProxyType
@@ -34,6 +35,28 @@ RECORD_KEY: Final = "plan.json"
 """Key of the ConfigMap that holds the text."""
 
 
+class Cause(StrEnum):
+    """Why a model runs an earlier revision than its spec says."""
+
+    ASKED = "Asked"
+    ENGINE_FAILED = "EngineFailed"
+    PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollback:
+    """What a model has gone back to: which revision (``to``) runs in place of which spec, by their hashes, and why.
+
+    ``group`` did not come up with the spec, and ``said`` is what its engine said last; both empty where somebody asked.
+    """
+
+    to: str
+    instead_of: str
+    cause: Cause
+    group: str = ""
+    said: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRecord:
     """A plan and the question that it answers.
@@ -45,8 +68,9 @@ class PlanRecord:
     it open (empty: it does not; None: the release that made the plan did not say). ``serial`` goes up with every record that is
     written of a resource: an earlier one that comes back is told by it. ``rejected`` is the hash of what the spec says of pods
     that a group did not come up with which is gone since (empty: there is none). ``improved_at`` is when a plan last took the
-    place of one that served because it was better (None: none has). ``beyond`` are fields that are not known here,
-    each at its place: a later release wrote them.
+    place of one that served because it was better (None: none has). ``rollback`` is what is run instead of what the spec says
+    (None: that is run), ``answered`` the request to go back that was followed last. ``beyond`` are fields that are not known
+    here, each at its place: a later release wrote them.
     """
 
     version: int = RECORD_VERSION
@@ -62,6 +86,8 @@ class PlanRecord:
     engine_version: str | None = None
     rejected: str = ""
     improved_at: datetime | None = None
+    rollback: Rollback | None = None
+    answered: str = ""
     serial: int = field(default=0, compare=False)
     beyond: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 

@@ -7,9 +7,8 @@ from typing import Any, NoReturn, TypeAlias
 from shardwright import __version__
 from shardwright.cli.cluster_arguments import add_cluster_commands
 from shardwright.cli.connecting import PlannedByServer, add_connection
+from shardwright.cli.numbers import count_of, gbps_of
 from shardwright.sinks import in_terminal
-
-_MOST_GBPS = 100_000  # a hundred times what one GPU's network card takes
 
 PLAN_EXAMPLES = """\
 examples:
@@ -77,15 +76,6 @@ its cache alone), HF_HOME, HF_HUB_CACHE and HTTPS_PROXY.
 
 exit codes: 0 printed, 2 the hub does not give it, 3 the hub cannot be reached, or a fault of ours
 """
-DOCTOR_EXAMPLES = """\
-examples:
-  %(prog)s
-  %(prog)s --network-policies
-  %(prog)s --network-policies --trial-namespace models --image registry.example/python:3.11
-  %(prog)s -o json | jq -r '.checks[].findings[].command'
-
-exit codes: 0 nothing is wrong, 1 something is, 3 the cluster cannot be reached, or a fault of ours
-"""
 MODELS_EXAMPLES = """\
 examples:
   %(prog)s --search llama-3
@@ -143,7 +133,6 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     add_cluster_commands(commands, _add_command)
     _add_predict(commands)
     _add_fetch(commands)
-    _add_doctor(commands)
     _add_models(commands)
     _add_gpus(commands)
     _add_crd(commands)
@@ -238,23 +227,6 @@ def _add_fetch(commands: Commands) -> None:
     command.add_argument("model", metavar="MODEL", help="id of the repository: org/name")
     command.add_argument("--revision", metavar="COMMIT", help="40 hexadecimal digits (default: the newest commit)")
     _add_output(command, ("yaml", "json"), "the ConfigMap; how to name it is said on stderr")
-
-
-def _add_doctor(commands: Commands) -> None:
-    command = _add_command(
-        commands, "doctor", summary="say what is wrong with an installation, and what to type", epilog=DOCTOR_EXAMPLES
-    )
-    add_connection(command)
-    command.add_argument(
-        "--network-policies",
-        action="store_true",
-        help="measure whether the cluster enforces NetworkPolicies: two short-lived pods, and a policy between them",
-    )
-    command.add_argument(
-        "--trial-namespace", default="", metavar="NAMESPACE", help="where these pods run (default: one that is made and deleted)"
-    )
-    command.add_argument("--image", default="", help="of these pods, with Python 3 in it (default: the operator's)")
-    _add_output(command, ("text", "json"), "lines, or one JSON object with every check")
 
 
 def _add_models(commands: Commands) -> None:
@@ -354,12 +326,12 @@ def _add_unknown(wanted: Group) -> None:
 def _add_nodes_of(there: Group) -> None:
     there.add_argument(
         "--nodes-of",
-        type=_count,
+        type=count_of,
         metavar="COUNT",
         help="of --gpus: GPUs in a node (default: as in the largest usual instance, at most 8)",
     )
     there.add_argument(
-        "--network", type=_gbps, metavar="GBPS", help="of --gpus: Gbit/s between nodes for each GPU (default: assumed, little)"
+        "--network", type=gbps_of, metavar="GBPS", help="of --gpus: Gbit/s between nodes for each GPU (default: assumed, little)"
     )
 
 
@@ -375,24 +347,6 @@ def _add_typed(command: argparse.ArgumentParser) -> None:
     typed.add_argument("--tpot", metavar="TIME", help="limit on the time per output token, for example 50ms")
     typed.add_argument("--optimize-for", metavar="AIM", help="Balanced, Latency or Throughput (default: Balanced)")
     typed.add_argument("--replicas", metavar="COUNT", help="replicas of the model (default: 1)")
-
-
-def _count(text: str) -> int:
-    """Read a whole number of at least 1."""
-    if not (text.isascii() and text.isdigit() and 1 <= len(text) <= 5 and int(text) > 0):  # noqa: PLR2004 - 99,999
-        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a whole number from 1 to 99,999")
-    return int(text)
-
-
-def _gbps(text: str) -> float:
-    """Read a rate."""
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = 0.0
-    if not 0 < rate <= _MOST_GBPS:
-        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number above 0 and at most {_MOST_GBPS:,}")
-    return rate
 
 
 def _add_output(command: argparse.ArgumentParser, formats: tuple[str, ...], meaning: str) -> None:

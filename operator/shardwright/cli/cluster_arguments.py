@@ -4,6 +4,7 @@ from argparse import ArgumentParser
 from typing import Any, Protocol
 
 from shardwright.cli.connecting import add_connection, add_namespace
+from shardwright.cli.numbers import count_of
 
 STATUS_EXAMPLES = """\
 examples:
@@ -43,6 +44,28 @@ As a plugin, kubectl completes it by itself, where kubectl_complete-shardwright 
 """
 
 
+DOCTOR_EXAMPLES = """\
+examples:
+  %(prog)s
+  %(prog)s --network-policies
+  %(prog)s --network-policies --trial-namespace models --image registry.example/python:3.11
+  %(prog)s -o json | jq -r '.checks[].findings[].command'
+
+exit codes: 0 nothing is wrong, 1 something is, 3 the cluster cannot be reached, or a fault of ours
+"""
+
+
+ROLLOUT_EXAMPLES = """\
+examples:
+  %(prog)s history llama -n models
+  %(prog)s undo llama -n models
+  %(prog)s undo llama -n models --to-revision 2
+  %(prog)s retry llama -n models
+
+exit codes: 0 printed or asked, 2 there is no such model or revision, 3 the cluster cannot be reached, or a fault of ours
+"""
+
+
 class AddCommand(Protocol):
     """Adds a command with its summary and its examples."""
 
@@ -51,9 +74,11 @@ class AddCommand(Protocol):
 
 
 def add_cluster_commands(commands: Any, add: AddCommand) -> None:
-    """Add ``status``, ``diff``, ``import`` and ``completion``."""
+    """Add ``status``, ``diff``, ``rollout``, ``doctor``, ``import`` and ``completion``."""
     _add_status(commands, add)
     _add_diff(commands, add)
+    _add_rollout(commands, add)
+    _add_doctor(commands, add)
     _add_import(commands, add)
     completion = add(
         commands, "completion", summary="print what a shell reads to complete commands and names", epilog=COMPLETION_EXAMPLES
@@ -90,6 +115,47 @@ def _add_diff(commands: Any, add: AddCommand) -> None:
     command.add_argument("--settings", metavar="FILE", help="what the administrator says for all models, as for plan")
     _add_output(command, ("text", "json", "yaml"))
     add_namespace(command)
+    add_connection(command)
+
+
+def _add_rollout(commands: Any, add: AddCommand) -> None:
+    command = add(
+        commands,
+        "rollout",
+        summary="show what a model has served with, go back to it, or have its spec tried again",
+        epilog=ROLLOUT_EXAMPLES,
+    )
+    meaning = "history: revisions; undo: one of them runs until the spec changes; retry: the spec is tried again"
+    command.add_argument("action", choices=("history", "undo", "retry"), help=meaning)
+    command.add_argument("name", metavar="NAME", help="name of the ShardedModel")
+    command.add_argument(
+        "--to-revision", type=count_of, metavar="NUMBER", help="of undo: which one (default: the newest that does not run)"
+    )
+    command.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="of history: a table, or one JSON list (default: text)"
+    )
+    add_namespace(command)
+    add_connection(command)
+
+
+def _add_doctor(commands: Any, add: AddCommand) -> None:
+    command = add(commands, "doctor", summary="say what is wrong with an installation, and what to type", epilog=DOCTOR_EXAMPLES)
+    command.add_argument(
+        "--network-policies",
+        action="store_true",
+        help="measure whether the cluster enforces NetworkPolicies: two short-lived pods, and a policy between them",
+    )
+    command.add_argument(
+        "--trial-namespace", default="", metavar="NAMESPACE", help="where these pods run (default: one that is made and deleted)"
+    )
+    command.add_argument("--image", default="", help="of these pods, with Python 3 in it (default: the operator's)")
+    command.add_argument(
+        "-o",
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="lines, or one JSON object with every check (default: text)",
+    )
     add_connection(command)
 
 

@@ -172,6 +172,12 @@ def _completion(arguments: Namespace) -> int:
     return print_script(arguments)
 
 
+def _rollout(arguments: Namespace) -> int:
+    from shardwright.cli.rollout import rollout  # noqa: PLC0415 - see _plan
+
+    return rollout(arguments)
+
+
 def _models(arguments: Namespace) -> int:
     from shardwright.cli.catalogue import list_models  # noqa: PLC0415 - see _plan
 
@@ -211,6 +217,7 @@ COMMANDS: Final[Mapping[str, Callable[[Namespace], int]]] = MappingProxyType(
         "predict": _predict,
         "fetch": _fetch,
         "doctor": _doctor,
+        "rollout": _rollout,
         "models": _models,
         "gpus": _gpus,
         "crd": _crd,

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from shardwright.api.free_form import without_free_form
 from shardwright.cluster.resources import SHARDED_MODELS
-from shardwright.reconcile.rules import RESTART
+from shardwright.reconcile.rules import READ_ANNOTATIONS
 
 METADATA: Final = ("namespace", "name", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
 """Fields that are kept, each of which the API server bounds."""
 
 ANNOTATION_MAX_LENGTH: Final = 256
-"""Unit: characters of the one annotation that is read. Basis: assumed, four times what of it counts."""
+"""Unit: characters of each annotation that is read. Basis: assumed, four times what of it counts."""
 
 
 def project_model(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,5 +32,6 @@ def project_model(content: Mapping[str, Any]) -> dict[str, Any]:
 def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is kept of the metadata of a ShardedModel."""
     kept = {field: metadata[field] for field in METADATA if field in metadata}
-    asked = (metadata.get("annotations") or {}).get(RESTART)
-    return kept if asked is None else {**kept, "annotations": {RESTART: asked[:ANNOTATION_MAX_LENGTH]}}
+    written = metadata.get("annotations") or {}
+    asked = {name: written[name][:ANNOTATION_MAX_LENGTH] for name in READ_ANNOTATIONS if name in written}
+    return {**kept, "annotations": asked} if asked else kept

@@ -8,6 +8,7 @@ from shardwright.cluster.client import Call, Client
 from shardwright.cluster.resources import (
     ACCESS_REVIEWS,
     CHILDREN,
+    CONTROLLER_REVISIONS,
     LIMIT_RANGES,
     NODES,
     OPTIONAL_CHILDREN,
@@ -27,6 +28,7 @@ NEEDED: Final[Sequence[tuple[Resource, str, str]]] = (
     *((SHARDED_MODELS, "", verb) for verb in ("get", "list", "watch")),
     (SHARDED_MODELS, "status", "patch"),
     (SECRETS, "", "create"),
+    *((CONTROLLER_REVISIONS, "", verb) for verb in ("get", "create", "delete")),
     *((child, "", verb) for child in CHILDREN for verb in ("get", "list", "watch", "create", "patch", "delete")),
     *((child, "", verb) for child in OPTIONAL_CHILDREN for verb in ("get", "list", "watch", "create", "patch", "delete")),
 )

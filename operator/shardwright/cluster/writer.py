@@ -18,7 +18,7 @@ from shardwright.cluster.client import (
     Urgency,
 )
 from shardwright.cluster.new_keys import new_content
-from shardwright.cluster.resources import BY_KIND, PODS, SECRETS, STATEFUL_SETS, Resource
+from shardwright.cluster.resources import BY_KIND, CONTROLLER_REVISIONS, PODS, SECRETS, STATEFUL_SETS, Resource
 from shardwright.errors import Problem
 from shardwright.reconcile.decision import (
     HIDDEN_NAME,
@@ -26,7 +26,9 @@ from shardwright.reconcile.decision import (
     Create,
     CreateKey,
     Delete,
+    DropRevision,
     DryRunPod,
+    KeepRevision,
     ObjectKey,
     Patch,
     Write,
@@ -36,7 +38,7 @@ from shardwright.reconcile.decision import (
     written_name,
 )
 from shardwright.reconcile.drift import dropped_fields
-from shardwright.reconcile.observed import STATEFUL_SET
+from shardwright.reconcile.observed import STATEFUL_SET, controller_uid
 from shardwright.reconcile.refusals import field_dropped, forbids_pods, pod_of, pod_security_forbids
 from shardwright.reconcile.seen import Outcome, Refusal
 from shardwright.reconcile.templates import template_hash
@@ -125,6 +127,10 @@ class Writer:
                 self._on_stored({"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind, **stored})
             case DryRunPod():
                 await client.create(PODS, write.content["metadata"]["namespace"], write.content, dry_run=True)
+            case KeepRevision():
+                await _keep_revision(client, write)
+            case DropRevision():
+                await _drop_revision(client, write)
             case Delete():
                 resource = BY_KIND[write.kind]
                 await client.delete(resource, write.namespace, write.name, uid=write.uid, grace_seconds=write.grace_seconds)
@@ -229,6 +235,20 @@ async def _create_key(client: Client, write: CreateKey) -> None:
             raise
         said = str(error).replace(name, HIDDEN_NAME)
         raise ApiError(error.code, error.reason, said, error.retry_after_seconds) from None
+
+
+async def _keep_revision(client: Client, write: KeepRevision) -> None:
+    try:
+        await client.create(CONTROLLER_REVISIONS, write.content["metadata"]["namespace"], write.content)
+    except ApiError as error:
+        if error.reason != ALREADY_EXISTS:
+            raise
+
+
+async def _drop_revision(client: Client, write: DropRevision) -> None:
+    found = await client.get(CONTROLLER_REVISIONS, write.namespace, write.name, metadata_only=True)
+    if found and controller_uid(found) == write.owner_uid:
+        await client.delete(CONTROLLER_REVISIONS, write.namespace, write.name, uid=found["metadata"]["uid"])
 
 
 def with_new_key(secret: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from shardwright.controller.files import Watched, catalogue_of
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Key, Priority
 from shardwright.controller.subjects import Outcome as Resolved
-from shardwright.controller.subjects import Subjects
+from shardwright.controller.subjects import Subjects, key_beside
 from shardwright.controller.turns import Turns
 from shardwright.controller.view import View, base_key
 from shardwright.controller.whole import ReadWhole, as_it_is
@@ -160,6 +160,7 @@ class Planner:
     def forget(self, key: Key) -> None:
         """Forget a resource that is gone."""
         self._subjects.forget(key)
+        self._subjects.forget(key_beside(key))
         self._advice.pop(key, None)
         self._refused.pop(key, None)
 
@@ -250,7 +251,7 @@ class Planner:
             return await self._beside(key, subject, ask, ask.on, *ask.beside)
         stock = self._stock(key, subject, ask)
         made = await self._make(key, subject, ask, stock)
-        if isinstance(made, Replanned) and made.short and ask.choice is Choice.REPLAN:
+        if isinstance(made, Replanned) and made.short and ask.choice in {Choice.REPLAN, Choice.RESTORE}:
             vacated = self._stock(key, subject, ask, vacated=True)
             if vacated.inventory() != stock.inventory():  # its former generations are in the way
                 made = await self._make(key, subject, ask, vacated)

@@ -68,7 +68,7 @@ class Reading:
         self._cluster_domain = cluster_domain
         self._schedulers = Schedulers(client)
         self.config_maps = ConfigMaps(client, view.store)
-        self._whole = Whole(client)
+        self.whole = Whole(client)
         self._absent_kinds: frozenset[str] = frozenset()
         self._judging = asyncio.Lock()
         self._unserved: dict[str, float] = {}  # kinds that a write has found missing, and when
@@ -110,7 +110,7 @@ class Reading:
             trusted = self._believed(live, subject, observed, stored, note)
         record, cluster = trusted.record, None
         if self._view.synced and not isinstance(observed, Problem):
-            cluster = await self._around(key, subject, nodes_of_interest(observed, record))
+            cluster = await self.around(key, subject, nodes_of_interest(observed, record))
         return Seen(
             resource=resource,
             subject=subject,
@@ -249,7 +249,7 @@ class Reading:
         """Return how many groups of a model may be down on purpose beside those of all others, None for any number."""
         return None if self._most_moving is None else turns_left(self._most_moving, *self._view.moving_beside(key))
 
-    async def _around(self, key: Key, subject: Subject | tuple[Problem, ...], nodes: frozenset[str]) -> Cluster:
+    async def around(self, key: Key, subject: Subject | tuple[Problem, ...], nodes: frozenset[str]) -> Cluster:
         """Return what is known of the cluster around a model."""
         named = subject.intent.scheduler if isinstance(subject, Subject) else "None"
         scheduler = Finding() if named == "None" else (await self._schedulers.find())[named]
@@ -285,11 +285,11 @@ class Reading:
     async def _resolve(self, key: Key, live: Mapping[str, Any], version: str | None) -> Subject | tuple[Problem, ...]:
         """Return what a spec resolves to with this engine version to keep, or what the user must correct."""
         try:
-            return await self._planner.resolve(live, await self._config_text(key, live), version, self._whole.of)
+            return await self._planner.resolve(live, await self.config_text(key, live), version, self.whole.of)
         except InputError as error:
             return error.problems
 
-    async def _config_text(self, key: Key, live: Mapping[str, Any]) -> str | None:
+    async def config_text(self, key: Key, live: Mapping[str, Any]) -> str | None:
         """Return the config that the spec refers to, None where it refers to none or there is none."""
         reference = ((live.get("spec") or {}).get("model") or {}).get("configMapRef") or {}
         where = (key[0], str(reference["name"])) if reference.get("name") else None

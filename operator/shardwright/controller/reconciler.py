@@ -18,6 +18,7 @@ from shardwright.controller.notes import Notes
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Again, Key, Priority, retry_pause_seconds
 from shardwright.controller.reading import Reading
+from shardwright.controller.recalling import Recalling
 from shardwright.controller.view import Interests, View, asked, base_key
 from shardwright.controller.whole import ChangedError
 from shardwright.controller.workers import NotAllTakenError
@@ -72,6 +73,7 @@ class Reconciler:
         self._view = parts.view
         self._writer = Writer(parts.client, self._stored)
         self._notes = Notes()
+        self._recalling = Recalling(parts.client, parts.planner, parts.reading)
         self._clock = clock or SteadyClock()
 
     async def look(self, key: Key) -> Again | None:
@@ -90,7 +92,7 @@ class Reconciler:
             return self._again(note.again_at, Priority.RESYNC)
         try:
             seen = await self._parts.reading.read(key, live, note, now)
-            published, done = await self._advance(key, seen)
+            published, done = await self._advance(key, live, seen)
         except ChangedError:
             return Again(seconds=CHANGED_SECONDS, priority=Priority.ROLL)
         self._take_over(key, live["metadata"]["uid"], published)
@@ -139,13 +141,22 @@ class Reconciler:
             self._parts.reading.absent_kinds,
         )
 
-    async def _advance(self, key: Key, seen: Seen) -> tuple[Published, Outcome]:
+    async def _read_on(self, key: Key, live: Mapping[str, Any], seen: Seen, step: Step) -> Seen:
+        """Return the same with what a step asks to be read."""
+        if step.recalls:
+            return await self._recalling.recalled(key, live, seen, step.recalls)
+        return replace(seen, told=await self._recalling.told(key, live))
+
+    async def _advance(self, key: Key, live: Mapping[str, Any], seen: Seen) -> tuple[Published, Outcome]:
         """Do what the pure core says until there is nothing left to do; return what to publish, and all that was written."""
         done = Outcome()
         while True:
             step = await _aside(seen.groups, advance, seen, self._clock.now())
-            if step.ask is not None and isinstance(seen.subject, Subject):
-                seen = seen.answered(step.ask, await self._answer(key, seen.subject, step.ask))
+            if step.recalls or step.tell:
+                seen = await self._read_on(key, live, seen, step)
+                continue
+            if step.ask is not None and step.subject is not None:
+                seen = seen.answered(step.ask, await self._answer(key, step.subject, step.ask))
                 if seen.cluster:  # what was booked for others meanwhile may be why nothing was for this one
                     seen = replace(seen, cluster=replace(seen.cluster, gpus=self._view.kept_beside(key)))
                 continue
@@ -257,6 +268,7 @@ class Reconciler:
         self._view.forget(key)
         self._notes.forget(key)
         self._parts.planner.forget(key)
+        self._recalling.forget(key)
         self._parts.metrics.drop(key)
 
 

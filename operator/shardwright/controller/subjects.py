@@ -1,6 +1,7 @@
 """What resources resolve to, as it was worked out last: for as many of them as there is room for."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Final
 
 from shardwright.controller.queue import Key
@@ -9,6 +10,9 @@ from shardwright.resolving.subject import Subject
 
 WEIGHTS_MAX: Final = 100_000
 """Tensors of models of which subjects are kept. Basis: assumed; a model has about 1,000 and at most 10,000, which are 3 MiB."""
+
+_BESIDE: Final = "@revision"
+"""What is added to the name of a resource for what it has gone back to; no name ends so."""
 
 Outcome = Subject | tuple[Problem, ...]
 
@@ -63,3 +67,15 @@ class Subjects:
 
 def _size(outcome: Outcome) -> int:
     return len(outcome.model.weights) if isinstance(outcome, Subject) else 0
+
+
+def key_beside(key: Key) -> Key:
+    """Return the key of what a resource has gone back to: that is remembered beside what it asks itself."""
+    return key[0], key[1] + _BESIDE
+
+
+def beside(live: Mapping[str, Any], hashed: str) -> dict[str, Any]:
+    """Return a resource as another one, of this hash, with the key of :func:`key_beside`."""
+    metadata = live["metadata"]
+    _, name = key_beside((metadata["namespace"], metadata["name"]))
+    return {**live, "metadata": {**metadata, "name": name, "uid": f"{metadata['uid']} {hashed}"}, "status": {}}

@@ -6,6 +6,9 @@ The shell does what a step says and calls ``advance`` again with what came of it
                ▲                          │
                └── a second place for a group that serves and is to restart
 
+A model that has gone back to an earlier revision is looked at as if its spec said that, and all else follows by itself: which
+groups change, how they take turns, what becomes of the plan.
+
 What runs is left running by anything that is not a valid, placed, deployable plan for the spec as it is, and it is kept alive
 meanwhile: a group that breaks starts again as it was.
 """
@@ -19,6 +22,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.pipeline import bundle_for
 from shardwright.reconcile.adoption import adopted, marks
 from shardwright.reconcile.availability import unavailable
+from shardwright.reconcile.course import course_of, former_of, given_up
 from shardwright.reconcile.decide import Desired, decide, is_leftover, keep_alive, not_as_they_are, placed
 from shardwright.reconcile.decision import Apply, Create, DryRunPod, Why, Write
 from shardwright.reconcile.events import surge_event
@@ -31,6 +35,7 @@ from shardwright.reconcile.placing import Planned, plan
 from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed, Published, hidden, publish
 from shardwright.reconcile.record_object import record_key, record_object, record_place, would_end
 from shardwright.reconcile.refusals import place_taken, pod_of, problem_of
+from shardwright.reconcile.revisions import Course, Revision, renewed, revisions_of
 from shardwright.reconcile.rights import bounded
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
@@ -43,11 +48,16 @@ from shardwright.resolving.subject import Subject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The next thing to do: ask the planner, else write, else publish what was found.
+    """The next thing to do: read or ask, else write, else publish what was found.
 
-    ``records`` is the plan of record that the writes put in place: its GPUs are kept from now on.
+    ``records`` is the plan of record that the writes put in place: its GPUs are kept from now on. ``subject`` is what the planner
+    is asked about. Where something is still to be read, that comes first: ``recalls`` is a revision to read, ``tell``: what the
+    resource asks, word for word.
     """
 
+    recalls: Revision | None = None
+    tell: bool = False
+    subject: Subject | None = None
     ask: Ask | None = None
     records: PlanRecord | None = None
     writes: tuple[Write, ...] = ()
@@ -58,7 +68,23 @@ def advance(seen: Seen, now: datetime) -> Step:
     """Return the next thing to do for a model."""
     if isinstance(seen.observed, Problem):
         return Step(published=hidden(seen, seen.observed, now))
-    known = look_around(seen, seen.observed, now)
+    on_course = _on_course(seen)
+    return on_course if isinstance(on_course, Step) else _look(on_course, seen.observed, now)
+
+
+def _on_course(seen: Seen) -> Step | Seen:
+    """Return the same with what is to be run as its subject: what the spec says, or the revision that is gone back to."""
+    course = course_of(seen)
+    seen = replace(seen, course=course)
+    if course.rollback is None or isinstance(seen.subject, tuple):
+        return seen
+    former = former_of(seen, course.rollback)
+    return Step(recalls=former) if isinstance(former, Revision) else replace(seen, subject=former.subject, former=former)
+
+
+def _look(seen: Seen, observed: Observed, now: datetime) -> Step:
+    """Return the next thing to do for a model of which everything is known."""
+    known = look_around(seen, observed, now)
     if isinstance(seen.subject, tuple):
         return _end(seen, known, Planned(record=known.record), _kept(seen, known, now, problems=seen.subject), now)
     if seen.cluster is None:
@@ -67,7 +93,7 @@ def advance(seen: Seen, now: datetime) -> Step:
     missing = seen.cluster.priorities.problem_of(seen.subject.deployment.priority_class)
     planned = missing or (known.unreadable if known.standing else None) or plan(seen, known, seen.subject, now)
     if isinstance(planned, Ask):
-        return Step(ask=planned)
+        return Step(ask=planned, subject=seen.subject)
     if isinstance(planned, Problem):
         return _end(seen, known, Planned(record=known.record), _kept(seen, known, now, problems=(planned,)), now)
     return _put_in_place(seen, known, seen.subject, planned, now)
@@ -78,14 +104,21 @@ def _put_in_place(seen: Seen, known: Known, subject: Subject, planned: Planned, 
     if planned.record and not subject.intent.paused:
         if problem := _held_up(seen, known, subject, planned.record):
             return _end(seen, known, Planned(record=None), _kept(seen, known, now, problems=(problem,)), now)
-        record = _numbered(seen, known, _where_it_is(seen, known, subject, planned.record))
+        record = _numbered(seen, known, seen.course.kept_in(_where_it_is(seen, known, subject, planned.record)))
         planned, placing = replace(planned, record=record), _record(seen, known, record)
         if isinstance(placing, Step):
             return placing
         if isinstance(placing, Problem):
             stands = replace(planned, record=known.record, events=())
             return _end(seen, known, stands, _kept(seen, known, now, refused=placing), now)
+    return _run(seen, known, subject, planned, now)
+
+
+def _run(seen: Seen, known: Known, subject: Subject, planned: Planned, now: datetime) -> Step:
+    """Deploy what the plan of record says, unless groups do not come up with it and are to go back."""
     deployed = _deploy(seen, known, subject, planned, now)
+    if course := given_up(seen, subject, deployed.decision):
+        return _taken_back(seen, known, planned, deployed, course, now)
     beside = _beside(seen, known, subject, planned, deployed)
     if isinstance(beside, Step):
         return beside
@@ -93,7 +126,35 @@ def _put_in_place(seen: Seen, known: Known, subject: Subject, planned: Planned, 
         return _end(seen, known, planned, _kept(seen, known, now, refused=beside), now)
     if beside:
         planned, deployed = beside, _deploy(seen, known, subject, beside, now)
+    return _good(seen, known, subject, planned, deployed, now)
+
+
+def _good(seen: Seen, known: Known, subject: Subject, planned: Planned, deployed: Deployed, now: datetime) -> Step:
+    """Keep what runs as a revision where all groups serve with it, and end."""
+    if planned.record and not seen.resource.paused and _is_good(planned, deployed):
+        history = renewed(revisions_of(seen.resource.status), subject, planned.record, seen.told, now)
+        if history is None:
+            return Step(tell=True)
+        deployed = replace(deployed, history=history)
     return _end(seen, known, planned, deployed, now)
+
+
+def _taken_back(seen: Seen, known: Known, planned: Planned, deployed: Deployed, course: Course, now: datetime) -> Step:
+    """Write down that the spec is given up, before anything follows from it; all groups stay as they are until the next look."""
+    record = _numbered(seen, known, course.kept_in(planned.record)) if planned.record else None
+    placing = _record(seen, known, record) if record else None
+    if isinstance(placing, Step):
+        return placing
+    if placing is None:
+        seen, planned = replace(seen, course=course), replace(planned, record=record)
+    return _end(seen, known, planned, deployed, now)
+
+
+def _is_good(planned: Planned, deployed: Deployed) -> bool:
+    """Return whether all groups have served for long enough with what is wanted."""
+    states = deployed.decision.groups if deployed.decision and deployed.record else ()
+    expected = len(deployed.record.plan.groups) if deployed.record else 0
+    return planned.short is None and 0 < expected == len(states) and all(state.available and not state.hold for state in states)
 
 
 def _where_it_is(seen: Seen, known: Known, subject: Subject, record: PlanRecord) -> PlanRecord:
@@ -201,7 +262,7 @@ def _beside(seen: Seen, known: Known, subject: Subject, planned: Planned, deploy
     ask = Ask(on=planned.record, lost=known.lost, beside=(group, generation_of(name)[1] + 1))
     answer = seen.answers.get(ask)
     if answer is None:
-        return None if seen.outcome or generation_of(name)[1] >= GENERATION_MAX else Step(ask=ask)
+        return None if seen.outcome or generation_of(name)[1] >= GENERATION_MAX else Step(ask=ask, subject=subject)
     if isinstance(answer, Problem) or answer.record is None:
         return None
     record = _numbered(seen, known, answer.record)
@@ -228,7 +289,8 @@ def _end(seen: Seen, known: Known, planned: Planned, deployed: Deployed, now: da
     """Return what is to be written, with what will have been found when all of it is taken."""
     if seen.outcome is not None:
         return Step(published=publish(seen, known, planned, deployed, now))
-    writes = () if seen.resource.paused else (*_taken_up(seen, deployed), *_questions(seen, known, now))
+    kept = deployed.history.writes if deployed.history else ()
+    writes = () if seen.resource.paused else (*_taken_up(seen, deployed), *kept, *_questions(seen, known, now))
     return Step(writes=writes, published=publish(seen.done(Outcome(written=writes)), known, planned, deployed, now))
 
 

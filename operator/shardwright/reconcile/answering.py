@@ -14,7 +14,7 @@ from shardwright.planning.ways_out import Holder, ways_out
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.waiting import Claim, Room, choose
-from shardwright.replanning import Replanned, mend, plan_anew, scale
+from shardwright.replanning import Replanned, mend, plan_anew, restore, scale
 from shardwright.resolving.subject import Subject
 
 
@@ -28,6 +28,8 @@ def answer(
         return mend(subject, ask.on, inventory, ask.leaving)
     if ask.choice in {Choice.COMPARE, Choice.IMPROVE} and ask.on:
         return improve(subject, ask.on, inventory, planned, ask.worst, take=ask.choice is Choice.IMPROVE)
+    if ask.choice is Choice.RESTORE and ask.restored:
+        return restore(subject, ask.on, ask.restored, inventory, ask.held, ask.worst)
     return plan_anew(subject, ask.on, inventory, ask.held, planned, ask.worst)
 
 
@@ -40,7 +42,7 @@ def dated(answer: Replanned, ask: Ask, now: datetime) -> Replanned:
 
 def plans_anew(ask: Ask) -> bool:
     """Return whether :func:`answer` makes a new plan in any case."""
-    return ask.on is None or ask.choice not in {Choice.RESCALE, Choice.REHOUSE}
+    return ask.on is None or ask.choice not in {Choice.RESCALE, Choice.REHOUSE, Choice.RESTORE}
 
 
 def with_ways_out(subject: Subject, ask: Ask, inventory: Inventory, made: Replanned, holders: Sequence[Holder]) -> Replanned:

@@ -15,7 +15,7 @@ from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.generations import finds_no_place, former_generations, overdue
 from shardwright.reconcile.group import Group, LifeRules, as_it_stands
 from shardwright.reconcile.groups import Step, next_step
-from shardwright.reconcile.holds import held_back
+from shardwright.reconcile.holds import Rejection, held_back, rejected
 from shardwright.reconcile.immutable import as_it_can_be, is_in_the_way
 from shardwright.reconcile.members import mounted_config_maps, mounted_secrets
 from shardwright.reconcile.observed import CONFIG_MAP, SECRET, STATEFUL_SET, Observed, controller, controller_uid, object_key
@@ -47,8 +47,9 @@ class Decision:
 
     ``conflicts`` are foreign objects in our places, ``leftovers`` what an earlier ShardedModel of the same name has left to
     the garbage collector (kind and name): then what runs is kept alive, and nothing else is written. ``stopping`` are the
-    groups, by index, whose service these writes end on purpose, and that could be made anew beside it first. ``wake_at`` is
-    when to look again although nothing may have happened.
+    groups, by index, whose service these writes end on purpose, and that could be made anew beside it first. ``rejection`` says
+    which group will not come up with what is wanted, where that is to be taken back. ``wake_at`` is when to look
+    again although nothing may have happened.
     """
 
     writes: tuple[Write, ...]
@@ -56,6 +57,7 @@ class Decision:
     conflicts: tuple[Problem, ...] = ()
     leftovers: tuple[str, ...] = ()
     stopping: tuple[int, ...] = ()
+    rejection: Rejection | None = None
 
     @property
     def wake_at(self) -> datetime | None:
@@ -90,6 +92,7 @@ def decide(desired: Desired, observed: Observed, now: datetime, most_moving: int
         writes=(*ends, *repairs, *_keys(desired, lives), *others, *_prune(desired, observed, kept, former)),
         groups=tuple(step.state for step in steps),
         stopping=_to_begin_beside(groups, steps) if desired.rules.max_surge else (),
+        rejection=rejected(wanted, now) if desired.rules.rolls_back else None,
     )
 
 

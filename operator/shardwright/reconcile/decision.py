@@ -41,6 +41,22 @@ class CreateKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeepRevision:
+    """Create a ControllerRevision that is named by what it says; where there is one of its name, that is it."""
+
+    content: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropRevision:
+    """Delete a ControllerRevision if the resource of this uid controls it; where there is none, all is well."""
+
+    namespace: str
+    name: str
+    owner_uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Apply:
     """Apply an object's full intent by force, to exactly the object with this uid, which is ours; ``needs`` as in a creation."""
 
@@ -95,14 +111,17 @@ class Delete:
 HIDDEN_NAME: Final = "(name withheld)"
 """Of a Secret that could not be made: who knew it could make that Secret, and it would count as ours."""
 
-Write = Create | CreateKey | Apply | Patch | DryRunPod | Delete
+Aside = DryRunPod | KeepRevision | DropRevision
+"""What nothing that runs depends on: where it is not taken, the model is none the worse."""
+
+Write = Create | CreateKey | Apply | Patch | Delete | Aside
 
 
 def written_name(write: Write) -> str:
     """Return the name of the object that a write is about; a pod that is only tried has the start of one."""
     if isinstance(write, DryRunPod):
         return str(write.content["metadata"]["generateName"])
-    return str(write.name if isinstance(write, Patch | Delete) else write.content["metadata"]["name"])
+    return str(write.name if isinstance(write, Patch | Delete | DropRevision) else write.content["metadata"]["name"])
 
 
 def shown_name(write: Write) -> str:
@@ -114,6 +133,8 @@ def written_kind(write: Write) -> str:
     """Return the kind of the object that a write is about, as in its key."""
     if isinstance(write, Patch):
         return "StatefulSet"
+    if isinstance(write, DropRevision):
+        return "ControllerRevision"
     return write.kind if isinstance(write, Delete) else kind_of(write.content)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from shardwright.api.conditions import ConditionType, Reason
 from shardwright.planning.report import Plan
 from shardwright.reconcile.decision import Apply, Create, Delete, Patch, Why, Write, written_kind, written_name
-from shardwright.reconcile.findings import Findings, rollout_stopped, summarise
+from shardwright.reconcile.findings import Findings, rolled_back, rollout_stopped, summarise
 from shardwright.reconcile.sentences import failure_sentence
 from shardwright.rendering.hashing import CONTENT_HASH
 from shardwright.rendering.names import generation_of
@@ -45,6 +45,9 @@ def events_of(before: Iterable[Mapping[str, Any]], found: Findings, written: Ite
     stopped, was = rollout_stopped(found), _before(before, ConditionType.ROLLOUT_STOPPED)
     if stopped.status and was.get("status") != "True":
         yield Event(reason="RolloutStopped", action="Restart", note=stopped.message, warning=True)
+    back, was = rolled_back(found), _before(before, ConditionType.ROLLED_BACK)
+    if back.status and was.get("status") != "True":
+        yield Event(reason="RolledBack", action="Restart", note=back.message, warning=found.spec_rejected)
     told = [event for write in written for event in _of_write(write, found)]
     yield from told[:WRITES_TOLD]
     if len(told) > WRITES_TOLD:

@@ -5,13 +5,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from shardwright.api.conditions import Condition, ConditionType, Reason
+from shardwright.api.record import Cause, Rollback
 from shardwright.errors import Problem
 from shardwright.planning.gain import Better
 from shardwright.planning.phrases import uncounted_sentence, ways_sentence
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.decision import ObjectKey
-from shardwright.reconcile.sentences import better_sentence, failure_sentence, fixes_sentence, not_ready_sentence
+from shardwright.reconcile.revisions import Revision
+from shardwright.reconcile.sentences import (
+    better_sentence,
+    failure_sentence,
+    fixes_sentence,
+    not_ready_sentence,
+    rollback_sentence,
+)
 from shardwright.reconcile.states import Awaited, GroupState, Situation
 from shardwright.rendering.fixes import fixes_of_engine, fixes_of_pods
 
@@ -33,6 +41,13 @@ class KeptEngine:
     newest: str
 
 
+_CAUSES: Final = {
+    Cause.ASKED: Reason.ASKED,
+    Cause.ENGINE_FAILED: Reason.ENGINE_FAILED,
+    Cause.PROGRESS_DEADLINE_EXCEEDED: Reason.PROGRESS_DEADLINE_EXCEEDED,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """Everything that the conditions and the metrics of a model are made from.
@@ -47,7 +62,8 @@ class Findings:
     with their fields.
     ``kept_engine`` is the engine's version by default where an earlier release has chosen it.
     ``distrusted`` is why a plan of record was not believed a while ago, ``barred`` why the pods of a new plan are not let in.
-    ``most_moving`` is how many groups may be down on purpose for the sake of all models.
+    ``most_moving`` is how many groups may be down on purpose for the sake of all models. ``rollback`` is what is run
+    instead of what the spec says, ``rollback_problem`` why what was asked for is not gone back to.
     """
 
     generation: int
@@ -75,6 +91,13 @@ class Findings:
     distrusted: Problem | None = None
     barred: Problem | None = None
     most_moving: int | None = None
+    rollback: tuple[Rollback, Revision | None] | None = None
+    rollback_problem: Problem | None = None
+
+    @property
+    def spec_rejected(self) -> bool:
+        """Return whether what the spec says did not come up, and was taken back."""
+        return self.rollback is not None and self.rollback[0].cause is not Cause.ASKED
 
     @property
     def awaiting_turn(self) -> tuple[GroupState, ...]:
@@ -164,6 +187,8 @@ def _resting(found: Findings) -> Summary | None:
 
 
 def _running(found: Findings) -> Summary:
+    if _all_ready(found) and found.spec_rejected:
+        return Summary(reason=Reason.ROLLED_BACK, message=rolled_back(found).message, stalled=True)
     if _all_ready(found):
         return Summary(reason=Reason.SERVING, message=f"{len(found.groups)} of {len(found.groups)} groups ready", ready=True)
     ready, held = sum(group.ready for group in found.groups), found.held_by(Awaited.STOPPED_ROLLOUT)
@@ -239,6 +264,7 @@ def conditions(found: Findings) -> tuple[Condition, ...]:
         _limited(found),
         _pending(found),
         rollout_stopped(found),
+        rolled_back(found),
     )
 
 
@@ -351,6 +377,19 @@ def rollout_stopped(found: Findings) -> Condition:
     message = f"{why}; {_names(held)} keep the pods that they have until {until}: correct the spec, or set it back"
     reason = Reason.ENGINE_FAILED if failed or not against else Reason.PROGRESS_DEADLINE_EXCEEDED
     return _condition(found, ConditionType.ROLLOUT_STOPPED, True, reason, message)
+
+
+def rolled_back(found: Findings) -> Condition:
+    """Return whether an earlier revision runs in place of what the spec says, and why; or why none does that was asked for."""
+    if found.rollback is None:
+        problem = found.rollback_problem
+        said, reason = (problem.sentence(), Reason.REVISION_UNKNOWN) if problem else ("", Reason.IDLE)
+        return _condition(found, ConditionType.ROLLED_BACK, False, reason, said)
+    stands, revision = found.rollback
+    message = rollback_sentence(stands, revision.number if revision else None, revision.image if revision else "")
+    if found.rollback_problem:
+        message = f"{message}; {found.rollback_problem.sentence()}"
+    return _condition(found, ConditionType.ROLLED_BACK, True, _CAUSES[stands.cause], message)
 
 
 def _names(groups: Sequence[GroupState]) -> str:

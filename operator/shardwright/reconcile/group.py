@@ -23,7 +23,8 @@ class LifeRules:
     ``keeps_templates``: pods stay as they are where the same is asked for and only another release would render them otherwise.
     ``min_ready_seconds`` is how long a group is ready before it counts as available, ``progress_deadline_seconds`` how long it
     may take to become ready on its nodes (None: nobody knows). Groups below the number ``partition`` keep the pods they have.
-    ``rejected``: a group did not come up with what is wanted, and is gone.
+    ``rejected``: a group did not come up with what is wanted, and is gone. ``rolls_back``: what groups do not
+    come up with is taken back.
     """
 
     restart: RestartPolicy = field(default_factory=RestartPolicy)
@@ -35,6 +36,7 @@ class LifeRules:
     progress_deadline_seconds: int | None = None
     partition: int = 0
     rejected: bool = False
+    rolls_back: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ What is remembered stands in annotations of the StatefulSet (``memory``).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -205,7 +205,8 @@ def _standing(group: Group, memory: Memory, now: datetime) -> GroupState:
     """Return how a group stands that nothing takes through zero."""
     if group.complete:
         stopped = (group.hold,) if group.hold and group.hold.what is Awaited.STOPPED_ROLLOUT else ()
-        return _state(group, Situation.READY, *stopped, memory=memory, look_at=_comes_of_age(group, now))
+        ready = _state(group, Situation.READY, *stopped, memory=memory, look_at=_comes_of_age(group, now))
+        return replace(ready, available=group.available(now))
     situation = Situation.STARTING
     if _queued(group):
         situation = Situation.WAITING_FOR_QUOTA

@@ -5,7 +5,7 @@ from what there is, so nothing is remembered: a rollout goes on as soon as the g
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -23,6 +23,38 @@ _GONE: Final = "a group that is gone"
 _WITHOUT_A_PLACE: Final = frozenset({UNSCHEDULABLE, "NodeNotReady", "DeletionByTaintManager", "DeletionByPodGC"})
 """Failures after which a group cannot go on where it was. Source: ours, and the reasons of the condition DisruptionTarget for a
 node that is silent or gone."""
+
+
+FAILED_STARTS: Final = 3
+"""How often in a row the engine of a group must have failed before a change is given up. Basis: assumed; it starts again at once,
+then after 30 s and 60 s, and what passes by itself (a name that is not resolved yet, a GPU that is reset) is over then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """A group that will not come up with what is wanted: its deadline is over (``late``), or its engine fails again and again."""
+
+    group: str
+    late: bool
+    failure: Failure | None = None
+
+
+def rejected(groups: Sequence[Group], now: datetime) -> Rejection | None:
+    """Return the first group that will not come up with what is wanted, None where none is such."""
+    for group in groups:
+        late, incident = group.late(now), group.memory.incident
+        spent = incident is not None and incident.spent(group.rules.restart)
+        if _speaks_against(group, now) and (late or spent or _starts_failed(group) >= FAILED_STARTS):
+            failure = next(_failures(group), incident.failure if incident else None)
+            return Rejection(group=group.name, late=late, failure=failure)
+    return None
+
+
+def _starts_failed(group: Group) -> int:
+    """Return how often the engine has failed in a row: of a single pod the kubelet counts, which starts it again in place."""
+    if group.size == 1:
+        return sum(member.restarts for member in group.members)
+    return group.memory.incident.counted if group.memory.incident else 0
 
 
 def held_back(groups: Sequence[Group], now: datetime) -> list[Group]:

@@ -16,7 +16,7 @@ FACTS_MAX: Final = 1024
 """Facts of conditions that are in memory once. Basis: assumed, several times as many as conditions have reasons."""
 
 Gist = tuple[Any, ...]
-"""What a status says in facts: the generation, and of each condition its type, status and reason."""
+"""What a status says in facts: the generation, the newest revision, and of each condition its type, status and reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,8 @@ def gist_of(status: Mapping[str, Any]) -> Gist:
     """Return what a status says in facts."""
     conditions: Iterable[Mapping[str, Any]] = status.get("conditions") or ()
     facts = (_fact(item["type"], item["status"], item["reason"]) for item in conditions)
-    return status.get("observedGeneration"), *sorted(facts)
+    newest: Iterable[Mapping[str, Any]] = (status.get("revisions") or ())[-1:]
+    return status.get("observedGeneration"), *(item["revision"] for item in newest), *sorted(facts)
 
 
 @lru_cache(maxsize=FACTS_MAX)

@@ -1,6 +1,6 @@
 """What becomes of the plan of record in this look: kept, or asked anew of the planner."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -75,6 +75,8 @@ def plan(seen: Seen, known: Known, subject: Subject, now: datetime) -> Planned |
     if choice is Choice.KEEP and record:
         why = None if _has_begun(seen, known) else barred(seen, known, subject, record)
         return Planned(record=record, report=record.report(), stale=stale, unplaced=why is not None, barred=why)
+    if choice is Choice.REPLAN and _is_former(seen, subject):
+        choice = Choice.RESTORE
     ask = _ask(seen, known, subject, choice)
     answer = seen.answers.get(ask, ask)
     if isinstance(answer, Problem) and record and choice in {Choice.COMPARE, Choice.IMPROVE}:
@@ -101,7 +103,14 @@ def _serves(known: Known, record: PlanRecord | None) -> bool:
     return record is not None and 0 < len(record.plan.groups) == len(serving) == len(known.standing)
 
 
+def _is_former(seen: Seen, subject: Subject) -> bool:
+    """Return whether it is a revision that is gone back to, with a plan of its own."""
+    return seen.former is not None and seen.former.subject is subject and seen.former.plan is not None
+
+
 def _ask(seen: Seen, known: Known, subject: Subject, choice: Choice) -> Ask:
+    if choice is Choice.RESTORE and seen.former:
+        return _restoring(seen, known, seen.former.plan)
     leaving = frozenset(item.group for item in known.leaving) if choice is Choice.REHOUSE else frozenset[int]()
     held = tuple(item for item in _held(seen, known) if not known.record or item.number < subject.intent.partition)
     numbers = known.record.plan.group_numbers if known.record else tuple(item.number for item in held)
@@ -111,6 +120,29 @@ def _ask(seen: Seen, known: Known, subject: Subject, choice: Choice) -> Ask:
     roots = group_names(base_name(seen.resource.owner.name), numbers)
     worst = worst_first(roots, numbers, known.standing, known.leaving) if may_drop else ()
     return Ask(on=known.record, choice=choice, leaving=leaving, held=held, worst=worst, lost=known.lost | known.late)
+
+
+def _restoring(seen: Seen, known: Known, plan: Plan | None) -> Ask:
+    """Return the question for an earlier plan: what counts is where groups stand, not where they were to go meanwhile."""
+    said = [_places(item) for item in (known.record.plan if known.record else None, plan) if item]
+    held = tuple(replace(item, nodes=_in_order(item, said)) for item in _held(seen, known))
+    numbers = tuple(item.number for item in held)
+    worst = worst_first(group_names(base_name(seen.resource.owner.name), numbers), numbers, known.standing, ())
+    lost = known.lost | known.late
+    return Ask(on=known.record, choice=Choice.RESTORE, held=held, restored=plan, worst=worst, lost=lost)
+
+
+def _places(plan: Plan) -> dict[int, tuple[str, ...]]:
+    return dict(zip(plan.group_numbers, plan.groups, strict=True))
+
+
+def _in_order(item: Held, said: Iterable[Mapping[int, tuple[str, ...]]]) -> tuple[str, ...]:
+    """Return the nodes of a group in the order of its ranks, as a plan says it: pods restart for another one.
+
+    One whose pods name no nodes, as they were to come, is where the first plan has it.
+    """
+    places = (nodes for plan in said if (nodes := plan.get(item.number)))
+    return next((nodes for nodes in places if not item.nodes or set(nodes) == set(item.nodes)), item.nodes)
 
 
 def _held(seen: Seen, known: Known) -> Iterator[Held]:

@@ -15,6 +15,7 @@ class Choice(StrEnum):
     REHOUSE = "Rehouse"  #: some groups cannot go on where they are: they move, the others stay; then as RESCALE
     REPLAN = "Replan"
     COMPARE = "Compare"  #: all stays as it is; what would be better is said
+    RESTORE = "Restore"  #: the plan of an earlier revision takes its place, with the groups that still stand by it
     IMPROVE = "Improve"  #: a better plan takes its place if it is worth a restart of all groups
 
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from shardwright.api.record import PlanRecord
+from shardwright.api.record import PlanRecord, Rollback
 from shardwright.api.status import plan_status
 from shardwright.engines.versions import NEWEST_DEFAULT, is_newer
 from shardwright.errors import Problem
 from shardwright.pipeline import engine_status
 from shardwright.planning.report import Report
 from shardwright.reconcile.decide import Decision
-from shardwright.reconcile.decision import Apply, Create, DryRunPod, ObjectKey, Why
+from shardwright.reconcile.decision import Apply, Aside, Create, DryRunPod, ObjectKey, Why
 from shardwright.reconcile.events import Event, events_of
 from shardwright.reconcile.findings import Findings, KeptEngine
 from shardwright.reconcile.generations import given_up_at
@@ -22,6 +22,7 @@ from shardwright.reconcile.placing import Planned
 from shardwright.reconcile.quotas import Pods
 from shardwright.reconcile.record_trust import SERIAL
 from shardwright.reconcile.refusals import pods_refused, problem_of
+from shardwright.reconcile.revisions import REVISIONS, History, Revision, hash_of, revisions_of, shown
 from shardwright.reconcile.rights import pods_of
 from shardwright.reconcile.rules import groups_wanted
 from shardwright.reconcile.seen import Outcome, Refusal, Seen
@@ -56,7 +57,7 @@ class Deployed:
     """What is to be written, and what keeps it from being more.
 
     ``record`` is the plan that is deployed, None where what stands is only kept alive. ``problems`` are for the user to mend,
-    ``refused`` is why nothing is written, or is not taken.
+    ``refused`` is why nothing is written, or is not taken. ``history`` are the revisions to keep, where all groups serve.
     """
 
     decision: Decision | None = None
@@ -64,6 +65,7 @@ class Deployed:
     runs: bool = False
     problems: tuple[Problem, ...] = ()
     refused: Problem | None = None
+    history: History | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +139,11 @@ def publish(seen: Seen, known: Known, planned: Planned, deployed: Deployed, now:
     found = replace(found, distrusted=distrusted[0] if distrusted else None)
     before = seen.resource.status.get("conditions") or ()
     return Published(
-        status={**_status(seen, planned, deployed, found, now), **_serial(seen, record)},
+        status={
+            **_status(seen, planned, deployed, found, now),
+            **_serial(seen, record),
+            **_revisions(seen, deployed, outcome),
+        },
         events=(*planned.events, *events_of(before, found, outcome.written)),
         again_at=_again_at(seen, known, found, now, distrusted),
         found=found,
@@ -177,6 +183,15 @@ def _serial(seen: Seen, record: PlanRecord | None) -> dict[str, int]:
     """Return what the status says of the newest plan of record: earlier ones are not believed from then on."""
     serial = max(seen.serial, record.serial if record else 0)
     return {SERIAL: serial} if seen.keys and serial else {}
+
+
+def _revisions(seen: Seen, deployed: Deployed, outcome: Outcome) -> dict[str, Any]:
+    """Return what the status says of revisions: those of before where one could not be kept."""
+    stand, history = revisions_of(seen.resource.status), deployed.history
+    if history and all(write in outcome.written for write in history.writes):
+        stand = history.revisions
+    runs = hash_of(seen.subject) if isinstance(seen.subject, Subject) else ""
+    return {REVISIONS: shown(stand, runs)} if stand else {}
 
 
 def _repaired(seen: Seen, known: Known, outcome: Outcome) -> dict[ObjectKey, tuple[str, ...]]:
@@ -223,6 +238,8 @@ def _found(seen: Seen, known: Known, planned: Planned, deployed: Deployed, outco
         decision=deployed.decision,
         refused=deployed.refused or _first_refusal(outcome, queued=bool(intent and intent.scheduler == "Kueue")),
         paused=seen.resource.paused,
+        rollback=_rollback(seen),
+        rollback_problem=seen.course.problem,
         lost=known.lost,
         strangers=known.observed.strangers,
         contested=seen.contested,
@@ -255,9 +272,17 @@ def _kept_engine(subject: Subject) -> KeptEngine | None:
     return KeptEngine(engine=subject.deployment.engine, version=version, newest=NEWEST_DEFAULT)
 
 
+def _rollback(seen: Seen) -> tuple[Rollback, Revision | None] | None:
+    """Return what is gone back to, and which revision that is; None where the spec is run."""
+    stands = seen.course.rollback
+    if stands is None:
+        return None
+    return stands, next((item for item in revisions_of(seen.resource.status) if item.hash == stands.to), None)
+
+
 def _first_refusal(outcome: Outcome, *, queued: bool) -> Problem | None:
     """Return why the first write was not taken; what only asks is no write."""
-    refused = (item for item in outcome.refused if not isinstance(item.write, DryRunPod))
+    refused = (item for item in outcome.refused if not isinstance(item.write, Aside))
     return next((problem_of(item, queued=queued) for item in refused), None)
 
 

@@ -10,6 +10,14 @@ from shardwright.resolving.intent import Intent
 RESTART: Final = "shardwright.io/restart"
 """Annotation of a ShardedModel: a new value restarts its groups, one after another."""
 
+ROLLBACK_TO: Final = "shardwright.io/rollback-to"
+"""Annotation of a ShardedModel: the number of a revision to go back to, or ``spec`` to have the spec tried again.
+
+What follows an ``@`` tells one request from the same one made earlier."""
+
+READ_ANNOTATIONS: Final = (RESTART, ROLLBACK_TO)
+"""All annotations of a ShardedModel that are read."""
+
 HAVE_QUOTA: Final = frozenset({"Kueue", "Volcano"})
 """Schedulers with queues: a group would wait beside its former self for the quota that this one holds."""
 
@@ -26,6 +34,7 @@ def life_rules(intent: Intent, annotations: Mapping[str, str]) -> LifeRules:
         min_ready_seconds=intent.min_ready_seconds,
         progress_deadline_seconds=intent.progress_deadline_seconds,
         partition=intent.partition,
+        rolls_back=intent.rolls_back,
         restart_asked=annotations.get(RESTART, "")[:_TOKEN_LENGTH],
     )
 

@@ -10,11 +10,13 @@ from shardwright.api.settings import NamespaceLimits
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
+from shardwright.planning.report import Plan
 from shardwright.reconcile.decision import ObjectKey, Write
 from shardwright.reconcile.observed import STATEFUL_SET, Observed
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.priorities import Priorities
 from shardwright.reconcile.quotas import Allowance, Pods
+from shardwright.reconcile.revisions import Course, Former, Told
 from shardwright.reconcile.sightings import Sighting
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
@@ -82,8 +84,8 @@ class Cluster:
 class Ask:
     """What the planner is asked: to carry a choice out on a plan of record, with the groups that leave their nodes.
 
-    ``held`` are the nodes that groups have now, where there is no plan of record that says so, and of those below the partition,
-    who may be elsewhere than it says. ``worst`` are the numbers of the
+    ``held`` are the nodes that groups have now, where there is no plan of record that says so, or an earlier plan is to be
+    ``restored``, and of those below the partition, who may be elsewhere than it says. ``worst`` are the numbers of the
     groups in the order in which they go where fewer are wanted. ``lost`` are nodes that
     do not give pods of the model back, or that should have been made by now: nothing is planned there. With ``beside`` (group,
     generation) it is asked for a second place for one group instead, while the first one serves.
@@ -93,6 +95,7 @@ class Ask:
     choice: Choice = Choice.KEEP
     leaving: frozenset[int] = frozenset()
     held: tuple[Held, ...] = ()
+    restored: Plan | None = field(default=None, compare=False)
     worst: tuple[int, ...] = ()
     lost: frozenset[str] = frozenset()
     beside: tuple[int, int] | None = None
@@ -142,6 +145,9 @@ class Seen:
         certain: Whether what there is has been read fresh from the API server, as it must be before anything is ended.
         answers: What the planner has answered in this look, or why it has no answer.
         recorded: Plans of record that were written in this look, and what came of it.
+        course: Whether what the spec says is run, as found in this look.
+        former: The revision that is gone back to, where it was asked for.
+        told: What the resource asks, word for word, where it was asked for.
         outcome: What came of writing everything else.
     """
 
@@ -160,6 +166,9 @@ class Seen:
     certain: bool = False
     answers: Mapping[Ask, Replanned | Problem] = field(default_factory=dict)
     recorded: tuple[tuple[PlanRecord, Outcome], ...] = ()
+    course: Course = field(default_factory=Course)
+    former: Former | None = None
+    told: Told | None = None
     outcome: Outcome | None = None
 
     @property

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from shardwright.api.record import Cause, Rollback
 from shardwright.improving import GAIN_MIN
 from shardwright.planning.gain import Better
 from shardwright.planning.phrases import copies
@@ -68,6 +69,22 @@ def not_ready_sentence(state: GroupState) -> str:
     """Return what a group waits for and, where it failed before, why: what somebody reads first must have the cause."""
     waits = f"{state.name}: {waiting_sentence(state) or state.situation}"
     return f"{waits}; it failed: {failure_sentence(state)}" if state.failing else waits
+
+
+def rollback_sentence(rollback: Rollback, number: int | None, image: str) -> str:
+    """Return which revision runs in place of what the spec says, why, and until when.
+
+    >>> asked = Rollback(to="b6", instead_of="0c", cause=Cause.ASKED)
+    >>> rollback_sentence(asked, 2, "vllm/vllm-openai:v0.32.0")
+    'revision 2 (vllm/vllm-openai:v0.32.0) runs in place of the spec, as asked, until the spec changes'
+    """
+    which = f"revision {number} ({image})" if number is not None else "an earlier revision"
+    if rollback.cause is Cause.ASKED:
+        return f"{which} runs in place of the spec, as asked, until the spec changes"
+    why = "was not ready in time" if rollback.cause is Cause.PROGRESS_DEADLINE_EXCEEDED else "failed again and again"
+    said = f" ({rollback.said[:LINE_LENGTH]})" if rollback.said else ""
+    again = "correct the spec, or have it tried again with 'kubectl shardwright rollout retry'"
+    return f"{which} runs in place of the spec, with which {rollback.group} {why}{said}; {again}"
 
 
 def better_sentence(found: Better) -> str:

@@ -107,7 +107,7 @@ class GroupState:
     ``ready``: it serves, and with the pods that are wanted or that it is to keep; ``serves``: with whichever.
     ``moving``: it is down because of a restart that we began on purpose. ``pending`` are fields of its pods that the next restart
     changes, as this release renders them otherwise for what is asked for all the same. ``hold`` is why it keeps the pods that
-    it has although others are wanted.
+    it has although others are wanted. ``available``: it is ready, and has been so for as long as is asked for.
     """
 
     name: str
@@ -126,6 +126,7 @@ class GroupState:
     moving: bool = False
     pending: tuple[str, ...] = ()
     hold: Wait | None = None
+    available: bool = False
 
     @property
     def late(self) -> bool:

@@ -136,6 +136,15 @@ def plan_configmap(base: str) -> str:
     return f"{base}-plan"
 
 
+def revision_name(base: str, digest: str) -> str:
+    """Return the name of the ControllerRevision that keeps a text of this digest.
+
+    >>> revision_name("llama", "924a7dbda14bed03")
+    'llama-revision-924a7dbda1'
+    """
+    return f"{base}-revision-{digest[:_HASH_DIGITS]}"
+
+
 def scripts_configmap(base: str, digest: str) -> str:
     """Return the name of the ConfigMap with the launch, probe and drain scripts whose hash this is.
 

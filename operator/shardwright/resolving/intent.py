@@ -43,7 +43,8 @@ class Intent:
     ``max_surge`` are how many groups may be without service at once, and beside their former selves, in a rollout.
     ``keeps_templates``: groups stay as another release of the operator has made them until they restart. ``min_ready_seconds`` is
     how long a group serves before the next one is stopped, ``progress_deadline_seconds`` how long a start may take (None: what
-    follows from the bytes to load). Groups below the index ``partition`` keep the pods that they have.
+    follows from the bytes to load). Groups below the index ``partition`` keep the pods that they have. ``rolls_back``: a change
+    with which a group does not come up is taken back.
     """
 
     plan_only: bool
@@ -60,6 +61,7 @@ class Intent:
     min_ready_seconds: int
     progress_deadline_seconds: int | None
     partition: int
+    rolls_back: bool = False
 
 
 def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
@@ -80,6 +82,7 @@ def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
         min_ready_seconds=spec.rollout.min_ready_seconds,
         progress_deadline_seconds=spec.rollout.progress_deadline_seconds,
         partition=spec.rollout.partition,
+        rolls_back=spec.rollout.on_failure == "RollBack",
     )
 
 

@@ -216,6 +216,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "rollout.partition": _under("rollout", {}, {"partition": 1}),
     "rollout.progressDeadlineSeconds": _under("rollout", {}, {"progressDeadlineSeconds": 1200}),
     "rollout.onUpgrade": _under("rollout", {}, {"onUpgrade": "Roll"}),
+    "rollout.onFailure": _under("rollout", {}, {"onFailure": "RollBack"}),
     "replan": ({"replan": "WhenInvalid"}, {"replan": "Always"}),
 }
 """Path → a spec and one that differs in that field alone."""

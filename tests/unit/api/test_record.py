@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shardwright.api.record import RECORD_VERSION, PlanRecord, decode, encode
+from shardwright.api.record import RECORD_VERSION, Cause, PlanRecord, Rollback, decode, encode
 from shardwright.api.status import plan_status
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
@@ -16,7 +16,7 @@ RECORDS = Path(__file__).parents[2] / "data" / "records"
 
 REPORT = a_report()
 
-LATER = {"rejected": "", "improved_at": None}
+LATER = {"rejected": "", "improved_at": None, "rollback": None, "answered": ""}
 """Fields that came after version 2, as they are written where nothing is to be said."""
 
 RECORD = PlanRecord(
@@ -142,6 +142,12 @@ def test_a_record_of_version_2_is_read_to_the_last_bit_and_written_as_one(name: 
     assert isinstance(read, PlanRecord), read
     assert json.loads(encode(read)) == plain | {"plan": plain["plan"] | {"numbers": [], "uncounted": []}} | LATER
     assert read.plan.group_numbers == tuple(range(len(read.plan.groups)))
+
+
+def test_what_a_model_has_gone_back_to_is_read_as_it_was_written() -> None:
+    back = Rollback(to="b6", instead_of="0c", cause=Cause.ENGINE_FAILED, group="llama-1", said="CUDA error")
+    record = replace(RECORD, rollback=back, answered="spec@now")
+    assert decode(encode(record)) == record
 
 
 @pytest.mark.parametrize("numbers", [(0,), (1, 0), (1, 1), (-1, 0)], ids=["too few", "not in order", "twice", "negative"])

@@ -9,13 +9,24 @@ from typing import Any
 import pytest
 
 from shardwright.cluster.client import ApiError, Client, NotLeadingError
-from shardwright.cluster.resources import STATEFUL_SETS
+from shardwright.cluster.resources import CONTROLLER_REVISIONS, STATEFUL_SETS
 from shardwright.cluster.writer import CARRY_OUT_SECONDS, WELL_SECONDS, Writer
-from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, DryRunPod, Patch, Why, Write
+from shardwright.reconcile.decision import (
+    Apply,
+    Create,
+    CreateKey,
+    Delete,
+    DropRevision,
+    DryRunPod,
+    KeepRevision,
+    Patch,
+    Why,
+    Write,
+)
 from shardwright.reconcile.refusals import pod_of
 from shardwright.reconcile.seen import Outcome, Refusal
 from tests.support.builders_operator import Hand
-from tests.support.builders_reconcile import rendered, service, stateful_set
+from tests.support.builders_reconcile import OWNER_UID, rendered, service, stateful_set
 from tests.support.memory_api import MemoryApi
 from tests.support.scripted_api import Answer, serving
 
@@ -202,6 +213,25 @@ def test_a_secret_that_exists_is_the_key_and_any_other_refusal_is_one() -> None:
         assert [method for method, _, _ in api.requests] == ["POST"]
     with serving(Answer(403, {"reason": "Forbidden", "message": "no"})) as (_, client):
         assert refused(client, write).code == 403
+
+
+def test_a_revision_that_exists_is_kept_and_any_other_refusal_is_one() -> None:
+    write = KeepRevision(content=rendered("ControllerRevision", "llama-revision-0123456789"))
+    with serving(Answer(409, {"reason": "AlreadyExists", "message": "there is one"})) as (api, client):
+        assert carry_out(client, write) == Outcome(written=(write,))
+        assert [path.partition("?")[0] for _, path, _ in api.requests] == ["/apis/apps/v1/namespaces/models/controllerrevisions"]
+    with serving(Answer(403, {"reason": "Forbidden", "message": "no"})) as (_, client):
+        assert refused(client, write).code == 403
+
+
+@pytest.mark.parametrize("owner", [OWNER_UID, "another"])
+def test_a_revision_is_deleted_where_it_is_the_models_own(owner: str) -> None:
+    api = MemoryApi()
+    api.put(CONTROLLER_REVISIONS, rendered("ControllerRevision", "llama-revision-0123456789"))
+    write = DropRevision(namespace="models", name="llama-revision-0123456789", owner_uid=owner)
+    for _ in range(2):
+        assert carry_out(api, write) == Outcome(written=(write,))
+    assert (api.find(CONTROLLER_REVISIONS, "models", write.name) is None) is (owner == OWNER_UID)
 
 
 def test_a_conflict_over_a_quota_says_nothing_of_a_secret_which_is_tried_again() -> None:

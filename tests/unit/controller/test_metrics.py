@@ -114,6 +114,7 @@ def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_
         ("TurnAwaited", "False", "Idle"),
         ("RolloutPending", "False", "Idle"),
         ("RolloutStopped", "False", "Idle"),
+        ("RolledBack", "False", "Idle"),
     }
     metrics.show(KEY, living(SERVES), None)
     assert conditions(metrics) == {
@@ -129,6 +130,7 @@ def test_every_condition_is_one_series_with_its_reason_and_the_reason_before_is_
         ("TurnAwaited", "False", "Idle"),
         ("RolloutPending", "False", "Idle"),
         ("RolloutStopped", "False", "Idle"),
+        ("RolledBack", "False", "Idle"),
     }
 
 
@@ -221,7 +223,7 @@ def test_a_model_has_as_many_series_as_the_page_of_the_metrics_says() -> None:
             (plan.stages[:1], [fresh, begun_again], ()),
         )
     ]
-    assert counts == [33, 33 + 1, 33 + 5, 33 + 3, 33 + 3 + 1]
+    assert counts == [34, 34 + 1, 34 + 5, 34 + 3, 34 + 3 + 1]
 
 
 def shown(metrics: Metrics) -> dict[str, int]:

@@ -18,6 +18,7 @@ from shardwright.reconcile.publish import NO_PODS_SECONDS, UNREADY_SECONDS, Publ
 from shardwright.reconcile.relocation import REGISTERED_AGAIN_SECONDS
 from shardwright.reconcile.seen import Ask, Outcome, Refusal
 from shardwright.reconcile.states import Situation
+from shardwright.resolving.subject import Subject
 from tests.support.builders_reconcile import crashed, pod
 from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
 from tests.support.small_cluster import GRACE_SECONDS, LOAD_SECONDS, Refuses, SmallCluster
@@ -93,8 +94,9 @@ class TestStages:
         operator = an_operator(2, **ONE_NODE, replicas=2)
         now, seen = operator.cluster.now, operator.seen()
 
+        assert isinstance(seen.subject, Subject)
         asked = advance(seen, now)
-        assert asked == Step(ask=Ask(on=None, choice=Choice.REPLAN))
+        assert asked == Step(ask=Ask(on=None, choice=Choice.REPLAN), subject=seen.subject)
         assert asked.ask
         seen = seen.answered(asked.ask, operator.answer(seen, asked.ask))
 

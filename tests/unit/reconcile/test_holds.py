@@ -13,29 +13,13 @@ from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.memory import read_memory
 from shardwright.rendering.budgets import IMAGE_SECONDS
 from shardwright.rendering.hashing import TEMPLATE_HASH
-from tests.support.builders_reconcile import NOON, World, crashed, desired, stateful_set
+from tests.support.builders_reconcile import NOON, World, desired, stateful_set
 from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
-from tests.support.small_cluster import LOAD_SECONDS, UNREADY, SmallCluster
+from tests.support.changed_engines import EXITS, GOOD, HANGS, Cluster
+from tests.support.small_cluster import LOAD_SECONDS, SmallCluster
 
 SETTLED = 1300
 """Seconds in which three groups have taken their turns, and less than a start may take."""
-
-GOOD, HANGS, EXITS = ({"env": [{"name": "NCCL_DEBUG", "value": word}]} for word in ("INFO", "WARN", "TRACE"))
-"""Changes of ``spec.engine``; what an engine of :class:`Cluster` makes of each."""
-
-
-class Cluster(SmallCluster):
-    """A cluster whose engines do not come up where their environment says so."""
-
-    def _run(self, item: dict[str, Any]) -> None:
-        super()._run(item)
-        env = {entry["name"]: entry.get("value") for entry in item["spec"]["containers"][0]["env"]}
-        status, word = item["status"], env.get("NCCL_DEBUG")
-        if word == "TRACE" and status.get("containerStatuses"):
-            ended = crashed(item["metadata"]["name"])["status"]
-            item["status"] = {**status, "conditions": [UNREADY], "containerStatuses": ended["containerStatuses"]}
-        elif word == "WARN" and "deletionTimestamp" not in item["metadata"]:
-            status["conditions"] = [entry for entry in status["conditions"] if entry["status"] != "True"] or [UNREADY]
 
 
 def serving(nodes: int = 4, **spec: Any) -> Operator:

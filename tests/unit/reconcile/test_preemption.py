@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from shardwright.api.record import PlanRecord
@@ -10,6 +11,7 @@ from shardwright.pipeline import plan_serving, record_of
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.publish import Kept
+from shardwright.reconcile.revisions import Told
 from shardwright.reconcile.seen import Cluster, Outcome, Resource, Seen
 from shardwright.replanning import Replanned
 from shardwright.resolving.subject import Subject
@@ -52,6 +54,9 @@ class Life:
                 self.asked.append(step.ask.choice)
                 short = plan_serving(self.subject, stock(self.subject, NODES[:1])).outcome
                 seen = seen.answered(step.ask, Replanned(record=self.record, report=self.record.report(), short=short))  # type: ignore[arg-type]
+                continue
+            if step.tell:
+                seen = replace(seen, told=Told(text='{"spec": {}}'))
                 continue
             self.world.write(step.writes)
             if step.published:

@@ -1,0 +1,78 @@
+"""Reads revisions of models, and what they ask now, word for word: both from the API server, and kept of few."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from shardwright.cluster.client import Client
+from shardwright.cluster.resources import CONTROLLER_REVISIONS
+from shardwright.controller.planner import Planner
+from shardwright.controller.queue import Key
+from shardwright.controller.reading import Reading, owner_of
+from shardwright.controller.subjects import beside
+from shardwright.errors import InputError, Problem
+from shardwright.reconcile.known import nodes_of_interest
+from shardwright.reconcile.observed import Observed
+from shardwright.reconcile.revisions import Former, Revision, Saying, Told, as_kept, as_now, read_revision
+from shardwright.reconcile.seen import Seen
+from shardwright.rendering.names import base_name, revision_name
+from shardwright.resolving.subject import Subject
+
+
+class Recalling:
+    """Reads on where a look needs more than the caches have; what a revision resolves to is kept as long as it is run."""
+
+    def __init__(self, client: Client, planner: Planner, reading: Reading) -> None:
+        self._client = client
+        self._planner = planner
+        self._reading = reading
+        self._formers: dict[Key, tuple[object, Former]] = {}
+
+    async def told(self, key: Key, live: Mapping[str, Any]) -> Told:
+        """Return what a resource asks, word for word.
+
+        Raises:
+            ApiError: it could not be read.
+            ChangedError: there is another form of it now, or none.
+        """
+        return Told(text=await self._reading.whole.of(live), config=await self._reading.config_text(key, live))
+
+    async def recalled(self, key: Key, live: Mapping[str, Any], seen: Seen, revision: Revision) -> Seen:
+        """Return the same with a revision as it would run now, and with what is around a model that runs it.
+
+        Raises:
+            ApiError: it could not be read.
+        """
+        former = await self._former(key, live, revision)
+        cluster = seen.cluster
+        if cluster is not None and isinstance(former.subject, Subject) and isinstance(seen.observed, Observed):
+            cluster = await self._reading.around(key, former.subject, nodes_of_interest(seen.observed, seen.record))
+        return replace(seen, former=former, cluster=cluster)
+
+    def forget(self, key: Key) -> None:
+        """Forget a model that is gone."""
+        self._formers.pop(key, None)
+
+    async def _former(self, key: Key, live: Mapping[str, Any], revision: Revision) -> Former:
+        owner, known = owner_of(live), self._formers.get(key)
+        form = owner.uid, live["metadata"]["generation"], revision.digest, self._planner.files_version
+        if known and known[0] == form:
+            return replace(known[1], hash=revision.hash)
+        name = revision_name(base_name(owner.name), revision.digest)
+        content = await self._client.get(CONTROLLER_REVISIONS, owner.namespace, name)
+        said = await asyncio.to_thread(read_revision, content, owner.uid, revision)
+        if isinstance(said, Problem):
+            return Former(hash=revision.hash, subject=(said,))  # what is gone may be put back: it is read again
+        former = as_kept(Former(hash=revision.hash, subject=await self._resolved(live, said, revision), plan=said.plan), revision)
+        self._formers[key] = form, former
+        return former
+
+    async def _resolved(self, live: Mapping[str, Any], said: Saying, revision: Revision) -> Subject | tuple[Problem, ...]:
+        async def whole(_: Mapping[str, Any]) -> str:
+            return await asyncio.to_thread(as_now, said, live)
+
+        try:
+            return await self._planner.resolve(beside(live, revision.hash), said.config, said.engine_version, whole)
+        except InputError as error:
+            return error.problems

@@ -1,0 +1,90 @@
+"""Which of two things a model is to run: what its spec says, or an earlier revision.
+
+It follows from the plan of record, which says what was decided, and from an annotation of the resource. What was decided ends
+when the spec changes.
+"""
+
+from typing import Final
+
+from shardwright.api.record import Cause, PlanRecord, Rollback
+from shardwright.errors import Problem
+from shardwright.reconcile.decide import Decision
+from shardwright.reconcile.holds import Rejection
+from shardwright.reconcile.revisions import Course, Former, Revision, hash_of, revisions_of, unusable
+from shardwright.reconcile.rules import ROLLBACK_TO
+from shardwright.reconcile.seen import Seen
+from shardwright.resolving.subject import Subject
+
+SPEC: Final = "spec"
+
+REQUEST_LENGTH: Final = 64
+"""Characters that are read of the annotation. Basis: assumed; a number and a time."""
+
+SAID_LENGTH: Final = 256
+"""Characters that are kept of what an engine said last. Basis: assumed; a line of a log."""
+
+
+def course_of(seen: Seen) -> Course:
+    """Return which course a model is on; one that is paused stays on its own."""
+    record, subject = seen.record if isinstance(seen.record, PlanRecord) else None, seen.subject
+    if not isinstance(subject, Subject):
+        return Course(rollback=record.rollback if record else None, answered=record.answered if record else "")
+    stands, answered, spec = record.rollback if record else None, record.answered if record else "", hash_of(subject)
+    if stands and stands.instead_of != spec:
+        stands = None
+    request = seen.resource.annotations.get(ROLLBACK_TO, "")[:REQUEST_LENGTH]
+    if request == answered or seen.resource.paused:
+        return Course(rollback=stands, answered=answered)
+    return _asked(seen, request, stands, answered, spec)
+
+
+def _asked(seen: Seen, request: str, stands: Rollback | None, answered: str, spec: str) -> Course:
+    """Return the course of a model of which something is asked anew."""
+    wanted, revisions = request.partition("@")[0].strip(), revisions_of(seen.resource.status)
+    if not wanted:  # what somebody has asked for by it ends with it
+        return Course(rollback=None if stands and stands.cause is Cause.ASKED else stands, answered=request)
+    if wanted == SPEC:
+        return Course(answered=request)
+    found = next((item for item in revisions if str(item.number) == wanted), None)
+    if found is None:
+        return Course(rollback=stands, answered=answered, problem=_unknown(wanted, revisions))
+    if found.hash == spec:
+        return Course(answered=request)
+    return Course(rollback=Rollback(to=found.hash, instead_of=spec, cause=Cause.ASKED), answered=request)
+
+
+def former_of(seen: Seen, rollback: Rollback) -> Former | Revision:
+    """Return the revision that is gone back to, as it would run; only which one it is where it has not been read yet."""
+    if seen.former and seen.former.hash == rollback.to:
+        return seen.former
+    found = next((item for item in revisions_of(seen.resource.status) if item.hash == rollback.to), None)
+    return found or Former(hash=rollback.to, subject=(unusable(None, "is not among status.revisions any more"),))
+
+
+def given_up(seen: Seen, subject: Subject, decision: Decision | None) -> Course | None:
+    """Return the course of a model whose groups do not come up with what its spec says, None where it stays on its own."""
+    rejection = decision.rejection if decision else None
+    if rejection is None or seen.course.rollback or seen.resource.paused:
+        return None
+    newest, spec = next(iter(revisions_of(seen.resource.status)[-1:]), None), hash_of(subject)
+    if newest is None or newest.hash == spec:  # nothing was ever good, or what fails now was: no change of it is to blame
+        return None
+    return Course(rollback=_because_of(rejection, newest.hash, spec), answered=seen.course.answered)
+
+
+def _because_of(rejection: Rejection, to: str, instead_of: str) -> Rollback:
+    failure = rejection.failure
+    said = (failure.message.splitlines() or [failure.reason])[-1] if failure else ""
+    cause = Cause.PROGRESS_DEADLINE_EXCEEDED if rejection.late else Cause.ENGINE_FAILED
+    return Rollback(to=to, instead_of=instead_of, cause=cause, group=rejection.group, said=said[:SAID_LENGTH])
+
+
+def _unknown(wanted: str, revisions: tuple[Revision, ...]) -> Problem:
+    there = ", ".join(str(item.number) for item in revisions)
+    return Problem(
+        code="RevisionUnknown",
+        what=f"{ROLLBACK_TO}: {wanted}",
+        limit=f"there are revisions {there}" if there else "there is none yet: it has never served with all groups",
+        remedy=f"name one of status.revisions, or {SPEC}",
+        path="metadata.annotations",
+    )

@@ -1,0 +1,238 @@
+"""Revisions of a model: what it ran when all of its groups served, kept whole, so that it can be gone back to.
+
+A revision is what was asked for (spec and config), the engine's version and the plan: all that pods follow from, but for the
+release of the operator that renders them. It is a ControllerRevision, which the stock role ``edit`` may not write and nobody can
+change, and its digest stands in the status of the resource, which none of its users may write: what says anything else is not
+believed.
+"""
+
+import hashlib
+import json
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from shardwright.api.record import PlanRecord, Rollback, decode, encode
+from shardwright.errors import Problem
+from shardwright.planning.report import Plan
+from shardwright.reconcile.decision import DropRevision, KeepRevision, Write
+from shardwright.reconcile.observed import controller_uid
+from shardwright.rendering.deployment import Owner
+from shardwright.rendering.labels import MANAGED_BY, MODEL, metadata
+from shardwright.rendering.names import base_name, revision_name
+from shardwright.resolving.subject import Subject
+
+REVISIONS: Final = "revisions"
+"""Field of the status that says which revisions there are, the newest last."""
+
+HISTORY_MAX: Final = 3
+"""How many of them are kept. Basis: chosen; what runs, and two to go back to."""
+
+OF_NOW: Final = ("paused", "mode", "replan", "restart", "rollout", "replicas")
+"""Fields of the spec that say how many groups there are and how they live: they are not gone back to."""
+
+_HASH_DIGITS: Final = 16
+_DATA_KEY: Final = "zlib"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """One revision, without what it says: its number, what tells it from others, the digest of its text, and what to show."""
+
+    number: int
+    hash: str
+    digest: str
+    image: str
+    kept_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a resource asks, as JSON, and the config that it refers to (None: it refers to none)."""
+
+    text: str
+    config: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saying:
+    """What a revision says: ``spec`` and ``config`` as in :class:`Told`, the engine's version by default, and the plan."""
+
+    spec: Mapping[str, Any]
+    config: str | None
+    engine_version: str | None
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Former:
+    """The revision of this hash as it would run now: what it resolves to, or why it cannot run, and its plan."""
+
+    hash: str
+    subject: Subject | tuple[Problem, ...]
+    plan: Plan | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What is run instead of what the spec says (None: that is run), which request was followed last, and why one is not."""
+
+    rollback: Rollback | None = None
+    answered: str = ""
+    problem: Problem | None = None
+
+    def kept_in(self, record: PlanRecord) -> PlanRecord:
+        """Return a plan of record that says so."""
+        return replace(record, rollback=self.rollback, answered=self.answered)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The revisions that there are after the writes, and these writes."""
+
+    revisions: tuple[Revision, ...]
+    writes: tuple[Write, ...] = ()
+
+
+def hash_of(subject: Subject) -> str:
+    """Return what tells revisions apart: it changes with all that pods and plans follow from, and not with how groups live."""
+    return hashlib.sha256(f"{subject.cut_hash} {subject.deployment.asked}".encode()).hexdigest()[:_HASH_DIGITS]
+
+
+def revisions_of(status: Mapping[str, Any]) -> tuple[Revision, ...]:
+    """Return the revisions that a status names, oldest first; what none of ours has written is left out."""
+    found = (item for item in status.get(REVISIONS) or () if isinstance(item, Mapping))
+    return tuple(revision for item in found if (revision := _read(item)))
+
+
+def _read(item: Mapping[str, Any]) -> Revision | None:
+    number, words = item.get("revision"), [item.get(name) for name in ("hash", "digest", "image", "keptAt")]
+    if type(number) is not int or not all(isinstance(word, str) for word in words):
+        return None
+    hashed, digest, image, kept_at = map(str, words)
+    return Revision(number=number, hash=hashed, digest=digest, image=image, kept_at=kept_at)
+
+
+def shown(revisions: Sequence[Revision], runs: str) -> list[dict[str, Any]]:
+    """Return them as the status shows them; ``runs`` is the hash of what is run, or is to be."""
+    return [
+        {
+            "revision": item.number,
+            "hash": item.hash,
+            "digest": item.digest,
+            "image": item.image,
+            "keptAt": item.kept_at,
+            "runs": item.hash == runs,
+        }
+        for item in revisions
+    ]
+
+
+def renewed(before: Sequence[Revision], subject: Subject, record: PlanRecord, told: Told | None, now: datetime) -> History | None:
+    """Return the revisions after all groups have come to serve as a subject says; None where what it asks must be told first.
+
+    One that was kept before is the newest again, under a new number, as with a Deployment.
+    """
+    hashed, number = hash_of(subject), max((item.number for item in before), default=0) + 1
+    known = next((item for item in before if item.hash == hashed), None)
+    others = [item for item in before if item is not known]
+    if before and known is before[-1]:
+        return History(revisions=tuple(before))
+    if known:
+        return History(revisions=(*others, replace(known, number=number)))
+    if told is None:
+        return None
+    text = _text(told, record)
+    digest, gone = hashlib.sha256(text.encode()).hexdigest(), others[: max(0, len(others) + 1 - HISTORY_MAX)]
+    kept_at = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    made = Revision(number=number, hash=hashed, digest=digest, image=subject.deployment.image, kept_at=kept_at)
+    owner = subject.owner
+    drops = (
+        DropRevision(namespace=owner.namespace, name=revision_name(base_name(owner.name), item.digest), owner_uid=owner.uid)
+        for item in gone
+        if item.digest != digest
+    )
+    return History(
+        revisions=(*others[len(gone) :], made), writes=(KeepRevision(content=_object(owner, text, digest, number)), *drops)
+    )
+
+
+def _text(told: Told, record: PlanRecord) -> str:
+    """Return what a revision says, the same for the same: without what becomes of the plan of record later."""
+    kept = replace(record, rollback=None, answered="", rejected="", improved_at=None, serial=0)
+    said = {"spec": json.loads(told.text)["spec"], "config": told.config, "record": encode(kept)}
+    return json.dumps(said, sort_keys=True, separators=(",", ":"))
+
+
+def _object(owner: Owner, text: str, digest: str, number: int) -> dict[str, Any]:
+    base = base_name(owner.name)
+    labels = {MANAGED_BY[0]: MANAGED_BY[1], "app.kubernetes.io/component": "revision", MODEL: base}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": metadata(revision_name(base, digest), owner, labels, {}),
+        "revision": number,
+        "data": {_DATA_KEY: b64encode(zlib.compress(text.encode(), 9)).decode()},
+    }
+
+
+def read_revision(content: Mapping[str, Any] | None, owner_uid: str, revision: Revision) -> Saying | Problem:
+    """Return what a ControllerRevision says, or why that is not what was kept."""
+    if content is None or controller_uid(content) != owner_uid:
+        return unusable(revision.number, "is gone: its ControllerRevision does not exist")
+    text = _unpacked((content.get("data") or {}).get(_DATA_KEY))
+    if text is None or hashlib.sha256(text.encode()).hexdigest() != revision.digest:
+        return unusable(revision.number, "is not what the operator has kept: somebody has put another in its place")
+    said = json.loads(text)
+    record = decode(said["record"])
+    if isinstance(record, Problem):
+        return unusable(revision.number, f"cannot be read: {record.limit}")
+    return Saying(spec=said["spec"], config=said["config"], engine_version=record.engine_version or None, plan=record.plan)
+
+
+def _unpacked(data: object) -> str | None:
+    """Return a text of ours; anybody may have written anything of any size in its place."""
+    unpacking = zlib.decompressobj()
+    try:
+        text = unpacking.decompress(b64decode(str(data), validate=True), TEXT_BYTES_MAX)
+        return None if unpacking.unconsumed_tail else text.decode()
+    except (ValueError, zlib.error):
+        return None
+
+
+TEXT_BYTES_MAX: Final = 8 * 1024 * 1024
+"""What is unpacked of a revision, at most. Basis: a spec of 1.5 MiB, a config of 1 MiB and a plan of record of 1 MiB, escaped."""
+
+
+def as_now(kept: Saying, live: Mapping[str, Any]) -> str:
+    """Return what a resource would ask if it said what a revision says: JSON, with its own number of groups and rules of life."""
+    now = live.get("spec") or {}
+    spec = {name: value for name, value in kept.spec.items() if name not in OF_NOW}
+    spec |= {name: now[name] for name in OF_NOW if name in now}
+    return json.dumps({"apiVersion": live["apiVersion"], "kind": live["kind"], "spec": spec, "metadata": _named(live)})
+
+
+def _named(live: Mapping[str, Any]) -> dict[str, Any]:
+    return {field: live["metadata"][field] for field in ("name", "namespace", "uid", "generation")}
+
+
+def as_kept(found: Former, revision: Revision) -> Former:
+    """Return the same, or why it cannot run, where it resolves to something else by now."""
+    if isinstance(found.subject, tuple) or hash_of(found.subject) == revision.hash:
+        return found
+    why = "means something else by now: the administrator's defaults, or a model's config in the catalogue, have changed"
+    return replace(found, subject=(unusable(revision.number, why),))
+
+
+def unusable(number: int | None, limit: str) -> Problem:
+    """Return the problem of a revision that cannot be gone back to."""
+    return Problem(
+        code="RevisionUnusable",
+        what="the revision to go back to" if number is None else f"revision {number}",
+        limit=limit,
+        gap="and what runs is left as it is",
+        remedy="go back to another one, or change the spec",
+    )
