@@ -79,8 +79,8 @@ verify: generate lint ## Generated files are current (used before a release)
 	git diff --exit-code
 
 lock: setup ## Resolve the dependencies anew into the three lock files (hashes, no addresses)
-	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --output-file requirements.lock pyproject.toml
-	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra dev --output-file requirements-dev.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra operator --output-file requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra operator --extra dev --output-file requirements-dev.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra audit --output-file requirements-audit.lock pyproject.toml
 
 build/audit/.installed: requirements-audit.lock

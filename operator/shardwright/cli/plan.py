@@ -10,7 +10,7 @@ from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.checkpoints import NOTHING, Named, fetch_unknown, fetched_for, read_config
 from shardwright.cli.document import explanation_document, plan_document
-from shardwright.cli.exits import Exit
+from shardwright.cli.exits import Exit, UnreachableError
 from shardwright.cli.inputs import STDIN, Source, in_file, name_the_file, read_sources, read_text
 from shardwright.cli.named_gpus import nodes_of, problems_of_gpus, read_named_gpus
 from shardwright.cli.output import print_error, print_json, print_lines, print_note, print_text, print_yaml, width_of_output
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from shardwright.cli.live import Cluster
 
 _WITHOUT_OPERATOR: Final = "docs/reference/cli.md says how to make it, where no operator does"
+_NO_CLIENT: Final = (
+    "reading a cluster needs the package {}, which is not installed: install 'shardwright[cluster]', "
+    "or give --nodes or --gpus to plan without a cluster"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +167,12 @@ def _there(arguments: Namespace, wanted: Sequence[Source]) -> tuple[Source, ...]
 
 
 def _cluster(arguments: Namespace) -> "Cluster":
-    from shardwright.cli.live import Cluster  # noqa: PLC0415 - the client of the cluster takes a second to load
-
+    try:
+        from shardwright.cli.live import Cluster  # noqa: PLC0415 - the client takes a second to load, and may not be installed
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("shardwright"):
+            raise
+        raise UnreachableError(_NO_CLIENT.format(error.name)) from None
     return Cluster(context=arguments.context, kubeconfig=arguments.kubeconfig)
 
 
