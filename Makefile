@@ -7,7 +7,7 @@ DEMO   ?=
 INSTALL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: audit bench-operator bench-operator-short crash-matrix explore faults score fit bench-start help setup test test-unit test-controlplane test-engine test-versions test-browser test-mpi lock-engine lint fmt generate soak verify lock tools demo demo-down image wheel kind-up kind-test kind-test-full kind-demo kind-down scan clean
+.PHONY: audit bench-operator bench-operator-short crash-matrix explore faults score fit bench-start help setup test test-unit test-controlplane test-engine test-versions test-browser test-mpi lock-engine lint fmt generate soak verify lock lock-image tools demo demo-down image publish release release-tools scan sign wheel wheels kind-up kind-test kind-test-full kind-demo kind-down clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,8 +83,8 @@ verify: generate lint ## Generated files are current (used before a release)
 	git diff --exit-code
 
 lock: setup ## Resolve the dependencies anew into the three lock files (hashes, no addresses)
-	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --output-file requirements.lock pyproject.toml
-	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra dev --output-file requirements-dev.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra operator --output-file requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra operator --extra dev --output-file requirements-dev.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra audit --output-file requirements-audit.lock pyproject.toml
 
 build/audit/.installed: requirements-audit.lock
@@ -158,14 +158,29 @@ bench-operator: setup tools ## Measure the operator with 1,000 models on 5,000 n
 bench-operator-short: setup tools ## The same with 100 models on 500 nodes; fails on a regression (about 3 minutes)
 	$(BIN)/python -m benchmarks.fleet --size short --check
 
+release: setup tools ## All that a user installs into dist/release/, each proved by installing it (about 5 minutes once its tools are built)
+	$(BIN)/python -m release
+
+release-tools: ## What `make release` runs images in, from Debian: bubblewrap, and QEMU for arm64 (as root, or by sudo)
+	$(if $(filter 0,$(shell id -u)),,sudo) apt-get install --yes --quiet --no-install-recommends bubblewrap qemu-user-static
+
+sign: setup ## Sign what `make release` made (COSIGN_KEY: the private key)
+	$(BIN)/python -m release sign
+
+publish: setup ## Push image and chart of dist/release/ to REGISTRY, a host and an owner
+	$(BIN)/python -m release publish
+
+lock-image: setup ## Pin the newest Debian packages below the operator's image
+	$(BIN)/python -m release lock
+
 wheel: setup ## Build the wheel into dist/
 	$(BIN)/python -m build --no-isolation --wheel --outdir dist
 
-wheels: setup ## Download the locked wheels that the operator's image is built from into dist/wheels/
+wheels: setup ## Download the locked wheels that operator/Dockerfile takes into dist/wheels/
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --only-binary=:all: --no-deps --require-hashes --dest dist/wheels -r requirements.lock
 
-image: wheel wheels ## Build the operator's image (needs Docker; IMAGE_BASE: another base with Python 3.11 and pip)
-	docker build --network=none $(if $(IMAGE_BASE),--build-arg BASE=$(IMAGE_BASE)) -f operator/Dockerfile -t shardwright/operator:$$($(BIN)/python -c 'import shardwright; print(shardwright.__version__)') .
+image: $(if $(IMAGE_BASE),wheel wheels,setup) ## The operator's image for amd64 and arm64 as dist/release/*.oci.tar, without Docker (IMAGE_BASE: on a base of yours, with Docker)
+	$(if $(IMAGE_BASE),docker build --network=none --build-arg BASE=$(IMAGE_BASE) -f operator/Dockerfile -t shardwright/operator:$$($(BIN)/python -c 'import shardwright; print(shardwright.__version__)') .,$(BIN)/python -m release image)
 
 clean: ## Remove what was built here (not the cached control plane binaries)
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

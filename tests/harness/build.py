@@ -78,6 +78,8 @@ def _flags(version: str = KUBERNETES_VERSION) -> tuple[str, ...]:
     return ("-trimpath", "-buildvcs=false", "-ldflags", _linker_flags(version))
 
 
+_PLAIN = ("-trimpath", "-buildvcs=false", "-ldflags", "-s -w")
+
 # Beside that of TOOLS, which is the newest on the module proxy.
 OTHER_VERSIONS = ("1.31", "1.34")
 
@@ -120,6 +122,26 @@ def api_server(release: str) -> Path:
 def health_judge() -> Path:
     """The program that says of objects what kstatus and Argo CD say: ``tools/health/main.go``."""
     return _built_alone("health", _TOOLS / "health", ".", ("-trimpath", "-buildvcs=false"), "2 minutes")
+
+
+def crane() -> Path:
+    """The program that pushes and pulls images, and the registry in it."""
+    return _built_alone("crane", _TOOLS / "crane", "github.com/google/go-containerregistry/cmd/crane", _PLAIN, "1 minute")
+
+
+def cosign() -> Path:
+    """The program that signs a release, and verifies it."""
+    return _built_alone("cosign", _TOOLS / "cosign", "github.com/sigstore/cosign/v3/cmd/cosign", _PLAIN, "4 minutes")
+
+
+def krew() -> Path:
+    """The program that installs plugins of kubectl."""
+    return _built_alone("krew", _TOOLS / "krew", "sigs.k8s.io/krew/cmd/krew", _PLAIN, "1 minute")
+
+
+def actionlint() -> Path:
+    """The program that reads workflows of GitHub."""
+    return _built_alone("actionlint", _TOOLS / "actionlint", "github.com/rhysd/actionlint/cmd/actionlint", _PLAIN, "1 minute")
 
 
 def _built_alone(name: str, module: Path, package: str, flags: tuple[str, ...], cold: str) -> Path:

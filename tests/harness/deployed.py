@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 from urllib.parse import urlsplit
 
 from tests.harness import leases, wheel
@@ -57,15 +57,34 @@ class Replica:
             return 0, str(error)
 
 
+class Container(Protocol):
+    """What a program of an image runs in."""
+
+    def command(self, argv: list[str], environment: Mapping[str, str], folder: Path) -> list[str]:
+        """Return the command that runs the program with this environment and no other; it sees the folder of its volumes."""
+
+
+class _Wheel:
+    """No container: the wheel of this checkout in a clean environment."""
+
+    def command(self, argv: list[str], environment: Mapping[str, str], folder: Path) -> list[str]:
+        del folder
+        clean = [f"{key}={value}" for key, value in {**environment, **_machine()}.items()]
+        return ["/usr/bin/env", "-i", *clean, str(wheel.environment() / "bin" / argv[0]), *argv[1:]]
+
+
 class DeployedOperator:
     """The operator as its Deployment says, from the wheel, with its own service account's renewable token."""
 
-    def __init__(self, control_plane: ControlPlane, namespace: str, deployment: str) -> None:
-        """Nothing runs yet; see `start`. The Deployment must exist."""
+    def __init__(self, control_plane: ControlPlane, namespace: str, deployment: str, container: Container | None = None) -> None:
+        """Nothing runs yet; see `start`. The Deployment must exist.
+
+        container: what the processes run in; without one they run from the wheel of this checkout.
+        """
         self._cp = control_plane
         self._namespace = namespace
         self._deployment: Manifest = control_plane.api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{deployment}")
-        self._programs = wheel.environment() / "bin"
+        self._container = container or _Wheel()
         self._folder = Path(tempfile.mkdtemp(prefix="shardwright-operator-"))
         self._processes = Processes(self._folder)
         self._stopping = threading.Event()
@@ -139,9 +158,7 @@ class DeployedOperator:
         words = [*container["command"], *container.get("args", [])]
         found = {f"{flag}={listening}": f"{flag}={free}" for flag, (listening, free) in flags.items()}
         argv = [found.get(word, _moved(_expanded(word, environment), moved)) for word in words]
-        argv[0] = str(self._programs / argv[0])
-        clean = [f"{key}={value}" for key, value in {**environment, **_machine()}.items()]
-        self._argv = {**getattr(self, "_argv", {}), name: ["/usr/bin/env", "-i", *clean, *argv]}
+        self._argv = {**getattr(self, "_argv", {}), name: self._container.command(argv, environment, self._folder)}
         self._processes.start(name, self._argv[name])
         return Replica(pod=name, health_port=ports["health"][1], metrics_port=ports["http"][1])
 

@@ -21,10 +21,12 @@ def run(
     data: bytes | IO[bytes] | None = None,
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
+    accepted: tuple[int, ...] = (0,),
 ) -> str:
     """Run a program and return its standard output; raise with the end of what it said where it fails.
 
     data: what it reads on standard input, bytes or an open file.
+    accepted: exit codes that are no failure.
     """
     words = [str(word) for word in argv]
     given: dict[str, Any] = {"input": data} if isinstance(data, bytes) else {"stdin": data or subprocess.DEVNULL}
@@ -34,7 +36,7 @@ def run(
         )
     except FileNotFoundError:
         raise HarnessError(f"`{' '.join(words[:6])}` cannot be run: there is no {words[0]}") from None
-    if done.returncode != 0:
+    if done.returncode not in accepted:
         said = (done.stdout + done.stderr).decode(errors="replace").splitlines()[-_TAIL:]
         raise HarnessError(f"`{' '.join(words[:6])}` failed with exit code {done.returncode}:\n" + "\n".join(said))
     return done.stdout.decode(errors="replace")

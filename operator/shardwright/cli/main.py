@@ -45,8 +45,17 @@ def _run(arguments: Namespace) -> int:
     except UnreachableError as error:
         return _report_unreachable(error, _form_of(arguments))
     except Exception as error:  # noqa: BLE001 - the last place that can say what happened
-        return _report_fault(error, show_traceback=arguments.debug)
+        return _report_other(error, arguments)
     return code
+
+
+def _no_client(package: str) -> Problem:
+    """Return what to install where a library is missing: the command line alone comes without those that talk to a cluster."""
+    return Problem(
+        code="ClientMissing",
+        what=f"reading a cluster needs the package {package}, which is not installed",
+        remedy="install 'shardwright[cluster]', or give --nodes or --gpus to plan without a cluster",
+    )
 
 
 def _form_of(arguments: Namespace) -> str:
@@ -83,6 +92,12 @@ def _report(problems: Sequence[Problem], form: str) -> None:
         from shardwright.cli.outputs import print_problems  # noqa: PLC0415 - only then
 
         print_problems(problems, form)
+
+
+def _report_other(error: Exception, arguments: Namespace) -> int:
+    if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("shardwright"):
+        return _report_unreachable(UnreachableError(_no_client(error.name)), _form_of(arguments))
+    return _report_fault(error, show_traceback=arguments.debug)
 
 
 def _report_fault(error: Exception, *, show_traceback: bool) -> int:

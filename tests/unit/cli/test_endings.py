@@ -161,6 +161,47 @@ def test_planning_from_files_loads_nothing_but_the_planner() -> None:
     assert err == b"set()\n"
 
 
+_OF_EXTRAS = ("aiohttp", "certifi", "cryptography", "kopf", "kubernetes", "prometheus_client", "requests", "urllib3")
+"""What an extra of the package brings, directly or not: a plain `pip install shardwright` has none of it."""
+
+_WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({_OF_EXTRAS})); "
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("command", ["plan", "explain", "render"])
+def test_without_an_extra_everything_works_from_files(command: str) -> None:
+    program = f"from shardwright.cli.main import main; sys.exit(main(['{command}', '-f', 'model.yaml', '--nodes', 'nodes.yaml']))"
+    process = _python("-c", _WITHOUT + program)
+    out, err = process.communicate(timeout=60)
+
+    assert process.returncode == 0, err
+    assert out
+
+
+@pytest.mark.usefixtures("files")
+def test_without_the_client_a_cluster_is_not_read_and_one_line_says_what_to_install() -> None:
+    program = "from shardwright.cli.main import main; sys.exit(main(['plan', '-f', 'model.yaml']))"
+    process = _python("-c", _WITHOUT + program)
+    _, err = process.communicate(timeout=60)
+
+    assert process.returncode == 3
+    assert err.decode() == (
+        "error[ClientMissing]: reading a cluster needs the package kubernetes, which is not installed; "
+        "install 'shardwright[cluster]', "
+        "or give --nodes or --gpus to plan without a cluster\n"
+    )
+
+
+def test_without_its_libraries_the_operator_says_in_one_line_what_to_install() -> None:
+    process = _python("-c", _WITHOUT + "from shardwright.controller.__main__ import main; sys.exit(main())")
+    _, err = process.communicate(timeout=60)
+
+    assert process.returncode == 2
+    assert err.decode().startswith("error: the operator needs ")
+    assert err.decode().endswith(", which is not installed: pip install 'shardwright[operator]'\n")
+    assert err.decode().count("\n") == 1
+
+
 def test_the_version_loads_no_planner() -> None:
     program = (
         "import sys; from shardwright.cli.main import main; main(['version']); "
