@@ -1,5 +1,6 @@
 """What the documents say is so: their commands print what is shown, their links lead somewhere, their names exist."""
 
+import itertools
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import yaml
 
 from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.schema import spec_schema, status_schema
+from shardwright.cli.arguments import build_parser
 from shardwright.cli.main import main
 from shardwright.controller.metrics import Metrics
 from shardwright.modelspec.catalogue import known_ids
@@ -24,13 +26,18 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 PAGES = [README, *sorted((ROOT / "docs" / "howto").glob("*.md"))]
 COLUMNS = "110"
 LONGEST_PAGE = 80
+LONGEST_README = 700  # words, code and tables included
+LISTED = ("howto", "reference", "runbooks", "benchmarks")
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
+PICTURE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
 MAKE = re.compile(r"\bmake ([a-z][a-z-]*)")
 METRIC = re.compile(r"\bshardwright_[a-z_]+[a-z]")
 FIELD = re.compile(r"\b(spec|status)((?:\.[a-zA-Z]+(?:\[\])?)+)(?!\w)")
+OURS = re.compile(r"(?:kubectl )?shardwright ")
+SHELL_ENDS = {"|", "||", "&&", "&", ">", ";"}
 OTHERS_FIELDS = {"status.phase", "spec.nodeName"}  # of pods
 OTHERS_DOCUMENTS = {"docs/reference/node-labels.md"}  # of topograph, named as a source
 
@@ -74,6 +81,33 @@ def test_the_readme_shows_a_plan_before_anything_needs_a_cluster() -> None:
 
     first = next(command for command in commands if "shardwright plan" in command)
     assert shlex.split(first)[1:] == ["plan", "-f", "manifests/samples/llama-405b.yaml", "--nodes", "examples/fleet/nodes.yaml"]
+
+
+def test_the_readme_is_read_in_three_minutes_and_has_one_picture() -> None:
+    text = README.read_text()
+
+    assert len(text.split()) <= LONGEST_README
+    assert PICTURE.findall(text) == ["docs/images/report-light.png"]
+
+
+def test_every_page_is_in_the_list_of_documents() -> None:
+    pages = ROOT / "docs"
+    named = {target.partition("#")[0] for target in LINK.findall((pages / "README.md").read_text())}
+    written = [*pages.glob("*.md"), *(page for folder in LISTED for page in (pages / folder).glob("*.md"))]
+
+    assert {page.relative_to(pages).as_posix() for page in written} - named == {"README.md"}
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=_name)
+def test_every_picture_is_there(page: Path) -> None:
+    assert [target for target in PICTURE.findall(page.read_text()) if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=_name)
+def test_commands_of_shell_blocks_are_taken(page: Path) -> None:
+    """What is not shown with its output is parsed at least: commands and options exist."""
+    for words in _typed(page):
+        build_parser("shardwright").parse_args(words)
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=_name)
@@ -173,6 +207,15 @@ def _steps(text: str) -> Iterator[Step]:
 
 def _blocks(page: Path, language: str) -> Iterator[str]:
     yield from (text for name, text in FENCE.findall(page.read_text()) if name == language)
+
+
+def _typed(page: Path) -> Iterator[list[str]]:
+    """Yield the arguments of our own commands in shell blocks, up to a pipe or a redirection."""
+    for text in _blocks(page, "sh"):
+        for line in text.replace("\\\n", " ").splitlines():
+            if (ours := OURS.match(line)) is not None:
+                words = shlex.split(line[ours.end() :], comments=True)
+                yield list(itertools.takewhile(lambda word: word not in SHELL_ENDS, words))
 
 
 def _without_blocks(page: Path) -> str:
