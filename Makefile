@@ -7,7 +7,7 @@ DEMO   ?=
 INSTALL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: audit bench-operator bench-operator-short crash-matrix explore faults score fit bench-start help setup test test-unit test-controlplane test-engine test-versions test-browser test-mpi lock-engine lint fmt generate soak verify lock lock-image tools demo demo-down image publish release release-tools scan sign wheel wheels kind-up kind-test kind-test-full kind-demo kind-down clean
+.PHONY: audit docs bench-operator bench-operator-short crash-matrix explore faults score fit bench-start help setup test test-unit test-controlplane test-engine test-versions test-browser test-mpi lock-engine lint fmt generate soak verify lock lock-image tools demo demo-down image publish release release-tools scan sign wheel wheels kind-up kind-test kind-test-full kind-demo kind-down clean
 
 help: ## Print this help
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,10 +82,11 @@ generate: setup tools ## Write the generated files: the CRD, its copy in the cha
 verify: generate lint ## Generated files are current (used before a release)
 	git diff --exit-code
 
-lock: setup ## Resolve the dependencies anew into the three lock files (hashes, no addresses)
+lock: setup ## Resolve the dependencies anew into the four lock files (hashes, no addresses)
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra operator --output-file requirements.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra operator --extra dev --output-file requirements-dev.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra audit --output-file requirements-audit.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-options --no-header --extra docs --output-file requirements-docs.lock pyproject.toml
 
 build/audit/.installed: requirements-audit.lock
 	$(PYTHON) -m venv build/audit
@@ -95,6 +96,19 @@ build/audit/.installed: requirements-audit.lock
 audit: build/audit/.installed ## Look the locked dependencies up among known vulnerabilities (asks PyPI; fails, too, where it gets no answer)
 	build/audit/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r requirements.lock
 	build/audit/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r requirements-dev.lock
+
+build/docs/.installed: requirements-docs.lock
+	$(PYTHON) -m venv build/docs/venv
+	build/docs/venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@touch $@
+
+DOCUMENTS := ':(glob)*.md' LICENSE docs charts/shardwright examples/gitops manifests/kustomization.yaml # pages, and what they link to
+
+docs: build/docs/.installed ## The documents as a site in build/docs/site; fails on a link, a heading or a page of the nav that is not there
+	rm -rf build/docs/source build/docs/site
+	mkdir -p build/docs/source
+	git ls-files --cached --others --exclude-standard -- $(DOCUMENTS) | xargs cp --parents -t build/docs/source
+	NO_MKDOCS_2_WARNING=1 build/docs/venv/bin/mkdocs build --strict
 
 IMAGE ?= shardwright/operator:$$($(BIN)/python -c 'import shardwright; print(shardwright.__version__)')
 SCANNER ?= $(firstword $(notdir $(shell command -v trivy) $(shell command -v grype)))

@@ -27,6 +27,7 @@ PAGES = [README, *sorted((ROOT / "docs" / "howto").glob("*.md"))]
 COLUMNS = "110"
 LONGEST_PAGE = 80
 LONGEST_README = 700  # words, code and tables included
+NOT_IN_NAV = ("docs/decisions/", "charts/")  # of the site: pages link to them
 LISTED = ("howto", "reference", "runbooks", "benchmarks")
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -92,10 +93,19 @@ def test_the_readme_is_read_in_three_minutes_and_has_one_picture() -> None:
 
 def test_every_page_is_in_the_list_of_documents() -> None:
     pages = ROOT / "docs"
-    named = {target.partition("#")[0] for target in LINK.findall((pages / "README.md").read_text())}
     written = [*pages.glob("*.md"), *(page for folder in LISTED for page in (pages / folder).glob("*.md"))]
 
-    assert {page.relative_to(pages).as_posix() for page in written} - named == {"README.md"}
+    assert {page.relative_to(pages).as_posix() for page in written} - _targets_of_the_list() == {"README.md"}
+
+
+def test_the_site_leads_to_the_pages_of_the_list() -> None:
+    """`make docs` asks that each of them is there."""
+    led_to = re.findall(r"^ +- (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    listed = {(ROOT / "docs" / target).resolve().relative_to(ROOT).as_posix() for target in _targets_of_the_list()}
+
+    assert sorted(led_to) == sorted(
+        {"README.md", "docs/README.md", *(name for name in listed if not name.startswith(NOT_IN_NAV))}
+    )
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=_name)
@@ -207,6 +217,10 @@ def _steps(text: str) -> Iterator[Step]:
 
 def _blocks(page: Path, language: str) -> Iterator[str]:
     yield from (text for name, text in FENCE.findall(page.read_text()) if name == language)
+
+
+def _targets_of_the_list() -> set[str]:
+    return {target.partition("#")[0] for target in LINK.findall((ROOT / "docs" / "README.md").read_text())}
 
 
 def _typed(page: Path) -> Iterator[list[str]]:

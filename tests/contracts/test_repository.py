@@ -63,6 +63,7 @@ def test_lock_files_hold_hashes_and_no_addresses() -> None:
         "requirements.lock",
         "requirements-dev.lock",
         "requirements-audit.lock",
+        "requirements-docs.lock",
         "tests/engine/requirements.lock",
         "tests/engine/engines.lock",
         "tests/mpi/requirements.lock",
