@@ -68,6 +68,23 @@ def test_gpus_stand_in_nodes_as_their_instances_have_them() -> None:
     assert [node.gpus for node in _facts("8xL40S", gpus_per_node=4)] == [4, 4]
 
 
+@pytest.mark.parametrize(
+    ("named", "kind", "joined"),
+    [
+        ("4xH100", DomainKind.NODE, 4),
+        ("8xH100", DomainKind.NODE, 8),
+        ("1xH100", DomainKind.NONE, 1),
+        ("2xMI300X", DomainKind.NODE, 2),
+        ("2xH100-PCIE-80GB", DomainKind.NONE, 1),
+        ("4xL40S", DomainKind.NONE, 1),
+    ],
+)
+def test_some_gpus_of_a_board_are_joined_as_the_whole_board_is(named: str, kind: DomainKind, joined: int) -> None:
+    (node,) = _facts(named)
+
+    assert (node.domain.kind, node.domain.gpus, node.domain.warning) == (kind, joined, "")
+
+
 def test_a_rack_is_one_nvlink_domain_and_a_second_one_is_another() -> None:
     domains = {node.domain.name: node.domain.kind for node in _facts("144xGB200")}
 
