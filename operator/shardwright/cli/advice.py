@@ -73,6 +73,8 @@ Template = tuple[str, str]
 
 _EDIT: Final = ("kubectl -n {n} edit smodel {m}", "correct what the message names")
 _EXPLAIN: Final = ("{p} explain {m} -n {n}", "what was ruled out, and what comes closest")
+_RETRY: Final = ("{p} rollout retry {m} -n {n}", "have the spec tried again, once the cause is gone")
+_HISTORY: Final = ("{p} rollout history {m} -n {n}", "which revisions there are")
 _QUOTA: Final = ("kubectl -n {n} describe resourcequota,limitrange", "what the namespace may have")
 _EVENTS: Final = ("kubectl -n {n} events --for smodel/{m}", "what has happened to it")
 _OPERATOR: Final = (
@@ -94,6 +96,8 @@ BY_REASON: Final[Mapping[str, Template]] = MappingProxyType(
         Reason.CONFIG_INVALID: _EDIT,
         Reason.QUOTA_EXCEEDED: _QUOTA,
         Reason.PODS_REFUSED: _QUOTA,
+        Reason.ROLLED_BACK: _RETRY,
+        Reason.REVISION_UNUSABLE: _HISTORY,
         Reason.WAITING_FOR_QUOTA: ("kubectl -n {n} get workloads.kueue.x-k8s.io", "what its queue says"),
         Reason.POD_SECURITY_FORBIDS: ("kubectl get namespace {n} --show-labels", "which Pod Security level it has"),
         Reason.CLUSTER_READING: _OPERATOR,

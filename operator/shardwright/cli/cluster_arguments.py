@@ -51,7 +51,7 @@ examples:
   %(prog)s --network-policies --trial-namespace models --image registry.example/python:3.11
   %(prog)s -o json | jq -r '.checks[].findings[].command'
 
-exit codes: 0 nothing is wrong, 1 something is, 3 the cluster cannot be reached, or a fault of ours
+exit codes: 0 nothing is wrong, 1 something is, 2 the options must be changed, 3 the cluster cannot be reached, or a fault of ours
 """
 
 

@@ -1,5 +1,6 @@
 """The command ``doctor``: read a cluster, say what is wrong with the installation, and what to type."""
 
+import sys
 from argparse import Namespace
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -7,7 +8,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from shardwright import __version__
+from shardwright.api.names import API_VERSION
 from shardwright.api.settings import read_settings
+from shardwright.cli.arguments import program_name
 from shardwright.cli.clusters import Cluster, unless_forbidden
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.diagnosis import (
@@ -24,19 +27,19 @@ from shardwright.cli.diagnosis import (
     read_version,
 )
 from shardwright.cli.exits import Exit
-from shardwright.cli.output import print_json, print_text
+from shardwright.cli.output import print_json, print_lines, width_of_output
 from shardwright.cli.prescriptions import WORDS, command, sentence
 from shardwright.cli.surroundings import read_nodes
 from shardwright.cli.trial import Measured, Trial, measure
 from shardwright.cluster.client import ApiError, Call, Client
 from shardwright.cluster.permissions import missing_permissions
 from shardwright.cluster.resources import CONFIG_MAPS, DISCOVERY, LEASES, NODES, SHARDED_MODELS, Resource
-from shardwright.errors import InputError
+from shardwright.errors import InputError, Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.stated import NONE, Stated
 from shardwright.hardware.untrusted import mapping, mappings, text
-from shardwright.sinks import in_terminal
+from shardwright.reporting.lines import Line, Role, Span, line, paragraph
 
 DEPLOYMENTS: Final = Resource(prefix="/apis/apps/v1", plural="deployments", kind="Deployment")
 STORAGE_CLASSES: Final = Resource(prefix="/apis/storage.k8s.io/v1", plural="storageclasses", kind="StorageClass")
@@ -47,7 +50,7 @@ SETTINGS_KEY: Final = "settings.json"
 NOT_FOUND: Final = 404
 
 _UNREAD: Final = "not looked at: you may not read what it takes"
-_SKIPPED: Final = "not measured: --network-policies makes two pods for it, and removes them"
+_SKIPPED: Final = "not measured: --network-policies does, with two short-lived pods"
 _SIGNS: Final = {
     Result.FINE: "ok",
     Result.NOTED: "note",
@@ -55,32 +58,49 @@ _SIGNS: Final = {
     Result.UNREAD: "?",
     Result.SKIPPED: "-",
 }
+_ROLES: Final = {Result.FINE: Role.HEADLINE, Result.NOTED: Role.WARNING, Result.WRONG: Role.REFUSAL}
 
 
 def doctor(arguments: Namespace) -> int:
     """Print what is found; 1 where something is wrong.
 
     Raises:
+        InputError: something is said of pods that nobody has asked for.
         UnreachableError: no answer, or no credentials.
     """
+    if problems := tuple(_problems_of_use(arguments)):
+        raise InputError(problems)
     cluster = Cluster(connection=connection_of(arguments))
     chart = cluster.ask(lambda client: _read(client, arguments))
     examined = examine(chart, datetime.now(UTC))
     if arguments.output == "json":
-        print_json({"checks": [_as_json(one) for one in examined]})
+        print_json({"apiVersion": API_VERSION, "kind": "Diagnosis", "checks": [_as_json(one) for one in examined]})
     else:
-        for line in _lines(examined):
-            print_text(in_terminal(line))
+        print_lines(lines_of(examined, width_of_output()))
     return Exit.SOMETHING_WRONG if any(one.result is Result.WRONG for one in examined) else Exit.PLAN
 
 
-def _lines(examined: Sequence[Examined]) -> Iterator[str]:
+def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
+    given = {"--trial-namespace": arguments.trial_namespace, "--image": arguments.image}
+    what, remedy = "is of the pods that measure", "give --network-policies, too"
+    if not arguments.network_policies:
+        yield from (Problem(code="NotTogether", path=flag, what=what, remedy=remedy) for flag, said in given.items() if said)
+
+
+def lines_of(examined: Sequence[Examined], width: int) -> Iterator[Line]:
+    """Yield each check with its findings and what to type, for a person."""
     told = {Result.UNREAD: f" ({_UNREAD})", Result.SKIPPED: f" ({_SKIPPED})"}
     for one in examined:
-        yield f"{_SIGNS[one.result]:<6}{WORDS[one.check]}{told.get(one.result, '')}"
+        sign = Span(f"{_SIGNS[one.result]:<6}", _ROLES.get(one.result, Role.PLAIN))
+        yield from paragraph(f"{WORDS[one.check]}{told.get(one.result, '')}", width=width, first=[sign])
         for finding in one.findings:
-            yield f"      {'WRONG' if finding.wrong else 'note'}: {sentence(finding)}"
-            yield f"        $ {command(finding)}"
+            result = Result.WRONG if finding.wrong else Result.NOTED
+            yield from paragraph(sentence(finding), width=width, first=[Span(f"      {_SIGNS[result]}: ", _ROLES[result])])
+            yield line(Span("        $ ", Role.FAINT), Span(command(finding, _program()), Role.COMMAND))
+
+
+def _program() -> str:
+    return program_name(sys.argv[0])
 
 
 def _as_json(one: Examined) -> dict[str, Any]:
@@ -94,7 +114,7 @@ def _finding_as_json(finding: Finding) -> dict[str, Any]:
         "namespace": finding.namespace or None,
         "objects": list(finding.objects),
         "message": sentence(finding),
-        "command": command(finding),
+        "command": command(finding, _program()),
     }
 
 

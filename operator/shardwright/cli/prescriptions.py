@@ -30,9 +30,10 @@ def sentence(finding: Finding) -> str:
     return _SENTENCES[finding.ailment](finding)
 
 
-def command(finding: Finding) -> str:
-    """Return what to type, which shows more of it or mends it."""
-    return _COMMANDS[finding.ailment](finding)
+def command(finding: Finding, program: str) -> str:
+    """Return what to type, which shows more of it or mends it; ``program`` is how the user calls us."""
+    ours = _OURS.get(finding.ailment)
+    return f"{program} {ours}" if ours else _COMMANDS[finding.ailment](finding)
 
 
 def _names(finding: Finding) -> str:
@@ -71,7 +72,7 @@ _SENTENCES: Final[Mapping[Ailment, Callable[[Finding], str]]] = MappingProxyType
         Ailment.NOT_READY: lambda it: f"{_in_namespace(it)}: {it.about} pods of the operator are ready",
         Ailment.NOBODY_LEADS: lambda it: f"{_in_namespace(it)}: nobody holds the Lease, so nothing is written",
         Ailment.OTHER_VERSION: lambda it: (
-            f"{_in_namespace(it)} is of version {it.about or 'unknown'}: plans may differ from ours"
+            f"{_in_namespace(it)} is of version {it.about or 'unknown'}: it may plan otherwise than this command"
         ),
         Ailment.RIGHTS_MISSING: lambda it: f"{it.about} may not {_names(it)}",
         Ailment.NO_GPUS: lambda _: "no node has GPUs that can be planned: right where an autoscaler adds them",
@@ -81,7 +82,7 @@ _SENTENCES: Final[Mapping[Ailment, Callable[[Finding], str]]] = MappingProxyType
         Ailment.NO_DEFAULT_CLASS: lambda it: f"no StorageClass is the default; claims of {_names(it)} name none and wait",
         Ailment.MODEL_STALLED: lambda it: f"{_in_namespace(it)} waits for you: {it.about}: {it.said}",
         Ailment.MODEL_STUCK: lambda it: (
-            f"{_in_namespace(it)} is not ready for more than {STUCK_MINUTES} minutes: {it.about}: {it.said}"
+            f"{_in_namespace(it)} has not been ready for more than {STUCK_MINUTES} minutes: {it.about}: {it.said}"
         ),
         Ailment.POLICIES_NOT_ENFORCED: lambda _: (
             "a pod was reached on a port that its NetworkPolicy closes: "
@@ -91,10 +92,17 @@ _SENTENCES: Final[Mapping[Ailment, Callable[[Finding], str]]] = MappingProxyType
     }
 )
 
+_OURS: Final[Mapping[Ailment, str]] = MappingProxyType(
+    {
+        Ailment.NOT_SERVED: "crd | kubectl apply --server-side -f -",
+        Ailment.POLICIES_UNCLEAR: "doctor --network-policies --image IMAGE",
+    }
+)
+"""Commands of this program, without its name."""
+
 _COMMANDS: Final[Mapping[Ailment, Callable[[Finding], str]]] = MappingProxyType(
     {
         Ailment.KUBERNETES_TOO_OLD: lambda _: "kubectl version",
-        Ailment.NOT_SERVED: lambda _: "shardwright crd | kubectl apply --server-side -f -",
         Ailment.NOT_INSTALLED: lambda _: "helm install shardwright charts/shardwright -n shardwright-system --create-namespace",
         Ailment.NOT_READY: _of_deployment("describe deployment "),
         Ailment.NOBODY_LEADS: _of_deployment("logs deployment/"),
@@ -113,6 +121,5 @@ _COMMANDS: Final[Mapping[Ailment, Callable[[Finding], str]]] = MappingProxyType(
         Ailment.MODEL_STALLED: _of_model,
         Ailment.MODEL_STUCK: _of_model,
         Ailment.POLICIES_NOT_ENFORCED: lambda _: "kubectl -n kube-system get daemonsets",
-        Ailment.POLICIES_UNCLEAR: lambda _: "shardwright doctor --network-policies --image IMAGE",
     }
 )

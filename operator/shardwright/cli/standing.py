@@ -36,6 +36,7 @@ _WORTH_SAYING: Final = (
     ConditionType.TURN_AWAITED,
     ConditionType.ROLLOUT_PENDING,
     ConditionType.ROLLOUT_STOPPED,
+    ConditionType.ROLLED_BACK,
 )
 """Conditions that are worth a line where they are True."""
 

@@ -150,10 +150,10 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 def _advice(one: Advice, width: int) -> Iterator[Line]:
     if len(one.command) + len(one.purpose) + 8 <= width:
-        yield line(Span(f"  {one.command}"), Span(f"  # {one.purpose}", Role.FAINT))
+        yield line(Span(f"  {one.command}", Role.COMMAND), Span(f"  # {one.purpose}", Role.FAINT))
     else:
         yield line(Span(f"  # {one.purpose}", Role.FAINT))
-        yield line(Span(f"  {one.command}"))  # as a whole: it is to be copied
+        yield line(Span(f"  {one.command}", Role.COMMAND))
 
 
 def document(item: Standing, program: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ STYLES: Final[Mapping[Role, str]] = MappingProxyType(
         Role.LABEL: "cyan",
         Role.FAINT: "dim",
         Role.WARNING: "yellow",
+        Role.COMMAND: "",
         Role.WEIGHTS: "blue",
         Role.ACTIVATIONS: "magenta",
         Role.OVERHEAD: "yellow",

@@ -41,6 +41,7 @@ class Role(StrEnum):
     LABEL = "label"
     FAINT = "faint"
     WARNING = "warning"
+    COMMAND = "command"  #: to be copied, and never cut off
     WEIGHTS = "weights"
     ACTIVATIONS = "activations"
     OVERHEAD = "overhead"
@@ -109,12 +110,12 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def clipped(one: Line, width: int) -> Line:
-    """Return a line that is no wider than that; what is cut off ends in an ellipsis.
+    """Return a line that is no wider than that; what is cut off ends in an ellipsis. A command stays whole: a terminal wraps it.
 
     >>> clipped(line("tensor ", "eight"), 9).plain(), clipped(line("tensor  "), 6).plain()
     ('tensor e\u2026', 'tensor')
     """
-    if columns(one.plain()) <= width:
+    if columns(one.plain()) <= width or any(span.role is Role.COMMAND for span in one.spans):
         return one
     spans: list[Span] = []
     room = width - 1

@@ -25,6 +25,9 @@ from shardwright.cli.diagnosis import (
     read_operator,
     read_version,
 )
+from shardwright.cli.doctor import lines_of
+from shardwright.cli.main import main
+from shardwright.cli.output import print_lines
 from shardwright.cli.prescriptions import WORDS, command, sentence
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
@@ -32,6 +35,7 @@ from shardwright.hardware.nodes import read_node
 from tests.support.builders_cli import a_node
 from tests.support.hostile import ODD_TEXTS
 
+MODELS_AND_POLICIES = (Check.MODELS, Check.NETWORK_POLICIES)
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 LONG_AGO = "2026-11-24T10:00:00Z"
 JUST_NOW = "2026-11-24T11:50:00Z"
@@ -75,7 +79,7 @@ def found(chart: Chart, check: Check) -> Examined:
 
 def said(chart: Chart, check: Check) -> list[tuple[str, str]]:
     """Return the sentence and the command of each finding."""
-    return [(sentence(finding), command(finding)) for finding in found(chart, check).findings]
+    return [(sentence(finding), command(finding, "shardwright")) for finding in found(chart, check).findings]
 
 
 def test_where_nothing_is_wrong_every_check_is_fine() -> None:
@@ -211,8 +215,11 @@ def test_models_that_wait_for_somebody_and_groups_that_have_not_come_up_for_an_h
 
     assert said(a_chart(models=models), Check.MODELS) == [
         ("models/stalled waits for you: InvalidSpec: why", "kubectl -n models describe smodel stalled"),
-        ("models/stuck is not ready for more than 60 minutes: Progressing: why", "kubectl -n models describe smodel stuck"),
-        ("models/failed is not ready for more than 60 minutes: GroupsNotReady: why", "kubectl -n models describe smodel failed"),
+        ("models/stuck has not been ready for more than 60 minutes: Progressing: why", "kubectl -n models describe smodel stuck"),
+        (
+            "models/failed has not been ready for more than 60 minutes: GroupsNotReady: why",
+            "kubectl -n models describe smodel failed",
+        ),
     ]
 
 
@@ -224,6 +231,40 @@ def test_policies_that_are_not_enforced_are_wrong_and_so_is_a_trial_that_says_no
     assert said(unclear, Check.NETWORK_POLICIES)[0][0] == (
         "whether NetworkPolicies are enforced could not be measured: pod p is Pending for too long"
     )
+
+
+def test_commands_are_those_of_the_program_that_was_called() -> None:
+    chart = a_chart(served=False, enforcement=Enforcement.UNCLEAR)
+    findings = [finding for one in examine(chart, NOW) for finding in one.findings]
+
+    assert [command(finding, "kubectl shardwright") for finding in findings] == [
+        "kubectl shardwright crd | kubectl apply --server-side -f -",
+        "kubectl shardwright doctor --network-policies --image IMAGE",
+    ]
+
+
+def test_sentences_are_wrapped_and_what_is_to_be_copied_stays_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    examined = [
+        found(a_chart(models=(a_model("stuck", Reconciling="True"),), measured=False), check) for check in MODELS_AND_POLICIES
+    ]
+
+    print_lines(lines_of(examined, 60), width=60)
+
+    assert capsys.readouterr().out.splitlines() == [
+        "WRONG models and their groups",
+        "      WRONG: models/stuck has not been ready for more than",
+        "             60 minutes: Progressing: why",
+        "        $ kubectl -n models describe smodel stuck",
+        "-     network policies are enforced (not measured:",
+        "      --network-policies does, with two short-lived pods)",
+    ]
+
+
+@pytest.mark.parametrize("flag", ["--image", "--trial-namespace"])
+def test_what_is_said_of_pods_that_nobody_has_asked_for_is_refused(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", flag, "models"]) == 2
+
+    assert capsys.readouterr().err.startswith(f"error[NotTogether]: {flag}: is of the pods that measure;")
 
 
 @pytest.mark.parametrize("odd", [None, 7, "x", [], [1], {}, {"a": []}, *ODD_TEXTS])

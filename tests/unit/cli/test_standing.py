@@ -10,6 +10,7 @@ import pytest
 
 from shardwright.api.conditions import Reason
 from shardwright.cli.advice import BY_REASON, advice
+from shardwright.cli.output import print_lines
 from shardwright.cli.standing import Loading, Standing, standing_of
 from shardwright.cli.standing_text import detail_lines, document, table_lines
 from tests.support.builders_live import a_live_model
@@ -127,6 +128,29 @@ def test_a_model_that_nobody_has_looked_at() -> None:
 @pytest.mark.parametrize("reason", [word for word in BY_REASON if word])
 def test_advice_is_given_for_reasons_that_there_are(reason: str) -> None:
     assert reason in set(Reason)
+
+
+def test_a_change_that_was_taken_back_is_tried_again_once_its_cause_is_gone() -> None:
+    operator = _after(20)
+    ready = {"type": "Ready", "status": "False", "reason": "RolledBack", "message": "its spec did not come up"}
+    back = {"type": "RolledBack", "status": "True", "reason": "EngineFailed", "message": "revision 1 runs"}
+    content = a_live_model(operator).content
+    content = {**content, "status": {**content["status"], "conditions": [ready, back]}}
+
+    standing = standing_of(content, [], [], NOON)
+
+    assert [one["message"] for one in standing.conditions] == ["revision 1 runs"]
+    assert [one.command for one in advice(standing, PROGRAM)] == ["kubectl shardwright rollout retry llama -n models"]
+
+
+def test_a_command_to_copy_is_never_cut_off(capsys: pytest.CaptureFixture[str]) -> None:
+    operator = _after(0)
+    content = {**a_live_model(operator).content, "status": {"observedGeneration": -1}}
+    standing = standing_of(content, [], [], NOON)
+
+    print_lines(detail_lines(standing, NOON, 60, PROGRAM), width=60)
+
+    assert capsys.readouterr().out.splitlines()[-1] == "  kubectl get pods -A -l app.kubernetes.io/name=shardwright-operator"
 
 
 def test_as_data() -> None:
