@@ -66,6 +66,9 @@ exit codes: 0 printed or asked, 2 there is no such model or revision, 3 the clus
 """
 
 
+ONE_LIST = "text for people; json and yaml are one list, whatever is in it"
+
+
 class AddCommand(Protocol):
     """Adds a command with its summary and its examples."""
 
@@ -131,9 +134,7 @@ def _add_rollout(commands: Any, add: AddCommand) -> None:
     command.add_argument(
         "--to-revision", type=count_of, metavar="NUMBER", help="of undo: which one (default: the newest that does not run)"
     )
-    command.add_argument(
-        "-o", "--output", choices=("text", "json"), default="text", help="of history: a table, or one JSON list (default: text)"
-    )
+    _add_output(command, ("text", "json", "yaml"), "of history: a table, or one list as json or yaml")
     add_namespace(command)
     add_connection(command)
 
@@ -149,13 +150,7 @@ def _add_doctor(commands: Any, add: AddCommand) -> None:
         "--trial-namespace", default="", metavar="NAMESPACE", help="where these pods run (default: one that is made and deleted)"
     )
     command.add_argument("--image", default="", help="of these pods, with Python 3 in it (default: the operator's)")
-    command.add_argument(
-        "-o",
-        "--output",
-        choices=("text", "json"),
-        default="text",
-        help="lines, or one JSON object with every check (default: text)",
-    )
+    _add_output(command, ("text", "json", "yaml"), "text for people; json and yaml are one object with every check")
     add_connection(command)
 
 
@@ -175,17 +170,10 @@ def _add_import(commands: Any, add: AddCommand) -> None:
     command.add_argument("-f", "--filename", action="append", metavar="FILE", help="file or folder with them ('-': stdin)")
     command.add_argument("--pin", action="store_true", help="keep the degrees of parallelism (default: the planner chooses)")
     command.add_argument("--model", metavar="ID", help="id of the model, where the object names only a folder")
-    command.add_argument(
-        "-o",
-        "--output",
-        choices=("yaml", "json"),
-        default="yaml",
-        help="yaml: manifests, and on stderr what was left out; json: one list with both (default: yaml)",
-    )
+    _add_output(command, ("yaml", "json"), "yaml: manifests, and on stderr what was left out; json: one list with both")
     add_namespace(command)
     add_connection(command)
 
 
-def _add_output(command: ArgumentParser, formats: tuple[str, ...]) -> None:
-    meaning = "text for people; json and yaml are one list, whatever is in it"
+def _add_output(command: ArgumentParser, formats: tuple[str, ...], meaning: str = ONE_LIST) -> None:
     command.add_argument("-o", "--output", choices=formats, default=formats[0], help=f"{meaning} (default: {formats[0]})")

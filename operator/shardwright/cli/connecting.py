@@ -54,7 +54,7 @@ def add_connection(command: argparse.ArgumentParser, *, context: bool = True, se
 def add_namespace(command: argparse.ArgumentParser, *, everywhere: bool = False) -> None:
     """Add ``-n`` and, where a command looks at several resources, ``-A``."""
     one_of = command.add_mutually_exclusive_group()
-    one_of.add_argument("-n", "--namespace", metavar="NAME", default="", help="namespace (default: the context's)")
+    one_of.add_argument("-n", "--namespace", metavar="NAMESPACE", default="", help="namespace (default: the context's)")
     if everywhere:
         one_of.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces")
 

@@ -70,7 +70,7 @@ def diff(arguments: Namespace) -> int:
 def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
     if bool(arguments.name) == bool(arguments.filename):
         what = "a name and a file are given" if arguments.name else "neither a name nor a file is given"
-        yield Problem(code="NotTogether", path="NAME", what=what, remedy="give one of both: diff NAME, or diff -f FILE")
+        yield Problem(code="NotTogether", path="NAME", what=what, remedy="give one of them: diff NAME, or diff -f FILE")
     version = arguments.operator_version
     if version and version.removeprefix("v") != __version__:
         what, limit = f"this program renders as release {__version__} does", "and as no other"

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from shardwright import __version__
-from shardwright.api.names import API_VERSION
 from shardwright.api.settings import read_settings
 from shardwright.cli.arguments import program_name
 from shardwright.cli.clusters import Cluster, unless_forbidden
@@ -27,7 +26,8 @@ from shardwright.cli.diagnosis import (
     read_version,
 )
 from shardwright.cli.exits import Exit
-from shardwright.cli.output import print_json, print_lines, width_of_output
+from shardwright.cli.output import print_lines, width_of_output
+from shardwright.cli.outputs import print_document
 from shardwright.cli.prescriptions import WORDS, command, sentence
 from shardwright.cli.surroundings import read_nodes
 from shardwright.cli.trial import Measured, Trial, measure
@@ -73,10 +73,10 @@ def doctor(arguments: Namespace) -> int:
     cluster = Cluster(connection=connection_of(arguments))
     chart = cluster.ask(lambda client: _read(client, arguments))
     examined = examine(chart, datetime.now(UTC))
-    if arguments.output == "json":
-        print_json({"apiVersion": API_VERSION, "kind": "Diagnosis", "checks": [_as_json(one) for one in examined]})
-    else:
+    if arguments.output == "text":
         print_lines(lines_of(examined, width_of_output()))
+    else:
+        print_document("Diagnosis", document(examined), arguments.output)
     return Exit.SOMETHING_WRONG if any(one.result is Result.WRONG for one in examined) else Exit.PLAN
 
 
@@ -103,13 +103,22 @@ def _program() -> str:
     return program_name(sys.argv[0])
 
 
+def document(examined: Sequence[Examined]) -> dict[str, Any]:
+    """Return what was found, for a program."""
+    return {"checks": [_as_json(one) for one in examined]}
+
+
 def _as_json(one: Examined) -> dict[str, Any]:
-    return {"check": one.check, "result": one.result, "findings": [_finding_as_json(finding) for finding in one.findings]}
+    return {
+        "check": one.check.value,
+        "result": one.result.value,
+        "findings": [_finding_as_json(finding) for finding in one.findings],
+    }
 
 
 def _finding_as_json(finding: Finding) -> dict[str, Any]:
     return {
-        "reason": finding.ailment,
+        "reason": finding.ailment.value,
         "wrong": finding.wrong,
         "namespace": finding.namespace or None,
         "objects": list(finding.objects),

@@ -29,7 +29,12 @@ def problem_parts(problem: Problem) -> dict[str, str]:
 
 def print_list(kind: str, items: Sequence[Mapping[str, Any]], form: str) -> None:
     """Print items as one list of a kind, as json or yaml."""
-    document = {"apiVersion": API_VERSION, "kind": kind, "items": list(items)}
+    print_document(kind, {"items": list(items)}, form)
+
+
+def print_document(kind: str, content: Mapping[str, Any], form: str) -> None:
+    """Print one document of a kind, as json or yaml."""
+    document = {"apiVersion": API_VERSION, "kind": kind, **content}
     if form == "yaml":
         print_yaml([document])
     else:

@@ -1,15 +1,17 @@
 """The command ``rollout``: which revisions of a model there are, and the request to run one of them, or its spec again."""
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from shardwright.cli.clusters import Cluster
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.exits import Exit
-from shardwright.cli.output import print_json, print_text
-from shardwright.cluster.client import MERGE_PATCH
+from shardwright.cli.live_models import no_such_model
+from shardwright.cli.output import print_lines, print_note, print_text, width_of_output
+from shardwright.cli.outputs import print_list
+from shardwright.cluster.client import MERGE_PATCH, Client
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.errors import InputError, Problem
 from shardwright.reconcile.course import SPEC
@@ -19,29 +21,45 @@ from shardwright.reporting.lines import table
 from shardwright.sinks import in_terminal
 
 HEADER: Final = ("REVISION", "RUNS", "SERVED SINCE", "IMAGE")
+FIELDS: Final = ("revision", "runs", "keptAt", "image")
+"""What a program is told under the names of the status."""
 
 
 def rollout(arguments: Namespace) -> Exit:
     """Show the revisions of a model, or ask for one of them.
 
     Raises:
-        InputError: there is no such model, or no such revision.
+        InputError: there is no such model or revision, or flags are of another action.
         UnreachableError: the cluster cannot be reached, or does not let us.
     """
+    if problems := tuple(_problems_of_use(arguments)):
+        raise InputError(problems)
     cluster = Cluster(connection=connection_of(arguments))
-    namespace, name = arguments.namespace or cluster.namespace, arguments.name
-    live = cluster.ask(lambda client: client.get(SHARDED_MODELS, namespace, name))
-    if live is None:
-        raise InputError([Problem(code="NotFound", what=f"ShardedModel {namespace}/{name}", limit="does not exist")])
+    namespace, name = cluster.namespace, arguments.name
+    live = cluster.ask(lambda client: _live(client, namespace, name))
     shown, found = (live.get("status") or {}).get("revisions") or [], revisions_of(live.get("status") or {})
     if arguments.action == "history":
-        _print(shown, found, arguments.output)
+        print_history(shown, found, arguments.output)
         return Exit.PLAN
     wanted = SPEC if arguments.action == "retry" else str(_wanted(shown, found, arguments.to_revision))
     _annotate(cluster, live["metadata"], {ROLLBACK_TO: f"{wanted}@{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"})
     what = "its spec is tried again" if wanted == SPEC else f"goes back to revision {wanted} until its spec changes"
     print_text(in_terminal(f"{namespace}/{name}: {what}"))
     return Exit.PLAN
+
+
+def _problems_of_use(arguments: Namespace) -> Iterator[Problem]:
+    if arguments.to_revision is not None and arguments.action != "undo":
+        what, remedy = f"{arguments.action} takes no revision", "leave it out, or write undo"
+        yield Problem(code="NotTogether", path="--to-revision", what=what, remedy=remedy)
+    if arguments.output != "text" and arguments.action != "history":
+        what, remedy = f"{arguments.action} prints no document", "leave -o out, or write history"
+        yield Problem(code="NotTogether", path="--output", what=what, remedy=remedy)
+
+
+async def _live(client: Client, namespace: str, name: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] | None = await client.get(SHARDED_MODELS, namespace, name)
+    return await no_such_model(client, namespace, name) if found is None else found
 
 
 def _annotate(cluster: Cluster, metadata: Mapping[str, Any], annotations: Mapping[str, str]) -> None:
@@ -51,15 +69,16 @@ def _annotate(cluster: Cluster, metadata: Mapping[str, Any], annotations: Mappin
     cluster.ask(lambda client: client.patch(SHARDED_MODELS, path, body, MERGE_PATCH))
 
 
-def _print(shown: Sequence[Mapping[str, Any]], found: Sequence[Revision], output: str) -> None:
+def print_history(shown: Sequence[Mapping[str, Any]], found: Sequence[Revision], form: str) -> None:
+    """Print revisions, oldest first: as a table, or as a list for a program. ``shown`` are those of the status."""
     runs = _running(shown)
-    if output == "json":
-        names = ("revision", "runs", "keptAt", "image")
-        print_json([dict(zip(names, _row(item, runs), strict=True)) for item in found])
-        return
-    rows = [tuple(_word(cell) for cell in _row(item, runs)) for item in found]
-    for line in table(HEADER, rows, width=200, indent=""):
-        print_text(in_terminal(line.plain()))
+    rows = [_row(item, runs) for item in found]
+    if form != "text":
+        print_list("RevisionList", [dict(zip(FIELDS, row, strict=True)) for row in rows], form)
+    elif rows:
+        print_lines(table(HEADER, [tuple(map(_word, row)) for row in rows], width=width_of_output(), indent=""))
+    else:
+        print_note("there is no revision yet: one is kept when all groups serve")
 
 
 def _row(item: Revision, runs: frozenset[int]) -> tuple[int, bool, str, str]:

@@ -6,13 +6,18 @@ from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 
 from shardwright.api.names import API_VERSION
+from shardwright.cli.diagnosis import Chart, examine
 from shardwright.cli.diff_text import difference_document
+from shardwright.cli.doctor import document as diagnosis
 from shardwright.cli.main import main
 from shardwright.cli.operator_plan import document as plan_document
+from shardwright.cli.rollout import print_history
 from shardwright.cli.standing import standing_of
 from shardwright.cli.standing_text import document
+from shardwright.reconcile.revisions import revisions_of
 from tests.support.builders_cli import Files, a_manifest, a_node
 from tests.support.builders_live import a_live_model
 from tests.support.builders_reconcile import NOON
@@ -66,6 +71,30 @@ def test_imports(capsys: Capture) -> None:
 
     check(printed, "ImportList")
     assert len(printed["items"]) == 4
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_revisions(form: str, capsys: Capture) -> None:
+    shown = [a_revision(1, runs=False), a_revision(2, runs=True)]
+
+    print_history(shown, revisions_of({"revisions": shown}), form)
+
+    printed = yaml.safe_load(capsys.readouterr().out)  # which reads JSON, too
+    check(printed, "RevisionList")
+    assert [(item["revision"], item["runs"]) for item in printed["items"]] == [(1, False), (2, True)]
+
+
+def a_revision(number: int, *, runs: bool) -> dict[str, Any]:
+    return {"revision": number, "hash": "a", "digest": "b", "image": "i", "keptAt": "2026-11-24T12:00:00Z", "runs": runs}
+
+
+def test_a_diagnosis() -> None:
+    chart = Chart(version="1.0", kubernetes=(1, 30), served=False, operators=())
+
+    printed = {"apiVersion": API_VERSION, "kind": "Diagnosis", **diagnosis(examine(chart, NOON))}
+
+    check(printed, "Diagnosis")
+    assert [one["result"] for one in printed["checks"]][:4] == ["Wrong", "Wrong", "Wrong", "Unread"]
 
 
 def test_plans_and_problems(tmp_path: Path, capsys: Capture) -> None:

@@ -137,6 +137,7 @@ def test_what_is_wrong_is_said_of_the_option_that_was_typed(capsys: Capture) -> 
         (["paln", LLAMA], "error[NotAllowed]: 'paln' is not a command; did you mean plan?"),
         (["plan", "", "--gpus", "8xH100"], "error["),
         (["plan", "x" * 300, "--gpus", "8xH100"], "error[TooLong]: MODEL: 300 characters"),
+        (["rollout", "retry", "llama", "--to-revision", "2"], "error[NotTogether]: --to-revision: retry takes no revision"),
         (["size", LLAMA], "error[GpusUnreadable]: --gpus: no GPU is named"),
     ],
 )
