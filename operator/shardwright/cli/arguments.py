@@ -1,12 +1,14 @@
 """What can be typed: commands, options and their help; imports nothing of the planner, so that help is instant."""
 
 import argparse
+import difflib
 from pathlib import PurePath
 from typing import Any, NoReturn, TypeAlias
 
 from shardwright import __version__
 from shardwright.cli.cluster_arguments import add_cluster_commands
 from shardwright.cli.connecting import PlannedByServer, add_connection
+from shardwright.cli.exits import Exit
 from shardwright.cli.numbers import count_of, gbps_of
 from shardwright.sinks import in_terminal
 
@@ -112,8 +114,17 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"allow_abbrev": False} | settings)
 
     def error(self, message: str) -> NoReturn:
-        """End the process with a complaint."""
-        super().error(in_terminal(message))
+        """End the process with a complaint of one line."""
+        self.exit(Exit.BAD_INPUT, f"error[NotAllowed]: {in_terminal(message)}; see '{self.prog} --help'\n")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Read what is typed behind a command; what it does not take is its own complaint, not that of the whole program."""
+        found, lost = super().parse_known_args(args, namespace)
+        if lost and self._subparsers is None:
+            near = difflib.get_close_matches(lost[0], self._option_string_actions, n=1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(lost)}{hint}")
+        return found, lost
 
 
 def build_parser(program: str) -> argparse.ArgumentParser:

@@ -28,6 +28,7 @@ class Option:
     flag: str
     field: tuple[str, ...]
     read: Callable[[str], object]
+    example: str = ""
 
     @property
     def attribute(self) -> str:
@@ -64,15 +65,15 @@ def number(text: str) -> object:
 
 
 OPTIONS: Final = (
-    Option(flag="--input-tokens", field=("workload", "inputTokens"), read=whole),
-    Option(flag="--output-tokens", field=("workload", "outputTokens"), read=whole),
-    Option(flag="--concurrency", field=("workload", "concurrency"), read=whole),
-    Option(flag="--rps", field=("workload", "requestsPerSecond"), read=number),
-    Option(flag="--max-model-len", field=("workload", "maxModelLen"), read=whole),
-    Option(flag="--ttft", field=("objective", "ttftMilliseconds"), read=milliseconds),
-    Option(flag="--tpot", field=("objective", "tpotMilliseconds"), read=milliseconds),
+    Option(flag="--input-tokens", field=("workload", "inputTokens"), read=whole, example="2048"),
+    Option(flag="--output-tokens", field=("workload", "outputTokens"), read=whole, example="512"),
+    Option(flag="--concurrency", field=("workload", "concurrency"), read=whole, example="64"),
+    Option(flag="--rps", field=("workload", "requestsPerSecond"), read=number, example="0.5"),
+    Option(flag="--max-model-len", field=("workload", "maxModelLen"), read=whole, example="8192"),
+    Option(flag="--ttft", field=("objective", "ttftMilliseconds"), read=milliseconds, example="2s or 500ms"),
+    Option(flag="--tpot", field=("objective", "tpotMilliseconds"), read=milliseconds, example="50ms"),
     Option(flag="--optimize-for", field=("objective", "optimizeFor"), read=str),
-    Option(flag="--replicas", field=("replicas",), read=whole),
+    Option(flag="--replicas", field=("replicas",), read=whole, example="2"),
 )
 """What can be typed; ``arguments`` has the help of each."""
 
@@ -105,11 +106,15 @@ def read_typed(manifest: Mapping[str, Any]) -> ShardedModel:
 
 def of_option(problem: Problem) -> Problem:
     """Return a problem of a field as one of the option that was typed for it."""
-    flags = {".".join(("spec", *option.field)): option.flag for option in OPTIONS} | {"spec.model.id": "MODEL"}
-    if problem.path not in flags:
+    if problem.path == "spec.model.id":
+        return replace(problem, path="MODEL")
+    option = next((option for option in OPTIONS if ".".join(("spec", *option.field)) == problem.path), None)
+    if option is None:
         return problem
-    remedy = "write for example 2s or 500ms" if "milliseconds" in problem.path.lower() and problem.code == "WrongType" else ""
-    return replace(problem, path=flags[problem.path], remedy=remedy or problem.remedy)
+    if problem.code != "WrongType" or not option.example:
+        return replace(problem, path=option.flag)
+    limit = "must be a time" if option.read is milliseconds else problem.limit
+    return replace(problem, path=option.flag, limit=limit, remedy=f"write for example {option.example}")
 
 
 def typed_options(arguments: Namespace) -> tuple[str, ...]:

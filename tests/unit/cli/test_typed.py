@@ -117,11 +117,12 @@ def test_gpus_that_are_not_named_well_are_refused_with_the_way_out(text: str, se
 
 
 def test_what_is_wrong_is_said_of_the_option_that_was_typed(capsys: Capture) -> None:
-    assert main(["plan", LLAMA, "--gpus", "8xH100", "--rps", "0", "--ttft", "fast"]) == 2
+    assert main(["plan", LLAMA, "--gpus", "8xH100", "--rps", "0", "--ttft", "2", "--concurrency", "2k"]) == 2
 
-    assert [line.partition(";")[0] for line in _errors(capsys)] == [
-        'error[WrongType]: --ttft: "fast" must be an integer',
-        "error[OutOfRange]: --rps: 0.0 must be from 0.001 to 100,000, 0.001 too few",
+    assert _errors(capsys) == [
+        'error[WrongType]: --ttft: "2" must be a time; write for example 2s or 500ms',
+        'error[WrongType]: --concurrency: "2k" must be an integer; write for example 64',
+        "error[OutOfRange]: --rps: 0.0 must be from 0.001 to 100,000, 0.001 too few; set it to 0.001 or more",
     ]
 
 
@@ -157,7 +158,21 @@ def test_an_option_is_written_out(capsys: Capture) -> None:
     with pytest.raises(SystemExit):
         main(["plan", LLAMA, "--gpu", "8xH100"])
 
-    assert "unrecognized arguments: --gpu" in capsys.readouterr().err
+    (line,) = _errors(capsys)
+    assert line == "error[NotAllowed]: unrecognized arguments: --gpu 8xH100 (did you mean --gpus?); see 'shardwright plan --help'"
+
+
+def test_what_a_command_does_not_take_is_one_line_and_names_its_help(capsys: Capture) -> None:
+    for words in (["rollout", "history"], ["models", "-o", "wide"], ["--no-such-option"]):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 2
+
+    assert [line.rpartition("; ")[2] for line in _errors(capsys)] == [
+        "see 'shardwright rollout --help'",
+        "see 'shardwright models --help'",
+        "see 'shardwright --help'",
+    ]
 
 
 def _sizes(capsys: Capture, *words: str) -> Any:
