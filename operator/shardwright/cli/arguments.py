@@ -117,7 +117,7 @@ class Parser(argparse.ArgumentParser):
         """End the process with a complaint of one line."""
         self.exit(Exit.BAD_INPUT, f"error[NotAllowed]: {in_terminal(message)}; see '{self.prog} --help'\n")
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Read what is typed behind a command; what it does not take is its own complaint, not that of the whole program."""
         found, lost = super().parse_known_args(args, namespace)
         if lost and self._subparsers is None:

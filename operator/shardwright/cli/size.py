@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,9 @@ from shardwright.resolving.question import Question
 from shardwright.resolving.stock import take_stock
 from shardwright.resolving.subject import resolve
 from shardwright.units import to_milliseconds
+
+COUNTED: Final = re.compile(r"[0-9]{1,6}x([A-Za-z].{0,62})", re.ASCII)
+"""A product behind a number, as ``plan`` takes it."""
 
 MOST_GPUS: Final = 1024
 """Where the search ends. Basis: assumed; the largest published deployments of one model have a few hundred."""
@@ -50,9 +54,8 @@ class Sized:
 
 def print_size(arguments: Namespace) -> Exit:
     """Print the fewest GPUs of each product that carry the load; the exit code says whether any does."""
-    if not arguments.gpus:
-        what, remedy = "no GPU is named", "name one, for example with --gpus H100; --gpus may be repeated to compare"
-        raise InputError([Problem(code="GpusUnreadable", path="--gpus", what=what, remedy=remedy)])
+    if problems := tuple(_problems_of_gpus(arguments.gpus)):
+        raise InputError(problems)
     settings = _settings(arguments)
     named = read_named_gpus(
         (f"1x{text}" for text in arguments.gpus), gpus_per_node=arguments.nodes_of, network_gbps_per_gpu=arguments.network
@@ -64,6 +67,16 @@ def print_size(arguments: Namespace) -> Exit:
     else:
         print_lines(_lines(arguments, found))
     return Exit.PLAN if any(sized.best for sized in found) else Exit.NOTHING_FITS
+
+
+def _problems_of_gpus(texts: Sequence[str]) -> Iterator[Problem]:
+    if not texts:
+        what, remedy = "no GPU is named", "name one, for example with --gpus H100; --gpus may be repeated to compare"
+        yield Problem(code="GpusUnreadable", path="--gpus", what=what, remedy=remedy)
+    for text in texts:
+        if counted := COUNTED.fullmatch(text):
+            what, limit = f"{text!r:.80}", "has a number, which is what size finds"
+            yield Problem(code="GpusUnreadable", path="--gpus", what=what, limit=limit, remedy=f"write {counted[1]}")
 
 
 def _settings(arguments: Namespace) -> Settings:

@@ -140,6 +140,10 @@ def test_what_is_wrong_is_said_of_the_option_that_was_typed(capsys: Capture) -> 
         (["plan", "x" * 300, "--gpus", "8xH100"], "error[TooLong]: MODEL: 300 characters"),
         (["rollout", "retry", "llama", "--to-revision", "2"], "error[NotTogether]: --to-revision: retry takes no revision"),
         (["size", LLAMA], "error[GpusUnreadable]: --gpus: no GPU is named"),
+        (
+            ["size", LLAMA, "--gpus", "8xH100"],
+            "error[GpusUnreadable]: --gpus: '8xH100' has a number, which is what size finds; write H100",
+        ),
     ],
 )
 def test_words_that_do_not_go_together_are_refused_in_one_line(

@@ -160,14 +160,14 @@ def _as_argument(draft: Draft, name: str, value: Value, where: str) -> None:
         draft.leave(where, "whether experts are spread is the planner's to choose")
     elif positive in VLLM.allowed or name in VLLM.counted or value in VLLM.harmless.get(name, ()):
         draft.spec.setdefault("engine", {}).setdefault("args", {})[positive] = _typed(value if positive == name else False)
+    elif name in {"host", "port", ""}:
+        draft.leave(where, "clients reach the model at status.endpoint")
     elif name in VLLM.owned:
-        draft.leave(where, VLLM.owned[name])
+        draft.leave(where, VLLM.owned[name].removeprefix("leave it out; "))
     elif name in VLLM.incompatible:
         draft.leave(where, VLLM.incompatible[name])
     elif name in VLLM.admissible:
         draft.leave(where, f"{VLLM.admissible[name]}; the administrator may admit it (admittedArguments)")
-    elif name in {"host", "port", ""}:
-        draft.leave(where, "clients reach the model at status.endpoint")
     else:
         draft.leave(where, UNLISTED)
 

@@ -150,7 +150,7 @@ def _carry_environment(draft: Draft, container: Content, where: str) -> None:
         elif name in VARIABLES and "value" in item:
             kept.append({"name": name, "value": text(item.get("value"))})
         else:
-            draft.leave(place, "is none of the variables that change neither the plan nor who may do what in the pod")
+            draft.leave(place, "users may set only variables that change neither the plan nor who may do what in the pod")
     if kept:
         draft.put("engine.env", kept)
     if container.get("envFrom"):
