@@ -25,6 +25,7 @@ from shardwright.cli.rehearsal import Difference, FieldChange, rehearse
 from shardwright.cli.surroundings import Surroundings
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import CONFIG_MAPS, SHARDED_MODELS
+from shardwright.engines.versions import kept_default
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.parse import folder_text
 from shardwright.reporting.lines import Line
@@ -148,8 +149,8 @@ async def _resolved(client: Client, model: LiveModel, resource: ShardedModel, se
     if reference is not None:
         found = await client.get(CONFIG_MAPS, resource.metadata.namespace, reference.name)
         config_text = folder_text((found or {}).get("data") or {}, reference.key)
-    kept = model.record.engine_version if model.record else None
-    question = Question(resource=resource, config_text=config_text, kept_version=kept or None, settings=settings)
+    kept = kept_default(model.record.default_of_spec) if model.record else None
+    question = Question(resource=resource, config_text=config_text, kept_version=kept, settings=settings)
     return resource, resolve(question)
 
 
