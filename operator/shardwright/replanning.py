@@ -10,7 +10,7 @@ from typing import Final
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
-from shardwright.pipeline import plan_serving, record_of
+from shardwright.pipeline import plan_serving, record_of, without_groups
 from shardwright.planning.gain import Better
 from shardwright.planning.phrases import copies
 from shardwright.planning.plan import make_plan
@@ -204,16 +204,27 @@ def restore(
 ) -> Replanned:
     """Return an earlier plan in place of the one that there is: its cut, on its pool, for the groups that are wanted now.
 
-    Groups that are held stay on their nodes as far as the plan can run there. Where not all have room, the record is as it is.
+    Groups that are held stay on their nodes as far as the plan can run there; others keep clear of those below the partition, as
+    in a new plan. Where not all have room, the record is as it is.
     """
     wanted = len(plan.groups) if subject.intent.fills else subject.intent.replicas
-    own, stay = pools_of(inventory, plan), _staying(held, worst, wanted)
+    if wanted == 0:  # as of any plan: the next group has a new one
+        said = Report(outcome=plan, alternatives=(), excluded=(), considered=0)
+        return _recorded(subject, record, without_groups(said))
+    report = _restored(subject, plan, pools_of(inventory, plan), _staying(held, worst, wanted), wanted)
+    if isinstance(report.outcome, Plan):
+        holding, before = _holding(subject, (), held), record.plan if record else None
+        report = replace(report, outcome=_clear_of(subject, report.outcome, inventory, holding, before))
+    return _recorded(subject, record, report)
+
+
+def _restored(subject: Subject, plan: Plan, own: Inventory, stay: Sequence[Held], wanted: int) -> Report:
+    """Return so many groups of an earlier plan, of which those ``stay`` that can."""
     usable = [stay[index] for index in _usable(plan, own, tuple(item.nodes for item in stay), plan)]
-    stands = _numbered(plan, [item.number for item in usable], [item.nodes for item in usable])
     if not usable:
-        return _recorded(subject, record, _further(subject, plan, own, wanted))
-    subject = replace(subject, intent=replace(subject.intent, replicas=wanted))
-    return _recorded(subject, record, rescale(subject, stands, own))
+        return _further(subject, plan, own, wanted)
+    stands = _numbered(plan, [item.number for item in usable], [item.nodes for item in usable])
+    return rescale(replace(subject, intent=replace(subject.intent, replicas=wanted)), stands, own)
 
 
 def mend(subject: Subject, record: PlanRecord, inventory: Inventory, leaving: frozenset[int]) -> Replanned:

@@ -350,6 +350,20 @@ class TestUndo:
         )
         assert "there are revisions 1, 2" in condition(operator, "RolledBack")["message"]
 
+    def test_a_model_that_is_scaled_to_zero_goes_back_and_comes_again_as_it_was_then(self) -> None:
+        operator = serving(2, **ONE_NODE)
+        before = operator.status["plan"]["layout"]
+        operator.edit(parallelism={"tensor": 4, "pipeline": 1})
+        operator.run(400)
+        operator.edit(replicas=0)
+        ask(operator, "1")
+        operator.run(400)
+        assert (operator.cluster.pods, rolled_back(operator)) == ({}, ("True", "Asked"))
+
+        operator.edit(replicas=1)
+        operator.run(400)
+        assert (ready(operator), operator.status["plan"]["layout"]) == (("True", "Serving"), before)
+
     def test_a_forged_revision_is_not_believed(self) -> None:
         operator = self.two_revisions()
         made, kept = uids(operator), dict(operator.cluster.revisions)
