@@ -60,7 +60,7 @@ class Findings:
     there is cannot be read: nothing else is known then. ``lost`` are nodes that do not give pods of the model back,
     ``strangers`` pods with its labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back,
     with their fields.
-    ``kept_engine`` is the engine's version by default where an earlier release has chosen it.
+    ``kept_engine`` is the engine's version by default where an earlier release has chosen it, unless a revision is run.
     ``distrusted`` is why a plan of record was not believed a while ago, ``barred`` why the pods of a new plan are not let in.
     ``most_moving`` is how many groups may be down on purpose for the sake of all models. ``rollback`` is what is run
     instead of what the spec says, ``rollback_problem`` why what was asked for is not gone back to.

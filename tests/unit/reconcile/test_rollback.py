@@ -411,6 +411,7 @@ class TestEngineVersions:
         ask(operator, "1")
         operator.run(SETTLED)
         assert (self.images(operator), rolled_back(operator)) == ({"vllm/vllm-openai:v0.32.0"}, ("True", "Asked"))
+        assert condition(operator, "RolloutPending")["status"] == "False"  # an upgrade is not what is waited for
 
         ask(operator, "spec")
         operator.run(SETTLED)
