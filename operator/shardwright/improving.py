@@ -6,12 +6,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from shardwright.api.record import PlanRecord
+from shardwright.further import pinned, pools_of
 from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline import plan_serving
 from shardwright.planning.gain import better
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import Plan, Report
-from shardwright.replanning import Replanned, pinned, plan_anew, pools_of
+from shardwright.replanning import Replanned, plan_anew
 from shardwright.resolving.subject import Subject
 
 GAIN_MIN: Final = 0.10

@@ -114,11 +114,12 @@ def bundle_for(
 
 
 def _as_deployed(subject: Subject, report: Report) -> Report:
-    return _without_groups(report) if subject.intent.replicas == 0 else report
+    return without_groups(report) if subject.intent.replicas == 0 else report
 
 
-def _without_groups(report: Report) -> Report:
+def without_groups(report: Report) -> Report:
+    """Return the same of a plan that holds no node."""
     if isinstance(report.outcome, NoPlan):
         return report
     plan = report.outcome
-    return replace(report, outcome=replace(plan, groups=(), layout=replace(plan.layout, replicas=0)))
+    return replace(report, outcome=replace(plan, groups=(), numbers=(), layout=replace(plan.layout, replicas=0)))

@@ -1,21 +1,17 @@
 """What becomes of a plan when the number of replicas or the cluster changes: groups come, go or move, the cut stays."""
 
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Final
 
 from shardwright.api.record import PlanRecord
-from shardwright.errors import Problem
+from shardwright.further import differences, further, most_further, pinned, pools_of, without
 from shardwright.hardware.inventory import Inventory
-from shardwright.pipeline import plan_serving, record_of
+from shardwright.pipeline import plan_serving, record_of, without_groups
 from shardwright.planning.gain import Better
-from shardwright.planning.phrases import copies
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
-from shardwright.planning.request import Request
 from shardwright.resolving.intent import Replan
 from shardwright.resolving.subject import Subject
 
@@ -96,7 +92,7 @@ def _clear_of(subject: Subject, plan: Plan, inventory: Inventory, holding: Seque
     """
     if not holding:
         return plan
-    left = _without(inventory, replace(before or plan, groups=tuple(item.nodes for item in holding)))
+    left = without(inventory, replace(before or plan, groups=tuple(item.nodes for item in holding)))
     room = {node.name: node.free for pool in left.pools for node in pool.nodes}
     places, crowded = list(plan.groups), set[int]()
     later = [index for index, number in enumerate(plan.group_numbers) if any(number == item.number for item in holding)]
@@ -139,8 +135,8 @@ def settled(
     missing = len(plan.groups) - len(kept)
     if not kept or missing < 0:
         return _matched(plan.groups, held)
-    room = _without(pools_of(inventory, plan), replace(plan, groups=tuple(kept.values())))
-    more = _further(subject, plan, room, missing).outcome if missing else None
+    room = without(pools_of(inventory, plan), replace(plan, groups=tuple(kept.values())))
+    more = further(subject, plan, room, missing).outcome if missing else None
     if isinstance(more, NoPlan):
         return _matched(plan.groups, held)
     others = iter(more.groups if more else ())
@@ -204,16 +200,27 @@ def restore(
 ) -> Replanned:
     """Return an earlier plan in place of the one that there is: its cut, on its pool, for the groups that are wanted now.
 
-    Groups that are held stay on their nodes as far as the plan can run there. Where not all have room, the record is as it is.
+    Groups that are held stay on their nodes as far as the plan can run there; others keep clear of those below the partition, as
+    in a new plan. Where not all have room, the record is as it is.
     """
     wanted = len(plan.groups) if subject.intent.fills else subject.intent.replicas
-    own, stay = pools_of(inventory, plan), _staying(held, worst, wanted)
+    if wanted == 0:  # as of any plan: the next group has a new one
+        said = Report(outcome=plan, alternatives=(), excluded=(), considered=0)
+        return _recorded(subject, record, without_groups(said))
+    report = _restored(subject, plan, pools_of(inventory, plan), _staying(held, worst, wanted), wanted)
+    if isinstance(report.outcome, Plan):
+        holding, before = _holding(subject, (), held), record.plan if record else None
+        report = replace(report, outcome=_clear_of(subject, report.outcome, inventory, holding, before))
+    return _recorded(subject, record, report)
+
+
+def _restored(subject: Subject, plan: Plan, own: Inventory, stay: Sequence[Held], wanted: int) -> Report:
+    """Return so many groups of an earlier plan, of which those ``stay`` that can."""
     usable = [stay[index] for index in _usable(plan, own, tuple(item.nodes for item in stay), plan)]
-    stands = _numbered(plan, [item.number for item in usable], [item.nodes for item in usable])
     if not usable:
-        return _recorded(subject, record, _further(subject, plan, own, wanted))
-    subject = replace(subject, intent=replace(subject.intent, replicas=wanted))
-    return _recorded(subject, record, rescale(subject, stands, own))
+        return further(subject, plan, own, wanted)
+    stands = _numbered(plan, [item.number for item in usable], [item.nodes for item in usable])
+    return rescale(replace(subject, intent=replace(subject.intent, replicas=wanted)), stands, own)
 
 
 def mend(subject: Subject, record: PlanRecord, inventory: Inventory, leaving: frozenset[int]) -> Replanned:
@@ -255,7 +262,7 @@ def planned_again(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | 
     found = make_plan(subject.model, pools, request, subject.traits).outcome
     if isinstance(found, NoPlan) or replace(found.layout, partition=plan.layout.partition) != plan.layout:
         return None
-    return None if any(_differences(found, plan)) else found
+    return None if any(differences(found, plan)) else found
 
 
 def rescale(subject: Subject, plan: Plan, inventory: Inventory, worst: Sequence[int] = ()) -> Report:
@@ -278,7 +285,7 @@ def rescale(subject: Subject, plan: Plan, inventory: Inventory, worst: Sequence[
         return _kept(whole, predicted, fewer)
     if isinstance(whole.outcome, NoPlan):
         return whole
-    added = _further(subject, plan, _without(own, plan), missing)
+    added = further(subject, plan, without(own, plan), missing)
     if isinstance(added.outcome, NoPlan):
         return added
     return _kept(whole, whole.outcome, _numbered(plan, plan.group_numbers, (*plan.groups, *added.outcome.groups)))
@@ -294,8 +301,8 @@ def rehouse(subject: Subject, plan: Plan, inventory: Inventory, leaving: frozens
     places: tuple[tuple[str, ...], ...] = ()
     short: NoPlan | None = None
     while len(places) < missing and short is None:
-        room = _without(pools, replace(plan, groups=(*kept, *places)))
-        outcome = _most_further(subject, plan, room, missing - len(places)).outcome
+        room = without(pools, replace(plan, groups=(*kept, *places)))
+        outcome = most_further(subject, plan, room, missing - len(places)).outcome
         short = outcome if isinstance(outcome, NoPlan) else None
         places += () if isinstance(outcome, NoPlan) else outcome.groups
     others = iter(places)
@@ -314,79 +321,12 @@ def place_beside(subject: Subject, plan: Plan, inventory: Inventory) -> tuple[st
         return None
     if groups * plan.nodes_per_replica > (space.max_nodes or groups * plan.nodes_per_replica):
         return None
-    outcome = _further(subject, plan, pools_of(inventory, plan), 1).outcome
+    outcome = further(subject, plan, pools_of(inventory, plan), 1).outcome
     if isinstance(outcome, NoPlan):
         return None
     (place,) = outcome.groups
     mounted_on = {node for group in plan.groups for node in group}
     return place if len(mounted_on) > 1 or not subject.intent.shares_claim or mounted_on.issuperset(place) else None
-
-
-def pinned(request: Request, plan: Plan) -> Request:
-    """Return a request for the layout of a plan and no other; how many replicas are wanted stays open."""
-    layout = plan.layout
-    pins = replace(
-        request.space,
-        tensor=layout.tensor,
-        pipeline=layout.pipeline,
-        expert=layout.expert,
-        attention_data=layout.attention_data,
-        context=layout.context,
-        partition=layout.partition,
-    )
-    return replace(request, space=pins)
-
-
-def _more(request: Request, replicas: int) -> Request:
-    """Return the request for further replicas alone; limits on latency hold for all of them, not for a part."""
-    objective = replace(request.objective, ttft_seconds=None, tpot_seconds=None)
-    return replace(request, objective=objective, space=replace(request.space, replicas=replicas, fill=False))
-
-
-def _most_further(subject: Subject, plan: Plan, room: Inventory, most: int) -> Report:
-    """Return where as many as possible of ``most`` further groups of a plan would be, or why not one has a place."""
-    whole = _further(subject, plan, room, most)
-    if not isinstance(whole.outcome, NoPlan):
-        return whole
-    fewer = bisect_left(range(1, most), True, key=lambda count: isinstance(_further(subject, plan, room, count).outcome, NoPlan))
-    return _further(subject, plan, room, fewer) if fewer else whole
-
-
-def _further(subject: Subject, plan: Plan, room: Inventory, count: int) -> Report:
-    """Return where further groups of a plan would be in a room, or why not: one template is for all of its groups."""
-    report = make_plan(subject.model, room, _more(pinned(subject.request, plan), count), subject.traits)
-    if isinstance(report.outcome, NoPlan):
-        return report
-    differences = "; ".join(_differences(report.outcome, plan))
-    return replace(report, outcome=_unlike(report.outcome, differences)) if differences else report
-
-
-def _differences(found: Plan, plan: Plan) -> Iterator[str]:
-    """Yield why pods as they are rendered for a plan do not run where another was found."""
-    if (found.nodes_per_replica, found.gpus_per_node) != (plan.nodes_per_replica, plan.gpus_per_node):
-        yield f"{found.nodes_per_replica} x {found.gpus_per_node} GPUs, not {plan.nodes_per_replica} x {plan.gpus_per_node}"
-    if (found.resource, found.architecture) != (plan.resource, plan.architecture):
-        yield f"{found.resource} on {found.architecture}, not {plan.resource} on {plan.architecture}"
-    if found.compute_domain != plan.compute_domain:
-        yield f"{'' if found.compute_domain else 'no '}nodes that share an NVLink domain, unlike the plan"
-    offered, wanted = dict(found.rdma), dict(plan.rdma)
-    if offered.keys() != wanted.keys() or any(offered[name] < count for name, count in wanted.items()):
-        yield f"{_devices(offered)}, not {_devices(wanted)}"
-
-
-def _devices(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in counts.items()) or "no RDMA devices"
-
-
-def _unlike(found: Plan, differences: str) -> NoPlan:
-    problem = Problem(
-        code="InsufficientCapacity",
-        what=f"{copies(found.layout)} on {found.pool}",
-        limit="must run in the same pods as the groups that there are",
-        gap=f"what is free has {differences}",
-        remedy="free or add nodes as those of the plan; spec.replan: Always plans all groups anew",
-    )
-    return NoPlan(problem=problem, heals_by_itself=True)
 
 
 def _kept(report: Report, predicted: Plan, plan: Plan) -> Report:
@@ -399,19 +339,3 @@ def _kept(report: Report, predicted: Plan, plan: Plan) -> Report:
         warnings=predicted.warnings,
     )
     return replace(report, outcome=outcome)
-
-
-def pools_of(inventory: Inventory, plan: Plan) -> Inventory:
-    """Return the pool of the plan alone; where none has its name now, those of the same product that hold its nodes."""
-    planned = {node for group in plan.groups for node in group}
-    named = [pool for pool in inventory.pools if pool.name == plan.pool]
-    holding = [
-        pool for pool in inventory.pools if pool.product == plan.product and any(node.name in planned for node in pool.nodes)
-    ]
-    excluded = tuple(item for item in inventory.excluded if item.product == plan.product)
-    return replace(inventory, pools=tuple(named or holding), excluded=excluded)
-
-
-def _without(inventory: Inventory, plan: Plan) -> Inventory:
-    held = Counter(node for group in plan.groups for node in group)
-    return inventory.without({node: count * plan.gpus_per_node for node, count in held.items()})

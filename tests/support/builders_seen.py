@@ -25,6 +25,7 @@ from shardwright.reconcile.plan_choice import Choice
 from shardwright.reconcile.publish import Kept, Published
 from shardwright.reconcile.quotas import Allowance, read_ranges
 from shardwright.reconcile.record_object import read_record, record_key
+from shardwright.reconcile.record_trust import kept_version
 from shardwright.reconcile.revisions import Former, Told, as_kept, as_now, read_revision
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Resource, Seen
 from shardwright.reconcile.sightings import Sighting
@@ -54,11 +55,11 @@ MOST_LOOKS = 8
 
 
 @cache
-def _subject(spec: str) -> Subject | tuple[Problem, ...]:
+def _subject(spec: str, version: str | None = None) -> Subject | tuple[Problem, ...]:
     manifest = a_sharded_model(OWNER.name, OWNER.namespace, **loads(spec))
     manifest["metadata"]["uid"] = OWNER.uid
     try:
-        return resolve(Question(resource=parse_manifest(manifest), settings=ADMITTING))
+        return resolve(Question(resource=parse_manifest(manifest), kept_version=version, settings=ADMITTING))
     except InputError as error:
         return error.problems
 
@@ -68,6 +69,7 @@ class Operator:
     """An operator of one model on a small cluster: everything around ``advance`` that takes no decision.
 
     ``spec`` and ``annotations`` are the resource's. ``problems`` are what is wrong with it, whatever the spec says.
+    ``version`` is the engine's by default as long as there is no plan of record.
     ``moves`` are all pairs of situations that a StatefulSet was seen in one after the other.
     """
 
@@ -75,6 +77,7 @@ class Operator:
     spec: dict[str, Any]
     annotations: dict[str, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    version: str | None = None
     most_moving: int | None = None
     allowance: Allowance = field(default_factory=Allowance)
     contested: dict[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
@@ -111,7 +114,9 @@ class Operator:
 
     @property
     def subject(self) -> Subject | tuple[Problem, ...]:
-        return self.problems or _subject(dumps({"mode": "Deploy"} | self.spec, sort_keys=True))
+        record = _record(Observed(objects=self.cluster.objects))
+        version = kept_version(None, record, 0) if isinstance(record, PlanRecord) else self.version
+        return self.problems or _subject(dumps({"mode": "Deploy"} | self.spec, sort_keys=True), version)
 
     def seen(self) -> Seen:
         """Return what a look reads now."""
@@ -185,7 +190,7 @@ class Operator:
         found = read_revision(content, OWNER.uid, step.recalls)
         if isinstance(found, Problem):
             return replace(seen, former=Former(hash=step.recalls.hash, subject=(found,)))
-        subject = _subject(dumps(loads(as_now(found, live))["spec"], sort_keys=True))
+        subject = _subject(dumps(loads(as_now(found, live))["spec"], sort_keys=True), found.engine_version)
         return replace(seen, former=as_kept(Former(hash=step.recalls.hash, subject=subject, plan=found.plan), step.recalls))
 
     def live(self) -> dict[str, Any]:

@@ -48,6 +48,7 @@ class Rollback:
     """What a model has gone back to: which revision (``to``) runs in place of which spec, by their hashes, and why.
 
     ``group`` did not come up with the spec, and ``said`` is what its engine said last; both empty where somebody asked.
+    ``engine_version`` is that of the engine where the spec leaves it open: the record has the one of what runs.
     """
 
     to: str
@@ -55,6 +56,7 @@ class Rollback:
     cause: Cause
     group: str = ""
     said: str = ""
+    engine_version: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,11 @@ class PlanRecord:
         least = [*self.generations, *(0 for _ in groups)][: len(groups)]
         least[group] = generation
         return replace(self, plan=replace(self.plan, groups=tuple(groups)), generations=tuple(least))
+
+    @property
+    def default_of_spec(self) -> str | None:
+        """Return the engine's version by default of what the spec says, whether that is run or not; as ``engine_version``."""
+        return self.rollback.engine_version if self.rollback else self.engine_version
 
     def report(self) -> Report:
         """Return the report that this record was made from."""

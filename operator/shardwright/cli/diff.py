@@ -22,9 +22,11 @@ from shardwright.cli.namespaces import placed_in
 from shardwright.cli.output import print_lines, width_of_output
 from shardwright.cli.outputs import print_list
 from shardwright.cli.rehearsal import Difference, FieldChange, rehearse
+from shardwright.cli.revisions import read_formers
 from shardwright.cli.surroundings import Surroundings
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import CONFIG_MAPS, SHARDED_MODELS
+from shardwright.engines.versions import kept_default
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.parse import folder_text
 from shardwright.reporting.lines import Line
@@ -113,8 +115,10 @@ async def _difference(client: Client, wanted: Wanted, settings: Settings, around
         raise InputError([Problem(code="NoShardedModel", path="NAME", what=f"there is no ShardedModel {wanted.name}")])
     fields = tuple(changed_fields(before[0], after[0])) if before else ()
     now, generation = datetime.now(UTC), model.content["metadata"].get("generation", 1) + bool(fields)
-    rehearsed = rehearse(model, after[1], around, generation, now)
-    anyway = rehearse(model, before[1], around, generation, now) if before and fields else None
+    spec = (wanted.content or model.content).get("spec") or {}
+    formers = await read_formers(client, model, spec, settings)
+    rehearsed = rehearse(model, after[1], around, generation, now, formers)
+    anyway = rehearse(model, before[1], around, generation, now, formers) if before and fields else None
     return Difference(
         name=wanted.name,
         namespace=wanted.namespace,
@@ -148,8 +152,8 @@ async def _resolved(client: Client, model: LiveModel, resource: ShardedModel, se
     if reference is not None:
         found = await client.get(CONFIG_MAPS, resource.metadata.namespace, reference.name)
         config_text = folder_text((found or {}).get("data") or {}, reference.key)
-    kept = model.record.engine_version if model.record else None
-    question = Question(resource=resource, config_text=config_text, kept_version=kept or None, settings=settings)
+    kept = kept_default(model.record.default_of_spec) if model.record else None
+    question = Question(resource=resource, config_text=config_text, kept_version=kept, settings=settings)
     return resource, resolve(question)
 
 

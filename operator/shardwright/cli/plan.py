@@ -19,6 +19,7 @@ from shardwright.cli.namespaces import placed_in
 from shardwright.cli.output import print_error, print_json, print_lines, print_note, print_text, print_yaml, width_of_output
 from shardwright.cli.surroundings import Surroundings, read_surroundings
 from shardwright.cli.typed import names_live_model, of_option, problems_of_use, read_typed, typed_manifest
+from shardwright.engines.versions import kept_default
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.untrusted import mapping, text
@@ -293,7 +294,7 @@ def question_of(resource: ShardedModel, inputs: Inputs) -> Question:
     if inputs.config_text is not None:
         return _question_with_config(resource, inputs.config_text)
     catalogue = fetched_for(resource, inputs.fetched)
-    version = (inputs.standing.engine_version or None) if inputs.standing else None
+    version = kept_default(inputs.standing.default_of_spec) if inputs.standing else None
     if reference is None:
         return Question(resource=resource, catalogue=catalogue, kept_version=version)
     config_text = _config_text(resource.metadata.namespace, reference, inputs)

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.cli.live_models import LiveModel
 from shardwright.cli.surroundings import Surroundings
+from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.pipeline import engine_status
 from shardwright.planning.report import Plan, Report
@@ -20,10 +22,10 @@ from shardwright.reconcile.advance import advance
 from shardwright.reconcile.answering import answer
 from shardwright.reconcile.decision import (
     Apply,
+    Aside,
     Create,
     CreateKey,
     Delete,
-    DryRunPod,
     Patch,
     Why,
     Write,
@@ -36,6 +38,7 @@ from shardwright.reconcile.memory import read_memory
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, object_key
 from shardwright.reconcile.publish import Published
 from shardwright.reconcile.record_object import record_key
+from shardwright.reconcile.revisions import Former, Revision, Told, unusable
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Resource, Seen
 from shardwright.reconcile.states import Awaited, GroupState, Situation
 from shardwright.reconcile.templates import asked_by
@@ -51,6 +54,10 @@ _HASHES: Final = (CONTENT_HASH, OWN_HASH, TEMPLATE_HASH)
 
 _HELD: Final = frozenset({Awaited.PARTITION, Awaited.STOPPED_ROLLOUT})
 """Why a group keeps its pods although others are wanted."""
+
+
+_UNSAID: Final = Told(text='{"spec": {}}')
+"""What is kept of a model as a revision is shown nowhere."""
 
 
 class Fate(StrEnum):
@@ -150,17 +157,34 @@ class Difference:
         return not self.exists or bool(self.fields or groups or plans or self.rehearsed.objects)
 
 
-def rehearse(model: LiveModel, subject: Subject, around: Surroundings, generation: int, now: datetime) -> Rehearsed:
-    """Return what would become of a model if a subject were its spec."""
+def rehearse(
+    model: LiveModel,
+    subject: Subject,
+    around: Surroundings,
+    generation: int,
+    now: datetime,
+    formers: Mapping[str, Former] = MappingProxyType({}),
+) -> Rehearsed:
+    """Return what would become of a model if a subject were its spec; ``formers`` are the revisions that it may go back to."""
     seen = _seen(model, subject, around, generation)
     while True:
         step = advance(seen, now)
-        if step.ask is not None:
+        if step.tell:
+            seen = replace(seen, told=_UNSAID)
+        elif step.recalls is not None:
+            former = formers.get(step.recalls.hash) or Former(hash=step.recalls.hash, subject=(_unread(step.recalls),))
+            subject = former.subject if isinstance(former.subject, Subject) else subject
+            seen = replace(seen, former=former)
+        elif step.ask is not None:
             seen = seen.answered(step.ask, _answer(subject, step.ask, around))
         elif step.records is not None:
             seen = seen.put_down(step.records, Outcome(written=step.writes))
         elif step.published is not None:
             return _rehearsed(model, subject, step.published, step.writes)
+
+
+def _unread(revision: Revision) -> Problem:
+    return unusable(revision.number, "has not been read")
 
 
 def _seen(model: LiveModel, subject: Subject, around: Surroundings, generation: int) -> Seen:
@@ -218,7 +242,7 @@ def _rehearsed(model: LiveModel, subject: Subject, published: Published, writes:
 
 
 def _only_asks(write: Write) -> bool:
-    return isinstance(write, DryRunPod | CreateKey)
+    return isinstance(write, Aside | CreateKey)
 
 
 def _is_former(name: str, fates: Iterable[GroupFate]) -> bool:

@@ -28,7 +28,8 @@ from shardwright.controller.exposition import Encode
 from shardwright.controller.model_series import ModelGauge, ModelSeries, Series
 from shardwright.controller.queue import Key, Load
 from shardwright.planning.report import Exclusion, Plan, Report
-from shardwright.reconcile.findings import Findings, conditions
+from shardwright.reconcile.conditions import conditions
+from shardwright.reconcile.findings import Findings
 from shardwright.reconcile.states import GroupState
 from shardwright.reconcile.work import Resolve
 from shardwright.sinks import in_metric

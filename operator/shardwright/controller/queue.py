@@ -215,8 +215,8 @@ class Queue:
     def retry(self, key: Key, least_seconds: float = 0.0) -> float:
         """Ask for a look at a key that is worked on after a pause, which doubles with every failure; return it, in seconds.
 
-        What was asked for meanwhile waits as long, except for a change that no look has seen. ``least_seconds`` is what
-        the API server has asked for.
+        What was asked for meanwhile waits as long, except for a change that no look has seen: what is broken waits no longer for
+        one. ``least_seconds`` is what the API server has asked for.
         """
         self._retries += 1
         failures = self._failures[key] = min(self._failures.get(key, 0) + 1, DOUBLINGS)
@@ -224,11 +224,14 @@ class Queue:
         asked = self._asked.get(key)
         if asked and asked.fresh:
             return 0.0
+        urgent = min((work.priority for work in (self._working.get(key), asked) if work), default=Priority.RESYNC)
         if (left := self._changed.get(key, 0.0) - self._clock()) > 0:
-            return left
-        urgent = [work.priority for work in (self._working.get(key), self._asked.pop(key, None)) if work]
+            if urgent is not Priority.BROKEN:
+                return left
+            pause = min(pause, left)
+        self._asked.pop(key, None)
         self._pauses[key] = self._clock() + pause
-        self._appoint(key, self._pauses[key], min(urgent, default=Priority.RESYNC))
+        self._appoint(key, self._pauses[key], urgent)
         return pause
 
     def forget(self, key: Key) -> None:

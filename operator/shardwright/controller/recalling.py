@@ -10,8 +10,9 @@ from shardwright.cluster.resources import CONTROLLER_REVISIONS
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key
 from shardwright.controller.reading import Reading, owner_of
-from shardwright.controller.subjects import beside
+from shardwright.controller.subjects import Subjects, beside
 from shardwright.errors import InputError, Problem
+from shardwright.planning.report import Plan
 from shardwright.reconcile.known import nodes_of_interest
 from shardwright.reconcile.observed import Observed
 from shardwright.reconcile.revisions import Former, Revision, Saying, Told, as_kept, as_now, read_revision
@@ -21,13 +22,17 @@ from shardwright.resolving.subject import Subject
 
 
 class Recalling:
-    """Reads on where a look needs more than the caches have; what a revision resolves to is kept as long as it is run."""
+    """Reads on where a look needs more than the caches have.
+
+    What a revision resolves to is kept as long as it is run, of as many models as there is room for: of others it is read anew.
+    """
 
     def __init__(self, client: Client, planner: Planner, reading: Reading) -> None:
         self._client = client
         self._planner = planner
         self._reading = reading
-        self._formers: dict[Key, tuple[object, Former]] = {}
+        self._subjects = Subjects()
+        self._plans: dict[Key, Plan] = {}
 
     async def told(self, key: Key, live: Mapping[str, Any]) -> Told:
         """Return what a resource asks, word for word.
@@ -51,21 +56,23 @@ class Recalling:
         return replace(seen, former=former, cluster=cluster)
 
     def forget(self, key: Key) -> None:
-        """Forget a model that is gone."""
-        self._formers.pop(key, None)
+        """Forget what a model has gone back to: it runs what its spec says, or is gone."""
+        self._subjects.forget(key)
+        self._plans.pop(key, None)
 
     async def _former(self, key: Key, live: Mapping[str, Any], revision: Revision) -> Former:
-        owner, known = owner_of(live), self._formers.get(key)
+        owner = owner_of(live)
         form = owner.uid, live["metadata"]["generation"], revision.digest, self._planner.files_version
-        if known and known[0] == form:
-            return replace(known[1], hash=revision.hash)
+        if known := self._subjects.of(key, form):
+            return Former(hash=revision.hash, subject=known, plan=self._plans[key])
         name = revision_name(base_name(owner.name), revision.digest)
         content = await self._client.get(CONTROLLER_REVISIONS, owner.namespace, name)
         said = await asyncio.to_thread(read_revision, content, owner.uid, revision)
         if isinstance(said, Problem):
             return Former(hash=revision.hash, subject=(said,))  # what is gone may be put back: it is read again
         former = as_kept(Former(hash=revision.hash, subject=await self._resolved(live, said, revision), plan=said.plan), revision)
-        self._formers[key] = form, former
+        self._plans[key] = said.plan
+        self._subjects.keep(key, form, former.subject)
         return former
 
     async def _resolved(self, live: Mapping[str, Any], said: Saying, revision: Revision) -> Subject | tuple[Problem, ...]:

@@ -95,6 +95,8 @@ class Reconciler:
             published, done = await self._advance(key, live, seen)
         except ChangedError:
             return Again(seconds=CHANGED_SECONDS, priority=Priority.ROLL)
+        if published.found.rollback is None:
+            self._recalling.forget(key)
         self._take_over(key, live["metadata"]["uid"], published)
         again_at = await self._publish(key, live, published, done)
         refused = next((item for item in done.refused if not isinstance(item.write, DryRunPod)), None)

@@ -161,3 +161,15 @@ def _contradiction(tagged: str, stated: str) -> Problem:
         limit=f"contradicts the image tag, which says {tagged}",
         remedy="leave spec.engine.version out or correct the tag",
     )
+
+
+def kept_default(said: str | None) -> str | None:
+    """Return the version by default that a plan of record keeps the engine at, None where that is the newest that is known.
+
+    ``said`` is what it says of it: empty where its spec left none open, None where its release did not say.
+
+    >>> kept_default("0.32.0"), kept_default(NEWEST_DEFAULT), kept_default("")
+    ('0.32.0', None, None)
+    """
+    version = FIRST_DEFAULT if said is None else said
+    return version if version and version != NEWEST_DEFAULT else None

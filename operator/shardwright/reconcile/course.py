@@ -4,6 +4,7 @@ It follows from the plan of record, which says what was decided, and from an ann
 when the spec changes.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from shardwright.api.record import Cause, PlanRecord, Rollback
@@ -35,11 +36,12 @@ def course_of(seen: Seen) -> Course:
     request = seen.resource.annotations.get(ROLLBACK_TO, "")[:REQUEST_LENGTH]
     if request == answered or seen.resource.paused:
         return Course(rollback=stands, answered=answered)
-    return _asked(seen, request, stands, answered, spec)
+    return _asked(seen, subject, request, stands, answered)
 
 
-def _asked(seen: Seen, request: str, stands: Rollback | None, answered: str, spec: str) -> Course:
+def _asked(seen: Seen, subject: Subject, request: str, stands: Rollback | None, answered: str) -> Course:
     """Return the course of a model of which something is asked anew."""
+    spec = hash_of(subject)
     wanted, revisions = request.partition("@")[0].strip(), revisions_of(seen.resource.status)
     if not wanted:  # what somebody has asked for by it ends with it
         return Course(rollback=None if stands and stands.cause is Cause.ASKED else stands, answered=request)
@@ -50,7 +52,8 @@ def _asked(seen: Seen, request: str, stands: Rollback | None, answered: str, spe
         return Course(rollback=stands, answered=answered, problem=_unknown(wanted, revisions))
     if found.hash == spec:
         return Course(answered=request)
-    return Course(rollback=Rollback(to=found.hash, instead_of=spec, cause=Cause.ASKED), answered=request)
+    rollback = Rollback(to=found.hash, instead_of=spec, cause=Cause.ASKED, engine_version=subject.default_version)
+    return Course(rollback=rollback, answered=request)
 
 
 def former_of(seen: Seen, rollback: Rollback) -> Former | Revision:
@@ -69,7 +72,8 @@ def given_up(seen: Seen, subject: Subject, decision: Decision | None) -> Course 
     newest, spec = next(iter(revisions_of(seen.resource.status)[-1:]), None), hash_of(subject)
     if newest is None or newest.hash == spec:  # nothing was ever good, or what fails now was: no change of it is to blame
         return None
-    return Course(rollback=_because_of(rejection, newest.hash, spec), answered=seen.course.answered)
+    rollback = replace(_because_of(rejection, newest.hash, spec), engine_version=subject.default_version)
+    return Course(rollback=rollback, answered=seen.course.answered)
 
 
 def _because_of(rejection: Rejection, to: str, instead_of: str) -> Rollback:

@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from shardwright.api.conditions import ConditionType, Reason
 from shardwright.planning.report import Plan
+from shardwright.reconcile.conditions import rolled_back, rollout_stopped
 from shardwright.reconcile.decision import Apply, Create, Delete, Patch, Why, Write, written_kind, written_name
-from shardwright.reconcile.findings import Findings, rolled_back, rollout_stopped, summarise
+from shardwright.reconcile.findings import Findings, summarise
 from shardwright.reconcile.sentences import failure_sentence
 from shardwright.rendering.hashing import CONTENT_HASH
 from shardwright.rendering.names import generation_of

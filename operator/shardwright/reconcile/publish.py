@@ -259,7 +259,7 @@ def _found(seen: Seen, known: Known, planned: Planned, deployed: Deployed, outco
         plan_only=intent.plan_only,
         scaled_to_zero=intent.replicas == 0,
         wanted=groups_wanted(intent, record.plan if record else None),
-        kept_engine=_kept_engine(subject),
+        kept_engine=None if seen.course.rollback else _kept_engine(subject),
         most_moving=cluster.most_moving,
     )
 

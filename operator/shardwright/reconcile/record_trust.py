@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.api.status import plan_status
-from shardwright.engines.versions import FIRST_DEFAULT, NEWEST_DEFAULT
+from shardwright.engines.versions import kept_default
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
@@ -85,10 +85,7 @@ def kept_version(stored: StoredRecord | None, remembered: PlanRecord | None, ser
     """
     said = stored.said if stored and (stored.signed or not serial) else None
     record = remembered or (said if isinstance(said, PlanRecord) else None)
-    if record is None:
-        return None
-    version = FIRST_DEFAULT if record.engine_version is None else record.engine_version
-    return version if version and version != NEWEST_DEFAULT else None
+    return kept_default(record.default_of_spec) if record else None
 
 
 def _strange(stored: StoredRecord, known: Known) -> str | None:

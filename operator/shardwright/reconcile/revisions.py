@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from shardwright.api.record import PlanRecord, Rollback, decode, encode
+from shardwright.engines.versions import kept_default
 from shardwright.errors import Problem
 from shardwright.planning.report import Plan
 from shardwright.reconcile.decision import DropRevision, KeepRevision, Write
@@ -190,7 +191,7 @@ def read_revision(content: Mapping[str, Any] | None, owner_uid: str, revision: R
     record = decode(said["record"])
     if isinstance(record, Problem):
         return unusable(revision.number, f"cannot be read: {record.limit}")
-    return Saying(spec=said["spec"], config=said["config"], engine_version=record.engine_version or None, plan=record.plan)
+    return Saying(spec=said["spec"], config=said["config"], engine_version=kept_default(record.engine_version), plan=record.plan)
 
 
 def _unpacked(data: object) -> str | None:
@@ -208,10 +209,14 @@ TEXT_BYTES_MAX: Final = 8 * 1024 * 1024
 
 
 def as_now(kept: Saying, live: Mapping[str, Any]) -> str:
-    """Return what a resource would ask if it said what a revision says: JSON, with its own number of groups and rules of life."""
+    """Return what a resource would ask if it said what a revision says: JSON, with its own number of groups and rules of life.
+
+    The engine has the version of the revision, whatever the spec says of upgrades: an upgrade may be what is gone back from.
+    """
     now = live.get("spec") or {}
     spec = {name: value for name, value in kept.spec.items() if name not in OF_NOW}
     spec |= {name: now[name] for name in OF_NOW if name in now}
+    spec["rollout"] = {**(spec.get("rollout") or {}), "onUpgrade": "Keep"}
     return json.dumps({"apiVersion": live["apiVersion"], "kind": live["kind"], "spec": spec, "metadata": _named(live)})
 
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from shardwright.api.conditions import set_condition
 from shardwright.api.published import GROUP_NODES_MAX_ITEMS, ShownFailure, ShownGroup
-from shardwright.reconcile.findings import Findings, conditions
+from shardwright.reconcile.conditions import conditions
+from shardwright.reconcile.findings import Findings
 from shardwright.reconcile.sentences import waiting_sentence
 from shardwright.reconcile.states import GroupState
 from shardwright.rendering.deployment import Owner

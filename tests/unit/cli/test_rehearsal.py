@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from shardwright import __version__
 from shardwright.api.record import PlanRecord
 from shardwright.cli.diff import changed_fields
 from shardwright.cli.diff_text import difference_document, difference_lines
+from shardwright.cli.live_models import LiveModel
 from shardwright.cli.rehearsal import Difference, Fate, Rehearsed, rehearse
+from shardwright.cli.surroundings import Surroundings
+from shardwright.reconcile.revisions import Former, revisions_of
+from shardwright.reconcile.rules import ROLLBACK_TO
 from shardwright.resolving.subject import Subject
 from tests.support.builders_live import a_live_model, around
 from tests.support.builders_seen import ONE_NODE, OWNER, TWO_NODES, Operator
@@ -31,9 +36,13 @@ def _rehearsed(operator: Operator, **edit: Any) -> Rehearsed:
     model, there = a_live_model(operator), around(operator)
     edited = operator.fork()
     edited.edit(**edit)
-    subject = edited.subject
+    return _of(edited, model, there)
+
+
+def _of(operator: Operator, model: LiveModel, there: Surroundings, formers: Mapping[str, Former] | None = None) -> Rehearsed:
+    subject = operator.subject
     assert isinstance(subject, Subject)
-    return rehearse(model, subject, there, edited.generation, operator.cluster.now)
+    return rehearse(model, subject, there, operator.generation, operator.cluster.now, formers or {})
 
 
 def _fates(found: Rehearsed) -> dict[str, Fate]:
@@ -103,6 +112,32 @@ def test_a_secret_that_only_the_operator_can_name_is_no_difference() -> None:
     found = rehearse(model, subject, around(operator), operator.generation, operator.cluster.now)
 
     assert _fates(found) == {name: Fate.STAYS}
+
+
+def test_nothing_changes_of_a_model_of_which_no_revision_was_kept_yet() -> None:
+    operator = serving(TWO_GROUPS)
+    operator.status = {name: value for name, value in operator.status.items() if name != "revisions"}
+    found = _rehearsed(operator)
+
+    assert (_fates(found), found.objects) == ({"llama-0": Fate.STAYS, "llama-1": Fate.STAYS}, ())
+
+
+def test_a_model_that_has_gone_back_stays_as_it_is_and_is_rehearsed_with_its_revision() -> None:
+    operator = serving(TWO_GROUPS)
+    ran = operator.subject
+    operator.edit(engine={"env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]})
+    operator.annotations = {ROLLBACK_TO: "1"}
+    operator.run(600)
+    (revision,) = revisions_of(operator.status)
+    model = a_live_model(operator)
+
+    former = Former(hash=revision.hash, subject=ran, plan=operator.kept.record.plan if operator.kept else None)
+    found = _of(operator, model, around(operator), {revision.hash: former})
+    assert (_fates(found), found.objects) == ({"llama-0": Fate.STAYS, "llama-1": Fate.STAYS}, ())
+    assert found.published.found.rollback
+
+    unread = _of(operator, model, around(operator))
+    assert [problem.code for problem in unread.published.found.problems] == ["RevisionUnusable"]
 
 
 def test_what_fits_nowhere_ends_nothing() -> None:

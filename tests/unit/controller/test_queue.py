@@ -213,6 +213,22 @@ def test_a_look_that_fails_while_a_change_waits_is_repeated_with_it(queue: Queue
     assert A in looked_at(queue)
 
 
+def test_what_is_broken_is_tried_again_after_its_pause_though_a_change_waits_for_longer(queue: Queue, clock: Clock) -> None:
+    flooded(queue)
+    for number in range(100):
+        queue.change(("models", f"flood-{number}"))
+    queue.add(A, BROKEN)
+    assert taken(queue) == A
+    queue.change(A)
+    queue.add(A, BROKEN)
+    pause = queue.retry(A)
+    queue.done(A)
+
+    assert (FIRST_RETRY_SECONDS * 0.5 <= pause <= FIRST_RETRY_SECONDS * 1.5, taken(queue)) == (True, None)
+    clock.now += pause
+    assert looked_at(queue)[:1] == [A]
+
+
 def test_a_pause_is_at_least_what_the_api_server_asks_for(queue: Queue) -> None:
     queue.add(A, NEW)
     queue.take()

@@ -13,6 +13,7 @@ from shardwright.controller.queue import Again, Priority
 from shardwright.controller.reconciler import GROUPS_AT_ONCE
 from shardwright.controller.view import Interests
 from shardwright.reconcile.advance import Step, advance
+from shardwright.reconcile.rules import ROLLBACK_TO
 from tests.support.builders_operator import LARGE, NAMESPACE, deployed, run, serving, synced
 from tests.support.memory_api import nothing
 
@@ -409,5 +410,22 @@ def test_an_object_of_somebody_else_in_our_place_is_said_for_as_long_as_it_is_th
         parts.api.remove(SERVICES, NAMESPACE, "small")
         await parts.look_again(key)
         assert parts.condition(key, "Stalled")["status"] == "False"
+
+    run(scenario())
+
+
+def test_what_a_revision_resolves_to_is_read_once_and_kept_as_long_as_it_is_run() -> None:
+    async def scenario() -> None:
+        parts, key = await serving()
+        parts.change(key, engine={"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]})
+        requests = parts.api.requests
+        for request in ("1", None):
+            with parts.api.changing(SHARDED_MODELS, *key) as model:
+                model["metadata"]["annotations"] = {ROLLBACK_TO: request} if request else {}
+            for _ in range(3):
+                await parts.look(key)
+            kept = parts.reconciler._recalling._subjects
+            assert (parts.condition(key, "RolledBack")["status"], len(kept)) == (("True", 1) if request else ("False", 0))
+        assert sum("controllerrevisions" in str(item) and "get" in str(item).lower() for item in requests) == 1
 
     run(scenario())

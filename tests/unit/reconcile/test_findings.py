@@ -7,7 +7,8 @@ import pytest
 from shardwright.api.conditions import ConditionType
 from shardwright.api.published import Status
 from shardwright.planning.report import NoPlan, WaysOut
-from shardwright.reconcile.findings import Summary, conditions, summarise
+from shardwright.reconcile.conditions import conditions
+from shardwright.reconcile.findings import Summary, summarise
 from shardwright.reconcile.members import Failure
 from shardwright.reconcile.states import Situation
 from shardwright.reconcile.status import build_status, service_status

@@ -350,6 +350,20 @@ class TestUndo:
         )
         assert "there are revisions 1, 2" in condition(operator, "RolledBack")["message"]
 
+    def test_a_model_that_is_scaled_to_zero_goes_back_and_comes_again_as_it_was_then(self) -> None:
+        operator = serving(2, **ONE_NODE)
+        before = operator.status["plan"]["layout"]
+        operator.edit(parallelism={"tensor": 4, "pipeline": 1})
+        operator.run(400)
+        operator.edit(replicas=0)
+        ask(operator, "1")
+        operator.run(400)
+        assert (operator.cluster.pods, rolled_back(operator)) == ({}, ("True", "Asked"))
+
+        operator.edit(replicas=1)
+        operator.run(400)
+        assert (ready(operator), operator.status["plan"]["layout"]) == (("True", "Serving"), before)
+
     def test_a_forged_revision_is_not_believed(self) -> None:
         operator = self.two_revisions()
         made, kept = uids(operator), dict(operator.cluster.revisions)
@@ -364,3 +378,41 @@ class TestUndo:
         ask(operator, None)
         operator.run(400)
         assert (uids(operator), ready(operator)) == (made, ("True", "Serving"))
+
+
+class TestEngineVersions:
+    """The engine's version that a spec leaves open: a revision has its own, and the spec keeps the one that it had."""
+
+    def serving(self, **rollout: Any) -> Operator:
+        cluster = Cluster()
+        cluster.add_nodes(1)
+        return until_it_serves(Operator(cluster, {**ONE_NODE, "rollout": rollout}, version="0.32.0"))
+
+    def images(self, operator: Operator) -> set[str]:
+        return {pod["spec"]["containers"][0]["image"] for pod in operator.cluster.pods.values()}
+
+    def test_an_upgrade_that_was_asked_for_and_does_not_come_up_is_taken_back(self) -> None:
+        operator = self.serving(**ROLL_BACK)
+        operator.edit(engine=HANGS, rollout={**ROLL_BACK, "onUpgrade": "Roll"})
+        operator.run(SETTLED)
+        assert self.images(operator) == {"vllm/vllm-openai:v0.32.0"}
+        assert (ready(operator), rolled_back(operator)[0]) == (("False", "RolledBack"), "True")
+
+    def test_a_revision_of_an_older_version_runs_until_the_spec_changes(self) -> None:
+        operator = self.serving()
+        for engine in ({"version": "0.33.0"}, {}):
+            operator.edit(engine=engine)
+            operator.run(400)
+        assert (self.images(operator), revisions(operator)) == (
+            {"vllm/vllm-openai:v0.33.0"},
+            [(1, False), (2, False), (3, True)],
+        )
+
+        ask(operator, "1")
+        operator.run(SETTLED)
+        assert (self.images(operator), rolled_back(operator)) == ({"vllm/vllm-openai:v0.32.0"}, ("True", "Asked"))
+        assert condition(operator, "RolloutPending")["status"] == "False"  # an upgrade is not what is waited for
+
+        ask(operator, "spec")
+        operator.run(SETTLED)
+        assert (self.images(operator), rolled_back(operator)) == ({"vllm/vllm-openai:v0.33.0"}, ("False", "Idle"))

@@ -9,7 +9,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.layouts.layout import Layout
 from shardwright.pipeline import bundle_for, plan_serving, record_of
 from shardwright.planning.report import NoPlan, Plan
-from shardwright.replanning import KEPT, Held, mend, place_beside, plan_anew, rehouse, rescale, scale
+from shardwright.replanning import KEPT, Held, mend, place_beside, plan_anew, rehouse, rescale, restore, scale
 from shardwright.resolving.stock import reservations_of, take_stock
 from shardwright.resolving.subject import Subject
 from tests.support.builders_nodes import a_gb200_rack, a_node, an_l40s_node, h100_nodes
@@ -458,3 +458,26 @@ def test_where_a_group_below_the_partition_stands_counts_more_than_where_it_was_
     record = held_by(PAIR, SECOND[:2], FIRST[:2])
     elsewhere = (Held(number=0, nodes=("h100-02", "h100-06")),)
     assert [anew_above(1, record, 9, held=held) for held in ((), elsewhere)] == [(SECOND, FIRST), (FIRST, SECOND)]
+
+
+def test_an_earlier_plan_of_a_model_without_groups_holds_no_node() -> None:
+    none, record = a_subject(**ONE_EACH, replicas=0), three_groups()
+    plan = replace(record.plan, groups=record.plan.groups[1:], numbers=(1, 2))
+
+    found = restore(none, record, plan, stock(none, h100_nodes(3)), (), ()).record
+
+    assert found is not None
+    assert (found.plan.groups, found.plan.group_numbers, found.plan.layout) == ((), (), replace(plan.layout, replicas=0))
+
+
+def test_an_earlier_plan_keeps_clear_of_what_groups_below_the_partition_have() -> None:
+    now = held_by(PAIR, FIRST[:2], SECOND[:2])
+    former = held_by(ONE_EACH, ("h100-00",), ("h100-01",))
+    places = []
+    for partition in (0, 1):
+        subject = a_subject(**ONE_EACH, replicas=2, rollout={"partition": partition})
+        held = tuple(Held(number=number, nodes=nodes) for number, nodes in enumerate(now.plan.groups))
+        found = restore(subject, now, former.plan, stock(subject, h100_nodes(6)), held, ()).record
+        assert found is not None
+        places.append(found.plan.groups)
+    assert places == [(("h100-00",), ("h100-01",)), (("h100-00",), ("h100-02",))]

@@ -1,0 +1,98 @@
+"""Where further groups of a plan would be: its cut, its pool, and pods as they are rendered for it."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from shardwright.errors import Problem
+from shardwright.hardware.inventory import Inventory
+from shardwright.planning.phrases import copies
+from shardwright.planning.plan import make_plan
+from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.planning.request import Request
+from shardwright.resolving.subject import Subject
+
+
+def pinned(request: Request, plan: Plan) -> Request:
+    """Return a request for the layout of a plan and no other; how many replicas are wanted stays open."""
+    layout = plan.layout
+    pins = replace(
+        request.space,
+        tensor=layout.tensor,
+        pipeline=layout.pipeline,
+        expert=layout.expert,
+        attention_data=layout.attention_data,
+        context=layout.context,
+        partition=layout.partition,
+    )
+    return replace(request, space=pins)
+
+
+def _more(request: Request, replicas: int) -> Request:
+    """Return the request for further replicas alone; limits on latency hold for all of them, not for a part."""
+    objective = replace(request.objective, ttft_seconds=None, tpot_seconds=None)
+    return replace(request, objective=objective, space=replace(request.space, replicas=replicas, fill=False))
+
+
+def most_further(subject: Subject, plan: Plan, room: Inventory, most: int) -> Report:
+    """Return where as many as possible of ``most`` further groups of a plan would be, or why not one has a place."""
+    whole = further(subject, plan, room, most)
+    if not isinstance(whole.outcome, NoPlan):
+        return whole
+    fewer = bisect_left(range(1, most), True, key=lambda count: isinstance(further(subject, plan, room, count).outcome, NoPlan))
+    return further(subject, plan, room, fewer) if fewer else whole
+
+
+def further(subject: Subject, plan: Plan, room: Inventory, count: int) -> Report:
+    """Return where further groups of a plan would be in a room, or why not: one template is for all of its groups."""
+    report = make_plan(subject.model, room, _more(pinned(subject.request, plan), count), subject.traits)
+    if isinstance(report.outcome, NoPlan):
+        return report
+    unlike = "; ".join(differences(report.outcome, plan))
+    return replace(report, outcome=_unlike(report.outcome, unlike)) if unlike else report
+
+
+def differences(found: Plan, plan: Plan) -> Iterator[str]:
+    """Yield why pods as they are rendered for a plan do not run where another was found."""
+    if (found.nodes_per_replica, found.gpus_per_node) != (plan.nodes_per_replica, plan.gpus_per_node):
+        yield f"{found.nodes_per_replica} x {found.gpus_per_node} GPUs, not {plan.nodes_per_replica} x {plan.gpus_per_node}"
+    if (found.resource, found.architecture) != (plan.resource, plan.architecture):
+        yield f"{found.resource} on {found.architecture}, not {plan.resource} on {plan.architecture}"
+    if found.compute_domain != plan.compute_domain:
+        yield f"{'' if found.compute_domain else 'no '}nodes that share an NVLink domain, unlike the plan"
+    offered, wanted = dict(found.rdma), dict(plan.rdma)
+    if offered.keys() != wanted.keys() or any(offered[name] < count for name, count in wanted.items()):
+        yield f"{_devices(offered)}, not {_devices(wanted)}"
+
+
+def _devices(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items()) or "no RDMA devices"
+
+
+def _unlike(found: Plan, unlike: str) -> NoPlan:
+    problem = Problem(
+        code="InsufficientCapacity",
+        what=f"{copies(found.layout)} on {found.pool}",
+        limit="must run in the same pods as the groups that there are",
+        gap=f"what is free has {unlike}",
+        remedy="free or add nodes as those of the plan; spec.replan: Always plans all groups anew",
+    )
+    return NoPlan(problem=problem, heals_by_itself=True)
+
+
+def pools_of(inventory: Inventory, plan: Plan) -> Inventory:
+    """Return the pool of the plan alone; where none has its name now, those of the same product that hold its nodes."""
+    planned = {node for group in plan.groups for node in group}
+    named = [pool for pool in inventory.pools if pool.name == plan.pool]
+    holding = [
+        pool for pool in inventory.pools if pool.product == plan.product and any(node.name in planned for node in pool.nodes)
+    ]
+    excluded = tuple(item for item in inventory.excluded if item.product == plan.product)
+    return replace(inventory, pools=tuple(named or holding), excluded=excluded)
+
+
+def without(inventory: Inventory, plan: Plan) -> Inventory:
+    """Return what is left beside the groups of a plan."""
+    held = Counter(node for group in plan.groups for node in group)
+    return inventory.without({node: count * plan.gpus_per_node for node, count in held.items()})
