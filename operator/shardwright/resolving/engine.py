@@ -32,11 +32,13 @@ class Feature:
     of_plan: bool = False
 
 
-ENGINE_TEXT_MAX_BYTES: Final = 16_384
-"""Unit: bytes of UTF-8, of all variables and arguments of a resource together.
+REPLICAS_MAX: Final = 1_000  #: as the schema has it; with ``budget.fill`` nobody knows beforehand how many there will be
 
-Basis: assumed; the largest of 59 published recipes for vLLM has 438. Every group has them in its template, and the operator all
-groups in memory: with 64 values of 4,096 characters 1,000 groups were 588 MiB, where the chart gives 512.
+ENGINE_TEXT_MAX_BYTES: Final = 16_384 * REPLICAS_MAX
+"""Unit: bytes of UTF-8, of the variables and arguments of all groups of a resource together.
+
+Basis: assumed; the largest of 59 published recipes for vLLM has 438 a group. Every group has them in its template, and the
+operator all groups in memory: with 64 values of 4,096 characters 1,000 groups were 588 MiB, where the chart gives 512.
 """
 
 FEATURES: Final = (
@@ -133,26 +135,34 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
         *check_executor(question.resource.spec, settings),
         *_unadmitted(question, image_of(spec.engine, kept_version)),
         *check_default_version(question.resource.spec, settings),
-        *_check_text(question.resource.spec.engine),
+        *_check_text(question.resource.spec),
     )
     if problems:
         raise InputError(problems)
     return version
 
 
-def _check_text(engine: wire.Engine) -> Iterator[Problem]:
-    """Yield that what is handed to the engine is more than a template of pods should hold."""
-    variables = ((variable.name, variable.value) for variable in engine.env)
-    arguments = ((name, str(value)) for name, value in engine.args.items())
+def engine_text_max_bytes(spec: Spec) -> int:
+    """Return how many bytes of variables and arguments each group of a resource may have."""
+    fills = spec.budget is not None and spec.budget.fill
+    groups = REPLICAS_MAX if fills else max(1, spec.replicas)
+    return ENGINE_TEXT_MAX_BYTES // groups
+
+
+def _check_text(spec: Spec) -> Iterator[Problem]:
+    """Yield that what is handed to the engines of all groups is more than the operator can hold."""
+    variables = ((variable.name, variable.value) for variable in spec.engine.env)
+    arguments = ((name, str(value)) for name, value in spec.engine.args.items())
     size = sum(len(f"{name}{value}".encode()) for name, value in (*variables, *arguments))
-    if size > ENGINE_TEXT_MAX_BYTES:
+    most = engine_text_max_bytes(spec)
+    if size > most:
         yield Problem(
             code="EngineTextTooLarge",
             path="spec.engine",
             what=f"{size:,} bytes of variables and arguments",
-            limit=f"must be at most {ENGINE_TEXT_MAX_BYTES:,}",
-            gap=f"{size - ENGINE_TEXT_MAX_BYTES:,} too many",
-            remedy="shorten them; a large file belongs on a claim or into the image",
+            limit=f"must be at most {most:,} with so many replicas",
+            gap=f"{size - most:,} too many",
+            remedy="shorten them, or run fewer replicas; a large file belongs on a claim or into the image",
         )
 
 

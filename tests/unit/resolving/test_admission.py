@@ -45,16 +45,17 @@ def test_a_variable_is_refused_where_it_stands_and_admitted_by_name() -> None:
 def test_what_every_pod_would_carry_is_bounded_all_of_it_together() -> None:
     names = ("NCCL_ALGO", "NCCL_DEBUG", "NCCL_NET", "NCCL_PROTO")
 
-    def said(signs: int) -> list[str]:
+    def said(signs: int, **more: Any) -> list[str]:
         env = [{"name": name, "value": "é" * signs} for name in names]  # of two bytes each
-        return sentences(Settings(), engine={"env": env, "args": {"seed": 7}})
+        return sentences(Settings(), engine={"env": env, "args": {"seed": 7}}, **more)
 
-    assert said(2000) == []
-    (refusal,) = said(2048)
+    assert said(2000, replicas=1000) == said(2048, replicas=900) == []
+    (refusal,) = said(2048, replicas=1000)
     assert refusal == (
-        "EngineTextTooLarge: spec.engine: 16,426 bytes of variables and arguments must be at most 16,384, 42 too many; shorten "
-        "them; a large file belongs on a claim or into the image"
+        "EngineTextTooLarge: spec.engine: 16,426 bytes of variables and arguments must be at most 16,384 with so many replicas, "
+        "42 too many; shorten them, or run fewer replicas; a large file belongs on a claim or into the image"
     )
+    assert said(2048, budget={"gpus": 8, "fill": True}) == [refusal]
 
 
 def test_a_variable_is_judged_by_the_list_of_its_engine() -> None:
