@@ -138,12 +138,12 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         "TokenReview",
         {
             f"{CONTAINER}.args.20": "--metrics-authentication=TokenReview",
-            "ClusterRole/shardwright rules.15.apiGroups.0": "authentication.k8s.io",
-            "ClusterRole/shardwright rules.15.resources.0": "tokenreviews",
-            "ClusterRole/shardwright rules.15.verbs.0": "create",
-            "ClusterRole/shardwright rules.16.apiGroups.0": "authorization.k8s.io",
-            "ClusterRole/shardwright rules.16.resources.0": "subjectaccessreviews",
+            "ClusterRole/shardwright rules.16.apiGroups.0": "authentication.k8s.io",
+            "ClusterRole/shardwright rules.16.resources.0": "tokenreviews",
             "ClusterRole/shardwright rules.16.verbs.0": "create",
+            "ClusterRole/shardwright rules.17.apiGroups.0": "authorization.k8s.io",
+            "ClusterRole/shardwright rules.17.resources.0": "subjectaccessreviews",
+            "ClusterRole/shardwright rules.17.verbs.0": "create",
         },
     ),
     "metrics.serviceMonitor.enabled": (True, {SCRAPED: NEW}),
@@ -214,11 +214,11 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "schedulers": (
         ["Native", "Coscheduling"],
         {
-            "ClusterRole/shardwright rules.15.apiGroups.0": "scheduling.k8s.io",
-            "ClusterRole/shardwright rules.15.apiGroups.1": "scheduling.x-k8s.io",
-            "ClusterRole/shardwright rules.15.resources.0": "podgroups",
+            "ClusterRole/shardwright rules.16.apiGroups.0": "scheduling.k8s.io",
+            "ClusterRole/shardwright rules.16.apiGroups.1": "scheduling.x-k8s.io",
+            "ClusterRole/shardwright rules.16.resources.0": "podgroups",
             **{
-                f"ClusterRole/shardwright rules.15.verbs.{index}": verb
+                f"ClusterRole/shardwright rules.16.verbs.{index}": verb
                 for index, verb in enumerate(("get", "list", "watch", "create", "patch", "delete"))
             },
         },

@@ -230,4 +230,4 @@ def test_a_limit_range_that_comes_restarts_nothing_and_the_next_pod_is_within_it
     (pod,) = models.all("Pod")
     (engine,) = pod["spec"]["containers"]
     assert engine["resources"]["limits"]["memory"] == engine["resources"]["requests"]["memory"]
-    assert models.condition("llama", "RolloutPending")["status"] == "False"
+    wait_for(lambda: models.condition("llama", "RolloutPending")["status"] == "False", 60, "nothing more to be due")

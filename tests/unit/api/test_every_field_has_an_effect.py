@@ -29,6 +29,9 @@ from tests.support.builders_subject import ADMITTING
 from tests.support.schema_cases import Steps, fields
 
 A_MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"
+A_REASONING_MODEL: Final = "Qwen/Qwen3-0.6B"
+"""Of a family whose parsers are told to the engine."""
+
 CONFIG_MAPS: Final = {("a", "config.json"): json.dumps(A_CONFIG)}
 """Name and key → text; what is not here does not exist."""
 
@@ -143,6 +146,10 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "engine.version": _under("engine", {}, {"version": "0.32.0"}),
     "engine.args.seed": _under("engine", {}, {"args": {"seed": 7}}),
     "engine.executor": _under("engine", {}, {"executor": "Ray"}),
+    "engine.familyDefaults": (
+        {"model": {"id": A_REASONING_MODEL}},
+        {"model": {"id": A_REASONING_MODEL}, "engine": {"familyDefaults": "None"}},
+    ),
     "engine.apiKeySecretRef.name": _under("engine", *({"apiKeySecretRef": {"name": name}} for name in ("a", "b"))),
     "engine.apiKeySecretRef.key": _under("engine", *({"apiKeySecretRef": {"name": "a"} | key} for key in ({}, {"key": "b"}))),
     "engine.env[0].name": _variable({"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "NCCL_DEBUG_FILE", "value": "INFO"}),
