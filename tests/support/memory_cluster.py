@@ -27,7 +27,7 @@ END_SECONDS: Final = 5.0
 EVICTION_SECONDS: Final = 300.0
 """How long a node is silent before its pods are deleted. Source: the default toleration of Kubernetes."""
 
-HANGS: Final = "TRACE"
+HANGS: Final = "ABORT"
 """With this as NCCL_DEBUG engines do not come up."""
 
 GRACE_SECONDS: Final = 105
