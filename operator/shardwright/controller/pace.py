@@ -4,9 +4,9 @@ from typing import Final
 
 CHANGES_PER_SECOND: Final = 5.0
 CHANGES_AT_ONCE: Final = 20
-"""How many resources of a namespace are looked at for changes that their users make, after so many at once. Basis: measured, each
-change of a model that runs is four to five requests of ours and at most a restart of its groups
-(``python -m benchmarks.neighbours``); more of them than turns to restart only say again and again that they wait."""
+"""How many resources of a namespace are looked at for changes that their users make, after so many at once. Basis: assumed; each
+change of a model that runs is four to five requests of ours (measured, ``python -m benchmarks.neighbours``) and at most a restart
+of its groups; more of them than turns to restart only say again and again that they wait."""
 
 
 class Pace:
