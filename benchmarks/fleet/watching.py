@@ -40,7 +40,7 @@ class Watch(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Read events until closed; the API server ends a watch that falls behind, and another one begins with all that is there."""
+        """Read events until closed; the API server ends a watch that falls behind: another one begins with all there is."""
         while not self._closed.is_set():
             with suppress(OSError, ValueError, AttributeError, http.client.HTTPException):  # closed under our hands
                 self._read()
