@@ -1,0 +1,85 @@
+"""Documents in lines of 120 columns: what ``make fmt`` wraps, and what `tests/contracts/test_pages.py` asks for.
+
+Paragraphs and items of lists are wrapped anew where a line of them is too long, and only there, so that a diff shows what
+was changed. Tables, headings and fenced blocks stay as they are: their lines cannot be broken.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+WIDTH = 120
+FENCE = re.compile(r"^\s*```")
+ITEM = re.compile(r"^(\s*)([-*]|\d+\.)\s+")
+WORD = re.compile(r"(?:`[^`]*`|[^\s`])+")  # a span of code is not broken: tests read it as one
+LOOKS_LIKE_MARKUP = re.compile(r"^(?:[-+*>|]|#+|\d+\.)$")  # at the beginning of a line
+INDENT_OF_CODE = 4
+
+
+def wrapped(text: str) -> str:
+    """Return a document with no line of prose wider than ``WIDTH``, where words allow it."""
+    return "\n".join(line for block in _blocks(text.split("\n")) for line in _fitted(block))
+
+
+def broken_at_all(line: str) -> bool:
+    """Return whether a line is one that can be broken: prose of more than one word."""
+    return not _stays(line) and len(line.split()) > 1
+
+
+def _blocks(lines: list[str]) -> Iterator[list[str]]:
+    """Yield paragraphs and items whole, and every line that is neither alone."""
+    block: list[str] = []
+    fenced = False
+    for line in lines:
+        fence = FENCE.match(line) is not None
+        alone = fenced or fence or _stays(line) or (not block and line.startswith(" " * INDENT_OF_CODE))
+        if block and (alone or ITEM.match(line)):
+            yield block
+            block = []
+        if alone:
+            yield [line]
+        else:
+            block.append(line)
+        fenced = fenced != fence
+    if block:
+        yield block
+
+
+def _stays(line: str) -> bool:
+    return not line.strip() or line.lstrip().startswith(("|", "#", "<", "![")) or FENCE.match(line) is not None
+
+
+def _fitted(block: list[str]) -> list[str]:
+    if all(len(line) <= WIDTH for line in block) or _stays(block[0]) or FENCE.match(block[0]):
+        return block
+    item = ITEM.match(block[0])
+    if item is None and block[0].startswith(" " * INDENT_OF_CODE):
+        return block
+    first = item[0] if item else block[0][: len(block[0]) - len(block[0].lstrip())]
+    rest = " " * len(first)
+    words = WORD.findall(" ".join([block[0][len(first) :], *block[1:]]))
+    return _filled(words, first, rest)
+
+
+def _filled(words: list[str], first: str, rest: str) -> list[str]:
+    lines = [first + words[0]]
+    for word in words[1:]:
+        line = f"{lines[-1]} {word}"
+        if len(line) <= WIDTH or LOOKS_LIKE_MARKUP.match(word):
+            lines[-1] = line
+        else:
+            lines.append(rest + word)
+    return lines
+
+
+def main(files: list[str]) -> None:
+    """Wrap these documents where they stand."""
+    for file in map(Path, files):
+        text = file.read_text()
+        if (fitted := wrapped(text)) != text:
+            file.write_text(fitted)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
