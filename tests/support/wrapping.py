@@ -19,31 +19,26 @@ INDENT_OF_CODE = 4
 
 def wrapped(text: str) -> str:
     """Return a document with no line of prose wider than ``WIDTH``, where words allow it."""
-    return "\n".join(line for block in _blocks(text.split("\n")) for line in _fitted(block))
+    return "\n".join(line for block, prose in _blocks(text.split("\n")) for line in (_fitted(block) if prose else block))
 
 
-def broken_at_all(line: str) -> bool:
-    """Return whether a line is one that can be broken: prose of more than one word."""
-    return not _stays(line) and len(line.split()) > 1
-
-
-def _blocks(lines: list[str]) -> Iterator[list[str]]:
-    """Yield paragraphs and items whole, and every line that is neither alone."""
+def _blocks(lines: list[str]) -> Iterator[tuple[list[str], bool]]:
+    """Yield paragraphs and items whole, and every line that is neither alone; with whether it is prose."""
     block: list[str] = []
     fenced = False
     for line in lines:
         fence = FENCE.match(line) is not None
         alone = fenced or fence or _stays(line) or (not block and line.startswith(" " * INDENT_OF_CODE))
         if block and (alone or ITEM.match(line)):
-            yield block
+            yield block, True
             block = []
         if alone:
-            yield [line]
+            yield [line], False
         else:
             block.append(line)
         fenced = fenced != fence
     if block:
-        yield block
+        yield block, True
 
 
 def _stays(line: str) -> bool:
@@ -51,11 +46,9 @@ def _stays(line: str) -> bool:
 
 
 def _fitted(block: list[str]) -> list[str]:
-    if all(len(line) <= WIDTH for line in block) or _stays(block[0]) or FENCE.match(block[0]):
+    if all(len(line) <= WIDTH for line in block):
         return block
     item = ITEM.match(block[0])
-    if item is None and block[0].startswith(" " * INDENT_OF_CODE):
-        return block
     first = item[0] if item else block[0][: len(block[0]) - len(block[0].lstrip())]
     rest = " " * len(first)
     words = WORD.findall(" ".join([block[0][len(first) :], *block[1:]]))
