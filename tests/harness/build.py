@@ -124,6 +124,14 @@ def health_judge() -> Path:
     return _built_alone("health", _TOOLS / "health", ".", ("-trimpath", "-buildvcs=false"), "2 minutes")
 
 
+def helm() -> Path:
+    """Helm: that of the control plane where one is built, else built alone."""
+    beside = Path(os.environ.get(BIN_VARIABLE) or installed_folder()) / "helm"
+    if beside.is_file():
+        return beside
+    return _built_alone("helm", _TOOLS / "helm", "helm.sh/helm/v4/cmd/helm", _PLAIN, "2 minutes")
+
+
 def crane() -> Path:
     """The program that pushes and pulls images, and the registry in it."""
     return _built_alone("crane", _TOOLS / "crane", "github.com/google/go-containerregistry/cmd/crane", _PLAIN, "1 minute")

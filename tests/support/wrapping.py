@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 WIDTH = 120
+AS_WRITTEN = ("SECURITY.md", "CHANGELOG.md", "docs/changes-before-0.1.0.md", "docs/decisions/")
+"""Logs and records: their lines are nobody's to wrap anew."""
+
 FENCE = re.compile(r"^\s*```")
 ITEM = re.compile(r"^(\s*)([-*]|\d+\.)\s+")
 WORD = re.compile(r"(?:`[^`]*`|[^\s`])+")  # a span of code is not broken: tests read it as one
@@ -59,8 +62,11 @@ def _filled(words: list[str], first: str, rest: str) -> list[str]:
     lines = [first + words[0]]
     for word in words[1:]:
         line = f"{lines[-1]} {word}"
-        if len(line) <= WIDTH or LOOKS_LIKE_MARKUP.match(word):
+        if len(line) <= WIDTH:
             lines[-1] = line
+        elif LOOKS_LIKE_MARKUP.match(word):
+            lines[-1], _, before = lines[-1].rpartition(" ")
+            lines.append(f"{rest}{before} {word}")
         else:
             lines.append(rest + word)
     return lines
@@ -68,7 +74,7 @@ def _filled(words: list[str], first: str, rest: str) -> list[str]:
 
 def main(files: list[str]) -> None:
     """Wrap these documents where they stand."""
-    for file in map(Path, files):
+    for file in (Path(name) for name in files if not name.startswith(AS_WRITTEN)):
         text = file.read_text()
         if (fitted := wrapped(text)) != text:
             file.write_text(fitted)
