@@ -5,7 +5,7 @@ Runs inside the engine's container with nothing but Python's standard library.
     rendezvous.py lead   PORT TOKEN_FILE LEADER GENERATION NEWS RANKS
     rendezvous.py follow PORT TOKEN_FILE LEADER GENERATION NEWS RANK GONE_SECONDS POLL_SECONDS OWN_ADDRESS
 
-Both wait indefinitely, and say what for on stderr and in the file NEWS: a peer that pulls its image, or downloads, has
+Both wait without limit, and say what for on stderr and in the file NEWS: a peer that pulls its image, or downloads, has
 not failed. Both print one line when all ranks have met, and then stay: the leader, to answer, ``met`` and the addresses of its
 followers in the order of their ranks; a follower, to watch, the leader's address as it knows it. A process that
 ends has seen the group end; it says why on stderr.
