@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -192,7 +193,7 @@ def _complaint(words: tuple[str, ...]) -> str:
 
 
 def _is_value(steps: list[str]) -> bool:
-    found = defaults()
+    found: Any = defaults()
     for step in steps:
         if not isinstance(found, dict) or (found and step not in found):
             return False

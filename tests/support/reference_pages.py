@@ -87,7 +87,7 @@ def _tensorrt_llm() -> Iterator[str]:
     yield "Options of `trtllm-serve`, and keys of its configuration file. `spec.engine.args` takes them by name (`_` or `-`)."
     yield "[TensorRT-LLM](../tensorrt-llm.md) says how it runs. An option that is on no list is refused, too."
     yield from ("", "## Allowed", "", *(f"- `{name}`" for name in sorted(TENSORRT_LLM.allowed)))
-    yield from _table("Set by shardwright", "instead", TENSORRT_LLM.counted | TENSORRT_LLM.owned)
+    yield from _table("Set by shardwright", "instead", {**TENSORRT_LLM.counted, **TENSORRT_LLM.owned})
     admitted = "The chart's `admittedArguments` admits them, as [for vLLM](../engines.md#who-may-set-what)."
     yield from _table("Refused unless admitted", "what it does", TENSORRT_LLM.dangerous, admitted)
     yield from _table("Never", "what it does", TENSORRT_LLM.incompatible)
