@@ -89,5 +89,5 @@ def _wait_for_groups(models: Models, count: int) -> None:
 
 
 def _established(control_plane: ControlPlane, name: str) -> bool:
-    conditions = control_plane.api.get(f"{CRDS}/{name}").get("status", {}).get("conditions", [])
+    conditions = control_plane.api.get(f"{CRDS}/{name}").get("status", {}).get("conditions") or []
     return {"Established": "True"}.items() <= {item["type"]: item["status"] for item in conditions}.items()
