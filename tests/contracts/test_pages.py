@@ -1,5 +1,6 @@
 """Pages for readers: short enough to be read, no wider than an editor, and every command in them is one that exists."""
 
+import argparse
 import json
 import re
 import shlex
@@ -64,8 +65,10 @@ TOOLS = {
 """First words of commands that a page may show; what ours, make, Helm and kubectl are told is looked at further."""
 
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`([^`\n]+)`")
 COMMENT = re.compile(r"(^|\s)#.*$", re.MULTILINE)
 SET = re.compile(r"--set(?:-file|-string)?[ =]'?([A-Za-z.]+)")
+PLUGINS = (("kubectl", "shardwright"), ("kubectl", "krew"))
 NEXT_COMMAND = re.compile(r"^[()|&;\n]+$|^<\($")
 MAKE = re.compile(r"^([a-z-]+):", re.MULTILINE)
 
@@ -135,6 +138,16 @@ def test_our_commands_are_taken() -> None:
             operator_parser().parse_args(words[1:])
 
 
+def test_our_commands_in_sentences_exist_with_their_options() -> None:
+    """They are shortened there, so they are not parsed as a whole."""
+    wrong = {
+        " ".join(words)
+        for words in _spans("shardwright ", "kubectl shardwright ")
+        if not _is_known(words[words.index("shardwright") + 1 :])
+    }
+    assert wrong == set()
+
+
 def test_every_target_that_is_made_is_in_the_makefile() -> None:
     made = {word for words in COMMANDS if words[0] == "make" for word in words[1:] if "=" not in word}
     assert made - set(MAKE.findall((ROOT / "Makefile").read_text())) == set()
@@ -157,7 +170,8 @@ def test_shell_blocks_are_shell() -> None:
 @pytest.mark.controlplane
 def test_what_kubectl_and_helm_are_told_is_taken() -> None:
     """They are asked for help with the same words: an option that they do not have is refused first."""
-    typed = {words for words in COMMANDS if words[0] in ("kubectl", "helm") and words[:2] != ("kubectl", "shardwright")}
+    typed = {words for words in {*COMMANDS, *_spans("kubectl ", "helm ")} if words[0] in ("kubectl", "helm")}
+    typed -= {words for words in typed if words[:2] in PLUGINS}
     refused = {" ".join(words): said for words in sorted(typed) if (said := _complaint(words))}
 
     assert typed
@@ -190,6 +204,26 @@ def _complaint(words: tuple[str, ...]) -> str:
         [build.binaries() / words[0], *words[1:], "--help"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )
     return done.stderr if done.returncode else ""
+
+
+def _spans(*beginnings: str) -> set[Words]:
+    """Return the commands that stand in sentences, up to a pipe: code of more than two words that begins so."""
+    sentences = (FENCE.sub("", text) for page, text in PAGES.items() if not page.startswith(AS_WRITTEN))
+    found = {span for text in sentences for span in CODE.findall(text) if span.startswith(beginnings)}
+    return {words for span in found for words in _commands(span) if " ".join(words).startswith(beginnings)}
+
+
+def _is_known(words: Words) -> bool:
+    parser: argparse.ArgumentParser = build_parser("shardwright")
+    for word in words:
+        groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+        if groups and word not in parser._option_string_actions:
+            if word not in groups[0].choices:
+                return word in ("COMMAND", "...", "…")
+            parser = groups[0].choices[word]
+        elif word.startswith("-") and word != "-" and word.partition("=")[0] not in parser._option_string_actions:
+            return False
+    return True
 
 
 def _is_value(steps: list[str]) -> bool:

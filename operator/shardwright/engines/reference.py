@@ -49,8 +49,8 @@ def _lines() -> Iterator[str]:
     yield "# Options of vllm serve"
     yield ""
     yield f"All that vLLM {' and '.join(VERSIONS)} know, as `spec.engine.args` takes them: by name, without dashes, several"
-    yield "values of one with spaces between them, JSON as text. Written by the tests from the tables that arguments are checked"
-    yield "against; [engines.md](../engines.md) says how."
+    yield "values of one with spaces between them, JSON as text. `make generate` writes this page from the tables that arguments"
+    yield "are checked against; [engines.md](../engines.md) says how."
     for found, (heading, meaning) in _HEADINGS.items():
         yield from ("", f"## {heading}", "", meaning, "", "| option | type | |", "|---|---|---|")
         yield from (_row(option, versions) for option, versions in _options() if VLLM.class_of(option.name) is found)
