@@ -4,7 +4,8 @@ from typing import Final
 
 from shardwright.api.model import Model, Weights
 from shardwright.api.network import Network
-from shardwright.api.spec import Budget, Parallelism, Pod, Spec
+from shardwright.api.pod import Pod
+from shardwright.api.spec import Budget, Parallelism, Spec
 from shardwright.api.workload import drafting_of
 from shardwright.costs.loading import Storage
 from shardwright.costs.workload import Workload
@@ -138,7 +139,7 @@ def _seconds(milliseconds: int | None) -> float | None:
 
 def _space(spec: Spec) -> SearchSpace:
     pins = spec.parallelism or Parallelism()
-    budget = spec.budget or Budget()
+    budget, spread = spec.budget or Budget(), (spec.pod or Pod()).topology_spread
     return SearchSpace(
         replicas=_most_replicas(spec) if budget.fill else max(1, spec.replicas),
         fill=budget.fill,
@@ -150,6 +151,7 @@ def _space(spec: Spec) -> SearchSpace:
         partition=tuple(pins.partition),
         max_gpus=budget.gpus,
         max_nodes=budget.nodes,
+        spread_over=spread.topology_key if spread else "",
     )
 
 

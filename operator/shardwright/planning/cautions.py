@@ -1,5 +1,6 @@
 """What to keep an eye on: what was lowered, what is slow, what is uncertain, and what would help."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -8,6 +9,7 @@ from shardwright.costs.loading import Storage
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.rdma import RdmaMode
 from shardwright.layouts.layout import Candidate
+from shardwright.layouts.placement import Over
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import estimator_of
@@ -45,6 +47,7 @@ def warnings(
         *_downloads(request),
         *_commits(best, request),
         *_executor(best, traits),
+        *_unevenly_spread(best.candidate, request),
         *_uncounted(traits),
         *_draft(best, traits),
         *_slowed_by_drafts(best, request, model, traits),
@@ -163,6 +166,18 @@ def _executor(best: Standing, traits: EngineTraits) -> Iterator[str]:
     """Yield that Ray was asked for where there is nothing for it to join."""
     if traits.over_ray and best.candidate.placement.nodes_per_replica == 1:
         yield "engine.executor Ray changes nothing here: a group is one pod, whose ranks the engine starts by itself"
+
+
+def _unevenly_spread(candidate: Candidate, request: Request) -> Iterator[str]:
+    """Yield where replicas are that were to be spread, where some value has two more than another."""
+    over, nodes = Over.of(request.space), candidate.pool.nodes
+    if over is None or candidate.layout.replicas == 1:
+        return
+    there = over.count(candidate.placement.groups, nodes) + Counter(over.standing)
+    counts = {value: there[value] for value in sorted({over.value(node) for node in nodes})}
+    if len(counts) == 1 or max(counts.values()) - min(counts.values()) > 1:
+        said = ", ".join(f"{count} in {value or 'nodes without it'}" for value, count in counts.items())
+        yield f"replicas are not spread evenly over {over.label}: {said}, as far as there is room"
 
 
 def _uncounted(traits: EngineTraits) -> Iterator[str]:

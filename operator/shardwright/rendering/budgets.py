@@ -165,13 +165,13 @@ def downloaded_bytes(plan: Plan, *, model: bool, draft: bool, quantizes: bool) -
     return max((stage.draft_bytes for stage in plan.stages), default=0) * plan.layout.tensor if draft else 0
 
 
-def disk_bytes(downloaded_bytes: int) -> tuple[int, int]:
-    """Return the local disk that a pod requests, and what it may use at most, by what it downloads to it.
+def disk_bytes(downloaded_bytes: int, scratch_bytes: int = 0) -> tuple[int, int]:
+    """Return the local disk that a pod requests, and what it may use at most, by what it downloads to it and its user's folders.
 
     It requests none, and says so, because a limit alone would be requested: the plan has chosen the node by its GPUs, and what
     disk the kubelet counts there is often not the one that is there.
     """
-    return 0, DISK_BASE_BYTES + DISK_SPARE_BYTES + DOWNLOAD_LIMIT_FACTOR * downloaded_bytes
+    return 0, DISK_BASE_BYTES + DISK_SPARE_BYTES + DOWNLOAD_LIMIT_FACTOR * downloaded_bytes + scratch_bytes
 
 
 def cpus(workers: int) -> int:

@@ -8,7 +8,7 @@ zero wants none: there is no limit then, for a limit of no disk is what the kube
 from typing import Any, Final
 
 from shardwright.planning.report import Plan
-from shardwright.rendering import budgets, cache, network, ray
+from shardwright.rendering import budgets, cache, network, own_volumes, ray
 from shardwright.rendering.deployment import Deployment
 from shardwright.units import GIB, MIB
 
@@ -46,7 +46,7 @@ def _bounds(plan: Plan, deployment: Deployment) -> tuple[dict[str, str], dict[st
     most = budgets.host_memory_limit_bytes(plan, workers, request_bytes=memory, quantizes=quantizes)
     model, draft = cache.downloads(deployment), cache.downloads_draft(deployment)
     downloaded = budgets.downloaded_bytes(plan, model=model, draft=draft, quantizes=quantizes)
-    ours = {MEMORY: (memory, most), DISK: budgets.disk_bytes(downloaded)}
+    ours = {MEMORY: (memory, most), DISK: budgets.disk_bytes(downloaded, own_volumes.scratch_bytes(deployment))}
     stated = {MEMORY: deployment.memory, DISK: deployment.ephemeral_storage}
     requests = {name: stated[name] or budgets.quantity(_whole(request)) for name, (request, _) in ours.items()}
     limits = {name: stated[name] or _limit(deployment, name, *bounds) for name, bounds in ours.items()}
