@@ -75,11 +75,17 @@ def differences(found: Plan, plan: Plan) -> Iterator[str]:
         yield f"{found.nodes_per_replica} x {found.gpus_per_node} GPUs, not {plan.nodes_per_replica} x {plan.gpus_per_node}"
     if (found.resource, found.architecture) != (plan.resource, plan.architecture):
         yield f"{found.resource} on {found.architecture}, not {plan.resource} on {plan.architecture}"
+    if (found.host_cache is None) != (plan.host_cache is None) or _less(found, plan):
+        yield "less memory on the nodes for K/V"
     if found.compute_domain != plan.compute_domain:
         yield f"{'' if found.compute_domain else 'no '}nodes that share an NVLink domain, unlike the plan"
     offered, wanted = dict(found.rdma), dict(plan.rdma)
     if offered.keys() != wanted.keys() or any(offered[name] < count for name, count in wanted.items()):
         yield f"{_devices(offered)}, not {_devices(wanted)}"
+
+
+def _less(found: Plan, plan: Plan) -> bool:
+    return bool(found.host_cache and plan.host_cache and found.host_cache.pod_bytes < plan.host_cache.pod_bytes)
 
 
 def _devices(counts: Mapping[str, int]) -> str:

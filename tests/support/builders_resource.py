@@ -55,6 +55,7 @@ _COMPLETE: Manifest = {
         "outputTokens": 256,
         "concurrency": 16,
         "maxModelLen": 4096,
+        "kvOffload": {"hostMemory": "64Gi"},
         "kvCacheQuantization": "FP8",
         "prefixCacheHitPercent": 30,
         "expertImbalancePercent": 130,

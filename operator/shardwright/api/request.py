@@ -6,9 +6,10 @@ from shardwright.api.model import Model, Weights
 from shardwright.api.network import Network
 from shardwright.api.pod import Pod
 from shardwright.api.spec import Budget, Parallelism, Spec
+from shardwright.api.workload import Workload as Load
 from shardwright.api.workload import drafting_of
 from shardwright.costs.loading import Storage
-from shardwright.costs.workload import Workload
+from shardwright.costs.workload import KvOffload, Workload
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.rdma import RdmaMode, RdmaRequest
@@ -87,7 +88,13 @@ def _workload(spec: Spec, models: tuple[ModelSpec, ...]) -> Workload:
         expert_imbalance=None if load.expert_imbalance_percent is None else load.expert_imbalance_percent / 100,
         draft_tokens=drafting.draft_tokens if drafting else 0,
         draft_acceptance=drafting.acceptance_percent / 100 if drafting else 0.0,
+        kv_offload=_kv_offload(load),
     )
+
+
+def _kv_offload(load: Load) -> KvOffload | None:
+    """Return what is kept beside the GPUs; ``Auto`` is no quantity."""
+    return KvOffload(pod_bytes=quantity(load.kv_offload.host_memory)) if load.kv_offload else None
 
 
 def _check_context(spec: Spec, needed: int, model: ModelSpec, other: str) -> None:

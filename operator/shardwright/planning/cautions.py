@@ -14,6 +14,7 @@ from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.choice import keeps_up
+from shardwright.planning.offload import host_cache
 from shardwright.planning.phrases import copies as copies_of
 from shardwright.planning.phrases import degrees, uncounted_sentence
 from shardwright.planning.request import Request
@@ -50,6 +51,7 @@ def warnings(
         *_unevenly_spread(best.candidate, request),
         *_uncounted(traits),
         *_draft(best, traits),
+        *_beside_the_gpus(best, request, model, traits),
         *_slowed_by_drafts(best, request, model, traits),
         *_unpriced(inventory),
         *(() if inventory.free_capacity_known else (unknown,)),
@@ -195,6 +197,24 @@ def _draft(best: Standing, traits: EngineTraits) -> Iterator[str]:
             "drafts are accepted is what the spec says, and no plan with a draft model has been measured"
         )
         yield from traits.drafter.model.warnings
+
+
+def _beside_the_gpus(best: Standing, request: Request, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
+    """Yield how much K/V the nodes' memory keeps, and on what its worth rests; or that there is no room for any."""
+    wanted = request.workload.kv_offload
+    if wanted is None:
+        return
+    found = host_cache(best.candidate, best.estimate, wanted, model, over_ray=traits.over_ray)
+    if found is None:
+        why = "nodes do not say what they have" if best.candidate.pool.host_bytes is None else "they have none left for a pod"
+        yield f"no K/V is kept in the memory of the nodes: {why} (workload.kvOffload.hostMemory states a number)"
+        return
+    kept = best.estimate.kv_tokens * best.candidate.layout.attention_data
+    yield (
+        f"K/V offload: {format_bytes(found.pod_bytes)} of memory per pod keep about {found.tokens:,} tokens beside the {kept:,} "
+        "on the GPUs; how many prompts find theirs is what workload.prefixCacheHitPercent says, copying them back is not "
+        "counted, and no plan with it has been measured"
+    )
 
 
 def _slowed_by_drafts(best: Standing, request: Request, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from shardwright.costs import host
 from shardwright.engines.arguments import API_KEY_VARIABLE, Serving, Start, attention_replicas_per_pod
 from shardwright.engines.engine import ENGINES
 from shardwright.engines.folders import TMP_DIR, written_folders
@@ -42,7 +43,8 @@ def literal(text: str) -> str:
 
 def shared_memory_bytes(plan: Plan, deployment: Deployment) -> int:
     """Return the size of the shared memory of one pod."""
-    return budgets.shared_memory_bytes(workers_per_pod(plan), over_ray=ray.joins(plan, deployment))
+    kept = plan.host_cache.region_bytes if plan.host_cache else 0
+    return host.shared_memory_bytes(workers_per_pod(plan), over_ray=ray.joins(plan, deployment)) + kept
 
 
 def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:

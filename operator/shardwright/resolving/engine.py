@@ -65,6 +65,11 @@ FEATURES: Final = (
         asked=lambda spec: spec.workload.kv_cache_quantization != "Auto",
     ),
     Feature(
+        option="kv-offloading-size",
+        path="spec.workload.kvOffload",
+        asked=lambda spec: spec.workload.kv_offload is not None,
+    ),
+    Feature(
         option="load-format",
         path="spec.model.loadFormat",
         asked=lambda spec: spec.model.load_format != "Auto",

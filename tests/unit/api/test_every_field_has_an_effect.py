@@ -175,6 +175,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "workload.draftModel.draftTokens": _draft({}, {"draftTokens": 4}),
     "workload.draftModel.acceptancePercent": _draft({}, {"acceptancePercent": 80}),
     "workload.maxModelLen": _under("workload", {}, {"maxModelLen": 8192}),
+    "workload.kvOffload.hostMemory": _under("workload", {"kvOffload": {}}, {"kvOffload": {"hostMemory": "64Gi"}}),
     "workload.kvCacheQuantization": _under("workload", {}, {"kvCacheQuantization": "FP8"}),
     "objective.optimizeFor": _under("objective", {}, {"optimizeFor": "Latency"}),
     "objective.ttftMilliseconds": _under("objective", {}, {"ttftMilliseconds": 1000}),
