@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
+from shardwright.layouts.layout import SearchSpace
+from shardwright.layouts.placement import Over
 from shardwright.planning.phrases import copies
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
@@ -29,10 +31,20 @@ def pinned(request: Request, plan: Plan) -> Request:
     return replace(request, space=pins)
 
 
-def _more(request: Request, replicas: int) -> Request:
-    """Return the request for further replicas alone; limits on latency hold for all of them, not for a part."""
+def _more(request: Request, replicas: int, standing: tuple[tuple[str, int], ...]) -> Request:
+    """Return the request for further replicas alone; limits on latency hold for all of them, not for a part.
+
+    ``standing`` says where those are that there are, as far as replicas are to be spread.
+    """
     objective = replace(request.objective, ttft_seconds=None, tpot_seconds=None)
-    return replace(request, objective=objective, space=replace(request.space, replicas=replicas, fill=False))
+    return replace(request, objective=objective, space=replace(request.space, replicas=replicas, fill=False, standing=standing))
+
+
+def _standing(space: SearchSpace, plan: Plan, room: Inventory) -> tuple[tuple[str, int], ...]:
+    over = Over.of(space)
+    if over is None:
+        return ()
+    return tuple(sorted(over.count(plan.groups, (node for pool in room.pools for node in pool.nodes)).items()))
 
 
 def most_further(subject: Subject, plan: Plan, room: Inventory, most: int) -> Report:
@@ -45,8 +57,12 @@ def most_further(subject: Subject, plan: Plan, room: Inventory, most: int) -> Re
 
 
 def further(subject: Subject, plan: Plan, room: Inventory, count: int) -> Report:
-    """Return where further groups of a plan would be in a room, or why not: one template is for all of its groups."""
-    report = make_plan(subject.model, room, _more(pinned(subject.request, plan), count), subject.traits)
+    """Return where further groups of a plan would be in a room, or why not: one template is for all of its groups.
+
+    They are spread beside the groups that the plan has.
+    """
+    standing = _standing(subject.request.space, plan, room)
+    report = make_plan(subject.model, room, _more(pinned(subject.request, plan), count, standing), subject.traits)
     if isinstance(report.outcome, NoPlan):
         return report
     unlike = "; ".join(differences(report.outcome, plan))
@@ -59,11 +75,17 @@ def differences(found: Plan, plan: Plan) -> Iterator[str]:
         yield f"{found.nodes_per_replica} x {found.gpus_per_node} GPUs, not {plan.nodes_per_replica} x {plan.gpus_per_node}"
     if (found.resource, found.architecture) != (plan.resource, plan.architecture):
         yield f"{found.resource} on {found.architecture}, not {plan.resource} on {plan.architecture}"
+    if (found.host_cache is None) != (plan.host_cache is None) or _less(found, plan):
+        yield "less memory on the nodes for K/V"
     if found.compute_domain != plan.compute_domain:
         yield f"{'' if found.compute_domain else 'no '}nodes that share an NVLink domain, unlike the plan"
     offered, wanted = dict(found.rdma), dict(plan.rdma)
     if offered.keys() != wanted.keys() or any(offered[name] < count for name, count in wanted.items()):
         yield f"{_devices(offered)}, not {_devices(wanted)}"
+
+
+def _less(found: Plan, plan: Plan) -> bool:
+    return bool(found.host_cache and plan.host_cache and found.host_cache.pod_bytes < plan.host_cache.pod_bytes)
 
 
 def _devices(counts: Mapping[str, int]) -> str:

@@ -135,8 +135,8 @@ def settled(
     missing = len(plan.groups) - len(kept)
     if not kept or missing < 0:
         return _matched(plan.groups, held)
-    room = without(pools_of(inventory, plan), replace(plan, groups=tuple(kept.values())))
-    more = further(subject, plan, room, missing).outcome if missing else None
+    stand = replace(plan, groups=tuple(kept.values()))
+    more = further(subject, stand, without(pools_of(inventory, plan), stand), missing).outcome if missing else None
     if isinstance(more, NoPlan):
         return _matched(plan.groups, held)
     others = iter(more.groups if more else ())
@@ -301,8 +301,8 @@ def rehouse(subject: Subject, plan: Plan, inventory: Inventory, leaving: frozens
     places: tuple[tuple[str, ...], ...] = ()
     short: NoPlan | None = None
     while len(places) < missing and short is None:
-        room = without(pools, replace(plan, groups=(*kept, *places)))
-        outcome = most_further(subject, plan, room, missing - len(places)).outcome
+        stand = replace(plan, groups=(*kept, *places))
+        outcome = most_further(subject, stand, without(pools, stand), missing - len(places)).outcome
         short = outcome if isinstance(outcome, NoPlan) else None
         places += () if isinstance(outcome, NoPlan) else outcome.groups
     others = iter(places)

@@ -93,6 +93,8 @@ def _settings(
         "admittedEnvironment": [],
         "admittedImages": ["*"],
         "admittedLockMemory": [],
+        "admittedSecretVolumes": {},
+        "admittedServiceAccounts": {},
         "admittedModels": ["*"],
         "gpuHourPrices": {},
         "requireRevision": "Off",
@@ -115,6 +117,19 @@ def _settings(
 def as_delivered(control_plane: ControlPlane) -> list[Manifest]:
     return render(control_plane)
 
+
+GROUPS = "ValidatingAdmissionPolicy/shardwright-statefulsets"
+MIRRORED: dict[str, Any] = {
+    "engine": {"image": "mirror.example/vllm-openai:v0.33.0"},
+    "pod": {
+        "serviceAccountName": "models",
+        "volumes": [
+            {"name": "a", "mountPath": "/mnt/a", "secret": {"secretName": "licence"}},
+            {"name": "b", "mountPath": "/mnt/b", "configMap": {"name": "files"}},
+        ],
+    },
+}
+"""What the defaults name, the policies let the operator's pods have."""
 
 EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "replicas": (1, {"Deployment/shardwright spec.replicas": 1, "PodDisruptionBudget/shardwright": GONE}),
@@ -159,8 +174,12 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         {"ConfigMap/shardwright-catalogue data.models.json": '{\n  "acme/llama-3.1-8b": "{}"\n}\n'},
     ),
     "engineDefaults": (
-        {"engine": {"image": "mirror.example/vllm-openai:v0.33.0"}},
-        {f"{SETTINGS}": _settings({"engine": {"image": "mirror.example/vllm-openai:v0.33.0"}}, [])},
+        MIRRORED,
+        {
+            f"{SETTINGS}": _settings(MIRRORED, []),
+            f"{GROUPS} spec.variables.4.expression": '["/models"]',
+            f"{GROUPS} spec.variables.6.expression": '["/licence"]',
+        },
     ),
     "admittedArguments": (["trust-remote-code"], {f"{SETTINGS}": _settings({}, ["trust-remote-code"])}),
     "admittedRuntimeClasses": (["gvisor"], {f"{SETTINGS}": _settings({}, [], ["gvisor"])}),
@@ -174,6 +193,20 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "requireRevision": ("Deny", {f"{SETTINGS}": _settings({}, [], requireRevision="Deny")}),
     "admittedAttachmentNamespaces": (["nets"], {f"{SETTINGS}": _settings({}, [], admittedAttachmentNamespaces=["nets"])}),
     "admittedLockMemory": (["hpc"], {f"{SETTINGS}": _settings({}, [], admittedLockMemory=["hpc"])}),
+    "admittedServiceAccounts": (
+        {"team": ["reader"], "*": []},
+        {
+            f"{SETTINGS}": _settings({}, [], admittedServiceAccounts={"team": ["reader"], "*": []}),
+            f"{GROUPS} spec.variables.4.expression": '["*/","team/","team/reader"]',
+        },
+    ),
+    "admittedSecretVolumes": (
+        {"*": ["licence"]},
+        {
+            f"{SETTINGS}": _settings({}, [], admittedSecretVolumes={"*": ["licence"]}),
+            f"{GROUPS} spec.variables.6.expression": '["*/","*/licence"]',
+        },
+    ),
     "namespaceLimits": (
         {"team": {"gpus": 64}, "*": {"models": 20, "waiting": 5}},
         {f"{SETTINGS}": _settings({}, [], limits={"*": {"models": 20, "waiting": 5}, "team": {"gpus": 64}})},
@@ -329,6 +362,8 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "requireRevision": ("warn", "'/requireRevision': value must be one of 'Off', 'Warn', 'Deny'"),
     "admittedAttachmentNamespaces": (["Nets"], "'/admittedAttachmentNamespaces/0': 'Nets' does not match pattern"),
     "admittedLockMemory": ([True], "'/admittedLockMemory/0': got boolean, want string"),
+    "admittedServiceAccounts": ({"team": ["A"]}, "'/admittedServiceAccounts/team/0': 'A' does not match pattern"),
+    "admittedSecretVolumes": ({"team": "a"}, "'/admittedSecretVolumes/team': got string, want array"),
     "namespaceLimits": ({"team": {"gpus": -1}}, "'/namespaceLimits/team/gpus': minimum: got -1, want 0"),
     "rollout.onUpgrade": ("Always", "'/rollout/onUpgrade': value must be one of 'Keep', 'Roll'"),
     "admittedRuntimeClasses": (["Kata"], "'/admittedRuntimeClasses/0': 'Kata' does not match pattern"),

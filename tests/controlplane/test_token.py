@@ -110,9 +110,9 @@ DENIED = "denied request"  # by several policies: which one is said is chance
 WHOSE = "only objects that a ShardedModel controls"
 WHERE = "the operator writes nothing in namespaces of the system, or in its own"
 HOST = "share nothing with their host"
-MOUNTS = "mount empty folders, claims, images, their scripts, ssh key and token"
+MOUNTS = "mount empty folders, claims, images, ConfigMaps, their ssh key and token"
 UNPRIVILEGED = "are not privileged and have no capability but IPC_LOCK"
-ACCOUNT = "have no service account but the default one, and no token of it"
+ACCOUNT = "have no service account but the default one and those that are admitted, and no token of it"
 VARIABLES = "take no variable from a Secret but HF_TOKEN and VLLM_API_KEY"
 KEYS = "Secrets of the operator are ssh keys and tokens of its groups"
 POLICY = "are about pods of a model, and are named so"
@@ -181,7 +181,6 @@ CREATES: dict[str, Attack] = {
     "a group with the host's files": Attack(MOUNTS, with_volume(hostPath={"path": "/"})),
     "a group with a driver's files": Attack(MOUNTS, with_volume(csi={"driver": "secrets-store.csi.k8s.io"})),
     "a group with a Secret": Attack(MOUNTS, with_volume(secret={"secretName": "theirs"})),
-    "a group with a ConfigMap": Attack(MOUNTS, with_volume(configMap={"name": "theirs"})),
     "a group with the host's network": Attack(HOST, a_group(hostNetwork=True)),
     "a group with the host's processes": Attack(HOST, a_group(hostPID=True)),
     "a group with the host's memory": Attack(HOST, a_group(hostIPC=True)),
@@ -275,6 +274,36 @@ def test_the_token_does_all_that_the_operator_does(cluster: ControlPlane, stolen
         assert differences(stolen, MODELS, launches) == {}
     for name, pod in pods(MODELS, launches[:1]):
         assert stored(stolen, pod, MODELS)["metadata"]["name"], name
+
+
+def test_groups_have_the_account_and_the_secrets_that_are_admitted_in_their_namespace_and_no_others(
+    cluster: ControlPlane, stolen: Api
+) -> None:
+    policy = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/shardwright-statefulsets"
+    delivered = cluster.api.get(policy)["spec"]["variables"]
+    named = {"accounts": f'["*/","*/everywhere","{MODELS}/","{MODELS}/reader"]', "mounted": f'["{MODELS}/","{MODELS}/*","/ours"]'}
+    variables = [item | {"expression": named.get(item["name"], item["expression"])} for item in delivered]
+
+    def verdict(body: Manifest, namespace: str = MODELS) -> str:
+        item = {**body, "metadata": {**body["metadata"], "namespace": namespace}}
+        try:
+            stolen.create(f"{PATHS['StatefulSet'].format(namespace)}?dryRun=All", item)
+        except ApiError as error:
+            return next(said for said in (ACCOUNT, MOUNTS) if said in error.message)
+        return ""
+
+    cluster.api.patch(policy, {"spec": {"variables": variables}})
+    try:
+        wait_for(lambda: not verdict(a_group(serviceAccountName="reader")), 60, "the policy to be in force")
+        assert verdict(a_group(serviceAccountName="everywhere")) == ACCOUNT
+        assert verdict(a_group(serviceAccountName="everywhere"), OTHERS) == ""
+        assert verdict(a_group(serviceAccountName="reader"), OTHERS) == ACCOUNT
+        assert verdict(a_group(serviceAccountName="reader", automountServiceAccountToken=True)) == ACCOUNT
+        assert verdict(with_volume(secret={"secretName": "any"})) == ""
+        assert verdict(with_volume(secret={"secretName": "any"}), OTHERS) == MOUNTS
+        assert verdict(with_volume(secret={"secretName": "ours"}), OTHERS) == ""
+    finally:
+        cluster.api.patch(policy, {"spec": {"variables": delivered}})
 
 
 def test_a_group_that_its_tenant_has_bent_is_scaled_and_set_right_and_bent_no_further(cluster: ControlPlane, stolen: Api) -> None:

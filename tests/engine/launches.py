@@ -176,6 +176,11 @@ FEATURES: dict[str, dict[str, Any]] = {
     "weights quantized while loading": {"model": {"id": LLAMA, "quantization": "FP8"}},
     "computed in FP16": {"model": {"id": LLAMA, "quantization": "FP16"}},
     "K/V in FP8": {"workload": {"kvCacheQuantization": "FP8"}},
+    "K/V in the memory of the node": {"workload": {"kvOffload": {"hostMemory": "16Gi"}}},
+    "K/V in the memory of two nodes": {
+        "workload": {"kvOffload": {"hostMemory": "16Gi"}},
+        "parallelism": {"tensor": 8, "pipeline": 2},
+    },
     "drafts looked up in the prompt": {"workload": {"promptLookup": {"draftTokens": 3, "acceptancePercent": 60}}},
     "drafts by Llama": {
         "model": {"id": "meta-llama/Llama-3.1-70B-Instruct"},

@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from shardwright.rendering.budgets import DISK_BASE_BYTES, host_memory_bytes
+from shardwright.costs.host import host_memory_bytes
+from shardwright.rendering.budgets import DISK_BASE_BYTES
 from shardwright.units import KIB, MIB
 from tests.harness.waiting import wait_for
 from tests.kind import faults, release, serving

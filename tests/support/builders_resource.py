@@ -55,6 +55,7 @@ _COMPLETE: Manifest = {
         "outputTokens": 256,
         "concurrency": 16,
         "maxModelLen": 4096,
+        "kvOffload": {"hostMemory": "64Gi"},
         "kvCacheQuantization": "FP8",
         "prefixCacheHitPercent": 30,
         "expertImbalancePercent": 130,
@@ -77,7 +78,15 @@ _COMPLETE: Manifest = {
         "readOnlyRootFilesystem": False,
         "runtimeClassName": "nvidia",
         "priorityClassName": "serving",
+        "labels": {"team": "search"},
+        "annotations": {"example.com/cost-centre": "42"},
+        "serviceAccountName": "reader",
+        "imagePullPolicy": "Always",
         "imagePullSecrets": [{"name": "registry"}],
+        "volumes": [
+            {"name": "keys", "mountPath": "/etc/ssl/own/keys", "secret": {"secretName": "keys"}},
+        ],
+        "topologySpread": {"topologyKey": "topology.kubernetes.io/zone"},
         "network": {
             "rdma": "Explicit",
             "resources": [{"name": "rdma/hca", "count": 8}],
@@ -134,7 +143,12 @@ def complete_specs() -> tuple[Manifest, ...]:
     third["model"]["weights"]["huggingFace"]["cache"] = {"claimName": "downloads"}
     del third["workload"]["promptLookup"]
     third["workload"]["draftModel"] = A_DRAFT | {"config": A_CONFIG, "revision": "f" * 40}
+    second["pod"]["volumes"] = [{"name": "files", "mountPath": "/mnt/files", "configMap": {"name": "files"}}]
+    third["pod"]["volumes"] = [
+        {"name": "data", "mountPath": "/data/own", "pvc": {"claimName": "data", "readOnly": False}},
+    ]
     fourth = copy.deepcopy(second)
+    fourth["pod"]["volumes"] = [{"name": "scratch", "mountPath": "/srv/scratch", "emptyDir": {"sizeLimit": "10Gi"}}]
     fourth["model"]["weights"] = {
         "image": {"reference": "registry.internal/models/llama:8b", "pullPolicy": "IfNotPresent", "path": "llama/8b"}
     }

@@ -25,7 +25,13 @@ TRTLLM = {"name": "TensorRTLLM", "image": "registry.internal/nvidia/tensorrt-llm
 
 
 ADMITTING: Final = Settings(
-    executors=frozenset({"Ray"}), admission=Admission(admitted_attachment_namespaces=["*"], admitted_lock_memory=["*"])
+    executors=frozenset({"Ray"}),
+    admission=Admission(
+        admitted_attachment_namespaces=["*"],
+        admitted_lock_memory=["*"],
+        admitted_service_accounts={"*": ["*"]},
+        admitted_secret_volumes={"*": ["*"]},
+    ),
 )
 """An administrator who leaves users whatever the spec has a field for."""
 

@@ -55,6 +55,22 @@ def _network(**fields: Any) -> Manifest:
     return {"pod": {"network": fields}}
 
 
+def _pod(**fields: Any) -> Manifest:
+    return {"pod": fields}
+
+
+def _mounted(**kinds: Any) -> Manifest:
+    return _pod(volumes=[{"name": "own", "mountPath": "/mnt/own", **kinds}])
+
+
+def _mounted_at(path: str) -> Manifest:
+    return _pod(volumes=[_a_volume("own", path)])
+
+
+def _a_volume(name: str, path: str) -> Manifest:
+    return {"name": name, "mountPath": path, "configMap": {"name": "files"}}
+
+
 def _explicit(name: str) -> Manifest:
     return _network(rdma="Explicit", resources=[{"name": name}])
 
@@ -223,6 +239,45 @@ RULE_CASES = (
     RuleCase("RdmaResourceName", _explicit("requests.kubernetes.io/x"), _explicit("mykubernetes.io/x")),
     RuleCase("RdmaResourceName", _explicit("kubernetes.io/batch-cpu"), _explicit("vpc.amazonaws.com/efa")),
     RuleCase("LockMemoryWithoutRdma", _network(rdma="None", lockMemory=True), _network(rdma="Auto", lockMemory=True)),
+    RuleCase("BadLabelKey", _pod(labels={"-bad": "x"}), _pod(labels={"team": "x"})),
+    RuleCase("BadLabelKey", _pod(annotations={"a b": "x"}), _pod(annotations={"example.com/a": "any text: {}"})),
+    *(
+        RuleCase("ReservedKey", _pod(labels={key: "x"}), _pod(labels={open_key: "x"}))
+        for key, open_key in (
+            ("shardwright.io/group", "notshardwright.io/group"),
+            ("app.kubernetes.io/name", "app.kubernetes.io/part-of"),
+            ("apps.kubernetes.io/pod-index", "kubernetes.io.example.com/pod-index"),
+            ("kueue.x-k8s.io/queue-name", "kueue.example.com/queue-name"),
+            ("controller-revision-hash", "revision-hash"),
+        )
+    ),
+    *(
+        RuleCase("ReservedKey", _pod(annotations={key: "x"}), _pod(annotations={open_key: "x"}))
+        for key, open_key in (
+            ("k8s.v1.cni.cncf.io/networks", "networks"),
+            ("container.apparmor.security.beta.kubernetes.io/engine", "cluster-autoscaler.kubernetes.io/safe-to-evict"),
+            ("cdi.k8s.io/gpus", "prometheus.io/scrape"),
+            ("io.kubernetes.cri-o.Devices", "io.kubernetes.other"),
+        )
+    ),
+    RuleCase("VolumeKind", _mounted(configMap={"name": "a"}, pvc={"claimName": "a"}), _mounted(pvc={"claimName": "a"})),
+    RuleCase("VolumeKind", _mounted(), _mounted(emptyDir={"sizeLimit": "1Gi"})),
+    *(
+        RuleCase("ReservedMountPath", _mounted_at(path), _mounted_at(fine))
+        for path, fine in (
+            ("/etc/shardwright", "/mnt/shardwright"),
+            ("/cache", "/data/cache"),
+            ("/mnt", "/mnt/a/b"),
+            ("/etc/ssl", "/etc/ssl/certs"),
+            ("/usr/local/lib/python3.12", "/srv/python3.12"),
+            ("/mntother/a", "/etc/pki/a"),
+        )
+    ),
+    RuleCase(
+        "MountPathTwice",
+        _pod(volumes=[_a_volume("a", "/mnt/x"), _a_volume("b", "/mnt/x")]),
+        _pod(volumes=[_a_volume("a", "/mnt/x"), _a_volume("b", "/mnt/x/y")]),
+    ),
     RuleCase(
         "RestartDelays",
         {"restart": {"delaySeconds": 61, "maxDelaySeconds": 60}},

@@ -11,7 +11,16 @@ from shardwright.cluster.writer import with_new_key
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Plan
 from shardwright.reconcile.drift import drifted_fields
-from shardwright.rendering.deployment import CacheClaim, ClaimPath, Deployment, ImagePath, Scheduling
+from shardwright.rendering.deployment import (
+    CacheClaim,
+    ClaimPath,
+    Deployment,
+    ImagePath,
+    OwnMarks,
+    OwnVolume,
+    Scheduling,
+    VolumeKind,
+)
 from shardwright.rendering.render import render
 from tests.engine.launches import Launch, launches
 from tests.harness.api import Api, ApiError, Manifest
@@ -43,6 +52,17 @@ MORE = (
         a_deployment(scheduling=Scheduling(adapter="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving")),
     ),
     _launch("pods joined by Ray", a_deployment(over_ray=True)),
+    _launch(
+        "labels and volumes of a company",
+        a_deployment(
+            marks=OwnMarks(labels=(("team", "search"),), annotations=(("example.com/owner", "a"),), pull_policy="Always"),
+            volumes=(
+                OwnVolume(name="ca", path="/etc/ssl/own", kind=VolumeKind.CONFIG_MAP, source="company-ca"),
+                OwnVolume(name="data", path="/data/own", kind=VolumeKind.CLAIM, source="data"),
+                OwnVolume(name="scratch", path="/srv/own", kind=VolumeKind.SCRATCH, source="1024Mi", read_only=False),
+            ),
+        ),
+    ),
     _launch("TensorRT-LLM in one pod", a_trtllm_deployment(), a_small_plan()),
     _launch("TensorRT-LLM over two pods", a_trtllm_deployment()),
     _launch("TensorRT-LLM with experts", a_trtllm_deployment(), a_plan_of(Layout(attention_data=8, expert=8))),

@@ -110,6 +110,21 @@ matchConditions:
   reason: Forbidden
 {{- end -}}
 
+{{- /* Names that an administrator admits by namespace, as a list of `namespace/name` for CEL; `namespace/` says that one is named, `/name` is for all. */ -}}
+{{- define "shardwright.admittedNames" -}}
+{{- $found := list -}}
+{{- range $namespace, $names := .named -}}
+{{- $found = append $found (printf "%s/" $namespace) -}}
+{{- range $names -}}
+{{- $found = append $found (printf "%s/%s" $namespace .) -}}
+{{- end -}}
+{{- end -}}
+{{- range compact .always -}}
+{{- $found = append $found (printf "/%s" .) -}}
+{{- end -}}
+{{ toJson $found }}
+{{- end -}}
+
 {{- /* A volume with a short-lived token that the kubelet renews; the automatic mount is off. */ -}}
 {{- define "shardwright.credentials" -}}
 - name: credentials

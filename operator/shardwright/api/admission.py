@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, StringConstraints
 
 from shardwright.api.parts import Part
+from shardwright.api.pod import Pod
 from shardwright.api.request import network_of
 from shardwright.api.spec import Spec
 from shardwright.api.violations import read_part
@@ -22,8 +23,12 @@ DOCKER_HUB: Final = "docker.io"
 LIST_MAX: Final = 256
 """Entries of one list. Basis: assumed."""
 
+NAME_OR_ALL: Final = r"^(\*|[a-z0-9]([-a-z0-9.]*[a-z0-9])?)$"
+
 _Prefix = Annotated[str, StringConstraints(max_length=512, pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9._:/@-]*)$")]
 _Namespace = Annotated[str, StringConstraints(max_length=63, pattern=r"^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$")]
+_ObjectNames = Annotated[list[Annotated[str, StringConstraints(max_length=253, pattern=NAME_OR_ALL)]], Field(max_length=LIST_MAX)]
+_ByNamespace = Annotated[dict[_Namespace, _ObjectNames], Field(max_length=LIST_MAX)]
 _Variable = Annotated[str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
@@ -47,6 +52,12 @@ class Admission(Part):
     )
     admitted_lock_memory: list[_Namespace] = Field(
         default_factory=list, max_length=LIST_MAX, description="Namespaces whose pods may run as root to lock memory, *: all."
+    )
+    admitted_service_accounts: _ByNamespace = Field(
+        default_factory=dict, description="ServiceAccounts that pods may have, by namespace (*: those that are not named)."
+    )
+    admitted_secret_volumes: _ByNamespace = Field(
+        default_factory=dict, description="Secrets that pods may mount, by namespace (*: those that are not named)."
     )
 
 
@@ -119,6 +130,39 @@ def check_network(own: Spec, namespace: str, admission: Admission) -> Iterator[P
             gap="pods would run as root with IPC_LOCK",
             remedy=f"leave it out, or have {namespace} added to admittedLockMemory of the chart",
         )
+
+
+def check_pod(own: Spec, namespace: str, defaults: Pod | None, admission: Admission) -> Iterator[Problem]:
+    """Yield why the pods of a resource may not have their ServiceAccount or a Secret; what the ``defaults`` name, they may."""
+    pod, given = own.pod or Pod(), defaults or Pod()
+    account = pod.service_account_name
+    named = account is None or _is_named(account, namespace, admission.admitted_service_accounts)
+    if account is not None and account != given.service_account_name and not named:
+        yield Problem(
+            code="ServiceAccountNotAdmitted",
+            path="spec.pod.serviceAccountName",
+            what=account,
+            limit=f"is not admitted in namespace {namespace}",
+            gap="what a cloud lets its pods do is for the administrator to give away",
+            remedy=f"leave it out, or have {account} added to admittedServiceAccounts of the chart",
+        )
+    mounted = {volume.secret.secret_name for volume in given.volumes or () if volume.secret}
+    for index, volume in enumerate(pod.volumes or ()):
+        name = volume.secret.secret_name if volume.secret else None
+        if name is not None and name not in mounted and not _is_named(name, namespace, admission.admitted_secret_volumes):
+            yield Problem(
+                code="SecretVolumeNotAdmitted",
+                path=f"spec.pod.volumes[{index}].secret.secretName",
+                what=name,
+                limit=f"is not admitted in namespace {namespace}",
+                gap="the operator may mount no Secret that its administrator has not named",
+                remedy=f"leave it out, or have {name} added to admittedSecretVolumes of the chart",
+            )
+
+
+def _is_named(name: str, namespace: str, admitted: Mapping[str, Collection[str]]) -> bool:
+    """Return whether a namespace, or where nothing is said of it any namespace, may use a name."""
+    return _names(name, admitted.get(namespace, admitted.get(EVERYTHING, ())))
 
 
 def lacks_revision(spec: Spec) -> bool:

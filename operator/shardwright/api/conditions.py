@@ -43,7 +43,7 @@ class ConditionType(Word):
     TURN_AWAITED = ("TurnAwaited", "groups wait to restart because groups of other models do")
     ROLLOUT_PENDING = (
         "RolloutPending",
-        "groups keep pods that are rendered otherwise by now: of another release, for another LimitRange, or for a canary",
+        "groups keep pods that are rendered otherwise by now: for another release, LimitRange or pull policy, or for a canary",
     )
     ROLLOUT_STOPPED = ("RolloutStopped", "a group with the changed pods does not come up: the others keep those that they have")
     ROLLED_BACK = ("RolledBack", "an earlier revision runs in place of what the spec says")
@@ -105,7 +105,10 @@ class Reason(Word):
     FIELD_CONTESTED = ("FieldContested", "a field is changed back again and again")
     FOREIGN_PODS = ("ForeignPods", "pods of somebody else carry the labels of the model")
     OTHERS_RESTART = ("OthersRestart", "as many groups restart as the operator allows at once")
-    OLDER_RENDERING = ("OlderRendering", "pods are as rendered by another release or for another LimitRange, until they restart")
+    OLDER_RENDERING = (
+        "OlderRendering",
+        "pods are as rendered by another release, or for another LimitRange or image pull policy, until they restart",
+    )
     OLDER_ENGINE = ("OlderEngine", "the engine's default version is kept from an earlier release, until it is asked for")
     HELD_BY_PARTITION = ("HeldByPartition", "groups below spec.rollout.partition keep the pods that they have")
     ENGINE_FAILED = ("EngineFailed", "the engine of a group with the changed pods has failed, and the group does not serve")

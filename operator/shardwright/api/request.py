@@ -4,10 +4,12 @@ from typing import Final
 
 from shardwright.api.model import Model, Weights
 from shardwright.api.network import Network
-from shardwright.api.spec import Budget, Parallelism, Pod, Spec
+from shardwright.api.pod import Pod
+from shardwright.api.spec import Budget, Parallelism, Spec
+from shardwright.api.workload import Workload as Load
 from shardwright.api.workload import drafting_of
 from shardwright.costs.loading import Storage
-from shardwright.costs.workload import Workload
+from shardwright.costs.workload import KvOffload, Workload
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.rdma import RdmaMode, RdmaRequest
@@ -86,7 +88,13 @@ def _workload(spec: Spec, models: tuple[ModelSpec, ...]) -> Workload:
         expert_imbalance=None if load.expert_imbalance_percent is None else load.expert_imbalance_percent / 100,
         draft_tokens=drafting.draft_tokens if drafting else 0,
         draft_acceptance=drafting.acceptance_percent / 100 if drafting else 0.0,
+        kv_offload=_kv_offload(load),
     )
+
+
+def _kv_offload(load: Load) -> KvOffload | None:
+    """Return what is kept beside the GPUs; ``Auto`` is no quantity."""
+    return KvOffload(pod_bytes=quantity(load.kv_offload.host_memory)) if load.kv_offload else None
 
 
 def _check_context(spec: Spec, needed: int, model: ModelSpec, other: str) -> None:
@@ -138,7 +146,7 @@ def _seconds(milliseconds: int | None) -> float | None:
 
 def _space(spec: Spec) -> SearchSpace:
     pins = spec.parallelism or Parallelism()
-    budget = spec.budget or Budget()
+    budget, spread = spec.budget or Budget(), (spec.pod or Pod()).topology_spread
     return SearchSpace(
         replicas=_most_replicas(spec) if budget.fill else max(1, spec.replicas),
         fill=budget.fill,
@@ -150,6 +158,7 @@ def _space(spec: Spec) -> SearchSpace:
         partition=tuple(pins.partition),
         max_gpus=budget.gpus,
         max_nodes=budget.nodes,
+        spread_over=spread.topology_key if spread else "",
     )
 
 

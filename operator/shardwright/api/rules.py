@@ -5,15 +5,15 @@ holds the same condition twice: as CEL and as a predicate over the parsed spec. 
 resources before both and wants the same verdict.
 """
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any, Final
 
 from shardwright.api import engine, model, workload
 from shardwright.api.life import delays_grow
-from shardwright.api.network import is_no_gpu, memory_is_locked_for_rdma, resources_come_with_explicit
 from shardwright.api.parts import LABEL_KEY, LABEL_KEY_MAX_LENGTH
+from shardwright.api.pod import keys_are_label_keys
+from shardwright.api.pod_rules import POD_RULES
+from shardwright.api.rule import Rule
 from shardwright.api.spec import (
     Budget,
     Parallelism,
@@ -31,23 +31,6 @@ from shardwright.api.spec import (
 )
 from shardwright.engines.environment import NEVER, NEVER_PATTERN
 from shardwright.errors import Problem
-
-_LABEL_KEY: Final = re.compile(LABEL_KEY, re.ASCII)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """What must hold of the objects at ``path`` (``[]``: of every item of a list).
-
-    ``field`` is the field under it that the user would change, as the API server's ``fieldPath`` names it.
-    """
-
-    code: str
-    path: str
-    field: str
-    cel: str
-    message: str
-    holds: Callable[[Any], bool]
 
 
 def broken_rules(spec: Spec) -> tuple[Problem, ...]:
@@ -93,10 +76,6 @@ def _within_gpu_budget(spec: Spec) -> bool:
     pins = spec.parallelism or Parallelism()
     gpus = (pins.tensor or 1) * (pins.pipeline or 1) * (pins.attention_data or 1)
     return gpus * spec.replicas <= spec.budget.gpus
-
-
-def _keys_are_label_keys(selector: Mapping[str, str]) -> bool:
-    return all(len(key) <= LABEL_KEY_MAX_LENGTH and _LABEL_KEY.fullmatch(key) is not None for key in selector)
 
 
 RULES: Final = (
@@ -302,7 +281,7 @@ RULES: Final = (
         cel=f"self.all(key, size(key) <= {LABEL_KEY_MAX_LENGTH} && key.matches(r'{LABEL_KEY}'))",
         message="nodeSelector keys must be label keys: an optional prefix and a slash, then at most 63 letters, digits, "
         "'-', '_' or '.'; correct the key",
-        holds=_keys_are_label_keys,
+        holds=keys_are_label_keys,
     ),
     Rule(
         code="KueueWithoutQueue",
@@ -362,31 +341,7 @@ RULES: Final = (
         message="tolerationSeconds must come with effect NoExecute; set that effect or remove tolerationSeconds",
         holds=seconds_need_no_execute,
     ),
-    Rule(
-        code="RdmaResources",
-        path="spec.pod.network",
-        field=".resources",
-        cel="(self.rdma == 'Explicit') == (has(self.resources) && size(self.resources) > 0)",
-        message="resources must come with rdma Explicit, and Explicit with resources; set both or neither",
-        holds=resources_come_with_explicit,
-    ),
-    Rule(
-        code="RdmaResourceName",
-        path="spec.pod.network.resources[]",
-        field=".name",
-        cel="!self.name.matches('^([^/]*[.])?kubernetes[.]io/|^(nvidia|amd)[.]com/(gpu|mig-)')",
-        message="resources must name what a device plugin of the network offers (rdma/..., vpc.amazonaws.com/efa); remove GPUs, "
-        "which come from the plan, and names of Kubernetes",
-        holds=is_no_gpu,
-    ),
-    Rule(
-        code="LockMemoryWithoutRdma",
-        path="spec.pod.network",
-        field=".lockMemory",
-        cel="!self.lockMemory || self.rdma != 'None'",
-        message="lockMemory must not be set with rdma None: TCP locks no memory; remove one of the two",
-        holds=memory_is_locked_for_rdma,
-    ),
+    *POD_RULES,
     Rule(
         code="RestartDelays",
         path="spec.restart",

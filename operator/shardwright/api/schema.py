@@ -14,7 +14,8 @@ from shardwright.api.gpus import GPUS, StatedGpus
 from shardwright.api.names import CATEGORIES, GROUP, KIND, PLURAL, SHORT_NAMES, SINGULAR, VERSION
 from shardwright.api.network_policy import Egress, NetworkPolicies
 from shardwright.api.published import Status
-from shardwright.api.rules import RULES, Rule
+from shardwright.api.rule import Rule
+from shardwright.api.rules import RULES
 from shardwright.api.spec import Spec
 from shardwright.api.structural import Schema, structural
 

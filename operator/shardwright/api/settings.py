@@ -19,8 +19,9 @@ from shardwright.api.gpus import GPUS, read_gpus
 from shardwright.api.manifest import read_manifests
 from shardwright.api.names import API_VERSION, KIND
 from shardwright.api.network_policy import NETWORK_POLICY, NetworkPolicies, read_network_policies
+from shardwright.api.pod import Pod, Resources
 from shardwright.api.resource import parse_manifest
-from shardwright.api.spec import Pod, Resources, Spec
+from shardwright.api.spec import Spec
 from shardwright.engines.options import check_admission
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.stated import Stated
@@ -252,6 +253,9 @@ _WHOLE_IN_PODS: Final = {
     "priorityClassName": "priority_class_name",
     "network": "network",
     "readOnlyRootFilesystem": "read_only_root_filesystem",
+    "serviceAccountName": "service_account_name",
+    "imagePullPolicy": "image_pull_policy",
+    "topologySpread": "topology_spread",
 }
 """Fields of ``spec.pod`` that are a resource's own or the default's, as a whole."""
 
@@ -266,11 +270,25 @@ def _merged_pod(own: Pod, default: Pod, applied: list[str]) -> Pod:
     applied += [f"pod.resources.{to_camel(name)}" for name in filled]
     secrets = _added(own.image_pull_secrets, default.image_pull_secrets, lambda item: item.name, "pod.imagePullSecrets", applied)
     update: dict[str, Any] = {"resources": resources.model_copy(update=filled), "image_pull_secrets": secrets}
+    for name in ("labels", "annotations"):
+        update[name] = _with_entries(getattr(own, name), getattr(default, name), f"pod.{name}", applied)
+    taken = {volume.mount_path for volume in own.volumes or ()}
+    if volumes := [volume for volume in default.volumes or () if volume.mount_path not in taken]:
+        update["volumes"] = _added(own.volumes or [], volumes, lambda item: item.name, "pod.volumes", applied)
     for name, attribute in _WHOLE_IN_PODS.items():
         if getattr(own, attribute) is None and getattr(default, attribute) is not None:
             update[attribute] = getattr(default, attribute)
             applied.append(f"pod.{name}")
     return own.model_copy(update=update)
+
+
+def _with_entries(
+    own: dict[str, str] | None, default: dict[str, str] | None, path: str, applied: list[str]
+) -> dict[str, str] | None:
+    """Return entries with the default's for the keys that a resource does not have itself."""
+    new = {key: value for key, value in (default or {}).items() if key not in (own or {})}
+    applied += [f"{path}.{key}" for key in new]
+    return {**new, **(own or {})} if new else own
 
 
 def _added(own: list[Item], default: list[Item], key: Callable[[Item], str], path: str, applied: list[str]) -> list[Item]:

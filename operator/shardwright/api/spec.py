@@ -11,17 +11,8 @@ from pydantic import Field, StringConstraints
 from shardwright.api.engine import Engine
 from shardwright.api.life import Readiness, Restart, Rollout
 from shardwright.api.model import Model
-from shardwright.api.network import Network
-from shardwright.api.parts import (
-    DNS_SUBDOMAIN,
-    LABEL_KEY,
-    Degree,
-    LabelValue,
-    ObjectName,
-    Part,
-    Quantity,
-    QueueName,
-)
+from shardwright.api.parts import LABEL_KEY, Degree, LabelValue, ObjectName, Part, QueueName
+from shardwright.api.pod import Pod
 from shardwright.api.workload import Workload
 
 
@@ -189,58 +180,6 @@ def scheduler_is_a_plugin(placement: PlacementRules) -> bool:
 def scheduler_is_not_kai(placement: PlacementRules) -> bool:
     """Return whether the scheduler counts all pods of a group."""
     return placement.scheduler_name != "kai-scheduler"
-
-
-class Resources(Part):
-    """CPU, memory and local disk of each pod; GPUs come from the plan."""
-
-    cpu: Quantity | None = Field(default=None, description="CPU that each pod requests, as 16 or 1500m.")
-    memory: Quantity | None = Field(
-        default=None,
-        description="Memory that each pod requests and may use at most, as 64Gi. Default: a request for the engine's processes, "
-        "and a limit that is higher by what they may take while they load and compile. 0: no limit.",
-    )
-    ephemeral_storage: Quantity | None = Field(
-        default=None,
-        description="Local disk of the node that each pod requests and may use at most, as 300Gi. Default: a request for what it "
-        "downloads there, and a limit of more than twice as much. 0: no limit.",
-    )
-
-
-class PullSecret(Part):
-    """A Secret for pulling the image."""
-
-    name: ObjectName = Field(description="Name of the Secret, in the namespace of this resource.")
-
-
-class Pod(Part):
-    """Typed overrides of the engine's pods."""
-
-    resources: Resources | None = Field(
-        default=None, description="CPU, memory and local disk of each pod; GPUs come from the plan."
-    )
-    runtime_class_name: Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)] | None = Field(
-        default=None, description="RuntimeClass of the pods."
-    )
-    priority_class_name: Annotated[str, StringConstraints(max_length=253, pattern=DNS_SUBDOMAIN)] | None = Field(
-        default=None,
-        description="PriorityClass of the pods. Models that wait for GPUs get them by its value, equal ones by age. Default: the "
-        "cluster's default class, else value 0.",
-    )
-    image_pull_secrets: list[PullSecret] = Field(
-        default_factory=list,
-        max_length=16,
-        description="Secrets for pulling the image.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-    )
-    network: Network | None = Field(
-        default=None, description="How the pods of a group over several nodes reach the network between them."
-    )
-    read_only_root_filesystem: bool | None = Field(
-        default=None,
-        description="Whether containers write to their volumes only: cache, /tmp, /dev/shm. False is for an image that writes "
-        "elsewhere. Default: true.",
-    )
 
 
 class Spec(Part):

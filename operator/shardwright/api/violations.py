@@ -58,7 +58,7 @@ def repeated_keys(part: BaseModel, path: str) -> Iterator[Problem]:
         if isinstance(value, BaseModel):
             yield from repeated_keys(value, at)
         elif key := _key_of(field):
-            yield from _repeated_in(value, key, at)
+            yield from _repeated_in(value or (), key, at)
 
 
 def _key_of(field: FieldInfo) -> str | None:

@@ -46,6 +46,16 @@ class DraftModel(Drafting):
     )
 
 
+class KvOffload(Part):
+    """K/V of prompts that were computed before, kept in the memory of the node beside what the GPUs keep."""
+
+    host_memory: Annotated[str, StringConstraints(max_length=16, pattern=r"^(Auto|[1-9][0-9]{0,5}(Gi|Ti))$")] = Field(
+        default="Auto",
+        description="Memory of its node for each pod, as 256Gi, beside what the engine's processes need. Auto: what the nodes of "
+        "the plan have left for a pod.",
+    )
+
+
 class Workload(Part):
     """The load that the plan is made for."""
 
@@ -82,6 +92,11 @@ class Workload(Part):
     )
     kv_cache_quantization: Literal["Auto", "FP8"] = Field(
         default="Auto", description="How the K/V cache is held. Auto: as the model computes. FP8: one byte per element."
+    )
+    kv_offload: KvOffload | None = Field(
+        default=None,
+        description="Keep K/V that the GPUs have no room for in the memory of the nodes, so that prompts that come again are not "
+        "computed again. Pods request it. For vLLM.",
     )
 
 

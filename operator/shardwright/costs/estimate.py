@@ -198,6 +198,7 @@ def _kind(candidate: Candidate, replica: Replica, workload: Workload) -> str:
     layout = candidate.layout
     even = len({kind.floor.layers for kind in replica.kinds}) == 1
     plain = workload.draft_tokens == 0 and workload.prefix_cache_hit_rate == 0
+    plain = plain and workload.kv_offload is None
     one_node = candidate.placement.nodes_per_replica == 1 and not candidate.pool.crosses_nodes
     measured = one_node and even and plain and layout.context == 1 and not candidate.pool.gpu.stated
     return workload.arrival.value if measured else ""

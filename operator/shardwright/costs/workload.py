@@ -13,6 +13,13 @@ class Arrival(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KvOffload:
+    """K/V that is kept in the memory of the node beside what the GPUs keep: so many bytes for each pod (None: what there is)."""
+
+    pod_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """Mean lengths and requests in flight over all replicas; ``max_model_len`` is the longest request.
 
@@ -23,7 +30,8 @@ class Workload:
     whose K/V is there already. ``prefill_share`` is the largest share of the time that chunked prefill may
     take from decoding (1: no limit). ``expert_imbalance`` is the work of the busiest expert rank over the
     mean (None: the cost model's own). With speculative decoding a step verifies ``draft_tokens`` drafted
-    tokens, each of which is accepted with the chance ``draft_acceptance``.
+    tokens, each of which is accepted with the chance ``draft_acceptance``. ``kv_offload`` is what is kept beside the GPUs (None:
+    nothing).
     """
 
     input_tokens: int
@@ -39,6 +47,7 @@ class Workload:
     expert_imbalance: float | None = None
     draft_tokens: int = 0
     draft_acceptance: float = 0.0
+    kv_offload: KvOffload | None = None
 
     @property
     def tokens_per_step(self) -> float:

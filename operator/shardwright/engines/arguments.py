@@ -8,6 +8,7 @@ from typing import Final
 from shardwright.engines.option_tables import canonical, option_table
 from shardwright.engines.options import argument_list
 from shardwright.planning.report import Plan
+from shardwright.units import GIB
 
 API_KEY_VARIABLE: Final = "VLLM_API_KEY"
 """Variable in which vLLM finds the key that clients must send."""
@@ -87,6 +88,7 @@ def serve_arguments(plan: Plan, serving: Serving) -> tuple[str, ...]:
         *_pairs({"served-model-name": serving.served_name, "revision": serving.revision}),
         *_parallelism(plan, over_ray=serving.over_ray),
         *_exchange(plan, serving.version),
+        *_beside_the_gpus(plan),
         *_limits(plan, serving),
         *_adapters(serving),
         *argument_list(_beside_the_plan(serving.arguments), serving.version),
@@ -118,6 +120,13 @@ def _exchange(plan: Plan, version: str) -> tuple[str, ...]:
     """Return how tokens of attention replicas meet in the experts, to an engine that is known to take it."""
     takes = "all2all-backend" in (option_table(version) or {})
     return _pairs({"all2all-backend": EXCHANGE}) if takes and plan.layout.attention_data > 1 else ()
+
+
+def _beside_the_gpus(plan: Plan) -> tuple[str, ...]:
+    """Return how much K/V an engine keeps in the memory of its nodes, in GiB, all of its ranks together."""
+    if plan.host_cache is None:
+        return ()
+    return _pairs({"kv-offloading-size": plan.host_cache.engine_bytes // GIB, "kv-offloading-backend": "native"})
 
 
 def attention_replicas_per_pod(plan: Plan) -> int:

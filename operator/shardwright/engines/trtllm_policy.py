@@ -96,6 +96,7 @@ INCOMPATIBLE: Final[Mapping[str, str]] = {
 MISSING: Final[Mapping[str, str]] = {
     "api-key": "trtllm-serve 1.2 has no option for it: it serves everybody who reaches it",
     "enable-lora": "trtllm-serve 1.2 has no option that names adapters for clients: a request would bring a path of its own",
+    "kv-offloading-size": "what its host_cache_size takes of a pod's memory is not planned for",
     "lock-memory": "pods that lock memory run as root, and its ranks are started by ssh and mpirun as an ordinary user",
     "load-format": "it reads weights in one way of its own",
     "quantization": "weights that it quantizes while loading are not planned for; use weights that are stored quantized",

@@ -153,6 +153,8 @@ OWNED: Final[Mapping[str, str]] = {
     "headless": "leave it out; every rank but the first is headless",
     "host": "leave it out; the server listens on all addresses of the pod",
     "kv-cache-dtype": "set it through spec.workload.kvCacheQuantization",
+    "kv-offloading-backend": "set it through spec.workload.kvOffload",
+    "kv-offloading-size": "set it through spec.workload.kvOffload",
     "load-format": "set it through spec.model.loadFormat",
     "lora-modules": "set it through spec.model.adapters",
     "master-addr": "leave it out; it is the first pod of the group",

@@ -14,7 +14,8 @@ class NodeFacts:
     """One node with whole, known GPUs; a heartbeat does not change it, so equality tells a relevant change.
 
     ``gpus`` are the healthy ones (allocatable), whoever holds them. ``gpu`` is the catalogue row with the memory of
-    this node's labels, ``gpu_hour_price`` what one GPU costs for an hour, ``rdma`` the RDMA devices that pods may
+    this node's labels, ``host_bytes`` the memory of the node that pods may request (None: it does not say),
+    ``gpu_hour_price`` what one GPU costs for an hour, ``rdma`` the RDMA devices that pods may
     request. ``unready_since`` is since when it is not ready, None where nothing says, ``created``
     since when there is a Node of that name, as the API server wrote it. ``taints`` leave out what
     ``schedulable``, ``ready`` and ``deleting`` say already.
@@ -39,3 +40,4 @@ class NodeFacts:
     warnings: tuple[str, ...] = ()
     gpu_hour_price: float | None = None
     rdma: tuple[tuple[str, int], ...] = ()
+    host_bytes: int | None = None

@@ -51,7 +51,7 @@ class Pool:
     ``architecture`` amd64 or arm64.
     ``nodes`` are sorted by name, ``joins_pods`` says that a ComputeDomain can join pods on several of them.
     ``gpu_hour_price`` is what one GPU costs for an hour, as the nodes' owner states it in a currency of their choice
-    (None: not stated).
+    (None: not stated). ``host_bytes`` is the memory for pods of the node that has the least (None: one does not say).
     """
 
     name: str
@@ -67,6 +67,7 @@ class Pool:
     gpu_hour_price: float | None = None
     reach: Reach = field(default_factory=Reach)
     joins_pods: bool = False
+    host_bytes: int | None = None
 
     def without(self, taken: Mapping[str, int]) -> "Pool":
         """Return the pool with what is left of it, never below zero; nodes of which nothing is taken stay as they are."""

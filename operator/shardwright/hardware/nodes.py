@@ -88,6 +88,7 @@ def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:
         deleting=raw.deleting or any(text(taint.get("key")) in _DELETION_TAINTS for taint in taints),
         warnings=tuple(filter(None, (unhealthy, domain.warning, *_no_numbers(raw)))),
         rdma=offered_rdma(raw),
+        host_bytes=quantity(raw.allocatable.get("memory")),
     )
 
 

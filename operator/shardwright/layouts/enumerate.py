@@ -8,7 +8,7 @@ from typing import Final
 
 from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.layouts.layout import Candidate, Layout, SearchSpace
-from shardwright.layouts.placement import Shelf
+from shardwright.layouts.placement import Over, Shelf
 from shardwright.layouts.stages import balanced_partition
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import GroupedAttention, LatentAttention, Layer, ModelSpec
@@ -40,7 +40,7 @@ def enumerate_candidates(
     """
     cuts: dict[tuple[int, int], tuple[Layout, ...]] = {}  # pools with alike nodes are cut alike
     for pool in sorted(inventory.pools, key=lambda pool: pool.name):
-        shelf = Shelf(pool)
+        shelf = Shelf(pool, over=Over.of(space))
         most = min(max(len(pool.nodes), _LOOK_BEYOND_NODES if beyond else 1), _NODE_COUNTS[-1])
         key = (pool.gpus_per_node, most)
         cuts[key] = cuts.get(key) or tuple(layouts(model, pool, space, traits, most))

@@ -83,6 +83,8 @@ class SearchSpace:
     """What enumeration may use: pins (None or empty: free), upper limits (None: unlimited), replicas wanted.
 
     With ``fill`` a layout gets as many replicas as the upper limits and the free nodes allow, ``replicas`` at most.
+    Replicas are spread over the nodes' values of the label ``spread_over`` (empty: they are not); ``standing`` says how many of
+    the model are there already, by value.
     """
 
     replicas: int = 1
@@ -95,6 +97,8 @@ class SearchSpace:
     partition: tuple[int, ...] = ()
     max_gpus: int | None = None
     max_nodes: int | None = None
+    spread_over: str = ""
+    standing: tuple[tuple[str, int], ...] = ()
 
     @property
     def pins(self) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice
@@ -10,7 +10,7 @@ from typing import Any
 
 from shardwright.hardware.gpus import Link
 from shardwright.hardware.inventory import Node, Pool
-from shardwright.layouts.layout import Layout, Placement
+from shardwright.layouts.layout import Layout, Placement, SearchSpace
 
 Groups = tuple[tuple[Node, ...], ...]
 
@@ -62,11 +62,11 @@ class Shelf:
     """The nodes of one pool, sorted once, so that many layouts can be placed at little cost.
 
     ``free`` False places on the whole pool as if nothing ran there: it tells a pool that is busy from
-    one that is too small.
+    one that is too small. ``over`` spreads the replicas (None: they are put as close together as they fit).
     """
 
-    def __init__(self, pool: Pool, *, free: bool = True) -> None:
-        self._pool = pool
+    def __init__(self, pool: Pool, *, free: bool = True, over: "Over | None" = None) -> None:
+        self._pool, self._over = pool, over
         self._room = {node.name: node.free if free else node.gpus for node in pool.nodes}
         room_of_domain: dict[str, int] = defaultdict(int)
         for node in pool.nodes:
@@ -104,7 +104,7 @@ class Shelf:
     def _seated(self, spread: Spread, replicas: int) -> Seats:
         key = (spread, replicas)
         if key not in self._seats:
-            groups = tuple(self._single(spread, replicas) if spread.nodes == 1 else self._across(spread, replicas))
+            groups = tuple(islice(self._offers(spread), replicas))
             self._seats[key] = Seats(
                 groups=groups,
                 names=tuple(tuple(node.name for node in group) for group in groups),
@@ -113,16 +113,24 @@ class Shelf:
             )
         return self._seats[key]
 
-    def _single(self, spread: Spread, replicas: int) -> Iterator[tuple[Node, ...]]:
-        for node in self.eligible(spread.gpus):
-            for _ in range(min(self._room[node.name] // spread.gpus, replicas)):
-                yield (node,)
-                replicas -= 1
-            if not replicas:
-                return
+    def _offers(self, spread: Spread) -> Iterator[tuple[Node, ...]]:
+        """Yield places for replicas, each on what those before it have left."""
+        if self._over is not None:
+            return self._over.spread(self.eligible(spread.gpus), partial(self._among, spread))
+        return self._single(spread, self.eligible(spread.gpus)) if spread.nodes == 1 else self._across(spread)
 
-    def _across(self, spread: Spread, replicas: int) -> Iterator[tuple[Node, ...]]:
-        return islice(self._levels_for(spread.gpus).nearest(spread.nodes), replicas)
+    def _among(self, spread: Spread, nodes: Sequence[Node]) -> Iterator[tuple[Node, ...]]:
+        if spread.nodes == 1:
+            return self._single(spread, nodes)
+        return Levels(nodes, in_domains=self._pool.crosses_nodes).nearest(spread.nodes)
+
+    def _single(self, spread: Spread, nodes: Sequence[Node]) -> Iterator[tuple[Node, ...]]:
+        for node in nodes:
+            for _ in range(self._room[node.name] // spread.gpus):
+                yield (node,)
+
+    def _across(self, spread: Spread) -> Iterator[tuple[Node, ...]]:
+        return self._levels_for(spread.gpus).nearest(spread.nodes)
 
     def _levels_for(self, gpus: int) -> "Levels":
         if gpus not in self._levels:
@@ -136,6 +144,60 @@ class Shelf:
             return -(-short // (self._pool.gpus_per_node // spread.gpus))
         left = len(self.eligible(spread.gpus)) - len(groups) * spread.nodes
         return max(1, short * spread.nodes - left)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Over:
+    """Over which values of a node label replicas are spread, and how many of the model are there already, by value.
+
+    Nodes without the label have the empty value.
+    """
+
+    label: str
+    standing: Mapping[str, int]
+
+    @classmethod
+    def of(cls, space: SearchSpace) -> "Over | None":
+        """Return what a search wants, None where it spreads nothing."""
+        return cls(label=space.spread_over, standing=dict(space.standing)) if space.spread_over else None
+
+    def value(self, node: Node) -> str:
+        """Return the value that a node has."""
+        return node.labels.get(self.label, "")
+
+    def count(self, groups: Iterable[Sequence[str]], nodes: Iterable[Node]) -> Counter[str]:
+        """Return how many groups are in each value, by the names of their nodes; one in several values counts for each.
+
+        Groups on nodes of which nothing is known count for none.
+        """
+        values = {node.name: self.value(node) for node in nodes}
+        return Counter(value for group in groups for value in {values[name] for name in group if name in values})
+
+    def spread(
+        self, nodes: Sequence[Node], among: Callable[[Sequence[Node]], Iterator[tuple[Node, ...]]]
+    ) -> Iterator[tuple[Node, ...]]:
+        """Yield places, each inside the value that has the fewest replicas so far, of equal ones the one that has least room.
+
+        Places that lie in several values come last.
+
+        Args:
+            nodes: Nodes with room, the fullest first.
+            among: Yields the places that some of them have.
+        """
+        by_value: dict[str, list[Node]] = defaultdict(list)
+        for node in nodes:
+            by_value[self.value(node)].append(node)
+        offers, there, taken = {value: among(own) for value, own in by_value.items()}, Counter(self.standing), set[str]()
+        while offers:
+            value = min(offers, key=there.__getitem__)
+            place = next(offers[value], None)
+            if place is None:
+                del offers[value]
+                continue
+            there[value] += 1
+            taken.update(node.name for node in place)
+            yield place
+        yield from (place for place in among([node for node in nodes if node.name not in taken]) if len(place) > 1)
 
 
 class Levels:

@@ -1,5 +1,6 @@
 """What to keep an eye on: what was lowered, what is slow, what is uncertain, and what would help."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -8,10 +9,12 @@ from shardwright.costs.loading import Storage
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.rdma import RdmaMode
 from shardwright.layouts.layout import Candidate
+from shardwright.layouts.placement import Over
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.choice import keeps_up
+from shardwright.planning.offload import host_cache
 from shardwright.planning.phrases import copies as copies_of
 from shardwright.planning.phrases import degrees, uncounted_sentence
 from shardwright.planning.request import Request
@@ -45,8 +48,10 @@ def warnings(
         *_downloads(request),
         *_commits(best, request),
         *_executor(best, traits),
+        *_unevenly_spread(best.candidate, request),
         *_uncounted(traits),
         *_draft(best, traits),
+        *_beside_the_gpus(best, request, model, traits),
         *_slowed_by_drafts(best, request, model, traits),
         *_unpriced(inventory),
         *(() if inventory.free_capacity_known else (unknown,)),
@@ -165,6 +170,18 @@ def _executor(best: Standing, traits: EngineTraits) -> Iterator[str]:
         yield "engine.executor Ray changes nothing here: a group is one pod, whose ranks the engine starts by itself"
 
 
+def _unevenly_spread(candidate: Candidate, request: Request) -> Iterator[str]:
+    """Yield where replicas are that were to be spread, where some value has two more than another."""
+    over, nodes = Over.of(request.space), candidate.pool.nodes
+    if over is None or candidate.layout.replicas == 1:
+        return
+    there = over.count(candidate.placement.groups, nodes) + Counter(over.standing)
+    counts = {value: there[value] for value in sorted({over.value(node) for node in nodes})}
+    if len(counts) == 1 or max(counts.values()) - min(counts.values()) > 1:
+        said = ", ".join(f"{count} in {value or 'nodes without it'}" for value, count in counts.items())
+        yield f"replicas are not spread evenly over {over.label}: {said}, as far as there is room"
+
+
 def _uncounted(traits: EngineTraits) -> Iterator[str]:
     """Yield that the engine is told what no plan counts."""
     if names := traits.told.uncounted:
@@ -180,6 +197,24 @@ def _draft(best: Standing, traits: EngineTraits) -> Iterator[str]:
             "drafts are accepted is what the spec says, and no plan with a draft model has been measured"
         )
         yield from traits.drafter.model.warnings
+
+
+def _beside_the_gpus(best: Standing, request: Request, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:
+    """Yield how much K/V the nodes' memory keeps, and on what its worth rests; or that there is no room for any."""
+    wanted = request.workload.kv_offload
+    if wanted is None:
+        return
+    found = host_cache(best.candidate, best.estimate, wanted, model, over_ray=traits.over_ray)
+    if found is None:
+        why = "nodes do not say what they have" if best.candidate.pool.host_bytes is None else "they have none left for a pod"
+        yield f"no K/V is kept in the memory of the nodes: {why} (workload.kvOffload.hostMemory states a number)"
+        return
+    kept = best.estimate.kv_tokens * best.candidate.layout.attention_data
+    yield (
+        f"K/V offload: {format_bytes(found.pod_bytes)} of memory per pod keep about {found.tokens:,} tokens beside the {kept:,} "
+        "on the GPUs; how many prompts find theirs is what workload.prefixCacheHitPercent says, copying them back is not "
+        "counted, and no plan with it has been measured"
+    )
 
 
 def _slowed_by_drafts(best: Standing, request: Request, model: ModelSpec, traits: EngineTraits) -> Iterator[str]:

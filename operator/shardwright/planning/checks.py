@@ -15,6 +15,7 @@ from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.arrivals import Prices, estimator_of
 from shardwright.planning.formats import dtype_problems
 from shardwright.planning.limits import tpot_seconds, ttft_seconds
+from shardwright.planning.offload import host_problems
 from shardwright.planning.phrases import gpus_of, nodes_of
 from shardwright.planning.request import Objective, Request, Statistic
 from shardwright.planning.shapes import shape_problems
@@ -81,6 +82,9 @@ class Judge:
         if candidate.uses_network:
             found += network_violations(candidate.pool)
         found += ray_violations(candidate, self._traits)
+        wanted, over_ray = self._request.workload.kv_offload, self._traits.over_ray
+        short = host_problems(candidate, wanted, self._model, over_ray=over_ray)
+        found += (Violation(problem=problem) for problem in short)
         if candidate.placement.missing_nodes:
             found.append(self._capacity(candidate))
         return Verdict(candidate=candidate, violations=tuple(found), prices=prices)

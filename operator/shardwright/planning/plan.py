@@ -1,7 +1,7 @@
 """Model, inventory and request to a report: the plan or why there is none, the runners-up, what was ruled out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from shardwright.hardware.inventory import Inventory
@@ -12,6 +12,7 @@ from shardwright.planning.cautions import more_replicas, rdma_devices, warnings
 from shardwright.planning.checks import Judge, Verdict
 from shardwright.planning.choice import in_replicas, settled
 from shardwright.planning.exclusions import count_exclusions
+from shardwright.planning.offload import HostCache, host_cache
 from shardwright.planning.outcome import no_plan
 from shardwright.planning.reach import in_reach, not_yet
 from shardwright.planning.reasons import alternative, reasons
@@ -87,7 +88,9 @@ def choose(considered: Considered) -> Report:
         *warnings(inventory, looked_at, request, considered.model, considered.traits),
     )
     return Report(
-        outcome=_plan(ranked[0], why, care, considered.traits, deploy=request.deploy),
+        outcome=replace(
+            _plan(ranked[0], why, care, considered.traits, deploy=request.deploy), host_cache=_host_cache(ranked[0], considered)
+        ),
         alternatives=tuple(alternative(best=ranked[0], other=other, request=request) for other in others),
         excluded=excluded,
         considered=len(verdicts),
@@ -112,6 +115,11 @@ def best_first(standing: Sequence[Verdict], scale: Scale) -> tuple[Standing, ...
 def _reached(standing: Sequence[Verdict], *, deploy: bool) -> int:
     """Return how many can be run; all where nothing is to be run, or none can."""
     return sum(not (deploy and not_yet(verdict.candidate)) for verdict in standing) or len(standing)
+
+
+def _host_cache(best: Standing, considered: Considered) -> HostCache | None:
+    wanted, over_ray = considered.request.workload.kv_offload, considered.traits.over_ray
+    return host_cache(best.candidate, best.estimate, wanted, considered.model, over_ray=over_ray)
 
 
 def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: EngineTraits, *, deploy: bool) -> Plan:

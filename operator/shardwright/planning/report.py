@@ -6,6 +6,7 @@ from shardwright.costs.estimates import Performance, StageMemory
 from shardwright.costs.loading import LoadTime
 from shardwright.errors import Problem
 from shardwright.layouts.layout import Layout
+from shardwright.planning.offload import HostCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class Plan:
     tokens cost at the planned load, in the currency of the nodes' price (None: they state none). ``load`` is how long a
     node reads weights at start. ``rdma`` are the devices that every pod of a group over several nodes requests;
     ``compute_domain`` says that these pods share an NVLink domain. ``uncounted`` are options that the engine is told and of which
-    no plan knows what they change.
+    no plan knows what they change. ``host_cache`` is K/V that is kept in the memory of the nodes (None: none is).
     """
 
     layout: Layout
@@ -72,6 +73,7 @@ class Plan:
     compute_domain: bool = False
     numbers: tuple[int, ...] = ()
     uncounted: tuple[str, ...] = ()
+    host_cache: HostCache | None = None
 
     @property
     def group_numbers(self) -> tuple[int, ...]:

@@ -128,8 +128,8 @@ def _pending(found: Findings) -> Condition:
         fields = sorted({field for group in older for field in group.pending})
         coming = f"the next restart of a group changes {', '.join(fields[:FIELDS_SAID_MAX])} of its pods"
         said[Reason.OLDER_RENDERING] = (
-            f"{_names(older)}: rendered by another release of the operator or for another LimitRange; {coming}"
-            f"{fixes_sentence(fixes_of_pods(fields))}"
+            f"{_names(older)}: rendered by another release of the operator, or for another LimitRange or image pull policy; "
+            f"{coming}{fixes_sentence(fixes_of_pods(fields))}"
         )
     if kept := found.kept_engine:
         newer = f"{kept.engine} {kept.version} is kept as it was planned; {kept.newest} is the default of this release"

@@ -47,20 +47,8 @@ GRACE_SECONDS: Final = ENDPOINT_SECONDS + DRAIN_SECONDS + SHUTDOWN_SECONDS + EXI
 EXECUTE_SECONDS: Final = 120
 """``VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS``: ends a leader whose peer is gone; engines.md 2 recommends 60 to 120."""
 
-SHM_BASE_BYTES: Final = 1 * GIB
-"""NCCL's and the executor's own share of ``/dev/shm``; assumed."""
-
-SHM_BYTES_PER_WORKER: Final = 512 * MIB
-"""One 240 MiB response queue and its reserve; 2 GiB for two workers is measured (engines.md 2)."""
-
 RUN_BYTES: Final = 16 * MIB
 """What the launch script keeps of a start: addresses, numbers of processes, copies of keys; assumed, some kilobytes are used."""
-
-HOST_BASE_BYTES: Final = 4 * GIB
-"""API server and engine core; assumed from 0.9 GiB measured on CPU."""
-
-HOST_BYTES_PER_WORKER: Final = 4 * GIB
-"""Host memory of one worker: CUDA libraries, pinned buffers; assumed from 1.6 GiB measured on CPU."""
 
 HOST_SPARE_BYTES_PER_WORKER: Final = 16 * GIB
 """What a rank may take beyond its request: compilers of kernels, images and audio of requests, growth; assumed, generously: a
@@ -87,13 +75,6 @@ COHERENT_HOSTS: Final = frozenset({"arm64"})
 NVIDIA's description of the NUMA mode of such platforms; not measured. On other nodes of the architecture the limit is higher than
 it need be."""
 
-RAY_BYTES: Final = 640 * MIB
-"""Ray's own processes in a pod: 508 MiB measured for a head of ray[default] 2.60, 380 for a head and 260 for another node
-of ray (engines.md 1.2); rounded up."""
-
-RAY_STORE_BYTES: Final = 256 * MIB
-"""Ray's object store in ``/dev/shm``: it carries the settings of the ranks, no tensors; assumed, Ray's own minimum is 75 MiB."""
-
 CPUS_BASE: Final = 1
 CPUS_PER_WORKER: Final = 1
 """Cores that busy loops of the engine core and of each worker keep; assumed."""
@@ -101,6 +82,11 @@ CPUS_PER_WORKER: Final = 1
 
 FILE_BYTES_PER_FP8_BYTE: Final = 2
 """Bytes in the files of a byte of weights that the engine makes FP8 while loading: they hold 16 bits an element."""
+
+
+HOST_FILL_BYTES_PER_SECOND: Final = 2 * 10**9
+"""How fast an engine fills and pins the host memory that it keeps K/V in, before it serves; assumed: vLLM 0.33 says that one file
+is filled at 10 GiB/s at most, 0.32 lets one rank fill all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,11 +109,14 @@ def start_budget(plan: Plan, *, downloads: bool, quantizes: bool = False) -> Sta
     size = file_bytes(plan, whole=downloads, quantizes=quantizes)
     speed = HUB_BYTES_PER_SECOND if downloads else CLAIM_BYTES_PER_SECOND
     safety = DOWNLOAD_SAFETY if downloads else LOAD_SAFETY
-    load = max(LEAST_SECONDS, BASE_SECONDS + COMPILE_SECONDS + ceil(safety * size / speed))
+    kept = plan.host_cache.pod_bytes if plan.host_cache else 0
+    fill = ceil(kept / HOST_FILL_BYTES_PER_SECOND)
+    load = max(LEAST_SECONDS, BASE_SECONDS + COMPILE_SECONDS + ceil(safety * size / speed)) + fill
     source = "downloaded" if downloads else "read from its volume"
     basis = (
         f"{load} s: {BASE_SECONDS} s start, {format_bytes(size)} {source} at {speed // 10**6} MB/s (assumed) x {safety},"
         f" {COMPILE_SECONDS} s compilation; at least {LEAST_SECONDS} s"
+        f"{f', {fill} s to fill {format_bytes(kept)} of host memory' if kept else ''}"
     )
     met = "; from when all ranks have met, for which there is no limit" if plan.nodes_per_replica > 1 else ""
     return StartBudget(load_seconds=load, basis=f"{basis}{met}")
@@ -137,17 +126,6 @@ def file_bytes(plan: Plan, *, whole: bool, quantizes: bool) -> int:
     """Return the bytes of the files of what a node loads; with ``whole`` of all of the model, with ``quantizes`` before that."""
     nodes = distinct_nodes(plan.layout, plan.gpus_per_node) if whole else 1
     return plan.load_bytes_per_node * nodes * (FILE_BYTES_PER_FP8_BYTE if quantizes else 1)
-
-
-def shared_memory_bytes(workers: int, *, over_ray: bool = False) -> int:
-    """Return the size of ``/dev/shm`` for a pod of ``workers`` ranks; it counts as memory of the pod."""
-    return SHM_BASE_BYTES + workers * SHM_BYTES_PER_WORKER + (RAY_STORE_BYTES if over_ray else 0)
-
-
-def host_memory_bytes(workers: int, *, over_ray: bool = False) -> int:
-    """Return the memory to request for a pod of ``workers`` ranks, shared memory included."""
-    own = HOST_BASE_BYTES + workers * HOST_BYTES_PER_WORKER + (RAY_BYTES if over_ray else 0)
-    return own + shared_memory_bytes(workers, over_ray=over_ray)
 
 
 def host_memory_limit_bytes(plan: Plan, workers: int, *, request_bytes: int, quantizes: bool) -> int:
@@ -165,13 +143,13 @@ def downloaded_bytes(plan: Plan, *, model: bool, draft: bool, quantizes: bool) -
     return max((stage.draft_bytes for stage in plan.stages), default=0) * plan.layout.tensor if draft else 0
 
 
-def disk_bytes(downloaded_bytes: int) -> tuple[int, int]:
-    """Return the local disk that a pod requests, and what it may use at most, by what it downloads to it.
+def disk_bytes(downloaded_bytes: int, scratch_bytes: int = 0) -> tuple[int, int]:
+    """Return the local disk that a pod requests, and what it may use at most, by what it downloads to it and its user's folders.
 
     It requests none, and says so, because a limit alone would be requested: the plan has chosen the node by its GPUs, and what
     disk the kubelet counts there is often not the one that is there.
     """
-    return 0, DISK_BASE_BYTES + DISK_SPARE_BYTES + DOWNLOAD_LIMIT_FACTOR * downloaded_bytes
+    return 0, DISK_BASE_BYTES + DISK_SPARE_BYTES + DOWNLOAD_LIMIT_FACTOR * downloaded_bytes + scratch_bytes
 
 
 def cpus(workers: int) -> int:

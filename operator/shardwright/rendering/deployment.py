@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 from shardwright.hardware.to_come import Sought
@@ -79,6 +80,42 @@ class PodNetwork:
     lock_memory: bool = False
 
 
+class VolumeKind(StrEnum):
+    """Where a volume of a user comes from."""
+
+    CONFIG_MAP = "ConfigMap"
+    SECRET = "Secret"  # noqa: S105 - a kind
+    CLAIM = "Claim"
+    SCRATCH = "Scratch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnVolume:
+    """A volume of a user, and where the engine's container has it.
+
+    ``source`` is the name of a ConfigMap, a Secret or a claim, or the quantity that an empty folder may hold.
+    """
+
+    name: str
+    path: str
+    kind: VolumeKind
+    source: str
+    read_only: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnMarks:
+    """What a user wants on pods beside what is ours: ``labels`` and ``annotations``, sorted, and whose account they have.
+
+    Without an ``account`` they have the namespace's default one. ``pull_policy`` is when the kubelet pulls the engine's image.
+    """
+
+    labels: tuple[tuple[str, str], ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
+    account: str | None = None
+    pull_policy: str = "IfNotPresent"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkRules:
     """Who may reach the pods of a model beside each other, and whom they may reach; entries as Kubernetes writes them.
@@ -149,6 +186,7 @@ class Deployment:
     ``silence_seconds`` is not ready (0: its tokens are not watched); after ``idle_seconds`` it is asked for one.
     ``generations`` say which groups were made anew beside their former selves, by index; the rest are of generation 0.
     ``numbers`` are those that the groups go by (empty: their index). With ``read_only_root`` containers write to volumes only.
+    ``marks`` and ``volumes`` are what the user wants in pods beside what is ours.
     ``network_rules`` is None where no NetworkPolicy is wanted, ``scheduling`` where no scheduler is told that the pods of a
     group belong together. ``sought`` say how groups ask for nodes that did not exist when they were planned. ``asked`` is the
     hash of all that the spec says of pods (empty: nobody asks whether pods that run are what is asked for). ``secret_seed`` is
@@ -186,6 +224,8 @@ class Deployment:
     priority_class: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
     read_only_root: bool = True
+    marks: OwnMarks = field(default_factory=OwnMarks)
+    volumes: tuple[OwnVolume, ...] = ()
     network: PodNetwork = field(default_factory=PodNetwork)
     network_rules: NetworkRules | None = field(default_factory=NetworkRules)
     cluster_domain: str = "cluster.local"

@@ -17,7 +17,7 @@ OWN_HASH: Final = "shardwright.io/own-template-hash"
 ASKED_HASH: Final = "shardwright.io/asked-hash"
 """Annotation of a StatefulSet: hash of what its pods were made for, without what a release of the operator makes of that."""
 
-_CAME_LATER: Final = frozenset({"numbers", "uncounted"})
+_CAME_LATER: Final = frozenset({"host_cache", "numbers", "uncounted"})
 """Fields of plans that earlier releases did not have: where they say nothing, a plan has the hash that it had."""
 
 _LABEL_DIGITS: Final = 16
@@ -66,7 +66,8 @@ def asked_hash(asked: str, plan: Plan, where: tuple[object, ...]) -> str:
     degrees = [layout.tensor, layout.pipeline, layout.expert, layout.attention_data, layout.context, layout.partition]
     pods = [plan.nodes_per_replica, plan.gpus_per_node, plan.resource, plan.architecture, plan.rdma, plan.compute_domain]
     limits = [plan.max_model_len, plan.max_sequences, plan.max_batched_tokens, plan.memory_utilization, plan.kv_tokens]
-    return digest([asked, degrees, pods, limits, where])[:_LABEL_DIGITS]
+    beside = [] if plan.host_cache is None else [plan.host_cache]
+    return digest([asked, degrees, pods, limits, where, *beside])[:_LABEL_DIGITS]
 
 
 def template_hash(template: Mapping[str, Any]) -> str:

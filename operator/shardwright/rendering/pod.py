@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from shardwright.costs import host
 from shardwright.engines.arguments import API_KEY_VARIABLE, Serving, Start, attention_replicas_per_pod
 from shardwright.engines.engine import ENGINES
 from shardwright.engines.folders import TMP_DIR, written_folders
 from shardwright.hardware.scheduling import DEFAULT_TOLERATIONS
 from shardwright.hardware.to_come import HOSTNAME, PoolTerm
 from shardwright.planning.report import Plan
-from shardwright.rendering import budgets, cache, group_token, names, network, ray, resources, sources, ssh
+from shardwright.rendering import budgets, cache, group_token, names, network, own_volumes, ray, resources, sources, ssh
 from shardwright.rendering.deployment import Deployment, SecretKey
 from shardwright.rendering.hashing import TEMPLATE_HASH, digest, template_hash
 from shardwright.rendering.labels import MODEL_ANNOTATION, POD_INDEX, common_labels, group_selector
@@ -42,7 +43,8 @@ def literal(text: str) -> str:
 
 def shared_memory_bytes(plan: Plan, deployment: Deployment) -> int:
     """Return the size of the shared memory of one pod."""
-    return budgets.shared_memory_bytes(workers_per_pod(plan), over_ray=ray.joins(plan, deployment))
+    kept = plan.host_cache.region_bytes if plan.host_cache else 0
+    return host.shared_memory_bytes(workers_per_pod(plan), over_ray=ray.joins(plan, deployment)) + kept
 
 
 def script_settings(plan: Plan, deployment: Deployment) -> ScriptSettings:
@@ -105,8 +107,10 @@ def pod_template(plan: Plan, deployment: Deployment, group: int) -> dict[str, An
     """Return the template of one group, labelled with the hash of its own content."""
     engine = ENGINES[deployment.engine]
     selector = group_selector(deployment.base, deployment.group_name(group))
-    labels = {**common_labels(deployment.base, engine.label, deployment.engine_version), **selector}
+    own = dict(deployment.marks.labels)
+    labels = {**own, **common_labels(deployment.base, engine.label, deployment.engine_version), **selector}
     annotations = {
+        **dict(deployment.marks.annotations),
         MODEL_ANNOTATION: deployment.owner.name,
         **network.annotations(plan, deployment),
     }
@@ -133,6 +137,8 @@ def _spec(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]:
         spec["resourceClaims"] = [{"name": network.CHANNEL, "resourceClaimTemplateName": template}]
     if sources.downloads(deployment):
         spec["initContainers"] = [_download(plan, deployment)]
+    if deployment.marks.account is not None:
+        spec["serviceAccountName"] = deployment.marks.account
     if deployment.node_selector:
         spec["nodeSelector"] = dict(deployment.node_selector)
     if deployment.runtime_class is not None:
@@ -205,7 +211,7 @@ def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]
     return {
         "name": "engine",
         "image": deployment.image,
-        "imagePullPolicy": "IfNotPresent",
+        "imagePullPolicy": deployment.marks.pull_policy,
         "command": ["/bin/bash", "/etc/shardwright/launch.sh"],
         "args": [literal(word) for word in ENGINES[deployment.engine].arguments(plan, _serving(plan, deployment))],
         "env": _environment(plan, deployment, group),
@@ -217,7 +223,12 @@ def _container(plan: Plan, deployment: Deployment, group: int) -> dict[str, Any]
         "readinessProbe": _probe("readiness", period_seconds=5, failures=3),
         "livenessProbe": _probe("liveness", period_seconds=10, failures=6),
         "lifecycle": {"preStop": {"exec": {"command": ["/bin/bash", "/etc/shardwright/drain.sh"]}}},
-        "volumeMounts": [*_mounts(deployment), *group_token.mounts(plan), *ssh.mounts(plan, deployment)],
+        "volumeMounts": [
+            *_mounts(deployment),
+            *group_token.mounts(plan),
+            *ssh.mounts(plan, deployment),
+            *own_volumes.mounts(deployment),
+        ],
     }
 
 
@@ -291,7 +302,7 @@ def _download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
     return {
         "name": "weights",
         "image": deployment.image,
-        "imagePullPolicy": "IfNotPresent",
+        "imagePullPolicy": deployment.marks.pull_policy,
         "command": ["python3", "/etc/shardwright/weights.py"],
         "args": [literal(word) for item in sources.downloads(deployment) for word in item],
         "env": [*ours, *_users_environment(deployment, ours)],
@@ -361,7 +372,13 @@ def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
         *group_token.volumes(plan, deployment),
         *ssh.volumes(plan, deployment, scripts_map),
         *sources.volumes(deployment),
+        *own_volumes.volumes(deployment),
     ]
+
+
+def _engine_mounts(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
+    ours = (*_mounts(deployment), *group_token.mounts(plan), *ssh.mounts(plan, deployment))
+    return [*ours, *own_volumes.mounts(deployment)]
 
 
 def _mounts(deployment: Deployment) -> list[dict[str, Any]]:

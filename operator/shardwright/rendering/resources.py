@@ -5,10 +5,13 @@ may be above what a node has. Whoever states them in ``spec.pod.resources`` goes
 zero wants none: there is no limit then, for a limit of no disk is what the kubelet evicts every pod for.
 """
 
+from math import ceil
 from typing import Any, Final
 
+from shardwright.costs.host import host_memory_bytes
+from shardwright.hardware.untrusted import quantity
 from shardwright.planning.report import Plan
-from shardwright.rendering import budgets, cache, network, ray
+from shardwright.rendering import budgets, cache, network, own_volumes, ray
 from shardwright.rendering.deployment import Deployment
 from shardwright.units import GIB, MIB
 
@@ -42,24 +45,40 @@ def of_download(plan: Plan, deployment: Deployment) -> dict[str, Any]:
 def _bounds(plan: Plan, deployment: Deployment) -> tuple[dict[str, str], dict[str, str]]:
     """Return what a container requests of memory and disk, and what it may use at most."""
     workers, quantizes = workers_per_pod(plan), deployment.quantization is not None
-    memory = budgets.host_memory_bytes(workers, over_ray=ray.joins(plan, deployment))
+    memory = host_memory_bytes(workers, over_ray=ray.joins(plan, deployment))
     most = budgets.host_memory_limit_bytes(plan, workers, request_bytes=memory, quantizes=quantizes)
+    kept, files = (plan.host_cache.pod_bytes, plan.host_cache.region_bytes) if plan.host_cache else (0, 0)
     model, draft = cache.downloads(deployment), cache.downloads_draft(deployment)
     downloaded = budgets.downloaded_bytes(plan, model=model, draft=draft, quantizes=quantizes)
-    ours = {MEMORY: (memory, most), DISK: budgets.disk_bytes(downloaded)}
-    stated = {MEMORY: deployment.memory, DISK: deployment.ephemeral_storage}
+    ours = {MEMORY: (memory + kept, most + files), DISK: budgets.disk_bytes(downloaded, own_volumes.scratch_bytes(deployment))}
+    disk, without_limit = deployment.ephemeral_storage, deployment.memory is not None and _is_zero(deployment.memory)
+    stated = {MEMORY: _more(deployment.memory, kept), DISK: disk}
+    bounds = {MEMORY: deployment.memory if without_limit else _more(deployment.memory, files), DISK: disk}
     requests = {name: stated[name] or budgets.quantity(_whole(request)) for name, (request, _) in ours.items()}
-    limits = {name: stated[name] or _limit(deployment, name, *bounds) for name, bounds in ours.items()}
+    limits = {name: bounds[name] or _limit(deployment, name, *found) for name, found in ours.items()}
     return requests, {name: limit for name, limit in limits.items() if limit is not None and not _is_zero(limit)}
 
 
-def _is_zero(quantity: str) -> bool:
+def _more(stated: str | None, kept: int) -> str | None:
+    """Return memory that a user states for a pod with the K/V that is kept beside it; as it is written where none is.
+
+    >>> _more("64Gi", 2 * GIB), _more("1.5Gi", GIB), _more("500M", 0), _more(None, GIB)
+    ('66Gi', '2560Mi', '500M', None)
+    """
+    if stated is None or not kept:
+        return stated
+    number = stated.rstrip("mkMGTPi")
+    unit = quantity(f"1{stated[len(number) :]}") or 1
+    return budgets.quantity(_whole(ceil(float(number) * unit) + kept))
+
+
+def _is_zero(stated: str) -> bool:
     """Return whether a quantity is none, in whatever unit.
 
-    >>> [_is_zero(quantity) for quantity in ("0", "0Gi", "0.00m", "10", "0.5Gi")]
+    >>> [_is_zero(stated) for stated in ("0", "0Gi", "0.00m", "10", "0.5Gi")]
     [True, True, True, False, False]
     """
-    return not quantity.strip("0.mkMGTPi")
+    return not stated.strip("0.mkMGTPi")
 
 
 def _limit(deployment: Deployment, name: str, request: int, most: int) -> str | None:

@@ -13,6 +13,7 @@ from math import ceil
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from shardwright.costs.host import RAY_STORE_BYTES
 from shardwright.engines.arguments import API_KEY_VARIABLE
 from shardwright.engines.trtllm import SSH_PORT
 from shardwright.rendering import budgets, group_token, ray, ssh
@@ -99,7 +100,7 @@ class ScriptSettings:
     ray_port: int = ray.PORT
     ray_join_seconds: int = ray.JOIN_SECONDS
     ray_answer_seconds: int = ray.ANSWER_SECONDS
-    ray_store_bytes: int = budgets.RAY_STORE_BYTES
+    ray_store_bytes: int = RAY_STORE_BYTES
     ray_dir: str = ray.FOLDER
     downloads: bool = False
     rdma: bool = False

@@ -29,6 +29,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "ExpertsFewerThanRanks": "have more ranks than experts",
         "ExpertsNotDivisible": "do not divide the experts",
         "GpuTooOld": "need a newer GPU",
+        "HostMemoryTooSmall": "want more memory of a node than it has left",
         "HeadsNotDivisible": "do not divide the attention heads",
         "InsufficientCapacity": "need more GPUs than are free now",
         "IntermediateNotDivisible": "do not divide the feed-forward width",

@@ -9,9 +9,10 @@ from shardwright.api.model import Adapter as ServedAdapter
 from shardwright.api.model import ClaimWeights, Model, SecretReference
 from shardwright.api.network_policy import NetworkPolicies
 from shardwright.api.parts import Part
+from shardwright.api.pod import Pod, PodVolume
 from shardwright.api.request import network_of, rdma_request
 from shardwright.api.resource import ShardedModel
-from shardwright.api.spec import PlacementRules, Pod, Spec
+from shardwright.api.spec import PlacementRules, Spec
 from shardwright.api.workload import DraftModel, drafting_of
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 from shardwright.engines.families import family_arguments
@@ -26,9 +27,12 @@ from shardwright.rendering.deployment import (
     ImagePath,
     NetworkRules,
     Owner,
+    OwnMarks,
+    OwnVolume,
     PodNetwork,
     Scheduling,
     SecretKey,
+    VolumeKind,
 )
 from shardwright.rendering.scheduling import ADAPTERS
 from shardwright.resolving.engine import image_of
@@ -78,6 +82,8 @@ def to_deployment(resource: ShardedModel, *, engine_version: str, stored_quantiz
         priority_class=pod.priority_class_name,
         image_pull_secrets=tuple(secret.name for secret in pod.image_pull_secrets),
         read_only_root=pod.read_only_root_filesystem is not False,
+        marks=_marks(pod),
+        volumes=tuple(map(_volume, pod.volumes or ())),
         network=_network(spec),
         silence_seconds=spec.readiness.silence_seconds if spec.readiness.tokens else 0,
         idle_seconds=spec.readiness.idle_seconds,
@@ -108,6 +114,29 @@ def terms_of(spec: Spec) -> PodTerms:
         rdma=rdma_request(spec),
         compute_domains=network_of(spec).compute_domain == "Auto",
     )
+
+
+def _marks(pod: Pod) -> OwnMarks:
+    return OwnMarks(
+        labels=tuple(sorted((pod.labels or {}).items())),
+        annotations=tuple(sorted((pod.annotations or {}).items())),
+        account=pod.service_account_name,
+        pull_policy=pod.image_pull_policy or OwnMarks().pull_policy,
+    )
+
+
+def _volume(volume: PodVolume) -> OwnVolume:
+    """Return a volume with the one source that it has; a rule has seen to it that it has one."""
+    kind, source, read_only = VolumeKind.SCRATCH, "", False
+    if volume.config_map is not None:
+        kind, source, read_only = VolumeKind.CONFIG_MAP, volume.config_map.name, True
+    elif volume.secret is not None:
+        kind, source, read_only = VolumeKind.SECRET, volume.secret.secret_name, True
+    elif volume.pvc is not None:
+        kind, source, read_only = VolumeKind.CLAIM, volume.pvc.claim_name, volume.pvc.read_only
+    elif volume.empty_dir is not None:
+        source = volume.empty_dir.size_limit
+    return OwnVolume(name=volume.name, path=volume.mount_path, kind=kind, source=source, read_only=read_only)
 
 
 def _network(spec: Spec) -> PodNetwork:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from shardwright.api import engine as wire
-from shardwright.api.admission import check_network, check_sources, check_variables
+from shardwright.api.admission import check_network, check_pod, check_sources, check_variables
+from shardwright.api.pod import Pod
 from shardwright.api.request import adapter_slots, network_of
 from shardwright.api.settings import DEFAULTS, check_default_version, check_executor, check_priority_class, check_runtime_class
 from shardwright.api.spec import Spec
@@ -62,6 +63,11 @@ FEATURES: Final = (
         option="kv-cache-dtype",
         path="spec.workload.kvCacheQuantization",
         asked=lambda spec: spec.workload.kv_cache_quantization != "Auto",
+    ),
+    Feature(
+        option="kv-offloading-size",
+        path="spec.workload.kvOffload",
+        asked=lambda spec: spec.workload.kv_offload is not None,
     ),
     Feature(
         option="load-format",
@@ -150,16 +156,18 @@ def engine_text_max_bytes(spec: Spec) -> int:
 
 
 def _check_text(spec: Spec) -> Iterator[Problem]:
-    """Yield that what is handed to the engines of all groups is more than the operator can hold."""
+    """Yield that what all groups have in their templates is more than the operator can hold."""
     variables = ((variable.name, variable.value) for variable in spec.engine.env)
     arguments = ((name, str(value)) for name, value in spec.engine.args.items())
-    size = sum(len(f"{name}{value}".encode()) for name, value in (*variables, *arguments))
+    pod = spec.pod or Pod()
+    marks = [*(pod.labels or {}).items(), *(pod.annotations or {}).items()]
+    size = sum(len(f"{name}{value}".encode()) for name, value in (*variables, *arguments, *marks))
     most = engine_text_max_bytes(spec)
     if size > most:
         yield Problem(
             code="EngineTextTooLarge",
             path="spec.engine",
-            what=f"{size:,} bytes of variables and arguments",
+            what=f"{size:,} bytes of variables{', labels, annotations' if marks else ''} and arguments",
             limit=f"must be at most {most:,} with so many replicas",
             gap=f"{size - most:,} too many",
             remedy="shorten them, or run fewer replicas; a large file belongs on a claim or into the image",
@@ -173,6 +181,7 @@ def _unadmitted(question: Question, image: str) -> Iterator[Problem]:
     yield from check_variables(own, ENGINES[own.engine.name].variables, settings.admission)
     yield from check_sources(own, None if by_default else image, settings.admission)
     yield from check_network(own, namespace, settings.admission)
+    yield from check_pod(own, namespace, settings.pod, settings.admission)
     yield from check_runtime_class(own, settings)
     yield from check_priority_class(own, namespace, settings)
 

@@ -2,10 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from shardwright.api.pod import Pod
 from shardwright.api.spec import Spec
 from shardwright.modelspec.spec import ModelSpec
 
@@ -15,6 +16,14 @@ NOT_PLANNED_WITH: Final = ("paused", "mode", "replan", "restart", "rollout", "re
 ONLY_PLANNED_WITH: Final = ("replicas", "objective", "budget", "parallelism")
 NOT_IN_PODS: Final = (*(name for name in NOT_PLANNED_WITH if name != "readiness"), *ONLY_PLANNED_WITH)
 """Fields of the spec that change pods of a group through its plan only, or not at all."""
+
+OF_RUNNING_PODS: Final = ("labels", "annotations", "serviceAccountName", "volumes")
+"""Fields of ``spec.pod`` that pods have from their creation on, and that no plan asks for: they restart, and plan nothing."""
+
+OF_NEXT_START: Final = ("imagePullPolicy",)
+"""Fields of ``spec.pod`` of which pods that run know nothing."""
+
+_EMPTY_POD: Final = Pod().model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,17 +42,31 @@ class Hashes:
 def hashes_of(spec: Spec, model: ModelSpec, draft: ModelSpec | None, version: str) -> Hashes:
     """Return the hashes of a spec, of the models that it names and of the version of the engine."""
     named = [one for one in (model, draft) if one is not None]
-    models = [one.config_hash for one in named]
+    models, files = [one.config_hash for one in named], [one.config_file_hash for one in named]
+    plain: dict[str, Any] = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
     return Hashes(
-        whole=_hash(spec, models, version, NOT_PLANNED_WITH),
-        cut=_hash(spec, models, version, (*NOT_PLANNED_WITH, "replicas")),
-        pods=_hash(spec, [one.config_file_hash for one in named], version, NOT_IN_PODS),
+        whole=_hash(_planned_with(plain, NOT_PLANNED_WITH), models, version),
+        cut=_hash(_planned_with(plain, (*NOT_PLANNED_WITH, "replicas")), models, version),
+        pods=_hash(_without(plain, NOT_IN_PODS, (*OF_NEXT_START, "topologySpread")), files, version),
     )
 
 
-def _hash(spec: Spec, models: Iterable[str], version: str, without: Iterable[str]) -> str:
-    plain: dict[str, Any] = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    fields = {name: value for name, value in plain.items() if name not in set(without)}
+def _planned_with(spec: Mapping[str, Any], without: Collection[str]) -> dict[str, Any]:
+    return _without(spec, without, (*OF_RUNNING_PODS, *OF_NEXT_START))
+
+
+def _without(spec: Mapping[str, Any], names: Collection[str], of_pod: Collection[str]) -> dict[str, Any]:
+    """Return a spec without some fields, and its pod without some: one that says nothing else is as if it was not there."""
+    fields = {name: value for name, value in spec.items() if name not in names}
+    pod = fields.get("pod")
+    if pod is not None and not pod.keys().isdisjoint(of_pod):
+        fields["pod"] = {name: value for name, value in pod.items() if name not in of_pod}
+        if fields["pod"] == _EMPTY_POD:
+            del fields["pod"]
+    return fields
+
+
+def _hash(fields: Mapping[str, Any], models: Iterable[str], version: str) -> str:
     config, *drafts = models
     canonical = json.dumps([fields, config, version, *drafts], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from shardwright.api.life import Restart
-from shardwright.api.model import Model, Weights
+from shardwright.api.model import Weights
+from shardwright.api.pod import Pod
 from shardwright.api.spec import Budget, PlacementRules, Spec
 
 
@@ -38,12 +39,13 @@ class Intent:
 
     ``plan_only``: it is shown, no pod is made and no GPU is held. ``paused``: nothing that exists is changed.
     ``replicas`` is the number of groups that the user names; where the plan ``fills`` a budget, it says how many.
-    ``scheduler`` is who is told that the pods of a group belong together (None: nobody). ``shares_claim``: pods read
-    weights or adapters from a claim that there is, which may be one that a single node mounts. ``max_unavailable`` and
-    ``max_surge`` are how many groups may be without service at once, and beside their former selves, in a rollout.
-    ``keeps_templates``: groups stay as another release of the operator has made them until they restart. ``min_ready_seconds`` is
-    how long a group serves before the next one is stopped, ``progress_deadline_seconds`` how long a start may take (None: what
-    follows from the bytes to load). Groups below the index ``partition`` keep the pods that they have. ``rolls_back``: a change
+    ``scheduler`` is who is told that the pods of a group belong together (None: nobody). ``shares_claim``: pods mount
+    a claim that there is (weights, adapters, a user's own volume), which may be one that a single node mounts.
+    ``max_unavailable`` and ``max_surge`` are how many groups may be without service at once, and beside their former
+    selves, in a rollout. ``keeps_templates``: groups stay as another release of the operator has made them until they
+    restart. ``min_ready_seconds`` is how long a group serves before the next one is stopped,
+    ``progress_deadline_seconds`` how long a start may take (None: what follows from the bytes to load). Groups below the
+    index ``partition`` keep the pods that they have. ``rolls_back``: a change
     with which a group does not come up is taken back.
     """
 
@@ -74,7 +76,7 @@ def intent_of(spec: Spec, *, keeps_templates: bool = True) -> Intent:
         fills=(spec.budget or Budget()).fill and spec.replicas > 0,
         replan=Replan(spec.replan),
         scheduler=(spec.placement or PlacementRules()).scheduler,
-        shares_claim=_shares_claim(spec.model),
+        shares_claim=_shares_claim(spec),
         restart=_restart_policy(spec.restart),
         max_unavailable=spec.rollout.max_unavailable,
         max_surge=spec.rollout.max_surge,
@@ -96,8 +98,9 @@ def _restart_policy(restart: Restart) -> RestartPolicy:
     )
 
 
-def _shares_claim(model: Model) -> bool:
-    weights = model.weights or Weights()
+def _shares_claim(spec: Spec) -> bool:
+    model, weights = spec.model, spec.model.weights or Weights()
     cache = weights.hugging_face.cache if weights.hugging_face else None
-    read = (weights.pvc, *(adapter.pvc for adapter in model.adapters))
+    volumes = (spec.pod or Pod()).volumes or ()
+    read = (weights.pvc, *(adapter.pvc for adapter in model.adapters), *(volume.pvc for volume in volumes))
     return any(read) or (cache is not None and cache.claim_name is not None)

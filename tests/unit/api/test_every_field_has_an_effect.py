@@ -112,6 +112,11 @@ def _network(before: Manifest, after: Manifest) -> Pair:
     return _under("pod", {"network": before}, {"network": after})
 
 
+def _volume(before: Manifest, after: Manifest) -> Pair:
+    usual = {"name": "own", "mountPath": "/mnt/own"}
+    return _under("pod", {"volumes": [usual | before]}, {"volumes": [usual | after]})
+
+
 def _explicit(before: Manifest, after: Manifest) -> Pair:
     return _network(*({"rdma": "Explicit", "resources": [resource]} for resource in (before, after)))
 
@@ -170,6 +175,7 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "workload.draftModel.draftTokens": _draft({}, {"draftTokens": 4}),
     "workload.draftModel.acceptancePercent": _draft({}, {"acceptancePercent": 80}),
     "workload.maxModelLen": _under("workload", {}, {"maxModelLen": 8192}),
+    "workload.kvOffload.hostMemory": _under("workload", {"kvOffload": {}}, {"kvOffload": {"hostMemory": "64Gi"}}),
     "workload.kvCacheQuantization": _under("workload", {}, {"kvCacheQuantization": "FP8"}),
     "objective.optimizeFor": _under("objective", {}, {"optimizeFor": "Latency"}),
     "objective.ttftMilliseconds": _under("objective", {}, {"ttftMilliseconds": 1000}),
@@ -203,6 +209,18 @@ BEFORE_AND_AFTER: Final[Mapping[str, Pair]] = {
     "pod.runtimeClassName": _under("pod", {}, {"runtimeClassName": "nvidia"}),
     "pod.priorityClassName": _under("pod", {}, {"priorityClassName": "serving"}),
     "pod.imagePullSecrets[0].name": _under("pod", {}, {"imagePullSecrets": [{"name": "registry"}]}),
+    "pod.labels.team": _under("pod", {"labels": {"team": "a"}}, {"labels": {"team": "b"}}),
+    "pod.annotations.example.com/cost-centre": _under("pod", *({"annotations": {"example.com/cost-centre": it}} for it in "12")),
+    "pod.serviceAccountName": _under("pod", {}, {"serviceAccountName": "reader"}),
+    "pod.imagePullPolicy": _under("pod", {}, {"imagePullPolicy": "Always"}),
+    "pod.volumes[0].name": _volume({"configMap": {"name": "a"}}, {"configMap": {"name": "a"}, "name": "other"}),
+    "pod.volumes[0].mountPath": _volume({"configMap": {"name": "a"}}, {"configMap": {"name": "a"}, "mountPath": "/srv/a"}),
+    "pod.volumes[0].configMap.name": _volume({"configMap": {"name": "a"}}, {"configMap": {"name": "b"}}),
+    "pod.volumes[0].secret.secretName": _volume({"secret": {"secretName": "a"}}, {"secret": {"secretName": "b"}}),
+    "pod.volumes[0].pvc.claimName": _volume({"pvc": {"claimName": "a"}}, {"pvc": {"claimName": "b"}}),
+    "pod.volumes[0].pvc.readOnly": _volume({"pvc": {"claimName": "a"}}, {"pvc": {"claimName": "a", "readOnly": False}}),
+    "pod.volumes[0].emptyDir.sizeLimit": _volume({"emptyDir": {"sizeLimit": "1Gi"}}, {"emptyDir": {"sizeLimit": "2Gi"}}),
+    "pod.topologySpread.topologyKey": _under("pod", {}, {"topologySpread": {"topologyKey": "topology.kubernetes.io/zone"}}),
     "pod.network.rdma": _network({}, {"rdma": "None"}),
     "pod.network.resources[0].name": _explicit({"name": "rdma/a"}, {"name": "rdma/b"}),
     "pod.network.resources[0].count": _explicit({"name": "rdma/a"}, {"name": "rdma/a", "count": 2}),

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from shardwright.api.engine import ApiKeyReference
+from shardwright.api.pod import Resources, TopologySpread
 from shardwright.api.resource import parse_manifest
 from shardwright.api.settings import NamespaceLimits, Settings, read_settings, with_defaults
-from shardwright.api.spec import Resources, Spec
+from shardwright.api.spec import Spec
 from shardwright.errors import InputError
 from shardwright.hardware.stated import Stated
 from tests.support.builders_resource import a_sharded_model
@@ -29,6 +30,16 @@ DEFAULTS: dict[str, Any] = {
         "resources": {"cpu": 8, "memory": "64Gi", "ephemeralStorage": "500Gi"},
         "imagePullSecrets": [{"name": "mirror"}],
         "readOnlyRootFilesystem": False,
+        "labels": {"team": "platform", "tier": "gpu"},
+        "annotations": {"example.com/owner": "platform"},
+        "serviceAccountName": "models",
+        "imagePullPolicy": "Always",
+        "volumes": [
+            {"name": "ca", "mountPath": "/etc/ssl/own", "configMap": {"name": "ca"}},
+            {"name": "pki", "mountPath": "/etc/pki/own", "configMap": {"name": "pki"}},
+            {"name": "data", "mountPath": "/mnt/data", "configMap": {"name": "data"}},
+        ],
+        "topologySpread": {"topologyKey": "topology.kubernetes.io/zone"},
     },
 }
 
@@ -65,13 +76,22 @@ def test_a_spec_that_says_nothing_gets_everything_and_is_told_so() -> None:
         "engine.executor",
         "engine.image",
         "engine.version",
+        "pod.annotations.example.com/owner",
+        "pod.imagePullPolicy",
         "pod.imagePullSecrets.mirror",
+        "pod.labels.team",
+        "pod.labels.tier",
         "pod.priorityClassName",
         "pod.readOnlyRootFilesystem",
         "pod.resources.cpu",
         "pod.resources.ephemeralStorage",
         "pod.resources.memory",
         "pod.runtimeClassName",
+        "pod.serviceAccountName",
+        "pod.topologySpread",
+        "pod.volumes.ca",
+        "pod.volumes.data",
+        "pod.volumes.pki",
     )
 
 
@@ -89,6 +109,15 @@ def test_what_a_spec_says_wins_entry_by_entry() -> None:
             "priorityClassName": "batch",
             "readOnlyRootFilesystem": True,
             "resources": {"cpu": 2},
+            "labels": {"team": "search"},
+            "annotations": {"example.com/owner": "search"},
+            "serviceAccountName": "own",
+            "imagePullPolicy": "Never",
+            "volumes": [
+                {"name": "ca", "mountPath": "/mnt/ca", "configMap": {"name": "own"}},
+                {"name": "own", "mountPath": "/mnt/data", "configMap": {"name": "own"}},
+            ],
+            "topologySpread": {"topologyKey": "kubernetes.io/hostname"},
         },
     )
 
@@ -104,12 +133,23 @@ def test_what_a_spec_says_wins_entry_by_entry() -> None:
     assert (merged.pod.runtime_class_name, merged.pod.priority_class_name) == ("kata", "batch")
     assert merged.pod.resources == Resources(cpu="2", memory="64Gi", ephemeral_storage="500Gi")
     assert merged.pod.read_only_root_filesystem
+    assert (merged.pod.labels, merged.pod.annotations) == ({"team": "search", "tier": "gpu"}, {"example.com/owner": "search"})
+    assert (merged.pod.service_account_name, merged.pod.image_pull_policy) == ("own", "Never")
+    assert merged.pod.topology_spread == TopologySpread(topology_key="kubernetes.io/hostname")
+    # neither a second volume of a name, nor one at a folder that is taken
+    assert [(volume.name, volume.mount_path) for volume in merged.pod.volumes or ()] == [
+        ("ca", "/mnt/ca"),
+        ("own", "/mnt/data"),
+        ("pki", "/etc/pki/own"),
+    ]
     assert applied == (
         "engine.args.seed",
         "engine.env.NCCL_IB_HCA",
         "pod.imagePullSecrets.mirror",
+        "pod.labels.tier",
         "pod.resources.ephemeralStorage",
         "pod.resources.memory",
+        "pod.volumes.pki",
     )
 
 

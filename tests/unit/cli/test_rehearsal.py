@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from shardwright import __version__
 from shardwright.api.record import PlanRecord
 from shardwright.cli.diff import changed_fields
@@ -75,6 +77,31 @@ def test_the_operator_does_what_was_said() -> None:
     after = {name: pod["metadata"]["uid"] for name, pod in operator.cluster.pods.items()}
 
     assert {f"{name}-0" for name in said.restarts} == {name for name in after if after[name] != before.get(name)}
+
+
+A_VOLUME = {"name": "own", "mountPath": "/mnt/own", "configMap": {"name": "files"}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "fate"),
+    [
+        ({"labels": {"team": "a"}}, Fate.RESTARTS),
+        ({"volumes": [A_VOLUME]}, Fate.RESTARTS),
+        ({"imagePullPolicy": "Always"}, Fate.STAYS),
+        ({"topologySpread": {"topologyKey": "kubernetes.io/hostname"}}, Fate.STAYS),
+    ],
+)
+def test_an_edit_restarts_groups_for_what_pods_have_and_for_nothing_else(pod: dict[str, Any], fate: Fate) -> None:
+    operator = serving(TWO_GROUPS)
+    before = {name: item["metadata"]["uid"] for name, item in operator.cluster.pods.items()}
+
+    said = _rehearsed(operator, pod=pod)
+    operator.edit(pod=pod)
+    operator.run(1200)
+    after = {name: item["metadata"]["uid"] for name, item in operator.cluster.pods.items()}
+
+    assert set(_fates(said).values()) == {fate}
+    assert {name for name in after if after[name] == before.get(name)} == (set() if fate is Fate.RESTARTS else set(before))
 
 
 def test_more_replicas_start_and_fewer_end() -> None:

@@ -1,10 +1,12 @@
 """Placement: fullest node first, groups close together, the link that the traffic really crosses."""
 
+from dataclasses import replace
+
 import pytest
 
 from shardwright.hardware.inventory import Pool
 from shardwright.layouts.layout import Layout, Placement
-from shardwright.layouts.placement import Shelf, Spread, place
+from shardwright.layouts.placement import Over, Shelf, Spread, place
 from tests.support.builders_plan import a_pool, an_nvl72_pool
 
 
@@ -142,3 +144,45 @@ def test_replicas_fill_one_leaf_after_the_other_and_take_what_is_left_over_in_th
 
     assert _nodes(pool, Layout(tensor=8, pipeline=3, replicas=9)) == [[4, 6, 7], [0, 1, 2], [8, 9, 10], [12, 13, 14], [3, 11, 15]]
     assert _nodes(pool, Layout(tensor=8, pipeline=2, replicas=3)) == [[4, 6], [0, 1], [2, 3]]
+
+
+def zoned(zones: str, free: dict[int, int] | None = None) -> Pool:
+    """Return a pool of a node for each letter, which is the zone that it is in; ``-`` is none."""
+    pool = a_pool(nodes=len(zones), free=free or {})
+    nodes = (replace(node, labels={} if zone == "-" else {"zone": zone}) for node, zone in zip(pool.nodes, zones, strict=True))
+    return replace(pool, nodes=tuple(nodes))
+
+
+def spread(pool: Pool, layout: Layout, **standing: int) -> list[list[int]]:
+    placement = Shelf(pool, over=Over(label="zone", standing=standing)).place(layout)
+    return [[int(name.rsplit("-", 1)[1]) for name in group] for group in placement.groups]
+
+
+def test_replicas_are_put_where_the_fewest_are() -> None:
+    pool, layout = zoned("aabb"), Layout(tensor=4, replicas=4)
+
+    assert _nodes(pool, layout) == [[0], [0], [1], [1]]
+    assert spread(pool, layout) == [[0], [2], [0], [2]]
+
+
+def test_replicas_that_there_are_count() -> None:
+    assert spread(zoned("aabb"), Layout(tensor=8, replicas=3), a=2) == [[2], [3], [0]]
+
+
+def test_of_values_with_as_many_replicas_the_fullest_node_comes_first() -> None:
+    assert spread(zoned("ab", {1: 4}), Layout(tensor=4)) == [[1]]
+
+
+def test_where_a_value_is_full_the_others_take_the_rest() -> None:
+    assert spread(zoned("abb", {0: 4}), Layout(tensor=4, replicas=4)) == [[0], [1], [1], [2]]
+
+
+def test_nodes_without_the_label_are_a_value_of_their_own() -> None:
+    assert spread(zoned("a-"), Layout(tensor=4, replicas=2)) == [[0], [1]]
+
+
+def test_a_replica_over_nodes_lies_in_one_value_as_long_as_there_is_room_and_in_several_last() -> None:
+    layout = Layout(tensor=8, pipeline=2, replicas=3)
+
+    assert spread(zoned("aabbab"), layout) == [[0, 1], [2, 3], [4, 5]]
+    assert place(zoned("aab"), replace(layout, replicas=2)).missing_nodes == 1

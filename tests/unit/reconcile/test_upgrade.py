@@ -183,7 +183,7 @@ def test_what_differs_is_said_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
 
     probes = ", ".join(f"spec.containers[engine].{name}Probe.timeoutSeconds" for name in ("liveness", "readiness", "startup"))
     assert pending["message"] == (
-        "llama-0: rendered by another release of the operator or for another LimitRange; "
+        "llama-0: rendered by another release of the operator, or for another LimitRange or image pull policy; "
         f"the next restart of a group changes {probes} of its pods"
     )
 

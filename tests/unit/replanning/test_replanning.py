@@ -481,3 +481,41 @@ def test_an_earlier_plan_keeps_clear_of_what_groups_below_the_partition_have() -
         assert found is not None
         places.append(found.plan.groups)
     assert places == [(("h100-00",), ("h100-01",)), (("h100-00",), ("h100-02",))]
+
+
+ZONES = [node for zone in "ab" for node in h100_nodes(2, prefix=zone, labels={"topology.kubernetes.io/zone": zone})]
+SPREAD = {"parallelism": {"tensor": 8, "pipeline": 1}, "pod": {"topologySpread": {"topologyKey": "topology.kubernetes.io/zone"}}}
+
+
+def test_groups_are_spread_and_those_that_come_go_where_the_fewest_are() -> None:
+    before, after = a_subject(**SPREAD), a_subject(**SPREAD, replicas=3)
+    kept = replace(plan_of(plan_serving(before, stock(before, ZONES))), groups=(("b-00",),))
+
+    planned = plan_of(plan_serving(after, stock(after, ZONES)))
+    grown = plan_of(rescale(after, kept, stock(after, ZONES)))
+
+    assert planned.groups == (("a-00",), ("b-00",), ("a-01",))
+    assert grown.groups == (("b-00",), ("a-00",), ("a-01",))
+    assert not any("spread" in warning for warning in (*planned.warnings, *grown.warnings))
+
+
+def test_a_group_that_leaves_its_node_goes_where_the_others_are_not() -> None:
+    subject = a_subject(**SPREAD, replicas=2)
+    plan = replace(plan_of(plan_serving(subject, stock(subject, ZONES))), groups=(("a-00",), ("b-00",)))
+
+    moved, short = rehouse(subject, plan, stock(subject, ZONES).without_nodes({"b-00"}), frozenset({1}))
+
+    assert (moved.groups, short) == ((("a-00",), ("b-01",)), None)
+
+
+def test_a_plan_says_where_groups_are_that_have_no_room_to_be_spread() -> None:
+    subject = a_subject(**SPREAD, replicas=3)
+    nodes = [*ZONES[:1], *ZONES[2:], *h100_nodes(2, prefix="b-more", labels={"topology.kubernetes.io/zone": "b"})]
+    one_zone = [*ZONES[2:], *h100_nodes(1, prefix="b-more", labels={"topology.kubernetes.io/zone": "b"})]
+
+    even, uneven = (plan_of(plan_serving(subject, stock(subject, found))) for found in (nodes, one_zone))
+
+    assert not any("spread" in warning for warning in even.warnings)
+    assert [warning for warning in uneven.warnings if "spread" in warning] == [
+        "replicas are not spread evenly over topology.kubernetes.io/zone: 3 in b, as far as there is room"
+    ]

@@ -121,7 +121,9 @@ def test_exclusions_are_counted_layouts_first_then_nodes() -> None:
 
 def test_every_check_of_layouts_has_a_phrase() -> None:
     """A check without one would be counted among the nodes."""
-    text = "".join((files("shardwright.planning") / name).read_text() for name in ("checks.py", "formats.py", "shapes.py"))
+    text = "".join(
+        (files("shardwright.planning") / name).read_text() for name in ("checks.py", "formats.py", "offload.py", "shapes.py")
+    )
     codes = set(re.findall(r'"([A-Z][a-z]+(?:[A-Z][a-z]+)+)"', text))
 
     assert codes == PHRASES.keys()

@@ -208,6 +208,67 @@ def test_memory_is_locked_where_it_is_admitted(admitted: list[str], *, fine: boo
     )
 
 
+@pytest.mark.parametrize(
+    ("admitted", "fine"),
+    [
+        ({}, False),
+        ({"other": ["reader"]}, False),
+        ({"default": ["reader"]}, True),
+        ({"default": ["*"]}, True),
+        ({"*": ["reader"]}, True),
+        ({"*": ["reader"], "default": []}, False),
+        ({"*": ["readers"]}, False),
+    ],
+)
+def test_pods_have_the_account_and_mount_the_secret_that_is_admitted_in_their_namespace(
+    admitted: dict[str, list[str]], *, fine: bool
+) -> None:
+    secret = {"name": "own", "mountPath": "/mnt/own", "secret": {"secretName": "reader"}}
+    said = settings(admittedServiceAccounts=admitted, admittedSecretVolumes=admitted)
+
+    account = (
+        "ServiceAccountNotAdmitted: spec.pod.serviceAccountName: reader is not admitted in namespace default, what a cloud lets "
+        "its pods do is for the administrator to give away; leave it out, or have reader added to admittedServiceAccounts of the "
+        "chart"
+    )
+    mounted = (
+        "SecretVolumeNotAdmitted: spec.pod.volumes[0].secret.secretName: reader is not admitted in namespace default, the "
+        "operator may mount no Secret that its administrator has not named; leave it out, or have reader added to "
+        "admittedSecretVolumes of the chart"
+    )
+    refused = sentences(said, pod={"serviceAccountName": "reader", "volumes": [secret]})
+    assert refused == ([] if fine else [account, mounted])
+
+
+@pytest.mark.parametrize("kind", [{"configMap": {"name": "a"}}, {"pvc": {"claimName": "a"}}, {"emptyDir": {"sizeLimit": "1Gi"}}])
+def test_what_is_no_secret_may_be_mounted_by_everybody(kind: dict[str, Any]) -> None:
+    assert sentences(settings(), pod={"volumes": [{"name": "own", "mountPath": "/mnt/own", **kind}]}) == []
+
+
+def test_an_account_and_a_secret_of_the_defaults_need_no_admission() -> None:
+    secret = {"name": "own", "mountPath": "/mnt/own", "secret": {"secretName": "a"}}
+    said = settings(engineDefaults={"pod": {"serviceAccountName": "a", "volumes": [secret]}})
+
+    assert sentences(said) == sentences(said, pod={"serviceAccountName": "a", "volumes": [secret | {"name": "b"}]}) == []
+    assert len(sentences(said, pod={"serviceAccountName": "b"})) == 1
+
+
+def test_labels_and_annotations_count_among_what_every_pod_carries() -> None:
+    labels, annotations = {"team": "a" * 60}, {f"example.com/{index}": "a" * 500 for index in range(16)}
+
+    (said,) = sentences(
+        settings(),
+        pod={"labels": labels, "annotations": annotations},
+        replicas=1000,
+        engine={
+            "args": {"chat-template-content-format": "auto"},
+            "env": [{"name": "NCCL_DEBUG", "value": "é" * 2048}, {"name": "NCCL_ALGO", "value": "é" * 2048}],
+        },
+    )
+    assert said.startswith("EngineTextTooLarge: spec.engine: 16,")
+    assert "bytes of variables, labels, annotations and arguments" in said
+
+
 def test_a_network_of_the_defaults_needs_no_admission() -> None:
     network = {"attachments": ["fabric/rail-0"], "lockMemory": True}
     assert sentences(settings(engineDefaults={"pod": {"network": network}})) == []
@@ -223,6 +284,8 @@ def test_a_network_of_the_defaults_needs_no_admission() -> None:
         ({"admittedEnvironment": ["A-B"]}, ("BadFormat", "admittedEnvironment[0]")),
         ({"admittedAttachmentNamespaces": ["A"]}, ("BadFormat", "admittedAttachmentNamespaces[0]")),
         ({"admittedLockMemory": [True]}, ("WrongType", "admittedLockMemory[0]")),
+        ({"admittedServiceAccounts": ["reader"]}, ("WrongType", "admittedServiceAccounts")),
+        ({"admittedSecretVolumes": {"team": ["A"]}}, ("BadFormat", "admittedSecretVolumes.team[0]")),
     ],
 )
 def test_settings_that_cannot_be_read_say_where(said: dict[str, Any], expected: tuple[str, str]) -> None:

@@ -15,9 +15,12 @@ from shardwright.rendering.deployment import (
     HubCommit,
     ImagePath,
     Owner,
+    OwnMarks,
+    OwnVolume,
     PodNetwork,
     Scheduling,
     SecretKey,
+    VolumeKind,
 )
 from shardwright.resolving.deployment import to_deployment
 from tests.support.builders_resource import a_sharded_model, complete_specs
@@ -63,9 +66,36 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
         runtime_class="nvidia",
         priority_class="serving",
         image_pull_secrets=("registry",),
+        marks=OwnMarks(
+            labels=(("team", "search"),),
+            annotations=(("example.com/cost-centre", "42"),),
+            account="reader",
+            pull_policy="Always",
+        ),
+        volumes=(OwnVolume(name="keys", path="/etc/ssl/own/keys", kind=VolumeKind.SECRET, source="keys"),),
         network=PodNetwork(rdma=True, attachments=("fabric/rail-0",), lock_memory=True),
         scheduling=Scheduling(adapter="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving"),
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "volume"),
+    [
+        ({"configMap": {"name": "a"}}, OwnVolume(name="v", path="/mnt/v", kind=VolumeKind.CONFIG_MAP, source="a")),
+        ({"secret": {"secretName": "a"}}, OwnVolume(name="v", path="/mnt/v", kind=VolumeKind.SECRET, source="a")),
+        ({"pvc": {"claimName": "a"}}, OwnVolume(name="v", path="/mnt/v", kind=VolumeKind.CLAIM, source="a")),
+        (
+            {"pvc": {"claimName": "a", "readOnly": False}},
+            OwnVolume(name="v", path="/mnt/v", kind=VolumeKind.CLAIM, source="a", read_only=False),
+        ),
+        (
+            {"emptyDir": {"sizeLimit": "2Gi"}},
+            OwnVolume(name="v", path="/mnt/v", kind=VolumeKind.SCRATCH, source="2Gi", read_only=False),
+        ),
+    ],
+)
+def test_a_volume_is_of_its_kind(kind: dict[str, Any], volume: OwnVolume) -> None:
+    assert deployment_of(pod={"volumes": [{"name": "v", "mountPath": "/mnt/v", **kind}]}).volumes == (volume,)
 
 
 def test_weights_on_a_claim_are_read_from_its_folder() -> None:

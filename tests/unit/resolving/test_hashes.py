@@ -30,6 +30,32 @@ def test_what_to_do_with_a_plan_makes_no_new_plan_necessary(spec: dict[str, Any]
     assert a_subject(**spec).input_hash == a_subject().input_hash
 
 
+A_VOLUME = {"name": "own", "mountPath": "/mnt/own", "configMap": {"name": "files"}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "planned", "restarted"),
+    [
+        ({"labels": {"team": "a"}}, False, True),
+        ({"annotations": {"example.com/team": "a"}}, False, True),
+        ({"serviceAccountName": "reader"}, False, True),
+        ({"volumes": [A_VOLUME]}, False, True),
+        ({"imagePullPolicy": "Always"}, False, False),
+        ({"topologySpread": {"topologyKey": "topology.kubernetes.io/zone"}}, True, False),
+        ({"runtimeClassName": "nvidia"}, True, True),
+        ({"runtimeClassName": "nvidia", "labels": {"team": "a"}}, True, True),
+    ],
+)
+@pytest.mark.parametrize("before", [{}, {"resources": {"cpu": "8"}}], ids=["no pod", "a pod"])
+def test_a_field_of_the_pod_plans_and_restarts_what_it_must(
+    before: dict[str, Any], pod: dict[str, Any], *, planned: bool, restarted: bool
+) -> None:
+    was, now = a_subject(**({"pod": before} if before else {})), a_subject(pod=before | pod)
+
+    assert (was.input_hash != now.input_hash, was.cut_hash != now.cut_hash) == (planned, planned)
+    assert (was.deployment.asked != now.deployment.asked) is restarted
+
+
 def test_every_other_field_makes_a_new_plan_necessary() -> None:
     complete = complete_specs()[0]
     names = set(complete) - {"paused", "mode", "replan", "restart", "rollout", "readiness", "model"}

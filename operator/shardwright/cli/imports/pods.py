@@ -21,10 +21,10 @@ TOLERATION: Final = ("key", "operator", "value", "effect", "tolerationSeconds")
 
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "affinity": "the plan names the nodes; write labels into spec.placement.nodeSelector",
-    "serviceAccountName": "the pods have no rights of their own",
+    "serviceAccountName": "see spec.pod.serviceAccountName, which an administrator admits; the pods get no token of it",
     "initContainers": "the pods have none but the operator's own",
     "schedulerName": "see spec.placement.scheduler",
-    "topologySpreadConstraints": "the plan names the nodes",
+    "topologySpreadConstraints": "the plan names the nodes; see spec.pod.topologySpread",
     "hostNetwork": "see spec.pod.network",
     "hostIPC": "shared memory follows from the plan",
     "securityContext": "the pods meet the restricted Pod Security level",

@@ -1,0 +1,20 @@
+"""A rule between fields, as the API server (CEL) and the CLI and the operator (a predicate) hold it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What must hold of the objects at ``path`` (``[]``: of every item of a list).
+
+    ``field`` is the field under it that the user would change, as the API server's ``fieldPath`` names it.
+    """
+
+    code: str
+    path: str
+    field: str
+    cel: str
+    message: str
+    holds: Callable[[Any], bool]

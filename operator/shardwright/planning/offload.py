@@ -1,0 +1,106 @@
+"""How much K/V is kept in the memory of the nodes: what a pod can have there, and how the engine divides it among its ranks.
+
+As vLLM 0.32 and 0.33 have it (``v1/kv_offload/cpu/spec.py``, ``shared_offload_region.py``): an engine is told what all of its
+ranks have together. It lies in ``/dev/shm``, in files as large as all of it on every node, of which each rank fills its own part.
+Ranks of latent attention that all hold the same keep one copy. Attention replicas are engines of their own. Files of so much are
+refused where ``/dev/shm`` has less, and the kubelet gives that no more than the node has (``pkg/volume/emptydir/empty_dir.go``,
+``calculateEmptyDirMemorySize``): so an engine over several nodes keeps no more than one of them has room for.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from shardwright.costs.estimates import Estimate
+from shardwright.costs.host import host_memory_bytes
+from shardwright.costs.workload import KvOffload
+from shardwright.errors import Problem
+from shardwright.layouts.layout import Candidate
+from shardwright.modelspec.spec import LatentAttention, ModelSpec
+from shardwright.units import GIB, format_bytes
+
+PATH: Final = "spec.workload.kvOffload.hostMemory"
+
+OTHERS_SHARE: Final = 0.1
+"""Share of a node's memory that is left to pods without GPUs: agents, drivers, storage. Basis: assumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCache:
+    """K/V in the memory of the nodes: bytes that a pod requests for it, what one engine is told, what a pod's files may have.
+
+    ``tokens`` of one replica find room in it, about.
+    """
+
+    pod_bytes: int
+    engine_bytes: int
+    region_bytes: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """How engines and pods divide what is kept: ``engines`` of a pod, ``pods`` among which one engine deals it out."""
+
+    engines: int
+    pods: int
+    one_copy: bool
+
+    @classmethod
+    def of(cls, candidate: Candidate, model: ModelSpec) -> "_Parts":
+        layout, nodes = candidate.layout, candidate.placement.nodes_per_replica
+        kinds = [layer.attention for layer in model.layers if layer.attention]
+        alike = layout.tensor > 1 and layout.pipeline == 1 and all(isinstance(kind, LatentAttention) for kind in kinds)
+        dealt = nodes if layout.attention_data == 1 and not alike else 1
+        return cls(engines=max(1, layout.attention_data // nodes), pods=dealt, one_copy=alike)
+
+
+def room_bytes(candidate: Candidate, model: ModelSpec, *, over_ray: bool) -> int | None:
+    """Return what there is for the K/V of a pod, whole GiB for each engine of it, None where a node does not say what it has.
+
+    A node leaves a pod the share of its GPUs: others on the node, of this model or another, may want as much.
+    """
+    pool, gpus, parts = candidate.pool, candidate.placement.gpus_per_node, _Parts.of(candidate, model)
+    if pool.host_bytes is None:
+        return None
+    share = pool.host_bytes * (1 - OTHERS_SHARE) * gpus / pool.gpus_per_node
+    left = max(0, int(share - host_memory_bytes(gpus, over_ray=over_ray)))
+    return left // parts.pods // parts.engines // GIB * GIB * parts.engines
+
+
+def host_cache(
+    candidate: Candidate, estimate: Estimate, wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool
+) -> HostCache | None:
+    """Return what is kept beside the GPUs, None where nothing is wanted or there is no room for it."""
+    if wanted is None:
+        return None
+    parts, layout = _Parts.of(candidate, model), candidate.layout
+    pod_bytes = wanted.pod_bytes if wanted.pod_bytes is not None else room_bytes(candidate, model, over_ray=over_ray) or 0
+    own_bytes = pod_bytes // parts.engines // GIB * GIB  # of an engine, on one node
+    if not own_bytes:
+        return None
+    engine_bytes = own_bytes * parts.pods
+    token_bytes = sum(stage.kv_bytes_per_token for stage in estimate.stages) * (1 if parts.one_copy else layout.tensor)
+    return HostCache(
+        pod_bytes=own_bytes * parts.engines,
+        engine_bytes=engine_bytes,
+        region_bytes=engine_bytes * parts.engines,
+        tokens=engine_bytes * layout.attention_data // max(1, token_bytes),
+    )
+
+
+def host_problems(candidate: Candidate, wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool) -> Iterator[Problem]:
+    """Yield that nodes do not have for a pod what is wanted of their memory."""
+    if wanted is None or wanted.pod_bytes is None:
+        return
+    room = room_bytes(candidate, model, over_ray=over_ray)
+    if room is None or wanted.pod_bytes <= room:
+        return
+    yield Problem(
+        code="HostMemoryTooSmall",
+        what=f"{format_bytes(wanted.pod_bytes)} of memory per pod for K/V",
+        limit=f"must be at most the {format_bytes(room)} that a node of {candidate.pool.name} has left for a pod",
+        gap=f"{format_bytes(wanted.pod_bytes - room)} short",
+        remedy="lower it, or say Auto",
+        path=PATH,
+    )

@@ -1,0 +1,114 @@
+"""K/V in the memory of the nodes: how much a pod can have, how engines divide it, and what a plan says of it."""
+
+from typing import Any
+
+import pytest
+
+from shardwright.pipeline import plan_serving
+from shardwright.planning.offload import HostCache
+from shardwright.planning.report import NoPlan, Plan
+from shardwright.units import GIB
+from tests.support.builders_nodes import a_node
+from tests.support.builders_subject import LARGE, a_subject, plan_of, stock
+
+DEEPSEEK = {"model": {"id": "deepseek-ai/DeepSeek-V3"}}
+
+
+def outcome(host: str = "2000Gi", offload: Any = None, **spec: Any) -> Plan | NoPlan:
+    """Return what comes of a model on four nodes of 8 H100 with so much memory for pods."""
+    workload = {"workload": {"kvOffload": {} if offload is None else {"hostMemory": offload}}}
+    subject = a_subject(**spec, **workload)
+    nodes = [a_node(f"h100-{index}", allocatable={"memory": host}) for index in range(4)]
+    return plan_serving(subject, stock(subject, nodes)).outcome
+
+
+def kept(spec: dict[str, Any], host: str = "2000Gi", offload: Any = None) -> HostCache | None:
+    found = outcome(host, offload, **spec)
+    assert isinstance(found, Plan), found
+    return found.host_cache
+
+
+def one_gpu(**more: Any) -> dict[str, Any]:
+    return {"parallelism": {"tensor": 1, "pipeline": 1}, **more}
+
+
+def test_a_pod_keeps_what_its_share_of_the_node_leaves_beside_the_engine() -> None:
+    # 2,000 GiB less a tenth, an eighth of it for one GPU of eight, less 9.5 GiB of the engine
+    assert kept(one_gpu()) == HostCache(
+        pod_bytes=215 * GIB, engine_bytes=215 * GIB, region_bytes=215 * GIB, tokens=215 * GIB // (128 * 1024)
+    )
+
+
+def test_the_node_with_the_least_memory_says_how_much_it_is() -> None:
+    subject = a_subject(**one_gpu(replicas=2), workload={"kvOffload": {}})
+    nodes = [a_node("a", allocatable={"memory": "2000Gi"}), a_node("b", allocatable={"memory": "1000Gi"})]
+
+    found = plan_of(plan_serving(subject, stock(subject, nodes))).host_cache
+
+    assert found is not None
+    assert found.pod_bytes == 103 * GIB
+
+
+def test_an_engine_over_nodes_is_told_what_all_of_them_keep_and_no_more_than_one_has_room_for() -> None:
+    found = kept(LARGE)
+
+    # 1,800 GiB less 41 of the engine, which the files of both nodes must have room for
+    assert found is not None
+    assert (found.pod_bytes, found.engine_bytes, found.region_bytes) == (879 * GIB, 1758 * GIB, 1758 * GIB)
+
+
+def test_ranks_that_hold_the_same_keep_one_copy() -> None:
+    latent = DEEPSEEK | {"parallelism": {"tensor": 16, "pipeline": 1}}
+    found = kept(latent, offload="64Gi")
+
+    assert found is not None
+    assert (found.pod_bytes, found.engine_bytes) == (64 * GIB, 64 * GIB)
+    assert found.tokens == 64 * GIB // (70_272)
+
+
+def test_attention_replicas_are_engines_of_their_own() -> None:
+    found = kept(DEEPSEEK | {"parallelism": {"tensor": 1, "attentionData": 16}}, offload="68Gi")
+
+    assert found is not None
+    assert (found.pod_bytes, found.engine_bytes, found.region_bytes) == (64 * GIB, 8 * GIB, 64 * GIB)
+    assert found.tokens == 16 * 8 * GIB // 70_272
+
+
+def test_more_than_a_node_has_left_is_refused_with_what_it_has() -> None:
+    found = outcome(offload="216Gi", **one_gpu())
+
+    assert isinstance(found, NoPlan)
+    assert (found.problem.code, found.problem.path) == ("HostMemoryTooSmall", "spec.workload.kvOffload.hostMemory")
+    assert "must be at most the 215.0 GiB" in found.problem.sentence()
+    assert isinstance(outcome(offload="215Gi", **one_gpu()), Plan)
+
+
+@pytest.mark.parametrize(("host", "why"), [("", "nodes do not say what they have"), ("80Gi", "they have none left for a pod")])
+def test_where_there_is_no_room_nothing_is_kept_and_the_plan_says_so(host: str, why: str) -> None:
+    found = outcome(host, **one_gpu())
+
+    assert isinstance(found, Plan)
+    assert found.host_cache is None
+    assert [warning for warning in found.warnings if "memory of the nodes" in warning] == [
+        f"no K/V is kept in the memory of the nodes: {why} (workload.kvOffload.hostMemory states a number)"
+    ]
+
+
+def test_what_is_stated_is_taken_where_nodes_do_not_say_what_they_have() -> None:
+    found = kept(one_gpu(), "", "64Gi")
+
+    assert found is not None
+    assert found.pod_bytes == 64 * GIB
+
+
+def test_a_plan_says_how_many_tokens_it_keeps_and_that_nobody_has_measured_it() -> None:
+    plan = outcome(**one_gpu())
+    assert isinstance(plan, Plan)
+
+    (said,) = (warning for warning in plan.warnings if warning.startswith("K/V offload"))
+    assert said == (
+        f"K/V offload: 215.0 GiB of memory per pod keep about 1,761,280 tokens beside the {plan.kv_tokens:,} on the GPUs; "
+        "how many prompts find theirs is what workload.prefixCacheHitPercent says, copying them back is not counted, and no plan "
+        "with it has been measured"
+    )
+    assert plan.performance.basis == "modelled"
