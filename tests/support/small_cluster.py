@@ -47,17 +47,23 @@ UNREADY = {"type": "Ready", "status": "False"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refuses:
-    """What the API server does not take: writes of a kind and name (empty: of any), and what it says; ``code`` 0: no answer."""
+    """What the API server does not take: writes of a kind and name (empty: of any), and what it says; ``code`` 0: no answer.
+
+    ``drops``: that revisions go.
+    """
 
     kind: str
     name: str = ""
+    drops: bool = False
     code: int = 403
     message: str = "exceeded quota: objects"
 
     def refusal(self, write: Write) -> Refusal | None:
         """Return the refusal of a write, None where it is taken."""
         kind = "Pod" if isinstance(write, DryRunPod) else _kind(write)
-        if kind != self.kind or self.name not in ("", written_name(write) if not isinstance(write, DryRunPod) else self.name):
+        if self.drops != isinstance(write, DropRevision):
+            return None
+        if (kind != self.kind and not self.drops) or self.name not in ("", written_name(write) if not isinstance(write, DryRunPod) else self.name):
             return None
         passes = self.code in (0, 500, 503)
         reason = "Forbidden" if self.code == 403 else "Timeout" if self.code == 0 else "InternalError"

@@ -120,6 +120,10 @@ class Reason(Word):
         "RevisionUnusable",
         "the revision that is gone back to is gone, is not as it was kept, or may not run now",
     )
+    REVISION_REFUSED = (
+        "RevisionRefused",
+        "the API server does not take what is to be kept as a revision, or does not let one go that is kept no more",
+    )
     IDLE = ("Idle", "nothing to do")
 
 

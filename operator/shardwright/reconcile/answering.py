@@ -29,7 +29,7 @@ def answer(
     if ask.choice in {Choice.COMPARE, Choice.IMPROVE} and ask.on:
         return improve(subject, ask.on, inventory, planned, ask.worst, take=ask.choice is Choice.IMPROVE)
     if ask.choice is Choice.RESTORE and ask.restored:
-        return restore(subject, ask.on, ask.restored, inventory, ask.held, ask.worst)
+        return restore(subject, ask.on, ask.restored, inventory, ask.held, ask.worst, planned)
     return plan_anew(subject, ask.on, inventory, ask.held, planned, ask.worst)
 
 

@@ -13,10 +13,7 @@ from shardwright.planning.report import NoPlan, Plan
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.revisions import Revision
-from shardwright.reconcile.sentences import (
-    not_ready_sentence,
-    rollback_sentence,
-)
+from shardwright.reconcile.sentences import no_place_sentence, not_ready_sentence, rollback_sentence
 from shardwright.reconcile.states import Awaited, GroupState, Situation
 
 _PASSING: Final = frozenset({Reason.WAITING_FOR_QUOTA, Reason.API_UNAVAILABLE, Reason.PROGRESSING})
@@ -49,7 +46,8 @@ class Findings:
     ``kept_engine`` is the engine's version by default where an earlier release has chosen it, unless a revision is run.
     ``distrusted`` is why a plan of record was not believed a while ago, ``barred`` why the pods of a new plan are not let in.
     ``most_moving`` is how many groups may be down on purpose for the sake of all models. ``rollback`` is what is run
-    instead of what the spec says, ``rollback_problem`` why what was asked for is not gone back to.
+    instead of what the spec says, ``rollback_problem`` why what was asked for is not gone back to,
+    ``history_problem`` why what serves is not kept to be gone back to.
     """
 
     generation: int
@@ -79,11 +77,23 @@ class Findings:
     most_moving: int | None = None
     rollback: tuple[Rollback, Revision | None] | None = None
     rollback_problem: Problem | None = None
+    history_problem: Problem | None = None
 
     @property
     def spec_rejected(self) -> bool:
         """Return whether what the spec says did not come up, and was taken back."""
         return self.rollback is not None and self.rollback[0].cause is not Cause.ASKED
+
+    @property
+    def of_going_back(self) -> tuple[Problem, ...]:
+        """Return why something is not gone back to, or could not be later."""
+        return tuple(filter(None, (self.rollback_problem, self.history_problem)))
+
+    @property
+    def revision_number(self) -> int | None:
+        """Return the number of the revision that is gone back to, None where none is, or the status does not say."""
+        revision = self.rollback[1] if self.rollback else None
+        return revision.number if revision else None
 
     @property
     def awaiting_turn(self) -> tuple[GroupState, ...]:
@@ -149,7 +159,8 @@ def _blocked_by_cluster(found: Findings) -> Summary | None:
         late = [not_ready_sentence(group) for group in found.groups if _waits_for(group, Awaited.LATE_NODES)]
         if late:
             return Summary(reason=Reason.NODES_DID_NOT_COME, message="; ".join(late[:3]))
-        said = (found.no_plan.problem.sentence(), ways_sentence(found.no_plan.ways_out))
+        back = no_place_sentence(found.revision_number) if found.rollback else ""
+        said = (found.no_plan.problem.sentence(), ways_sentence(found.no_plan.ways_out), back)
         return Summary(reason=reason, message="; ".join(filter(None, said)), stalled=not heals)
     if found.barred:
         return Summary(reason=Reason.QUOTA_EXCEEDED, message=found.barred.sentence(), stalled=True)
@@ -237,5 +248,6 @@ def rollback_message(found: Findings) -> str:
     if found.rollback is None:
         return ""
     stands, revision = found.rollback
-    message = rollback_sentence(stands, revision.number if revision else None, revision.image if revision else "")
-    return f"{message}; {found.rollback_problem.sentence()}" if found.rollback_problem else message
+    image = revision.image if revision else ""
+    message = rollback_sentence(stands, found.revision_number, image, placed=found.no_plan is None)
+    return "; ".join((message, *(problem.sentence() for problem in found.of_going_back)))

@@ -41,6 +41,9 @@ _WORDS: Final = {
     Awaited.START: "{ranks}: starting",
 }
 
+NO_PLACE_ASKED: Final = "what runs goes on; change the spec, or have it run with 'kubectl shardwright rollout retry'"
+"""What is done for a revision that has no place, and how that ends."""
+
 
 def waiting_sentence(state: GroupState) -> str:
     """Return what a group waits for, empty where it waits for nothing."""
@@ -71,20 +74,38 @@ def not_ready_sentence(state: GroupState) -> str:
     return f"{waits}; it failed: {failure_sentence(state)}" if state.failing else waits
 
 
-def rollback_sentence(rollback: Rollback, number: int | None, image: str) -> str:
-    """Return which revision runs in place of what the spec says, why, and until when.
+def rollback_sentence(rollback: Rollback, number: int | None, image: str, *, placed: bool = True) -> str:
+    """Return which revision runs in place of what the spec says, why, and until when; or that it has no place (``placed``).
 
     >>> asked = Rollback(to="b6", instead_of="0c", cause=Cause.ASKED)
     >>> rollback_sentence(asked, 2, "vllm/vllm-openai:v0.32.0")
     'revision 2 (vllm/vllm-openai:v0.32.0) runs in place of the spec, as asked, until the spec changes'
+    >>> rollback_sentence(asked, 2, "vllm/vllm-openai:v0.32.0", placed=False).partition(": ")[0]
+    'revision 2 (vllm/vllm-openai:v0.32.0) is to run in place of the spec, as asked, and has no place'
     """
-    which = f"revision {number} ({image})" if number is not None else "an earlier revision"
+    which = f"{revision_named(number)} ({image})" if number is not None else revision_named(number)
+    runs = f"{which} {'runs' if placed else 'is to run'} in place of the spec"
     if rollback.cause is Cause.ASKED:
-        return f"{which} runs in place of the spec, as asked, until the spec changes"
+        return f"{runs}, as asked, until the spec changes" if placed else f"{runs}, as asked, and has no place: {NO_PLACE_ASKED}"
     why = "was not ready in time" if rollback.cause is Cause.PROGRESS_DEADLINE_EXCEEDED else "failed again and again"
     said = f" ({rollback.said[:LINE_LENGTH]})" if rollback.said else ""
+    without = "" if placed else "; it has no place, and what runs goes on"
     again = "correct the spec, or have it tried again with 'kubectl shardwright rollout retry'"
-    return f"{which} runs in place of the spec, with which {rollback.group} {why}{said}; {again}"
+    return f"{runs}, with which {rollback.group} {why}{said}{without}; {again}"
+
+
+def revision_named(number: int | None) -> str:
+    """Return a revision by its number, where that is known."""
+    return "an earlier revision" if number is None else f"revision {number}"
+
+
+def no_place_sentence(number: int | None) -> str:
+    """Return that it is a revision which has no place, and what ends that.
+
+    >>> no_place_sentence(1).partition(":")[0]
+    'this is asked by revision 1, which is gone back to'
+    """
+    return f"this is asked by {revision_named(number)}, which is gone back to: {NO_PLACE_ASKED}"
 
 
 def better_sentence(found: Better) -> str:
