@@ -196,27 +196,18 @@ def scale(subject: Subject, record: PlanRecord, inventory: Inventory, worst: Seq
 
 
 def restore(
-    subject: Subject,
-    record: PlanRecord | None,
-    plan: Plan,
-    inventory: Inventory,
-    held: Sequence[Held] = (),
-    worst: Sequence[int] = (),
-    planned: Callable[[Subject, Inventory], Report] = plan_serving,
+    subject: Subject, record: PlanRecord | None, plan: Plan, inventory: Inventory, held: Sequence[Held], worst: Sequence[int]
 ) -> Replanned:
     """Return an earlier plan in place of the one that there is: its cut, on its pool, for the groups that are wanted now.
 
     Groups that are held stay on their nodes as far as the plan can run there; others keep clear of those below the partition, as
-    in a new plan. Where not all have room for now, the record is as it is. Where they never will, as the hardware of the plan is
-    gone, what was asked for then is ``planned`` anew on what there is.
+    in a new plan. Where not all have room, the record is as it is.
     """
     wanted = len(plan.groups) if subject.intent.fills else subject.intent.replicas
     if wanted == 0:  # as of any plan: the next group has a new one
         said = Report(outcome=plan, alternatives=(), excluded=(), considered=0)
         return _recorded(subject, record, without_groups(said))
     report = _restored(subject, plan, pools_of(inventory, plan), _staying(held, worst, wanted), wanted)
-    if isinstance(report.outcome, NoPlan) and not report.outcome.heals_by_itself:
-        return plan_anew(subject, record, inventory, held, planned, worst)
     if isinstance(report.outcome, Plan):
         holding, before = _holding(subject, (), held), record.plan if record else None
         report = replace(report, outcome=_clear_of(subject, report.outcome, inventory, holding, before))

@@ -41,6 +41,7 @@ EVICTION_SECONDS = 300
 
 GRACE_SECONDS = 105
 GPU = "nvidia.com/gpu"
+DROPPED = "ControllerRevision that goes"
 READY = {"type": "Ready", "status": "True"}
 UNREADY = {"type": "Ready", "status": "False"}
 
@@ -49,21 +50,18 @@ UNREADY = {"type": "Ready", "status": "False"}
 class Refuses:
     """What the API server does not take: writes of a kind and name (empty: of any), and what it says; ``code`` 0: no answer.
 
-    ``drops``: that revisions go.
+    The kind of what ends a revision is ``DROPPED``.
     """
 
     kind: str
     name: str = ""
-    drops: bool = False
     code: int = 403
     message: str = "exceeded quota: objects"
 
     def refusal(self, write: Write) -> Refusal | None:
         """Return the refusal of a write, None where it is taken."""
         kind = "Pod" if isinstance(write, DryRunPod) else _kind(write)
-        if self.drops != isinstance(write, DropRevision):
-            return None
-        if (kind != self.kind and not self.drops) or self.name not in ("", written_name(write) if not isinstance(write, DryRunPod) else self.name):
+        if self.kind != kind or self.name not in ("", written_name(write) if not isinstance(write, DryRunPod) else self.name):
             return None
         passes = self.code in (0, 500, 503)
         reason = "Forbidden" if self.code == 403 else "Timeout" if self.code == 0 else "InternalError"
@@ -73,6 +71,8 @@ class Refuses:
 def _kind(write: Write) -> str:
     if isinstance(write, Delete):
         return write.kind
+    if isinstance(write, DropRevision):
+        return DROPPED
     return "StatefulSet" if not hasattr(write, "content") else str(write.content["kind"])
 
 

@@ -149,5 +149,10 @@ class Intake:
             self._queue.change(key)
 
     def _add_soon(self, key: Key) -> None:
+        """Ask for a look once no more is to be expected; what a group that has failed waits for is as urgent as its failure.
+
+        A roll waits for the pace of its namespace where its user has changed the model again: that look is one at the change.
+        """
         if self._may_ask():
-            self._queue.add_after(key, Again(seconds=SETTLING_SECONDS, priority=Priority.ROLL))
+            priority = Priority.BROKEN if self._view.interests(key).broken else Priority.ROLL
+            self._queue.add_after(key, Again(seconds=SETTLING_SECONDS, priority=priority))

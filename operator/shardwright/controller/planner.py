@@ -380,6 +380,12 @@ def _form(subject: Subject, ask: Ask, *, more: bool = False) -> Form:
 
 
 def _urgency(choice: Choice) -> Priority:
+    """Return how urgent a question is: what the cluster has broken comes first, what users ask for in the turns of namespaces.
+
+    A revision is gone back to because somebody asks, or has written a spec that fails, both as often as he likes: before all
+    first plans of others it would keep those waiting for ever. In its turn it waits for a few questions, and its groups load for
+    minutes afterwards.
+    """
     return {Choice.REHOUSE: Priority.BROKEN, Choice.COMPARE: Priority.RESYNC}.get(choice, Priority.NEW)
 
 

@@ -31,7 +31,7 @@ class Interests:
     """What one model depends on beside its own objects.
 
     ``moving`` is how many of its groups are down on purpose; ``waits_for_turn``: groups of it wait because others' are;
-    ``barred``: its namespace does not let its pods in.
+    ``barred``: its namespace does not let its pods in. ``broken``: a group of it has failed and does not serve.
     """
 
     config_map: Key | None = None
@@ -40,6 +40,7 @@ class Interests:
     moving: int = 0
     waits_for_turn: bool = False
     barred: bool = False
+    broken: bool = False
 
 
 NOTHING = Interests()

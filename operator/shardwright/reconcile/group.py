@@ -109,12 +109,12 @@ class Group:
 
     @property
     def restarts_since(self) -> int:
-        """Return how often a group of one pod was started again in place since it has been wanted as it is, and last served well."""
+        """Return how often a group of one pod was started again in place, since it is wanted as it is and last served well."""
         before = self.memory.restarts_before
         return sum(pod.restarts - (before.count if before and before.uid == pod.uid else 0) for pod in self.members)
 
     def forgets_restarts_at(self) -> datetime | None:
-        """Return when it will have served for so long that its restarts were not in a row, None where there are none to forget."""
+        """Return when it will have served for so long that its restarts were not in a row, None where it had none."""
         if self.size > 1 or not (self.complete and self.ready_since and self.restarts_since > 0):
             return None
         return self.ready_since + timedelta(seconds=self.rules.restart.stable_seconds)

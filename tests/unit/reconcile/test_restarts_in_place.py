@@ -1,4 +1,4 @@
-"""A group of one pod is started again in place by its kubelet, which counts for as long as there is the pod: what of it counts?"""
+"""A group of one pod is started again in place by its kubelet, which counts for as long as the pod lives: what of it counts?"""
 
 from typing import Any
 

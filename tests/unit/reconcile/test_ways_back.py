@@ -20,7 +20,7 @@ from tests.support.going_back import (
     until_it_serves,
     variables,
 )
-from tests.support.small_cluster import Refuses
+from tests.support.small_cluster import DROPPED, Refuses
 
 H200 = {"placement": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H200"}}}
 H100 = {"placement": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}}
@@ -117,7 +117,7 @@ class TestRevisionsThatAreRefused:
 
     def test_one_that_does_not_go_is_said_and_named_until_it_goes(self) -> None:
         cluster = Cluster()
-        cluster.refuses.append(Refuses(kind="", drops=True, message="denied by policy"))
+        cluster.refuses.append(Refuses(kind=DROPPED, message="denied by policy"))
         operator = self.four_specs(cluster)
 
         assert (ready(operator), rolled_back(operator)) == (("True", "Serving"), ("False", "RevisionRefused"))
