@@ -86,7 +86,12 @@ def _degraded(found: Findings) -> Condition:
 
 
 def _contested(found: Findings) -> Condition:
-    """Return whether somebody else keeps setting fields of our objects back."""
+    """Return whether somebody else keeps setting fields of our objects back, or has filled one of them."""
+    if found.overfull:
+        (kind, name), excess = min(found.overfull.items())
+        more = f" (and {len(found.overfull) - 1} more)" if len(found.overfull) > 1 else ""
+        message = f"{kind} {name} is larger than anything that the operator writes: {excess}{more}; take out what was added to it"
+        return _condition(found, ConditionType.FIELD_CONFLICT, True, Reason.OBJECT_OVERFULL, message)
     if not found.contested:
         return _condition(found, ConditionType.FIELD_CONFLICT, False, Reason.IDLE)
     (kind, name), fields = min(found.contested.items())

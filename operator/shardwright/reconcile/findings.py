@@ -42,7 +42,7 @@ class Findings:
     told. ``standing`` are the groups that exist. ``decision`` is None where nothing may be deployed. ``hidden`` is why what
     there is cannot be read: nothing else is known then. ``lost`` are nodes that do not give pods of the model back,
     ``strangers`` pods with its labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back,
-    with their fields.
+    with their fields, ``overfull`` objects that somebody has filled, with what is too large in them.
     ``kept_engine`` is the engine's version by default where an earlier release has chosen it, unless a revision is run.
     ``distrusted`` is why a plan of record was not believed a while ago, ``barred`` why the pods of a new plan are not let in.
     ``most_moving`` is how many groups may be down on purpose for the sake of all models. ``rollback`` is what is run
@@ -71,6 +71,7 @@ class Findings:
     lost: frozenset[str] = frozenset()
     strangers: tuple[str, ...] = ()
     contested: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
+    overfull: Mapping[ObjectKey, str] = field(default_factory=dict)
     kept_engine: KeptEngine | None = None
     distrusted: Problem | None = None
     barred: Problem | None = None

@@ -242,6 +242,7 @@ def _found(seen: Seen, known: Known, planned: Planned, deployed: Deployed, outco
         lost=known.lost,
         strangers=known.observed.strangers,
         contested=seen.contested,
+        overfull=known.observed.overfull,
         pods_refused=_pods_refused(seen, known, outcome),
     )
     if subject is None or intent is None or cluster is None:
