@@ -319,6 +319,7 @@ def test_a_group_that_others_have_filled_stays_ours_is_said_and_is_repaired_on()
 
         with parts.api.changing(STATEFUL_SETS, NAMESPACE, "large-0") as live:
             live["metadata"]["annotations"].pop("others.example/notes", None)
+        parts.wait(60)  # what was said a moment ago is no news
         await parts.look(key)
         assert parts.condition(key, "FieldConflict")["status"] == "False"
 
