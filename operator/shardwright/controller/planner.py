@@ -380,12 +380,7 @@ def _form(subject: Subject, ask: Ask, *, more: bool = False) -> Form:
 
 
 def _urgency(choice: Choice) -> Priority:
-    """Return how urgent a question is: what the cluster has broken comes first, what users ask for in the turns of namespaces.
-
-    A revision is gone back to because somebody asks, or has written a spec that fails, both as often as he likes: before all
-    first plans of others it would keep those waiting for ever. In its turn it waits for a few questions, and its groups load for
-    minutes afterwards.
-    """
+    """Return how urgent a question is: what users cause as often as they like, going back too, waits for its namespace's turn."""
     return {Choice.REHOUSE: Priority.BROKEN, Choice.COMPARE: Priority.RESYNC}.get(choice, Priority.NEW)
 
 
