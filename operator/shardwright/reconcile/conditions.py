@@ -7,7 +7,7 @@ from shardwright.api.conditions import Condition, ConditionType, Reason
 from shardwright.api.record import Cause
 from shardwright.planning.phrases import uncounted_sentence
 from shardwright.reconcile.findings import Findings, Summary, rollback_message, summarise
-from shardwright.reconcile.sentences import better_sentence, failure_sentence, fixes_sentence, not_ready_sentence
+from shardwright.reconcile.sentences import anew_sentence, better_sentence, failure_sentence, fixes_sentence, not_ready_sentence
 from shardwright.reconcile.states import Awaited, GroupState
 from shardwright.rendering.fixes import fixes_of_engine, fixes_of_pods
 
@@ -177,7 +177,8 @@ def _names(groups: Sequence[GroupState]) -> str:
 
 def _plan_stale(found: Findings) -> Condition:
     if found.stale:
-        return _condition(found, ConditionType.PLAN_STALE, True, Reason.NODES_CHANGED, found.stale.sentence())
+        said = "; ".join(filter(None, (found.stale.sentence(), anew_sentence(found.anew, found.better))))
+        return _condition(found, ConditionType.PLAN_STALE, True, Reason.NODES_CHANGED, said)
     if found.better:
         return _condition(found, ConditionType.PLAN_STALE, True, Reason.BETTER_PLAN, better_sentence(found.better))
     return _condition(found, ConditionType.PLAN_STALE, False, Reason.PLAN_VALID if found.plan else Reason.IDLE)

@@ -7,7 +7,7 @@ from typing import Final
 from shardwright.api.conditions import Reason
 from shardwright.api.record import Cause, Rollback
 from shardwright.errors import Problem
-from shardwright.planning.gain import Better
+from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.phrases import ways_sentence
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.reconcile.decide import Decision
@@ -38,8 +38,8 @@ class Findings:
     ``plan`` is the plan that stands, ``no_plan`` why there is none for the current spec. ``problems`` are what
     the user must correct, ``refused`` what the API server did not take or keep, or why nothing was sent to it.
     ``undeployable`` is why the plan is not run, ``pods_refused`` why pods are not created. ``stale`` is what is wrong with
-    the plan that stands, ``better`` one that would be better. ``wanted`` is how many groups shall run, None where that cannot be
-    told. ``standing`` are the groups that exist. ``decision`` is None where nothing may be deployed. ``hidden`` is why what
+    the plan that stands, ``better`` one that would be better, ``anew`` what one would be that were made now. ``wanted`` is
+    how many groups shall run, None where that cannot be told. ``standing`` are the groups that exist. ``decision`` is None where nothing may be deployed. ``hidden`` is why what
     there is cannot be read: nothing else is known then. ``lost`` are nodes that do not give pods of the model back,
     ``strangers`` pods with its labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back,
     with their fields, ``overfull`` objects that somebody has filled, with what is too large in them.
@@ -58,6 +58,7 @@ class Findings:
     no_plan: NoPlan | None = None
     stale: Problem | None = None
     better: Better | None = None
+    anew: Prospect | None = None
     plan_only: bool = False
     paused: bool = False
     scaled_to_zero: bool = False

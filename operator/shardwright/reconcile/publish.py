@@ -255,6 +255,7 @@ def _found(seen: Seen, known: Known, planned: Planned, deployed: Deployed, outco
         undeployable=planned.undeployable or (record.plan.undeployable if record and not intent.plan_only else None),
         stale=planned.stale,
         better=planned.better,
+        anew=planned.anew,
         barred=planned.barred,
         plan_only=intent.plan_only,
         scaled_to_zero=intent.replicas == 0,

@@ -5,7 +5,7 @@ from typing import Final
 
 from shardwright.api.record import Cause, Rollback
 from shardwright.improving import GAIN_MIN
-from shardwright.planning.gain import Better
+from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.phrases import copies
 from shardwright.reconcile.states import Awaited, GroupState, Wait
 from shardwright.rendering.fixes import Fix
@@ -117,8 +117,28 @@ def better_sentence(found: Better) -> str:
     'tensor 8 on h200 would be 7% better by Latency; a plan that serves gives way to one that is 10% better, at most once an hour'
     """
     gives_way = f"a plan that serves gives way to one that is {GAIN_MIN:.0%} better, at most once an hour"
-    brings = "carry the load" if found.gain is None else f"be {found.gain:.0%} better by {found.objective}"
-    return f"{copies(found.layout)} on {found.pool} would {brings}; {gives_way}"
+    return f"{copies(found.layout)} on {found.pool} would {_brings(found)}; {gives_way}"
+
+
+def _brings(found: Better) -> str:
+    return "carry the load" if found.gain is None else f"be {found.gain:.0%} better by {found.objective}"
+
+
+def anew_sentence(anew: Prospect | None, better: Better | None) -> str:
+    """Return what a plan would be that were made now, and what it would bring; empty where none was looked for, or there is none.
+
+    >>> from shardwright.layouts.layout import Layout
+    >>> from shardwright.planning.request import OptimizeFor
+    >>> new = Prospect(layout=Layout(tensor=8), pool="h200")
+    >>> anew_sentence(new, Better(layout=new.layout, pool=new.pool, objective=OptimizeFor.LATENCY, gain=0.07))
+    'a new plan would be tensor 8 on h200, and be 7% better by Latency'
+    >>> anew_sentence(new, None)
+    'a new plan would be tensor 8 on h200'
+    """
+    if anew is None:
+        return ""
+    said = f"a new plan would be {copies(anew.layout)} on {anew.pool}"
+    return f"{said}, and {_brings(better)}" if better else said
 
 
 def fixes_sentence(fixes: Sequence[Fix]) -> str:

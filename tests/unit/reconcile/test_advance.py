@@ -666,6 +666,21 @@ class TestPlans:
         assert condition(operator.run(LOAD_SECONDS + 120), "PlanStale")["reason"] == "PlanValid"
         assert operator.cluster.serving().keys() == {"llama-0"}
 
+    @pytest.mark.parametrize("replan", ["WhenInvalid", "Never"])
+    def test_of_a_plan_that_serves_on_a_node_that_has_changed_it_is_said_what_a_new_one_would_be(self, replan: str) -> None:
+        operator = serving(1, **ONE_NODE, replicas=1, replan=replan)
+        operator.cluster.set_node("h200-0", product="NVIDIA-H200")
+        operator.cluster.set_node("h100-0", taints=[{"key": "team", "value": "other", "effect": "NoSchedule"}])
+        before = operator.cluster.serving()
+        published = operator.run(60)
+        stale = condition(published, "PlanStale")
+        print(stale)
+        assert (stale["status"], stale["reason"]) == ("True", "NodesChanged")
+        assert stale["message"].endswith("; a new plan would be tensor 8 on h200-sxm-141gb-8x-400g")
+        written = len(operator.written)
+        operator.run(1200)
+        assert (operator.cluster.serving(), len(operator.written)) == (before, written)
+
     def test_a_model_that_serves_is_none_the_worse_where_it_costs_too_much_to_look_for_a_better_plan(self) -> None:
         operator = serving(2, **ONE_NODE, replicas=1, replan="Always")
         seen, now = operator.seen(), operator.cluster.now
