@@ -674,7 +674,6 @@ class TestPlans:
         before = operator.cluster.serving()
         published = operator.run(60)
         stale = condition(published, "PlanStale")
-        print(stale)
         assert (stale["status"], stale["reason"]) == ("True", "NodesChanged")
         assert stale["message"].endswith("; a new plan would be tensor 8 on h200-sxm-141gb-8x-400g")
         written = len(operator.written)
