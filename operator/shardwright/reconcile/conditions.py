@@ -163,7 +163,7 @@ def rolled_back(found: Findings) -> Condition:
     """Return whether an earlier revision runs in place of what the spec says, and why; or why none does that was asked for."""
     if found.rollback is None:
         problems = found.of_going_back
-        reason = Reason(problems[0].code) if problems else Reason.IDLE
+        reason = problems[0].code if problems else Reason.IDLE
         said = "; ".join(problem.sentence() for problem in problems)
         return _condition(found, ConditionType.ROLLED_BACK, False, reason, said)
     return _condition(found, ConditionType.ROLLED_BACK, True, _CAUSES[found.rollback[0].cause], rollback_message(found))

@@ -39,8 +39,8 @@ class Findings:
     the user must correct, ``refused`` what the API server did not take or keep, or why nothing was sent to it.
     ``undeployable`` is why the plan is not run, ``pods_refused`` why pods are not created. ``stale`` is what is wrong with
     the plan that stands, ``better`` one that would be better, ``anew`` what one would be that were made now. ``wanted`` is
-    how many groups shall run, None where that cannot be told. ``standing`` are the groups that exist. ``decision`` is None where nothing may be deployed. ``hidden`` is why what
-    there is cannot be read: nothing else is known then. ``lost`` are nodes that do not give pods of the model back,
+    how many groups shall run, None where that cannot be told. ``standing`` are the groups that exist. ``decision`` is None where
+    nothing may be deployed. ``hidden`` is why what there is cannot be read: nothing else is known then. ``lost`` are nodes that do not give pods of the model back,
     ``strangers`` pods with its labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back,
     with their fields, ``overfull`` objects that somebody has filled, with what is too large in them.
     ``kept_engine`` is the engine's version by default where an earlier release has chosen it, unless a revision is run.
