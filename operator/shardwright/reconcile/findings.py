@@ -40,9 +40,10 @@ class Findings:
     ``undeployable`` is why the plan is not run, ``pods_refused`` why pods are not created. ``stale`` is what is wrong with
     the plan that stands, ``better`` one that would be better, ``anew`` what one would be that were made now. ``wanted`` is
     how many groups shall run, None where that cannot be told. ``standing`` are the groups that exist. ``decision`` is None where
-    nothing may be deployed. ``hidden`` is why what there is cannot be read: nothing else is known then. ``lost`` are nodes that do not give pods of the model back,
-    ``strangers`` pods with its labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back,
-    with their fields, ``overfull`` objects that somebody has filled, with what is too large in them.
+    nothing may be deployed. ``hidden`` is why what there is cannot be read: nothing else is known then. ``lost`` are
+    nodes that do not give pods of the model back, ``strangers`` pods with its labels that nobody of it controls,
+    ``contested`` objects that somebody else keeps setting back, with their fields, ``overfull`` objects that somebody has filled,
+    with what is too large in them.
     ``kept_engine`` is the engine's version by default where an earlier release has chosen it, unless a revision is run.
     ``distrusted`` is why a plan of record was not believed a while ago, ``barred`` why the pods of a new plan are not let in.
     ``most_moving`` is how many groups may be down on purpose for the sake of all models. ``rollback`` is what is run
