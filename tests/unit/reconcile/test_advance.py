@@ -171,7 +171,7 @@ class TestStages:
         assert named(operator.written) == [("Create", "ConfigMap", "llama-plan")]
 
     def test_objects_that_this_cluster_does_not_have_start_nothing_and_end_nothing(self) -> None:
-        operator = serving(1, **ONE_NODE, replicas=1)
+        operator = serving(2, **ONE_NODE, replicas=1)
         seen = operator.seen()
         record = seen.record
         assert isinstance(record, PlanRecord)
@@ -179,8 +179,10 @@ class TestStages:
             record, plan=replace(record.plan, compute_domain=True, groups=(("h100-0", "h100-1"),), nodes_per_replica=2)
         )
         assert not isinstance(seen.observed, Problem)
+        assert seen.cluster
         absent = replace(seen.observed, absent_kinds=frozenset({"ComputeDomain"}))
-        in_place = replace(seen, record=joined, observed=absent).put_down(joined, Outcome())
+        cluster = replace(seen.cluster, nodes=operator.cluster.facts)
+        in_place = replace(seen, record=joined, observed=absent, cluster=cluster).put_down(joined, Outcome())
         step = advance(in_place, operator.cluster.now)
         assert step.writes == ()
         assert step.published
