@@ -58,29 +58,11 @@ def plan(seen: Seen, known: Known, subject: Subject, now: datetime) -> Planned |
         return Planned(record=record, report=record.report(), stale=stale)
     if record is None and not _has_begun(seen, known) and (why := too_many(seen.cluster or Cluster())):
         return Planned(record=None, barred=why)
-    wanted = Wanted(
-        input_hash=subject.input_hash,
-        cut_hash=subject.cut_hash,
-        replan=intent.replan,
-        replicas=intent.replicas,
-        deploy=subject.request.deploy,
-    )
     has_its_gpus = _has_its_gpus(seen, known, record)
-    choice = choose(
-        record,
-        wanted,
-        leaving=bool(known.leaving),
-        has_its_gpus=has_its_gpus,
-        serves=(serves := _serves(known, record)),
-        due=record is not None and is_due(record, now),
-    )
-    if choice is Choice.KEEP and stale and serves:
-        choice = Choice.COMPARE
+    choice = _choice(seen, known, subject, now, has_its_gpus=has_its_gpus, stale=stale is not None)
     if choice is Choice.KEEP and record:
         why = None if _has_begun(seen, known) else barred(seen, known, subject, record)
         return Planned(record=record, report=record.report(), stale=stale, unplaced=why is not None, barred=why)
-    if choice is Choice.REPLAN and _is_former(seen, subject):
-        choice = Choice.RESTORE
     ask = _ask(seen, known, subject, choice)
     answer = seen.answers.get(ask, ask)
     if isinstance(answer, Problem) and record and choice in {Choice.COMPARE, Choice.IMPROVE}:
@@ -93,6 +75,23 @@ def plan(seen: Seen, known: Known, subject: Subject, now: datetime) -> Planned |
     if planned.record != record and (why := barred(seen, known, subject, planned.record)):
         return Planned(record=record, report=planned.report, unplaced=not has_its_gpus, barred=why, stale=stale)
     return replace(planned, unplaced=not has_its_gpus and planned.record == record)
+
+
+def _choice(seen: Seen, known: Known, subject: Subject, now: datetime, *, has_its_gpus: bool, stale: bool) -> Choice:
+    """Return what becomes of the plan of record; of one that is ``stale`` and serves it is said what a new one would be."""
+    record, intent, serves = known.record, subject.intent, _serves(known, known.record)
+    wanted = Wanted(
+        input_hash=subject.input_hash,
+        cut_hash=subject.cut_hash,
+        replan=intent.replan,
+        replicas=intent.replicas,
+        deploy=subject.request.deploy,
+    )
+    due = record is not None and is_due(record, now)
+    choice = choose(record, wanted, leaving=bool(known.leaving), has_its_gpus=has_its_gpus, serves=serves, due=due)
+    if choice is Choice.REPLAN and _is_former(seen, subject):
+        return Choice.RESTORE
+    return Choice.COMPARE if choice is Choice.KEEP and stale and serves else choice
 
 
 def _has_begun(seen: Seen, known: Known) -> bool:
