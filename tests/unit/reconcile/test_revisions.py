@@ -10,9 +10,20 @@ import pytest
 
 from shardwright.errors import Problem
 from shardwright.reconcile.decision import KeepRevision
-from shardwright.reconcile.revisions import TEXT_BYTES_MAX, Revision, Saying, read_revision, revisions_of
-from tests.support.builders_reconcile import OWNER_UID
+from shardwright.reconcile.revisions import (
+    SURPLUS_MAX,
+    TEXT_BYTES_MAX,
+    History,
+    Revision,
+    Saying,
+    history_of,
+    read_revision,
+    renewed,
+    revisions_of,
+)
+from tests.support.builders_reconcile import NOON, OWNER_UID, a_record
 from tests.support.builders_seen import ONE_NODE
+from tests.support.builders_subject import a_subject
 from tests.support.going_back import serving
 
 GONE = "revision 1 is gone: its ControllerRevision does not exist, and what runs is left as it is"
@@ -70,3 +81,18 @@ def test_one_of_another_resource_is_as_good_as_none() -> None:
         found = read_revision(there, OWNER_UID, revision)
         assert isinstance(found, Problem)
         assert (found.code, found.sentence().partition(";")[0]) == ("RevisionUnusable", GONE)
+
+
+def test_while_many_do_not_go_none_is_kept_and_they_are_tried_on() -> None:
+    surplus = tuple(f"digest-{number}" for number in range(SURPLUS_MAX))
+    there = Revision(number=1, hash="another", digest="kept", image="vllm", kept_at="2026-01-02T12:00:00Z")
+    before = History(revisions=(there,), surplus=surplus)
+    found = renewed(before, a_subject(), a_record(), None, NOON)
+    assert found
+    assert (found.revisions, found.keeps, tuple(found.drops)) == ((there,), None, surplus)
+    assert found.after(before, tuple(found.drops.values())[:1]).surplus == surplus[1:]
+
+
+@pytest.mark.parametrize("named", [None, "x", 7, {"a": 1}, [1, None]])
+def test_what_a_status_names_that_is_no_list_of_digests_is_none(named: object) -> None:
+    assert history_of({"surplusRevisions": named}).surplus == ()
