@@ -9,7 +9,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.further import pinned, pools_of
 from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline import plan_serving
-from shardwright.planning.gain import better
+from shardwright.planning.gain import Prospect, better
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import Plan, Report
 from shardwright.replanning import Replanned, plan_anew
@@ -53,7 +53,10 @@ def improve(
     """
     stands = Replanned(record=record, report=record.report())
     made = plan_anew(subject, record, inventory, planned=planned, worst=worst)
-    if made.record is None or made.short or not made.record.plan.deployable or _is_alike(made.record.plan, record.plan):
+    if made.record is None or made.short or not made.record.plan.deployable:
+        return stands
+    stands = replace(stands, anew=Prospect(layout=made.record.plan.layout, pool=made.record.plan.pool))
+    if _is_alike(made.record.plan, record.plan):
         return stands
     predicted = _predicted(subject, record.plan, inventory)
     found = better(made.record.plan, predicted, subject.request, inventory) if predicted else None

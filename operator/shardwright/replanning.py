@@ -9,7 +9,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.further import differences, further, most_further, pinned, pools_of, without
 from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline import plan_serving, record_of, without_groups
-from shardwright.planning.gain import Better
+from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.resolving.intent import Replan
@@ -30,13 +30,14 @@ class Held:
 class Replanned:
     """The record that stands now and what to show; ``short`` is why not all that is asked for has a place (None: all has).
 
-    ``better`` is a plan that would be better than that of the record.
+    ``better`` is a plan that would be better than that of the record, ``anew`` what a plan would be that were made now.
     """
 
     record: PlanRecord | None
     report: Report
     short: NoPlan | None = None
     better: Better | None = None
+    anew: Prospect | None = None
 
 
 def plan_anew(

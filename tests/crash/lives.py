@@ -131,6 +131,7 @@ def life(engine: str) -> dict[str, Act]:
         "scale up": edit(replicas=2),
         "scale down": edit(replicas=1),
         "go on": ask_to_go_back(""),
+        "ask for what there is not": ask_to_go_back("99"),
         "roll that fails": fail_to_roll,
         "roll beside": lambda cluster: (edit(rollout={"maxSurge": 1})(cluster), add_variable("WARN")(cluster))[0],
         "group deleted": delete_a_group,

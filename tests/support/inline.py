@@ -13,16 +13,20 @@ Answer = TypeVar("Answer")
 
 
 class Inline:
-    """Answers at once; ``asked`` are the types of the questions, in order, and ``failing`` those that have no answer."""
+    """Answers at once.
+
+    ``asked`` are the types of the questions, in order, ``urgency`` how urgent each was; ``failing`` are those without an answer.
+    """
 
     def __init__(self, **failing: Failed) -> None:
         self.asked: list[str] = []
+        self.urgency: list[Priority] = []
         self.failing = failing
 
     async def ask(
         self,
         key: Key,  # noqa: ARG002
-        priority: Priority,  # noqa: ARG002
+        priority: Priority,
         work: Work[Answer],
         memo: Memo[Answer | Failed],
         *,
@@ -30,6 +34,7 @@ class Inline:
     ) -> Answer | Failed:
         kind = type(work).__name__
         self.asked.append(kind)
+        self.urgency.append(priority)
         answer = self.failing[kind] if kind in self.failing else work.answer()
         memo.keep(answer)
         return answer

@@ -8,6 +8,7 @@ nothing moves any more (:func:`at_rest`), some between two moments, where nobody
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,8 +23,9 @@ from shardwright.pipeline import bundle_for
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.made_secrets import seed_of
 from shardwright.reconcile.observed import controller_uid, object_key
+from shardwright.reconcile.revisions import Saying, as_now, read_revision, revisions_of
 from shardwright.rendering.hashing import TEMPLATE_HASH
-from shardwright.rendering.names import base_name, generation_of, group_names, plan_configmap
+from shardwright.rendering.names import base_name, generation_of, group_names, plan_configmap, revision_name
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import reservations_of
 from shardwright.resolving.subject import resolve
@@ -125,8 +127,7 @@ def _rendered(objects: Snapshot, model: Manifest, settings: Settings) -> Sequenc
     if record is None or spec.get("paused") or spec.get("mode") == "PlanOnly":
         return None
     try:
-        question = Question(resource=read_stored(model), kept_version=record.engine_version, settings=settings)
-        subject = resolve(question)
+        subject = resolve(_question(objects, model, record, settings))
         if subject.input_hash != record.input_hash:
             return None  # the plan in force is that of an earlier spec
         sets, base = _sets_of(objects, model), base_name(_name(model))
@@ -137,6 +138,19 @@ def _rendered(objects: Snapshot, model: Manifest, settings: Settings) -> Sequenc
         return bundle_for(replace(subject, deployment=deployment), record.plan, generations=tuple(latest)).objects
     except InputError:
         return None
+
+
+def _question(objects: Snapshot, model: Manifest, record: PlanRecord, settings: Settings) -> Question:
+    """Return what a model is asked: what its spec says or, where it has gone back, what the revision says that is run."""
+    named = revisions_of(model.get("status") or {})
+    for revision in named if record.rollback else ():
+        name = revision_name(base_name(_name(model)), revision.digest)
+        content = next((item for item in _of(objects, "ControllerRevision") if _name(item) == name), None)
+        said = read_revision(content, model["metadata"]["uid"], revision)
+        if record.rollback and revision.hash == record.rollback.to and isinstance(said, Saying):
+            resource = read_stored(json.loads(as_now(said, model)))
+            return Question(resource=resource, config_text=said.config, kept_version=said.engine_version, settings=settings)
+    return Question(resource=read_stored(model), kept_version=record.engine_version, settings=settings)
 
 
 def orphaned(objects: Snapshot) -> list[str]:

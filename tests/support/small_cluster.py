@@ -41,13 +41,17 @@ EVICTION_SECONDS = 300
 
 GRACE_SECONDS = 105
 GPU = "nvidia.com/gpu"
+DROPPED = "ControllerRevision that goes"
 READY = {"type": "Ready", "status": "True"}
 UNREADY = {"type": "Ready", "status": "False"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refuses:
-    """What the API server does not take: writes of a kind and name (empty: of any), and what it says; ``code`` 0: no answer."""
+    """What the API server does not take: writes of a kind and name (empty: of any), and what it says; ``code`` 0: no answer.
+
+    The kind of what ends a revision is ``DROPPED``.
+    """
 
     kind: str
     name: str = ""
@@ -57,7 +61,7 @@ class Refuses:
     def refusal(self, write: Write) -> Refusal | None:
         """Return the refusal of a write, None where it is taken."""
         kind = "Pod" if isinstance(write, DryRunPod) else _kind(write)
-        if kind != self.kind or self.name not in ("", written_name(write) if not isinstance(write, DryRunPod) else self.name):
+        if self.kind != kind or self.name not in ("", written_name(write) if not isinstance(write, DryRunPod) else self.name):
             return None
         passes = self.code in (0, 500, 503)
         reason = "Forbidden" if self.code == 403 else "Timeout" if self.code == 0 else "InternalError"
@@ -67,6 +71,8 @@ class Refuses:
 def _kind(write: Write) -> str:
     if isinstance(write, Delete):
         return write.kind
+    if isinstance(write, DropRevision):
+        return DROPPED
     return "StatefulSet" if not hasattr(write, "content") else str(write.content["kind"])
 
 

@@ -20,6 +20,7 @@ READ: Final = {
     "ConfigMap": "/api/v1/{}configmaps",
     "PodDisruptionBudget": "/apis/policy/v1/{}poddisruptionbudgets",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/{}networkpolicies",
+    "ControllerRevision": "/apis/apps/v1/{}controllerrevisions",
     "Pod": "/api/v1/{}pods",
 }
 """Kinds of a namespace, by path."""

@@ -103,6 +103,10 @@ class Reason(Word):
     )
     NODE_LOST = ("NodeLost", "a node does not give pods back that should be gone")
     FIELD_CONTESTED = ("FieldContested", "a field is changed back again and again")
+    OBJECT_OVERFULL = (
+        "ObjectOverfull",
+        "somebody has made an object of ours larger than anything that the operator writes: of it counts what is ours",
+    )
     FOREIGN_PODS = ("ForeignPods", "pods of somebody else carry the labels of the model")
     OTHERS_RESTART = ("OthersRestart", "as many groups restart as the operator allows at once")
     OLDER_RENDERING = (
@@ -122,6 +126,10 @@ class Reason(Word):
     REVISION_UNUSABLE = (
         "RevisionUnusable",
         "the revision that is gone back to is gone, is not as it was kept, or may not run now",
+    )
+    REVISION_REFUSED = (
+        "RevisionRefused",
+        "the API server does not take what is to be kept as a revision, or does not let one go that is kept no more",
     )
     IDLE = ("Idle", "nothing to do")
 

@@ -316,6 +316,12 @@ class Status(Shown):
         description="With what all groups served, newest last: what can be gone back to.",
         json_schema_extra=_LIST,
     )
+    surplus_revisions: list[Word] | None = Field(
+        default=None,
+        max_length=8,
+        description="Digests of revisions that are kept no more and that the API server has not let go yet.",
+        json_schema_extra=_LIST,
+    )
     groups: list[ShownGroup] | None = Field(
         default=None,
         max_length=GROUPS_MAX_ITEMS,

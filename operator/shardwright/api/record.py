@@ -71,8 +71,8 @@ class PlanRecord:
     written of a resource: an earlier one that comes back is told by it. ``rejected`` is the hash of what the spec says of pods
     that a group did not come up with which is gone since (empty: there is none). ``improved_at`` is when a plan last took the
     place of one that served because it was better (None: none has). ``rollback`` is what is run instead of what the spec says
-    (None: that is run), ``answered`` the request to go back that was followed last. ``beyond`` are fields that are not known
-    here, each at its place: a later release wrote them.
+    (None: that is run), ``answered`` the request to go back that was answered last, ``unknown``: it named no revision that there
+    was. ``beyond`` are fields that are not known here, each at its place: a later release wrote them.
     """
 
     version: int = RECORD_VERSION
@@ -90,6 +90,7 @@ class PlanRecord:
     improved_at: datetime | None = None
     rollback: Rollback | None = None
     answered: str = ""
+    unknown: bool = False
     serial: int = field(default=0, compare=False)
     beyond: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 

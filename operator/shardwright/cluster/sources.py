@@ -9,6 +9,7 @@ from sys import intern
 from typing import Any, Final
 
 from shardwright.cluster.handover import Key
+from shardwright.cluster.overfull import CHILD_MAX_BYTES, bounded
 from shardwright.cluster.packing import Packed, packed, plain, unpacked
 from shardwright.cluster.reader import Source
 from shardwright.cluster.resources import (
@@ -44,13 +45,6 @@ _RANK: Final = re.compile(r"0|[1-9][0-9]{0,3}")
 
 DIGEST_BYTES: Final = 16
 
-CHILD_MAX_BYTES: Final = 262_144
-"""Unit: bytes of JSON, of an object that counts as one of ours.
-
-Basis: derived; the largest template has less than 100 KiB beside the names of its nodes, and 2,000 nodes of 63 characters have
-126 KB. The API server takes 1.5 MB, and tenants write what they like.
-"""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFacts:
@@ -70,9 +64,10 @@ class PodFacts:
 class Child:
     """An object that carries our label: all that was written of it, without what its controllers report.
 
-    ``owner`` is the name of the ShardedModel that controls it and ``owner_uid`` its uid, empty where none does; then, and where
-    it is larger than anything that we write, it is somebody else's, and no more is kept than that it is there. Equal as
-    long as its ``digest`` is: a status that changes is no change. ``version`` is the number of the version that it was seen at.
+    ``owner`` is the name of the ShardedModel that controls it and ``owner_uid`` its uid, empty where none does; then
+    it is somebody else's, and no more is kept than that it is there. Of one that is larger than anything that we write, what is
+    ours is kept, and ``excess`` says what is not. Equal as long as its ``digest`` is: a status that changes is no change.
+    ``version`` is the number of the version that it was seen at.
     """
 
     kind: str  # as kind_of says
@@ -84,6 +79,7 @@ class Child:
     digest: bytes
     body: Packed = field(compare=False, repr=False)
     version: int = field(compare=False)
+    excess: str = ""
 
     def content(self) -> dict[str, Any]:
         """Return the object, a new one each time."""
@@ -142,10 +138,11 @@ def project_child(resource: Resource, content: Mapping[str, Any]) -> Child:
     kept = {key: value for key, value in metadata.items() if key not in {"managedFields", "resourceVersion"}}
     rest = {key: value for key, value in content.items() if key not in {"apiVersion", "kind", "metadata", "status"}}
     whole = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": kept, **rest}
-    kind, body = kind_of(whole), plain(whole)
     owner, owner_uid = _model_of(content)
-    if not owner or len(body) > CHILD_MAX_BYTES:
-        owner, owner_uid, body = "", "", plain(_in_the_way(whole))
+    kind, body, excess = kind_of(whole), plain(whole if owner else _in_the_way(whole)), ""
+    if len(body) > CHILD_MAX_BYTES:
+        found, excess = bounded(whole, len(body))
+        body = plain(found)
     return Child(
         kind=kind,
         namespace=intern(metadata.get("namespace", "")),
@@ -156,6 +153,7 @@ def project_child(resource: Resource, content: Mapping[str, Any]) -> Child:
         digest=blake2b(body, digest_size=DIGEST_BYTES).digest(),
         body=packed(body, kind),
         version=int(version) if version.isdecimal() else 0,
+        excess=excess,
     )
 
 

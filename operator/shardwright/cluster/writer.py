@@ -100,7 +100,7 @@ class Writer:
         refused: list[Refusal] = []
         missing: set[ObjectKey] = set()
         for write in writes:
-            if isinstance(write, Create | Apply | Patch | Delete) and not missing.isdisjoint(write.needs):
+            if isinstance(write, Create | Apply | Patch | Delete | DropRevision) and not missing.isdisjoint(write.needs):
                 missing.add((written_kind(write), written_name(write)))
                 continue
             try:

@@ -149,7 +149,12 @@ class Intake:
             self._queue.change(key)
 
     def _add_soon(self, key: Key) -> None:
-        """Ask for a look at what goes on; a first start has time: models that have no pods yet come before it."""
-        priority = Priority.NEW if self._view.interests(key).starting else Priority.ROLL
+        """Ask for a look once no more is to be expected; what a group that has failed waits for is as urgent as its failure.
+
+        A roll waits for the pace of its namespace where its user has changed the model again: that look is one at the change. A
+        first start has time: models that have no pods yet come before it.
+        """
+        wants = self._view.interests(key)
+        priority = Priority.BROKEN if wants.broken else Priority.NEW if wants.starting else Priority.ROLL
         if self._may_ask():
             self._queue.add_after(key, Again(seconds=SETTLING_SECONDS, priority=priority))

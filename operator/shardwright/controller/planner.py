@@ -380,6 +380,7 @@ def _form(subject: Subject, ask: Ask, *, more: bool = False) -> Form:
 
 
 def _urgency(choice: Choice) -> Priority:
+    """Return how urgent a question is: what users cause as often as they like, going back too, waits for its namespace's turn."""
     return {Choice.REHOUSE: Priority.BROKEN, Choice.COMPARE: Priority.RESYNC}.get(choice, Priority.NEW)
 
 

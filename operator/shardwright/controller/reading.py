@@ -202,7 +202,8 @@ class Reading:
         store, namespace = self._view.store, owner.namespace
         try:
             kept, stored = await self.config_maps.record((namespace, record_key(owner)[1]), owner.uid, self.keys())
-            found = await _contents(store.children(owner.uid))
+            children = store.children(owner.uid)
+            found = await _contents(children)
             held = [await self.config_maps.get(where) for where in store.config_maps(owner.uid)]
             objects = {object_key(content): content for content in (*found, *held, kept) if content}
             pods = self._labelled(owner) if self._view.pods_visible else await self._listed_members(owner)
@@ -216,7 +217,13 @@ class Reading:
         ours_by_uid = {live["metadata"]["uid"] for live in objects.values() if controller_uid(live) == owner.uid}
         known = {member.name for member in members if member.set_uid in ours_by_uid}
         strangers = sorted({name for _, name in store.strangers(base_key((namespace, owner.name)))} - known)
-        observed = Observed(objects=objects, members=members, absent_kinds=self.absent_kinds, strangers=tuple(strangers))
+        observed = Observed(
+            objects=objects,
+            members=members,
+            absent_kinds=self.absent_kinds,
+            strangers=tuple(strangers),
+            overfull={(child.kind, child.name): child.excess for child in children if child.excess},
+        )
         return observed, stored
 
     def _labelled(self, owner: Owner) -> tuple[Member, ...]:

@@ -215,8 +215,9 @@ class Reconciler:
         before = self._view.interests(key)
         if not (published.waits_for_capacity or published.found.hidden) and published.found.cluster_known:
             self._view.stand_in_line(key, None)
+        broken = _priority(published) is Priority.BROKEN
         if not published.known:
-            self._view.note(key, replace(before, moving=published.moving, starting=published.starting))
+            self._view.note(key, replace(before, moving=published.moving, starting=published.starting, broken=broken))
             return
         groups = published.kept.record.plan.groups if published.kept else ()
         self._view.note(
@@ -229,6 +230,7 @@ class Reconciler:
                 starting=published.starting,
                 waits_for_turn=bool(published.found.awaiting_turn),
                 barred=published.found.barred is not None,
+                broken=broken,
             ),
         )
         self._view.keep(key, published.kept)

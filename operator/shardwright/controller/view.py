@@ -30,8 +30,9 @@ A = TypeVar("A")
 class Interests:
     """What one model depends on beside its own objects.
 
-    ``moving`` is how many of its groups are down on purpose, ``starting``: all are at their first start; ``waits_for_turn``:
-    groups of it wait because others' are down; ``barred``: its namespace does not let its pods in.
+    ``moving`` is how many of its groups are down on purpose, ``starting``: all are at their first start, ``broken``: one has failed
+    and does not serve; ``waits_for_turn``: groups of it wait because others' are down; ``barred``: its namespace does not let
+    its pods in.
     """
 
     config_map: Key | None = None
@@ -41,6 +42,7 @@ class Interests:
     starting: bool = False
     waits_for_turn: bool = False
     barred: bool = False
+    broken: bool = False
 
 
 NOTHING = Interests()

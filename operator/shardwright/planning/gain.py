@@ -22,6 +22,14 @@ class Better:
     gain: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prospect:
+    """What a plan would be that were made now."""
+
+    layout: Layout
+    pool: str
+
+
 def better(plan: Plan, stands: Plan, request: Request, inventory: Inventory) -> Better | None:
     """Return what a plan brings over the one that ``stands``, None where it brings nothing.
 

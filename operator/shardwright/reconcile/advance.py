@@ -35,7 +35,7 @@ from shardwright.reconcile.placing import Planned, plan
 from shardwright.reconcile.publish import NO_PODS_SECONDS, Deployed, Published, hidden, publish
 from shardwright.reconcile.record_object import record_key, record_object, record_place, would_end
 from shardwright.reconcile.refusals import place_taken, pod_of, problem_of
-from shardwright.reconcile.revisions import Course, Revision, renewed, revisions_of
+from shardwright.reconcile.revisions import Course, Revision, hash_of, history_of, renewed
 from shardwright.reconcile.rights import bounded
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
@@ -132,7 +132,7 @@ def _run(seen: Seen, known: Known, subject: Subject, planned: Planned, now: date
 def _good(seen: Seen, known: Known, subject: Subject, planned: Planned, deployed: Deployed, now: datetime) -> Step:
     """Keep what runs as a revision where all groups serve with it, and end."""
     if planned.record and not seen.resource.paused and _is_good(planned, deployed):
-        history = renewed(revisions_of(seen.resource.status), subject, planned.record, seen.told, now)
+        history = renewed(history_of(seen.resource.status), subject, planned.record, seen.told, now)
         if history is None:
             return Step(tell=True)
         deployed = replace(deployed, history=history)
@@ -227,7 +227,8 @@ def _deploy(seen: Seen, known: Known, subject: Subject, planned: Planned, now: d
         bundle = _bundle(seen, subject, known, record)
     except InputError as error:
         return _kept(seen, known, now, problems=error.problems)
-    rules = replace(known.rules, rejected=record.rejected == subject.deployment.asked != "")
+    rejected = record.rejected == subject.deployment.asked != ""
+    rules = replace(known.rules, rejected=rejected, revision=hash_of(subject))
     if rules.progress_deadline_seconds is None:
         rules = replace(rules, progress_deadline_seconds=start_deadline_seconds(record.plan, subject.deployment))
     return _decided(seen, replace(known, rules=rules), planned, bundle, now)

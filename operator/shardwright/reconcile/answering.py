@@ -21,7 +21,10 @@ from shardwright.resolving.subject import Subject
 def answer(
     subject: Subject, ask: Ask, inventory: Inventory, planned: Callable[[Subject, Inventory], Report] = plan_serving
 ) -> Replanned:
-    """Return what becomes of a plan of record, or a first plan, as it is ``planned``."""
+    """Return what becomes of a plan of record, or a first plan, as it is ``planned``.
+
+    An earlier plan whose groups would have no room however long they waited, as its hardware is gone, gives way to a new one.
+    """
     if ask.choice is Choice.RESCALE and ask.on:
         return scale(subject, ask.on, inventory, ask.worst)
     if ask.choice is Choice.REHOUSE and ask.on:
@@ -29,7 +32,9 @@ def answer(
     if ask.choice in {Choice.COMPARE, Choice.IMPROVE} and ask.on:
         return improve(subject, ask.on, inventory, planned, ask.worst, take=ask.choice is Choice.IMPROVE)
     if ask.choice is Choice.RESTORE and ask.restored:
-        return restore(subject, ask.on, ask.restored, inventory, ask.held, ask.worst)
+        restored = restore(subject, ask.on, ask.restored, inventory, ask.held, ask.worst)
+        if restored.short is None or restored.short.heals_by_itself:
+            return restored
     return plan_anew(subject, ask.on, inventory, ask.held, planned, ask.worst)
 
 

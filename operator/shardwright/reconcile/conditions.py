@@ -7,7 +7,7 @@ from shardwright.api.conditions import Condition, ConditionType, Reason
 from shardwright.api.record import Cause
 from shardwright.planning.phrases import uncounted_sentence
 from shardwright.reconcile.findings import Findings, Summary, rollback_message, summarise
-from shardwright.reconcile.sentences import better_sentence, failure_sentence, fixes_sentence, not_ready_sentence
+from shardwright.reconcile.sentences import anew_sentence, better_sentence, failure_sentence, fixes_sentence, not_ready_sentence
 from shardwright.reconcile.states import Awaited, GroupState
 from shardwright.rendering.fixes import fixes_of_engine, fixes_of_pods
 
@@ -86,7 +86,12 @@ def _degraded(found: Findings) -> Condition:
 
 
 def _contested(found: Findings) -> Condition:
-    """Return whether somebody else keeps setting fields of our objects back."""
+    """Return whether somebody else keeps setting fields of our objects back, or has filled one of them."""
+    if found.overfull:
+        (kind, name), excess = min(found.overfull.items())
+        more = f" (and {len(found.overfull) - 1} more)" if len(found.overfull) > 1 else ""
+        message = f"{kind} {name} is larger than anything that the operator writes: {excess}{more}; take out what was added to it"
+        return _condition(found, ConditionType.FIELD_CONFLICT, True, Reason.OBJECT_OVERFULL, message)
     if not found.contested:
         return _condition(found, ConditionType.FIELD_CONFLICT, False, Reason.IDLE)
     (kind, name), fields = min(found.contested.items())
@@ -157,8 +162,9 @@ def rollout_stopped(found: Findings) -> Condition:
 def rolled_back(found: Findings) -> Condition:
     """Return whether an earlier revision runs in place of what the spec says, and why; or why none does that was asked for."""
     if found.rollback is None:
-        problem = found.rollback_problem
-        said, reason = (problem.sentence(), Reason.REVISION_UNKNOWN) if problem else ("", Reason.IDLE)
+        problems = found.of_going_back
+        reason = problems[0].code if problems else Reason.IDLE
+        said = "; ".join(problem.sentence() for problem in problems)
         return _condition(found, ConditionType.ROLLED_BACK, False, reason, said)
     return _condition(found, ConditionType.ROLLED_BACK, True, _CAUSES[found.rollback[0].cause], rollback_message(found))
 
@@ -171,7 +177,8 @@ def _names(groups: Sequence[GroupState]) -> str:
 
 def _plan_stale(found: Findings) -> Condition:
     if found.stale:
-        return _condition(found, ConditionType.PLAN_STALE, True, Reason.NODES_CHANGED, found.stale.sentence())
+        said = "; ".join(filter(None, (found.stale.sentence(), anew_sentence(found.anew, found.better))))
+        return _condition(found, ConditionType.PLAN_STALE, True, Reason.NODES_CHANGED, said)
     if found.better:
         return _condition(found, ConditionType.PLAN_STALE, True, Reason.BETTER_PLAN, better_sentence(found.better))
     return _condition(found, ConditionType.PLAN_STALE, False, Reason.PLAN_VALID if found.plan else Reason.IDLE)

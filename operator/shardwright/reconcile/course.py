@@ -29,27 +29,41 @@ def course_of(seen: Seen) -> Course:
     """Return which course a model is on; one that is paused stays on its own."""
     record, subject = seen.record if isinstance(seen.record, PlanRecord) else None, seen.subject
     if not isinstance(subject, Subject):
-        return Course(rollback=record.rollback if record else None, answered=record.answered if record else "")
-    stands, answered, spec = record.rollback if record else None, record.answered if record else "", hash_of(subject)
-    if stands and stands.instead_of != spec:
-        stands = None
+        return _as_it_stood(record)
+    before = _as_it_stood(record)
+    if before.rollback and before.rollback.instead_of != hash_of(subject):
+        before = replace(before, rollback=None)
     request = seen.resource.annotations.get(ROLLBACK_TO, "")[:REQUEST_LENGTH]
-    if request == answered or seen.resource.paused:
-        return Course(rollback=stands, answered=answered)
-    return _asked(seen, subject, request, stands, answered)
+    if request == before.answered and before.unknown:
+        return replace(before, problem=_unknown(_number_in(request), revisions_of(seen.resource.status)))
+    if request == before.answered or seen.resource.paused:
+        return before
+    return _asked(seen, subject, request, before.rollback)
 
 
-def _asked(seen: Seen, subject: Subject, request: str, stands: Rollback | None, answered: str) -> Course:
-    """Return the course of a model of which something is asked anew."""
+def _as_it_stood(record: PlanRecord | None) -> Course:
+    """Return the course that a plan of record says."""
+    return Course(rollback=record.rollback, answered=record.answered, unknown=record.unknown) if record else Course()
+
+
+def _number_in(request: str) -> str:
+    return request.partition("@")[0].strip()
+
+
+def _asked(seen: Seen, subject: Subject, request: str, stands: Rollback | None) -> Course:
+    """Return the course of a model of which something is asked anew.
+
+    What is not there is answered, too: a later revision of that number is not what was asked for.
+    """
     spec = hash_of(subject)
-    wanted, revisions = request.partition("@")[0].strip(), revisions_of(seen.resource.status)
+    wanted, revisions = _number_in(request), revisions_of(seen.resource.status)
     if not wanted:  # what somebody has asked for by it ends with it
         return Course(rollback=None if stands and stands.cause is Cause.ASKED else stands, answered=request)
     if wanted == SPEC:
         return Course(answered=request)
     found = next((item for item in revisions if str(item.number) == wanted), None)
     if found is None:
-        return Course(rollback=stands, answered=answered, problem=_unknown(wanted, revisions))
+        return Course(rollback=stands, answered=request, unknown=True, problem=_unknown(wanted, revisions))
     if found.hash == spec:
         return Course(answered=request)
     rollback = Rollback(to=found.hash, instead_of=spec, cause=Cause.ASKED, engine_version=subject.default_version)
@@ -73,7 +87,7 @@ def given_up(seen: Seen, subject: Subject, decision: Decision | None) -> Course 
     if newest is None or newest.hash == spec:  # nothing was ever good, or what fails now was: no change of it is to blame
         return None
     rollback = replace(_because_of(rejection, newest.hash, spec), engine_version=subject.default_version)
-    return Course(rollback=rollback, answered=seen.course.answered)
+    return replace(seen.course, rollback=rollback)
 
 
 def _because_of(rejection: Rejection, to: str, instead_of: str) -> Rollback:
@@ -87,8 +101,11 @@ def _unknown(wanted: str, revisions: tuple[Revision, ...]) -> Problem:
     there = ", ".join(str(item.number) for item in revisions)
     return Problem(
         code="RevisionUnknown",
-        what=f"{ROLLBACK_TO}: {wanted}",
-        limit=f"there are revisions {there}" if there else "there is none yet: it has never served with all groups",
-        remedy=f"name one of status.revisions, or {SPEC}",
+        what=f"{ROLLBACK_TO}: '{wanted}'",
+        limit=f"names no revision that there was when it was set; there are {there}" if there else _NONE_YET,
+        remedy=f"ask for one that there is with 'kubectl shardwright rollout undo NAME --to-revision N', or for {SPEC}",
         path="metadata.annotations",
     )
+
+
+_NONE_YET: Final = "names none; there are none yet, as the model has never served with all groups"

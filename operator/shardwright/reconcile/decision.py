@@ -49,11 +49,15 @@ class KeepRevision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropRevision:
-    """Delete a ControllerRevision if the resource of this uid controls it; where there is none, all is well."""
+    """Delete a ControllerRevision if the resource of this uid controls it; where there is none, all is well.
+
+    ``needs`` as in a creation.
+    """
 
     namespace: str
     name: str
     owner_uid: str
+    needs: frozenset[ObjectKey] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

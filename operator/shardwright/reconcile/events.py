@@ -49,6 +49,8 @@ def events_of(before: Iterable[Mapping[str, Any]], found: Findings, written: Ite
     back, was = rolled_back(found), _before(before, ConditionType.ROLLED_BACK)
     if back.status and was.get("status") != "True":
         yield Event(reason="RolledBack", action="Restart", note=back.message, warning=found.spec_rejected)
+    elif found.of_going_back and back.reason != was.get("reason"):
+        yield Event(reason=back.reason, action="Reconcile", note=back.message, warning=True)
     told = [event for write in written for event in _of_write(write, found)]
     yield from told[:WRITES_TOLD]
     if len(told) > WRITES_TOLD:

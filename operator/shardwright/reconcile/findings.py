@@ -7,16 +7,13 @@ from typing import Final
 from shardwright.api.conditions import Reason
 from shardwright.api.record import Cause, Rollback
 from shardwright.errors import Problem
-from shardwright.planning.gain import Better
+from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.phrases import ways_sentence
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.reconcile.decide import Decision
 from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.revisions import Revision
-from shardwright.reconcile.sentences import (
-    not_ready_sentence,
-    rollback_sentence,
-)
+from shardwright.reconcile.sentences import no_place_sentence, not_ready_sentence, rollback_sentence
 from shardwright.reconcile.states import Awaited, GroupState, Situation
 
 _PASSING: Final = frozenset({Reason.WAITING_FOR_QUOTA, Reason.API_UNAVAILABLE, Reason.PROGRESSING})
@@ -41,15 +38,17 @@ class Findings:
     ``plan`` is the plan that stands, ``no_plan`` why there is none for the current spec. ``problems`` are what
     the user must correct, ``refused`` what the API server did not take or keep, or why nothing was sent to it.
     ``undeployable`` is why the plan is not run, ``pods_refused`` why pods are not created. ``stale`` is what is wrong with
-    the plan that stands, ``better`` one that would be better. ``wanted`` is how many groups shall run, None where that cannot be
-    told. ``standing`` are the groups that exist. ``decision`` is None where nothing may be deployed. ``hidden`` is why what
-    there is cannot be read: nothing else is known then. ``lost`` are nodes that do not give pods of the model back,
-    ``strangers`` pods with its labels that nobody of it controls, ``contested`` objects that somebody else keeps setting back,
-    with their fields.
+    the plan that stands, ``better`` one that would be better, ``anew`` what one would be that were made now. ``wanted`` is
+    how many groups shall run, None where that cannot be told. ``standing`` are the groups that exist. ``decision`` is None where
+    nothing may be deployed. ``hidden`` is why what there is cannot be read: nothing else is known then. ``lost`` are
+    nodes that do not give pods of the model back, ``strangers`` pods with its labels that nobody of it controls,
+    ``contested`` objects that somebody else keeps setting back, with their fields, ``overfull`` objects that somebody has filled,
+    with what is too large in them.
     ``kept_engine`` is the engine's version by default where an earlier release has chosen it, unless a revision is run.
     ``distrusted`` is why a plan of record was not believed a while ago, ``barred`` why the pods of a new plan are not let in.
     ``most_moving`` is how many groups may be down on purpose for the sake of all models. ``rollback`` is what is run
-    instead of what the spec says, ``rollback_problem`` why what was asked for is not gone back to.
+    instead of what the spec says, ``rollback_problem`` why what was asked for is not gone back to,
+    ``history_problem`` why what serves is not kept to be gone back to.
     """
 
     generation: int
@@ -60,6 +59,7 @@ class Findings:
     no_plan: NoPlan | None = None
     stale: Problem | None = None
     better: Better | None = None
+    anew: Prospect | None = None
     plan_only: bool = False
     paused: bool = False
     scaled_to_zero: bool = False
@@ -73,17 +73,30 @@ class Findings:
     lost: frozenset[str] = frozenset()
     strangers: tuple[str, ...] = ()
     contested: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
+    overfull: Mapping[ObjectKey, str] = field(default_factory=dict)
     kept_engine: KeptEngine | None = None
     distrusted: Problem | None = None
     barred: Problem | None = None
     most_moving: int | None = None
     rollback: tuple[Rollback, Revision | None] | None = None
     rollback_problem: Problem | None = None
+    history_problem: Problem | None = None
 
     @property
     def spec_rejected(self) -> bool:
         """Return whether what the spec says did not come up, and was taken back."""
         return self.rollback is not None and self.rollback[0].cause is not Cause.ASKED
+
+    @property
+    def of_going_back(self) -> tuple[Problem, ...]:
+        """Return why something is not gone back to, or could not be later."""
+        return tuple(filter(None, (self.rollback_problem, self.history_problem)))
+
+    @property
+    def revision_number(self) -> int | None:
+        """Return the number of the revision that is gone back to, None where none is, or the status does not say."""
+        revision = self.rollback[1] if self.rollback else None
+        return revision.number if revision else None
 
     @property
     def awaiting_turn(self) -> tuple[GroupState, ...]:
@@ -149,7 +162,8 @@ def _blocked_by_cluster(found: Findings) -> Summary | None:
         late = [not_ready_sentence(group) for group in found.groups if _waits_for(group, Awaited.LATE_NODES)]
         if late:
             return Summary(reason=Reason.NODES_DID_NOT_COME, message="; ".join(late[:3]))
-        said = (found.no_plan.problem.sentence(), ways_sentence(found.no_plan.ways_out))
+        back = no_place_sentence(found.revision_number) if found.rollback else ""
+        said = (found.no_plan.problem.sentence(), ways_sentence(found.no_plan.ways_out), back)
         return Summary(reason=reason, message="; ".join(filter(None, said)), stalled=not heals)
     if found.barred:
         return Summary(reason=Reason.QUOTA_EXCEEDED, message=found.barred.sentence(), stalled=True)
@@ -237,5 +251,6 @@ def rollback_message(found: Findings) -> str:
     if found.rollback is None:
         return ""
     stands, revision = found.rollback
-    message = rollback_sentence(stands, revision.number if revision else None, revision.image if revision else "")
-    return f"{message}; {found.rollback_problem.sentence()}" if found.rollback_problem else message
+    image = revision.image if revision else ""
+    message = rollback_sentence(stands, found.revision_number, image, placed=found.no_plan is None)
+    return "; ".join((message, *(problem.sentence() for problem in found.of_going_back)))

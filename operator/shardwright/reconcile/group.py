@@ -9,7 +9,7 @@ from typing import Any
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.immutable import made_anew
 from shardwright.reconcile.members import Member
-from shardwright.reconcile.memory import Memory, read_memory
+from shardwright.reconcile.memory import Memory, RestartsBefore, read_memory
 from shardwright.reconcile.observed import KeptOut
 from shardwright.reconcile.states import Wait
 from shardwright.reconcile.templates import asked_by, own_hash, pending_fields, template_hash
@@ -24,7 +24,7 @@ class LifeRules:
     ``min_ready_seconds`` is how long a group is ready before it counts as available, ``progress_deadline_seconds`` how long it
     may take to become ready on its nodes (None: nobody knows). Groups below the number ``partition`` keep the pods they have.
     ``rejected``: a group did not come up with what is wanted, and is gone. ``rolls_back``: what groups do not
-    come up with is taken back.
+    come up with is taken back. ``revision`` tells what is wanted from all else that was (empty: nobody knows what is).
     """
 
     restart: RestartPolicy = field(default_factory=RestartPolicy)
@@ -37,6 +37,7 @@ class LifeRules:
     partition: int = 0
     rejected: bool = False
     rolls_back: bool = False
+    revision: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +106,28 @@ class Group:
         """Return whether it has had its nodes for longer than a start may take, and has not come up."""
         seconds, since = self.rules.progress_deadline_seconds, self.starting_since
         return seconds is not None and since is not None and now >= since + timedelta(seconds=seconds)
+
+    @property
+    def restarts_since(self) -> int:
+        """Return how often a group of one pod was started again in place, since it is wanted as it is and last served well."""
+        before = self.memory.restarts_before
+        return sum(pod.restarts - (before.count if before and before.uid == pod.uid else 0) for pod in self.members)
+
+    def forgets_restarts_at(self) -> datetime | None:
+        """Return when it will have served for so long that its restarts were not in a row, None where it had none."""
+        if self.size > 1 or not (self.complete and self.ready_since and self.restarts_since > 0):
+            return None
+        return self.ready_since + timedelta(seconds=self.rules.restart.stable_seconds)
+
+    def restarts_before(self, now: datetime) -> RestartsBefore | None:
+        """Return the restarts to remember that count no more: those of before something else was wanted, or it served well."""
+        before, revision, pod = self.memory.restarts_before, self.rules.revision, next(iter(self.members), None)
+        if self.size > 1 or self.as_it_is or not revision or pod is None or (before is None and not pod.restarts):
+            return before
+        stable = (at := self.forgets_restarts_at()) is not None and now >= at
+        if before and before.revision == revision and not stable:
+            return before
+        return RestartsBefore(revision=revision, uid=pod.uid, count=pod.restarts)
 
     @property
     def served_by(self) -> str | None:

@@ -22,7 +22,7 @@ from shardwright.reconcile.incidents import (
     new_incident,
 )
 from shardwright.reconcile.members import MESSAGE_LENGTH, PODS_REFUSED, Failure, Member, nodes_of
-from shardwright.reconcile.memory import Memory, changed_annotations
+from shardwright.reconcile.memory import Memory, RestartsBefore, changed_annotations
 from shardwright.reconcile.refusals import asked_first
 from shardwright.reconcile.states import AT_ZERO, Awaited, GroupState, Situation, Wait
 from shardwright.reconcile.templates import asked_by, template_hash
@@ -122,7 +122,10 @@ def _leave_zero(group: Group, now: datetime) -> Step:
 
 def _started(group: Group, memory: Memory) -> Memory:
     """Return the memory of a group whose pods are made as they are rendered now."""
-    return memory.with_(restarted_for=group.rules.restart_asked, asked=asked_by(group.rendered), pending=())
+    rules = group.rules
+    before = RestartsBefore(revision=rules.revision) if group.size == 1 and rules.revision and not group.as_it_is else None
+    asked = asked_by(group.rendered)
+    return memory.with_(restarted_for=rules.restart_asked, asked=asked, pending=(), restarts_before=before)
 
 
 def _end(group: Group, now: datetime) -> Step:
@@ -189,7 +192,7 @@ def _keep(group: Group, now: datetime) -> Step:
     if group.outdated and len(group.members) < group.size == (group.live or {})["spec"].get("replicas"):
         drift: tuple[str, ...] = ()  # the pods that are missing come as those that there are
     else:
-        memory = memory.with_(pending=group.pending, asked=_found_asked(group))
+        memory = memory.with_(pending=group.pending, asked=_found_asked(group), restarts_before=group.restarts_before(now))
         drift = drifted_fields(_intent(group, group.memory), group.live)
     if drift:
         return Step(state=state, writes=_write(group, memory, Why.DRIFT, fields=drift))
@@ -219,8 +222,9 @@ def _standing(group: Group, memory: Memory, now: datetime) -> GroupState:
 
 
 def _comes_of_age(group: Group, now: datetime) -> datetime | None:
-    """Return when a group that is ready counts as available, None where it does."""
-    return None if group.available(now) else group.available_at(now)
+    """Return when a group that is ready counts as available, or as stable, None where it does."""
+    times = (None if group.available(now) else group.available_at(now), group.forgets_restarts_at())
+    return min((at for at in times if at and at > now), default=None)
 
 
 def _overdue(group: Group, now: datetime) -> Iterator[Wait]:

@@ -53,7 +53,7 @@ def rejected(groups: Sequence[Group], now: datetime) -> Rejection | None:
 def _starts_failed(group: Group) -> int:
     """Return how often the engine has failed in a row: of a single pod the kubelet counts, which starts it again in place."""
     if group.size == 1:
-        return sum(member.restarts for member in group.members)
+        return group.restarts_since
     return group.memory.incident.counted if group.memory.incident else 0
 
 
@@ -103,9 +103,10 @@ def _speaks_against(group: Group, now: datetime) -> bool:
 def _failures(group: Group) -> Iterator[Failure]:
     """Yield why a group does not serve, or is about to end: one of several pods never goes on after a failure."""
     wanted = template_hash(group.rendered)
-    if group.size > 1 or not group.complete:  # a single pod is restarted in place, and remembers the failure while it serves
+    if group.size > 1 or not group.complete:  # a single pod is restarted in place, and remembers the failure for ever
         alive = (member for member in group.members if not member.deleting)  # of one that is taken away, the incident says why
-        yield from (member.failure for member in alive if member.failure and member.template_hash == wanted)
+        told = (member for member in alive if not (group.size == 1 and member.restarts and not group.restarts_since))
+        yield from (member.failure for member in told if member.failure and member.template_hash == wanted)
     incident = group.memory.incident
     if group.size > 1 and incident and group.memory.since_failure and not group.complete:
         yield incident.failure

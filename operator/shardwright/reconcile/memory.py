@@ -31,6 +31,7 @@ OUTAGE: Final = "shardwright.io/last-outage-seconds"
 RESTARTED_FOR: Final = "shardwright.io/restarted-for"
 SIZE: Final = "shardwright.io/size"
 PENDING: Final = "shardwright.io/rollout-pending"
+RESTARTS_BEFORE: Final = "shardwright.io/restarts-before"
 
 WORD_LENGTH: Final = 1024
 """Characters of a reason to stop, and of what a user asked a restart with. Basis: assumed."""
@@ -50,8 +51,21 @@ NAMES: Final = (
     SIZE,
     ASKED_HASH,
     PENDING,
+    RESTARTS_BEFORE,
 )
 """All annotations that hold it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartsBefore:
+    """Restarts that speak against nothing that is wanted now: ``count`` of the pod ``uid``, of before it was (empty: none were).
+
+    ``revision`` is the hash of what was wanted when they were counted.
+    """
+
+    revision: str
+    uid: str = ""
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +75,7 @@ class Memory:
     ``members`` are the uids of the pods that were ready together, ``ready_since`` when they became so; ``stopped_at`` is
     when the group that is not ready again yet was stopped, and ``stopped_for`` why it is at zero; ``size`` is how many pods it
     had before that. ``asked`` is the hash of what its pods were made for, ``pending`` are fields of theirs that a restart changes
-    although the same is asked for.
+    although the same is asked for. ``restarts_before`` are those of a group of one pod, which its kubelet starts again in place.
     """
 
     incident: Incident | None = None
@@ -75,6 +89,7 @@ class Memory:
     size: int | None = None
     asked: str = ""
     pending: tuple[str, ...] = ()
+    restarts_before: RestartsBefore | None = None
 
     def with_(self, **changes: Any) -> "Memory":
         """Return the memory with some of it changed."""
@@ -125,6 +140,7 @@ class Memory:
             SIZE: "" if self.size is None else str(self.size),
             ASKED_HASH: self.asked,
             PENDING: ",".join(self.pending),
+            RESTARTS_BEFORE: _restarts_value(self.restarts_before),
         }
         return {name: value for name, value in found.items() if value}
 
@@ -150,6 +166,7 @@ def read_memory(stateful_set: Mapping[str, Any]) -> Memory:
         size=_number(found.get(SIZE, "")),
         asked=asked_by(stateful_set),
         pending=tuple(filter(None, found.get(PENDING, "").split(",")))[:PENDING_MAX],
+        restarts_before=_restarts_before(found.get(RESTARTS_BEFORE, "")),
     )
 
 
@@ -165,6 +182,19 @@ def ready_pods(stateful_sets: Iterable[Mapping[str, Any]], groups: int, size: in
             root, _ = generation_of(live["metadata"]["name"])
             pods[root] = max(live["spec"].get("replicas") or size, pods.get(root, 0))
     return sum(sorted(pods.values(), reverse=True)[:groups])
+
+
+def _restarts_value(before: RestartsBefore | None) -> str:
+    if before is None:
+        return ""
+    return f"{before.revision} {before.uid} {before.count}" if before.uid else before.revision
+
+
+def _restarts_before(text: str) -> RestartsBefore | None:
+    """Return what an annotation says of restarts, None where somebody has written what we never write."""
+    words = _word(text).split()
+    count = _number(words[2]) if len(words) == 3 else 0 if len(words) == 1 else None  # noqa: PLR2004  as it is written
+    return None if count is None else RestartsBefore(revision=words[0], uid="".join(words[1:2]), count=count)
 
 
 def _whole(now: datetime) -> datetime:

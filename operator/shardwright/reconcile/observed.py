@@ -45,7 +45,8 @@ class Observed:
     """The objects that carry our label or a wanted name, ours or not, and all pods that StatefulSets control.
 
     ``absent_kinds`` are kinds of object that this cluster does not have. ``strangers`` are the names of pods that carry the
-    labels of the model although no StatefulSet controls them. ``kept_out`` are the StatefulSets whose pods are refused,
+    labels of the model although no StatefulSet controls them. ``overfull`` says of objects that somebody has filled what is too
+    large in them. ``kept_out`` are the StatefulSets whose pods are refused,
     ``short_since`` says since when each has fewer pods than it should, both by uid. ``crowded_out`` are the groups, without
     their generation, on whose nodes others leave too few GPUs; ``nodes_to_come`` says so of those that are planned on nodes which
     an autoscaler is to make, with how they wait for them. ``ready_since`` says since when all pods of a StatefulSet are ready,
@@ -56,6 +57,7 @@ class Observed:
     members: Sequence[Member] = ()
     absent_kinds: frozenset[str] = frozenset()
     strangers: tuple[str, ...] = ()
+    overfull: Mapping[ObjectKey, str] = field(default_factory=dict)
     kept_out: Mapping[str, KeptOut] = field(default_factory=dict)
     short_since: Mapping[str, datetime] = field(default_factory=dict)
     crowded_out: frozenset[str] = frozenset()

@@ -7,7 +7,7 @@ from datetime import datetime
 from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.improving import is_due
-from shardwright.planning.gain import Better
+from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.validity import PASSES
 from shardwright.reconcile.events import Event, plan_event
@@ -34,7 +34,8 @@ class Planned:
 
     ``short`` is why there is no plan for the spec as it is, ``unplaced``: the one that there is has no GPUs and may not run,
     ``undeployable`` why the one that there is cannot be run, ``barred`` why the pods of the new one would not be let in,
-    ``stale`` what is wrong with the plan that stands, ``better`` one that would be better. ``events`` say that it is new.
+    ``stale`` what is wrong with the plan that stands, ``better`` one that would be better, ``anew`` what one would be that were
+    made now. ``events`` say that it is new.
     """
 
     record: PlanRecord | None
@@ -45,6 +46,7 @@ class Planned:
     barred: Problem | None = None
     stale: Problem | None = None
     better: Better | None = None
+    anew: Prospect | None = None
     events: tuple[Event, ...] = ()
 
 
@@ -56,27 +58,11 @@ def plan(seen: Seen, known: Known, subject: Subject, now: datetime) -> Planned |
         return Planned(record=record, report=record.report(), stale=stale)
     if record is None and not _has_begun(seen, known) and (why := too_many(seen.cluster or Cluster())):
         return Planned(record=None, barred=why)
-    wanted = Wanted(
-        input_hash=subject.input_hash,
-        cut_hash=subject.cut_hash,
-        replan=intent.replan,
-        replicas=intent.replicas,
-        deploy=subject.request.deploy,
-    )
     has_its_gpus = _has_its_gpus(seen, known, record)
-    choice = choose(
-        record,
-        wanted,
-        leaving=bool(known.leaving),
-        has_its_gpus=has_its_gpus,
-        serves=_serves(known, record),
-        due=record is not None and is_due(record, now),
-    )
+    choice = _choice(seen, known, subject, now, has_its_gpus=has_its_gpus, stale=stale is not None)
     if choice is Choice.KEEP and record:
         why = None if _has_begun(seen, known) else barred(seen, known, subject, record)
         return Planned(record=record, report=record.report(), stale=stale, unplaced=why is not None, barred=why)
-    if choice is Choice.REPLAN and _is_former(seen, subject):
-        choice = Choice.RESTORE
     ask = _ask(seen, known, subject, choice)
     answer = seen.answers.get(ask, ask)
     if isinstance(answer, Problem) and record and choice in {Choice.COMPARE, Choice.IMPROVE}:
@@ -89,6 +75,23 @@ def plan(seen: Seen, known: Known, subject: Subject, now: datetime) -> Planned |
     if planned.record != record and (why := barred(seen, known, subject, planned.record)):
         return Planned(record=record, report=planned.report, unplaced=not has_its_gpus, barred=why, stale=stale)
     return replace(planned, unplaced=not has_its_gpus and planned.record == record)
+
+
+def _choice(seen: Seen, known: Known, subject: Subject, now: datetime, *, has_its_gpus: bool, stale: bool) -> Choice:
+    """Return what becomes of the plan of record; of one that is ``stale`` and serves it is said what a new one would be."""
+    record, intent, serves = known.record, subject.intent, _serves(known, known.record)
+    wanted = Wanted(
+        input_hash=subject.input_hash,
+        cut_hash=subject.cut_hash,
+        replan=intent.replan,
+        replicas=intent.replicas,
+        deploy=subject.request.deploy,
+    )
+    due = record is not None and is_due(record, now)
+    choice = choose(record, wanted, leaving=bool(known.leaving), has_its_gpus=has_its_gpus, serves=serves, due=due)
+    if choice is Choice.REPLAN and _is_former(seen, subject):
+        return Choice.RESTORE
+    return Choice.COMPARE if choice is Choice.KEEP and stale and serves else choice
 
 
 def _has_begun(seen: Seen, known: Known) -> bool:
@@ -166,7 +169,7 @@ def _of_answer(known: Known, subject: Subject, answer: Replanned, stale: Problem
         left = _fault(known, made) if moved else stale
         return Planned(record=made, report=answer.report, short=answer.short, stale=left, events=_news(made) if moved else ())
     if record and made and record.input_hash == made.input_hash and record.plan == made.plan:
-        return Planned(record=record, report=record.report(), stale=stale, better=answer.better)
+        return Planned(record=record, report=record.report(), stale=stale, better=answer.better, anew=answer.anew)
     return Planned(record=made, report=answer.report, events=_news(made))
 
 

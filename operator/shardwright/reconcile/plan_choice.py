@@ -14,7 +14,7 @@ class Choice(StrEnum):
     RESCALE = "Rescale"  #: only the number of groups has changed: add or drop groups, move none
     REHOUSE = "Rehouse"  #: some groups cannot go on where they are: they move, the others stay; then as RESCALE
     REPLAN = "Replan"
-    COMPARE = "Compare"  #: all stays as it is; what would be better is said
+    COMPARE = "Compare"  #: all stays as it is; what would be better, or be made now, is said
     RESTORE = "Restore"  #: the plan of an earlier revision takes its place, with the groups that still stand by it
     IMPROVE = "Improve"  #: a better plan takes its place if it is worth a restart of all groups
 

@@ -12,7 +12,7 @@ from shardwright.errors import Problem
 from shardwright.pipeline import engine_status
 from shardwright.planning.report import Report
 from shardwright.reconcile.decide import Decision
-from shardwright.reconcile.decision import Apply, Aside, Create, DryRunPod, ObjectKey, Why
+from shardwright.reconcile.decision import Apply, Aside, Create, DropRevision, DryRunPod, KeepRevision, ObjectKey, Why
 from shardwright.reconcile.events import Event, events_of
 from shardwright.reconcile.findings import Findings, KeptEngine
 from shardwright.reconcile.generations import given_up_at
@@ -21,8 +21,8 @@ from shardwright.reconcile.observed import controller_uid, object_key
 from shardwright.reconcile.placing import Planned
 from shardwright.reconcile.quotas import Pods
 from shardwright.reconcile.record_trust import SERIAL
-from shardwright.reconcile.refusals import pods_refused, problem_of
-from shardwright.reconcile.revisions import REVISIONS, History, Revision, hash_of, revisions_of, shown
+from shardwright.reconcile.refusals import pods_refused, problem_of, revision_refused
+from shardwright.reconcile.revisions import History, Revision, hash_of, history_of, revisions_of, shown
 from shardwright.reconcile.rights import pods_of
 from shardwright.reconcile.rules import groups_wanted
 from shardwright.reconcile.seen import Outcome, Refusal, Seen
@@ -193,11 +193,9 @@ def _serial(seen: Seen, record: PlanRecord | None) -> dict[str, int]:
 
 def _revisions(seen: Seen, deployed: Deployed, outcome: Outcome) -> dict[str, Any]:
     """Return what the status says of revisions: those of before where one could not be kept."""
-    stand, history = revisions_of(seen.resource.status), deployed.history
-    if history and all(write in outcome.written for write in history.writes):
-        stand = history.revisions
+    stand, history = history_of(seen.resource.status), deployed.history
     runs = hash_of(seen.subject) if isinstance(seen.subject, Subject) else ""
-    return {REVISIONS: shown(stand, runs)} if stand else {}
+    return shown(history.after(stand, outcome.written) if history else stand, runs)
 
 
 def _repaired(seen: Seen, known: Known, outcome: Outcome) -> dict[ObjectKey, tuple[str, ...]]:
@@ -246,9 +244,11 @@ def _found(seen: Seen, known: Known, planned: Planned, deployed: Deployed, outco
         paused=seen.resource.paused,
         rollback=_rollback(seen),
         rollback_problem=seen.course.problem,
+        history_problem=_history_problem(seen, outcome),
         lost=known.lost,
         strangers=known.observed.strangers,
         contested=seen.contested,
+        overfull=known.observed.overfull,
         pods_refused=_pods_refused(seen, known, outcome),
     )
     if subject is None or intent is None or cluster is None:
@@ -261,6 +261,7 @@ def _found(seen: Seen, known: Known, planned: Planned, deployed: Deployed, outco
         undeployable=planned.undeployable or (record.plan.undeployable if record and not intent.plan_only else None),
         stale=planned.stale,
         better=planned.better,
+        anew=planned.anew,
         barred=planned.barred,
         plan_only=intent.plan_only,
         scaled_to_zero=intent.replicas == 0,
@@ -284,6 +285,13 @@ def _rollback(seen: Seen) -> tuple[Rollback, Revision | None] | None:
     if stands is None:
         return None
     return stands, next((item for item in revisions_of(seen.resource.status) if item.hash == stands.to), None)
+
+
+def _history_problem(seen: Seen, outcome: Outcome) -> Problem | None:
+    """Return why a revision is not kept, or one that is kept no more does not go; None where all is well."""
+    revisions = revisions_of(seen.resource.status)
+    refused = (item for item in outcome.refused if isinstance(item.write, KeepRevision | DropRevision))
+    return next((revision_refused(item, revisions[-1].number if revisions else None) for item in refused), None)
 
 
 def _first_refusal(outcome: Outcome, *, queued: bool) -> Problem | None:
@@ -338,7 +346,7 @@ def _again_at(
     if any(sighting.sight is Sight.NO_PODS for sighting in known.since) and not seen.resource.paused:
         times.append(now + timedelta(seconds=NO_PODS_SECONDS))
     beside_the_spec = bool(found.problems) and isinstance(seen.subject, Subject)  # what the cluster lacks may come
-    if found.refused or found.contested or beside_the_spec or _unfinished(found):
+    if found.refused or found.history_problem or found.contested or beside_the_spec or _unfinished(found):
         times.append(now + timedelta(seconds=UNREADY_SECONDS))
     return min(times, default=None)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from shardwright.errors import Problem
-from shardwright.reconcile.decision import Apply, DryRunPod, Patch, Why, shown_name, written_kind, written_name
+from shardwright.reconcile.decision import Apply, DropRevision, DryRunPod, Patch, Why, shown_name, written_kind, written_name
 from shardwright.reconcile.seen import Refusal
 
 SHOWN_FIELDS: Final = 3
@@ -113,6 +113,21 @@ def _unavailable(refusal: Refusal) -> Problem:
         what=f"{written_kind(refusal.write)} {shown_name(refusal.write)} could not be written",
         limit=f"{code}: {refusal.message}",
         remedy="it is tried again; look at the webhook that is named, or at the API server",
+    )
+
+
+def revision_refused(refusal: Refusal, newest: int | None) -> Problem:
+    """Return the problem of a revision that is not taken, or that does not go; ``newest`` is the last one that was kept."""
+    if isinstance(refusal.write, DropRevision):
+        what, limit = f"ControllerRevision {refusal.write.name}", f"is kept no more and cannot be deleted: {refusal.message}"
+        return Problem(code="RevisionRefused", what=what, limit=limit, remedy="it is tried again; mend what is named")
+    gap = "there is nothing to go back to" if newest is None else f"revision {newest} is what would be gone back to"
+    return Problem(
+        code="RevisionRefused",
+        what="what all groups serve with",
+        limit=f"cannot be kept as a revision: {refusal.message}",
+        gap=gap,
+        remedy="it is tried again; mend what is named",
     )
 
 

@@ -11,7 +11,7 @@ import json
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from shardwright.api.record import PlanRecord, Rollback, decode, encode
 from shardwright.engines.versions import kept_default
 from shardwright.errors import Problem
 from shardwright.planning.report import Plan
-from shardwright.reconcile.decision import DropRevision, KeepRevision, Write
+from shardwright.reconcile.decision import DropRevision, KeepRevision, ObjectKey, Write
 from shardwright.reconcile.observed import controller_uid
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MANAGED_BY, MODEL, metadata
@@ -31,6 +31,13 @@ REVISIONS: Final = "revisions"
 
 HISTORY_MAX: Final = 3
 """How many of them are kept. Basis: chosen; what runs, and two to go back to."""
+
+SURPLUS: Final = "surplusRevisions"
+"""Field of the status that names, by their digests, those that are kept no more and could not be deleted yet."""
+
+SURPLUS_MAX: Final = 8
+"""How many of them there may be before no further revision is kept. Basis: assumed; whoever may create one may delete one, so it
+is a webhook or a right of its own that keeps them."""
 
 OF_NOW: Final = ("paused", "mode", "replan", "restart", "rollout", "replicas")
 """Fields of the spec that say how many groups there are and how they live: they are not gone back to."""
@@ -79,28 +86,55 @@ class Former:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """What is run instead of what the spec says (None: that is run), which request was followed last, and why one is not."""
+    """What is run instead of what the spec says (None: that is run), which request was answered last, and why none is followed.
+
+    ``unknown``: the request named no revision that there was.
+    """
 
     rollback: Rollback | None = None
     answered: str = ""
+    unknown: bool = False
     problem: Problem | None = None
 
     def kept_in(self, record: PlanRecord) -> PlanRecord:
         """Return a plan of record that says so."""
-        return replace(record, rollback=self.rollback, answered=self.answered)
+        return replace(record, rollback=self.rollback, answered=self.answered, unknown=self.unknown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """The revisions that there are after the writes, and these writes."""
+    """The revisions that a model has and the digests of those that are to go, as they stand now or when ``writes`` are taken.
+
+    ``keeps`` creates the newest one, each of ``drops`` ends the one of its digest.
+    """
 
     revisions: tuple[Revision, ...]
-    writes: tuple[Write, ...] = ()
+    surplus: tuple[str, ...] = ()
+    keeps: KeepRevision | None = None
+    drops: Mapping[str, DropRevision] = field(default_factory=dict)
+
+    @property
+    def writes(self) -> tuple[Write, ...]:
+        """Return what is to be written, in order."""
+        return (*((self.keeps,) if self.keeps else ()), *self.drops.values())
+
+    def after(self, before: "History", written: Sequence[Write]) -> "History":
+        """Return what there is once so much of it is written: as ``before`` where the newest one is not taken."""
+        if self.keeps and self.keeps not in written:
+            return before
+        return replace(self, surplus=tuple(digest for digest in self.surplus if self.drops.get(digest) not in written))
 
 
 def hash_of(subject: Subject) -> str:
     """Return what tells revisions apart: it changes with all that pods and plans follow from, and not with how groups live."""
     return hashlib.sha256(f"{subject.cut_hash} {subject.deployment.asked}".encode()).hexdigest()[:_HASH_DIGITS]
+
+
+def history_of(status: Mapping[str, Any]) -> History:
+    """Return the revisions that a status names, and those that are still to go."""
+    named = status.get(SURPLUS)
+    surplus = (item for item in named or () if isinstance(item, str)) if isinstance(named, list | tuple) else ()
+    return History(revisions=revisions_of(status), surplus=tuple(surplus)[:SURPLUS_MAX])
 
 
 def revisions_of(status: Mapping[str, Any]) -> tuple[Revision, ...]:
@@ -117,9 +151,9 @@ def _read(item: Mapping[str, Any]) -> Revision | None:
     return Revision(number=number, hash=hashed, digest=digest, image=image, kept_at=kept_at)
 
 
-def shown(revisions: Sequence[Revision], runs: str) -> list[dict[str, Any]]:
+def shown(history: History, runs: str) -> dict[str, Any]:
     """Return them as the status shows them; ``runs`` is the hash of what is run, or is to be."""
-    return [
+    revisions = [
         {
             "revision": item.number,
             "hash": item.hash,
@@ -128,42 +162,51 @@ def shown(revisions: Sequence[Revision], runs: str) -> list[dict[str, Any]]:
             "keptAt": item.kept_at,
             "runs": item.hash == runs,
         }
-        for item in revisions
+        for item in history.revisions
     ]
+    found = {REVISIONS: revisions, SURPLUS: list(history.surplus)}
+    return {name: value for name, value in found.items() if value}
 
 
-def renewed(before: Sequence[Revision], subject: Subject, record: PlanRecord, told: Told | None, now: datetime) -> History | None:
+def renewed(before: History, subject: Subject, record: PlanRecord, told: Told | None, now: datetime) -> History | None:
     """Return the revisions after all groups have come to serve as a subject says; None where what it asks must be told first.
 
-    One that was kept before is the newest again, under a new number, as with a Deployment.
+    One that was kept before is the newest again, under a new number, as with a Deployment. Those that are beyond the history stay
+    named until they are gone.
     """
-    hashed, number = hash_of(subject), max((item.number for item in before), default=0) + 1
-    known = next((item for item in before if item.hash == hashed), None)
-    others = [item for item in before if item is not known]
-    if before and known is before[-1]:
-        return History(revisions=tuple(before))
+    hashed, there = hash_of(subject), before.revisions
+    number = max((item.number for item in there), default=0) + 1
+    known = next((item for item in there if item.hash == hashed), None)
+    others = tuple(item for item in there if item is not known)
+    if (known and known is there[-1]) or (not known and len(before.surplus) >= SURPLUS_MAX):
+        return replace(before, drops=_drops(subject.owner, before.surplus))
     if known:
-        return History(revisions=(*others, replace(known, number=number)))
+        return History(revisions=(*others, replace(known, number=number)), surplus=before.surplus)
     if told is None:
         return None
     text = _text(told, record)
     digest, gone = hashlib.sha256(text.encode()).hexdigest(), others[: max(0, len(others) + 1 - HISTORY_MAX)]
     kept_at = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     made = Revision(number=number, hash=hashed, digest=digest, image=subject.deployment.image, kept_at=kept_at)
-    owner = subject.owner
-    drops = (
-        DropRevision(namespace=owner.namespace, name=revision_name(base_name(owner.name), item.digest), owner_uid=owner.uid)
-        for item in gone
-        if item.digest != digest
-    )
-    return History(
-        revisions=(*others[len(gone) :], made), writes=(KeepRevision(content=_object(owner, text, digest, number)), *drops)
-    )
+    surplus = tuple(item for item in (*before.surplus, *(item.digest for item in gone)) if item != digest)
+    keeps = KeepRevision(content=_object(subject.owner, text, digest, number))
+    needs = frozenset({(keeps.content["kind"], keeps.content["metadata"]["name"])})
+    drops = _drops(subject.owner, surplus, needs)
+    return History(revisions=(*others[len(gone) :], made), surplus=surplus, keeps=keeps, drops=drops)
+
+
+def _drops(owner: Owner, digests: Sequence[str], needs: frozenset[ObjectKey] = frozenset()) -> dict[str, DropRevision]:
+    """Return by digest what ends these revisions."""
+    names = {digest: revision_name(base_name(owner.name), digest) for digest in digests}
+    return {
+        digest: DropRevision(namespace=owner.namespace, name=name, owner_uid=owner.uid, needs=needs)
+        for digest, name in names.items()
+    }
 
 
 def _text(told: Told, record: PlanRecord) -> str:
     """Return what a revision says, the same for the same: without what becomes of the plan of record later."""
-    kept = replace(record, rollback=None, answered="", rejected="", improved_at=None, serial=0)
+    kept = replace(record, rollback=None, answered="", unknown=False, rejected="", improved_at=None, serial=0)
     said = {"spec": json.loads(told.text)["spec"], "config": told.config, "record": encode(kept)}
     return json.dumps(said, sort_keys=True, separators=(",", ":"))
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from shardwright.api.record import Cause, Rollback
 from shardwright.improving import GAIN_MIN
-from shardwright.planning.gain import Better
+from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.phrases import copies
 from shardwright.reconcile.states import Awaited, GroupState, Wait
 from shardwright.rendering.fixes import Fix
@@ -41,6 +41,9 @@ _WORDS: Final = {
     Awaited.START: "{ranks}: starting",
 }
 
+NO_PLACE_ASKED: Final = "what runs goes on; change the spec, or have it run with 'kubectl shardwright rollout retry'"
+"""What is done for a revision that has no place, and how that ends."""
+
 
 def waiting_sentence(state: GroupState) -> str:
     """Return what a group waits for, empty where it waits for nothing."""
@@ -71,20 +74,38 @@ def not_ready_sentence(state: GroupState) -> str:
     return f"{waits}; it failed: {failure_sentence(state)}" if state.failing else waits
 
 
-def rollback_sentence(rollback: Rollback, number: int | None, image: str) -> str:
-    """Return which revision runs in place of what the spec says, why, and until when.
+def rollback_sentence(rollback: Rollback, number: int | None, image: str, *, placed: bool = True) -> str:
+    """Return which revision runs in place of what the spec says, why, and until when; or that it has no place (``placed``).
 
     >>> asked = Rollback(to="b6", instead_of="0c", cause=Cause.ASKED)
     >>> rollback_sentence(asked, 2, "vllm/vllm-openai:v0.32.0")
     'revision 2 (vllm/vllm-openai:v0.32.0) runs in place of the spec, as asked, until the spec changes'
+    >>> rollback_sentence(asked, 2, "vllm/vllm-openai:v0.32.0", placed=False).partition(": ")[0]
+    'revision 2 (vllm/vllm-openai:v0.32.0) is to run in place of the spec, as asked, and has no place'
     """
-    which = f"revision {number} ({image})" if number is not None else "an earlier revision"
+    which = f"{revision_named(number)} ({image})" if number is not None else revision_named(number)
+    runs = f"{which} {'runs' if placed else 'is to run'} in place of the spec"
     if rollback.cause is Cause.ASKED:
-        return f"{which} runs in place of the spec, as asked, until the spec changes"
+        return f"{runs}, as asked, until the spec changes" if placed else f"{runs}, as asked, and has no place: {NO_PLACE_ASKED}"
     why = "was not ready in time" if rollback.cause is Cause.PROGRESS_DEADLINE_EXCEEDED else "failed again and again"
     said = f" ({rollback.said[:LINE_LENGTH]})" if rollback.said else ""
+    without = "" if placed else "; it has no place, and what runs goes on"
     again = "correct the spec, or have it tried again with 'kubectl shardwright rollout retry'"
-    return f"{which} runs in place of the spec, with which {rollback.group} {why}{said}; {again}"
+    return f"{runs}, with which {rollback.group} {why}{said}{without}; {again}"
+
+
+def revision_named(number: int | None) -> str:
+    """Return a revision by its number, where that is known."""
+    return "an earlier revision" if number is None else f"revision {number}"
+
+
+def no_place_sentence(number: int | None) -> str:
+    """Return that it is a revision which has no place, and what ends that.
+
+    >>> no_place_sentence(1).partition(":")[0]
+    'this is asked by revision 1, which is gone back to'
+    """
+    return f"this is asked by {revision_named(number)}, which is gone back to: {NO_PLACE_ASKED}"
 
 
 def better_sentence(found: Better) -> str:
@@ -96,8 +117,28 @@ def better_sentence(found: Better) -> str:
     'tensor 8 on h200 would be 7% better by Latency; a plan that serves gives way to one that is 10% better, at most once an hour'
     """
     gives_way = f"a plan that serves gives way to one that is {GAIN_MIN:.0%} better, at most once an hour"
-    brings = "carry the load" if found.gain is None else f"be {found.gain:.0%} better by {found.objective}"
-    return f"{copies(found.layout)} on {found.pool} would {brings}; {gives_way}"
+    return f"{copies(found.layout)} on {found.pool} would {_brings(found)}; {gives_way}"
+
+
+def _brings(found: Better) -> str:
+    return "carry the load" if found.gain is None else f"be {found.gain:.0%} better by {found.objective}"
+
+
+def anew_sentence(anew: Prospect | None, better: Better | None) -> str:
+    """Return what a plan would be that were made now, and what it would bring; empty where none was looked for, or there is none.
+
+    >>> from shardwright.layouts.layout import Layout
+    >>> from shardwright.planning.request import OptimizeFor
+    >>> new = Prospect(layout=Layout(tensor=8), pool="h200")
+    >>> anew_sentence(new, Better(layout=new.layout, pool=new.pool, objective=OptimizeFor.LATENCY, gain=0.07))
+    'a new plan would be tensor 8 on h200, and be 7% better by Latency'
+    >>> anew_sentence(new, None)
+    'a new plan would be tensor 8 on h200'
+    """
+    if anew is None:
+        return ""
+    said = f"a new plan would be {copies(anew.layout)} on {anew.pool}"
+    return f"{said}, and {_brings(better)}" if better else said
 
 
 def fixes_sentence(fixes: Sequence[Fix]) -> str:

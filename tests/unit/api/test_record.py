@@ -16,7 +16,7 @@ RECORDS = Path(__file__).parents[2] / "data" / "records"
 
 REPORT = a_report()
 
-LATER = {"rejected": "", "improved_at": None, "rollback": None, "answered": ""}
+LATER = {"rejected": "", "improved_at": None, "rollback": None, "answered": "", "unknown": False}
 """Fields that came after version 2, as they are written where nothing is to be said."""
 
 RECORD = PlanRecord(
@@ -148,7 +148,7 @@ def test_a_record_of_version_2_is_read_to_the_last_bit_and_written_as_one(name: 
 
 def test_what_a_model_has_gone_back_to_is_read_as_it_was_written() -> None:
     back = Rollback(to="b6", instead_of="0c", cause=Cause.ENGINE_FAILED, group="llama-1", said="CUDA error")
-    record = replace(RECORD, rollback=back, answered="spec@now")
+    record = replace(RECORD, rollback=back, answered="spec@now", unknown=True)
     assert decode(encode(record)) == record
 
 

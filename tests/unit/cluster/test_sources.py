@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from shardwright.cluster.overfull import CHILD_MAX_BYTES
 from shardwright.cluster.resources import STATEFUL_SETS
 from shardwright.cluster.sources import (
-    CHILD_MAX_BYTES,
     ConfigMapFacts,
     PodFacts,
     node_source,
@@ -142,13 +142,11 @@ def test_an_object_that_no_sharded_model_of_ours_controls_has_no_owner() -> None
     assert (child.owner, child.owner_uid) == ("", "")
 
 
-@pytest.mark.parametrize("owned", [True, False])
-def test_of_an_object_that_is_not_ours_or_too_large_to_be_no_more_is_kept_than_that_it_is_there(*, owned: bool) -> None:
+def test_of_an_object_that_is_not_ours_no_more_is_kept_than_that_it_is_there() -> None:
     found = a_set("llama-0", version=7)
     found["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "shardwright", "odd": "x"}
-    found["metadata"]["annotations"] = {"theirs": "x" * (CHILD_MAX_BYTES if owned else 10)}
-    if not owned:
-        found["metadata"]["ownerReferences"] = []
+    found["metadata"]["annotations"] = {"theirs": "x" * CHILD_MAX_BYTES}
+    found["metadata"]["ownerReferences"] = []
 
     child = project_child(STATEFUL_SETS, found)
 
@@ -160,6 +158,36 @@ def test_of_an_object_that_is_not_ours_or_too_large_to_be_no_more_is_kept_than_t
         "spec": {},
     }
     assert (child.name, child.owner, child.owner_uid, child.version) == ("llama-0", "", "", 7)
+
+
+@pytest.mark.parametrize("field", ["annotations", "labels"])
+def test_an_object_of_ours_that_others_have_filled_stays_ours_without_what_they_have_written(field: str) -> None:
+    found = a_set("llama-0", version=7)
+    whole = project_child(STATEFUL_SETS, found).content()
+    found["metadata"].setdefault(field, {})
+    theirs = {f"others.example/{number}": "x" * 50 for number in range(CHILD_MAX_BYTES // 50)}
+    found["metadata"][field] = {"shardwright.io/size": "2", **theirs}
+    whole["metadata"][field] = {"shardwright.io/size": "2"}
+
+    child = project_child(STATEFUL_SETS, found)
+
+    assert child.content() == whole
+    assert (child.owner, child.owner_uid) == ("llama", "uid-of-llama")
+    assert child.excess.endswith(f" bytes in metadata.{field} are not ours")
+
+
+def test_of_one_whose_template_is_filled_what_nobody_can_change_is_kept_and_the_rest_differs() -> None:
+    found = a_set("llama-0", version=7)
+    labels = {"shardwright.io/template-hash": "abc"}
+    fixed = {"replicas": 2, "serviceName": "llama-0-hosts", "podManagementPolicy": "Parallel"}
+    env = [{"name": f"N{number}", "value": "x" * 50} for number in range(CHILD_MAX_BYTES // 50)]
+    template = {"metadata": {"labels": {**labels, "theirs": "x"}}, "spec": {"containers": [{"name": "engine", "env": env}]}}
+    found["spec"] = {**fixed, "template": template}
+
+    child = project_child(STATEFUL_SETS, found)
+
+    assert child.content()["spec"] == {**fixed, "template": {"metadata": {"labels": labels}, "spec": {}}}
+    assert (child.owner_uid, child.excess.partition(" ")[2]) == ("uid-of-llama", "bytes, and more in its spec than is ours")
 
 
 def test_of_a_config_map_its_identity_version_and_owner_are_kept() -> None:

@@ -166,22 +166,14 @@ def test_a_plan_that_comes_after_the_deadline_of_the_look_that_asked_is_found_by
 
 
 def test_what_another_leader_found_too_costly_to_read_is_read_after_everything_else() -> None:
-    asked: list[Priority] = []
-
-    class Noting(Inline):
-        async def ask(
-            self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed], *, first: bool = False
-        ) -> Answer | Failed:
-            asked.append(priority)
-            return await super().ask(key, priority, work, memo, first=first)
-
     def says(generation: int) -> dict[str, Any]:
         return {"observedGeneration": generation, "conditions": [{"type": "Ready", "reason": "ConfigTooCostly"}]}
 
-    planner = a_planner(Noting(), Clock())
+    worker = Inline()
+    planner = a_planner(worker, Clock())
     for live in (a_live_model(), a_live_model(2) | {"status": says(1)}, a_live_model(3) | {"status": says(3)}):
         resolved(planner, live)
-    assert asked == [Priority.NEW, Priority.NEW, Priority.RESYNC]
+    assert worker.urgency == [Priority.NEW, Priority.NEW, Priority.RESYNC]
 
 
 def test_a_spec_that_is_nested_too_deeply_does_not_even_reach_the_worker() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shardwright.controller.planner import Planner
-from shardwright.controller.queue import Key
+from shardwright.controller.queue import Key, Priority
 from shardwright.controller.view import View
 from shardwright.errors import InputError, Problem
 from shardwright.reconcile.observed import STATEFUL_SET
@@ -209,3 +209,15 @@ def test_a_change_while_a_next_generation_starts_leaves_the_former_its_gpus_wher
 
     assert answer.record is not None
     assert (answer.record.plan.groups, answer.record.generations) == ((place,), (1,))
+
+
+def test_what_the_cluster_has_broken_is_asked_first_and_going_back_waits_its_turn(view: View) -> None:
+    worker = Inline()
+    planner, key = Planner(view, worker), ("models", "llama")
+    subject = resolved(planner, a_live_model(mode="Deploy", replicas=1), None)
+    record = answered(planner, key, subject, NEW).record
+    assert record
+    worker.urgency.clear()
+    answered(planner, key, subject, Ask(on=record, choice=Choice.RESTORE, restored=record.plan))
+    answered(planner, key, subject, Ask(on=record, choice=Choice.REHOUSE, leaving=frozenset({0})))
+    assert worker.urgency == [Priority.NEW, Priority.BROKEN]

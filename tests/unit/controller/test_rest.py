@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shardwright.cluster.client import ApiError
-from shardwright.cluster.resources import PODS, SERVICES, SHARDED_MODELS
+from shardwright.cluster.overfull import CHILD_MAX_BYTES
+from shardwright.cluster.resources import PODS, SERVICES, SHARDED_MODELS, STATEFUL_SETS
 from shardwright.controller.intake import TURN_SECONDS
 from shardwright.controller.queue import Again, Key, Priority
 from shardwright.controller.reading import Reading
@@ -300,5 +301,38 @@ def test_a_group_that_awaits_its_turn_is_looked_at_again_by_itself() -> None:
         parts.change(key, readiness={"silenceSeconds": 90})
         assert await parts.look(key) is not None
         assert parts.condition(key, "TurnAwaited")["status"] == "True"
+
+    run(scenario())
+
+
+def pods_of(parts: Parts) -> set[str]:
+    """Return the uids of all pods."""
+    return {item["metadata"]["uid"] for (plural, *_), item in parts.api.objects.items() if plural == PODS.plural}
+
+
+def test_a_group_that_others_have_filled_stays_ours_is_said_and_is_repaired_on() -> None:
+    async def scenario() -> None:
+        parts, key = await serving()
+        before = pods_of(parts)
+        with parts.api.changing(STATEFUL_SETS, NAMESPACE, "large-0") as live:
+            live["metadata"]["annotations"] |= {"others.example/notes": "x" * CHILD_MAX_BYTES}
+        await parts.look(key)
+        said = parts.condition(key, "FieldConflict")
+        assert (said["status"], said["reason"]) == ("True", "ObjectOverfull")
+        assert said["message"].startswith("StatefulSet large-0 is larger than anything that the operator writes: 262,")
+        assert [parts.condition(key, kind)["status"] for kind in ("Ready", "ForeignPods")] == ["True", "False"]
+
+        with parts.api.changing(STATEFUL_SETS, NAMESPACE, "large-0") as live:
+            engine = live["spec"]["template"]["spec"]["containers"][0]
+            engine["image"] = "somebody/else:1"
+        await parts.look(key)
+        assert "patch statefulsets/large-0" in parts.api.written
+        assert pods_of(parts) == before
+
+        with parts.api.changing(STATEFUL_SETS, NAMESPACE, "large-0") as live:
+            live["metadata"]["annotations"].pop("others.example/notes", None)
+        parts.wait(60)  # what was said a moment ago is no news
+        await parts.look(key)
+        assert parts.condition(key, "FieldConflict")["status"] == "False"
 
     run(scenario())

@@ -114,6 +114,15 @@ def test_what_goes_on_of_a_first_start_is_no_more_urgent_than_a_new_model(listen
     assert listener.hears(store.take_pods(pods(broken))) == [(key, Priority.BROKEN)]
 
 
+def test_what_happens_to_a_model_that_is_broken_is_as_urgent_as_that(listener: Listener) -> None:
+    listener.intake.on_model(a_model("llama"), False)
+    store, key = listener.view.store, ("models", "llama")
+    store.take_children("StatefulSet", children(a_set("llama-0")))
+    listener.view.note(key, Interests(broken=True))
+    made = a_pod("llama-0-0", model="llama", set_name="llama-0", node="node-0", ready=False)
+    assert listener.hears(store.take_pods(pods(made))) == [(key, Priority.BROKEN)]
+
+
 def test_an_object_that_lost_its_owner_concerns_who_it_was_of(listener: Listener) -> None:
     listener.intake.on_model(a_model("llama"), False)
     store = listener.view.store

@@ -171,7 +171,7 @@ class TestStages:
         assert named(operator.written) == [("Create", "ConfigMap", "llama-plan")]
 
     def test_objects_that_this_cluster_does_not_have_start_nothing_and_end_nothing(self) -> None:
-        operator = serving(1, **ONE_NODE, replicas=1)
+        operator = serving(2, **ONE_NODE, replicas=1)
         seen = operator.seen()
         record = seen.record
         assert isinstance(record, PlanRecord)
@@ -179,8 +179,10 @@ class TestStages:
             record, plan=replace(record.plan, compute_domain=True, groups=(("h100-0", "h100-1"),), nodes_per_replica=2)
         )
         assert not isinstance(seen.observed, Problem)
+        assert seen.cluster
         absent = replace(seen.observed, absent_kinds=frozenset({"ComputeDomain"}))
-        in_place = replace(seen, record=joined, observed=absent).put_down(joined, Outcome())
+        cluster = replace(seen.cluster, nodes=operator.cluster.facts)
+        in_place = replace(seen, record=joined, observed=absent, cluster=cluster).put_down(joined, Outcome())
         step = advance(in_place, operator.cluster.now)
         assert step.writes == ()
         assert step.published
@@ -665,6 +667,20 @@ class TestPlans:
         assert tensor(operator) == 8
         assert condition(operator.run(LOAD_SECONDS + 120), "PlanStale")["reason"] == "PlanValid"
         assert operator.cluster.serving().keys() == {"llama-0"}
+
+    @pytest.mark.parametrize("replan", ["WhenInvalid", "Never"])
+    def test_of_a_plan_that_serves_on_a_node_that_has_changed_it_is_said_what_a_new_one_would_be(self, replan: str) -> None:
+        operator = serving(1, **ONE_NODE, replicas=1, replan=replan)
+        operator.cluster.set_node("h200-0", product="NVIDIA-H200")
+        operator.cluster.set_node("h100-0", taints=[{"key": "team", "value": "other", "effect": "NoSchedule"}])
+        before = operator.cluster.serving()
+        published = operator.run(60)
+        stale = condition(published, "PlanStale")
+        assert (stale["status"], stale["reason"]) == ("True", "NodesChanged")
+        assert stale["message"].endswith("; a new plan would be tensor 8 on h200-sxm-141gb-8x-400g")
+        written = len(operator.written)
+        operator.run(1200)
+        assert (operator.cluster.serving(), len(operator.written)) == (before, written)
 
     def test_a_model_that_serves_is_none_the_worse_where_it_costs_too_much_to_look_for_a_better_plan(self) -> None:
         operator = serving(2, **ONE_NODE, replicas=1, replan="Always")

@@ -6,18 +6,26 @@ from typing import Any
 import pytest
 
 from shardwright.reconcile.decision import DropRevision, KeepRevision
-from shardwright.reconcile.rules import ROLLBACK_TO
 from shardwright.reconcile.seen import Ask, Seen
 from shardwright.replanning import Replanned
 from tests.support.builders_seen import ONE_NODE, TWO_NODES, Operator
 from tests.support.changed_engines import EXITS, GOOD, HANGS, Cluster
+from tests.support.going_back import (
+    OTHER,
+    ROLL_BACK,
+    SETTLED,
+    ask,
+    condition,
+    ready,
+    revisions,
+    rolled_back,
+    serving,
+    three_groups,
+    uids,
+    until_it_serves,
+    variables,
+)
 from tests.support.small_cluster import LOAD_SECONDS, Refuses
-
-SETTLED = 1300
-"""Seconds in which three groups have taken their turns."""
-
-ROLL_BACK = {"onFailure": "RollBack", "progressDeadlineSeconds": 300}
-OTHER = {"env": [{"name": "NCCL_DEBUG", "value": "VERSION"}]}
 
 
 class Reversed(Operator):
@@ -29,62 +37,6 @@ class Reversed(Operator):
             return found
         groups = tuple(nodes[::-1] for nodes in found.record.plan.groups)
         return replace(found, record=replace(found.record, plan=replace(found.record.plan, groups=groups)))
-
-
-def serving(nodes: int = 4, **spec: Any) -> Operator:
-    """Return an operator whose model serves."""
-    cluster = Cluster()
-    cluster.add_nodes(nodes)
-    return until_it_serves(Operator(cluster, spec))
-
-
-def until_it_serves(operator: Operator) -> Operator:
-    operator.run(LOAD_SECONDS + 60)
-    assert ready(operator) == ("True", "Serving")
-    return operator
-
-
-def three_groups(**rollout: Any) -> Operator:
-    return serving(4, **ONE_NODE, replicas=3, rollout=rollout)
-
-
-def condition(operator: Operator, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(item for item in operator.status["conditions"] if item["type"] == name)
-    return found
-
-
-def ready(operator: Operator) -> tuple[str, str]:
-    found = condition(operator, "Ready")
-    return found["status"], found["reason"]
-
-
-def rolled_back(operator: Operator) -> tuple[str, str]:
-    found = condition(operator, "RolledBack")
-    return found["status"], found["reason"]
-
-
-def revisions(operator: Operator) -> list[tuple[int, bool]]:
-    """Return the number of each revision, and whether it runs."""
-    return [(item["revision"], item["runs"]) for item in operator.status.get("revisions", ())]
-
-
-def variables(operator: Operator) -> dict[str, str | None]:
-    """Return by name what each pod was told of NCCL_DEBUG."""
-    found = {}
-    for name, pod in operator.cluster.pods.items():
-        env = {entry["name"]: entry.get("value") for entry in pod["spec"]["containers"][0]["env"]}
-        found[name] = env.get("NCCL_DEBUG")
-    return found
-
-
-def uids(operator: Operator) -> dict[str, str]:
-    return {name: pod["metadata"]["uid"] for name, pod in operator.cluster.pods.items()}
-
-
-def ask(operator: Operator, request: str | None) -> None:
-    """Set the annotation, or take it away."""
-    operator.annotations = {ROLLBACK_TO: request} if request else {}
-    operator.cluster.version += 1
 
 
 class TestWhatIsKept:
@@ -336,19 +288,6 @@ class TestUndo:
         ask(operator, None)
         operator.run(SETTLED)
         assert (rolled_back(operator), set(variables(operator).values())) == (("False", "Idle"), {"INFO"})
-
-    @pytest.mark.parametrize("request_", ["7", "the one before", "-1"])
-    def test_a_revision_that_there_is_not_changes_nothing_and_is_said(self, request_: str) -> None:
-        operator = self.two_revisions()
-        made = uids(operator)
-        ask(operator, request_)
-        operator.run(400)
-        assert (uids(operator), ready(operator), rolled_back(operator)) == (
-            made,
-            ("True", "Serving"),
-            ("False", "RevisionUnknown"),
-        )
-        assert "there are revisions 1, 2" in condition(operator, "RolledBack")["message"]
 
     def test_a_model_that_is_scaled_to_zero_goes_back_and_comes_again_as_it_was_then(self) -> None:
         operator = serving(2, **ONE_NODE)

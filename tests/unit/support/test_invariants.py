@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.crash.lives import add_variable, ask_for_restart, ask_to_go_back, create, fill, model_of
 from tests.support.builders_operator import run, serving
 from tests.support.invariants import (
     Snapshot,
@@ -16,6 +17,8 @@ from tests.support.invariants import (
     of_texts,
     of_writes,
 )
+from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_operator import MemoryOperator
 
 Objects = dict[str, dict[str, Any]]
 """A snapshot by kind and name."""
@@ -99,6 +102,24 @@ def test_harm_that_stays_is_noticed(serves: Snapshot, harm: Callable[[Objects], 
     broken = changed(serves, harm)
     assert at_rest(broken) == said
     assert at_any_moment(broken) == []
+
+
+def test_of_a_model_that_has_gone_back_what_runs_is_held_against_the_revision() -> None:
+    cluster = MemoryCluster()
+
+    async def scenario() -> None:
+        fill(cluster)
+        operator = MemoryOperator(cluster)
+        await operator.start()
+        for act in (create("vLLM"), ask_for_restart, add_variable("INFO"), ask_to_go_back("1")):
+            act(cluster)
+            await operator.rest()
+
+    run(scenario())
+    objects = [item for item in cluster.objects.values() if item["kind"] != "Event"]
+    (back,) = [item for item in model_of(cluster)["status"]["conditions"] if item["type"] == "RolledBack"]
+    assert (back["status"], at_rest(objects)) == ("True", [])
+    assert at_rest(changed(objects, another_port)) == ["I2 models/large: Service large: spec.ports[0].port is not as rendered"]
 
 
 def test_children_without_their_model_are_noticed(serves: Snapshot) -> None:

@@ -1,0 +1,72 @@
+"""Models whose rollouts are taken back: operators of them, and what their status and their pods say of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shardwright.reconcile.rules import ROLLBACK_TO
+from tests.support.builders_seen import ONE_NODE, Operator
+from tests.support.changed_engines import Cluster
+from tests.support.small_cluster import LOAD_SECONDS
+
+SETTLED = 1300
+"""Seconds in which three groups have taken their turns."""
+
+ROLL_BACK = {"onFailure": "RollBack", "progressDeadlineSeconds": 300}
+OTHER = {"env": [{"name": "NCCL_DEBUG", "value": "VERSION"}]}
+
+
+def serving(nodes: int = 4, **spec: Any) -> Operator:
+    """Return an operator whose model serves."""
+    cluster = Cluster()
+    cluster.add_nodes(nodes)
+    return until_it_serves(Operator(cluster, spec))
+
+
+def until_it_serves(operator: Operator) -> Operator:
+    operator.run(LOAD_SECONDS + 60)
+    assert ready(operator) == ("True", "Serving")
+    return operator
+
+
+def three_groups(**rollout: Any) -> Operator:
+    return serving(4, **ONE_NODE, replicas=3, rollout=rollout)
+
+
+def condition(operator: Operator, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(item for item in operator.status["conditions"] if item["type"] == name)
+    return found
+
+
+def ready(operator: Operator) -> tuple[str, str]:
+    found = condition(operator, "Ready")
+    return found["status"], found["reason"]
+
+
+def rolled_back(operator: Operator) -> tuple[str, str]:
+    found = condition(operator, "RolledBack")
+    return found["status"], found["reason"]
+
+
+def revisions(operator: Operator) -> list[tuple[int, bool]]:
+    """Return the number of each revision, and whether it runs."""
+    return [(item["revision"], item["runs"]) for item in operator.status.get("revisions", ())]
+
+
+def variables(operator: Operator) -> dict[str, str | None]:
+    """Return by name what each pod was told of NCCL_DEBUG."""
+    found = {}
+    for name, pod in operator.cluster.pods.items():
+        env = {entry["name"]: entry.get("value") for entry in pod["spec"]["containers"][0]["env"]}
+        found[name] = env.get("NCCL_DEBUG")
+    return found
+
+
+def uids(operator: Operator) -> dict[str, str]:
+    return {name: pod["metadata"]["uid"] for name, pod in operator.cluster.pods.items()}
+
+
+def ask(operator: Operator, request: str | None) -> None:
+    """Set the annotation, or take it away."""
+    operator.annotations = {ROLLBACK_TO: request} if request else {}
+    operator.cluster.version += 1
