@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from shardwright.cli.output import print_json, print_lines, print_text, print_yaml, width_of_output
 from shardwright.hardware.gpus import Gpu, load_gpus
 from shardwright.hardware.identity import VENDORS
+from shardwright.hardware.prices import PriceBasis, relative_price
 from shardwright.modelspec.catalogue import find_model, known_ids
 from shardwright.reporting.lines import table
 from shardwright.sinks import in_terminal
@@ -33,9 +34,11 @@ def list_gpus(arguments: Namespace) -> None:
     if arguments.output != "text":
         _print_rows([_gpu(gpu) for gpu in gpus], arguments.output)
         return
-    header = ("ID", "GIB", "GB/S", "BF16 TFLOP/S", "FORMATS", "JOINED BY")
+    header = ("ID", "GIB", "GB/S", "BF16 TFLOP/S", "PRICE", "FORMATS", "JOINED BY")
     missing = f"no GPU of the catalogue has an id with {arguments.search!r} in it; {_OTHER_GPUS}"
     _print_table(header, [_cells(gpu) for gpu in gpus], missing=missing)
+    if any(relative_price(gpu).basis is PriceBasis.ASSUMED for gpu in gpus):
+        print_text("PRICE: an hour of it in hours of an H100, by public price lists; *: assumed, by its data sheet")
 
 
 def _print_rows(rows: Sequence[Mapping[str, object]], form: str) -> None:
@@ -66,7 +69,7 @@ def _model(model_id: str) -> dict[str, str | None]:
 
 
 def _gpu(gpu: Gpu) -> dict[str, object]:
-    link = gpu.scale_up or gpu.host
+    link, price = gpu.scale_up or gpu.host, relative_price(gpu)
     return {
         "id": gpu.id,
         "vendor": gpu.vendor,
@@ -76,18 +79,20 @@ def _gpu(gpu: Gpu) -> dict[str, object]:
         "link": link.name,
         "linkBytesPerSecond": link.bytes_per_second,
         "linkGpus": gpu.scale_up_gpus if gpu.scale_up else 1,
+        "relativePrice": {"h100Hours": price.per_hour, "basis": price.basis.value, "source": price.source},
         "source": gpu.source,
     }
 
 
 def _cells(gpu: Gpu) -> tuple[str, ...]:
-    bf16 = gpu.flops.get("bf16")
+    bf16, price = gpu.flops.get("bf16"), relative_price(gpu)
     joined = f"{gpu.scale_up.name}, up to {gpu.scale_up_gpus}" if gpu.scale_up else gpu.host.name
     return (
         gpu.id,
         f"{gpu.memory_bytes / GIB:.0f}",
         f"{gpu.memory_bytes_per_second / 1e9:,.0f}",
         f"{bf16 / TERA:,.0f}" if bf16 else "-",
+        f"{price.per_hour:.2g}{'*' if price.basis is PriceBasis.ASSUMED else ''}",
         ", ".join(sorted(gpu.flops)),
         joined,
     )

@@ -13,7 +13,7 @@ from shardwright.layouts.layout import Candidate
 from shardwright.planning.arrivals import Prices
 from shardwright.planning.reach import not_yet
 from shardwright.planning.request import OptimizeFor
-from shardwright.planning.select import Scale, Standing, answer_seconds, assess
+from shardwright.planning.select import Scale, Standing, answer_seconds, assess, breaks_rack
 
 NEAR_TIE: Final = 0.03
 """Share by which a layout must be better to be better. Basis: assumed, a third of the median error of throughput."""
@@ -39,8 +39,31 @@ def settled(ranked: Sequence[Standing], scale: Scale, prices: Prices) -> tuple[S
     """
     if not ranked:
         return ()
-    best = _unbeaten(_simplest(_paying(ranked, scale, prices), scale), ranked, scale)
+    spared = _sparing_racks(ranked, scale)
+    best = _unbeaten(_simplest(_paying(spared, scale, prices), scale), spared, scale)
     return (best, *(other for other in ranked if other is not best))
+
+
+def _sparing_racks(ranked: Sequence[Standing], scale: Scale) -> Sequence[Standing]:
+    """Return the rank without what breaks a rack, where the best of it does not pay for that.
+
+    It pays if, with all GPUs counted of the trays that it opens, it is better than the best on other GPUs by more than
+    predictions that hardly anybody has measured tell apart. Where the GPUs are given, nothing is spared.
+    """
+    first = ranked[0]
+    if scale.request.space.fill or not breaks_rack(first.candidate):
+        return ranked
+    alike = [other for other in ranked if _class(other, scale) == _class(first, scale)]
+    rival = next((other for other in alike if not other.candidate.pool.gpu.of_a_rack), None)
+    breaking = (other for other in alike if breaks_rack(other.candidate))
+    whole = max((_with_whole_trays(other, scale) for other in breaking), key=lambda other: other.score)
+    if rival is None or (whole.score > rival.score and _worth(whole, rival) > NEAR_TIE_OVER_NETWORK):
+        return ranked
+    return [other for other in ranked if not breaks_rack(other.candidate)]
+
+
+def _with_whole_trays(standing: Standing, scale: Scale) -> Standing:
+    return assess(standing.candidate, standing.estimate, scale, besides=scale.opened(standing.candidate))
 
 
 def in_replicas(best: Standing, ranked: Sequence[Standing], scale: Scale, prices: Prices) -> Standing | None:

@@ -87,8 +87,8 @@ def choose(considered: Considered) -> Report:
         *warnings(inventory, looked_at, request, considered.model, considered.traits),
     )
     return Report(
-        outcome=_plan(ranked[0], why, care, considered.traits, deploy=request.deploy),
-        alternatives=tuple(alternative(best=ranked[0], other=other, request=request) for other in others),
+        outcome=_plan(ranked[0], why, care, considered.traits, scale),
+        alternatives=tuple(alternative(best=ranked[0], other=other, scale=scale) for other in others),
         excluded=excluded,
         considered=len(verdicts),
     )
@@ -114,7 +114,7 @@ def _reached(standing: Sequence[Verdict], *, deploy: bool) -> int:
     return sum(not (deploy and not_yet(verdict.candidate)) for verdict in standing) or len(standing)
 
 
-def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: EngineTraits, *, deploy: bool) -> Plan:
+def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: EngineTraits, scale: Scale) -> Plan:
     candidate, estimate = best.candidate, best.estimate
     pool, placement = candidate.pool, candidate.placement
     return Plan(
@@ -139,11 +139,12 @@ def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: E
         carries_load=best.carries_load,
         reasons=why,
         warnings=care,
-        undeployable=not_yet(candidate, deploy=deploy),
+        undeployable=not_yet(candidate, deploy=scale.request.deploy),
         tight=best.tight,
         million_tokens_price=million_tokens_price(best),
         load=estimate.load,
         rdma=rdma_devices(candidate),
         compute_domain=candidate.needs_compute_domain,
         uncounted=traits.told.uncounted,
+        gpu_price=scale.price(pool),
     )

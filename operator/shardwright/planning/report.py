@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from shardwright.costs.estimates import Performance, StageMemory
 from shardwright.costs.loading import LoadTime
 from shardwright.errors import Problem
+from shardwright.hardware.prices import GpuPrice
 from shardwright.layouts.layout import Layout
 
 
@@ -40,7 +41,8 @@ class Plan:
     tokens cost at the planned load, in the currency of the nodes' price (None: they state none). ``load`` is how long a
     node reads weights at start. ``rdma`` are the devices that every pod of a group over several nodes requests;
     ``compute_domain`` says that these pods share an NVLink domain. ``uncounted`` are options that the engine is told and of which
-    no plan knows what they change.
+    no plan knows what they change. ``gpu_price`` is what one of its GPUs counted for an hour when layouts were compared (None:
+    each counted as one).
     """
 
     layout: Layout
@@ -72,6 +74,7 @@ class Plan:
     compute_domain: bool = False
     numbers: tuple[int, ...] = ()
     uncounted: tuple[str, ...] = ()
+    gpu_price: GpuPrice | None = None
 
     @property
     def group_numbers(self) -> tuple[int, ...]:
@@ -107,7 +110,8 @@ class WaysOut:
 class NoPlan:
     """Nothing can run; ``problem`` is the binding constraint with the closest layout.
 
-    ``heals_by_itself`` is True when the hardware is there but not free (or not ready): waiting helps. ``lack`` is what is missing
+    ``heals_by_itself`` is True when the hardware is there but not free (or not ready), or there is none yet at all: waiting
+    helps. ``lack`` is what is missing
     where only nodes are, and ``ways_out`` what would make room, where somebody has worked it out.
     """
 
