@@ -1,7 +1,7 @@
 """A plan as data: what was asked, and what the operator writes to ``status.plan``; the names are those of the wire."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from shardwright.api.conditions import Reason
@@ -28,12 +28,18 @@ def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
         "kind": "PlanReport",
         "metadata": {"name": subject.owner.name, "namespace": subject.owner.namespace},
         "model": {"id": subject.deployment.model, "parameters": subject.model.parameters},
-        **engine_status(subject),
+        **_engine(subject, report.outcome),
         "request": _request(subject),
         "reason": _reason(subject, report.outcome),
         **_problem(report.outcome),
         "plan": plan_status(report),
     }
+
+
+def _engine(subject: Subject, outcome: Plan | NoPlan) -> dict[str, Any]:
+    """Return the engine with the image for the GPUs of the plan."""
+    chosen = subject.deployment.on(outcome.resource) if isinstance(outcome, Plan) else subject.deployment
+    return engine_status(replace(subject, deployment=chosen))
 
 
 def explanation_document(subject: Subject, report: Report, explanation: Explanation) -> dict[str, Any]:

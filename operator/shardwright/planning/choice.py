@@ -89,9 +89,9 @@ def _paying(ranked: Sequence[Standing], scale: Scale, prices: Prices) -> Sequenc
     return ranked
 
 
-def _class(standing: Standing, scale: Scale) -> tuple[bool, bool, bool]:
-    """Return what goes before every objective: whether it surely starts, can be run, and carries the load."""
-    return standing.tight, _shown_only(standing, scale), standing.carries_load
+def _class(standing: Standing, scale: Scale) -> tuple[bool, ...]:
+    """Return what goes before every objective: whether it starts, can be run, carries the load, is on GPUs to take first."""
+    return standing.tight, _shown_only(standing, scale), standing.carries_load, standing.second_choice
 
 
 def _copied(standing: Standing, ranked: Sequence[Standing], scale: Scale, prices: Prices) -> bool:
@@ -148,7 +148,7 @@ def _effort(standing: Standing, scale: Scale) -> tuple[float, ...]:
 
 def near_tie(first: Standing, other: Standing) -> bool:
     """Return whether one is better by the objective, but by less than predictions tell apart, and known no better."""
-    same = (first.tight, first.carries_load) == (other.tight, other.carries_load)
+    same = (first.tight, first.carries_load, first.second_choice) == (other.tight, other.carries_load, other.second_choice)
     as_sure = _measured(other) or not _measured(first)
     return other is first or (same and as_sure and _worth(first, other) <= _margin(first, other))
 
@@ -167,7 +167,8 @@ def _unbeaten(best: Standing, ranked: Sequence[Standing], scale: Scale) -> Stand
 
 
 def _comes_before(other: Standing, best: Standing, scale: Scale) -> bool:
-    return other.tight <= best.tight and _shown_only(other, scale) <= _shown_only(best, scale)
+    first = other.tight <= best.tight and other.second_choice <= best.second_choice
+    return first and _shown_only(other, scale) <= _shown_only(best, scale)
 
 
 def _dominates(other: Standing, best: Standing, scale: Scale, margin: float | None = None) -> bool:

@@ -58,7 +58,7 @@ def consider(model: ModelSpec, inventory: Inventory, request: Request, traits: E
         request=request,
         traits=traits,
         judge=judge,
-        scale=Scale.of(request, inventory),
+        scale=Scale.of(request, inventory, takes_first=traits.takes_first),
         verdicts=tuple(verdicts),
     )
 

@@ -55,6 +55,7 @@ def reasons(ranked: Sequence[Standing], verdicts: Sequence[Verdict], scale: Scal
     best, request = ranked[0], scale.request
     parts = (
         _chosen(best, standing, scale),
+        *_second_choice(ranked),
         *_passed_over(ranked, scale),
         _memory(best),
         _load(ranked, request),
@@ -102,6 +103,16 @@ def _chosen(best: Standing, standing: int, scale: Scale) -> str:
 def _reached(ranked: Sequence[Standing], request: Request) -> Sequence[Standing]:
     """Return those that can be run; all where nothing is to be run, or none can."""
     return [item for item in ranked if not (request.deploy and not_yet(item.candidate))] or ranked
+
+
+def _second_choice(ranked: Sequence[Standing]) -> Iterator[str]:
+    """Yield that other GPUs would be better that are taken only where the engine is told to run there."""
+    best = ranked[0]
+    beaten = (other for other in ranked if other.second_choice > best.second_choice and other.score > best.score)
+    other = max(beaten, key=lambda item: item.score, default=None)
+    if other is not None and (other.tight, other.carries_load) == (best.tight, best.carries_load):
+        cut = f"{copies(other.candidate.layout)} on {other.candidate.pool.product}"
+        yield f"{cut} would be better; those GPUs are taken where no others do, or spec.engine.image names an image for them."
 
 
 def _passed_over(ranked: Sequence[Standing], scale: Scale) -> Iterator[str]:

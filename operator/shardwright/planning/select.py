@@ -36,19 +36,20 @@ class Scale:
 
     Where every pool has a price, a GPU counts as its price; else as one, or where there are several kinds in hours of an
     H100. With a budget that is to be filled the GPUs are given: only their price counts, not how many of them a
-    layout uses.
+    layout uses. ``takes_first`` is the resource whose GPUs are taken where they do (empty: none goes before another).
     """
 
     request: Request
     by_price: bool
+    takes_first: str = ""
     relative: bool = False
 
     @classmethod
-    def of(cls, request: Request, inventory: Inventory) -> "Scale":
+    def of(cls, request: Request, inventory: Inventory, *, takes_first: str = "") -> "Scale":
         """Return the scale of a request on an inventory."""
         priced = bool(inventory.pools) and all(pool.gpu_hour_price is not None for pool in inventory.pools)
         several = len({pool.gpu.id for pool in inventory.pools}) > 1
-        return cls(request=request, by_price=priced, relative=several and not priced)
+        return cls(request=request, by_price=priced, relative=several and not priced, takes_first=takes_first)
 
     def cost(self, candidate: Candidate) -> float:
         """Return what a candidate's GPUs count: one of them where they are given."""
@@ -106,6 +107,7 @@ class Standing:
     estimate: Estimate
     served_share: float  # of the offered requests that run at once, or of the offered rate with headroom; 1 carries the load
     score: float  # the objective, greater is better
+    second_choice: bool = False  # other GPUs are taken before these, where they do as well
     falls_behind: bool = False  # more requests arrive than are served at most: the queue grows without end
 
     @property
@@ -147,6 +149,7 @@ def assess(candidate: Candidate, estimate: Estimate, scale: Scale, *, besides: f
         candidate=candidate,
         estimate=estimate,
         served_share=share,
+        second_choice=scale.takes_first not in ("", candidate.pool.resource),
         score=objective(estimate.performance, cost, scale.request, estimate.capacity),
         falls_behind=share < UTILISATION and scale.request.workload.requests_per_second is not None,
     )
@@ -254,6 +257,7 @@ def _order(standing: Standing) -> tuple[object, ...]:
     return (
         standing.tight,
         not standing.carries_load,
+        standing.second_choice,
         -standing.score,
         -standing.served_share,
         candidate.layout.gpus,

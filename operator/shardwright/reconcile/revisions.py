@@ -149,7 +149,9 @@ def renewed(before: Sequence[Revision], subject: Subject, record: PlanRecord, to
     text = _text(told, record)
     digest, gone = hashlib.sha256(text.encode()).hexdigest(), others[: max(0, len(others) + 1 - HISTORY_MAX)]
     kept_at = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    made = Revision(number=number, hash=hashed, digest=digest, image=subject.deployment.image, kept_at=kept_at)
+    made = Revision(
+        number=number, hash=hashed, digest=digest, image=subject.deployment.on(record.plan.resource).image, kept_at=kept_at
+    )
     owner = subject.owner
     drops = (
         DropRevision(namespace=owner.namespace, name=revision_name(base_name(owner.name), item.digest), owner_uid=owner.uid)

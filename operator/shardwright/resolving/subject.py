@@ -65,7 +65,7 @@ def resolve(question: Question) -> Subject:
     version, pins = version_of(spec, question, question.kept_version if intent.keeps_templates else None), pins_of(spec)
     stored = stored_model(question)
     model = held_model(stored, spec.model, pins)
-    alone = traits_of(spec, version, pins)
+    alone = traits_of(spec, version, pins, question.settings)
     drafter = drafter_for(spec.workload.draft_model, question, model, alone)
     draft = drafter.model if drafter else None
     hashes = hashes_of(spec, model, draft, version)

@@ -9,10 +9,11 @@ import pytest
 from shardwright.costs.loading import Storage
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import load_gpus
-from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.hardware.networks import TCP_LATENCY_SECONDS
 from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
 from shardwright.hardware.rdma import RdmaMode, Reach
+from shardwright.layouts.traits import EngineTraits
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import Lack, NoPlan, Plan, Report
 from shardwright.planning.request import OptimizeFor, Request
@@ -272,6 +273,35 @@ def test_gpus_of_several_kinds_without_prices_count_by_relative_ones_and_that_is
     assert none == (f"{counted}; no node states a price (gpuHourPrices, shardwright.io/gpu-hour-price)",)
     assert some == (f"{counted}; some nodes state no price (gpuHourPrices, shardwright.io/gpu-hour-price)",)
     assert every == ()
+
+
+AMD_POOL = replace(a_pool("MI300X-192GB"), resource="amd.com/gpu")
+EITHER = replace(vllm_traits(), runs_on=("nvidia.com/gpu", "amd.com/gpu"))
+
+
+def _with(traits: EngineTraits, *pools: Pool) -> Report:
+    return make_plan(a_model("llama-8b"), an_inventory(*pools), a_request(), traits)
+
+
+def test_where_the_image_is_left_open_nvidias_gpus_go_first_and_that_is_said() -> None:
+    both, alone = _with(EITHER, AMD_POOL, a_pool()).outcome, _with(EITHER, AMD_POOL).outcome
+
+    assert isinstance(both, Plan)
+    assert isinstance(alone, Plan)
+    assert (both.resource, alone.resource) == ("nvidia.com/gpu", "amd.com/gpu")
+    said = "those GPUs are taken where no others do, or spec.engine.image names an image for them."
+    assert f"one GPU on {AMD_POOL.product} would be better; {said}" in both.reasons
+
+
+def test_an_image_for_other_gpus_than_the_pools_is_refused_by_its_name() -> None:
+    cuda = replace(vllm_traits(), runs_on=("nvidia.com/gpu",), image="vllm/vllm-openai:v0.33.0")
+
+    outcome = _with(cuda, AMD_POOL).outcome
+
+    assert isinstance(outcome, NoPlan)
+    assert outcome.problem.sentence().startswith(
+        f"spec.engine.image: the image vllm/vllm-openai:v0.33.0 is built for nvidia.com/gpu, {AMD_POOL.product} is amd.com/gpu"
+    )
 
 
 RACK = an_nvl72_pool()
