@@ -11,7 +11,6 @@ from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.checkpoints import NOTHING, Named, fetch_unknown, fetched_for, read_config
 from shardwright.cli.connecting import connection_of
-from shardwright.cli.document import explanation_document, plan_document
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN, Source, in_file, name_the_file, read_sources, read_text
 from shardwright.cli.named_gpus import nodes_of, problems_of_gpus, read_named_gpus
@@ -19,6 +18,7 @@ from shardwright.cli.namespaces import placed_in
 from shardwright.cli.output import print_error, print_json, print_lines, print_note, print_text, print_yaml, width_of_output
 from shardwright.cli.surroundings import Surroundings, read_surroundings
 from shardwright.cli.typed import names_live_model, of_option, problems_of_use, read_typed, typed_manifest
+from shardwright.documents import explanation_document, plan_document
 from shardwright.engines.versions import kept_default
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory

@@ -7,8 +7,8 @@ from typing import Any
 from shardwright.api.conditions import Reason
 from shardwright.api.names import API_VERSION
 from shardwright.api.status import plan_status
-from shardwright.cli.outputs import problem_parts
 from shardwright.costs.workload import Workload
+from shardwright.errors import Problem
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.pipeline import engine_status
 from shardwright.planning.report import NoPlan, Plan, Report
@@ -121,6 +121,20 @@ def _reason(subject: Subject, outcome: Plan | NoPlan) -> str:
     else:
         reason = Reason.PLANNED if outcome.deployable else Reason.NOT_DEPLOYABLE
     return reason.value
+
+
+def problem_parts(problem: Problem) -> dict[str, str]:
+    """Return a problem part by part; those that are empty are left out."""
+    parts = {
+        "code": problem.code,
+        "path": problem.path,
+        "what": problem.what,
+        "limit": problem.limit,
+        "gap": problem.gap,
+        "remedy": problem.remedy,
+        "message": problem.sentence(),
+    }
+    return {name: text for name, text in parts.items() if text}
 
 
 def _problem(outcome: Plan | NoPlan) -> dict[str, Any]:
