@@ -9,7 +9,7 @@ from shardwright import __version__
 from shardwright.cli.cluster_arguments import add_cluster_commands
 from shardwright.cli.connecting import PlannedByServer, add_connection
 from shardwright.cli.exits import Exit
-from shardwright.cli.numbers import count_of, gbps_of
+from shardwright.cli.numbers import OutputForm, count_of, gbps_of
 from shardwright.sinks import in_terminal
 
 PLAN_EXAMPLES = """\
@@ -80,12 +80,12 @@ exit codes: 0 printed, 2 the hub does not give it, 3 the hub cannot be reached, 
 """
 MODELS_EXAMPLES = """\
 examples:
-  %(prog)s --search llama-3
+  %(prog)s llama-3
   %(prog)s -o json
 """
 GPUS_EXAMPLES = """\
 examples:
-  %(prog)s --search h100
+  %(prog)s h100
   kubectl label node NODE shardwright.io/gpu-model=H100-SXM-80GB
 """
 CRD_EXAMPLES = """\
@@ -172,8 +172,11 @@ def _add_plan(commands: Commands) -> None:
         commands, "plan", summary="show how a model would be cut, on which nodes, how fast, and why", epilog=PLAN_EXAMPLES
     )
     _add_inputs(command, by_operator=True)
-    meaning = "text for people; json and yaml hold what the operator writes to status.plan; manifest is the ShardedModel to apply"
-    _add_output(command, ("text", "json", "yaml", "manifest"), meaning)
+    meaning = (
+        "text for people, wide one line for each; json and yaml hold what the operator writes to status.plan; manifest is the "
+    )
+    meaning += "ShardedModel to apply"
+    _add_output(command, ("text", "wide", "name", "json", "yaml", "manifest"), meaning)
 
 
 def _add_explain(commands: Commands) -> None:
@@ -184,7 +187,8 @@ def _add_explain(commands: Commands) -> None:
         epilog=EXPLAIN_EXAMPLES,
     )
     _add_inputs(command)
-    _add_output(command, ("text", "json", "markdown"), "text for a terminal, markdown for a page, json for a program")
+    meaning = "text for a terminal, markdown for a page, json and yaml for a program"
+    _add_output(command, ("text", "json", "yaml", "markdown"), meaning)
 
 
 def _add_report(commands: Commands) -> None:
@@ -220,7 +224,7 @@ def _add_size(commands: Commands) -> None:
     )
     _add_nodes_of(there)
     there.add_argument("--settings", metavar="FILE", help="what the administrator says for all models, prices of GPUs among it")
-    _add_output(command, ("text", "json"), "tables, or one JSON object with every number of GPUs that was tried")
+    _add_output(command, ("text", "json", "yaml"), "tables, or one document with every number of GPUs that was tried")
 
 
 def _add_predict(commands: Commands) -> None:
@@ -242,7 +246,8 @@ def _add_fetch(commands: Commands) -> None:
 
 def _add_models(commands: Commands) -> None:
     command = _add_command(commands, "models", summary="list the models whose architecture is built in", epilog=MODELS_EXAMPLES)
-    command.add_argument("--search", metavar="TEXT", default="", help="only ids that contain this, in any case")
+    command.add_argument("search", nargs="?", metavar="TEXT", default="", help="only ids that contain this, in any case")
+    command.add_argument("--search", dest="searched", metavar="TEXT", default="", help="the same")
     _add_output(
         command, ("text", "name", "json", "yaml"), "a table of ids and architectures, the ids, a JSON list, YAML documents"
     )
@@ -252,7 +257,8 @@ def _add_gpus(commands: Commands) -> None:
     command = _add_command(
         commands, "gpus", summary="list the GPUs that can be planned, by the id that a node label may state", epilog=GPUS_EXAMPLES
     )
-    command.add_argument("--search", metavar="TEXT", default="", help="only ids that contain this, in any case")
+    command.add_argument("search", nargs="?", metavar="TEXT", default="", help="only ids that contain this, in any case")
+    command.add_argument("--search", dest="searched", metavar="TEXT", default="", help="the same")
     _add_output(command, ("text", "name", "json", "yaml"), "a table, the ids, a JSON list, YAML documents")
 
 
@@ -361,4 +367,5 @@ def _add_typed(command: argparse.ArgumentParser) -> None:
 
 
 def _add_output(command: argparse.ArgumentParser, formats: tuple[str, ...], meaning: str) -> None:
-    command.add_argument("-o", "--output", choices=formats, default=formats[0], help=f"{meaning} (default: {formats[0]})")
+    about = f"{meaning} (default: {formats[0]})"
+    command.add_argument("-o", "--output", choices=formats, default=formats[0], action=OutputForm, help=about)

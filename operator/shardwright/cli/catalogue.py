@@ -20,25 +20,31 @@ _OTHER_GPUS = "the labels of nodes with other GPUs are reported, and not planned
 
 def list_models(arguments: Namespace) -> None:
     """Print the built-in ids that contain the searched text, with the architecture of each."""
-    rows = [_model(model_id) for model_id in known_ids() if arguments.search.lower() in model_id.lower()]
+    rows = [_model(model_id) for model_id in known_ids() if _searched(arguments) in model_id.lower()]
     if arguments.output != "text":
         _print_rows(rows, arguments.output)
         return
     cells = [(row["id"] or "", row["architecture"] or "") for row in rows]
-    _print_table(("ID", "ARCHITECTURE"), cells, missing=f"no built-in model id contains {arguments.search!r}; {_WITHOUT_CONFIG}")
+    _print_table(
+        ("ID", "ARCHITECTURE"), cells, missing=f"no built-in model id contains {_searched(arguments)!r}; {_WITHOUT_CONFIG}"
+    )
 
 
 def list_gpus(arguments: Namespace) -> None:
     """Print the GPUs whose id contains the searched text, with what a plan reckons with."""
-    gpus = [gpu for gpu in load_gpus().values() if gpu.vendor in VENDORS.values() and arguments.search.lower() in gpu.id.lower()]
+    gpus = [gpu for gpu in load_gpus().values() if gpu.vendor in VENDORS.values() and _searched(arguments) in gpu.id.lower()]
     if arguments.output != "text":
         _print_rows([_gpu(gpu) for gpu in gpus], arguments.output)
         return
     header = ("ID", "GIB", "GB/S", "BF16 TFLOP/S", "PRICE", "FORMATS", "JOINED BY")
-    missing = f"no GPU of the catalogue has an id with {arguments.search!r} in it; {_OTHER_GPUS}"
+    missing = f"no GPU of the catalogue has an id with {_searched(arguments)!r} in it; {_OTHER_GPUS}"
     _print_table(header, [_cells(gpu) for gpu in gpus], missing=missing)
     if any(relative_price(gpu).basis is PriceBasis.ASSUMED for gpu in gpus):
         print_text("PRICE: an hour of it in hours of an H100, by public price lists; *: assumed, by its data sheet")
+
+
+def _searched(arguments: Namespace) -> str:
+    return str(arguments.search or arguments.searched).lower()
 
 
 def _print_rows(rows: Sequence[Mapping[str, object]], form: str) -> None:

@@ -60,7 +60,7 @@ def _no_client(package: str) -> Problem:
 
 def _form_of(arguments: Namespace) -> str:
     """Return the form of the document that was asked for, empty where a person reads."""
-    form = getattr(arguments, "output", "") if arguments.command != "predict" else ""  # which writes to a file
+    form = getattr(arguments, "asked_output", "")  # what is printed without -o is for people, also where it is YAML
     return form if form in {"json", "yaml"} else ""
 
 
