@@ -44,6 +44,7 @@ def warnings(
         *_lighter(best, model, traits),
         *_slow_links(best.candidate),
         *_adapters(best, traits),
+        *_gated(request),
         *_downloads(request),
         *_commits(best, request),
         *_executor(best, traits),
@@ -130,6 +131,16 @@ def _adapters(best: Standing, traits: EngineTraits) -> Iterator[str]:
             f"adapters: {slots.count} up to rank {slots.rank} take {most} of the weights' memory per GPU; the predicted speed is "
             "that of the model without them"
         )
+
+
+def _gated(request: Request) -> Iterator[str]:
+    """Yield that the hub will refuse what pods download, and what to type."""
+    if request.deploy and request.gated:
+        named = '{"spec":{"model":{"weights":{"huggingFace":{"tokenSecretRef":{"name":"hub-token"}}}}}}'
+        which = f"{' and '.join(request.gated)} {'are' if len(request.gated) > 1 else 'is'} gated, and no token is named"
+        create = "kubectl create secret generic hub-token --from-literal=token=hf_..."
+        patch = f"kubectl patch smodel NAME --type merge -p '{named}'"
+        yield f"{which}: the hub refuses pods (401, 403) until its terms are accepted there and you type `{create}` and `{patch}`"
 
 
 def _downloads(request: Request) -> Iterator[str]:

@@ -96,7 +96,7 @@ def test_gpus_are_listed_by_the_id_that_a_node_may_state(capsys: pytest.CaptureF
 
     header, *rows = capsys.readouterr().out.splitlines()
     assert header.split() == ["ID", "GIB", "GB/S", "BF16", "TFLOP/S", "PRICE", "FORMATS", "JOINED", "BY"]
-    assert rows == ["H100-SXM-80GB  80   3,350  989           bf16, fp16, fp8, int8  NVLink4 NVSwitch, up to 8"]
+    assert rows == ["H100-SXM-80GB  80   3,350  989           1      bf16, fp16, fp8, int8  NVLink4 NVSwitch, up to 8"]
 
 
 def test_every_listed_gpu_is_understood_on_a_node_and_no_other_is_listed(capsys: pytest.CaptureFixture[str]) -> None:

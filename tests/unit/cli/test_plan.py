@@ -23,10 +23,11 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
 
 
 def _run_json(capsys: Capture, *words: str) -> Any:
-    """Return what is printed of one ShardedModel."""
+    """Return what is printed: of a list of one thing that thing."""
     main([*words, "-o", "json"])
-    (item,) = json.loads(capsys.readouterr().out)["items"]
-    return item
+    printed = json.loads(capsys.readouterr().out)
+    items = printed["items"] if str(printed.get("kind")).startswith("Plan") else [printed]
+    return items[0] if len(items) == 1 else items
 
 
 def test_a_plan_ends_with_zero_and_says_why(files: Files, capsys: Capture) -> None:

@@ -663,3 +663,14 @@ def test_a_claim_that_cannot_hold_what_it_is_to_keep_is_warned_of() -> None:
         "model.weights.huggingFace.cache.storage is 10.0 GiB, the weights alone are 15.0 GiB: the download will not end"
     ]
     assert warned(20 * GIB) == warned(None) == []
+
+
+def test_a_gated_model_without_a_token_is_warned_of_with_the_two_commands() -> None:
+    asked = replace(a_request(), gated=("meta-llama/Llama-3.1-8B-Instruct",))
+    warnings = [_plan("llama-8b", an_inventory(a_pool()), replace(asked, deploy=deploy)).warnings for deploy in (True, False)]
+
+    (warning,) = warnings[0]
+    assert warning.startswith("meta-llama/Llama-3.1-8B-Instruct is gated, and no token is named: the hub refuses pods (401, 403)")
+    assert "`kubectl create secret generic hub-token --from-literal=token=hf_...`" in warning
+    assert '`kubectl patch smodel NAME --type merge -p \'{"spec":' in warning
+    assert warnings[1] == ()

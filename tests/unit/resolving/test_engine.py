@@ -1,5 +1,7 @@
 """Which engine a resource means, and what cannot be asked of it."""
 
+from typing import Any
+
 import pytest
 
 from shardwright.api.admission import Admission
@@ -115,3 +117,19 @@ def test_the_image_that_must_be_admitted_is_that_of_the_version_that_is_kept() -
 
     assert resolve(asked("v0.32.0")).deployment.image == "vllm/vllm-openai:v0.32.0"
     assert problems_of(asked("v0.33.0")) == [("ImageNotAdmitted", "spec.engine.image")]
+
+
+TOKEN = {"weights": {"huggingFace": {"tokenSecretRef": {"name": "hub-token"}}}}
+
+
+@pytest.mark.parametrize(
+    ("model", "gated"),
+    [
+        ({"id": "meta-llama/Llama-3.1-8B-Instruct"}, ("meta-llama/Llama-3.1-8B-Instruct",)),
+        ({"id": "meta-llama/Llama-3.1-8B-Instruct", **TOKEN}, ()),
+        ({"id": "meta-llama/Llama-3.1-8B-Instruct", "weights": {"pvc": {"claimName": "a"}}}, ()),
+        ({"id": "Qwen/Qwen2.5-7B-Instruct"}, ()),
+    ],
+)
+def test_a_gated_model_that_pods_download_without_a_token_is_known(model: dict[str, Any], gated: tuple[str, ...]) -> None:
+    assert a_subject(model=model).request.gated == gated
