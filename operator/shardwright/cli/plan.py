@@ -13,13 +13,12 @@ from shardwright.cli.checkpoints import NOTHING, Named, fetch_unknown, fetched_f
 from shardwright.cli.connecting import connection_of
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN, Source, in_file, name_the_file, read_sources, read_text
-from shardwright.cli.named_gpus import nodes_of, problems_of_gpus, read_named_gpus
+from shardwright.cli.named_gpus import nodes_of, on_named_gpus, problems_of_gpus, read_named_gpus
 from shardwright.cli.namespaces import placed_in
 from shardwright.cli.output import print_error, print_json, print_lines, print_note, print_text, print_yaml, width_of_output
-from shardwright.cli.outputs import print_list
+from shardwright.cli.plan_forms import plans_table, print_documents
 from shardwright.cli.surroundings import Surroundings, read_surroundings
 from shardwright.cli.typed import names_live_model, of_option, problems_of_use, read_typed, typed_manifest
-from shardwright.documents import explanation_document, plan_document
 from shardwright.engines.versions import kept_default
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
@@ -28,14 +27,14 @@ from shardwright.hub.checkpoint import Checkpoint
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import folder_text, parse_config
 from shardwright.pipeline import bundle_for, plan_serving, plan_with_survey, with_ways_out
-from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.planning.report import Plan, Report
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.hashing import with_content_hash
 from shardwright.rendering.names import base_name
 from shardwright.reporting.explanation import Explanation, Fact, with_drawings
 from shardwright.reporting.explanation import explain as explain_report
-from shardwright.reporting.figures import format_count, format_layout, format_seconds
-from shardwright.reporting.lines import Line, Span, line, table
+from shardwright.reporting.figures import format_count
+from shardwright.reporting.lines import Line, Span, line
 from shardwright.reporting.markdown import to_markdown
 from shardwright.reporting.text import to_lines
 from shardwright.resolving.question import Question
@@ -89,13 +88,15 @@ def plan(arguments: Namespace) -> Exit:
         for index, answer in enumerate(answers):
             print_lines([*([Line()] if index else []), *_lines(answer, full=False)])
     elif arguments.output == "wide":
-        print_lines(_table(answers))
+        print_lines(plans_table((answer.name, answer.report.outcome) for answer in answers))
     elif arguments.output == "name":
         print_lines(line(Span(f"shardedmodel.shardwright.io/{answer.name}")) for answer in answers)
     elif arguments.output == "manifest":
         print_yaml([typed_manifest(arguments)])
     else:
-        _print_documents([plan_document(answer.subject, answer.report) for answer in answers], arguments.output)
+        from shardwright.documents import plan_document  # noqa: PLC0415 - text does not pay for it
+
+        print_documents([plan_document(answer.subject, answer.report) for answer in answers], arguments.output)
     return exit_of(answers)
 
 
@@ -114,8 +115,10 @@ def explain(arguments: Namespace) -> Exit:
         case "markdown":
             print_text("\n".join(to_markdown(explanation_of(answer), title=answer.name) for answer in answers).removesuffix("\n"))
         case _:
+            from shardwright.documents import explanation_document  # noqa: PLC0415 - text does not pay for it
+
             documents = [explanation_document(answer.subject, answer.report, drawn_explanation_of(answer)) for answer in answers]
-            _print_documents(documents, arguments.output)
+            print_documents(documents, arguments.output)
     return exit_of(answers)
 
 
@@ -262,21 +265,13 @@ def answers_to(inputs: Inputs) -> list[Answer]:
     answers: list[Answer] = []
     kept = list(inputs.surroundings.reservations)
     for subject in subjects:
-        inventory = take_stock(_on_named(subject, inputs), inputs.surroundings.nodes, inputs.surroundings.usage, kept)
+        asked = on_named_gpus(subject) if inputs.gpus_are_named else subject
+        inventory = take_stock(asked, inputs.surroundings.nodes, inputs.surroundings.usage, kept)
         report = inputs.standing.report() if inputs.standing else plan_serving(subject, inventory)
         answer = Answer(subject=subject, inventory=inventory, report=with_ways_out(subject, inventory, report))
         kept += _kept(answer)
         answers.append(answer)
     return answers
-
-
-def _on_named(subject: Subject, inputs: Inputs) -> Subject:
-    """Return the same without labels that GPUs which are named cannot have: whoever names them has chosen already."""
-    if not inputs.gpus_are_named or not subject.terms.selector:
-        return subject
-    dropped = ", ".join(sorted(subject.terms.selector))
-    print_note(f"{subject.owner.name}: spec.placement.nodeSelector is left out ({dropped}): GPUs of --gpus have no labels")
-    return replace(subject, terms=replace(subject.terms, selector={}))
 
 
 def _subject(file: str, resource: ShardedModel, inputs: Inputs) -> Subject:
@@ -359,35 +354,6 @@ def drawn_explanation_of(answer: Answer) -> Explanation:
 
 def _lines(answer: Answer, *, full: bool) -> list[Line]:
     return to_lines(explanation_of(answer), title=answer.name, width=width_of_output(), full=full)
-
-
-def _table(answers: Sequence[Answer]) -> list[Line]:
-    """Return a line for each plan, and why there is none."""
-    header = ("NAME", "LAYOUT", "GPUS", "NODES", "PRODUCT", "OUTPUT", "FIRST TOKEN", "PER TOKEN")
-    return table(header, [(answer.name, *_row(answer.report.outcome)) for answer in answers], width=width_of_output(), indent="")
-
-
-def _row(outcome: Plan | NoPlan) -> tuple[str, ...]:
-    if isinstance(outcome, NoPlan):
-        return (outcome.problem.code, *[""] * 6)
-    speed = outcome.performance
-    return (
-        format_layout(outcome.layout),
-        f"{outcome.layout.gpus:,}",
-        f"{len({name for group in outcome.groups for name in group}):,}",
-        outcome.product,
-        f"{format_count(speed.output_tokens_per_second)} tok/s",
-        format_seconds(speed.ttft_seconds),
-        format_seconds(speed.tpot_seconds),
-    )
-
-
-def _print_documents(documents: Sequence[Mapping[str, Any]], form: str) -> None:
-    """Print a YAML document for each, or one JSON list, whatever is in it."""
-    if form == "yaml":
-        print_yaml(documents)
-    else:
-        print_list(f"{documents[0]['kind']}List", documents, form)
 
 
 def _refusals(answer: Answer) -> Iterator[tuple[str, str]]:
