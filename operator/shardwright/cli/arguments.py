@@ -9,8 +9,11 @@ from shardwright import __version__
 from shardwright.cli.cluster_arguments import add_cluster_commands
 from shardwright.cli.connecting import PlannedByServer, add_connection
 from shardwright.cli.exits import Exit
+from shardwright.cli.help_text import HelpAll, first_screen
 from shardwright.cli.numbers import OutputForm, count_of, gbps_of
 from shardwright.sinks import in_terminal
+
+_SCREEN_LINES = 50  # what a terminal shows at once
 
 PLAN_EXAMPLES = """\
 examples:
@@ -117,6 +120,11 @@ class Parser(argparse.ArgumentParser):
         """End the process with a complaint of one line."""
         self.exit(Exit.BAD_INPUT, f"error[NotAllowed]: {in_terminal(message)}; see '{self.prog} --help'\n")
 
+    def format_help(self) -> str:
+        """Return the first screen of a command that has more than one, else all of it."""
+        whole = super().format_help()
+        return first_screen(self, self._action_groups) if whole.count("\n") > _SCREEN_LINES else whole
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Read what is typed behind a command; what it does not take is its own complaint, not that of the whole program."""
         found, lost = super().parse_known_args(args, namespace)
@@ -163,6 +171,7 @@ def _add_command(commands: Commands, name: str, *, summary: str, epilog: str = "
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    command.add_argument("--help-all", nargs=0, action=HelpAll, help="show all options in full, and exit")
     command.add_argument("--debug", action="store_true", help="show the traceback of a fault")
     return command
 

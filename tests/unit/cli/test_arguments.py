@@ -1,12 +1,14 @@
 """What can be typed, and what the help says."""
 
 import json
+import re
 
 import pytest
 
 from shardwright import __version__
 from shardwright.cli.arguments import program_name
-from shardwright.cli.main import main
+from shardwright.cli.connecting import FLAGS
+from shardwright.cli.main import COMMANDS, main
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.nodes import read_node
@@ -26,11 +28,49 @@ def test_the_plugin_of_kubectl_calls_itself_so(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr("sys.argv", ["/usr/local/bin/kubectl-shardwright"])
 
     with pytest.raises(SystemExit):
-        main(["plan", "--help"])
+        main(["plan", "--help-all"])
 
     out = capsys.readouterr().out
     assert out.startswith("usage: kubectl shardwright plan ")
     assert "| kubectl shardwright plan -f model.yaml --nodes -" in out
+
+
+def _help(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 0
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_is_one_screen_and_leads_to_all_of_it(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    shown, whole = _help(capsys, command, "--help"), _help(capsys, command, "--help-all")
+
+    assert len(shown) <= 50
+    if shown != whole:
+        assert [line for line in shown if len(line) > 80 and f"shardwright {command}" not in line] == []
+        assert shown[-1] == "all options, in full, and the exit codes: --help-all"
+
+
+def test_the_first_screen_has_every_option_but_those_of_kubectl(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    options = [set(re.findall(r"--[a-z][a-z-]+", "\n".join(_help(capsys, "plan", how)))) for how in ("--help", "--help-all")]
+
+    left_out = {flag for flag, _, _ in FLAGS} | {
+        "--kubeconfig",
+        "--as-group",
+        "--insecure-skip-tls-verify",
+        "--request-timeout",
+        "--help",
+    }
+    assert options[1] - options[0] == left_out
 
 
 def test_a_windows_plugin_is_one_too() -> None:
