@@ -1,9 +1,7 @@
 """The help of a command: the first screen says what it is for and what is typed most, ``--help-all`` says all."""
 
 import argparse
-import shutil
 import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -32,6 +30,9 @@ class HelpAll(argparse.Action):
 
 def first_screen(parser: argparse.ArgumentParser, groups: Sequence[Any]) -> str:
     """Return the help of a command with a line for each option, as wide as the terminal, and without kubectl's own flags."""
+    import shutil  # noqa: PLC0415 - only for help: it loads every kind of archive
+    import textwrap  # noqa: PLC0415 - only for help
+
     width = max(_NARROWEST, shutil.get_terminal_size().columns)
     taken = " ".join(str(action.metavar) for group in groups for action in group._group_actions if not action.option_strings)  # noqa: SLF001
     lines = [
