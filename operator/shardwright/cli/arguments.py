@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import sys
 from pathlib import PurePath
 from typing import Any, NoReturn, TypeAlias
 
@@ -11,6 +12,7 @@ from shardwright.cli.connecting import PlannedByServer, add_connection
 from shardwright.cli.exits import Exit
 from shardwright.cli.help_text import HelpAll, first_screen
 from shardwright.cli.numbers import OutputForm, count_of, gbps_of
+from shardwright.errors import Problem
 from shardwright.sinks import in_terminal
 
 _SCREEN_LINES = 50  # what a terminal shows at once
@@ -106,6 +108,14 @@ def program_name(argv0: str) -> str:
     return "kubectl shardwright" if PurePath(argv0).name.startswith("kubectl-shardwright") else "shardwright"
 
 
+class UsageExit(SystemExit):
+    """The end of the process because of what was typed; ``problem`` has been said on stderr."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(int(Exit.BAD_INPUT))
+        self.problem = problem
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose complaints are harmless: scripts hand over words that others have written.
 
@@ -117,8 +127,14 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"allow_abbrev": False} | settings)
 
     def error(self, message: str) -> NoReturn:
-        """End the process with a complaint of one line."""
-        self.exit(Exit.BAD_INPUT, f"error[NotAllowed]: {in_terminal(message)}; see '{self.prog} --help'\n")
+        """End the process with a complaint of one line.
+
+        Raises:
+            UsageExit: always; who reads documents is told by it as well.
+        """
+        problem = Problem(code="NotAllowed", what=message, remedy=f"see '{self.prog} --help'")
+        self._print_message(f"error[NotAllowed]: {in_terminal(problem.sentence())}\n", sys.stderr)
+        raise UsageExit(problem)
 
     def format_help(self) -> str:
         """Return the first screen of a command that has more than one, else all of it."""

@@ -9,12 +9,13 @@ from shardwright.hardware.gpus import Gpu, load_gpus
 from shardwright.hardware.identity import VENDORS
 from shardwright.hardware.prices import PriceBasis, relative_price
 from shardwright.modelspec.catalogue import find_model, known_ids
-from shardwright.reporting.lines import table
+from shardwright.reporting.lines import paragraph, table
 from shardwright.sinks import in_terminal
 from shardwright.units import GIB, TERA
 
 _WITHOUT_CONFIG = "any other model needs its config.json: --fetch, --config FILE, or spec.model.configMapRef"
 _UNBOUNDED = 200  #: columns in a file or a pipe: one line for each, for whoever searches them
+_ABOUT_PRICES = "PRICE: an hour of it in hours of an H100, by public price lists; *: assumed, by its data sheet"
 _OTHER_GPUS = "the labels of nodes with other GPUs are reported, and not planned on"
 
 
@@ -40,7 +41,8 @@ def list_gpus(arguments: Namespace) -> None:
     missing = f"no GPU of the catalogue has an id with {_searched(arguments)!r} in it; {_OTHER_GPUS}"
     _print_table(header, [_cells(gpu) for gpu in gpus], missing=missing)
     if any(relative_price(gpu).basis is PriceBasis.ASSUMED for gpu in gpus):
-        print_text("PRICE: an hour of it in hours of an H100, by public price lists; *: assumed, by its data sheet")
+        width = width_of_output(_UNBOUNDED)
+        print_lines(paragraph(_ABOUT_PRICES, width=width), width=width)
 
 
 def _searched(arguments: Namespace) -> str:

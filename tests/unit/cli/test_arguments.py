@@ -85,6 +85,17 @@ def test_an_unknown_option_is_bad_input(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("form", [["-o", "json"], ["-ojson"], ["--output=json"]])
+def test_what_no_command_takes_is_a_document_for_a_program(form: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", "--no-such-option", *form])
+
+    out, err = capsys.readouterr()
+    assert ended.value.code == 2
+    assert json.loads(out)["items"][0]["message"] in err
+    assert json.loads(out)["kind"] == "ProblemList"
+
+
 def test_version_names_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version"]) == 0
     assert capsys.readouterr().out == f"shardwright {__version__}\n"
