@@ -55,7 +55,7 @@ def engine_status(subject: Subject, deployed: Plan | None = None) -> dict[str, A
     shown = ShownEngine(
         name=subject.deployment.engine,
         version=subject.deployment.engine_version,
-        image=subject.deployment.image,
+        image=(subject.deployment.on(deployed.resource) if deployed else subject.deployment).image,
         defaults=list(subject.defaulted[:DEFAULTS_MAX_ITEMS]) or None,
         start_budget=ShownStartBudget(**asdict(budget)) if budget else None,
     )
@@ -104,7 +104,7 @@ def bundle_for(
     if scheduling and scheduling_api:
         scheduling = replace(scheduling, api_version=scheduling_api)
     here = replace(
-        subject.deployment,
+        subject.deployment.on(plan.resource),
         cluster_domain=cluster_domain,
         generations=generations,
         numbers=plan.numbers,

@@ -47,7 +47,7 @@ def report(folder: Path, *words: str) -> str:
 
 def explanation(*words: str) -> Any:
     """Return the explanation that is printed as JSON."""
-    return json.loads(printed("explain", *words, "-o", "json"))["explanation"]
+    return json.loads(printed("explain", *words, "-o", "json"))["items"][0]["explanation"]
 
 
 def sample(name: str) -> tuple[str, ...]:

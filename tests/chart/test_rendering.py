@@ -113,6 +113,7 @@ def test_the_operator_knows_every_flag_of_the_deployment(container: dict[str, An
         health_port=8081,
         max_model_series=100_000,
         metrics_authentication="None",
+        plans=False,
         resync_seconds=300.0,
         workers=16,
         max_moving_groups=5,

@@ -481,6 +481,15 @@ def test_timings_of_the_lease_that_contradict_each_other_are_refused(
     assert message in control_plane.helm("template", "shardwright", str(CHART), *NAMED, "--set", flags, check=False)
 
 
+def test_plans_are_served_only_where_the_api_server_is_asked_who_asks(control_plane: ControlPlane) -> None:
+    known = render(control_plane, "--set", "metrics.authentication=TokenReview")
+    shown = render(control_plane, "--set", "metrics.authentication=TokenReview,plans.enabled=true")
+    refused = control_plane.helm("template", "shardwright", str(CHART), *NAMED, "--set", "plans.enabled=true", check=False)
+
+    assert difference(known, shown) == {f"{CONTAINER}.args.21": "--plans"}
+    assert "set metrics.authentication to TokenReview" in refused
+
+
 def test_what_a_parent_chart_hands_down_is_ignored(control_plane: ControlPlane, as_delivered: list[Manifest]) -> None:
     assert render(control_plane, "--set", "global.region=eu") == as_delivered
 

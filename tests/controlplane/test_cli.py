@@ -87,7 +87,7 @@ def test_a_config_map_is_read_from_the_cluster(
     words = ["plan", "-f", files.manifests(manifest), "--kubeconfig", str(control_plane.kubeconfig), "-o", "json"]
     assert main(words) == 0
 
-    assert json.loads(capsys.readouterr().out)["model"]["parameters"] == 8_030_261_248
+    assert json.loads(capsys.readouterr().out)["items"][0]["model"]["parameters"] == 8_030_261_248
 
 
 def test_an_api_server_takes_what_render_prints(
@@ -209,7 +209,7 @@ def test_a_model_that_serves_is_asked_by_its_name(
     assert capsys.readouterr().out.splitlines()[0].split() == ["NAME", "READY", "GROUPS", "SINCE", "LAYOUT", "GPUS", "REASON"]
 
     assert main(["plan", "large", *there, "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["plan"] == stored["status"]["plan"]
+    assert json.loads(capsys.readouterr().out)["items"][0]["plan"] == stored["status"]["plan"]
 
     assert main(["diff", "large", *there]) == 0, capsys.readouterr()
     capsys.readouterr()

@@ -145,7 +145,7 @@ EFFECTS: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
         {"ConfigMap/shardwright-object": NEW, f"ConfigMap/{SYSTEM}-text": NEW},
     ),
 }
-TESTED_APART: Final = {"fullnameOverride", "serviceAccount.create", "test.namespace"}
+TESTED_APART: Final = {"fullnameOverride", "serviceAccount.create", "test.namespace", "plans.enabled"}
 """What changes everything, what needs another value beside it, and what is about the pods of `helm test`."""
 
 REFUSALS: Final[dict[str, tuple[Any, str]]] = {
@@ -153,6 +153,7 @@ REFUSALS: Final[dict[str, tuple[Any, str]]] = {
         "https://mirror.example",
         "'/global/imageRegistry': 'https://mirror.example' does not match pattern",
     ),
+    "plans.enabled": ("yes", "'/plans/enabled': got string, want boolean"),
     "fullnameOverride": ("4us", "'/fullnameOverride': '4us' does not match pattern"),
     "commonLabels": ({"a": "b c"}, "'/commonLabels/a': 'b c' does not match pattern"),
     "serviceAccount.create": ("no", "'/serviceAccount/create': got string, want boolean"),

@@ -38,8 +38,8 @@ def _stated(sample: Path) -> dict[str, str]:
 def _plan(capsys: pytest.CaptureFixture[str], *files: Path) -> list[dict[str, Any]]:
     named = [word for file in files for word in ("-f", str(file))]
     main(["plan", *named, "--nodes", str(FLEET), "-o", "json"])
-    answer = json.loads(capsys.readouterr().out)
-    return answer if isinstance(answer, list) else [answer]
+    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["items"]
+    return found
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)

@@ -196,6 +196,11 @@ def _is_under(name: str, admitted: Iterable[str]) -> bool:
     return any(entry in (EVERYTHING, name) or name.startswith(entry.rstrip("/") + "/") for entry in admitted)
 
 
+def is_image_admitted(image: str, admission: Admission) -> bool:
+    """Return whether resources may run an image."""
+    return _is_image_admitted(image, admission.admitted_images)
+
+
 def _is_image_admitted(image: str, admitted: Iterable[str]) -> bool:
     """Return whether an image, or the repository or registry that it is of, is admitted; one with a tag admits that tag alone."""
     whole = _with_registry(image)

@@ -40,8 +40,8 @@ class Engine(Part):
     )
     image: Annotated[str, StringConstraints(max_length=512, pattern=IMAGE)] | None = Field(
         default=None,
-        description="Container image. Default: vLLM's own release image of the version. One of TensorRT-LLM must hold sshd for "
-        "a model on several nodes.",
+        description="Container image. Default: vLLM's own release image of the version, for AMD's GPUs vllm/vllm-openai-rocm. "
+        "One of TensorRT-LLM must hold sshd for a model on several nodes.",
     )
     version: Annotated[str, StringConstraints(max_length=32, pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None = Field(
         default=None,

@@ -185,6 +185,16 @@ class ShownExclusion(Shown):
     nearest_miss: Sentence = Field(description="The one that came closest.")
 
 
+class ShownPrice(Shown):
+    """What one GPU of the plan counted for an hour when layouts were compared."""
+
+    gpu_hour: Word = Field(description="What it counted: hours of an H100, or the owner's currency where the price is stated.")
+    basis: Word = Field(
+        description="Stated (gpuHourPrices, gpu-hour-price), Listed (public price lists) or Assumed (data sheet)."
+    )
+    source: Sentence = Field(default="", description="Where it was read; empty where it is stated.")
+
+
 class ShownPlan(Shown):
     """The plan; without a layout when nothing fits."""
 
@@ -198,6 +208,9 @@ class ShownPlan(Shown):
     memory: ShownMemory | None = Field(default=None, description="Memory per stage.")
     limits: ShownLimits | None = Field(default=None, description="Limits that the engine is started with.")
     predicted: ShownPrediction | None = Field(default=None, description="Predicted means at the planned load.")
+    price: ShownPrice | None = Field(
+        default=None, description="What its GPUs counted; left out where there was one kind of GPU, without a price."
+    )
     carries_load: bool | None = Field(
         default=None, description="Whether the K/V cache holds the whole planned load without queueing."
     )

@@ -16,10 +16,12 @@ from shardwright.api.published import (
     ShownPlacement,
     ShownPlan,
     ShownPrediction,
+    ShownPrice,
     ShownStage,
     ShownTime,
 )
 from shardwright.costs.estimates import StageMemory, TimeShare
+from shardwright.hardware.prices import GpuPrice
 from shardwright.planning.phrases import price
 from shardwright.planning.report import Alternative, Exclusion, Plan, Report
 from shardwright.units import to_milliseconds
@@ -58,6 +60,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "memory": _memory(plan),
         "limits": _limits(plan),
         "predicted": _prediction(plan),
+        "price": None if plan.gpu_price is None else _gpu_price(plan.gpu_price),
         "carries_load": plan.carries_load,
         "tight": plan.tight,
         "reasons": list(plan.reasons[:REASONS_MAX_ITEMS]),
@@ -138,6 +141,10 @@ def _prediction(plan: Plan) -> ShownPrediction:
 
 def _time(share: TimeShare) -> ShownTime:
     return ShownTime(part=share.name, microseconds=round(share.seconds * MICROSECONDS))
+
+
+def _gpu_price(each: GpuPrice) -> ShownPrice:
+    return ShownPrice(gpu_hour=f"{each.per_hour:.6g}", basis=each.basis.value, source=each.source)
 
 
 def _price(amount: float | None) -> str | None:

@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import sys
 from pathlib import PurePath
 from typing import Any, NoReturn, TypeAlias
 
@@ -9,8 +10,12 @@ from shardwright import __version__
 from shardwright.cli.cluster_arguments import add_cluster_commands
 from shardwright.cli.connecting import PlannedByServer, add_connection
 from shardwright.cli.exits import Exit
-from shardwright.cli.numbers import count_of, gbps_of
+from shardwright.cli.help_text import HelpAll, first_screen
+from shardwright.cli.numbers import OutputForm, count_of, gbps_of
+from shardwright.errors import Problem
 from shardwright.sinks import in_terminal
+
+_SCREEN_LINES = 50  # what a terminal shows at once
 
 PLAN_EXAMPLES = """\
 examples:
@@ -80,12 +85,12 @@ exit codes: 0 printed, 2 the hub does not give it, 3 the hub cannot be reached, 
 """
 MODELS_EXAMPLES = """\
 examples:
-  %(prog)s --search llama-3
+  %(prog)s llama-3
   %(prog)s -o json
 """
 GPUS_EXAMPLES = """\
 examples:
-  %(prog)s --search h100
+  %(prog)s h100
   kubectl label node NODE shardwright.io/gpu-model=H100-SXM-80GB
 """
 CRD_EXAMPLES = """\
@@ -103,6 +108,14 @@ def program_name(argv0: str) -> str:
     return "kubectl shardwright" if PurePath(argv0).name.startswith("kubectl-shardwright") else "shardwright"
 
 
+class UsageExit(SystemExit):
+    """The end of the process because of what was typed; ``problem`` has been said on stderr."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(int(Exit.BAD_INPUT))
+        self.problem = problem
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose complaints are harmless: scripts hand over words that others have written.
 
@@ -114,8 +127,19 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"allow_abbrev": False} | settings)
 
     def error(self, message: str) -> NoReturn:
-        """End the process with a complaint of one line."""
-        self.exit(Exit.BAD_INPUT, f"error[NotAllowed]: {in_terminal(message)}; see '{self.prog} --help'\n")
+        """End the process with a complaint of one line.
+
+        Raises:
+            UsageExit: always; who reads documents is told by it as well.
+        """
+        problem = Problem(code="NotAllowed", what=message, remedy=f"see '{self.prog} --help'")
+        self._print_message(f"error[NotAllowed]: {in_terminal(problem.sentence())}\n", sys.stderr)
+        raise UsageExit(problem)
+
+    def format_help(self) -> str:
+        """Return the first screen of a command that has more than one, else all of it."""
+        whole = super().format_help()
+        return first_screen(self, self._action_groups) if whole.count("\n") > _SCREEN_LINES else whole
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Read what is typed behind a command; what it does not take is its own complaint, not that of the whole program."""
@@ -163,6 +187,7 @@ def _add_command(commands: Commands, name: str, *, summary: str, epilog: str = "
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    command.add_argument("--help-all", nargs=0, action=HelpAll, help="show all options in full, and exit")
     command.add_argument("--debug", action="store_true", help="show the traceback of a fault")
     return command
 
@@ -172,8 +197,11 @@ def _add_plan(commands: Commands) -> None:
         commands, "plan", summary="show how a model would be cut, on which nodes, how fast, and why", epilog=PLAN_EXAMPLES
     )
     _add_inputs(command, by_operator=True)
-    meaning = "text for people; json and yaml hold what the operator writes to status.plan; manifest is the ShardedModel to apply"
-    _add_output(command, ("text", "json", "yaml", "manifest"), meaning)
+    meaning = (
+        "text for people, wide one line for each; json and yaml hold what the operator writes to status.plan; manifest is the "
+    )
+    meaning += "ShardedModel to apply"
+    _add_output(command, ("text", "wide", "name", "json", "yaml", "manifest"), meaning)
 
 
 def _add_explain(commands: Commands) -> None:
@@ -184,7 +212,8 @@ def _add_explain(commands: Commands) -> None:
         epilog=EXPLAIN_EXAMPLES,
     )
     _add_inputs(command)
-    _add_output(command, ("text", "json", "markdown"), "text for a terminal, markdown for a page, json for a program")
+    meaning = "text for a terminal, markdown for a page, json and yaml for a program"
+    _add_output(command, ("text", "json", "yaml", "markdown"), meaning)
 
 
 def _add_report(commands: Commands) -> None:
@@ -220,7 +249,7 @@ def _add_size(commands: Commands) -> None:
     )
     _add_nodes_of(there)
     there.add_argument("--settings", metavar="FILE", help="what the administrator says for all models, prices of GPUs among it")
-    _add_output(command, ("text", "json"), "tables, or one JSON object with every number of GPUs that was tried")
+    _add_output(command, ("text", "json", "yaml"), "tables, or one document with every number of GPUs that was tried")
 
 
 def _add_predict(commands: Commands) -> None:
@@ -242,7 +271,8 @@ def _add_fetch(commands: Commands) -> None:
 
 def _add_models(commands: Commands) -> None:
     command = _add_command(commands, "models", summary="list the models whose architecture is built in", epilog=MODELS_EXAMPLES)
-    command.add_argument("--search", metavar="TEXT", default="", help="only ids that contain this, in any case")
+    command.add_argument("search", nargs="?", metavar="TEXT", default="", help="only ids that contain this, in any case")
+    command.add_argument("--search", dest="searched", metavar="TEXT", default="", help="the same")
     _add_output(
         command, ("text", "name", "json", "yaml"), "a table of ids and architectures, the ids, a JSON list, YAML documents"
     )
@@ -252,7 +282,8 @@ def _add_gpus(commands: Commands) -> None:
     command = _add_command(
         commands, "gpus", summary="list the GPUs that can be planned, by the id that a node label may state", epilog=GPUS_EXAMPLES
     )
-    command.add_argument("--search", metavar="TEXT", default="", help="only ids that contain this, in any case")
+    command.add_argument("search", nargs="?", metavar="TEXT", default="", help="only ids that contain this, in any case")
+    command.add_argument("--search", dest="searched", metavar="TEXT", default="", help="the same")
     _add_output(command, ("text", "name", "json", "yaml"), "a table, the ids, a JSON list, YAML documents")
 
 
@@ -361,4 +392,5 @@ def _add_typed(command: argparse.ArgumentParser) -> None:
 
 
 def _add_output(command: argparse.ArgumentParser, formats: tuple[str, ...], meaning: str) -> None:
-    command.add_argument("-o", "--output", choices=formats, default=formats[0], help=f"{meaning} (default: {formats[0]})")
+    about = f"{meaning} (default: {formats[0]})"
+    command.add_argument("-o", "--output", choices=formats, default=formats[0], action=OutputForm, help=about)

@@ -7,35 +7,46 @@ from collections.abc import Mapping, Sequence
 from shardwright.cli.output import print_json, print_lines, print_text, print_yaml, width_of_output
 from shardwright.hardware.gpus import Gpu, load_gpus
 from shardwright.hardware.identity import VENDORS
+from shardwright.hardware.prices import PriceBasis, relative_price
 from shardwright.modelspec.catalogue import find_model, known_ids
-from shardwright.reporting.lines import table
+from shardwright.reporting.lines import paragraph, table
 from shardwright.sinks import in_terminal
 from shardwright.units import GIB, TERA
 
 _WITHOUT_CONFIG = "any other model needs its config.json: --fetch, --config FILE, or spec.model.configMapRef"
 _UNBOUNDED = 200  #: columns in a file or a pipe: one line for each, for whoever searches them
+_ABOUT_PRICES = "PRICE: an hour of it in hours of an H100, by public price lists; *: assumed, by its data sheet"
 _OTHER_GPUS = "the labels of nodes with other GPUs are reported, and not planned on"
 
 
 def list_models(arguments: Namespace) -> None:
     """Print the built-in ids that contain the searched text, with the architecture of each."""
-    rows = [_model(model_id) for model_id in known_ids() if arguments.search.lower() in model_id.lower()]
+    rows = [_model(model_id) for model_id in known_ids() if _searched(arguments) in model_id.lower()]
     if arguments.output != "text":
         _print_rows(rows, arguments.output)
         return
     cells = [(row["id"] or "", row["architecture"] or "") for row in rows]
-    _print_table(("ID", "ARCHITECTURE"), cells, missing=f"no built-in model id contains {arguments.search!r}; {_WITHOUT_CONFIG}")
+    _print_table(
+        ("ID", "ARCHITECTURE"), cells, missing=f"no built-in model id contains {_searched(arguments)!r}; {_WITHOUT_CONFIG}"
+    )
 
 
 def list_gpus(arguments: Namespace) -> None:
     """Print the GPUs whose id contains the searched text, with what a plan reckons with."""
-    gpus = [gpu for gpu in load_gpus().values() if gpu.vendor in VENDORS.values() and arguments.search.lower() in gpu.id.lower()]
+    gpus = [gpu for gpu in load_gpus().values() if gpu.vendor in VENDORS.values() and _searched(arguments) in gpu.id.lower()]
     if arguments.output != "text":
         _print_rows([_gpu(gpu) for gpu in gpus], arguments.output)
         return
-    header = ("ID", "GIB", "GB/S", "BF16 TFLOP/S", "FORMATS", "JOINED BY")
-    missing = f"no GPU of the catalogue has an id with {arguments.search!r} in it; {_OTHER_GPUS}"
+    header = ("ID", "GIB", "GB/S", "BF16 TFLOP/S", "PRICE", "FORMATS", "JOINED BY")
+    missing = f"no GPU of the catalogue has an id with {_searched(arguments)!r} in it; {_OTHER_GPUS}"
     _print_table(header, [_cells(gpu) for gpu in gpus], missing=missing)
+    if any(relative_price(gpu).basis is PriceBasis.ASSUMED for gpu in gpus):
+        width = width_of_output(_UNBOUNDED)
+        print_lines(paragraph(_ABOUT_PRICES, width=width), width=width)
+
+
+def _searched(arguments: Namespace) -> str:
+    return str(arguments.search or arguments.searched).lower()
 
 
 def _print_rows(rows: Sequence[Mapping[str, object]], form: str) -> None:
@@ -66,7 +77,7 @@ def _model(model_id: str) -> dict[str, str | None]:
 
 
 def _gpu(gpu: Gpu) -> dict[str, object]:
-    link = gpu.scale_up or gpu.host
+    link, price = gpu.scale_up or gpu.host, relative_price(gpu)
     return {
         "id": gpu.id,
         "vendor": gpu.vendor,
@@ -76,18 +87,20 @@ def _gpu(gpu: Gpu) -> dict[str, object]:
         "link": link.name,
         "linkBytesPerSecond": link.bytes_per_second,
         "linkGpus": gpu.scale_up_gpus if gpu.scale_up else 1,
+        "relativePrice": {"h100Hours": price.per_hour, "basis": price.basis.value, "source": price.source},
         "source": gpu.source,
     }
 
 
 def _cells(gpu: Gpu) -> tuple[str, ...]:
-    bf16 = gpu.flops.get("bf16")
+    bf16, price = gpu.flops.get("bf16"), relative_price(gpu)
     joined = f"{gpu.scale_up.name}, up to {gpu.scale_up_gpus}" if gpu.scale_up else gpu.host.name
     return (
         gpu.id,
         f"{gpu.memory_bytes / GIB:.0f}",
         f"{gpu.memory_bytes_per_second / 1e9:,.0f}",
         f"{bf16 / TERA:,.0f}" if bf16 else "-",
+        f"{price.per_hour:.2g}{'*' if price.basis is PriceBasis.ASSUMED else ''}",
         ", ".join(sorted(gpu.flops)),
         joined,
     )

@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 from typing import Any, Protocol
 
 from shardwright.cli.connecting import add_connection, add_namespace
-from shardwright.cli.numbers import count_of
+from shardwright.cli.numbers import OutputForm, count_of
 
 STATUS_EXAMPLES = """\
 examples:
@@ -176,4 +176,5 @@ def _add_import(commands: Any, add: AddCommand) -> None:
 
 
 def _add_output(command: ArgumentParser, formats: tuple[str, ...], meaning: str = ONE_LIST) -> None:
-    command.add_argument("-o", "--output", choices=formats, default=formats[0], help=f"{meaning} (default: {formats[0]})")
+    about = f"{meaning} (default: {formats[0]})"
+    command.add_argument("-o", "--output", choices=formats, default=formats[0], action=OutputForm, help=about)

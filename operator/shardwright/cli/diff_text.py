@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from shardwright import __version__
 from shardwright.api.status import planned_nodes
-from shardwright.cli.document import to_camel
 from shardwright.cli.rehearsal import Difference, Fate, FieldChange, GroupFate, ObjectChange
+from shardwright.documents import to_camel
 from shardwright.planning.report import Plan, Report
 from shardwright.reporting.explanation import explain
 from shardwright.reporting.figures import format_layout, format_plural, format_seconds

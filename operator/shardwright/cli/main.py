@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from shardwright import __version__
-from shardwright.cli.arguments import build_parser, program_name
+from shardwright.cli.arguments import UsageExit, build_parser, program_name
 from shardwright.cli.exits import BROKEN_PIPE, INTERRUPTED, Exit, UnreachableError
 from shardwright.cli.output import print_error, print_text
 from shardwright.errors import InputError, Problem
@@ -24,8 +25,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         complete_for_shell(parser)
     words = sys.argv[1:] if argv is None else argv
     if (mistyped := _mistyped_command(words)) is not None:
-        return _report_input(InputError([mistyped]))
-    arguments = parser.parse_args(words)
+        return _report_input(InputError([mistyped]), _typed_form(words))
+    try:
+        arguments = parser.parse_args(words)
+    except UsageExit as exit_:
+        _print_as_document((exit_.problem,), _typed_form(words))
+        raise
     if arguments.command is None:
         parser.print_help()
         return Exit.PLAN
@@ -60,8 +65,14 @@ def _no_client(package: str) -> Problem:
 
 def _form_of(arguments: Namespace) -> str:
     """Return the form of the document that was asked for, empty where a person reads."""
-    form = getattr(arguments, "output", "") if arguments.command != "predict" else ""  # which writes to a file
+    form = getattr(arguments, "asked_output", "")  # what is printed without -o is for people, also where it is YAML
     return form if form in {"json", "yaml"} else ""
+
+
+def _typed_form(words: Sequence[str]) -> str:
+    """Return the form of the document that somebody asked for in words which no command takes, empty where a person reads."""
+    typed = " ".join(words)
+    return next((form for form in ("json", "yaml") if re.search(rf"(^| )(-o ?=?|--output[ =]){form}( |$)", typed)), "")
 
 
 def _mistyped_command(words: Sequence[str]) -> Problem | None:
@@ -88,6 +99,10 @@ def _report(problems: Sequence[Problem], form: str) -> None:
     """Say what is wrong in lines on stderr and, where a program reads, as the document that it waits for."""
     for problem in problems:
         print_error(problem.sentence(), problem.code)
+    _print_as_document(problems, form)
+
+
+def _print_as_document(problems: Sequence[Problem], form: str) -> None:
     if form:
         from shardwright.cli.outputs import print_problems  # noqa: PLC0415 - only then
 

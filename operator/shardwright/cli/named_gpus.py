@@ -6,14 +6,16 @@ import difflib
 import re
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from shardwright.cli.output import print_note
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.domains import CLIQUE_LABEL, RACK_GPUS
 from shardwright.hardware.gpus import Gpu, catalogue_ids, find_gpu, load_gpus
 from shardwright.hardware.identity import VENDORS
 from shardwright.hardware.instances import Instance, load_instances
+from shardwright.resolving.subject import Subject
 
 MOST_USUAL: Final = 8
 """Most GPUs of a node where the command line does not say it. Basis: chosen; HGX and OAM boards have as many."""
@@ -183,3 +185,12 @@ def _labels(named: NamedGpus, pool: int, first: int, gpus: int) -> dict[str, str
 def _part_of_board(gpu: Gpu, gpus: int) -> bool:
     """Return whether so many GPUs are some of a board that joins them all: of a product that is named, nothing else is sold."""
     return gpu.scale_up is not None and "bridge" not in gpu.scale_up.name and 1 < gpus < gpu.scale_up_gpus <= RACK_GPUS
+
+
+def on_named_gpus(subject: Subject) -> Subject:
+    """Return the same without labels that GPUs which are named cannot have: whoever names them has chosen already."""
+    if not subject.terms.selector:
+        return subject
+    dropped = ", ".join(sorted(subject.terms.selector))
+    print_note(f"{subject.owner.name}: spec.placement.nodeSelector is left out ({dropped}): GPUs of --gpus have no labels")
+    return replace(subject, terms=replace(subject.terms, selector={}))

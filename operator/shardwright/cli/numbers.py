@@ -1,6 +1,8 @@
-"""Numbers as they are typed behind an option."""
+"""Values as they are typed behind an option."""
 
 import argparse
+from collections.abc import Sequence
+from typing import Any
 
 _MOST_GBPS = 100_000  # a hundred times what one GPU's network card takes
 
@@ -21,3 +23,18 @@ def gbps_of(text: str) -> float:
     if not 0 < rate <= _MOST_GBPS:
         raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number above 0 and at most {_MOST_GBPS:,}")
     return rate
+
+
+class OutputForm(argparse.Action):
+    """``-o``: the form of what is printed, and that somebody asked for it: what is wrong is printed in it, too."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Take what was asked for."""
+        del parser, option_string
+        namespace.output = namespace.asked_output = values

@@ -5,26 +5,13 @@ from typing import Any
 
 from shardwright.api.names import API_VERSION
 from shardwright.cli.output import print_json, print_yaml
+from shardwright.documents import problem_parts
 from shardwright.errors import Problem
 
 
 def print_problems(problems: Sequence[Problem], form: str) -> None:
     """Print what is wrong as a list of its own kind, where json or yaml was asked for: a program reads nothing else."""
     print_list("ProblemList", [problem_parts(problem) for problem in problems], form)
-
-
-def problem_parts(problem: Problem) -> dict[str, str]:
-    """Return a problem part by part; those that are empty are left out."""
-    parts = {
-        "code": problem.code,
-        "path": problem.path,
-        "what": problem.what,
-        "limit": problem.limit,
-        "gap": problem.gap,
-        "remedy": problem.remedy,
-        "message": problem.sentence(),
-    }
-    return {name: text for name, text in parts.items() if text}
 
 
 def print_list(kind: str, items: Sequence[Mapping[str, Any]], form: str) -> None:

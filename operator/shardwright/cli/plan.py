@@ -11,12 +11,12 @@ from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.settings import Settings, read_settings
 from shardwright.cli.checkpoints import NOTHING, Named, fetch_unknown, fetched_for, read_config
 from shardwright.cli.connecting import connection_of
-from shardwright.cli.document import explanation_document, plan_document
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import STDIN, Source, in_file, name_the_file, read_sources, read_text
-from shardwright.cli.named_gpus import nodes_of, problems_of_gpus, read_named_gpus
+from shardwright.cli.named_gpus import nodes_of, on_named_gpus, problems_of_gpus, read_named_gpus
 from shardwright.cli.namespaces import placed_in
 from shardwright.cli.output import print_error, print_json, print_lines, print_note, print_text, print_yaml, width_of_output
+from shardwright.cli.plan_forms import plans_table, print_documents
 from shardwright.cli.surroundings import Surroundings, read_surroundings
 from shardwright.cli.typed import names_live_model, of_option, problems_of_use, read_typed, typed_manifest
 from shardwright.engines.versions import kept_default
@@ -34,7 +34,7 @@ from shardwright.rendering.names import base_name
 from shardwright.reporting.explanation import Explanation, Fact, with_drawings
 from shardwright.reporting.explanation import explain as explain_report
 from shardwright.reporting.figures import format_count
-from shardwright.reporting.lines import Line
+from shardwright.reporting.lines import Line, Span, line
 from shardwright.reporting.markdown import to_markdown
 from shardwright.reporting.text import to_lines
 from shardwright.resolving.question import Question
@@ -73,6 +73,7 @@ class Inputs:
     settings: Settings
     cluster: "Cluster | None"
     surroundings: Surroundings
+    gpus_are_named: bool = False  # by --gpus
     standing: PlanRecord | None = None  # of a ShardedModel that is named: its plan
 
 
@@ -86,11 +87,16 @@ def plan(arguments: Namespace) -> Exit:
     if arguments.output == "text":
         for index, answer in enumerate(answers):
             print_lines([*([Line()] if index else []), *_lines(answer, full=False)])
+    elif arguments.output == "wide":
+        print_lines(plans_table((answer.name, answer.report.outcome) for answer in answers))
+    elif arguments.output == "name":
+        print_lines(line(Span(f"shardedmodel.shardwright.io/{answer.name}")) for answer in answers)
     elif arguments.output == "manifest":
         print_yaml([typed_manifest(arguments)])
     else:
-        documents = [plan_document(answer.subject, answer.report) for answer in answers]
-        _print_documents(documents, arguments.output)
+        from shardwright.documents import plan_document  # noqa: PLC0415 - text does not pay for it
+
+        print_documents([plan_document(answer.subject, answer.report) for answer in answers], arguments.output)
     return exit_of(answers)
 
 
@@ -109,9 +115,10 @@ def explain(arguments: Namespace) -> Exit:
         case "markdown":
             print_text("\n".join(to_markdown(explanation_of(answer), title=answer.name) for answer in answers).removesuffix("\n"))
         case _:
-            _print_documents(
-                [explanation_document(answer.subject, answer.report, drawn_explanation_of(answer)) for answer in answers], "json"
-            )
+            from shardwright.documents import explanation_document  # noqa: PLC0415 - text does not pay for it
+
+            documents = [explanation_document(answer.subject, answer.report, drawn_explanation_of(answer)) for answer in answers]
+            print_documents(documents, arguments.output)
     return exit_of(answers)
 
 
@@ -162,6 +169,7 @@ def read_inputs(arguments: Namespace) -> Inputs:
         settings=settings,
         cluster=cluster,
         surroundings=_surroundings(arguments, cluster, there, settings),
+        gpus_are_named=bool(arguments.gpus),
     )
 
 
@@ -257,7 +265,8 @@ def answers_to(inputs: Inputs) -> list[Answer]:
     answers: list[Answer] = []
     kept = list(inputs.surroundings.reservations)
     for subject in subjects:
-        inventory = take_stock(subject, inputs.surroundings.nodes, inputs.surroundings.usage, kept)
+        asked = on_named_gpus(subject) if inputs.gpus_are_named else subject
+        inventory = take_stock(asked, inputs.surroundings.nodes, inputs.surroundings.usage, kept)
         report = inputs.standing.report() if inputs.standing else plan_serving(subject, inventory)
         answer = Answer(subject=subject, inventory=inventory, report=with_ways_out(subject, inventory, report))
         kept += _kept(answer)
@@ -345,13 +354,6 @@ def drawn_explanation_of(answer: Answer) -> Explanation:
 
 def _lines(answer: Answer, *, full: bool) -> list[Line]:
     return to_lines(explanation_of(answer), title=answer.name, width=width_of_output(), full=full)
-
-
-def _print_documents(documents: list[dict[str, Any]], form: str) -> None:
-    if form == "yaml":
-        print_yaml(documents)
-    else:
-        print_json(documents[0] if len(documents) == 1 else documents)
 
 
 def _refusals(answer: Answer) -> Iterator[tuple[str, str]]:

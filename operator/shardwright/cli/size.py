@@ -12,7 +12,8 @@ from shardwright.api.settings import Settings
 from shardwright.cli.exits import Exit
 from shardwright.cli.inputs import name_the_file, read_text
 from shardwright.cli.named_gpus import NamedGpus, nodes_of, read_named_gpus
-from shardwright.cli.output import print_json, print_lines, width_of_output, with_progress
+from shardwright.cli.output import print_lines, width_of_output, with_progress
+from shardwright.cli.outputs import print_document
 from shardwright.cli.surroundings import read_nodes
 from shardwright.cli.typed import of_option, read_typed, typed_manifest
 from shardwright.errors import InputError, Problem
@@ -62,8 +63,8 @@ def print_size(arguments: Namespace) -> Exit:
     )
     catalogue = _fetched(arguments) if arguments.fetch else {}
     found = ranked([_size(arguments, gpus, settings, catalogue) for gpus in with_progress(named, "products")])
-    if arguments.output == "json":
-        print_json(_document(arguments, found))
+    if arguments.output != "text":
+        print_document("GpuSizes", _document(arguments, found), arguments.output)
     else:
         print_lines(_lines(arguments, found))
     return Exit.PLAN if any(sized.best for sized in found) else Exit.NOTHING_FITS

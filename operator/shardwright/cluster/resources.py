@@ -27,6 +27,11 @@ class Resource:
         return "/".join([self.prefix, *(quote(part, safe="") for part in parts)])
 
     @property
+    def group(self) -> str:
+        """Return the group of its API, empty for the core."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
     def api_version(self) -> str:
         """Return the ``apiVersion`` of its objects."""
         return self.prefix.removeprefix("/apis/").removeprefix("/api/")

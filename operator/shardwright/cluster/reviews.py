@@ -12,6 +12,13 @@ AUDIENCE: Final = "shardwright-metrics"
 """For whom a token must have been made: the port has no TLS, and such a token is worth nothing anywhere else."""
 
 
+PLANS_AUDIENCE: Final = "shardwright-plans"
+"""The same for the pages of plans."""
+
+User = Mapping[str, Any]
+"""Who asks, as a SubjectAccessReview has it: user, uid, groups, extra."""
+
+
 class Verdict(Enum):
     """What the API server says of a token."""
 
@@ -27,13 +34,35 @@ def may_read(client: Client, token: str, path: str, seconds: float) -> Verdict:
         ApiError: the API server did not say.
     """
     until = monotonic() + seconds
-    said = _asked(client, TOKEN_REVIEWS, {"token": token, "audiences": [AUDIENCE]}, until)
-    if said.get("authenticated") is not True or AUDIENCE not in (said.get("audiences") or ()):
+    who = who_brings(client, token, AUDIENCE, seconds)
+    if who is None:
         return Verdict.UNKNOWN
-    who = said.get("user") or {}
-    user = {"user": who.get("username", ""), **{field: who[field] for field in ("uid", "groups", "extra") if field in who}}
-    allowed = _asked(client, SUBJECT_REVIEWS, {**user, "nonResourceAttributes": {"path": path, "verb": "get"}}, until)
+    allowed = _asked(client, SUBJECT_REVIEWS, {**who, "nonResourceAttributes": {"path": path, "verb": "get"}}, until)
     return Verdict.ADMITTED if allowed.get("allowed") is True else Verdict.FORBIDDEN
+
+
+def who_brings(client: Client, token: str, audience: str, seconds: float) -> User | None:
+    """Return who has a token, as a SubjectAccessReview names him; None: nobody, or not for this audience. Blocking.
+
+    Raises:
+        ApiError: the API server did not say.
+    """
+    said = _asked(client, TOKEN_REVIEWS, {"token": token, "audiences": [audience]}, monotonic() + seconds)
+    if said.get("authenticated") is not True or audience not in (said.get("audiences") or ()):
+        return None
+    who = said.get("user") or {}
+    return {"user": who.get("username", ""), **{field: who[field] for field in ("uid", "groups", "extra") if field in who}}
+
+
+def may_get(client: Client, who: User, resource: Resource, namespace: str, seconds: float) -> bool:
+    """Return whether somebody may get objects of a kind in a namespace (empty: in all). Blocking.
+
+    Raises:
+        ApiError: the API server did not say.
+    """
+    asked = {"group": resource.group, "resource": resource.plural, "verb": "get", "namespace": namespace}
+    said = _asked(client, SUBJECT_REVIEWS, {**who, "resourceAttributes": asked}, monotonic() + seconds)
+    return said.get("allowed") is True
 
 
 def _asked(client: Client, resource: Resource, spec: Mapping[str, Any], until: float) -> Mapping[str, Any]:

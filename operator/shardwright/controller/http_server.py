@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Final
 
 LONGEST_REQUEST_BYTES: Final = 1 << 14
@@ -51,6 +52,9 @@ class Reply:
 
 
 Answer = Callable[[Request], Reply]
+Room = Callable[[Request, str], Awaitable[Reply]]
+"""Answers all paths below one, to whom it admits itself: the request, and the address it comes from."""
+
 Admits = Callable[[str, str], Awaitable[HTTPStatus | None]]
 """Of the header ``Authorization`` (empty: there is none) and the address it comes from, why who sends it is refused, None where
 he is not."""
@@ -59,11 +63,19 @@ he is not."""
 class HttpServer:
     """Serves ``answers``, by path, on ``port`` (0: any free one) of all addresses, IPv6 and IPv4, until stopped.
 
-    Without ``admits`` everybody is answered.
+    Without ``admits`` everybody is answered. ``rooms`` answer what begins with their path, and admit whom they will.
     """
 
-    def __init__(self, answers: Mapping[str, Answer], port: int, name: str, admits: Admits | None = None) -> None:
+    def __init__(
+        self,
+        answers: Mapping[str, Answer],
+        port: int,
+        name: str,
+        admits: Admits | None = None,
+        rooms: Mapping[str, Room] = MappingProxyType({}),
+    ) -> None:
         self._answers = answers
+        self._rooms = rooms
         self._admits = admits
         self._connections: dict[asyncio.StreamWriter, str] = {}  # oldest first, with the client's address
         self._socket = listening_socket(port)
@@ -114,10 +126,7 @@ class HttpServer:
 
     async def _respond(self, head: bytes, writer: asyncio.StreamWriter, address: str) -> None:
         request = _parsed(head)
-        refusal = None if request.method in {"GET", "HEAD"} else HTTPStatus.METHOD_NOT_ALLOWED
-        if self._admits and not refusal:
-            refusal = await self._admits(request.headers.get("authorization", ""), address)
-        reply = Reply(refusal) if refusal else self._answer(request)
+        reply = await self._replied(request, address)
         writer.transport.set_write_buffer_limits(high=0)  # a slice is written when the one before is gone
         writer.write(reply.head())
         text = memoryview(b"" if request.method == "HEAD" else reply.body)
@@ -125,6 +134,15 @@ class HttpServer:
             await writer.drain()
             writer.write(text[start : start + SLICE_BYTES])
         await writer.drain()  # a transport that is closed while it holds something cannot be aborted after its end
+
+    async def _replied(self, request: Request, address: str) -> Reply:
+        if request.method not in {"GET", "HEAD"}:
+            return Reply(HTTPStatus.METHOD_NOT_ALLOWED)
+        room = next((room for path, room in self._rooms.items() if f"{request.path}/".startswith(f"{path}/")), None)
+        if room:
+            return await room(request, address)
+        refusal = await self._admits(request.headers.get("authorization", ""), address) if self._admits else None
+        return Reply(refusal) if refusal else self._answer(request)
 
     def _answer(self, request: Request) -> Reply:
         answer = self._answers.get(request.path)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
+from shardwright.api.record import PlanRecord
 from shardwright.cluster.access import Access
 from shardwright.cluster.caches import Caches
 from shardwright.cluster.client import ApiError, Client, Meters, Urgency
@@ -25,6 +26,7 @@ from shardwright.controller.leadership import Leadership, Pulse
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.options import Options
 from shardwright.controller.planner import Planner
+from shardwright.controller.plans import PLANS_PATH, Plans, Sources, listed
 from shardwright.controller.queue import Again, Key, Priority, Queue
 from shardwright.controller.reading import Reading
 from shardwright.controller.reconciler import Parts, Reconciler
@@ -35,7 +37,9 @@ from shardwright.controller.watches import Watches
 from shardwright.controller.worker import Worker
 from shardwright.controller.workers import Workers
 from shardwright.errors import InputError, Problem
+from shardwright.pages.listing import Listed
 from shardwright.reconcile.signing import SigningKeys, read_keys
+from shardwright.resolving.subject import Subject
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +109,19 @@ class Operator:
             return None
         return Scrapers(lambda token: may_read(self._client, token, METRICS_PATH, REVIEW_SECONDS))
 
+    def _make_plans(self) -> Plans | None:
+        """Return what serves plans as pages, None where nobody asked for that."""
+        if not self._options.plans:
+            return None
+        return Plans(self._client, Sources(models=self._listed, plan=self._shown), asyncio.get_running_loop())
+
+    async def _listed(self) -> list[Listed]:
+        return [listed(content) for content in self._view.resources.values()]
+
+    async def _shown(self, key: Key) -> tuple[Subject, PlanRecord] | None:
+        live = self._view.resources.get(key)
+        return await self._reading.shown(key, live, self._reconciler.note_of(key)) if live else None
+
     async def _look(self, key: Key) -> Again | None:
         try:
             return await self._reconciler.look(key)
@@ -119,8 +136,9 @@ class Operator:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
         probes = HttpServer(self._health.answers(), self._options.health_port, "probes")
-        scrapers = self._make_scrapers()
-        scrapes = HttpServer({METRICS_PATH: Exposition(self._metrics.text)}, self._options.port, "scrapes", scrapers)
+        scrapers, plans = self._make_scrapers(), self._make_plans()
+        answers, rooms = {METRICS_PATH: Exposition(self._metrics.text)}, {PLANS_PATH: plans} if plans else {}
+        scrapes = HttpServer(answers, self._options.port, "scrapes", scrapers, rooms)
         log.info("listening on port %d for probes, %d for scrapes", probes.port, scrapes.port)
         watches = Watches(self._client, self._access, self._on_loop(self._intake.on_model))
         tasks = [asyncio.create_task(job) for job in (self._start_reading(watches), *self._jobs())]
@@ -135,6 +153,8 @@ class Operator:
         probes.stop()
         if scrapers:
             scrapers.stop()
+        if plans:
+            await asyncio.to_thread(plans.stop)  # a page that is made now may wait for this loop
         scrapes.stop()
         log.info("stopped")
         return 1 if self._failed else 0

@@ -51,6 +51,7 @@ class Options:
     health_port: int
     max_model_series: int
     metrics_authentication: str
+    plans: bool
     resync_seconds: float
     workers: int
     max_moving_groups: int
@@ -89,6 +90,8 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
         _ = options.lease_timings
     except ValueError as error:
         parser.error(str(error))
+    if options.plans and options.metrics_authentication == "None":
+        parser.error("--plans shows plans to whom the API server knows: it needs --metrics-authentication=TokenReview")
     return options
 
 
@@ -194,6 +197,12 @@ def _add_ports(parser: argparse.ArgumentParser) -> None:
         choices=("None", "TokenReview"),
         default="None",
         help="TokenReview: /metrics is answered to whom the API server knows by his token and lets GET /metrics",
+    )
+    parser.add_argument(
+        "--plans",
+        action="store_true",
+        help="serve plans as pages at /plans of that port, to whom the API server knows by his token, and of the namespaces in "
+        "which he may get ShardedModels; needs --metrics-authentication=TokenReview",
     )
 
 

@@ -126,6 +126,17 @@ class Reading:
             kept_out=note.kept_out,
         )
 
+    async def shown(self, key: Key, live: Mapping[str, Any], note: Note) -> tuple[Subject, PlanRecord] | None:
+        """Return what a model asks, with its plan of record; None where it has none, or cannot be read.
+
+        Raises:
+            ApiError: something could not be read.
+            ChangedError: the resource has changed meanwhile.
+        """
+        record = self._remembered(live, note) or await self.kept_record(live)
+        subject = await self._resolve(key, live, await self._kept_version(live, note)) if record else None
+        return (subject, record) if record and isinstance(subject, Subject) else None
+
     def _newest(self, live: Mapping[str, Any], note: Note) -> int:
         """Return the serial of the newest plan of record of a resource; 0 where none counts, as there is no key."""
         remembered = note.record_of(live["metadata"]["uid"])

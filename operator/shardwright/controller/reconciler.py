@@ -14,7 +14,7 @@ from shardwright.cluster.status import write_status
 from shardwright.cluster.writer import Writer
 from shardwright.controller.clock import SteadyClock
 from shardwright.controller.metrics import Metrics
-from shardwright.controller.notes import Notes
+from shardwright.controller.notes import Note, Notes
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Again, Key, Priority, retry_pause_seconds
 from shardwright.controller.reading import Reading
@@ -75,6 +75,10 @@ class Reconciler:
         self._notes = Notes()
         self._recalling = Recalling(parts.client, parts.planner, parts.reading)
         self._clock = clock or SteadyClock()
+
+    def note_of(self, key: Key) -> Note:
+        """Return what the last look at a model has left."""
+        return self._notes.of(key)
 
     async def look(self, key: Key) -> Again | None:
         """Bring a model one step further and return when to look again, None for only when it changes.

@@ -30,8 +30,8 @@ A = TypeVar("A")
 class Interests:
     """What one model depends on beside its own objects.
 
-    ``moving`` is how many of its groups are down on purpose, ``starting``: all are at their first start, ``broken``: one has failed
-    and does not serve; ``waits_for_turn``: groups of it wait because others' are down; ``barred``: its namespace does not let
+    ``moving`` is how many of its groups are down on purpose, ``starting``: all are at their first start, ``broken``: one has
+    failed and does not serve; ``waits_for_turn``: groups of it wait because others' are down; ``barred``: its namespace does not let
     its pods in.
     """
 

@@ -1,10 +1,15 @@
 """Which engine version an image holds; read from the tag where the tag tells it, else the user says it."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from shardwright.errors import Problem
+
+NVIDIA: Final = "nvidia.com/gpu"
+AMD: Final = "amd.com/gpu"
 
 NEWEST_DEFAULT: Final = "0.33.0"
 DEFAULT_IMAGE: Final = f"vllm/vllm-openai:v{NEWEST_DEFAULT}"
@@ -13,9 +18,8 @@ DEFAULT_IMAGE: Final = f"vllm/vllm-openai:v{NEWEST_DEFAULT}"
 FIRST_DEFAULT: Final = "0.33.0"
 """The version of vLLM that every release took by default which did not say so in its plans of record."""
 
-DEFAULT_IMAGE_RUNS_ON: Final = frozenset({"nvidia.com/gpu"})
-"""What the project's default images are built for (CUDA). Source: vLLM's installation guide; images for ROCm
-are published elsewhere and with tags of their own."""
+_ROCM_IMAGE: Final = f"vllm/vllm-openai-rocm:v{NEWEST_DEFAULT}"
+"""The same for AMD's GPUs: vLLM's own release image for ROCm, with the same tags. Source: vLLM's installation guide."""
 
 OLDEST_SUPPORTED: Final = (0, 32, 0)
 """First version that the launch form (native multi-node, both timeouts, drain) was run with; measured on 0.32.0."""
@@ -26,16 +30,21 @@ class Releases:
     """The releases of an engine and their images.
 
     ``repository`` matches names of images whose tags are its versions, ``oldest`` is the first version that is supported,
-    ``example`` one to name in messages. ``default_image`` is taken where a resource names none (empty: it must),
-    ``runs_on`` are the resources that the engine's images are built for.
+    ``example`` one to name in messages. ``default_images`` are taken where a resource names none, by the resource of the GPUs
+    that they are built for (none: it must). ``runs_on`` are the resources that the engine runs on at all.
     """
 
     engine: str
     repository: re.Pattern[str]
     oldest: tuple[int, int, int]
     example: str
-    default_image: str
+    default_images: Mapping[str, str]
     runs_on: frozenset[str]
+
+    @property
+    def default_image(self) -> str:
+        """Return the image that is taken first where a resource names none, empty where there is none."""
+        return next(iter(self.default_images.values()), "")
 
 
 VLLM: Final = Releases(
@@ -43,17 +52,29 @@ VLLM: Final = Releases(
     repository=re.compile(r"(.*/)?vllm[^/]*"),
     oldest=OLDEST_SUPPORTED,
     example="0.33.0",
-    default_image=DEFAULT_IMAGE,
-    runs_on=DEFAULT_IMAGE_RUNS_ON,
+    default_images=MappingProxyType({NVIDIA: DEFAULT_IMAGE, AMD: _ROCM_IMAGE}),
+    runs_on=frozenset({NVIDIA, AMD}),
 )
 TENSORRT_LLM: Final = Releases(
     engine="TensorRT-LLM",
     repository=re.compile(r"(.*/)?tensorrt-llm(/release|[^/]*)"),
     oldest=(1, 2, 0),  # the release whose options and keys are listed; engines.md section 10
     example="1.2.1",
-    default_image="",  # NVIDIA's registry has it under terms of its own, and it must hold sshd for groups of pods
-    runs_on=frozenset({"nvidia.com/gpu"}),
+    default_images=MappingProxyType(
+        {}
+    ),  # NVIDIA's registry has it under terms of its own, and it must hold sshd for groups of pods
+    runs_on=frozenset({NVIDIA}),
 )
+
+_BUILT_FOR: Final = (
+    (re.compile(r"rocm"), AMD),
+    (re.compile(r"(^|/)vllm-openai([:@]|$)|cuda|[:-]cu\d{3}\b"), NVIDIA),
+)
+"""What the names of images say of the GPUs that they are built for, first match first. Source: the names that vLLM, AMD and
+NVIDIA publish under."""
+
+_VERSION_IN_ROCM_TAG: Final = re.compile(r"(?:.*_)?vllm_(\d{1,4}\.\d{1,4}\.\d{1,4})(?:_.*)?")
+"""AMD's own tags name the versions of all that is inside: rocm7.0.0_vllm_0.11.2_20251210."""
 
 _VERSION: Final = re.compile(r"v?(\d{1,4}\.\d{1,4}\.\d{1,4})((?:rc|\.post)\d{1,3})?(?:[-+][\w.-]+)?")
 
@@ -85,6 +106,17 @@ def engine_version(image: str, version: str | None, releases: Releases = VLLM) -
     return _too_old(found, releases) or found
 
 
+def built_for(image: str) -> str | None:
+    """Return the resource of the GPUs that an image is built for by its name, None where the name does not tell.
+
+    >>> built_for("vllm/vllm-openai:v0.33.0"), built_for("rocm/vllm:rocm7.0.0_vllm_0.33.0_20261101")
+    ('nvidia.com/gpu', 'amd.com/gpu')
+    >>> built_for("registry.internal/team/server:stable") is None
+    True
+    """
+    return next((resource for pattern, resource in _BUILT_FOR if pattern.search(image)), None)
+
+
 def is_newer(version: str, other: str) -> bool:
     """Return whether one version, ``major.minor.patch``, is newer than another.
 
@@ -100,7 +132,10 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _tagged_version(image: str, releases: Releases) -> str | None:
     repository, colon, tag = image.partition("@")[0].rpartition(":")
-    return _parse(tag) if colon and "/" not in tag and releases.repository.fullmatch(repository) else None
+    if not colon or "/" in tag or not releases.repository.fullmatch(repository):
+        return None
+    named = _VERSION_IN_ROCM_TAG.fullmatch(tag) if "rocm" in tag else None
+    return named.group(1) if named else _parse(tag)
 
 
 def _parse(text: str) -> str | None:

@@ -37,7 +37,10 @@ are up to 7 % below nominal (ECC, driver) and rows of one name differ by 50 % or
 
 WORTH_EXPONENT: Final = 0.35
 """By what power of its memory bandwidth and of its FLOP/s a GPU is worth more than another. Basis: assumed; it gives an A100 half
-of an H100, an L4 a fifth and a GB200 twice as much, about what clouds ask for them."""
+of an H100, an L4 a fifth and a GB200 twice as much, about what clouds ask for them (``hardware/prices.csv``)."""
+
+NODE_GPUS_MOST: Final = 16
+"""GPUs that one node holds at most: what joins more is a rack. Basis: the largest instance type (a2-megagpu-16g)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +97,13 @@ class Gpu:
     stated: bool = False
 
     @property
+    def of_a_rack(self) -> bool:
+        """Return whether its scale-up link joins nodes: a node of it is a tray of a rack."""
+        return self.scale_up_gpus > NODE_GPUS_MOST
+
+    @property
     def worth(self) -> float:
-        """Return what the GPU may cost in relation to others, where nobody states a price; an H100 is about 1."""
+        """Return what the GPU may be worth in relation to others by its data sheet; an H100 is about 1."""
         plain = max((self.flops[unit] for unit in ("bf16", "fp16") if unit in self.flops), default=TERA)
         return float((self.memory_bytes_per_second / (3350 * GIGA) * plain / (989 * TERA)) ** WORTH_EXPONENT)
 

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import Gpu, Link
+from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
 from shardwright.hardware.rdma import Reach
 
 
@@ -75,6 +76,13 @@ class Pool:
         return replace(self, nodes=left)
 
     @property
+    def price(self) -> GpuPrice:
+        """Return what one GPU counts for an hour: what its owner states, else in hours of an H100."""
+        if self.gpu_hour_price is None:
+            return relative_price(self.gpu)
+        return GpuPrice(per_hour=self.gpu_hour_price, basis=PriceBasis.STATED)
+
+    @property
     def crosses_nodes(self) -> bool:
         """Return whether the scale-up domain is larger than a node."""
         return self.domain_gpus > self.gpus_per_node
@@ -101,6 +109,11 @@ class Inventory:
     pools: tuple[Pool, ...]
     excluded: tuple[NodeExclusion, ...] = ()
     free_capacity_known: bool = True
+
+    @property
+    def empty(self) -> bool:
+        """Return whether there is no node with GPUs at all: under an autoscaler that is a cluster at rest."""
+        return not self.pools and not self.excluded
 
     def without(self, taken: Mapping[str, int]) -> "Inventory":
         """Return what is left where nothing of it was taken before; ``taken`` are GPUs by node."""

@@ -90,8 +90,8 @@ class EngineTraits:
     architectures whose class demands a layer with experts on every pipeline stage. ``quantizations``
     are the methods of ``quantization_config`` that it takes (None: not known). ``width_divides_replica`` are
     architectures whose class demands that the expert width divides by all ranks of a replica. ``runs_on`` are the
-    resources (``nvidia.com/gpu``, ...) whose GPUs the image is built for (None: the user named the image and
-    answers for it).
+    resources (``nvidia.com/gpu``, ...) whose GPUs there are images for, the one to take first (None: the name of the image does
+    not tell, the user answers for it). ``image`` is the one that the user named (empty: none).
     ``released`` is the month of the version (``2026-02``; empty: not known, taken as the newest). ``reserves_output``
     says that a request starts only when its whole length fits the K/V cache, ``cache_follows_weights`` that the cache
     is kept in FP8 where the weights are quantized to floating point, ``refuses_long_requests`` that no request may be longer
@@ -137,7 +137,8 @@ class EngineTraits:
     experts_on_every_stage: frozenset[str] = frozenset()
     quantizations: frozenset[str] | None = None
     width_divides_replica: frozenset[str] = frozenset()
-    runs_on: frozenset[str] | None = None
+    runs_on: tuple[str, ...] | None = None
+    image: str = ""
     released: str = ""
     reserves_output: bool = False
     cache_follows_weights: bool = False
@@ -165,3 +166,8 @@ class EngineTraits:
     oldest_for: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     told: Told = field(default_factory=Told)
     warnings: tuple[str, ...] = ()
+
+    @property
+    def takes_first(self) -> str:
+        """Return the resource whose GPUs go before others: the first that images are chosen for; empty where none does."""
+        return self.runs_on[0] if self.runs_on and len(self.runs_on) > 1 else ""

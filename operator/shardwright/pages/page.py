@@ -63,11 +63,9 @@ def plan_page(document: Document, loads: Mapping[str, Any] | None = None) -> str
         document: What the page shows.
         loads: The same question under other loads, as the command ``report`` makes them; None: no sliders.
     """
-    style, script = _text("page.css"), _text("page.js")
+    script = _text("page.js")
     values = {
-        "style": style,
         "script": script,
-        "style_hash": _hash(style),
         "script_hash": _hash(script),
         "document": document,
         "embedded": in_script(document),
@@ -83,7 +81,13 @@ def plan_page(document: Document, loads: Mapping[str, Any] | None = None) -> str
         **_mesh(document),
         **_curve(document, loads),
     }
-    page: str = _environment().get_template("plan.html").render(values)
+    return rendered("plan.html", values)
+
+
+def rendered(template: str, values: Mapping[str, Any]) -> str:
+    """Return a page of ASCII from a template; the styles are those of all pages."""
+    style = _text("page.css")
+    page: str = _environment().get_template(template).render({"style": style, "style_hash": _hash(style), **values})
     return page.encode("ascii", "xmlcharrefreplace").decode()
 
 

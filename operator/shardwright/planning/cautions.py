@@ -7,6 +7,7 @@ from typing import Final
 
 from shardwright.costs.loading import Storage
 from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.prices import relative_price
 from shardwright.hardware.rdma import RdmaMode
 from shardwright.layouts.layout import Candidate
 from shardwright.layouts.placement import Over
@@ -16,12 +17,13 @@ from shardwright.planning.arrivals import estimator_of
 from shardwright.planning.choice import keeps_up
 from shardwright.planning.offload import host_cache
 from shardwright.planning.phrases import copies as copies_of
-from shardwright.planning.phrases import degrees, uncounted_sentence
+from shardwright.planning.phrases import degrees, relative_price_words, uncounted_sentence
 from shardwright.planning.request import Request
 from shardwright.planning.select import UTILISATION, Scale, Standing, answer_seconds
 from shardwright.units import format_bytes
 
 _NOTICEABLE_SHARE: Final = 0.05
+_PRICES_SHOWN: Final = 6
 """By how much drafts must slow a token down to be warned of, a share; assumed: half the median error of what is predicted."""
 
 
@@ -45,6 +47,7 @@ def warnings(
         *_lighter(best, model, traits),
         *_slow_links(best.candidate),
         *_adapters(best, traits),
+        *_gated(request),
         *_downloads(request),
         *_commits(best, request),
         *_executor(best, traits),
@@ -133,6 +136,16 @@ def _adapters(best: Standing, traits: EngineTraits) -> Iterator[str]:
             f"adapters: {slots.count} up to rank {slots.rank} take {most} of the weights' memory per GPU; the predicted speed is "
             "that of the model without them"
         )
+
+
+def _gated(request: Request) -> Iterator[str]:
+    """Yield that the hub will refuse what pods download, and what to type."""
+    if request.deploy and request.gated:
+        named = '{"spec":{"model":{"weights":{"huggingFace":{"tokenSecretRef":{"name":"hub-token"}}}}}}'
+        which = f"{' and '.join(request.gated)} {'are' if len(request.gated) > 1 else 'is'} gated, and no token is named"
+        create = "kubectl create secret generic hub-token --from-literal=token=hf_..."
+        patch = f"kubectl patch smodel NAME --type merge -p '{named}'"
+        yield f"{which}: the hub refuses pods (401, 403) until its terms are accepted there and you type `{create}` and `{patch}`"
 
 
 def _downloads(request: Request) -> Iterator[str]:
@@ -254,9 +267,14 @@ def _lighter(best: Standing, model: ModelSpec, traits: EngineTraits) -> Iterator
 def _unpriced(inventory: Inventory) -> Iterator[str]:
     """Yield by what GPUs of several kinds are compared, where not all have a price."""
     stated = [pool.gpu_hour_price is not None for pool in inventory.pools]
-    if not all(stated) and len({pool.gpu.id for pool in inventory.pools}) > 1:
-        who = "some nodes state" if any(stated) else "the nodes state"
-        yield f"GPUs of several kinds are compared by their data sheets: {who} no price (shardwright.io/gpu-hour-price)"
+    if all(stated) or len({pool.gpu.id for pool in inventory.pools}) == 1:
+        return
+    found = {pool.gpu.id: relative_price(pool.gpu) for pool in inventory.pools}
+    dearest = sorted(found.items(), key=lambda item: (-item[1].per_hour, item[0]))
+    each = ", ".join(f"{name} {relative_price_words(price)}" for name, price in dearest[:_PRICES_SHOWN])
+    more = f" and {len(found) - _PRICES_SHOWN} others" if len(found) > _PRICES_SHOWN else ""
+    who = "some nodes state no price" if any(stated) else "no node states a price"
+    yield f"GPUs count by relative prices, an H100 as 1: {each}{more}; {who} (gpuHourPrices, shardwright.io/gpu-hour-price)"
 
 
 def rdma_devices(candidate: Candidate) -> tuple[tuple[str, int], ...]:

@@ -170,8 +170,8 @@ def image_violations(pool: Pool, traits: EngineTraits) -> Iterator[Violation]:
     if traits.runs_on is not None and pool.resource not in traits.runs_on:
         problem = Problem(
             code="EngineImageMissing",
-            what=f"the default image of {traits.name}",
-            limit=f"is built for {', '.join(sorted(traits.runs_on))}",
+            what=f"the image {traits.image}" if traits.image else f"the default image of {traits.name}",
+            limit=f"is built for {', '.join(sorted(traits.runs_on))}" if traits.runs_on else "is not admitted",
             gap=f"{pool.product} is {pool.resource}",
             remedy=f"name an image of {traits.name} {traits.version} for these GPUs",
             path="spec.engine.image",

@@ -13,7 +13,7 @@ from shardwright.layouts.layout import Candidate
 from shardwright.planning.arrivals import Prices
 from shardwright.planning.reach import not_yet
 from shardwright.planning.request import OptimizeFor
-from shardwright.planning.select import Scale, Standing, answer_seconds, assess
+from shardwright.planning.select import Scale, Standing, answer_seconds, assess, breaks_rack
 
 NEAR_TIE: Final = 0.03
 """Share by which a layout must be better to be better. Basis: assumed, a third of the median error of throughput."""
@@ -39,8 +39,31 @@ def settled(ranked: Sequence[Standing], scale: Scale, prices: Prices) -> tuple[S
     """
     if not ranked:
         return ()
-    best = _unbeaten(_simplest(_paying(ranked, scale, prices), scale), ranked, scale)
+    spared = _sparing_racks(ranked, scale)
+    best = _unbeaten(_simplest(_paying(spared, scale, prices), scale), spared, scale)
     return (best, *(other for other in ranked if other is not best))
+
+
+def _sparing_racks(ranked: Sequence[Standing], scale: Scale) -> Sequence[Standing]:
+    """Return the rank without what breaks a rack, where the best of it does not pay for that.
+
+    It pays if, with all GPUs counted of the trays that it opens, it is better than the best on other GPUs by more than
+    predictions that hardly anybody has measured tell apart. Where the GPUs are given, nothing is spared.
+    """
+    first = ranked[0]
+    if scale.request.space.fill or not breaks_rack(first.candidate):
+        return ranked
+    alike = [other for other in ranked if _class(other, scale) == _class(first, scale)]
+    rival = next((other for other in alike if not other.candidate.pool.gpu.of_a_rack), None)
+    breaking = (other for other in alike if breaks_rack(other.candidate))
+    whole = max((_with_whole_trays(other, scale) for other in breaking), key=lambda other: other.score)
+    if rival is None or (whole.score > rival.score and _worth(whole, rival) > NEAR_TIE_OVER_NETWORK):
+        return ranked
+    return [other for other in ranked if not breaks_rack(other.candidate)]
+
+
+def _with_whole_trays(standing: Standing, scale: Scale) -> Standing:
+    return assess(standing.candidate, standing.estimate, scale, besides=scale.opened(standing.candidate))
 
 
 def in_replicas(best: Standing, ranked: Sequence[Standing], scale: Scale, prices: Prices) -> Standing | None:
@@ -66,9 +89,9 @@ def _paying(ranked: Sequence[Standing], scale: Scale, prices: Prices) -> Sequenc
     return ranked
 
 
-def _class(standing: Standing, scale: Scale) -> tuple[bool, bool, bool]:
-    """Return what goes before every objective: whether it surely starts, can be run, and carries the load."""
-    return standing.tight, _shown_only(standing, scale), standing.carries_load
+def _class(standing: Standing, scale: Scale) -> tuple[bool, ...]:
+    """Return what goes before every objective: whether it starts, can be run, carries the load, is on GPUs to take first."""
+    return standing.tight, _shown_only(standing, scale), standing.carries_load, standing.second_choice
 
 
 def _copied(standing: Standing, ranked: Sequence[Standing], scale: Scale, prices: Prices) -> bool:
@@ -125,7 +148,7 @@ def _effort(standing: Standing, scale: Scale) -> tuple[float, ...]:
 
 def near_tie(first: Standing, other: Standing) -> bool:
     """Return whether one is better by the objective, but by less than predictions tell apart, and known no better."""
-    same = (first.tight, first.carries_load) == (other.tight, other.carries_load)
+    same = (first.tight, first.carries_load, first.second_choice) == (other.tight, other.carries_load, other.second_choice)
     as_sure = _measured(other) or not _measured(first)
     return other is first or (same and as_sure and _worth(first, other) <= _margin(first, other))
 
@@ -144,7 +167,8 @@ def _unbeaten(best: Standing, ranked: Sequence[Standing], scale: Scale) -> Stand
 
 
 def _comes_before(other: Standing, best: Standing, scale: Scale) -> bool:
-    return other.tight <= best.tight and _shown_only(other, scale) <= _shown_only(best, scale)
+    first = other.tight <= best.tight and other.second_choice <= best.second_choice
+    return first and _shown_only(other, scale) <= _shown_only(best, scale)
 
 
 def _dominates(other: Standing, best: Standing, scale: Scale, margin: float | None = None) -> bool:

@@ -20,6 +20,8 @@ _SHORT: Final = frozenset({"InsufficientCapacity", "PoolTooSmall"})
 _HARDWARE: Final = _SHORT | {"WeightsExceedMemory", "KvCacheTooSmall", "KvCachePinTooLarge", "DtypeNotSupported", "GpuTooOld"}
 """Problems that other hardware may not have; the rest is up to the user."""
 
+_NODES_COME: Final = "add GPU nodes, or state in autoscaledPools which ones an autoscaler adds; it goes on when they join"
+
 RETURNING: Final = frozenset({"NotReady", "Cordoned", "MigReconfiguring", "DriverUpgrading"})
 """Reasons for which a node is out of use that pass by themselves."""
 
@@ -37,7 +39,7 @@ def no_plan(verdicts: Sequence[Verdict], inventory: Inventory, request: Request)
     if hopeful and _away(inventory).keys() - {pool.product for pool in inventory.pools}:
         return NoPlan(problem=_unknown_away(inventory), heals_by_itself=True)
     if not verdicts:
-        return NoPlan(problem=_nothing_to_try(inventory, request), heals_by_itself=False)
+        return NoPlan(problem=_nothing_to_try(inventory, request), heals_by_itself=inventory.empty)
     short = _best_waiting(verdicts, _SHORT, scale)
     return NoPlan(problem=_binding(verdicts, short, scale), heals_by_itself=False, lack=_lack(short) if short else None)
 
@@ -148,7 +150,7 @@ def _no_gpu_nodes(inventory: Inventory) -> Problem:
     """Return that there is nothing to plan on; where nodes are excluded, why most of them are."""
     excluded = inventory.excluded
     if not excluded:
-        return Problem(code="NoGpuNodes", what="no node has GPUs", remedy="add GPU nodes", path="spec.placement")
+        return Problem(code="NoGpuNodes", what="no node has GPUs", remedy=_NODES_COME, path="spec.placement")
     (code, count), *others = sorted(Counter(item.problem.code for item in excluded).items(), key=lambda item: (-item[1], item[0]))
     first = min((item for item in excluded if item.problem.code == code), key=lambda item: item.node)
     for_why = f"{count} of {len(excluded)}" if others else "all"

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from shardwright.hardware.inventory import Pool
+from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import WaysOut
 
@@ -104,6 +105,17 @@ def price(amount: float) -> str:
     """
     decimals = 3 if amount < 1 else 2 if amount < 10 else 1 if amount < 100 else 0  # noqa: PLR2004 - three digits
     return f"{amount:,.{decimals}f}"
+
+
+def relative_price_words(each: GpuPrice) -> str:
+    """Return what a GPU counts in hours of an H100, and that it is a guess where it is.
+
+    >>> relative_price_words(GpuPrice(per_hour=0.35, basis=PriceBasis.LISTED))
+    '0.35'
+    >>> relative_price_words(GpuPrice(per_hour=1.0, basis=PriceBasis.ASSUMED))
+    '1 (assumed)'
+    """
+    return f"{each.per_hour:g}{' (assumed)' if each.basis is PriceBasis.ASSUMED else ''}"
 
 
 def duration(seconds: float) -> str:

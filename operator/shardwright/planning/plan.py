@@ -59,7 +59,7 @@ def consider(model: ModelSpec, inventory: Inventory, request: Request, traits: E
         request=request,
         traits=traits,
         judge=judge,
-        scale=Scale.of(request, inventory),
+        scale=Scale.of(request, inventory, takes_first=traits.takes_first),
         verdicts=tuple(verdicts),
     )
 
@@ -88,10 +88,8 @@ def choose(considered: Considered) -> Report:
         *warnings(inventory, looked_at, request, considered.model, considered.traits),
     )
     return Report(
-        outcome=replace(
-            _plan(ranked[0], why, care, considered.traits, deploy=request.deploy), host_cache=_host_cache(ranked[0], considered)
-        ),
-        alternatives=tuple(alternative(best=ranked[0], other=other, request=request) for other in others),
+        outcome=replace(_plan(ranked[0], why, care, considered.traits, scale), host_cache=_host_cache(ranked[0], considered)),
+        alternatives=tuple(alternative(best=ranked[0], other=other, scale=scale) for other in others),
         excluded=excluded,
         considered=len(verdicts),
     )
@@ -122,7 +120,7 @@ def _host_cache(best: Standing, considered: Considered) -> HostCache | None:
     return host_cache(best.candidate, best.estimate, wanted, considered.model, over_ray=over_ray)
 
 
-def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: EngineTraits, *, deploy: bool) -> Plan:
+def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: EngineTraits, scale: Scale) -> Plan:
     candidate, estimate = best.candidate, best.estimate
     pool, placement = candidate.pool, candidate.placement
     return Plan(
@@ -147,11 +145,12 @@ def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: E
         carries_load=best.carries_load,
         reasons=why,
         warnings=care,
-        undeployable=not_yet(candidate, deploy=deploy),
+        undeployable=not_yet(candidate, deploy=scale.request.deploy),
         tight=best.tight,
         million_tokens_price=million_tokens_price(best),
         load=estimate.load,
         rdma=rdma_devices(candidate),
         compute_domain=candidate.needs_compute_domain,
         uncounted=traits.told.uncounted,
+        gpu_price=scale.price(pool),
     )

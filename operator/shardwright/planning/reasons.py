@@ -7,6 +7,7 @@ from typing import Final
 
 from shardwright.costs.estimates import Performance, TimeShare
 from shardwright.errors import Problem
+from shardwright.hardware.prices import PriceBasis
 from shardwright.layouts.layout import Layout
 from shardwright.planning.cautions import rdma_devices
 from shardwright.planning.checks import Verdict
@@ -15,7 +16,7 @@ from shardwright.planning.phrases import copies, degrees, duration, per_second, 
 from shardwright.planning.reach import not_yet
 from shardwright.planning.report import Alternative
 from shardwright.planning.request import OptimizeFor, Request
-from shardwright.planning.select import Scale, Standing, answer_seconds, assess, million_tokens_price, rank
+from shardwright.planning.select import Scale, Standing, answer_seconds, assess, breaks_rack, million_tokens_price, rank
 from shardwright.units import format_bytes
 
 _GOALS: Final[Mapping[OptimizeFor, str]] = MappingProxyType(
@@ -54,12 +55,13 @@ def reasons(ranked: Sequence[Standing], verdicts: Sequence[Verdict], scale: Scal
     best, request = ranked[0], scale.request
     parts = (
         _chosen(best, standing, scale),
-        *_passed_over(ranked, request),
+        *_second_choice(ranked),
+        *_passed_over(ranked, scale),
         _memory(best),
         _load(ranked, request),
         *_not_free(best, verdicts, scale),
         _time(best),
-        *_price(best),
+        *_price(best, scale),
         *_uneven(best, ranked),
         *_network(best),
         *_smaller(ranked, verdicts, request),
@@ -76,13 +78,13 @@ def _network(best: Standing) -> Iterator[str]:
         yield f"Pods request {named} each, to reach the {best.candidate.pool.network.name} between nodes."
 
 
-def alternative(*, best: Standing, other: Standing, request: Request) -> Alternative:
+def alternative(*, best: Standing, other: Standing, scale: Scale) -> Alternative:
     """Return a runner-up with what it loses."""
     return Alternative(
         layout=other.candidate.layout,
         pool=other.candidate.pool.name,
         performance=other.estimate.performance,
-        loses=_loses(best, other, request),
+        loses=_loses(best, other, scale),
         million_tokens_price=million_tokens_price(other),
     )
 
@@ -103,10 +105,24 @@ def _reached(ranked: Sequence[Standing], request: Request) -> Sequence[Standing]
     return [item for item in ranked if not (request.deploy and not_yet(item.candidate))] or ranked
 
 
-def _passed_over(ranked: Sequence[Standing], request: Request) -> Iterator[str]:
-    """Yield what is better but cannot be deployed yet, and so was not taken."""
-    best, other = ranked[0], rank(ranked)[0]
+def _second_choice(ranked: Sequence[Standing]) -> Iterator[str]:
+    """Yield that other GPUs would be better that are taken only where the engine is told to run there."""
+    best = ranked[0]
+    beaten = (other for other in ranked if other.second_choice > best.second_choice and other.score > best.score)
+    other = max(beaten, key=lambda item: item.score, default=None)
+    if other is not None and (other.tight, other.carries_load) == (best.tight, best.carries_load):
+        cut = f"{copies(other.candidate.layout)} on {other.candidate.pool.product}"
+        yield f"{cut} would be better; those GPUs are taken where no others do, or spec.engine.image names an image for them."
+
+
+def _passed_over(ranked: Sequence[Standing], scale: Scale) -> Iterator[str]:
+    """Yield what is better but was not taken: it cannot be run yet, breaks a rack that it does not pay for, or is no better."""
+    best, other, request = ranked[0], rank(ranked)[0], scale.request
     if other is best:
+        return
+    if breaks_rack(other.candidate) and not breaks_rack(best.candidate):
+        cut, product = copies(other.candidate.layout), other.candidate.pool.product
+        yield f"{cut} on {product} would be better, but not by what it costs to take a whole tray out of a rack."
         return
     if request.deploy and not_yet(other.candidate) and not not_yet(best.candidate):
         yield f"{copies(other.candidate.layout)} would be better, but cannot be deployed yet: mode PlanOnly shows it."
@@ -132,7 +148,7 @@ def _goal(scale: Scale) -> str:
     goal = _GOALS[scale.request.objective.optimize_for]
     if scale.request.space.fill:
         return goal.removesuffix(" per GPU").replace(" per GPU", "").replace("that its GPUs are worth", "the budget allows")
-    counted = "for the price of its GPUs" if scale.by_price else "for what its GPUs are worth" if scale.by_worth else "per GPU"
+    counted = "for the price of its GPUs" if scale.by_price else "for what its GPUs count" if scale.relative else "per GPU"
     return goal.replace("per GPU", counted)
 
 
@@ -209,11 +225,14 @@ def split(shares: Sequence[TimeShare]) -> str:
     return ", ".join(f"{WORDS[share.name]} {share.seconds / total:.0%}" for share in largest)
 
 
-def _price(best: Standing) -> Iterator[str]:
-    cost, pool = million_tokens_price(best), best.candidate.pool
+def _price(best: Standing, scale: Scale) -> Iterator[str]:
+    """Yield what the plan costs: in the nodes' currency, else beside an H100."""
+    cost, pool, gpus = million_tokens_price(best), best.candidate.pool, best.candidate.layout.gpus
     if cost is not None:
-        gpus = best.candidate.layout.gpus
         yield f"A million output tokens cost {price(cost)}: {gpus} x {pool.gpu_hour_price:g} an hour."
+    elif (each := scale.price(pool)) is not None:
+        named = {PriceBasis.LISTED: "by public price lists", PriceBasis.ASSUMED: "assumed by its data sheet"}[each.basis]
+        yield f"It costs as much as {gpus * each.per_hour:.3g} H100: {gpus} x {each.per_hour:g}, {named}."
 
 
 def _uneven(best: Standing, ranked: Sequence[Standing]) -> Iterator[str]:
@@ -297,7 +316,8 @@ def _offered(standing: Standing, request: Request) -> int:
     return -(-request.workload.concurrency // standing.candidate.layout.replicas)
 
 
-def _loses(best: Standing, other: Standing, request: Request) -> str:
+def _loses(best: Standing, other: Standing, scale: Scale) -> str:
+    request = scale.request
     later = "not deployable yet; " if request.deploy and not_yet(other.candidate) else ""
     later += "tight, may not start; " if other.tight and not best.tight else ""
     queues = _queues_more(best, other, request)
@@ -305,8 +325,9 @@ def _loses(best: Standing, other: Standing, request: Request) -> str:
         return f"{later}{queues}"
     here, there = best.estimate.performance, other.estimate.performance
     gpus = other.candidate.layout.gpus
-    mine, yours = here.output_tokens_per_second / best.candidate.layout.gpus, there.output_tokens_per_second / gpus
-    parts = [f"{_more(yours / mine)} throughput per GPU", f"{_more(there.tpot_seconds / here.tpot_seconds)} time per token"]
+    mine, yours = (item.estimate.performance.output_tokens_per_second / scale.total(item.candidate) for item in (best, other))
+    counted = "per GPU" if other.candidate.pool.gpu.id == best.candidate.pool.gpu.id else "for its price"
+    parts = [f"{_more(yours / mine)} throughput {counted}", f"{_more(there.tpot_seconds / here.tpot_seconds)} time per token"]
     if request.objective.optimize_for is OptimizeFor.LATENCY:
         parts.append(f"{_more(there.ttft_seconds / here.ttft_seconds)} time to first token")
     where = f"{', '.join(parts)} on {gpus} GPU{'s' if gpus > 1 else ''}{_where(here, there)}"

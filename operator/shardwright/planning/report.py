@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from shardwright.costs.estimates import Performance, StageMemory
 from shardwright.costs.loading import LoadTime
 from shardwright.errors import Problem
+from shardwright.hardware.prices import GpuPrice
 from shardwright.layouts.layout import Layout
 from shardwright.planning.offload import HostCache
 
@@ -41,7 +42,8 @@ class Plan:
     tokens cost at the planned load, in the currency of the nodes' price (None: they state none). ``load`` is how long a
     node reads weights at start. ``rdma`` are the devices that every pod of a group over several nodes requests;
     ``compute_domain`` says that these pods share an NVLink domain. ``uncounted`` are options that the engine is told and of which
-    no plan knows what they change. ``host_cache`` is K/V that is kept in the memory of the nodes (None: none is).
+    no plan knows what they change. ``host_cache`` is K/V that is kept in the memory of the nodes (None: none is). ``gpu_price`` is
+    what one of its GPUs counted for an hour when layouts were compared (None: each counted as one).
     """
 
     layout: Layout
@@ -74,6 +76,7 @@ class Plan:
     numbers: tuple[int, ...] = ()
     uncounted: tuple[str, ...] = ()
     host_cache: HostCache | None = None
+    gpu_price: GpuPrice | None = None
 
     @property
     def group_numbers(self) -> tuple[int, ...]:
@@ -109,7 +112,8 @@ class WaysOut:
 class NoPlan:
     """Nothing can run; ``problem`` is the binding constraint with the closest layout.
 
-    ``heals_by_itself`` is True when the hardware is there but not free (or not ready): waiting helps. ``lack`` is what is missing
+    ``heals_by_itself`` is True when the hardware is there but not free (or not ready), or there is none yet at all: waiting
+    helps. ``lack`` is what is missing
     where only nodes are, and ``ways_out`` what would make room, where somebody has worked it out.
     """
 

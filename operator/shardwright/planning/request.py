@@ -44,7 +44,8 @@ class Request:
 
     ``file_bytes`` is what the weights' files have at least, ``cache_bytes`` the size of the claim that a pod has
     of its own to keep its downloads on; ``pinned`` says that all pods are told which commit to download, ``commit_missed``
-    that somebody wants one to be named and none is. With ``deploy`` a layout that can be run goes before one that can only
+    that somebody wants one to be named and none is. ``gated`` are models that the hub gives to nobody without a token, where none
+    is named. With ``deploy`` a layout that can be run goes before one that can only
     be shown.
     """
 
@@ -56,4 +57,5 @@ class Request:
     file_bytes: int = 0
     pinned: bool = False
     commit_missed: bool = False
+    gated: tuple[str, ...] = ()
     deploy: bool = False

@@ -1,13 +1,15 @@
 """Which of the layouts that stand is best, by the objectives of docs/planner.md; ties end at the name."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from shardwright.costs.estimates import Estimate, Performance
 from shardwright.costs.limits import requests_per_replica
-from shardwright.hardware.inventory import Inventory, Pool
+from shardwright.hardware.inventory import Inventory, Node, Pool
+from shardwright.hardware.prices import GpuPrice, relative_price
 from shardwright.layouts.layout import Candidate, Layout
 from shardwright.planning.checks import Verdict
 from shardwright.planning.request import OptimizeFor, Request
@@ -32,21 +34,22 @@ DOUBLING_GAIN: Final = 0.10
 class Scale:
     """By what layouts are compared: the objective, and what a GPU counts.
 
-    Where every pool has a price, a GPU counts as its price; else as one, or where there are several kinds as what its data
-    sheet is worth. With a budget that is to be filled the GPUs are given: only their price counts, not how many of them a
-    layout uses.
+    Where every pool has a price, a GPU counts as its price; else as one, or where there are several kinds in hours of an
+    H100. With a budget that is to be filled the GPUs are given: only their price counts, not how many of them a
+    layout uses. ``takes_first`` is the resource whose GPUs are taken where they do (empty: none goes before another).
     """
 
     request: Request
     by_price: bool
-    by_worth: bool = False
+    takes_first: str = ""
+    relative: bool = False
 
     @classmethod
-    def of(cls, request: Request, inventory: Inventory) -> "Scale":
+    def of(cls, request: Request, inventory: Inventory, *, takes_first: str = "") -> "Scale":
         """Return the scale of a request on an inventory."""
         priced = bool(inventory.pools) and all(pool.gpu_hour_price is not None for pool in inventory.pools)
         several = len({pool.gpu.id for pool in inventory.pools}) > 1
-        return cls(request=request, by_price=priced, by_worth=several and not priced)
+        return cls(request=request, by_price=priced, relative=several and not priced, takes_first=takes_first)
 
     def cost(self, candidate: Candidate) -> float:
         """Return what a candidate's GPUs count: one of them where they are given."""
@@ -60,10 +63,40 @@ class Scale:
         """Return what all of a candidate's GPUs count."""
         return self._each(candidate.pool) * candidate.layout.gpus
 
+    def price(self, pool: Pool) -> GpuPrice | None:
+        """Return what a GPU of a pool counts, None where each counts as one."""
+        if self.by_price:
+            return pool.price
+        return relative_price(pool.gpu) if self.relative else None
+
+    def opened(self, candidate: Candidate) -> float:
+        """Return what the GPUs count that a candidate leaves in trays of a rack of which nobody had a part before."""
+        return self._each(candidate.pool) * _opened_gpus(candidate)
+
     def _each(self, pool: Pool) -> float:
         if self.by_price:
             return pool.gpu_hour_price or 1.0
-        return pool.gpu.worth if self.by_worth else 1.0
+        return relative_price(pool.gpu).per_hour if self.relative else 1.0
+
+
+def breaks_rack(candidate: Candidate) -> bool:
+    """Return whether a candidate takes trays out of a rack of which nobody had a part before, and has no use for its links."""
+    return candidate.placement.nodes_per_replica == 1 and bool(_whole_trays(candidate))
+
+
+def _opened_gpus(candidate: Candidate) -> int:
+    used = Counter(name for group in candidate.placement.groups for name in group)
+    each = candidate.placement.gpus_per_node
+    return sum(max(0, node.gpus - used[node.name] * each) for node in _whole_trays(candidate))
+
+
+def _whole_trays(candidate: Candidate) -> list[Node]:
+    """Return the nodes of a rack that a candidate would be the first on."""
+    pool = candidate.pool
+    if not pool.gpu.of_a_rack:
+        return []
+    used = {name for group in candidate.placement.groups for name in group}
+    return [node for node in pool.nodes if node.name in used and node.free == node.gpus]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +107,7 @@ class Standing:
     estimate: Estimate
     served_share: float  # of the offered requests that run at once, or of the offered rate with headroom; 1 carries the load
     score: float  # the objective, greater is better
+    second_choice: bool = False  # other GPUs are taken before these, where they do as well
     falls_behind: bool = False  # more requests arrive than are served at most: the queue grows without end
 
     @property
@@ -107,14 +141,15 @@ def rank(standing: Iterable[Standing]) -> tuple[Standing, ...]:
     return tuple(sorted(standing, key=_order))
 
 
-def assess(candidate: Candidate, estimate: Estimate, scale: Scale) -> Standing:
-    """Return a candidate with its score under the request's objective."""
-    share, cost = _served_share(candidate, estimate, scale.request), scale.cost(candidate)
+def assess(candidate: Candidate, estimate: Estimate, scale: Scale, *, besides: float = 0.0) -> Standing:
+    """Return a candidate with its score under the request's objective; ``besides`` counts beside its own GPUs."""
+    share, cost = _served_share(candidate, estimate, scale.request), scale.cost(candidate) + besides
     objective = score if share >= 1 else waiting_score
     return Standing(
         candidate=candidate,
         estimate=estimate,
         served_share=share,
+        second_choice=scale.takes_first not in ("", candidate.pool.resource),
         score=objective(estimate.performance, cost, scale.request, estimate.capacity),
         falls_behind=share < UTILISATION and scale.request.workload.requests_per_second is not None,
     )
@@ -222,6 +257,7 @@ def _order(standing: Standing) -> tuple[object, ...]:
     return (
         standing.tight,
         not standing.carries_load,
+        standing.second_choice,
         -standing.score,
         -standing.served_share,
         candidate.layout.gpus,

@@ -187,7 +187,8 @@ def renewed(before: History, subject: Subject, record: PlanRecord, told: Told | 
     text = _text(told, record)
     digest, gone = hashlib.sha256(text.encode()).hexdigest(), others[: max(0, len(others) + 1 - HISTORY_MAX)]
     kept_at = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    made = Revision(number=number, hash=hashed, digest=digest, image=subject.deployment.image, kept_at=kept_at)
+    image = subject.deployment.on(record.plan.resource).image
+    made = Revision(number=number, hash=hashed, digest=digest, image=image, kept_at=kept_at)
     surplus = tuple(item for item in (*before.surplus, *(item.digest for item in gone)) if item != digest)
     keeps = KeepRevision(content=_object(subject.owner, text, digest, number))
     needs = frozenset({(keeps.content["kind"], keeps.content["metadata"]["name"])})

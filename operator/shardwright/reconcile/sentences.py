@@ -1,5 +1,6 @@
 """What a group waits for and why it failed, in words for people; the last step, and nothing reads it back."""
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,6 +13,16 @@ from shardwright.rendering.fixes import Fix
 
 LINE_LENGTH: Final = 200
 """What a sentence quotes of a container's last line, characters; status.groups has all that is kept of it."""
+
+_HUB_REFUSAL: Final = re.compile(
+    r"GatedRepo|gated repo|Access to model \S+ is restricted|40[13] Client Error.*(?:huggingface|/resolve/|/api/models/)"
+)
+"""What the hub's client says of 401 and 403. Source: huggingface_hub 2.4, ``hf_raise_for_status``; transformers."""
+
+_HUB_REFUSES: Final = (
+    "; the Hugging Face hub refuses the model (401 or 403): accept its terms there, and name a Secret with a token of that "
+    "account in spec.model.weights.huggingFace.tokenSecretRef"
+)
 
 SHOWN_WAITS: Final = 3
 """How many different things that ranks wait for are said; assumed: the first ones tell what is wrong."""
@@ -65,7 +76,13 @@ def failure_sentence(state: GroupState) -> str:
     code = "" if failure.exit_code is None else f" with exit code {failure.exit_code}"
     who = f"rank {failure.rank}" + (f", container {failure.container}" if failure.container else "")
     said = failure.message.splitlines()[-1:]
-    return f"{who}: {failure.reason}{code}, restart {state.restarts}" + "".join(f": {line[:LINE_LENGTH]}" for line in said)
+    quoted = "".join(f": {line[:LINE_LENGTH]}" for line in said)
+    return f"{who}: {failure.reason}{code}, restart {state.restarts}{quoted}{_HUB_REFUSES if _of_hub(failure.message) else ''}"
+
+
+def _of_hub(message: str) -> bool:
+    """Return whether what a container said last is that the Hugging Face hub gives it nothing."""
+    return _HUB_REFUSAL.search(message) is not None
 
 
 def not_ready_sentence(state: GroupState) -> str:

@@ -1,7 +1,7 @@
 """What the user said about running the model, beside the plan: the second input of rendering."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
@@ -174,6 +174,8 @@ class Owner:
 class Deployment:
     """How to run one model, in values that are already checked.
 
+    ``image`` is the engine's; where the resource names none, ``images`` are those by default, by the resource of the GPUs
+    that they are built for.
     ``model`` is the hub id; with ``claim`` or ``weights_image`` the weights are read from there, with ``cache`` they are
     downloaded to there before the engine starts; in all these cases it runs offline. ``served_name`` is what clients ask for
     (None: the id).
@@ -198,6 +200,7 @@ class Deployment:
     engine: str  # vLLM
     engine_version: str
     image: str
+    images: Mapping[str, str] = field(default_factory=dict)
     model: str
     revision: str | None = None
     hub_token: SecretKey | None = None
@@ -238,6 +241,10 @@ class Deployment:
     asked: str = ""
     secret_seed: str = field(default="", repr=False)
     ceilings: tuple[Ceiling, ...] = ()
+
+    def on(self, resource: str) -> "Deployment":
+        """Return the same with the image for the GPUs that pods request."""
+        return replace(self, image=self.images.get(resource, self.image))
 
     @property
     def base(self) -> str:

@@ -17,7 +17,7 @@ OWN_HASH: Final = "shardwright.io/own-template-hash"
 ASKED_HASH: Final = "shardwright.io/asked-hash"
 """Annotation of a StatefulSet: hash of what its pods were made for, without what a release of the operator makes of that."""
 
-_CAME_LATER: Final = frozenset({"host_cache", "numbers", "uncounted"})
+_CAME_LATER: Final = frozenset({"gpu_price", "host_cache", "numbers", "uncounted"})
 """Fields of plans that earlier releases did not have: where they say nothing, a plan has the hash that it had."""
 
 _LABEL_DIGITS: Final = 16

@@ -14,7 +14,7 @@ from shardwright.costs.workload import Workload
 from shardwright.hardware.inventory import Inventory, NodeExclusion, Pool
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.limits import tpot_seconds, ttft_seconds
-from shardwright.planning.phrases import price, ways_sentence
+from shardwright.planning.phrases import price, relative_price_words, ways_sentence
 from shardwright.planning.report import Alternative, Exclusion, NoPlan, Plan, Report
 from shardwright.planning.request import Request, Statistic
 from shardwright.planning.survey import Surveyed
@@ -146,9 +146,6 @@ def _explain_plan(plan: Plan, report: Report, request: Request | None, inventory
 
 
 def _explain_no_plan(outcome: NoPlan, report: Report, request: Request | None, inventory: Inventory | None) -> Explanation:
-    heals = (
-        "waiting helps: the hardware is there, but not free or not ready" if outcome.heals_by_itself else "waiting does not help"
-    )
     ways = ways_sentence(outcome.ways_out)
     way_out = (Fact(label="Way out", value=ways),) if ways else ()
     return Explanation(
@@ -157,7 +154,7 @@ def _explain_no_plan(outcome: NoPlan, report: Report, request: Request | None, i
         facts=(
             *_request_facts(request),
             Fact(label="Reason", value=outcome.problem.code),
-            Fact(label="Outlook", value=heals),
+            Fact(label="Outlook", value=_outlook(outcome)),
             *way_out,
         ),
         nodes=(),
@@ -169,6 +166,15 @@ def _explain_no_plan(outcome: NoPlan, report: Report, request: Request | None, i
         exclusions=tuple(item for item in report.excluded if item.code in PHRASES),
         unusable=_unusable(inventory),
     )
+
+
+def _outlook(outcome: NoPlan) -> str:
+    """Say whether waiting helps, and for what."""
+    if outcome.problem.code == "NoGpuNodes" and outcome.heals_by_itself:
+        return "waiting helps once GPU nodes are added, by an autoscaler too"
+    if outcome.heals_by_itself:
+        return "waiting helps: the hardware is there, but not free or not ready"
+    return "waiting helps only where nodes are added" if outcome.lack else "waiting does not help"
 
 
 def _headline(plan: Plan) -> str:
@@ -249,6 +255,9 @@ def _percentiles(speed: Performance, request: Request | None) -> str:
 def _cost(plan: Plan) -> Iterator[Fact]:
     if plan.million_tokens_price is not None:
         yield Fact(label="Cost", value=f"{price(plan.million_tokens_price)} per million output tokens at this load")
+    elif plan.gpu_price is not None:
+        each, gpus = relative_price_words(plan.gpu_price), plan.layout.gpus
+        yield Fact(label="Price", value=f"that of {gpus * plan.gpu_price.per_hour:.3g} H100: {gpus} x {each}")
 
 
 def _stages(plan: Plan) -> Iterator[Fact]:

@@ -35,7 +35,7 @@ from shardwright.rendering.deployment import (
     VolumeKind,
 )
 from shardwright.rendering.scheduling import ADAPTERS
-from shardwright.resolving.engine import image_of
+from shardwright.resolving.engine import image_of, images_of
 from shardwright.resolving.model import COMPUTED_AS
 
 _KV_CACHE_DTYPES: Final = {"Auto": "auto", "FP8": "fp8"}
@@ -62,6 +62,7 @@ def to_deployment(resource: ShardedModel, *, engine_version: str, stored_quantiz
         engine=spec.engine.name,
         engine_version=engine_version,
         image=image_of(spec.engine, engine_version),
+        images=images_of(spec.engine, engine_version),
         model=spec.model.id,
         served_name=spec.model.served_name,
         load_format=_READ_BY.get(spec.model.load_format),

@@ -1,20 +1,27 @@
 """Which engine, in which version, and does it take what is asked of it beside a plan."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from shardwright.api import engine as wire
-from shardwright.api.admission import check_network, check_pod, check_sources, check_variables
+from shardwright.api.admission import check_network, check_pod, check_sources, check_variables, is_image_admitted
 from shardwright.api.pod import Pod
 from shardwright.api.request import adapter_slots, network_of
-from shardwright.api.settings import DEFAULTS, check_default_version, check_executor, check_priority_class, check_runtime_class
+from shardwright.api.settings import (
+    DEFAULTS,
+    Settings,
+    check_default_version,
+    check_executor,
+    check_priority_class,
+    check_runtime_class,
+)
 from shardwright.api.spec import Spec
 from shardwright.engines.engine import ENGINES
 from shardwright.engines.options import check_arguments, check_features
 from shardwright.engines.pins import Pins, read_pins
 from shardwright.engines.policy import Policy
-from shardwright.engines.versions import engine_version
+from shardwright.engines.versions import built_for, engine_version
 from shardwright.errors import InputError, Problem
 from shardwright.layouts.traits import EngineTraits
 from shardwright.resolving.question import Question
@@ -106,11 +113,20 @@ FEATURES: Final = (
 
 def image_of(engine: wire.Engine, kept_version: str | None = None) -> str:
     """Return the image that is named, else the engine's own of the stated, the kept or the newest known version, else none."""
-    default = ENGINES[engine.name].releases.default_image
-    if engine.image is not None or not default:
-        return engine.image or ""
-    repository, version = default.partition(":")[0], engine.version or kept_version
-    return default if version is None else f"{repository}:v{version}"
+    return next(iter(images_of(engine, kept_version).values()), engine.image or "")
+
+
+def images_of(engine: wire.Engine, kept_version: str | None = None) -> dict[str, str]:
+    """Return the engine's own images of the stated, the kept or the newest known version, by the resource of their GPUs.
+
+    There are none where one is named, or the engine has none.
+    """
+    version = engine.version or kept_version
+    return {
+        resource: default if version is None else f"{default.partition(':')[0]}:v{version}"
+        for resource, default in ENGINES[engine.name].releases.default_images.items()
+        if engine.image is None
+    }
 
 
 def leaves_version_open(engine: wire.Engine) -> bool:
@@ -139,7 +155,7 @@ def version_of(spec: Spec, question: Question, kept_version: str | None = None) 
         *(problem.under(f"{DEFAULTS}.engine.args") for problem in check_arguments(preset, version, trusted, rules)),
         *check_features(_asked(spec, rules.policy), version, rules),
         *check_executor(question.resource.spec, settings),
-        *_unadmitted(question, image_of(spec.engine, kept_version)),
+        *_unadmitted(question, _admitted_image(spec.engine, settings, kept_version)),
         *check_default_version(question.resource.spec, settings),
         *_check_text(question.resource.spec),
     )
@@ -174,6 +190,15 @@ def _check_text(spec: Spec) -> Iterator[Problem]:
         )
 
 
+def _admitted_image(engine: wire.Engine, settings: Settings, kept_version: str | None) -> str:
+    """Return the image whose admission decides: of those by default the first that is admitted, if any is."""
+    return next(iter(_admitted(images_of(engine, kept_version), settings).values()), image_of(engine, kept_version))
+
+
+def _admitted(images: Mapping[str, str], settings: Settings) -> dict[str, str]:
+    return {resource: image for resource, image in images.items() if is_image_admitted(image, settings.admission)}
+
+
 def _unadmitted(question: Question, image: str) -> Iterator[Problem]:
     """Yield what a resource names and the administrator does not admit; what his defaults name, he has admitted."""
     own, namespace, settings = question.resource.spec, question.resource.metadata.namespace, question.settings
@@ -192,14 +217,14 @@ def pins_of(spec: Spec) -> Pins:
     return read_pins(spec.engine.args, rules.policy) if rules.policy.counted else Pins()
 
 
-def traits_of(spec: Spec, version: str, pins: Pins) -> EngineTraits:
-    """Return what planning must know of the engine; an image that the user names may be built for other GPUs."""
-    engine = ENGINES[spec.engine.name]
-    named = spec.engine.image is not None and engine.releases.default_image
+def traits_of(spec: Spec, version: str, pins: Pins, settings: Settings) -> EngineTraits:
+    """Return what planning must know of the engine; an image that the user names is built for what its name says."""
+    engine, image = ENGINES[spec.engine.name], spec.engine.image
     own = engine.traits(version)
     return replace(
         own,
-        runs_on=None if named else engine.releases.runs_on,
+        runs_on=_runs_on(spec.engine, version, settings),
+        image=image or "",
         over_ray=spec.engine.executor == "Ray",
         kv_cache_bytes=pins.kv_cache_bytes,
         kv_block_tokens=pins.block_tokens or own.kv_block_tokens,
@@ -207,6 +232,17 @@ def traits_of(spec: Spec, version: str, pins: Pins) -> EngineTraits:
         told=pins.told,
         adapters=adapter_slots(spec.model),
     )
+
+
+def _runs_on(engine: wire.Engine, version: str, settings: Settings) -> tuple[str, ...] | None:
+    """Return the resources whose GPUs the image is built for, the one to take first; None where its name does not tell."""
+    releases = ENGINES[engine.name].releases
+    if engine.image is None:
+        return tuple(_admitted(images_of(engine, version), settings))
+    told = built_for(engine.image)
+    if told is not None and told in releases.runs_on:
+        return (told,)
+    return None if len(releases.runs_on) > 1 else tuple(releases.runs_on)
 
 
 def _asked(spec: Spec, policy: Policy) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The subject: a question with all names resolved, in values that know nothing of how they were written."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from shardwright.api.admission import lacks_revision
@@ -8,6 +9,7 @@ from shardwright.api.settings import with_defaults
 from shardwright.api.spec import Spec
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.layouts.traits import EngineTraits
+from shardwright.modelspec.gated import is_gated
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.request import Request
 from shardwright.rendering.deployment import Deployment, Owner
@@ -65,7 +67,7 @@ def resolve(question: Question) -> Subject:
     version, pins = version_of(spec, question, question.kept_version if intent.keeps_templates else None), pins_of(spec)
     stored = stored_model(question)
     model = held_model(stored, spec.model, pins)
-    alone = traits_of(spec, version, pins)
+    alone = traits_of(spec, version, pins, question.settings)
     drafter = drafter_for(spec.workload.draft_model, question, model, alone)
     draft = drafter.model if drafter else None
     hashes = hashes_of(spec, model, draft, version)
@@ -77,7 +79,10 @@ def resolve(question: Question) -> Subject:
         intent=intent,
         model=model,
         request=replace(
-            to_request(spec, model, draft), file_bytes=stored.least_bytes, commit_missed=_misses_commit(spec, question)
+            to_request(spec, model, draft),
+            file_bytes=stored.least_bytes,
+            commit_missed=_misses_commit(spec, question),
+            gated=tuple(_gated(spec)),
         ),
         traits=replace(alone, drafter=drafter),
         terms=terms_of(spec),
@@ -87,6 +92,16 @@ def resolve(question: Question) -> Subject:
         cut_hash=hashes.cut,
         default_version=version if leaves_version_open(spec.engine) else "",
     )
+
+
+def _gated(spec: Spec) -> Iterator[str]:
+    """Yield the models that pods download, are known to be gated, and for which no token is named."""
+    weights, draft = spec.model.weights, spec.workload.draft_model
+    hub = weights.hugging_face if weights else None
+    from_hub = weights is None or hub is not None
+    if not (hub and hub.token_secret_ref):
+        downloaded = (spec.model.id if from_hub else "", draft.id if draft and draft.pvc is None else "")
+        yield from (model for model in downloaded if is_gated(model))
 
 
 def _misses_commit(spec: Spec, question: Question) -> bool:

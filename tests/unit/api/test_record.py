@@ -123,7 +123,8 @@ def test_a_record_of_version_1_is_read_to_the_last_bit(name: str) -> None:
     """Everything in it comes back under its name; what says why a plan cannot be run has another one since."""
     text = released(1)[name]
     plain = json.loads(text)
-    plain["plan"] |= {"undeployable": plain["plan"].pop("deployable"), "numbers": [], "uncounted": [], "host_cache": None}
+    later = {"numbers": [], "uncounted": [], "host_cache": None, "gpu_price": None}
+    plain["plan"] |= {"undeployable": plain["plan"].pop("deployable"), **later}
 
     read = decode(text)
 
@@ -141,7 +142,8 @@ def test_a_record_of_version_2_is_read_to_the_last_bit_and_written_as_one(name: 
 
     assert isinstance(read, PlanRecord), read
     assert (
-        json.loads(encode(read)) == plain | {"plan": plain["plan"] | {"numbers": [], "uncounted": [], "host_cache": None}} | LATER
+        json.loads(encode(read))
+        == plain | {"plan": plain["plan"] | {"numbers": [], "uncounted": [], "host_cache": None, "gpu_price": None}} | LATER
     )
     assert read.plan.group_numbers == tuple(range(len(read.plan.groups)))
 

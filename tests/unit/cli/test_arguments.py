@@ -1,12 +1,14 @@
 """What can be typed, and what the help says."""
 
 import json
+import re
 
 import pytest
 
 from shardwright import __version__
 from shardwright.cli.arguments import program_name
-from shardwright.cli.main import main
+from shardwright.cli.connecting import FLAGS
+from shardwright.cli.main import COMMANDS, main
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.gpus import load_gpus
 from shardwright.hardware.nodes import read_node
@@ -26,11 +28,49 @@ def test_the_plugin_of_kubectl_calls_itself_so(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr("sys.argv", ["/usr/local/bin/kubectl-shardwright"])
 
     with pytest.raises(SystemExit):
-        main(["plan", "--help"])
+        main(["plan", "--help-all"])
 
     out = capsys.readouterr().out
     assert out.startswith("usage: kubectl shardwright plan ")
     assert "| kubectl shardwright plan -f model.yaml --nodes -" in out
+
+
+def _help(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 0
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_is_one_screen_and_leads_to_all_of_it(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    shown, whole = _help(capsys, command, "--help"), _help(capsys, command, "--help-all")
+
+    assert len(shown) <= 50
+    if shown != whole:
+        assert [line for line in shown if len(line) > 80 and f"shardwright {command}" not in line] == []
+        assert shown[-1] == "all options, in full, and the exit codes: --help-all"
+
+
+def test_the_first_screen_has_every_option_but_those_of_kubectl(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    options = [set(re.findall(r"--[a-z][a-z-]+", "\n".join(_help(capsys, "plan", how)))) for how in ("--help", "--help-all")]
+
+    left_out = {flag for flag, _, _ in FLAGS} | {
+        "--kubeconfig",
+        "--as-group",
+        "--insecure-skip-tls-verify",
+        "--request-timeout",
+        "--help",
+    }
+    assert options[1] - options[0] == left_out
 
 
 def test_a_windows_plugin_is_one_too() -> None:
@@ -43,6 +83,17 @@ def test_an_unknown_option_is_bad_input(capsys: pytest.CaptureFixture[str]) -> N
 
     assert ended.value.code == 2
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("form", [["-o", "json"], ["-ojson"], ["--output=json"]])
+def test_what_no_command_takes_is_a_document_for_a_program(form: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", "--no-such-option", *form])
+
+    out, err = capsys.readouterr()
+    assert ended.value.code == 2
+    assert json.loads(out)["items"][0]["message"] in err
+    assert json.loads(out)["kind"] == "ProblemList"
 
 
 def test_version_names_the_package(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,8 +146,8 @@ def test_gpus_are_listed_by_the_id_that_a_node_may_state(capsys: pytest.CaptureF
     assert main(["gpus", "--search", "h100-sxm"]) == 0
 
     header, *rows = capsys.readouterr().out.splitlines()
-    assert header.split() == ["ID", "GIB", "GB/S", "BF16", "TFLOP/S", "FORMATS", "JOINED", "BY"]
-    assert rows == ["H100-SXM-80GB  80   3,350  989           bf16, fp16, fp8, int8  NVLink4 NVSwitch, up to 8"]
+    assert header.split() == ["ID", "GIB", "GB/S", "BF16", "TFLOP/S", "PRICE", "FORMATS", "JOINED", "BY"]
+    assert rows == ["H100-SXM-80GB  80   3,350  989           1      bf16, fp16, fp8, int8  NVLink4 NVSwitch, up to 8"]
 
 
 def test_every_listed_gpu_is_understood_on_a_node_and_no_other_is_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,7 +49,7 @@ def test_a_model_that_is_not_built_in_is_planned_by_its_id(files: Files, capsys:
     assert _planned(files, a_manifest(model="us/ours")) == 0
 
     out, err = capsys.readouterr()
-    assert json.loads(out)["model"] == {"id": "us/ours", "parameters": 1_554_059_264}
+    assert json.loads(out)["items"][0]["model"] == {"id": "us/ours", "parameters": 1_554_059_264}
     assert err == (
         f"note: us/ours: config.json of commit {COMMIT}, the newest: spec.model.revision pins it; its tensors have 2.0 GiB by "
         "model.safetensors.index.json, 2.9 GiB are counted (without scales of quantization)\n"
@@ -81,7 +81,11 @@ def test_a_model_is_fetched_once_at_each_commit_that_is_named(hub: LoopbackHub, 
     assert _planned(files, a_manifest("a", model="us/ours"), a_manifest("b", model="us/ours"), pinned) == 0
 
     out, err = capsys.readouterr()
-    assert [document["model"]["parameters"] for document in json.loads(out)] == [1_554_059_264, 1_554_059_264, 1_302_368_256]
+    assert [document["model"]["parameters"] for document in json.loads(out)["items"]] == [
+        1_554_059_264,
+        1_554_059_264,
+        1_302_368_256,
+    ]
     assert [path for path, _ in hub.seen if path.endswith("/config.json") and "/resolve/" in path] == [
         "/us/ours/resolve/main/config.json",
         f"/us/ours/resolve/{OLDER}/config.json",
@@ -218,7 +222,7 @@ def _in_cache(cache: Path) -> Path:
 
 def test_a_model_that_is_typed_is_fetched_and_its_problems_are_of_what_was_typed(hub: LoopbackHub, capsys: Capture) -> None:
     assert main(["plan", "us/ours", "--gpus", "1xH100", "--fetch", "-o", "json"]) == 0
-    planned = json.loads(capsys.readouterr().out)
+    planned = json.loads(capsys.readouterr().out)["items"][0]
     hub.repositories = {}
 
     assert main(["plan", "us/ours", "--gpus", "1xH100", "--fetch"]) == 2

@@ -101,7 +101,11 @@ def test_plans_and_problems(tmp_path: Path, capsys: Capture) -> None:
     files = Files(tmp_path)
     words = ["plan", "-f", files.manifests(a_manifest()), "-o", "json", "--nodes"]
     assert main([*words, files.cluster([a_node("n1")])]) == 0
-    check(json.loads(capsys.readouterr().out), "PlanReport")
+    check(json.loads(capsys.readouterr().out), "PlanReportList")
+    assert main(["explain", *words[1:], files.cluster([a_node("n1")])]) == 0
+    check(json.loads(capsys.readouterr().out), "PlanExplanationList")
+    assert main(["size", "Qwen/Qwen2.5-7B-Instruct", "--gpus", "L40S", "-o", "json"]) == 0
+    check(json.loads(capsys.readouterr().out), "GpuSizes")
 
     assert main([*words, "none.yaml"]) == 2
     check(json.loads(capsys.readouterr().out), "ProblemList")

@@ -23,8 +23,11 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
 
 
 def _run_json(capsys: Capture, *words: str) -> Any:
+    """Return what is printed: of a list of one thing that thing."""
     main([*words, "-o", "json"])
-    return json.loads(capsys.readouterr().out)
+    printed = json.loads(capsys.readouterr().out)
+    items = printed["items"] if str(printed.get("kind")).startswith("Plan") else [printed]
+    return items[0] if len(items) == 1 else items
 
 
 def test_a_plan_ends_with_zero_and_says_why(files: Files, capsys: Capture) -> None:
@@ -397,6 +400,41 @@ def test_explain_as_json_adds_the_explanation_to_the_document(files: Files, caps
 
     assert explanation.pop("explanation")["memory"][0]["bandBytes"] > 0
     assert explanation == plan | {"kind": "PlanExplanation"}
+
+
+def test_wide_is_a_line_for_each_and_name_their_names(files: Files, capsys: Capture) -> None:
+    words = ["plan", "-f", files.manifests(a_manifest("one"), a_manifest("two")), "--nodes", files.cluster([a_node("n1")])]
+
+    assert main([*words, "-o", "wide"]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert main([*words, "-o", "name"]) == 0
+
+    assert header.split()[:5] == ["NAME", "LAYOUT", "GPUS", "NODES", "PRODUCT"]
+    assert [row.split()[0] for row in rows] == ["one", "two"]
+    assert capsys.readouterr().out == "shardedmodel.shardwright.io/one\nshardedmodel.shardwright.io/two\n"
+
+
+def test_what_is_wrong_is_a_document_only_where_one_was_asked_for(files: Files, capsys: Capture) -> None:
+    del files
+    words = ["render", "-f", "none.yaml", "--nodes", "none.yaml"]
+
+    assert main(words) == 2
+    assert capsys.readouterr().out == ""
+    assert main([*words, "-o", "yaml"]) == 2
+    assert capsys.readouterr().out.startswith("apiVersion: shardwright.io/v1alpha1\nkind: ProblemList\n")
+
+
+def test_a_selector_keeps_no_gpus_out_that_are_named(files: Files, capsys: Capture) -> None:
+    model = files.manifests(a_manifest("m", placement={"nodeSelector": {"pool": "h100"}}))
+
+    assert main(["plan", "-f", model, "--gpus", "8xH100"]) == 0
+
+    assert capsys.readouterr().err == "note: m: spec.placement.nodeSelector is left out (pool): GPUs of --gpus have no labels\n"
+
+
+def test_models_and_gpus_are_searched_by_a_word(capsys: Capture) -> None:
+    assert main(["gpus", "mi300", "-o", "name"]) == main(["gpus", "--search", "mi300", "-o", "name"]) == 0
+    assert capsys.readouterr().out == "MI300X-192GB\nMI300X-192GB\n"
 
 
 def test_explain_as_markdown_is_a_page(files: Files, capsys: Capture) -> None:

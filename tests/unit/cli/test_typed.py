@@ -42,14 +42,14 @@ def test_a_model_and_gpus_are_enough_for_a_plan(capsys: Capture) -> None:
 def test_the_plan_of_typed_words_is_that_of_the_manifest_which_they_print(capsys: Capture, tmp_path: Path) -> None:
     words = [LLAMA, "--gpus", "4xL40S", "--rps", "2", "--ttft", "2s", "--input-tokens", "1,000", "--output-tokens", "100"]
     main(["plan", *words, "-o", "json"])
-    typed = json.loads(capsys.readouterr().out)
+    typed = json.loads(capsys.readouterr().out)["items"][0]
     main(["plan", *words, "-o", "manifest"])
     manifest = tmp_path / "model.yaml"
     manifest.write_text(capsys.readouterr().out)
 
     main(["plan", "-f", str(manifest), "--gpus", "4xL40S", "-o", "json"])
 
-    assert json.loads(capsys.readouterr().out) == typed
+    assert json.loads(capsys.readouterr().out)["items"] == [typed]
     assert yaml.safe_load(manifest.read_text())["spec"] == {
         "model": {"id": LLAMA},
         "workload": {"inputTokens": 1000, "outputTokens": 100, "requestsPerSecond": 2.0},

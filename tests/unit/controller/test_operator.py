@@ -34,6 +34,13 @@ def test_who_does_not_lead_queues_nothing(api: ScriptedApi) -> None:
     assert sum(standby._queue.load().depth.values()) == 0
 
 
+def test_it_serves_no_plans_without_asking_who_asks(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(SystemExit), caplog.at_level(logging.CRITICAL):
+        parse_options(["--plans"])
+    assert "it needs --metrics-authentication=TokenReview" in caplog.text
+    assert parse_options(["--plans", "--metrics-authentication=TokenReview"]).plans
+
+
 def test_who_leads_queues_what_has_changed(api: ScriptedApi) -> None:
     alone = operator(api, "--no-leader-elect")
     alone._intake.on_model(MODEL, False)

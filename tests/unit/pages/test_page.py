@@ -66,7 +66,7 @@ def printed(*words: str) -> str:
 
 @pytest.fixture
 def llama() -> tuple[dict[str, Any], Read]:
-    return json.loads(printed("explain", *MODEL, *NODES, "-o", "json")), Read(printed("report", *MODEL, *NODES))
+    return json.loads(printed("explain", *MODEL, *NODES, "-o", "json"))["items"][0], Read(printed("report", *MODEL, *NODES))
 
 
 def test_every_number_of_the_page_is_the_one_of_explain(llama: tuple[dict[str, Any], Read]) -> None:
@@ -111,7 +111,7 @@ def test_the_loads_of_the_sliders_are_planned_as_explain_plans_them() -> None:
     for arrival, inputs, outputs in ((0, 0, 0), (3, 1, 1), (6, 2, 1)):
         load = (values["concurrency"][arrival], values["inputTokens"][inputs], values["outputTokens"][outputs])
         options = zip(("--concurrency", "--input-tokens", "--output-tokens"), map(str, load), strict=True)
-        document = json.loads(printed("explain", *typed, *(word for pair in options for word in pair), "-o", "json"))
+        document = json.loads(printed("explain", *typed, *(word for pair in options for word in pair), "-o", "json"))["items"][0]
         chosen = next(one for one in document["explanation"]["candidates"] if one["chosen"])
         point = loads["points"][(arrival * 3 + inputs) * 3 + outputs]
 
@@ -163,7 +163,7 @@ def test_where_nothing_fits_the_page_says_so_and_why(capsys: Capture) -> None:
 
 def test_text_that_means_harm_is_text() -> None:
     """Every text of the document is replaced: nothing but our own elements comes out, and nothing that steers."""
-    document = json.loads(printed("explain", *MODEL, *NODES, "-o", "json"))
+    document = json.loads(printed("explain", *MODEL, *NODES, "-o", "json"))["items"][0]
     plain = Read(plan_page(document))
     words = {"kind", "code", "rules", "part", "carriesLoad", "label"}
 

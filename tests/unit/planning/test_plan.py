@@ -9,9 +9,11 @@ import pytest
 from shardwright.costs.loading import Storage
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import load_gpus
-from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.inventory import Inventory, Pool
 from shardwright.hardware.networks import TCP_LATENCY_SECONDS
+from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
 from shardwright.hardware.rdma import RdmaMode, Reach
+from shardwright.layouts.traits import EngineTraits
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import Lack, NoPlan, Plan, Report
 from shardwright.planning.request import OptimizeFor, Request
@@ -262,15 +264,99 @@ def _rate(requests_per_second: float, **space: Any) -> Request:
     return replace(request, workload=replace(request.workload, requests_per_second=requests_per_second))
 
 
-def test_gpus_of_several_kinds_without_prices_are_compared_by_their_data_sheets_and_that_is_said() -> None:
+def test_gpus_of_several_kinds_without_prices_count_by_relative_ones_and_that_is_said() -> None:
     pools = (a_pool(), a_pool("L40S-48GB"))
     priced = tuple(replace(pool, gpu_hour_price=1.0) for pool in pools)
     none, some, every = (_plan("llama-8b", an_inventory(*found)).warnings for found in (pools, (priced[0], pools[1]), priced))
 
-    compared = "GPUs of several kinds are compared by their data sheets"
-    assert none == (f"{compared}: the nodes state no price (shardwright.io/gpu-hour-price)",)
-    assert some == (f"{compared}: some nodes state no price (shardwright.io/gpu-hour-price)",)
+    counted = "GPUs count by relative prices, an H100 as 1: H100-SXM-80GB 1, L40S-48GB 0.35"
+    assert none == (f"{counted}; no node states a price (gpuHourPrices, shardwright.io/gpu-hour-price)",)
+    assert some == (f"{counted}; some nodes state no price (gpuHourPrices, shardwright.io/gpu-hour-price)",)
     assert every == ()
+
+
+AMD_POOL = replace(a_pool("MI300X-192GB"), resource="amd.com/gpu")
+EITHER = replace(vllm_traits(), runs_on=("nvidia.com/gpu", "amd.com/gpu"))
+
+
+def _with(traits: EngineTraits, *pools: Pool) -> Report:
+    return make_plan(a_model("llama-8b"), an_inventory(*pools), a_request(), traits)
+
+
+def test_where_the_image_is_left_open_nvidias_gpus_go_first_and_that_is_said() -> None:
+    both, alone = _with(EITHER, AMD_POOL, a_pool()).outcome, _with(EITHER, AMD_POOL).outcome
+
+    assert isinstance(both, Plan)
+    assert isinstance(alone, Plan)
+    assert (both.resource, alone.resource) == ("nvidia.com/gpu", "amd.com/gpu")
+    said = "those GPUs are taken where no others do, or spec.engine.image names an image for them."
+    assert f"one GPU on {AMD_POOL.product} would be better; {said}" in both.reasons
+
+
+def test_an_image_for_other_gpus_than_the_pools_is_refused_by_its_name() -> None:
+    cuda = replace(vllm_traits(), runs_on=("nvidia.com/gpu",), image="vllm/vllm-openai:v0.33.0")
+
+    outcome = _with(cuda, AMD_POOL).outcome
+
+    assert isinstance(outcome, NoPlan)
+    assert outcome.problem.sentence().startswith(
+        f"spec.engine.image: the image vllm/vllm-openai:v0.33.0 is built for nvidia.com/gpu, {AMD_POOL.product} is amd.com/gpu"
+    )
+
+
+RACK = an_nvl72_pool()
+
+
+def test_a_small_model_takes_no_tray_of_a_whole_rack_while_other_gpus_are_free() -> None:
+    beside = _plan("llama-8b", an_inventory(RACK, a_pool("L40S-48GB")))
+    alone = _plan("llama-8b", an_inventory(RACK))
+
+    assert (beside.product, beside.layout.gpus) == (a_pool("L40S-48GB").product, 1)
+    assert (
+        f"one GPU on {RACK.product} would be better, but not by what it costs to take a whole tray out of a rack."
+        in beside.reasons
+    )
+    assert "It costs as much as 0.35 H100: 1 x 0.35, by public price lists." in beside.reasons
+    assert beside.gpu_price == relative_price(load_gpus()["L40S-48GB"])
+    assert (alone.layout.gpus, alone.gpu_price) == (1, None)
+
+
+def test_what_is_left_of_a_tray_that_is_broken_breaks_no_rack() -> None:
+    broken = an_nvl72_pool(free={0: 3})
+
+    plan = _plan("llama-8b", an_inventory(broken, a_pool("L40S-48GB")))
+
+    assert (plan.product, plan.groups) == (broken.product, ((broken.nodes[0].name,),))
+
+
+def test_a_rack_is_broken_where_it_pays() -> None:
+    limited = a_request(OptimizeFor.LATENCY, concurrency=1)
+
+    plan = _plan("llama-8b", an_inventory(RACK, a_pool("L40S-48GB")), limited)
+
+    assert plan.product == RACK.product
+
+
+def test_prices_that_are_stated_take_the_place_of_relative_ones() -> None:
+    pools = (replace(a_pool(), gpu_hour_price=9.0), replace(a_pool("L40S-48GB"), gpu_hour_price=1.0))
+
+    plan = _plan("llama-8b", an_inventory(*pools))
+
+    assert plan.gpu_price == GpuPrice(per_hour=1.0, basis=PriceBasis.STATED)
+
+
+def test_a_cluster_without_gpu_nodes_waits_for_some() -> None:
+    outcome = _no_plan("llama-8b", an_inventory())
+
+    assert outcome == NoPlan(
+        problem=Problem(
+            code="NoGpuNodes",
+            path="spec.placement",
+            what="no node has GPUs",
+            remedy="add GPU nodes, or state in autoscaledPools which ones an autoscaler adds; it goes on when they join",
+        ),
+        heals_by_itself=True,
+    )
 
 
 def test_an_assumed_network_is_warned_of_only_where_a_layout_that_is_shown_crosses_it() -> None:
@@ -577,3 +663,14 @@ def test_a_claim_that_cannot_hold_what_it_is_to_keep_is_warned_of() -> None:
         "model.weights.huggingFace.cache.storage is 10.0 GiB, the weights alone are 15.0 GiB: the download will not end"
     ]
     assert warned(20 * GIB) == warned(None) == []
+
+
+def test_a_gated_model_without_a_token_is_warned_of_with_the_two_commands() -> None:
+    asked = replace(a_request(), gated=("meta-llama/Llama-3.1-8B-Instruct",))
+    warnings = [_plan("llama-8b", an_inventory(a_pool()), replace(asked, deploy=deploy)).warnings for deploy in (True, False)]
+
+    (warning,) = warnings[0]
+    assert warning.startswith("meta-llama/Llama-3.1-8B-Instruct is gated, and no token is named: the hub refuses pods (401, 403)")
+    assert "`kubectl create secret generic hub-token --from-literal=token=hf_...`" in warning
+    assert '`kubectl patch smodel NAME --type merge -p \'{"spec":' in warning
+    assert warnings[1] == ()

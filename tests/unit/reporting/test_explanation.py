@@ -4,10 +4,14 @@ import re
 from dataclasses import replace
 from importlib.resources import files
 
+import pytest
+
 from shardwright.costs.estimates import TimeShare
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory, NodeExclusion
+from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.layouts.layout import Layout
+from shardwright.planning.report import Lack, NoPlan
 from shardwright.planning.request import Objective, OptimizeFor, Statistic
 from shardwright.reporting.explanation import DrawnNode, Fact, explain
 from shardwright.reporting.phrases import PHRASES
@@ -106,6 +110,34 @@ def test_nothing_fits_is_said_with_limit_gap_and_way_out() -> None:
     )
     assert _fact(explanation.facts, "Reason") == "WeightsExceedMemory"
     assert _fact(explanation.facts, "Outlook") == "waiting does not help"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "outlook"),
+    [
+        (replace(a_refusal(), heals_by_itself=True), "waiting helps: the hardware is there, but not free or not ready"),
+        (
+            replace(a_refusal(), lack=Lack(pool="p", gpus_per_node=8, missing_nodes=1, nodes=2)),
+            "waiting helps only where nodes are added",
+        ),
+        (
+            NoPlan(problem=Problem(code="NoGpuNodes", what="no node has GPUs"), heals_by_itself=True),
+            "waiting helps once GPU nodes are added, by an autoscaler too",
+        ),
+    ],
+)
+def test_the_outlook_says_for_what_waiting_helps(outcome: NoPlan, outlook: str) -> None:
+    assert _fact(explain(a_report(outcome, alternatives=())).facts, "Outlook") == outlook
+
+
+def test_what_the_gpus_count_is_a_fact_where_kinds_were_compared() -> None:
+    listed = GpuPrice(per_hour=0.4, basis=PriceBasis.LISTED)
+
+    assert (
+        _fact(explain(a_report(a_plan(gpu_price=listed))).facts, "Price")
+        == f"that of {a_plan().layout.gpus * 0.4:.3g} H100: 16 x 0.4"
+    )
+    assert "Price" not in [fact.label for fact in explain(a_report(a_plan())).facts]
 
 
 def test_exclusions_are_counted_layouts_first_then_nodes() -> None:

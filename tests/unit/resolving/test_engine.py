@@ -1,5 +1,9 @@
 """Which engine a resource means, and what cannot be asked of it."""
 
+from typing import Any
+
+import pytest
+
 from shardwright.api.admission import Admission
 from shardwright.api.settings import Settings
 from shardwright.resolving.question import Question
@@ -46,8 +50,38 @@ def test_tensorrt_llm_needs_an_image_and_nvidia_gpus_whoever_names_the_image() -
     assert problems_of(Question(resource=a_resource(engine={"name": "TensorRTLLM"}))) == [
         ("EngineImageUnnamed", "spec.engine.image")
     ]
-    assert a_subject(engine=TRTLLM).traits.runs_on == frozenset({"nvidia.com/gpu"})
-    assert a_subject(engine={"image": "vllm/vllm-openai:v0.33.0"}).traits.runs_on is None
+    assert a_subject(engine=TRTLLM).traits.runs_on == ("nvidia.com/gpu",)
+
+
+ROCM_ONLY = Settings(admission=Admission(admitted_images=["vllm/vllm-openai-rocm"]))
+
+
+@pytest.mark.parametrize(
+    ("image", "runs_on"),
+    [
+        (None, ("nvidia.com/gpu", "amd.com/gpu")),
+        ("vllm/vllm-openai:v0.33.0", ("nvidia.com/gpu",)),
+        ("registry.example/vllm-rocm:v0.33.0", ("amd.com/gpu",)),
+        ("rocm/vllm:rocm7.0.0_vllm_0.33.0_20261101", ("amd.com/gpu",)),
+        ("registry.example/vllm:v0.33.0", None),
+    ],
+)
+def test_an_image_runs_on_the_gpus_that_its_name_tells(image: str | None, runs_on: tuple[str, ...] | None) -> None:
+    assert a_subject(engine={"image": image} if image else {}).traits.runs_on == runs_on
+
+
+def test_of_the_images_by_default_those_count_that_are_admitted() -> None:
+    subject = resolve(Question(resource=a_resource(), settings=ROCM_ONLY))
+
+    assert subject.traits.runs_on == ("amd.com/gpu",)
+
+
+def test_the_image_by_default_is_the_one_for_the_gpus_of_the_plan() -> None:
+    deployment = a_subject(engine={"version": "0.32.0"}).deployment
+
+    assert deployment.on("amd.com/gpu").image == "vllm/vllm-openai-rocm:v0.32.0"
+    assert deployment.on("nvidia.com/gpu").image == deployment.image == "vllm/vllm-openai:v0.32.0"
+    assert a_subject(engine={"image": "own/vllm:v0.33.0"}).deployment.on("amd.com/gpu").image == "own/vllm:v0.33.0"
 
 
 def test_what_tensorrt_llm_cannot_be_told_is_refused_where_it_stands() -> None:
@@ -83,3 +117,19 @@ def test_the_image_that_must_be_admitted_is_that_of_the_version_that_is_kept() -
 
     assert resolve(asked("v0.32.0")).deployment.image == "vllm/vllm-openai:v0.32.0"
     assert problems_of(asked("v0.33.0")) == [("ImageNotAdmitted", "spec.engine.image")]
+
+
+TOKEN = {"weights": {"huggingFace": {"tokenSecretRef": {"name": "hub-token"}}}}
+
+
+@pytest.mark.parametrize(
+    ("model", "gated"),
+    [
+        ({"id": "meta-llama/Llama-3.1-8B-Instruct"}, ("meta-llama/Llama-3.1-8B-Instruct",)),
+        ({"id": "meta-llama/Llama-3.1-8B-Instruct", **TOKEN}, ()),
+        ({"id": "meta-llama/Llama-3.1-8B-Instruct", "weights": {"pvc": {"claimName": "a"}}}, ()),
+        ({"id": "Qwen/Qwen2.5-7B-Instruct"}, ()),
+    ],
+)
+def test_a_gated_model_that_pods_download_without_a_token_is_known(model: dict[str, Any], gated: tuple[str, ...]) -> None:
+    assert a_subject(model=model).request.gated == gated

@@ -1,14 +1,14 @@
 """A plan as data: what was asked, and what the operator writes to ``status.plan``; the names are those of the wire."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from shardwright.api.conditions import Reason
 from shardwright.api.names import API_VERSION
 from shardwright.api.status import plan_status
-from shardwright.cli.outputs import problem_parts
 from shardwright.costs.workload import Workload
+from shardwright.errors import Problem
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.pipeline import engine_status
 from shardwright.planning.report import NoPlan, Plan, Report
@@ -28,12 +28,18 @@ def plan_document(subject: Subject, report: Report) -> dict[str, Any]:
         "kind": "PlanReport",
         "metadata": {"name": subject.owner.name, "namespace": subject.owner.namespace},
         "model": {"id": subject.deployment.model, "parameters": subject.model.parameters},
-        **engine_status(subject),
+        **_engine(subject, report.outcome),
         "request": _request(subject),
         "reason": _reason(subject, report.outcome),
         **_problem(report.outcome),
         "plan": plan_status(report),
     }
+
+
+def _engine(subject: Subject, outcome: Plan | NoPlan) -> dict[str, Any]:
+    """Return the engine with the image for the GPUs of the plan."""
+    chosen = subject.deployment.on(outcome.resource) if isinstance(outcome, Plan) else subject.deployment
+    return engine_status(replace(subject, deployment=chosen))
 
 
 def explanation_document(subject: Subject, report: Report, explanation: Explanation) -> dict[str, Any]:
@@ -115,6 +121,20 @@ def _reason(subject: Subject, outcome: Plan | NoPlan) -> str:
     else:
         reason = Reason.PLANNED if outcome.deployable else Reason.NOT_DEPLOYABLE
     return reason.value
+
+
+def problem_parts(problem: Problem) -> dict[str, str]:
+    """Return a problem part by part; those that are empty are left out."""
+    parts = {
+        "code": problem.code,
+        "path": problem.path,
+        "what": problem.what,
+        "limit": problem.limit,
+        "gap": problem.gap,
+        "remedy": problem.remedy,
+        "message": problem.sentence(),
+    }
+    return {name: text for name, text in parts.items() if text}
 
 
 def _problem(outcome: Plan | NoPlan) -> dict[str, Any]:

@@ -1,0 +1,70 @@
+"""The help of a command: the first screen says what it is for and what is typed most, ``--help-all`` says all."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+CONNECTION: Final = "Connection, with the flags of kubectl"
+"""The group of kubectl's own flags: whoever knows kubectl knows them."""
+
+_EXAMPLES_SHOWN: Final = 4
+_NARROWEST: Final = 60
+
+
+class HelpAll(argparse.Action):
+    """``--help-all``: every option, with all of its help."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Print it and end."""
+        del namespace, values, option_string
+        sys.stdout.write(argparse.ArgumentParser.format_help(parser))
+        parser.exit()
+
+
+def first_screen(parser: argparse.ArgumentParser, groups: Sequence[Any]) -> str:
+    """Return the help of a command with a line for each option, as wide as the terminal, and without kubectl's own flags."""
+    import shutil  # noqa: PLC0415 - only for help: it loads every kind of archive
+    import textwrap  # noqa: PLC0415 - only for help
+
+    width = max(_NARROWEST, shutil.get_terminal_size().columns)
+    taken = " ".join(str(action.metavar) for group in groups for action in group._group_actions if not action.option_strings)  # noqa: SLF001
+    lines = [
+        f"usage: {parser.prog}{f' [{taken}]' if taken else ''} [OPTIONS]",
+        "",
+        *textwrap.wrap(parser.description or "", width),
+    ]
+    for group in groups:
+        rows = list(_rows(group)) if group.title != CONNECTION else []
+        if rows:
+            lines += ["", f"{group.title}:", *(_line(option, said, width) for option, said in rows)]
+    lines += ["", *_examples(parser), "all options, in full, and the exit codes: --help-all"]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(group: Any) -> Iterator[tuple[str, str]]:
+    for action in group._group_actions:  # noqa: SLF001 - argparse has no public way
+        if action.help is argparse.SUPPRESS or any(name.startswith("--help") for name in action.option_strings):
+            continue
+        names = ", ".join(action.option_strings)
+        metavar = (
+            "" if action.nargs == 0 else str(action.metavar or (f"{{{','.join(action.choices)}}}" if action.choices else ""))
+        )
+        yield f"{names} {metavar}".strip(), str(action.help or "").split(" (default")[0].split(";")[0] % {"prog": ""}
+
+
+def _line(option: str, said: str, width: int) -> str:
+    text = f"  {option:<24} {said}"
+    return text if len(text) <= width else f"{text[: width - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _examples(parser: argparse.ArgumentParser) -> list[str]:
+    examples = (parser.epilog or "").partition("\n\n")[0].replace("%(prog)s", parser.prog).splitlines()
+    shown = [line for line in examples if line.startswith(("examples", "  "))][: 1 + _EXAMPLES_SHOWN]
+    return [*shown, ""] if shown else []

@@ -1,0 +1,138 @@
+"""The pages of plans: for whom, how many at once, how large; what the API server says of rights is scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+
+from shardwright.api.record import PlanRecord
+from shardwright.cluster.reviews import PLANS_AUDIENCE
+from shardwright.controller import plans
+from shardwright.controller.http_server import Reply, Request
+from shardwright.controller.plans import Plans, Sources, listed
+from shardwright.controller.queue import Key
+from shardwright.pages.listing import Listed
+from shardwright.resolving.subject import Subject
+from tests.support.scripted_api import Answer, ScriptedApi, serving
+
+WHO = {"status": {"authenticated": True, "audiences": [PLANS_AUDIENCE], "user": {"username": "mara"}}}
+MAY = Answer(201, {"status": {"allowed": True}})
+NOT = Answer(201, {"status": {"allowed": False}})
+ROWS = [Listed(namespace=name, name="llama", model="m/<b>", ready="Ready", plan="8 x H100") for name in ("a", "b")]
+
+
+async def _rows() -> Sequence[Listed]:
+    return ROWS
+
+
+async def _none(key: Key) -> tuple[Subject, PlanRecord] | None:
+    del key
+    return None
+
+
+def ask(pages: Plans, path: str = "/plans", header: str = "Bearer t", address: str = "10.0.0.1") -> Reply:
+    return asyncio.run(pages(Request("GET", path, {"authorization": header} if header else {}), address))
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """The loop of the operator, on a thread of its own."""
+    made = asyncio.new_event_loop()
+    thread = threading.Thread(target=made.run_forever)
+    thread.start()
+    yield made
+    made.call_soon_threadsafe(made.stop)
+    thread.join()
+    made.close()
+
+
+def asked_with(loop: asyncio.AbstractEventLoop, *answers: Answer, path: str = "/plans") -> tuple[Reply, ScriptedApi]:
+    with serving(Answer(201, WHO), *answers, may_write=lambda: False) as (api, client):
+        pages = Plans(client, Sources(models=_rows, plan=_none), loop)
+        reply = ask(pages, path)
+        pages.stop()
+    return reply, api
+
+
+def test_the_list_has_the_namespaces_that_may_be_seen_and_escapes_what_they_say(loop: asyncio.AbstractEventLoop) -> None:
+    reply, api = asked_with(loop, NOT, MAY, NOT)  # everywhere, a, b
+
+    assert reply.status is HTTPStatus.OK
+    assert b'href="/plans/a/llama"' in reply.body
+    assert b"/plans/b/" not in reply.body
+    assert b"m/<b>" not in reply.body
+    reviews = [body["spec"].get("resourceAttributes") for _, _, body in api.requests]
+    assert reviews[1:] == [
+        {"group": "shardwright.io", "resource": "shardedmodels", "verb": "get", "namespace": where} for where in ("", "a", "b")
+    ]
+
+
+def test_who_may_get_all_is_asked_about_once(loop: asyncio.AbstractEventLoop) -> None:
+    reply, api = asked_with(loop, MAY)
+
+    assert b'href="/plans/b/llama"' in reply.body
+    assert len(api.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "answer", "status"),
+    [
+        ("/plans/a/llama", NOT, HTTPStatus.FORBIDDEN),
+        ("/plans/a/gone", MAY, HTTPStatus.NOT_FOUND),
+        ("/plans/a", NOT, HTTPStatus.FORBIDDEN),
+        ("/plans/a/b/c", MAY, HTTPStatus.NOT_FOUND),
+        ("/plans", Answer(500, {}), HTTPStatus.SERVICE_UNAVAILABLE),
+    ],
+)
+def test_what_is_not_shown_says_why(loop: asyncio.AbstractEventLoop, path: str, answer: Answer, status: HTTPStatus) -> None:
+    assert asked_with(loop, answer, path=path)[0].status is status
+
+
+def test_without_a_token_nobody_is_asked(loop: asyncio.AbstractEventLoop) -> None:
+    with serving(MAY) as (api, client):
+        pages = Plans(client, Sources(models=_rows, plan=_none), loop)
+        assert [ask(pages, header=header).status for header in ("", "Basic x", "Bearer ")] == [HTTPStatus.UNAUTHORIZED] * 3
+        pages.stop()
+    assert api.requests == []
+
+
+def test_a_flood_waits_for_nothing(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = threading.Event()
+    monkeypatch.setattr(Plans, "_answer", lambda *_: free.wait(10) and Reply(HTTPStatus.OK))
+
+    async def flood(pages: Plans) -> list[HTTPStatus]:
+        request = Request("GET", "/plans", {"authorization": "Bearer t"})
+        waiting = [asyncio.create_task(pages(request, "10.0.0.1")) for _ in range(4)]
+        await asyncio.sleep(0)
+        free.set()
+        return sorted((reply.status for reply in await asyncio.gather(*waiting)), key=int)
+
+    with serving(MAY) as (_, client):
+        pages = Plans(client, Sources(models=_rows, plan=_none), loop)
+        assert asyncio.run(flood(pages)) == [HTTPStatus.OK] * 2 + [HTTPStatus.TOO_MANY_REQUESTS] * 2
+        pages.stop()
+
+
+def test_a_page_that_is_too_large_is_not_sent(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "PAGE_MAX_BYTES", 100)
+
+    assert asked_with(loop, MAY)[0].status is HTTPStatus.INSUFFICIENT_STORAGE
+
+
+def test_a_row_is_made_of_what_the_status_says() -> None:
+    content: dict[str, Any] = {
+        "metadata": {"namespace": "a", "name": "b"},
+        "spec": {"model": {"id": "m"}},
+        "status": {
+            "conditions": [{"type": "Ready", "reason": "Progressing"}],
+            "plan": {"gpus": 8, "product": "NVIDIA-H100-80GB-HBM3"},
+        },
+    }
+
+    assert listed(content) == Listed(namespace="a", name="b", model="m", ready="Progressing", plan="8 x NVIDIA-H100-80GB-HBM3")
+    assert listed({"metadata": {"namespace": "a", "name": "b"}}).plan == ""

@@ -1,0 +1,52 @@
+"""What GPUs cost beside an H100: public lists where there are any, data sheets else; and which ones are racks."""
+
+import csv
+from importlib import resources
+
+import pytest
+
+from shardwright.hardware.gpus import load_gpus
+from shardwright.hardware.instances import load_instances
+from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
+
+ROWS = list(
+    csv.DictReader(resources.files("shardwright.hardware").joinpath("prices.csv").read_text(encoding="utf-8").splitlines())
+)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["gpu_id"])
+def test_a_listed_price_is_of_a_gpu_and_beside_an_h100_of_the_same_list(row: dict[str, str]) -> None:
+    instances = load_instances()
+
+    assert row["gpu_id"] in load_gpus()
+    assert instances[row["h100_instance_type"]].gpu_id == "H100-SXM-80GB"
+    if row["instance_type"] in instances:  # the table of networks has not every old one
+        assert instances[row["instance_type"]].gpu_id == row["gpu_id"]
+    assert "@" in row["source"]
+
+
+@pytest.mark.parametrize("gpu_id", load_gpus())
+def test_every_gpu_has_a_price_that_says_on_what_it_rests(gpu_id: str) -> None:
+    price = relative_price(load_gpus()[gpu_id])
+
+    assert 0.01 < price.per_hour < 5
+    assert price.source
+    assert price.basis is (PriceBasis.LISTED if gpu_id in {row["gpu_id"] for row in ROWS} else PriceBasis.ASSUMED)
+
+
+def test_an_h100_is_one_and_a_guess_follows_its_vendors_listed_gpus() -> None:
+    gpus = load_gpus()
+
+    assert relative_price(gpus["H100-SXM-80GB"]) == GpuPrice(
+        per_hour=1.0,
+        basis=PriceBasis.LISTED,
+        source="Oracle list: skypilot-org/skypilot-catalog@0588751 catalogs/v8/oci/vms.csv, BM.GPU.H100.8 beside BM.GPU.H100.8",
+    )
+    assert relative_price(gpus["MI325X-256GB"]).per_hour == pytest.approx(relative_price(gpus["MI300X-192GB"]).per_hour, rel=0.1)
+
+
+def test_nodes_of_nvl72_are_trays_and_no_others() -> None:
+    assert [gpu.id for gpu in load_gpus().values() if gpu.of_a_rack and gpu.vendor == "NVIDIA"] == [
+        "GB200-NVL-186GB",
+        "GB300-NVL-278GB",
+    ]
