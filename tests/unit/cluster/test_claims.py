@@ -36,8 +36,8 @@ def test_who_has_its_claims_goes_on(installation: Installation, owners: dict[str
             ALL,
             {**MINE, "shardwright-nodes": THEIRS},
             (
-                "nodes without the label shardwright.io/node-set are not for system/ours: "
-                "ClusterRole shardwright-nodes says other/theirs; give it nodes of its own with nodeSet, or uninstall one of the two"
+                "nodes without the label shardwright.io/node-set are not for system/ours: ClusterRole "
+                "shardwright-nodes says other/theirs; give it nodes of its own with nodeSet, or uninstall one of the two"
             ),
         ),
         (
