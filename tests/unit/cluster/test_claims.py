@@ -61,7 +61,8 @@ def test_who_has_its_claims_goes_on(installation: Installation, owners: dict[str
             {"shardwright-nodes-team": ""},
             (
                 "nodes with the label shardwright.io/node-set=team are not for system/ours: "
-                "ClusterRole shardwright-nodes-team says nobody; give it nodes of its own with nodeSet, or uninstall one of the two"
+                "ClusterRole shardwright-nodes-team says nobody; give it nodes of its own with nodeSet, or uninstall one of the "
+                "two"
             ),
         ),
         (
