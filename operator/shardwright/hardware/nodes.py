@@ -68,7 +68,7 @@ def _of_others(raw: RawNode, node_set: str) -> Problem | None:
         return None
     return Problem(
         code="OtherNodeSet",
-        what=f"{NODE_SET} is {shown(said)}" if said else f"{NODE_SET} is not set",
+        what=f"label {NODE_SET} ({shown(said) if said else 'not set'})",
         limit=f"must be {shown(node_set)}" if node_set else "must not be set",
         remedy="leave the node to the installation that it is for, or move it here while no GPU of it is used",
     )
