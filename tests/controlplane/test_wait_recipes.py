@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,19 +21,20 @@ pytestmark = pytest.mark.controlplane
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "howto" / "gitops.md").read_text()
 RECIPES: Final = re.findall(r"^\| .* \| `(--for=.*)` \|$", PAGE, re.MULTILINE)
+READY: Final = ("serving", "plan only", "scaled to zero", "paused and serving")
 MET: Final = {
-    "--for=condition=Ready": ("serving", "plan only", "scaled to zero", "paused and serving"),
+    "--for=condition=Ready": READY,
     "--for=condition=Planned": ("serving", "plan only", "scaled to zero", "starting", "paused and serving", "paused on the way"),
     "--for=condition=Stalled": ("unknown model",),
     """--for=jsonpath='{.status.conditions[?(@.type=="Ready")].reason}'=Paused""": ("paused on the way",),
-    "--for=condition=Reconciling=false": ("serving", "plan only", "scaled to zero", "paused and serving", "unknown model"),
+    "--for=condition=Reconciling=false": tuple(sorted({*READY, "paused on the way", "unknown model"})),
     "--for=delete": (),
 }
 ASKED: Final = sorted({case for met in MET.values() for case in met})
 
 
 @pytest.fixture(scope="module")
-def told(chart: ControlPlane) -> Models:
+def told(chart: ControlPlane) -> Iterator[Models]:
     """Models of which the operator has said each of these outcomes; nobody runs who would say something else."""
     models = Models(chart, chart.create_namespace("wait-recipes"))
     for case in ASKED:
@@ -43,7 +45,8 @@ def told(chart: ControlPlane) -> Models:
         said = [condition | {"observedGeneration": 1} for condition in status["conditions"]]
         path = f"/apis/shardwright.io/v1alpha1/namespaces/{models.namespace}/shardedmodels/{name}/status"
         chart.api.patch(path, {"status": status | {"observedGeneration": 1, "conditions": said}})
-    return models
+    yield models
+    models.delete_all("ShardedModel")
 
 
 def _waited(chart: ControlPlane, models: Models, recipe: str, case: str) -> bool:
