@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from shardwright.api.conditions import set_condition
-from shardwright.api.published import GROUP_NODES_MAX_ITEMS, ShownFailure, ShownGroup
+from shardwright.api.published import GROUP_NODES_MAX_ITEMS, SENTENCE_MAX_LENGTH, ShownFailure, ShownGroup
 from shardwright.planning.phrases import copies, letters
 from shardwright.reconcile.conditions import conditions
 from shardwright.reconcile.findings import Findings, summarise
@@ -47,7 +47,7 @@ def build_status(
     return {
         "observedGeneration": found.generation,
         "conditions": [dict(condition) for condition in shown],
-        "summary": list(_summary(found, service)),
+        "summary": [_bounded(line) for line in _summary(found, service)],
         **_at_a_glance(found),
         **({"plan": dict(plan)} if plan else {}),
         "groups": groups_status(found.groups),
@@ -73,6 +73,14 @@ def _summary(found: Findings, service: Mapping[str, Any]) -> Iterator[str]:
     yield f"{standing.reason}: {standing.message}" if standing.message else str(standing.reason)
     if "endpoint" in service:
         yield str(service["endpoint"])
+
+
+def _bounded(line: str) -> str:
+    """Return a line cut to what the schema takes: what Ready says may be longer, and stands whole in the condition."""
+    whole = line.encode()
+    if len(whole) <= SENTENCE_MAX_LENGTH:
+        return line
+    return whole[: SENTENCE_MAX_LENGTH - 3].decode(errors="ignore") + "…"
 
 
 def hidden_status(before: Mapping[str, Any], found: Findings, now: datetime) -> dict[str, Any]:
