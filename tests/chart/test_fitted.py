@@ -17,6 +17,8 @@ from tests.support.values_fitted import CONTAINER, POD, of_account
 
 STORED = sorted((ROOT / "tests" / "data" / "chart_values").glob("*.yaml"))
 """values.yaml of chart states that were landed: what `--reuse-values` brings of a release that was installed then."""
+CLAIMS = {"shardwright-nodes", "shardwright-namespaces"}
+"""By their names other installations know what is claimed."""
 OF_NO_USE_IN_A_POD = {"--help", "--kubeconfig", "--context", "--leader-elect", "--no-leader-elect"}
 
 
@@ -49,10 +51,10 @@ def test_a_registry_for_all_charts_takes_the_place_of_the_images_own(
     assert difference(as_delivered, objects) == {f"{CONTAINER}.image": image}
 
 
-def test_another_name_is_that_of_everything_but_the_crd(control_plane: ControlPlane) -> None:
+def test_another_name_is_that_of_everything_but_the_crd_and_claims(control_plane: ControlPlane) -> None:
     names = {item["metadata"]["name"] for item in render(control_plane, "--set", "fullnameOverride=planner")}
 
-    assert {name for name in names if not re.match(r"planner(-|$)", name)} == {"shardedmodels.shardwright.io"}
+    assert {name for name in names if not re.match(r"planner(-|$)", name)} == {"shardedmodels.shardwright.io", *CLAIMS}
 
 
 def test_a_service_account_of_others_gets_the_rights_and_the_policies(
@@ -118,7 +120,7 @@ def test_each_option_of_the_operator_is_the_charts_or_may_be_added(as_delivered:
     added = {f"--{name}" for name in re.findall(r"[a-z-]+[a-z]", schema()["properties"]["extraArgs"]["items"]["pattern"])}
 
     known = {name for action in operator_parser()._actions for name in action.option_strings if name.startswith("--")}
-    assert known - given - OF_NO_USE_IN_A_POD == added == {"--resync-seconds", "--workers"}
+    assert known - given - OF_NO_USE_IN_A_POD - {"--watch-namespaces"} == added == {"--resync-seconds", "--workers"}
 
 
 def test_policies_are_installed_where_the_api_server_serves_them(

@@ -1,5 +1,7 @@
 """What the chart tells Prometheus to scrape is there: labels, ports and annotations as installed and as rendered."""
 
+from collections.abc import Iterator
+
 import pytest
 import yaml
 
@@ -7,12 +9,15 @@ from shardwright.cluster.reviews import AUDIENCE
 from shardwright.rendering.deployment import Deployment
 from shardwright.rendering.labels import POD_INDEX
 from shardwright.rendering.render import render
-from tests.harness.api import Manifest
+from tests.harness.api import ApiError, Manifest
 from tests.harness.controlplane import ControlPlane
+from tests.harness.waiting import wait_for
 from tests.support.builders_chart import CHART, ROOT, named
 from tests.support.builders_chart import render as render_chart
 from tests.support.builders_deployment import a_deployment, a_plan, a_trtllm_deployment
 
+CRDS = ROOT / "tests" / "data" / "prometheus_operator"
+MONITORS = "/apis/monitoring.coreos.com/v1"
 PAGE = "".join((ROOT / "docs" / "howto" / f"{name}.md").read_text() for name in ("monitoring", "who-may-read-metrics"))
 
 
@@ -68,6 +73,67 @@ def test_the_labels_of_a_target_are_those_of_our_series(installed: list[Manifest
 def test_the_rules_are_those_that_are_tried_with_promtool(installed: list[Manifest]) -> None:
     tried = yaml.safe_load((CHART / "files" / "rules.yaml").read_text())
     assert named(installed, "PrometheusRule")["spec"] == tried
+
+
+@pytest.fixture(scope="module")
+def prometheus_operator(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The API server with the Prometheus operator's own CustomResourceDefinitions."""
+    files = [f"--filename={file}" for file in sorted(CRDS.glob("*.yaml"))]
+    control_plane.kubectl("create", *files)
+    served = {"podmonitors", "prometheusrules", "servicemonitors"}
+    wait_for(
+        lambda: served <= {item["name"] for item in control_plane.api.get(MONITORS)["resources"]}, 60, "the kinds to be served"
+    )
+    control_plane.create_namespace("watched")
+    yield control_plane
+    control_plane.kubectl("delete", "--wait=false", *files)
+
+
+EVERYTHING = ("serviceMonitor.enabled=true", "podMonitor.enabled=true", "prometheusRule.enabled=true")
+MONITORED = {
+    "as delivered": EVERYTHING,
+    "with a token": (*EVERYTHING, "authentication=TokenReview"),
+    "with labels": (
+        *EVERYTHING,
+        *(f"{kind}.labels.release=prometheus" for kind in ("serviceMonitor", "podMonitor", "prometheusRule")),
+    ),
+}
+
+
+@pytest.mark.parametrize("how", MONITORED)
+@pytest.mark.parametrize("further", [(), ("--set=watchNamespaces={models,others}",)], ids=["all namespaces", "some namespaces"])
+def test_the_prometheus_operators_own_definitions_take_every_field(
+    prometheus_operator: ControlPlane, how: str, further: tuple[str, ...]
+) -> None:
+    flags = (*(f"--set=metrics.{value}" for value in MONITORED[how]), *further)
+    objects = render_chart(prometheus_operator, *flags, namespace="watched")
+    monitored = [item for item in objects if item["apiVersion"] == "monitoring.coreos.com/v1"]
+
+    stored = [_stored(prometheus_operator, item) for item in monitored]
+
+    assert sorted(item["kind"] for item in stored) == ["PodMonitor", "PrometheusRule", "ServiceMonitor"]
+    assert [item["spec"] for item in stored] == [item["spec"] for item in monitored]
+    where = named(stored, "PodMonitor")["spec"]["namespaceSelector"]
+    assert where == ({"matchNames": ["models", "others"]} if further else {"any": True})
+
+
+def test_a_field_that_the_prometheus_operator_does_not_know_is_refused(
+    prometheus_operator: ControlPlane, installed: list[Manifest]
+) -> None:
+    """So what the test above says is worth something."""
+    monitor = named(installed, "ServiceMonitor")
+    wrong = {**monitor, "spec": {**monitor["spec"], "endpoint": []}}
+
+    with pytest.raises(ApiError, match=r'unknown field "spec\.endpoint"'):
+        _stored(prometheus_operator, wrong)
+
+
+def _stored(control_plane: ControlPlane, item: Manifest) -> Manifest:
+    """Return what the API server would store of an object, every field of which it must know."""
+    path = f"{MONITORS}/namespaces/watched/{item['kind'].lower()}s?dryRun=All&fieldValidation=Strict"
+    metadata = {**item["metadata"], "namespace": "watched"}
+    stored: Manifest = control_plane.api.create(path, {**item, "metadata": metadata})
+    return stored
 
 
 def _as_label(key: str) -> str:

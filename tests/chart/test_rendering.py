@@ -65,6 +65,8 @@ def test_just_these_objects_are_installed(objects: list[Manifest]) -> None:
     assert sorted((item["kind"], item["metadata"]["name"]) for item in objects) == [
         ("ClusterRole", "shardwright"),
         ("ClusterRole", "shardwright-edit"),
+        ("ClusterRole", "shardwright-namespaces"),
+        ("ClusterRole", "shardwright-nodes"),
         ("ClusterRole", "shardwright-view"),
         ("ClusterRoleBinding", "shardwright"),
         ("ConfigMap", "shardwright-catalogue"),
@@ -99,6 +101,8 @@ def test_the_operator_knows_every_flag_of_the_deployment(container: dict[str, An
         context=None,
         credentials_dir=Path("/var/run/secrets/kubernetes.io/serviceaccount"),
         leader_elect=True,
+        installation="shardwright-system/shardwright",
+        watch_namespaces=(),
         lease_namespace="$(POD_NAMESPACE)",
         lease_name="shardwright",
         lease_duration_seconds=15,

@@ -99,6 +99,7 @@ def _settings(
         "gpuHourPrices": {},
         "requireRevision": "Off",
         "trustedLabelPrefix": "",
+        "nodeSet": "",
         "admittedArguments": admitted,
         "admittedExecutors": executors,
         "admittedPriorityClasses": priorities or {},
@@ -153,12 +154,12 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         "TokenReview",
         {
             f"{CONTAINER}.args.20": "--metrics-authentication=TokenReview",
-            "ClusterRole/shardwright rules.16.apiGroups.0": "authentication.k8s.io",
-            "ClusterRole/shardwright rules.16.resources.0": "tokenreviews",
-            "ClusterRole/shardwright rules.16.verbs.0": "create",
-            "ClusterRole/shardwright rules.17.apiGroups.0": "authorization.k8s.io",
-            "ClusterRole/shardwright rules.17.resources.0": "subjectaccessreviews",
+            "ClusterRole/shardwright rules.17.apiGroups.0": "authentication.k8s.io",
+            "ClusterRole/shardwright rules.17.resources.0": "tokenreviews",
             "ClusterRole/shardwright rules.17.verbs.0": "create",
+            "ClusterRole/shardwright rules.18.apiGroups.0": "authorization.k8s.io",
+            "ClusterRole/shardwright rules.18.resources.0": "subjectaccessreviews",
+            "ClusterRole/shardwright rules.18.verbs.0": "create",
         },
     ),
     "metrics.serviceMonitor.enabled": (True, {SCRAPED: NEW}),
@@ -237,6 +238,16 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
             ),
         },
     ),
+    "nodeSet": (
+        "team",
+        {
+            f"{SETTINGS}": _settings({}, [], nodeSet="team"),
+            "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest([{}, "", "team"]),
+            "ClusterRole/shardwright-nodes": GONE,
+            "ClusterRole/shardwright-nodes-team": NEW,
+            "ClusterRole/shardwright rules.2.resourceNames.0": "shardwright-nodes-team",
+        },
+    ),
     "autoscaledPools": (
         [A_POOL],
         {
@@ -247,11 +258,11 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "schedulers": (
         ["Native", "Coscheduling"],
         {
-            "ClusterRole/shardwright rules.16.apiGroups.0": "scheduling.k8s.io",
-            "ClusterRole/shardwright rules.16.apiGroups.1": "scheduling.x-k8s.io",
-            "ClusterRole/shardwright rules.16.resources.0": "podgroups",
+            "ClusterRole/shardwright rules.17.apiGroups.0": "scheduling.k8s.io",
+            "ClusterRole/shardwright rules.17.apiGroups.1": "scheduling.x-k8s.io",
+            "ClusterRole/shardwright rules.17.resources.0": "podgroups",
             **{
-                f"ClusterRole/shardwright rules.16.verbs.{index}": verb
+                f"ClusterRole/shardwright rules.17.verbs.{index}": verb
                 for index, verb in enumerate(("get", "list", "watch", "create", "patch", "delete"))
             },
         },
@@ -359,6 +370,9 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "admittedEnvironment": (["A B"], "'/admittedEnvironment/0': 'A B' does not match pattern"),
     "admittedImages": (["/a"], "'/admittedImages/0': '/a' does not match pattern"),
     "admittedModels": (["a b"], "'/admittedModels/0': 'a b' does not match pattern"),
+    "watchNamespaces": (["Team"], "'/watchNamespaces/0': 'Team' does not match pattern"),
+    "clusterPods": ("no", "'/clusterPods': got string, want boolean"),
+    "nodeSet": ("a.b", "'/nodeSet': 'a.b' does not match pattern"),
     "requireRevision": ("warn", "'/requireRevision': value must be one of 'Off', 'Warn', 'Deny'"),
     "admittedAttachmentNamespaces": (["Nets"], "'/admittedAttachmentNamespaces/0': 'Nets' does not match pattern"),
     "admittedLockMemory": ([True], "'/admittedLockMemory/0': got boolean, want string"),

@@ -13,6 +13,9 @@ from tests.support.models import LARGE, Models
 from tests.support.operator import OPERATOR_USER, SYSTEM, OperatorProcess, install_chart
 from tests.support.requests_kept import keep
 
+INSTALLATION = f"--installation={SYSTEM}/shardwright"
+"""As the chart says: what it claims is read, and must be for this release."""
+
 
 @pytest.fixture(scope="session")
 def chart(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
@@ -34,7 +37,7 @@ def operator(chart: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Op
 
     A module whose rules wait for minutes says with `PACE` how many times as fast the operator's clock runs.
     """
-    with OperatorProcess(chart, pace=getattr(request.module, "PACE", 1)) as running:
+    with OperatorProcess(chart, INSTALLATION, pace=getattr(request.module, "PACE", 1)) as running:
         yield running
 
 

@@ -197,6 +197,9 @@ def test_a_status_with_everything_in_it_is_accepted_and_kept_as_it_is(cluster: C
     status = {
         "observedGeneration": 1,
         "conditions": list(set_condition((), ready, now=datetime(2026, 1, 2, tzinfo=UTC))),
+        "summary": ["tensor 8 x pipeline 2 on 16 GPUs of h100"],
+        "layout": "TP8·PP2",
+        "ready": "0/1",
         "plan": plan_status(a_report()),
         "groups": [group],
         "replicas": 1,
@@ -213,8 +216,7 @@ def test_a_status_with_everything_in_it_is_accepted_and_kept_as_it_is(cluster: C
     assert cluster.api.get(f"{path}/scale")["status"] == {"replicas": 1, "selector": SELECTOR}
     row = cluster.kubectl("get", "smodel", "-n", namespace, "--no-headers").split()
     plan = plan_status(a_report())
-    assert row[:5] == ["llama", "False", "Progressing", str(plan["layout"]["tensor"]), str(plan["layout"]["pipeline"])]
-    assert row[5:8] == ["1", str(plan["nodes"]), str(plan["gpus"])]
+    assert row[:5] == ["llama", "0/1", "Progressing", "TP8·PP2", str(plan["gpus"])]
 
 
 def test_the_table_shows_the_columns(cluster: ControlPlane, namespace: str) -> None:
@@ -223,8 +225,8 @@ def test_the_table_shows_the_columns(cluster: ControlPlane, namespace: str) -> N
     narrow = cluster.kubectl("get", "smodel", "-n", namespace).splitlines()[0].split()
     wide = cluster.kubectl("get", "smodel", "-n", namespace, "-o", "wide").splitlines()[0].split()
 
-    assert narrow == ["NAME", "READY", "REASON", "TENSOR", "PIPELINE", "REPLICAS", "NODES", "GPUS", "AGE"]
-    assert set(wide) - set(narrow) == {"MODEL", "PRODUCT"}
+    assert narrow == ["NAME", "READY", "REASON", "LAYOUT", "GPUS", "AGE"]
+    assert set(wide) - set(narrow) == {"MODEL", "POOL", "TOK/S", "ENDPOINT"}
 
 
 def test_explain_has_a_text_for_every_field(cluster: ControlPlane) -> None:

@@ -125,6 +125,11 @@ def health_judge() -> Path:
     return _built_alone("health", _TOOLS / "health", ".", ("-trimpath", "-buildvcs=false"), "2 minutes")
 
 
+def flux_judge() -> Path:
+    """The program that says of objects what Flux says by health check expressions: ``tools/flux/main.go``."""
+    return _built_alone("flux", _TOOLS / "flux", ".", _PLAIN, "2 minutes")
+
+
 def helm() -> Path:
     """Helm: that of the control plane where one is built, else built alone."""
     beside = Path(os.environ.get(BIN_VARIABLE) or installed_folder()) / "helm"

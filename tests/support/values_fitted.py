@@ -11,6 +11,8 @@ ACCOUNTS: Final = ("ClusterRoleBinding/shardwright subjects.0.name", "RoleBindin
 KINDS: Final = (
     "ClusterRole/shardwright",
     "ClusterRole/shardwright-edit",
+    "ClusterRole/shardwright-namespaces",
+    "ClusterRole/shardwright-nodes",
     "ClusterRole/shardwright-view",
     "ClusterRoleBinding/shardwright",
     "ConfigMap/shardwright-catalogue",
@@ -136,7 +138,7 @@ EFFECTS: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
         [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
         {f"{CONTAINER}.env.3.name": "HTTPS_PROXY", f"{CONTAINER}.env.3.value": "http://proxy.example:3128"},
     ),
-    "extraArgs": (["--workers=32"], {f"{CONTAINER}.args.21": "--workers=32"}),
+    "extraArgs": (["--workers=32"], {f"{CONTAINER}.args.22": "--workers=32"}),
     "extraObjects": (
         [
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-object"}},
@@ -145,8 +147,16 @@ EFFECTS: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
         {"ConfigMap/shardwright-object": NEW, f"ConfigMap/{SYSTEM}-text": NEW},
     ),
 }
-TESTED_APART: Final = {"fullnameOverride", "serviceAccount.create", "test.namespace", "plans.enabled"}
-"""What changes everything, what needs another value beside it, and what is about the pods of `helm test`."""
+TESTED_APART: Final = {
+    "fullnameOverride",
+    "serviceAccount.create",
+    "test.namespace",
+    "plans.enabled",
+    "watchNamespaces",
+    "clusterPods",
+}
+"""What changes everything, what needs another value beside it, what is about the pods of `helm test`, and what
+`test_several.py` is about."""
 
 REFUSALS: Final[dict[str, tuple[Any, str]]] = {
     "global.imageRegistry": (

@@ -135,3 +135,129 @@ matchConditions:
       - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
       - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
 {{- end -}}
+
+{{- /* Which installation this is: what its claims say, and what it goes by in them. */ -}}
+{{- define "shardwright.installation" -}}
+{{ .Release.Namespace }}/{{ .Release.Name }}
+{{- end -}}
+
+{{- define "shardwright.claims" -}}
+- {{ list "shardwright-nodes" .Values.nodeSet | compact | join "-" }}
+{{- if not .Values.watchNamespaces }}
+- shardwright-namespaces
+{{- end -}}
+{{- end -}}
+
+{{- /* What a schema cannot say of namespaces, and what only the cluster can: who else watches them. Without a cluster nobody else is seen. */ -}}
+{{- define "shardwright.checkNamespaces" -}}
+{{- range .Values.watchNamespaces -}}
+{{- if or (eq . $.Release.Namespace) (hasPrefix "kube-" .) -}}
+{{- fail (printf "watchNamespaces: the operator writes nothing in %s, a namespace of the system or its own; name namespaces of models" .) -}}
+{{- end -}}
+{{- end -}}
+{{- if not (or .Values.watchNamespaces .Values.clusterPods) -}}
+{{- fail "clusterPods is false and watchNamespaces is empty: an operator of all namespaces sees all pods; name the namespaces, or leave clusterPods true" -}}
+{{- end -}}
+{{- $own := include "shardwright.installation" . -}}
+{{- range (lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "").items -}}
+{{- $theirs := dig "annotations" "shardwright.io/installation" "" .metadata -}}
+{{- if and $theirs (ne $theirs $own) -}}
+{{- if eq .metadata.name "shardwright-namespaces" -}}
+{{- fail (printf "installation %s watches all namespaces: have each watch its own with watchNamespaces, it first" $theirs) -}}
+{{- end -}}
+{{- if not $.Values.watchNamespaces -}}
+{{- fail (printf "installation %s is there, too: name the namespaces of this one in watchNamespaces, and give it nodes of its own with nodeSet" $theirs) -}}
+{{- end -}}
+{{- if has .metadata.name (include "shardwright.claims" $ | fromYamlArray) -}}
+{{- fail (printf "installation %s plans on the same nodes: label nodes with shardwright.io/node-set, and name that set in nodeSet" $theirs) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* What the operator may do that no namespace bounds. */ -}}
+{{- define "shardwright.clusterRights" -}}
+# What hardware there is{{ if .Values.clusterPods }}, and which pods of anybody hold GPUs{{ end }}; by name before a group leaves a node{{ if .Values.clusterPods }}, or is ended{{ end }}.
+- apiGroups: [""]
+  resources: [nodes{{ if .Values.clusterPods }}, pods{{ end }}]
+  verbs: [get, list, watch]
+# Who goes first of those that wait for GPUs.
+- apiGroups: [scheduling.k8s.io]
+  resources: [priorityclasses]
+  verbs: [list, watch]
+# Which installation nodes and namespaces are for (claims.yaml).
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [clusterroles]
+  resourceNames: {{ concat (include "shardwright.claims" . | fromYamlArray) (list "shardwright-namespaces") | uniq | toJson }}
+  verbs: [list, watch]
+{{- end -}}
+
+{{- /* What it may do in the namespaces that it watches, or in all. */ -}}
+{{- define "shardwright.namespaceRights" -}}
+# What is wanted, and what was decided.
+- apiGroups: [shardwright.io]
+  resources: [shardedmodels]
+  verbs: [get, list, watch]
+- apiGroups: [shardwright.io]
+  resources: [shardedmodels/status]
+  verbs: [patch]
+- apiGroups: [shardwright.io]
+  resources: [shardedmodels/finalizers]
+  verbs: [update]
+{{- if .Values.watchNamespaces }}
+# Its pods; by name before a group is ended.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch]
+{{- end }}
+# Pods of a group that has failed, to spare it their long grace; by uid, after its StatefulSet was scaled to zero.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [delete]
+# Only with dryRun: whether Pod Security would let the pods of a new template in. StatefulSets make them.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [create]
+# What a plan turns into, in the namespace of its ShardedModel.
+- apiGroups: [""]
+  resources: [services, configmaps]
+  verbs: [get, list, watch, create, patch, delete]
+# The token of a model on several nodes, and its ssh key with TensorRT-LLM: made and never read again.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
+- apiGroups: [apps]
+  resources: [statefulsets]
+  verbs: [get, list, watch, create, patch, delete]
+# What a model ran when all of it served: made once, read where it is gone back to, the fourth last deleted.
+- apiGroups: [apps]
+  resources: [controllerrevisions]
+  verbs: [get, create, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
+# Who reaches the pods of a model; also deleted, where networkPolicy.enabled is turned off.
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [get, list, watch, create, patch, delete]
+# NVLink between nodes of a GB200 or GB300 rack; where NVIDIA's DRA driver is not installed, there is no such kind.
+- apiGroups: [resource.nvidia.com]
+  resources: [computedomains]
+  verbs: [get, list, watch, create, patch, delete]
+# What pods a namespace may have: GPUs are kept only for those that it lets in.
+- apiGroups: [""]
+  resources: [resourcequotas, limitranges]
+  verbs: [list, watch]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create]
+{{- with .Values.schedulers }}
+# What tells schedulers that the pods of a group belong together.
+- apiGroups:
+    {{- range . }}
+    - {{ get (dict "Native" "scheduling.k8s.io" "Volcano" "scheduling.volcano.sh" "Coscheduling" "scheduling.x-k8s.io") . }}
+    {{- end }}
+  resources: [podgroups]
+  verbs: [get, list, watch, create, patch, delete]
+{{- end }}
+{{- end -}}

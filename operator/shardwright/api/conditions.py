@@ -68,7 +68,7 @@ class Reason(Word):
     WAITING_FOR_QUOTA = ("WaitingForQuota", "a queue has not admitted a group yet")
     SCHEDULER_UNAVAILABLE = ("SchedulerUnavailable", "the scheduler that was asked for cannot be told of groups here")
     INSUFFICIENT_CAPACITY = ("InsufficientCapacity", "the hardware is there but not free; recovers automatically")
-    FREE_CAPACITY_UNKNOWN = ("FreeCapacityUnknown", "pods cannot be listed, so all GPUs count as free")
+    FREE_CAPACITY_UNKNOWN = ("FreeCapacityUnknown", "not all pods can be listed, so GPUs that others use count as free")
     CLUSTER_READING = ("ClusterReading", "nodes and pods have not been listed yet")
     NOTHING_FITS = ("NothingFits", "no layout can run on this hardware")
     NOT_DEPLOYABLE = ("NotDeployable", "the plan can be shown but not run yet")

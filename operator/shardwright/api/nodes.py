@@ -10,13 +10,13 @@ from shardwright.api.parts import Part
 from shardwright.api.violations import read_part
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.gpus import Gpu, load_gpus
-from shardwright.hardware.stated import Stated, by_product
+from shardwright.hardware.stated import NODE_SET, Stated, by_product
 
 _Price = Annotated[float, Field(ge=0.000_1, le=1_000_000, allow_inf_nan=False)]
 
 
 class NodeSettings(Part):
-    """Prices of GPUs, and the prefix of labels that no kubelet can write."""
+    """Prices of GPUs, the prefix of labels that no kubelet can write, and the nodes that are planned on."""
 
     trusted_label_prefix: Annotated[str, StringConstraints(max_length=254, pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?$")] = (
         Field(
@@ -26,6 +26,9 @@ class NodeSettings(Part):
     )
     gpu_hour_prices: dict[str, _Price] = Field(
         default_factory=dict, max_length=256, description="What one GPU costs for an hour, by the id of the GPU."
+    )
+    node_set: Annotated[str, StringConstraints(max_length=40, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$")] = Field(
+        default="", description=f"What the label {NODE_SET} says of the nodes that are planned on; empty: those without it."
     )
 
 
@@ -43,7 +46,12 @@ def read_stated(content: Mapping[str, Any], gpus: tuple[Gpu, ...]) -> Stated:
     problems = list(_unknown(found.gpu_hour_prices, {*load_gpus(), *(gpu.id for gpu in gpus)}))
     if problems:
         raise InputError(problems)
-    return Stated(gpus=by_product(gpus), prices=found.gpu_hour_prices, label_prefix=found.trusted_label_prefix)
+    return Stated(
+        gpus=by_product(gpus),
+        prices=found.gpu_hour_prices,
+        label_prefix=found.trusted_label_prefix,
+        node_set=found.node_set,
+    )
 
 
 def _unknown(prices: Mapping[str, float], ids: set[str]) -> Iterator[Problem]:

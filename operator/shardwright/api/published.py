@@ -342,6 +342,16 @@ class Status(Shown):
         "first; of the rest only whether they are ready.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
+    summary: list[Sentence] | None = Field(
+        default=None,
+        max_length=3,
+        description="What there is to know at a glance: what is planned, how it stands, and where it is served.",
+        json_schema_extra=_LIST,
+    )
+    layout: Word | None = Field(
+        default=None, description="The layout of one replica in letters, as TP8·PP2 or DP32·EP32: tensor, pipeline, data, expert."
+    )
+    ready: Word | None = Field(default=None, description="Groups that are ready, of those that are wanted, as 1/2.")
     replicas: Count | None = Field(default=None, description="Groups that exist.")
     ready_replicas: Count | None = Field(default=None, description="Groups that are ready.")
     selector: Annotated[str, StringConstraints(max_length=SENTENCE_MAX_LENGTH)] | None = Field(

@@ -18,7 +18,10 @@ STUCK_MINUTES: Final = 60
 
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
-_MEANT: Final = frozenset({"MigEnabled", "VirtualGpu", "GpuPassthrough", "GpuShared", "AcceleratorNotSupported"})
+WATCHES: Final = "--watch-namespaces="
+"""How an operator is told the namespaces that it is for."""
+
+_MEANT: Final = frozenset({"MigEnabled", "VirtualGpu", "GpuPassthrough", "GpuShared", "AcceleratorNotSupported", "OtherNodeSet"})
 """Why a node is left out that somebody has set up so."""
 
 Object = Mapping[str, Any]
@@ -99,7 +102,10 @@ class Examined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """One installation: its Deployment's name, version and pods, and who holds its Lease (None: that may not be read)."""
+    """One installation: its Deployment's name, version and pods, and who holds its Lease (None: that may not be read).
+
+    ``watches`` are the namespaces that it is for, all where none is named.
+    """
 
     namespace: str
     name: str
@@ -108,6 +114,7 @@ class Operator:
     wanted: int
     ready: int
     holder: str | None
+    watches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +182,13 @@ def read_operator(deployment: Object, lease: Object | None, *, lease_known: bool
         wanted=wanted if isinstance(wanted, int) else 1,
         ready=ready if isinstance(ready, int) else 0,
         holder=text(mapping((lease or {}).get("spec")).get("holderIdentity")) if lease_known else None,
+        watches=_watched(pods),
     )
+
+
+def _watched(pods: Object) -> tuple[str, ...]:
+    words = (str(word) for container in mappings(pods.get("containers")) for word in container.get("args") or ())
+    return next((tuple(word.removeprefix(WATCHES).split(",")) for word in words if word.startswith(WATCHES)), ())
 
 
 def read_model(item: Object) -> Model:

@@ -170,8 +170,11 @@ async def _operator(client: Client, deployment: Mapping[str, Any]) -> Operator:
 
 async def _missing_rights(client: Client, operators: Sequence[Operator]) -> Mapping[str, tuple[str, ...]]:
     """Return by service account what it may not do and must."""
-    accounts = sorted({(one.namespace, one.account) for one in operators})
-    return {f"system:serviceaccount:{place}:{name}": await missing_permissions(client, (place, name)) for place, name in accounts}
+    accounts = {(one.namespace, one.account): one.watches for one in operators}
+    return {
+        f"system:serviceaccount:{place}:{name}": await missing_permissions(client, (place, name), watched)
+        for (place, name), watched in sorted(accounts.items())
+    }
 
 
 async def _stated(client: Client, operators: Sequence[Operator]) -> Stated:

@@ -9,6 +9,9 @@ import yaml
 from kubernetes import client, config
 from kubernetes.config.incluster_config import InClusterConfigLoader
 
+CONNECTIONS_KEPT: Final = 256
+"""Basis: derived; 16 namespaces have a watch for each of eleven kinds, and 32 requests may be on their way beside them."""
+
 
 class AccessError(Exception):
     """The cluster's address or the credentials for it cannot be found."""
@@ -64,7 +67,7 @@ def open_access(kubeconfig: Path | None = None, context: str | None = None, cred
     """
     configuration = client.Configuration()
     configuration.retries = False  # retries are ours: the library's would repeat what must not be repeated
-    configuration.connection_pool_maxsize = 32
+    configuration.connection_pool_maxsize = CONNECTIONS_KEPT
     try:
         if credentials_dir or (kubeconfig is None and context is None):
             folder = credentials_dir or SERVICE_ACCOUNT

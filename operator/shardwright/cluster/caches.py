@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from shardwright.cluster.client import Client
 from shardwright.cluster.handover import Change, Handover, Key
@@ -18,17 +19,28 @@ from shardwright.cluster.sources import (
     node_source,
 )
 from shardwright.cluster.store import Concern, Store
+from shardwright.hardware.inventory import KnownPods
 from shardwright.hardware.stated import NONE, Stated
 from shardwright.reconcile.decision import kind_of
 
 Take = Callable[[Mapping[Key, Change[Any]]], Concern]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What of a cluster is read: ``namespaces`` (none named: all), and whose ``pods`` (of those of nobody nothing is known)."""
+
+    namespaces: tuple[str, ...] = ()
+    pods: KnownPods = KnownPods.ALL
+
+
+EVERYTHING: Final = Scope()
+
+
 class Caches:
     """Fills :attr:`store` from :meth:`start` on; ``on_concern`` is called on the event loop after each batch that matters.
 
-    ``pods`` is False where pods may not be listed: then nothing is known of them, ever.
-    ``stated`` is what the administrator states of nodes.
+    ``scope`` is what of the cluster is read, ``stated`` is what the administrator states of nodes.
     """
 
     def __init__(
@@ -37,31 +49,34 @@ class Caches:
         store: Store,
         on_concern: Callable[[Concern], None],
         *,
-        pods: bool = True,
+        scope: Scope = EVERYTHING,
         timing: Timing | None = None,
         stated: Stated = NONE,
     ) -> None:
         self.store = store
         self._client = client
         self._on_concern = on_concern
-        self._pods = pods
+        self._scope = scope
         self._timing = timing
         self._stated = stated
         self._readers: dict[str, Reader[Any]] = {}
+        self._kinds: dict[str, list[Reader[Any]]] = {}
         self._listed: set[str] = set()
         self.filled = asyncio.Event()
 
     def start(self) -> None:
         """Begin to read; called on the event loop."""
         self._read(node_source(self._stated), self.store.take_nodes)
-        if self._pods:
-            self._read(POD_SOURCE, self.store.take_pods)
-        self._read(CONFIG_MAP_SOURCE, self.store.take_config_maps)
         self._read(PRIORITY_CLASS_SOURCE, self.store.take_priority_classes)
-        self._read(QUOTA_SOURCE, self.store.take_quotas)
-        self._read(RANGE_SOURCE, self.store.take_ranges)
+        if self._scope.pods is KnownPods.ALL:
+            self._read(POD_SOURCE, self.store.take_pods)
+        if self._scope.pods is KnownPods.WATCHED:
+            self._read_watched(POD_SOURCE, self.store.take_pods)
+        self._read_watched(CONFIG_MAP_SOURCE, self.store.take_config_maps)
+        self._read_watched(QUOTA_SOURCE, self.store.take_quotas)
+        self._read_watched(RANGE_SOURCE, self.store.take_ranges)
         for source in CHILD_SOURCES:
-            self._read(source, partial(self.store.take_children, _kind(source)))
+            self._read_watched(source, partial(self.store.take_children, _kind(source)))
 
     def stop(self) -> None:
         """Read nothing more."""
@@ -81,33 +96,40 @@ class Caches:
     @property
     def absent_kinds(self) -> frozenset[str]:
         """Return the kinds of object that this cluster does not have, or does not let us see."""
-        return frozenset(kind for kind, reader in self._readers.items() if not reader.health.served)
+        return frozenset(kind for kind, readers in self._kinds.items() if not any(reader.health.served for reader in readers))
 
     @property
     def health(self) -> Mapping[str, Health]:
-        """Return how the readers are, by kind."""
+        """Return how the readers are, by kind, and by kind and namespace where they read one."""
         return {kind: reader.health for kind, reader in self._readers.items()}
 
     @property
     def counts(self) -> Mapping[str, Counts]:
-        """Return what the readers have done, by kind."""
+        """Return what the readers have done, by the same."""
         return {kind: reader.counts for kind, reader in self._readers.items()}
+
+    def _read_watched(self, source: Source[Any], take: Take) -> None:
+        """Read what is in the namespaces that are watched."""
+        for namespace in self._scope.namespaces or (None,):
+            self._read(replace(source, namespace=namespace), take)
 
     def _read(self, source: Source[Any], take: Take) -> None:
         kind = _kind(source)
+        name = f"{kind} of {source.namespace}" if source.namespace else kind
 
         def take_over(changes: Mapping[Key, Change[Any]], listed: bool) -> None:  # noqa: FBT001  a fact
             concern = take(changes)
             if listed:
-                self._listed.add(kind)
+                self._listed.add(name)
                 if self.synced:
                     self.filled.set()
             if concern:
                 self._on_concern(concern)
 
         handover: Handover[Any] = Handover(asyncio.get_running_loop(), take_over)
-        reader = self._readers[kind] = Reader(self._client, source, handover.put, self._timing)
-        self.store.tell_writes(kind, reader.expect)
+        reader = self._readers[name] = Reader(self._client, source, handover.put, self._timing)
+        self._kinds.setdefault(kind, []).append(reader)
+        self.store.tell_writes(kind, source.namespace, reader.expect)
         reader.start()
 
 

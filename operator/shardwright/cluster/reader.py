@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, TypeVar
 from shardwright.cluster.client import CHUNK, Client
 from shardwright.cluster.handover import Change, Key
 from shardwright.cluster.json_stream import BrokenError, Lines, ListDocument, SilentError, Unreadable, metadata_of
-from shardwright.cluster.resources import Resource
+from shardwright.cluster.resources import Collection, Resource
 from shardwright.cluster.streams import ReadError, Stream, Trouble, check_may, error_in_stream, event_of, open_stream
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,8 @@ class Source(Generic[V]):
     """What is read and what is kept of it: ``project`` says, ``stand_in`` where it raises or the object cannot be decoded.
 
     ``query`` holds selectors. An ``optional`` kind may be missing, or not ours to see, which is asked before it is read: then
-    there are no objects of it.
+    there are no objects of it. With a ``namespace`` its objects alone are read; where they are not ours to see, nobody waits for
+    them.
     """
 
     resource: Resource
@@ -94,14 +95,20 @@ class Source(Generic[V]):
     query: tuple[tuple[str, str], ...] = ()
     metadata_only: bool = False
     optional: bool = False
+    namespace: str | None = None
     stand_in: Callable[[Key], V | None] = lambda _key: None
+
+    @property
+    def objects(self) -> Collection:
+        """Return what is read."""
+        return Collection(resource=self.resource, namespace=self.namespace)
 
 
 class Reader(threading.Thread, Generic[V]):
     """Reads one source until :meth:`stop`; ``deliver`` is called on its thread."""
 
     def __init__(self, client: Client, source: Source[V], deliver: Deliver, timing: Timing | None = None) -> None:
-        super().__init__(name=_shown(source.resource), daemon=True)
+        super().__init__(name=str(source.objects), daemon=True)
         self.counts = Counts()
         self._client = client
         self._source = source
@@ -143,7 +150,7 @@ class Reader(threading.Thread, Generic[V]):
         while not self._stopping.is_set():
             try:
                 if self._source.optional and (self._failures or not self._version):
-                    check_may(self._client, self._source.resource, self._timing.silence)
+                    check_may(self._client, self._source.objects, self._timing.silence)
                 if not self._version or monotonic() >= self._list_due:
                     self._list()
                 self._watch()
@@ -317,7 +324,7 @@ class Reader(threading.Thread, Generic[V]):
         """Give the answer to a request as it arrives, until told to stop."""
         source = self._source
         asked = (*source.query, *query)
-        opened = open_stream(self._client, source.resource, verb, asked, self._timing.silence, metadata_only=source.metadata_only)
+        opened = open_stream(self._client, source.objects, verb, asked, self._timing.silence, metadata_only=source.metadata_only)
         with opened as stream:
             self._stream = stream
             try:
@@ -352,6 +359,9 @@ class Reader(threading.Thread, Generic[V]):
             self._do_without(error.trouble)
         elif self._failures > 1 or error.trouble not in PASSING:
             self._show(error)
+        if self._source.namespace and error.trouble is Trouble.FORBIDDEN and not self._health.synced:
+            self._deliver({}, True)
+            self._health = replace(self._health, synced=True)
         self.counts.failures += 1
         self._stopping.wait(self._pause())
 
@@ -374,12 +384,6 @@ class Reader(threading.Thread, Generic[V]):
         if changes or not self._health.synced:
             self._deliver(changes, True)
         self._health = Health(synced=True, served=False)
-
-
-def _shown(resource: Resource) -> str:
-    """Return how a kind is called in the log, with the group where several groups have it."""
-    group = resource.api_version.partition("/")[0]
-    return f"{resource.plural}.{group}" if "." in group else resource.plural
 
 
 def _well(health: Health) -> Health:

@@ -37,6 +37,25 @@ class Resource:
         return self.prefix.removeprefix("/apis/").removeprefix("/api/")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collection:
+    """The objects of a kind: those of one namespace, or all that there are."""
+
+    resource: Resource
+    namespace: str | None = None
+
+    @property
+    def path(self) -> str:
+        """Return where they are listed."""
+        return self.resource.path(self.namespace)
+
+    def __str__(self) -> str:
+        """Return how they are called in the log, with the group where several groups have the kind."""
+        resource, where = self.resource, f" of {self.namespace}" if self.namespace else ""
+        group = resource.api_version.partition("/")[0]
+        return (f"{resource.plural}.{group}" if "." in group else resource.plural) + where
+
+
 SHARDED_MODELS: Final = Resource(prefix="/apis/shardwright.io/v1alpha1", plural="shardedmodels", kind="ShardedModel")
 NODES: Final = Resource(prefix="/api/v1", plural="nodes", kind="Node")
 PODS: Final = Resource(prefix="/api/v1", plural="pods", kind="Pod")
@@ -52,6 +71,7 @@ EVENTS: Final = Resource(prefix="/apis/events.k8s.io/v1", plural="events", kind=
 PRIORITY_CLASSES: Final = Resource(prefix="/apis/scheduling.k8s.io/v1", plural="priorityclasses", kind="PriorityClass")
 RESOURCE_QUOTAS: Final = Resource(prefix="/api/v1", plural="resourcequotas", kind="ResourceQuota")
 LIMIT_RANGES: Final = Resource(prefix="/api/v1", plural="limitranges", kind="LimitRange")
+CLUSTER_ROLES: Final = Resource(prefix="/apis/rbac.authorization.k8s.io/v1", plural="clusterroles", kind="ClusterRole")
 LEASES: Final = Resource(prefix="/apis/coordination.k8s.io/v1", plural="leases", kind="Lease")
 ACCESS_REVIEWS: Final = Resource(
     prefix="/apis/authorization.k8s.io/v1", plural="selfsubjectaccessreviews", kind="SelfSubjectAccessReview"

@@ -3,7 +3,7 @@
 Asked of the API server by discovery, and again after a while: what is installed later is found without a restart.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
@@ -34,8 +34,10 @@ class Finding:
 class Schedulers:
     """What was found last, by the words of ``spec.placement.scheduler``."""
 
-    def __init__(self, client: Client, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, client: Client, namespaces: Collection[str] = (), clock: Callable[[], float] = monotonic) -> None:
+        """``namespaces`` are those in which objects would be written, all where none is named."""
         self._client = client
+        self._namespaces = namespaces
         self._clock = clock
         self._found: Mapping[str, Finding] = {}
         self._asked_at = float("-inf")
@@ -80,7 +82,8 @@ class Schedulers:
         return any(resource["name"] == plural for resource in listed.get("resources", ()))
 
     async def _may_write(self, resource: Resource) -> bool:
-        return all([await may(self._client, resource, "", verb) for verb in VERBS])
+        places = tuple(self._namespaces) or (None,)
+        return all([await may(self._client, resource, "", verb, None, place) for place in places for verb in VERBS])
 
     async def _get(self, path: str) -> dict[str, Any] | None:
         try:

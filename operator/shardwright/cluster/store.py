@@ -92,7 +92,7 @@ class Store:
         self._pods: dict[Key, PodFacts] = {}
         self._by_set: Index[str, Key] = Index()
         self._by_model: Index[Key, Key] = Index()
-        self._expecting: dict[str, Callable[[Key, int], None]] = {}
+        self._expecting: dict[tuple[str, str | None], Callable[[Key, int], None]] = {}
         self._children: dict[ChildKey, Child] = {}
         self._by_owner: Index[str, ChildKey] = Index()
         self._sets: dict[str, Child] = {}  # StatefulSets by uid
@@ -258,12 +258,12 @@ class Store:
         elif kind in BY_KIND:
             child = project_child(BY_KIND[kind], dict(content))
             self.take_children(kind, {key: Change(child, child.version)})
-        if expect := self._expecting.get(kind):
+        if expect := self._expecting.get((kind, None)) or self._expecting.get((kind, key[0])):
             expect(key, _number(metadata["resourceVersion"]))
 
-    def tell_writes(self, kind: str, expect: Callable[[Key, int], None]) -> None:
-        """Have who reads a kind told of what is taken over of it without him: key and version."""
-        self._expecting[kind] = expect
+    def tell_writes(self, kind: str, namespace: str | None, expect: Callable[[Key, int], None]) -> None:
+        """Have who reads a kind, or that of a namespace, told of what is taken over of it without him: key and version."""
+        self._expecting[kind, namespace] = expect
 
     def _is_member(self, facts: PodFacts) -> bool:
         controlling = self._sets.get(facts.set_uid)

@@ -12,7 +12,7 @@ from shardwright.cluster.calls import JSON, METADATA_ONLY
 from shardwright.cluster.client import ApiError, Call, Client
 from shardwright.cluster.json_stream import BrokenError, SilentError
 from shardwright.cluster.permissions import may_now
-from shardwright.cluster.resources import Resource
+from shardwright.cluster.resources import Collection
 
 METADATA: Final = {
     "list": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
@@ -55,14 +55,14 @@ class ReadError(Exception):
 @contextmanager
 def open_stream(
     client: Client,
-    resource: Resource,
+    objects: Collection,
     verb: str,
     query: tuple[tuple[str, str], ...],
     silence_seconds: float,
     *,
     metadata_only: bool = False,
 ) -> Iterator["Stream"]:
-    """Ask for all objects of a kind (``verb`` list or watch) and give the answer as it arrives; closed at the end.
+    """Ask for objects (``verb`` list or watch) and give the answer as it arrives; closed at the end.
 
     Raises:
         ReadError: there is no answer, or it refuses.
@@ -70,7 +70,7 @@ def open_stream(
         SilentError: nothing comes for ``silence_seconds``; raised where it is read.
     """
     accept = METADATA[verb] if metadata_only else JSON
-    call = Call(verb=verb, resource=resource, path=resource.path(), method="GET", query=query, accept=accept)
+    call = Call(verb=verb, resource=objects.resource, path=objects.path, method="GET", query=query, accept=accept)
     try:
         response = client.open(call, silence_seconds).response
     except (ApiError, OSError) as error:  # the token's file may be out of reach
@@ -81,20 +81,20 @@ def open_stream(
         yield Stream(response)
 
 
-def check_may(client: Client, resource: Resource, seconds: float) -> None:
-    """Ask whether all objects of a kind are ours to see, so that no request is refused that nobody needs.
+def check_may(client: Client, objects: Collection, seconds: float) -> None:
+    """Ask whether objects are ours to see, so that no request is refused that nobody needs.
 
     Raises:
         ReadError: they are not, or there is no answer.
     """
     try:
-        allowed = may_now(client, resource, "list", seconds)
+        allowed = may_now(client, objects.resource, "list", seconds, objects.namespace)
     except ApiError as error:
         raise (_refused(error.code, str(error)) if error.code else ReadError(Trouble.UNREACHABLE, str(error))) from error
     except OSError as error:  # the token's file may be out of reach
         raise ReadError(Trouble.UNREACHABLE, str(error)) from error
     if not allowed:
-        raise ReadError(Trouble.FORBIDDEN, f"the operator may not list {resource.plural}")
+        raise ReadError(Trouble.FORBIDDEN, f"the operator may not list {objects}")
 
 
 class Stream:

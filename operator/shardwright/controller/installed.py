@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from shardwright.cluster.access import AccessError, open_access
 from shardwright.cluster.client import ApiError, Call, Client
-from shardwright.cluster.permissions import NEEDED, missing_permissions
+from shardwright.cluster.permissions import missing_permissions, needed
 from shardwright.cluster.resources import LEASES, SHARDED_MODELS
 
 T = TypeVar("T")
@@ -60,12 +60,11 @@ def answer(model: Mapping[str, Any]) -> str:
     return next((f"{item['reason']}: {item['message']}" for item in said), "")
 
 
-async def check_rights(client: Client) -> Finding:
-    """Ask whether the account that this runs as, the operator's own, may do all that the operator must."""
-    missing = await missing_permissions(client)
-    said = (
-        f"may not {', '.join(missing)}; install the roles of the chart again" if missing else f"all {len(NEEDED)} that it needs"
-    )
+async def check_rights(client: Client, namespaces: Sequence[str] = ()) -> Finding:
+    """Ask whether the account that this runs as, the operator's own, may do all that the operator must in what it watches."""
+    missing = await missing_permissions(client, namespaces=namespaces)
+    count = sum(1 for _ in needed(namespaces))
+    said = f"may not {', '.join(missing)}; install the roles of the chart again" if missing else f"all {count} that it needs"
     return Finding(what="rights", fine=not missing, said=said)
 
 
@@ -141,8 +140,8 @@ def _get(url: str) -> str:
         return f"nothing ({error})"
 
 
-async def _findings(client: Client, target: Target, *, own: bool) -> list[Finding]:
-    rights: _Checks = {"rights": lambda: check_rights(client)}
+async def _findings(client: Client, target: Target, watched: Sequence[str], *, own: bool) -> list[Finding]:
+    rights: _Checks = {"rights": lambda: check_rights(client, watched)}
     others: _Checks = {
         "ready": lambda: check_ready(target),
         "leader": lambda: check_leader(client, target),
@@ -162,6 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the checks, print a line for each, and return 0 where all are fine, else 1."""
     parser = argparse.ArgumentParser(prog="python -m shardwright.controller.installed", description=__doc__)
     parser.add_argument("--rights", action="store_true", help="check only what this account, the operator's, may do")
+    parser.add_argument("--watch-namespaces", default="", help="namespaces that the operator watches, with commas; empty: all")
     parser.add_argument("--ready-url", default="", help="address of the operator's /readyz")
     parser.add_argument("--namespace", default="shardwright-system", help="namespace of the Lease")
     parser.add_argument("--models-namespace", default="default", help="namespace of the model that is planned")
@@ -183,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(f"FAIL access: {error}\n")
         return 1
     try:
-        found = asyncio.run(_findings(client, target, own=given.rights))
+        found = asyncio.run(_findings(client, target, tuple(filter(None, given.watch_namespaces.split(","))), own=given.rights))
     finally:
         client.close()
     sys.stdout.write("".join(f"{finding}\n" for finding in found))

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.cluster.access import Access
-from shardwright.cluster.caches import Caches
+from shardwright.cluster.caches import Caches, Scope
+from shardwright.cluster.claims import Claims, Installation
 from shardwright.cluster.client import ApiError, Client, Meters, Urgency
 from shardwright.cluster.elector import Elector, LeaseIdentity
 from shardwright.cluster.events import Recorder
@@ -37,6 +38,7 @@ from shardwright.controller.watches import Watches
 from shardwright.controller.worker import Worker
 from shardwright.controller.workers import Workers
 from shardwright.errors import InputError, Problem
+from shardwright.hardware.inventory import KnownPods
 from shardwright.pages.listing import Listed
 from shardwright.reconcile.signing import SigningKeys, read_keys
 from shardwright.resolving.subject import Subject
@@ -59,7 +61,7 @@ class Operator:
         self._metrics = Metrics(options.max_model_series)
         self._health = Health()
         self._queue = Queue(options.workers)
-        self._view = View()
+        self._view = View(namespaces=options.watch_namespaces)
         meters = Meters(call=self._metrics.count_call, wait=self._metrics.count_wait)
         self._lease_client = Client(access, threads=2, meters=meters, urgency=Urgency.LEASE)
         self._elector = Elector(self._lease_client, _identity(options), timings=options.lease_timings)
@@ -74,6 +76,8 @@ class Operator:
         self._reconciler = self._make_reconciler()
         self._workers = Workers(self._queue, self._look, self._metrics)
         self._caches: Caches | None = None
+        self._claims: Claims | None = None
+        self._claimed = not options.installation
         self._leadership: Leadership | None = None
         self._reads = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -129,7 +133,7 @@ class Operator:
             self._intake.looked_at(key)
 
     def _leads(self) -> bool:
-        return self._elector.leading or not self._options.leader_elect
+        return self._claimed and (self._elector.leading or not self._options.leader_elect)
 
     async def run(self) -> int:
         """Run until told to stop (0) or until a part of it has failed (1)."""
@@ -140,7 +144,8 @@ class Operator:
         answers, rooms = {METRICS_PATH: Exposition(self._metrics.text)}, {PLANS_PATH: plans} if plans else {}
         scrapes = HttpServer(answers, self._options.port, "scrapes", scrapers, rooms)
         log.info("listening on port %d for probes, %d for scrapes", probes.port, scrapes.port)
-        watches = Watches(self._client, self._access, self._on_loop(self._intake.on_model))
+        heard, namespaces = self._on_loop(self._intake.on_model), self._options.watch_namespaces
+        watches = Watches(self._client, self._access, heard, namespaces=namespaces)
         tasks = [asyncio.create_task(job) for job in (self._start_reading(watches), *self._jobs())]
         for task in tasks[1:]:
             task.add_done_callback(self._job_ended)
@@ -150,6 +155,8 @@ class Operator:
         watches.stop()
         if self._caches:
             self._caches.stop()
+        if self._claims:
+            self._claims.stop()
         probes.stop()
         if scrapers:
             scrapers.stop()
@@ -171,7 +178,8 @@ class Operator:
         self._leadership.start()
 
     async def _start_reading(self, watches: Watches) -> None:
-        """Start to watch everything, once it is known what may be seen."""
+        """Start to watch everything, once it is known what is ours and what may be seen."""
+        await self._claim()
         watches.start()
         while True:
             if await self._asked_for_pods():
@@ -180,14 +188,40 @@ class Operator:
         with suppress(OSError):  # who asks it something starts it again
             self._worker.start()  # while the caches fill
         view = self._view
-        caches = Caches(self._client, view.store, self._on_concern, pods=view.pods_visible, stated=self._planner.stated)
+        caches = Caches(
+            self._client,
+            view.store,
+            self._on_concern,
+            scope=Scope(namespaces=view.namespaces, pods=view.known_pods),
+            stated=self._planner.stated,
+        )
         caches.start()
         self._caches = caches
         await caches.filled.wait()
         self._reads.set()
         with suppress(ApiError):
-            for missing in await missing_permissions(self._client):
+            for missing in await missing_permissions(self._client, namespaces=view.namespaces):
                 log.error("not permitted, but needed: %s", missing)
+
+    async def _claim(self) -> None:
+        """Wait until it is known that nodes and namespaces are for this installation; end where they are for another."""
+        options = self._options
+        if not options.installation:
+            return
+        installation = Installation(
+            name=options.installation, node_set=self._planner.stated.node_set, namespaces=options.watch_namespaces
+        )
+        self._claims = Claims(self._client, installation, self._end_for)
+        self._claims.start()
+        await self._claims.read.wait()
+        self._claimed = not self._stopping.is_set()
+
+    def _end_for(self, complaint: str) -> None:
+        """Write nothing more and end, because of what claims say."""
+        if complaint and not self._stopping.is_set():
+            log.critical("ending, for two installations would give the same GPUs away: %s", complaint)
+            self._claimed, self._failed = False, True
+            self._stopping.set()
 
     def _on_concern(self, concern: Concern) -> None:
         self._reading.config_maps.forget_gone(concern.config_maps)
@@ -196,7 +230,8 @@ class Operator:
     async def _asked_for_pods(self) -> bool:
         """Find out whether pods may be listed, and return whether the API server has said so."""
         try:
-            self._view.pods_visible = await may_see_pods(self._client)
+            others = KnownPods.WATCHED if self._options.watch_namespaces else KnownPods.NONE
+            self._view.known_pods = KnownPods.ALL if await may_see_pods(self._client) else others
         except ApiError as error:
             log.warning("the API server does not answer: %s", error, extra={"reason": error.reason})
             return False

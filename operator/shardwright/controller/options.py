@@ -37,6 +37,8 @@ class Options:
     context: str | None
     credentials_dir: Path | None
     leader_elect: bool
+    installation: str
+    watch_namespaces: tuple[str, ...]
     lease_namespace: str
     lease_name: str
     lease_duration_seconds: int
@@ -111,6 +113,7 @@ def operator_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     _add_access(parser)
+    _add_scope(parser)
     _add_leadership(parser)
     parser.add_argument("--catalogue-file", type=Path, help="JSON file of model id to config.json text, beside the built-in ones")
     parser.add_argument("--settings-file", type=Path, help="YAML or JSON file of what the administrator says for all models")
@@ -152,6 +155,21 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--context", help="context of the kubeconfig")
     parser.add_argument("--credentials-dir", type=Path, help="folder of the service account's token and ca.crt")
+
+
+def _add_scope(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--watch-namespaces",
+        type=_namespaces,
+        default=(),
+        help="namespaces whose ShardedModels are served, with commas between them; default: all",
+    )
+    parser.add_argument(
+        "--installation",
+        default="",
+        help="namespace and name of the release that this is part of: the nodes and namespaces that it is for must be claimed "
+        "for it, or it ends; default: nothing is claimed",
+    )
 
 
 def _add_leadership(parser: argparse.ArgumentParser) -> None:
@@ -226,6 +244,10 @@ def _add_worker(parser: argparse.ArgumentParser) -> None:
         default=WORKER_MEMORY_MIB,
         help="memory, in MiB, of the process in which resources are read and planned",
     )
+
+
+def _namespaces(text: str) -> tuple[str, ...]:
+    return tuple(sorted({name for name in text.split(",") if name}))
 
 
 def _positive(text: str) -> float:

@@ -22,7 +22,7 @@ from shardwright.controller.view import View, base_key
 from shardwright.controller.whole import ReadWhole, as_it_is
 from shardwright.controller.worker import Asked, Memo
 from shardwright.errors import InputError, Problem
-from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.inventory import Inventory, KnownPods
 from shardwright.hardware.pools import build_inventory
 from shardwright.hardware.stated import NONE, Stated
 from shardwright.planning.report import NoPlan
@@ -234,7 +234,7 @@ class Planner:
             since=now,
             asked=subject.input_hash,
             terms=subject.terms,
-            deploys=not subject.intent.plan_only and self._view.pods_visible,
+            deploys=not subject.intent.plan_only and self._view.known_pods is not KnownPods.NONE,
         ).carried_on(self._view.line.get(key))
         if not waiting.may_claim(now):
             return waiting
@@ -255,7 +255,7 @@ class Planner:
             vacated = self._stock(key, subject, ask, vacated=True)
             if vacated.inventory() != stock.inventory():  # its former generations are in the way
                 made = await self._make(key, subject, ask, vacated)
-        if isinstance(made, Replanned) and made.short and self._view.pools and self._view.pods_visible:
+        if isinstance(made, Replanned) and made.short and self._view.pools and self._view.known_pods is not KnownPods.NONE:
             larger = self._stock(key, subject, ask, to_come=True)
             later = await self._make(key, subject, ask, larger, more=True)
             if isinstance(later, Replanned) and (later.short is None or later.record != ask.on):
@@ -321,7 +321,7 @@ class Planner:
     ) -> Replanned | Problem:
         """Return the record with a group as a later generation on free GPUs, without a record where there are none."""
         nodes: tuple[str, ...] | None = None
-        if self._view.pods_visible:
+        if self._view.known_pods is not KnownPods.NONE:
             stock = self._stock(key, subject, ask, beside=record.plan.group_numbers[group])
             work = FindPlaceBeside(subject=subject, plan=record.plan, stock=stock)
             found = await self._ask(key, _form(subject, ask), work)
@@ -346,7 +346,7 @@ class Planner:
         that an autoscaler may add.
         """
         whole, view = self._whole(subject, to_come=to_come), self._view
-        if not view.pods_visible:
+        if view.known_pods is KnownPods.NONE:
             return Stock(whole=whole, lost=ask.lost, taken={})
         own = base_key(key)
         root = None if beside is None else group_name(own[1], beside)
@@ -366,9 +366,8 @@ class Planner:
         known = self._pooled.get(terms)
         if known and known[0] == version:
             return known[1]
-        usage = () if self._view.pods_visible else None
         nodes = (*self._view.store.nodes.values(), *(self._view.to_come.values() if to_come else ()))
-        inventory = build_inventory(nodes, usage, terms=subject.terms)
+        inventory = replace(build_inventory(nodes, (), terms=subject.terms), known_pods=self._view.known_pods)
         if len(self._pooled) >= REMEMBERED:
             self._pooled.clear()
         self._pooled[terms] = version, inventory

@@ -21,7 +21,7 @@ from shardwright.controller.view import View, base_key
 from shardwright.controller.whole import Whole
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.facts import NodeFacts
-from shardwright.hardware.inventory import NodeExclusion
+from shardwright.hardware.inventory import KnownPods, NodeExclusion
 from shardwright.hardware.to_come import is_to_come
 from shardwright.modelspec.parse import folder_text
 from shardwright.reconcile.decision import ObjectKey
@@ -66,7 +66,7 @@ class Reading:
         self._planner = planner
         self._most_moving = most_moving
         self._cluster_domain = cluster_domain
-        self._schedulers = Schedulers(client)
+        self._schedulers = Schedulers(client, view.namespaces)
         self.config_maps = ConfigMaps(client, view.store)
         self.whole = Whole(client)
         self._absent_kinds: frozenset[str] = frozenset()
@@ -217,7 +217,7 @@ class Reading:
             found = await _contents(children)
             held = [await self.config_maps.get(where) for where in store.config_maps(owner.uid)]
             objects = {object_key(content): content for content in (*found, *held, kept) if content}
-            pods = self._labelled(owner) if self._view.pods_visible else await self._listed_members(owner)
+            pods = self._labelled(owner) if self._view.known_pods is not KnownPods.NONE else await self._listed_members(owner)
             hidden = {*unseen, *_sets_of(pods, objects)} - objects.keys()
             objects |= await self._named(namespace, sorted(hidden))
         except ApiError as error:
@@ -274,6 +274,7 @@ class Reading:
         return Cluster(
             nodes=self._view.nodes(nodes),
             free=self._view.free(key, nodes),
+            known_pods=self._view.known_pods,
             reserved=bool(self._view.ledger.kept(base_key(key))),
             scheduling_api=scheduler.api,
             scheduler_problem=scheduler.problem,

@@ -22,6 +22,7 @@ from shardwright.controller.recalling import Recalling
 from shardwright.controller.view import Interests, View, asked, base_key
 from shardwright.controller.whole import ChangedError
 from shardwright.controller.workers import NotAllTakenError
+from shardwright.hardware.inventory import KnownPods
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.decision import Apply, DryRunPod, broken_groups, ended_groups, written_kind, written_name
 from shardwright.reconcile.pacing import gist_of, write_at
@@ -131,7 +132,7 @@ class Reconciler:
         """
         view, metadata = self._view, live["metadata"]
         wants = view.interests(key)
-        if wants.waits_for_capacity or wants.waits_for_turn or wants.barred or not view.pods_visible:
+        if wants.waits_for_capacity or wants.waits_for_turn or wants.barred or view.known_pods is KnownPods.NONE:
             return object()
         nodes, config_map = view.interests(key).nodes, view.interests(key).config_map
         return (

@@ -4,12 +4,13 @@ A watch can miss a deletion and say nothing, so the absence of an event is no ev
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from time import time
 from typing import Any, Final
 
 from shardwright.api.record import PlanRecord
-from shardwright.cluster.client import Client
+from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.kept_model import project_model
 from shardwright.cluster.resources import SHARDED_MODELS
 from shardwright.controller.metrics import Metrics
@@ -18,6 +19,9 @@ from shardwright.controller.reading import Reading
 from shardwright.controller.view import View, base_key
 from shardwright.reconcile.publish import Kept
 
+log = logging.getLogger(__name__)
+
+FORBIDDEN: Final = 403
 AT_ONCE: Final = 8  # plans of record that are read at the same time
 
 
@@ -36,21 +40,36 @@ class Resync:
         """List all models; what it does not find is gone, as ``on_gone`` is told.
 
         Raises:
-            ApiError: a LIST has failed, or a plan of record could not be read; what was known before stands.
+            ApiError: a LIST has failed, or a plan of record could not be read; what was known before stands. Of a namespace that
+                is named and not ours to see, too, but the others do not wait for it.
         """
         async with self._listing:
-            known, found, ending = set(self._view.resources), set(), 0
-            async for page in self._client.pages(SHARDED_MODELS, project=project_model):
-                for item in page:
-                    key = item["metadata"]["namespace"], item["metadata"]["name"]
-                    found.add(key)
-                    ending += "deletionTimestamp" in item["metadata"]
-                    if key in self._view.resources or key not in known:  # else it has ended while it was on its way to us
-                        self._take(item)
-            for gone in known - found:
-                self._on_gone(gone)
+            ending, hidden = 0, []
+            for namespace in self._view.namespaces or (None,):
+                try:
+                    ending += await self._list(namespace)
+                except ApiError as error:
+                    if namespace is None or error.code != FORBIDDEN:
+                        raise
+                    hidden.append(namespace)
+                    log.warning("namespace %s is not watched: %s", namespace, error, extra={"reason": error.reason})
             self._metrics.being_deleted.set(ending)
-            self._metrics.last_sync.labels(SHARDED_MODELS.plural).set(time())
+            if not hidden:
+                self._metrics.last_sync.labels(SHARDED_MODELS.plural).set(time())
+
+    async def _list(self, namespace: str | None) -> int:
+        """List the models of a namespace, or all, and return how many are being deleted."""
+        known, found, ending = {key for key in self._view.resources if namespace in {None, key[0]}}, set(), 0
+        async for page in self._client.pages(SHARDED_MODELS, namespace, project=project_model):
+            for item in page:
+                key = item["metadata"]["namespace"], item["metadata"]["name"]
+                found.add(key)
+                ending += "deletionTimestamp" in item["metadata"]
+                if key in self._view.resources or key not in known:  # else it has ended while it was on its way to us
+                    self._take(item)
+        for gone in known - found:
+            self._on_gone(gone)
+        return ending
 
     async def book(self) -> None:
         """Keep the GPUs of the plans of record of all deployed models: those whose pods run first, then the older ones.

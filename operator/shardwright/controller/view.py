@@ -12,7 +12,7 @@ from shardwright.api.sharing import sharing_words
 from shardwright.cluster.store import Store
 from shardwright.controller.queue import Key
 from shardwright.hardware.facts import NodeFacts
-from shardwright.hardware.inventory import NodeExclusion
+from shardwright.hardware.inventory import KnownPods, NodeExclusion
 from shardwright.hardware.pools import Reservation
 from shardwright.hardware.scheduling import Admission, PodTerms
 from shardwright.hardware.to_come import AutoscaledPool, Turnout
@@ -31,8 +31,8 @@ class Interests:
     """What one model depends on beside its own objects.
 
     ``moving`` is how many of its groups are down on purpose, ``starting``: all are at their first start, ``broken``: one has
-    failed and does not serve; ``waits_for_turn``: groups of it wait because others' are down; ``barred``: its namespace does not let
-    its pods in.
+    failed and does not serve; ``waits_for_turn``: groups of it wait because others' are down; ``barred``: its namespace does
+    not let its pods in.
     """
 
     config_map: Key | None = None
@@ -55,7 +55,7 @@ class View:
     ``synced`` is False until every cache is full and the plans of record are read. ``freed`` are nodes on which GPUs have come
     free since it was last emptied, ``turns_came`` how many turns to restart have been given back since it was last 0. ``line`` is
     how those wait that the planner found no room for; see ``stand_in_line``. ``pools`` are those that an autoscaler adds nodes
-    to, ``to_come`` these nodes by name; see ``expect``.
+    to, ``to_come`` these nodes by name; see ``expect``. ``namespaces`` are those that are watched, all where none is named.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
@@ -65,7 +65,8 @@ class View:
     freed: set[str] = field(default_factory=set)
     turns_came: int = 0
     synced: bool = False
-    pods_visible: bool = True
+    known_pods: KnownPods = KnownPods.ALL
+    namespaces: tuple[str, ...] = ()
     _interests: dict[Key, Interests] = field(default_factory=dict)
     _on_node: dict[str, set[Key]] = field(default_factory=dict)
     _reading: dict[Key, set[Key]] = field(default_factory=dict)
@@ -239,7 +240,7 @@ class View:
 
     def free(self, key: Key, nodes: Iterable[str]) -> dict[str, int] | None:
         """Return how many GPUs others leave a model on these nodes, None where pods may not be listed."""
-        if not self.pods_visible:
+        if self.known_pods is KnownPods.NONE:
             return None
         healthy = self.healthy(nodes)
         taken = self.ledger.taken_on(healthy, base_key(key))

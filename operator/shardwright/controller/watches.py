@@ -11,7 +11,7 @@ our own readers (``cluster.reader``): kopf keeps what it missed the deletion of.
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain, repeat
@@ -62,13 +62,24 @@ class NothingKept(kopf.DiffBaseStorage):
 class Watches(threading.Thread):
     """The watch; ``on_event`` is called on this thread. However it ends, it is begun anew, until :meth:`stop`."""
 
-    def __init__(self, client: Client, access: Access, on_event: OnEvent, pauses: Iterable[float] | None = None) -> None:
-        """``client`` asks what is served; ``pauses`` are those between the attempts of a row, in seconds."""
+    def __init__(
+        self,
+        client: Client,
+        access: Access,
+        on_event: OnEvent,
+        pauses: Iterable[float] | None = None,
+        namespaces: Sequence[str] = (),
+    ) -> None:
+        """``client`` asks what is served; ``pauses`` are those between the attempts of a row, in seconds.
+
+        ``namespaces`` are those that are watched, each by itself; all at once where none is named.
+        """
         super().__init__(name="watches", daemon=True)
         self._client = client
         self._access = access
         self._on_event = on_event
         self._pauses = pauses or Backoffs()
+        self._namespaces = namespaces
         self._stopping = threading.Event()
         self._end: Callable[[], object] = lambda: None
 
@@ -110,7 +121,8 @@ class Watches(threading.Thread):
         await kopf.operator(
             registry=self._registry(),
             settings=watch_settings(),
-            clusterwide=True,
+            clusterwide=not self._namespaces,
+            namespaces=self._namespaces,
             standalone=True,
             stop_flag=end,
         )

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import StrEnum
 
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import Gpu, Link
@@ -102,13 +103,21 @@ class NodeExclusion:
     unready_since: datetime | None = None
 
 
+class KnownPods(StrEnum):
+    """Whose pods are known: what others hold counts as free."""
+
+    ALL = "All"
+    WATCHED = "Watched"  #: those of the namespaces that the operator watches
+    NONE = "None"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """What there is. ``free_capacity_known`` is False where pods could not be listed."""
+    """What there is, as far as the pods that hold GPUs are known."""
 
     pools: tuple[Pool, ...]
     excluded: tuple[NodeExclusion, ...] = ()
-    free_capacity_known: bool = True
+    known_pods: KnownPods = KnownPods.ALL
 
     @property
     def empty(self) -> bool:

@@ -19,7 +19,7 @@ from shardwright.hardware.inventory import NodeExclusion, Taint
 from shardwright.hardware.networks import offered_rdma, read_network
 from shardwright.hardware.pods import GpuUsage, read_pod
 from shardwright.hardware.pools import Reservation, build_inventory
-from shardwright.hardware.stated import NONE, Stated
+from shardwright.hardware.stated import NODE_SET, NONE, Stated
 from shardwright.hardware.suitability import gpu_resource, has_accelerator, shown, unsuitable
 from shardwright.hardware.untrusted import (
     RawNode,
@@ -52,13 +52,26 @@ def read_node(node: object, stated: Stated = NONE) -> NodeFacts | NodeExclusion 
     if not has_accelerator(raw):
         return None
     resource = gpu_resource(raw)
-    found = unsuitable(raw, resource) or identify(raw, resource, stated)
+    found = unsuitable(raw, resource) or _of_others(raw, stated.node_set) or identify(raw, resource, stated)
     if isinstance(found, Problem):
         name = raw.name if is_node_name(raw.name) else shown(raw.name)
         return NodeExclusion(node=name, problem=found, ready=_is_ready(raw), unready_since=_unready_since(raw))
     gpu, product = found
     facts = _facts(raw, resource, gpu, product)
     return replace(facts, gpu_hour_price=_price(raw, gpu, stated))
+
+
+def _of_others(raw: RawNode, node_set: str) -> Problem | None:
+    """Return why a node is for another installation of the operator, None where it is for this one."""
+    said = raw.labels.get(NODE_SET, "")
+    if said == node_set:
+        return None
+    return Problem(
+        code="OtherNodeSet",
+        what=f"label {NODE_SET} ({shown(said) if said else 'not set'})",
+        limit=f"must be {shown(node_set)}" if node_set else "must not be set",
+        remedy="leave the node to the installation that it is for, or move it here while no GPU of it is used",
+    )
 
 
 def _facts(raw: RawNode, resource: str, gpu: Gpu, product: str) -> NodeFacts:

@@ -11,7 +11,7 @@ from shardwright.errors import Problem
 from shardwright.hardware.domains import DomainKind
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.gpus import Link
-from shardwright.hardware.inventory import Inventory, Node, NodeExclusion, Pool
+from shardwright.hardware.inventory import Inventory, KnownPods, Node, NodeExclusion, Pool
 from shardwright.hardware.pods import GpuUsage
 from shardwright.hardware.rdma import RdmaRequest, Reach, reach
 from shardwright.hardware.scheduling import Admission, PodTerms
@@ -56,15 +56,15 @@ def build_inventory(
 
     Free is allocatable minus what pods of others hold minus what plans of others keep and have not bound yet, never
     below zero. ``own`` names the model that is planned: its own pods and plan do not count against it. ``usage`` is
-    None where pods cannot be listed: then everything allocatable is called free and ``free_capacity_known`` is False.
+    None where pods cannot be listed: then everything allocatable is called free.
     ``terms`` say which nodes its pods may use and which RDMA devices they request: links are those that they then reach.
     """
-    known = usage is not None
+    known = KnownPods.NONE if usage is None else KnownPods.ALL
     taken = _taken(tuple(usage or ()), tuple(reservations), own)
     usable, excluded = _divide(facts, terms)
     pools = sorted(_pools(usable, taken, terms), key=lambda pool: pool.name)
     excluded.sort(key=lambda exclusion: (exclusion.node, exclusion.problem.code))
-    return Inventory(pools=tuple(pools), excluded=tuple(excluded), free_capacity_known=known)
+    return Inventory(pools=tuple(pools), excluded=tuple(excluded), known_pods=known)
 
 
 def _taken(usage: Sequence[GpuUsage], reservations: Sequence[Reservation], own: tuple[str, str] | None) -> Counter[str]:

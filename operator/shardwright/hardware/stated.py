@@ -3,9 +3,14 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Final
 
 from shardwright.hardware.gpus import Gpu
 from shardwright.hardware.products import plain_name
+
+NODE_SET: Final = "shardwright.io/node-set"
+"""The label that says which installation of the operator plans on a node. A node has one value of it, or none, so no two
+installations with different ones ever plan on the same node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,11 +20,13 @@ class Stated:
     ``gpus`` are those that the catalogue lacks, by the plain name of their product. ``prices`` are what one GPU costs for an
     hour, by the id of the GPU. ``label_prefix`` is where labels begin that no kubelet can write: the price and the NVLink
     domain of a node are believed under it alone (empty: as any label or annotation of ours says, and the node's clique).
+    ``node_set`` is what a node's label :data:`NODE_SET` has to say for the node to be planned on; empty: it must have none.
     """
 
     gpus: Mapping[str, Gpu] = field(default_factory=dict)
     prices: Mapping[str, float] = field(default_factory=dict)
     label_prefix: str = ""
+    node_set: str = ""
 
 
 NONE = Stated()

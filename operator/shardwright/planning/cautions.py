@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from shardwright.costs.loading import Storage
-from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.inventory import Inventory, KnownPods
 from shardwright.hardware.prices import relative_price
 from shardwright.hardware.rdma import RdmaMode
 from shardwright.layouts.layout import Candidate
@@ -40,7 +40,6 @@ def warnings(
         traits: The engine.
     """
     best = shown[0]
-    unknown = "no pods are known: every allocatable GPU counts as free, the planned ones may be taken"
     return (
         *_tight(best),
         *_lowered(best, request, traits),
@@ -57,13 +56,20 @@ def warnings(
         *_beside_the_gpus(best, request, model, traits),
         *_slowed_by_drafts(best, request, model, traits),
         *_unpriced(inventory),
-        *(() if inventory.free_capacity_known else (unknown,)),
+        *_unknown_pods(inventory),
         *model.warnings,
         *traits.warnings,
         *best.candidate.pool.warnings,
         *_missed_network(best.candidate),
         *_unknown_network(shown),
     )
+
+
+def _unknown_pods(inventory: Inventory) -> Iterator[str]:
+    if inventory.known_pods is KnownPods.NONE:
+        yield "no pods are known: every allocatable GPU counts as free, the planned ones may be taken"
+    if inventory.known_pods is KnownPods.WATCHED:
+        yield "pods of namespaces that are not watched are not known: their GPUs count as free, the planned ones may be taken"
 
 
 def more_replicas(ranked: Sequence[Standing], copies: Standing | None, scale: Scale) -> Iterator[str]:

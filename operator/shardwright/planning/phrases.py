@@ -29,6 +29,22 @@ def degrees(layout: Layout) -> str:
     return f"{said} ({'+'.join(map(str, layout.partition))} layers)" if layout.partition else said
 
 
+def letters(layout: Layout) -> str:
+    """Return the degrees of one replica in the field's letters, for a column of a table.
+
+    >>> letters(Layout(tensor=8, pipeline=2)), letters(Layout(attention_data=32, expert=32)), letters(Layout())
+    ('TP8·PP2', 'DP32·EP32', 'TP1')
+    """
+    named = {
+        "TP": layout.tensor,
+        "PP": layout.pipeline,
+        "DP": layout.attention_data,
+        "EP": layout.expert,
+        "CP": layout.context,
+    }
+    return "·".join(f"{name}{degree}" for name, degree in named.items() if degree > 1) or "TP1"
+
+
 def copies(layout: Layout) -> str:
     """Return the degrees with the number of replicas in words.
 

@@ -42,8 +42,8 @@ class Plan:
     tokens cost at the planned load, in the currency of the nodes' price (None: they state none). ``load`` is how long a
     node reads weights at start. ``rdma`` are the devices that every pod of a group over several nodes requests;
     ``compute_domain`` says that these pods share an NVLink domain. ``uncounted`` are options that the engine is told and of which
-    no plan knows what they change. ``host_cache`` is K/V that is kept in the memory of the nodes (None: none is). ``gpu_price`` is
-    what one of its GPUs counted for an hour when layouts were compared (None: each counted as one).
+    no plan knows what they change. ``host_cache`` is K/V that is kept in the memory of the nodes (None: none is).
+    ``gpu_price`` is what one of its GPUs counted for an hour when layouts were compared (None: each counted as one).
     """
 
     layout: Layout

@@ -5,6 +5,7 @@ from typing import Final
 
 from shardwright.api.conditions import Condition, ConditionType, Reason
 from shardwright.api.record import Cause
+from shardwright.hardware.inventory import KnownPods
 from shardwright.planning.phrases import uncounted_sentence
 from shardwright.reconcile.findings import Findings, Summary, rollback_message, summarise
 from shardwright.reconcile.sentences import anew_sentence, better_sentence, failure_sentence, fixes_sentence, not_ready_sentence
@@ -14,6 +15,11 @@ from shardwright.rendering.fixes import fixes_of_engine, fixes_of_pods
 FIELDS_SAID_MAX: Final = 8
 """How many fields are said that a restart changes. Basis: assumed; the first ones tell which part of a pod it is."""
 
+_UNKNOWN_PODS: Final = {
+    KnownPods.NONE: "pods cannot be listed, so all GPUs count as free: allow list and watch on pods",
+    KnownPods.WATCHED: "only pods of watched namespaces can be listed, so GPUs that others use count as free, and pods may wait "
+    "for them: install the chart with clusterPods: true, or give the operator nodes of its own with nodeSet",
+}
 _CAUSES: Final = {
     Cause.ASKED: Reason.ASKED,
     Cause.ENGINE_FAILED: Reason.ENGINE_FAILED,
@@ -62,8 +68,8 @@ def _planned(found: Findings) -> Condition:
         return _condition(found, ConditionType.PLANNED, False, summary.reason, summary.message)
     if found.plan is None:
         return _condition(found, ConditionType.PLANNED, None, Reason.PROGRESSING)
-    if not found.free_capacity_known:
-        message = "pods cannot be listed, so all GPUs count as free: allow list and watch on pods"
+    if found.known_pods is not KnownPods.ALL:
+        message = _UNKNOWN_PODS[found.known_pods]
         return _condition(found, ConditionType.PLANNED, True, Reason.FREE_CAPACITY_UNKNOWN, message)
     if found.plan.uncounted:
         message = uncounted_sentence(found.plan.uncounted)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from shardwright.api.conditions import ConditionType, Reason
+from shardwright.planning.phrases import copies
 from shardwright.planning.report import Plan
 from shardwright.reconcile.conditions import rolled_back, rollout_stopped
 from shardwright.reconcile.decision import Apply, Create, Delete, Patch, Why, Write, written_kind, written_name
@@ -63,9 +64,7 @@ def _before(conditions: Iterable[Mapping[str, Any]], kind: ConditionType) -> Map
 
 def plan_event(plan: Plan) -> Event:
     """Return the event of a new plan of record."""
-    layout = plan.layout
-    degrees = f"tensor {layout.tensor} x pipeline {layout.pipeline} x replicas {layout.replicas} on {plan.pool}"
-    return Event(reason="Planned", action="Plan", note="; ".join((degrees, *plan.reasons[:1])))
+    return Event(reason="Planned", action="Plan", note=f"{copies(plan.layout)} on {plan.pool}, {plan.layout.gpus} GPUs")
 
 
 def surge_event(group: str, nodes: Sequence[str]) -> Event:

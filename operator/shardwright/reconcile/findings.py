@@ -7,6 +7,7 @@ from typing import Final
 from shardwright.api.conditions import Reason
 from shardwright.api.record import Cause, Rollback
 from shardwright.errors import Problem
+from shardwright.hardware.inventory import KnownPods
 from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.phrases import ways_sentence
 from shardwright.planning.report import NoPlan, Plan
@@ -54,7 +55,7 @@ class Findings:
     generation: int
     problems: tuple[Problem, ...] = ()
     cluster_known: bool = True
-    free_capacity_known: bool = True
+    known_pods: KnownPods = KnownPods.ALL
     plan: Plan | None = None
     no_plan: NoPlan | None = None
     stale: Problem | None = None

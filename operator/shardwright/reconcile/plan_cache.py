@@ -91,7 +91,7 @@ def stock_of(inventory: Inventory, replicas: int) -> tuple[Any, ...]:
     copies = max(1, replicas)
     pools = tuple((pool.name, pool.gpu_hour_price, pool.warnings, *_room(pool, copies)) for pool in inventory.pools)
     excluded = tuple(sorted(Counter((item.problem.code, item.product) for item in inventory.excluded).items()))
-    return pools, excluded, inventory.free_capacity_known
+    return pools, excluded, inventory.known_pods
 
 
 def _room(pool: Pool, copies: int) -> Iterator[Any]:

@@ -9,6 +9,7 @@ from shardwright.api.record import PlanRecord, Rollback
 from shardwright.api.status import plan_status
 from shardwright.engines.versions import NEWEST_DEFAULT, is_newer
 from shardwright.errors import Problem
+from shardwright.hardware.inventory import KnownPods
 from shardwright.pipeline import engine_status
 from shardwright.planning.report import Report
 from shardwright.reconcile.decide import Decision
@@ -255,7 +256,7 @@ def _found(seen: Seen, known: Known, planned: Planned, deployed: Deployed, outco
         return found
     return replace(
         found,
-        free_capacity_known=cluster.free is not None or record is None,
+        known_pods=cluster.known_pods if record else KnownPods.ALL,
         plan=record.plan if record else None,
         no_plan=planned.short,
         undeployable=planned.undeployable or (record.plan.undeployable if record and not intent.plan_only else None),

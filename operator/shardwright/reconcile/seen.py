@@ -9,7 +9,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.api.settings import NamespaceLimits
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
-from shardwright.hardware.inventory import NodeExclusion
+from shardwright.hardware.inventory import KnownPods, NodeExclusion
 from shardwright.planning.report import Plan
 from shardwright.reconcile.decision import ObjectKey, Write
 from shardwright.reconcile.observed import STATEFUL_SET, Observed
@@ -47,6 +47,7 @@ class Cluster:
         nodes: Facts of the nodes of its plan and of its pods by name; those without GPUs, and those that do not exist, are not
             in it.
         free: How many GPUs other models and pods leave on each planned node, None where pods cannot be listed.
+        known_pods: Whose pods are known.
         reserved: Whether the GPUs of its plan of record are kept for it.
         scheduling_api: Version of the API by which the scheduler that it names is told of groups, empty where it names none.
         scheduler_problem: Why that scheduler cannot be told.
@@ -61,6 +62,7 @@ class Cluster:
 
     nodes: Mapping[str, NodeFacts | NodeExclusion] = field(default_factory=dict)
     free: Mapping[str, int] | None = None
+    known_pods: KnownPods = KnownPods.ALL
     reserved: bool = True
     scheduling_api: str = ""
     scheduler_problem: Problem | None = None

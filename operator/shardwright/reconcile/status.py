@@ -1,21 +1,23 @@
 """The status of a ShardedModel, whole: what was found, the plan, the groups, the counts."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final
 
 from shardwright.api.conditions import set_condition
-from shardwright.api.published import GROUP_NODES_MAX_ITEMS, ShownFailure, ShownGroup
+from shardwright.api.published import GROUP_NODES_MAX_ITEMS, SENTENCE_MAX_LENGTH, ShownFailure, ShownGroup
+from shardwright.planning.phrases import copies, letters
 from shardwright.reconcile.conditions import conditions
-from shardwright.reconcile.findings import Findings
+from shardwright.reconcile.findings import Findings, summarise
 from shardwright.reconcile.sentences import waiting_sentence
 from shardwright.reconcile.states import GroupState
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import leader_selector
 from shardwright.rendering.names import base_name, client_service
 from shardwright.rendering.scripts import HTTP_PORT
+from shardwright.reporting.figures import format_plural
 
 GROUPS_MAX_BYTES: Final = 256 * 1024
 """What the whole entries of ``status.groups`` may take together, as JSON with escapes. Basis: assumed; etcd takes 1.5 MiB for an
@@ -45,12 +47,40 @@ def build_status(
     return {
         "observedGeneration": found.generation,
         "conditions": [dict(condition) for condition in shown],
+        "summary": [_bounded(line) for line in _summary(found, service)],
+        **_at_a_glance(found),
         **({"plan": dict(plan)} if plan else {}),
         "groups": groups_status(found.groups),
         "replicas": len(found.groups),
         "readyReplicas": sum(group.ready for group in found.groups),
         **service,
     }
+
+
+def _at_a_glance(found: Findings) -> dict[str, str]:
+    """Return what tables show: the layout, and how many of the groups that are wanted are ready."""
+    ready = None if found.plan_only or found.wanted is None else f"{sum(group.ready for group in found.groups)}/{found.wanted}"
+    shown = {"layout": letters(found.plan.layout) if found.plan else None, "ready": ready}
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+def _summary(found: Findings, service: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is planned, how it stands, and where it is served; what there is none of is left out."""
+    if found.plan:
+        count = format_plural(found.plan.layout.gpus, "GPU")
+        yield f"{copies(found.plan.layout)} on {count} of {found.plan.pool}"
+    standing = summarise(found)
+    yield f"{standing.reason}: {standing.message}" if standing.message else str(standing.reason)
+    if "endpoint" in service:
+        yield str(service["endpoint"])
+
+
+def _bounded(line: str) -> str:
+    """Return a line cut to what the schema takes: what Ready says may be longer, and stands whole in the condition."""
+    whole = line.encode()
+    if len(whole) <= SENTENCE_MAX_LENGTH:
+        return line
+    return whole[: SENTENCE_MAX_LENGTH - 3].decode(errors="ignore") + "…"
 
 
 def hidden_status(before: Mapping[str, Any], found: Findings, now: datetime) -> dict[str, Any]:

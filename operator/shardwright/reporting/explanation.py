@@ -11,7 +11,7 @@ from typing import Final
 
 from shardwright.costs.estimates import Performance, StageMemory
 from shardwright.costs.workload import Workload
-from shardwright.hardware.inventory import Inventory, NodeExclusion, Pool
+from shardwright.hardware.inventory import Inventory, KnownPods, NodeExclusion, Pool
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.limits import tpot_seconds, ttft_seconds
 from shardwright.planning.phrases import price, relative_price_words, ways_sentence
@@ -27,7 +27,11 @@ from shardwright.reporting.times import TimeSplit, time_split
 
 MOST_NAMES: Final = 3  #: nodes named for one reason; the rest is counted
 _ALL_OF_IT: Final = 1 - 1e-6  #: share of an offered rate that is all of it but for rounding
-FREE_CAPACITY_UNKNOWN: Final = "no pods are known: every allocatable GPU counts as free"
+UNKNOWN_PODS: Final = {
+    KnownPods.ALL: (),
+    KnownPods.WATCHED: ("pods of namespaces that are not watched are not known: their GPUs count as free",),
+    KnownPods.NONE: ("no pods are known: every allocatable GPU counts as free",),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +164,7 @@ def _explain_no_plan(outcome: NoPlan, report: Report, request: Request | None, i
         nodes=(),
         memory=(),
         reasons=(),
-        warnings=() if inventory is None or inventory.free_capacity_known else (FREE_CAPACITY_UNKNOWN,),
+        warnings=() if inventory is None else UNKNOWN_PODS[inventory.known_pods],
         alternatives=tuple(_other(alternative) for alternative in report.alternatives),
         ruled_out=summarise_exclusions(report.considered, report.excluded),
         exclusions=tuple(item for item in report.excluded if item.code in PHRASES),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from shardwright.errors import Problem
-from shardwright.hardware.inventory import Inventory, NodeExclusion
+from shardwright.hardware.inventory import Inventory, KnownPods, NodeExclusion
 from shardwright.layouts.layout import Layout
 from shardwright.reporting.explanation import Explanation, explain
 from shardwright.reporting.text import to_text
@@ -38,7 +38,7 @@ def _replicas_that_queue() -> Explanation:
 
 def _nothing_fits() -> Explanation:
     cordoned = Problem(code="Cordoned", what="a cordoned node", limit="takes no new pods", remedy="kubectl uncordon n4")
-    inventory = Inventory(pools=(), excluded=(NodeExclusion(node="n4", problem=cordoned),), free_capacity_known=False)
+    inventory = Inventory(pools=(), excluded=(NodeExclusion(node="n4", problem=cordoned),), known_pods=KnownPods.NONE)
     excluded = (an_exclusion("WeightsExceedMemory", 31, "tensor 8: 2.1 GiB short"), an_exclusion("Cordoned", 1))
     report = a_report(a_refusal(), alternatives=(), excluded=excluded)
     return explain(report, request=a_request(), inventory=inventory)

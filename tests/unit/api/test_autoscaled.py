@@ -10,7 +10,7 @@ from shardwright.api.settings import read_settings
 from shardwright.errors import InputError
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.nodes import read_node
-from shardwright.hardware.stated import NONE
+from shardwright.hardware.stated import NODE_SET, NONE, Stated
 from tests.support.builders_nodes import a_node
 
 SPOT: dict[str, Any] = {
@@ -95,3 +95,13 @@ def test_names_are_told_apart_and_all_pools_together_are_bounded() -> None:
     assert problems(SPOT, SPOT) == [("Duplicate", "autoscaledPools[1].name")]
     many = [SPOT | {"name": f"pool-{number}", "maxNodes": 501} for number in range(2)]
     assert problems(*many) == [("OutOfRange", "autoscaledPools")]
+
+
+def test_a_pool_whose_nodes_would_be_for_another_installation_is_refused() -> None:
+    ours = {**SPOT, "labels": {**SPOT["labels"], NODE_SET: "team"}}
+    (pool,) = read_pools([ours], Stated(node_set="team"))
+    with pytest.raises(InputError) as refused:
+        read_pools([SPOT], Stated(node_set="team"))
+
+    assert len(list(pool.nodes())) == SPOT["maxNodes"]
+    assert [(problem.code, problem.path) for problem in refused.value.problems] == [("OtherNodeSet", "autoscaledPools[0].labels")]

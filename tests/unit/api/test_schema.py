@@ -98,7 +98,12 @@ def test_the_kept_crd_is_the_generated_one() -> None:
 def test_the_wide_table_alone_shows_model_and_product() -> None:
     (version,) = crd()["spec"]["versions"]
 
-    assert [column["name"] for column in version["additionalPrinterColumns"] if column["priority"]] == ["Model", "Product"]
+    assert [column["name"] for column in version["additionalPrinterColumns"] if column["priority"]] == [
+        "Model",
+        "Pool",
+        "Tok/s",
+        "Endpoint",
+    ]
 
 
 def everything() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -225,15 +225,17 @@ def test_limits_that_are_none_are_refused_with_their_path(limits: object, path: 
 
 
 def test_what_is_stated_of_nodes_is_read() -> None:
-    found = read_settings('{"trustedLabelPrefix": "node-restriction.kubernetes.io/", "gpuHourPrices": {"H100-SXM-80GB": 2}}')
+    prefix = "node-restriction.kubernetes.io/"
+    said = {"trustedLabelPrefix": prefix, "gpuHourPrices": {"H100-SXM-80GB": 2}, "nodeSet": "team"}
 
-    assert found.stated == Stated(prices={"H100-SXM-80GB": 2.0}, label_prefix="node-restriction.kubernetes.io/")
+    assert read_settings(json.dumps(said)).stated == Stated(prices={"H100-SXM-80GB": 2.0}, label_prefix=prefix, node_set="team")
 
 
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
         ({"trustedLabelPrefix": "a.example"}, ("BadFormat", "trustedLabelPrefix")),
+        ({"nodeSet": "a.b"}, ("BadFormat", "nodeSet")),
         ({"gpuHourPrices": {"H100": 2}}, ("GpuUnknown", "gpuHourPrices.H100")),
         ({"gpuHourPrices": {"H100-SXM-80GB": -1}}, ("OutOfRange", "gpuHourPrices.H100-SXM-80GB")),
         ({"gpuHourPrices": {"H100-SXM-80GB": "2"}}, ("WrongType", "gpuHourPrices.H100-SXM-80GB")),

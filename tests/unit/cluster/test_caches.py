@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from shardwright.cluster.caches import Caches
+from shardwright.cluster.caches import EVERYTHING, Caches, Scope
 from shardwright.cluster.reader import Timing
 from shardwright.cluster.store import Concern, Store
+from shardwright.cluster.streams import Trouble
+from shardwright.hardware.inventory import KnownPods
 from shardwright.reconcile.ledger import Ledger
 from tests.support.builders_nodes import a_node
 from tests.support.builders_store import a_pod, a_set
-from tests.support.watch_api import Reply, WatchApi, a_list, line
+from tests.support.watch_api import Reply, WatchApi, a_list, a_refusal, line
 
 CLUSTER = ("nodes", "pods", "configmaps", "priorityclasses", "resourcequotas", "limitranges")
 REQUIRED = (*CLUSTER, "statefulsets", "services", "poddisruptionbudgets", "networkpolicies")
@@ -42,7 +44,7 @@ def read(
     on_concern: Callable[[Concern], None] = lambda _: None,
     *,
     ledger: Ledger | None = None,
-    pods: bool = True,
+    scope: Scope = EVERYTHING,
 ) -> Caches:
     """Return caches that have read everything once, and more until they are complete."""
 
@@ -53,7 +55,7 @@ def read(
             on_concern(what)
             news.set()
 
-        caches = Caches(cluster.client, Store(ledger or Ledger()), concern, pods=pods, timing=QUICK)
+        caches = Caches(cluster.client, Store(ledger or Ledger()), concern, scope=scope, timing=QUICK)
         assert not caches.synced
         caches.start()
         async with asyncio.timeout(20):
@@ -91,5 +93,49 @@ def test_they_are_complete_when_every_kind_that_is_there_has_been_read_and_tell_
 def test_where_pods_may_not_be_listed_they_are_not_asked_for() -> None:
     cluster = Cluster(**{plural: a_list(version=7) for plural in REQUIRED})
 
-    read(cluster, lambda _: True, pods=False)
+    read(cluster, lambda _: True, scope=Scope(pods=KnownPods.NONE))
     assert not any(request["path"].endswith("/pods") for request in cluster.requests)
+
+
+class Refusing(Cluster):
+    """Lists by namespace; one is not ours to see."""
+
+    def reply(self, path: str, query: dict[str, str], accept: str) -> Reply:
+        if "/namespaces/gone/" in path:
+            self.requests.append({"path": path, **query})
+            return a_refusal(403)
+        return super().reply(path, query, accept)
+
+
+def test_of_some_namespaces_each_is_read_by_itself_and_one_that_is_not_ours_holds_up_no_other() -> None:
+    cluster = Refusing(**{plural: a_list(version=7) for plural in REQUIRED})
+    cluster.lists["statefulsets"] = a_list(a_set("llama-0"), version=7)
+
+    caches = read(cluster, lambda _: True, scope=Scope(namespaces=("gone", "models"), pods=KnownPods.WATCHED))
+
+    paths = {request["path"] for request in cluster.requests}
+    everywhere = {path for path in paths if "/namespaces/" not in path}
+    assert everywhere == {"/api/v1/nodes", "/apis/scheduling.k8s.io/v1/priorityclasses"}
+    assert {"/api/v1/namespaces/models/pods", "/api/v1/namespaces/gone/pods"} <= paths
+    assert caches.store.child("StatefulSet", "models", "llama-0") is not None
+    assert caches.health["ConfigMap of gone"].trouble is Trouble.FORBIDDEN
+    assert caches.health["ConfigMap of models"].trouble is None
+    assert caches.absent_kinds == {
+        kind.partition(" ")[0] for kind in caches.health if kind.startswith(("ComputeDomain", "PodGroup"))
+    }
+
+
+def test_what_was_known_of_a_namespace_stands_when_it_is_not_ours_to_see_any_more() -> None:
+    cluster = Cluster(**{plural: a_list(version=7) for plural in REQUIRED})
+    cluster.lists["statefulsets"] = a_list(a_set("llama-0"), version=7)
+    refused = "StatefulSet of models"
+
+    class Later(Cluster):
+        def reply(self, path: str, query: dict[str, str], accept: str) -> Reply:
+            watched = path.endswith("/statefulsets") and "watch" in query
+            return a_refusal(403) if watched else cluster.reply(path, query, accept)
+
+    caches = read(Later(), lambda caches: caches.health[refused].trouble is not None, scope=Scope(namespaces=("models",)))
+
+    assert caches.health[refused].trouble is Trouble.FORBIDDEN
+    assert caches.store.child("StatefulSet", "models", "llama-0") is not None

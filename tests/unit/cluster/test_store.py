@@ -270,7 +270,7 @@ def test_what_we_wrote_is_seen_at_once_and_its_event_is_no_news(store: Store) ->
 
 def test_who_reads_a_kind_is_told_of_what_we_wrote(store: Store) -> None:
     told: list[tuple[object, int]] = []
-    store.tell_writes(SET, lambda key, version: told.append((key, version)))
+    store.tell_writes(SET, None, lambda key, version: told.append((key, version)))
     store.wrote(a_set("llama-0", version=20))
     store.wrote(a_config_map("record", "llama", version=21))
     assert told == [(("models", "llama-0"), 20)]

@@ -13,6 +13,7 @@ from shardwright.cluster.resources import PODS, RESOURCE_QUOTAS, STATEFUL_SETS
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key, Priority
 from shardwright.controller.worker import Memo
+from shardwright.hardware.inventory import KnownPods
 from shardwright.reconcile.budget import Failed
 from shardwright.reconcile.work import Work
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, run, serving, synced
@@ -235,5 +236,23 @@ def test_no_more_plans_of_a_namespace_wait_for_gpus_than_the_operator_allows(tmp
         reasons = [told(parts, key) for key in keys]
         assert reasons[2:] == ["InsufficientCapacity", "QuotaExceeded"]
         assert parts.condition(keys[3])["message"].startswith("namespaceLimits.waiting of the operator allows")
+
+    run(scenario())
+
+
+def test_where_only_pods_of_watched_namespaces_are_known_own_plans_count_and_status_says_what_does_not() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        parts.view.known_pods = KnownPods.WATCHED
+        first, second = (parts.add_model(name, model=LARGE) for name in ("first", "second"))
+        await parts.look(first)
+        await parts.look(second)
+
+        assert parts.condition(first, "Planned")["reason"] == "FreeCapacityUnknown"
+        assert parts.condition(first, "Planned")["message"].startswith(
+            "only pods of watched namespaces can be listed, so GPUs that"
+        )
+        assert "pods of namespaces that are not watched are not known" in " ".join(parts.status(first)["plan"]["warnings"])
+        assert parts.condition(second)["reason"] == "InsufficientCapacity"
 
     run(scenario())

@@ -27,6 +27,11 @@ def test_two_processes_of_one_host_have_two_names() -> None:
     assert parse_options(["--identity=a"]).identity == "a"
 
 
+@pytest.mark.parametrize(("flags", "watched"), [([], ()), (["--watch-namespaces=b,a,,b"], ("a", "b"))])
+def test_namespaces_are_named_once_and_in_order(flags: list[str], watched: tuple[str, ...]) -> None:
+    assert parse_options(flags).watch_namespaces == watched
+
+
 def test_limits_and_timings_are_what_the_flags_say() -> None:
     options = parse_options(
         [

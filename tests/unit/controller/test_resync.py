@@ -10,11 +10,12 @@ import pytest
 
 from shardwright.api.record import RECORD_KEY
 from shardwright.cluster.client import ApiError
-from shardwright.cluster.resources import CONFIG_MAPS, PODS, SHARDED_MODELS
+from shardwright.cluster.resources import CONFIG_MAPS, PODS, SHARDED_MODELS, Resource
 from shardwright.reconcile.record_object import KIND, SIGNATURE_KEY
 from shardwright.reconcile.signing import SigningKeys
 from tests.support.builders_operator import LARGE, NAMESPACE, Parts, deployed, run, synced
-from tests.support.memory_api import nothing
+from tests.support.builders_resource import a_sharded_model
+from tests.support.memory_api import MemoryApi, nothing
 
 
 def test_a_model_that_plans_while_everything_is_listed_keeps_its_gpus() -> None:
@@ -262,5 +263,31 @@ def test_nothing_is_planned_before_the_plans_of_record_are_booked() -> None:
         assert again.seconds == 1
         assert parts.condition(key)["reason"] == "ClusterReading"
         assert parts.groups("large") == []
+
+    run(scenario())
+
+
+def test_of_some_namespaces_one_that_is_not_ours_to_see_keeps_its_models_and_holds_up_no_other() -> None:
+    class Closed(MemoryApi):
+        """An API server that lets nobody list the models of one namespace."""
+
+        async def pages(self, resource: Resource, namespace: str | None = None, **options: Any) -> AsyncIterator[list[Any]]:
+            if namespace == "closed":
+                raise ApiError(403, "Forbidden", "not yours")
+            async for page in super().pages(resource, namespace, **options):
+                yield page
+
+    async def scenario() -> None:
+        parts = Parts(api=Closed())
+        key, listed = parts.add_model("large", model=LARGE), a_sharded_model("listed", "closed")
+        parts.api.put(SHARDED_MODELS, a_sharded_model("unwatched", "elsewhere"))
+        parts.view.resources.clear()
+        parts.view.take_resource(listed)
+        parts.view.namespaces = ("closed", NAMESPACE)
+
+        await parts.resync.run()
+
+        assert set(parts.view.resources) == {key, ("closed", "listed")}
+        assert parts.metrics.last_sync.labels("shardedmodels")._value.get() == 0
 
     run(scenario())

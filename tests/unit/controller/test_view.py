@@ -13,6 +13,7 @@ from shardwright.cluster.store import Concern
 from shardwright.controller.intake import Intake
 from shardwright.controller.queue import Key, Priority
 from shardwright.controller.view import Interests, View
+from shardwright.hardware.inventory import KnownPods
 from shardwright.reconcile.publish import Kept
 from shardwright.rendering.names import base_name
 from tests.harness import fleet
@@ -200,7 +201,7 @@ def test_a_plan_that_was_made_for_gpus_that_others_have_is_not_kept(listener: Li
 
 
 def test_what_is_free_is_unknown_where_pods_may_not_be_listed(listener: Listener) -> None:
-    listener.view.pods_visible = False
+    listener.view.known_pods = KnownPods.NONE
     assert listener.view.free(PLANNED, ["node-0"]) is None
 
 

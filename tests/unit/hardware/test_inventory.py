@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.inventory import Inventory, KnownPods
 from shardwright.hardware.nodes import NodeFacts, Reservation, build_inventory, read_node
 from tests.support.builders_nodes import (
     RACK_UUID,
@@ -101,8 +101,8 @@ class TestLedger:
     def test_without_the_right_to_list_pods_free_capacity_is_unknown(self) -> None:
         facts = [found for node in h100_nodes(1) if isinstance(found := read_node(node), NodeFacts)]
         inventory = build_inventory(facts, None)
-        assert (free(inventory), inventory.free_capacity_known) == ({"h100-00": 8}, False)
-        assert build_inventory(facts, []).free_capacity_known
+        assert (free(inventory), inventory.known_pods) == ({"h100-00": 8}, KnownPods.NONE)
+        assert build_inventory(facts, []).known_pods is KnownPods.ALL
 
 
 class TestAdmission:

@@ -6,8 +6,9 @@ import pytest
 
 from shardwright.hardware.domains import Domain, DomainKind
 from shardwright.hardware.facts import NodeFacts
+from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.nodes import read_node
-from shardwright.hardware.stated import NONE, Stated
+from shardwright.hardware.stated import NODE_SET, NONE, Stated
 from tests.support.builders_nodes import RACK_UUID, a_gb200_rack, a_node
 
 PREFIX = "shardwright.node-restriction.kubernetes.io/"
@@ -71,3 +72,27 @@ def test_a_node_knows_since_when_it_is_there() -> None:
     node["metadata"]["creationTimestamp"] = "2026-01-02T03:04:05Z"
     assert str(facts(node, NONE).created) == "2026-01-02 03:04:05+00:00"
     assert facts(a_node("x"), NONE).created is None
+
+
+@pytest.mark.parametrize("said", ["", "team", "research"])
+def test_a_node_is_planned_on_by_the_installation_of_its_set_and_by_no_other(said: str) -> None:
+    """An annotation does not move it: a node could have one value of each."""
+    node = a_node("x", labels={NODE_SET: said} if said else {}, annotations={NODE_SET: "team"})
+    found = {name: read_node(node, Stated(node_set=name)) for name in ("", "team", "research")}
+
+    assert [name for name, facts in found.items() if isinstance(facts, NodeFacts)] == [said]
+
+
+@pytest.mark.parametrize(
+    ("labels", "node_set", "sentence"),
+    [
+        ({NODE_SET: "team"}, "", "label shardwright.io/node-set ('team') must not be set"),
+        ({}, "team", "label shardwright.io/node-set (not set) must be 'team'"),
+    ],
+)
+def test_of_a_node_of_another_set_it_is_said_which_that_is(labels: dict[str, str], node_set: str, sentence: str) -> None:
+    found = read_node(a_node("x", labels=labels), Stated(node_set=node_set))
+
+    assert isinstance(found, NodeExclusion)
+    assert (found.problem.code, found.ready) == ("OtherNodeSet", True)
+    assert found.problem.sentence().startswith(sentence)

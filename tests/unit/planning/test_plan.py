@@ -9,7 +9,7 @@ import pytest
 from shardwright.costs.loading import Storage
 from shardwright.errors import Problem
 from shardwright.hardware.gpus import load_gpus
-from shardwright.hardware.inventory import Inventory, Pool
+from shardwright.hardware.inventory import Inventory, KnownPods, Pool
 from shardwright.hardware.networks import TCP_LATENCY_SECONDS
 from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
 from shardwright.hardware.rdma import RdmaMode, Reach
@@ -560,7 +560,7 @@ def test_a_group_goes_where_it_leaves_the_least_behind() -> None:
 
 
 def test_unknown_free_capacity_is_warned_of() -> None:
-    inventory = replace(an_inventory(a_pool()), free_capacity_known=False)
+    inventory = replace(an_inventory(a_pool()), known_pods=KnownPods.NONE)
 
     assert _plan("llama-8b", inventory).warnings == (
         "no pods are known: every allocatable GPU counts as free, the planned ones may be taken",

@@ -102,4 +102,4 @@ def test_a_group_that_is_made_anew_beside_a_dead_node_is_news_and_a_first_one_is
 
 
 def test_a_new_plan_is_told_with_its_first_reason() -> None:
-    assert plan_event(a_plan()).note == "tensor 8 x pipeline 2 x replicas 1 on h100; does not fit one node"
+    assert plan_event(a_plan()).note == "tensor 8 x pipeline 2 on h100, 16 GPUs"

@@ -131,11 +131,18 @@ def test_every_status_is_one_that_the_schema_takes(case: str) -> None:
 
 def test_the_status_counts_groups_and_names_the_service() -> None:
     owner = Owner(name="llama", namespace="models", uid="u")
-    findings = found(decision=decided(READY, STARTING))
+    findings = found(decision=decided(READY, STARTING), wanted=2)
     status = build_status((), findings, {"gpus": 16}, service_status(owner, "cluster.local"), NOON)
     del status["conditions"]
     assert status == {
         "observedGeneration": 3,
+        "summary": [
+            "tensor 8 x pipeline 2 on 16 GPUs of h100",
+            "Progressing: 1 of 2 groups ready; llama-1: rank 0: pulling",
+            "http://llama.models.svc.cluster.local:8000",
+        ],
+        "layout": "TP8·PP2",
+        "ready": "1/2",
         "plan": {"gpus": 16},
         "groups": [
             {"name": "llama-0", "ready": True, "nodes": ["a", "b"], "restarts": 0},

@@ -8,7 +8,7 @@ import pytest
 
 from shardwright.costs.estimates import TimeShare
 from shardwright.errors import Problem
-from shardwright.hardware.inventory import Inventory, NodeExclusion
+from shardwright.hardware.inventory import Inventory, KnownPods, NodeExclusion
 from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.layouts.layout import Layout
 from shardwright.planning.report import Lack, NoPlan
@@ -178,7 +178,7 @@ def test_nodes_that_cannot_be_used_are_named_by_reason() -> None:
 
 
 def test_it_says_when_free_capacity_had_to_be_assumed() -> None:
-    inventory = Inventory(pools=(), free_capacity_known=False)
+    inventory = Inventory(pools=(), known_pods=KnownPods.NONE)
 
     warnings = explain(a_report(a_refusal(), alternatives=()), inventory=inventory).warnings
 
