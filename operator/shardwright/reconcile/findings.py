@@ -19,7 +19,9 @@ from shardwright.reconcile.sentences import (
 )
 from shardwright.reconcile.states import Awaited, GroupState, Situation
 
-_PASSING: Final = frozenset({Reason.WAITING_FOR_QUOTA, Reason.API_UNAVAILABLE, Reason.PROGRESSING})
+_PASSING: Final = frozenset(
+    {Reason.WAITING_FOR_QUOTA, Reason.API_UNAVAILABLE, Reason.PROGRESSING, Reason.CONFIG_FETCHING, Reason.HUB_UNAVAILABLE}
+)
 """Reasons for which nothing was written, and which pass without the user."""
 
 _BROKEN: Final = frozenset({Situation.BACKING_OFF, Situation.UNREADY})
@@ -131,7 +133,8 @@ def _blocked_by_user(found: Findings) -> Summary | None:
     problems = found.problems or conflicts
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        return Summary(reason=_reason(problems[0]), message=problems[0].sentence() + more, stalled=True)
+        reason = _reason(problems[0])
+        return Summary(reason=reason, message=problems[0].sentence() + more, stalled=reason not in _PASSING)
     if found.hidden:
         return Summary(reason=_reason(found.hidden), message=found.hidden.sentence(), stalled=True)
     if found.refused:

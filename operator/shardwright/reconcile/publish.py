@@ -58,6 +58,7 @@ class Deployed:
 
     ``record`` is the plan that is deployed, None where what stands is only kept alive. ``problems`` are for the user to mend,
     ``refused`` is why nothing is written, or is not taken. ``history`` are the revisions to keep, where all groups serve.
+    ``again_seconds`` is how soon to look again at what no cache shows.
     """
 
     decision: Decision | None = None
@@ -66,6 +67,7 @@ class Deployed:
     problems: tuple[Problem, ...] = ()
     refused: Problem | None = None
     history: History | None = None
+    again_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +147,7 @@ def publish(seen: Seen, known: Known, planned: Planned, deployed: Deployed, now:
             **_revisions(seen, deployed, outcome),
         },
         events=(*planned.events, *events_of(before, found, outcome.written)),
-        again_at=_again_at(seen, known, found, now, distrusted),
+        again_at=_sooner(_again_at(seen, known, found, now, distrusted), deployed.again_seconds, now),
         found=found,
         report=planned.report,
         record=record,
@@ -334,6 +336,12 @@ def _again_at(
     beside_the_spec = bool(found.problems) and isinstance(seen.subject, Subject)  # what the cluster lacks may come
     if found.refused or found.contested or beside_the_spec or _unfinished(found):
         times.append(now + timedelta(seconds=UNREADY_SECONDS))
+    return min(times, default=None)
+
+
+def _sooner(at: datetime | None, seconds: float | None, now: datetime) -> datetime | None:
+    """Return the earlier one of a moment and of one that comes in some seconds; either may be none."""
+    times = [time for time in (at, None if seconds is None else now + timedelta(seconds=seconds)) if time]
     return min(times, default=None)
 
 

@@ -24,7 +24,8 @@ def resolve_stored(
 ) -> Subject | tuple[Problem, ...]:
     """Return the subject of a resource, or what its user must correct.
 
-    ``config_text`` is what its ``configMapRef`` names, ``kept_version`` the engine's version that it has had by default so far.
+    ``config_text`` is what the ConfigMap of its config holds, ``kept_version`` the engine's version that it has had by default so
+    far.
     """
     try:
         question = Question(
