@@ -1,7 +1,7 @@
 """The values of the chart: each is described, checked with a message, and does something."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from shardwright.api.config_fetch import ConfigFetch
 from shardwright.api.settings import Settings, read_settings
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
@@ -26,18 +27,17 @@ from tests.support.builders_chart import (
     render,
     schema,
 )
+from tests.support.settings_delivered import DELIVERED, IMAGE, SETTINGS, of_image, settings_text
 from tests.support.values_fitted import EFFECTS as FITTED
 from tests.support.values_fitted import REFUSALS as WRONG
 from tests.support.values_fitted import TESTED_APART
 
-IMAGE = "registry.example/shardwright/operator"
 DIGEST = f"sha256:{'0a' * 32}"
 POD = "Deployment/shardwright spec.template.spec"
 CONTAINER = f"{POD}.containers.0"
 POLICY = "NetworkPolicy/shardwright spec.ingress.0"
 SCRAPED, MEASURED, TOLD = "ServiceMonitor/shardwright", "PodMonitor/shardwright-vllm", "PrometheusRule/shardwright"
 DRAWN = ("ConfigMap/shardwright-dashboard-fleet", "ConfigMap/shardwright-dashboard-model")
-SETTINGS = "ConfigMap/shardwright-settings data.settings.json"
 # As in real configs: not all of it is JSON to a strict reader.
 CONFIG = '{\n  "hidden_act": "silu",\n  "eps": 1e-05, "limit": Infinity,\n  "note": "größer \\u2264 <1>"\n}\n'
 
@@ -61,6 +61,10 @@ A_POOL = {
 }
 
 
+A_RIGHT = ("apiGroups.0", "resources.0", "verbs.0", "verbs.1")
+"""Fields of the rule about Jobs, the last one that is always there."""
+
+
 def _digest(value: Any) -> str:
     return sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()[:16]
 
@@ -69,46 +73,8 @@ POOLS_DIGEST = _digest([A_POOL])
 """These, too."""
 
 
-OPEN = {"clients": [], "egress": {"restricted": False, "rules": []}, "enabled": True, "metrics": []}
 MONITORING = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
 THE_HUB = {"ports": [{"port": 443}], "to": [{"ipBlock": {"cidr": "203.0.113.0/24"}}]}
-
-
-def _settings(
-    defaults: dict[str, Any],
-    admitted: list[str],
-    classes: Sequence[str] = ("nvidia",),
-    *,
-    priorities: Mapping[str, Sequence[str]] | None = None,
-    limits: Mapping[str, Mapping[str, int]] | None = None,
-    gpus: Sequence[Mapping[str, Any]] = (),
-    pools: Sequence[Mapping[str, Any]] = (),
-    policy: Mapping[str, Any] | None = None,
-    executors: Sequence[str] = (),
-    on_upgrade: str = "Keep",
-    **further: Any,
-) -> str:
-    content = {
-        "admittedAttachmentNamespaces": [],
-        "admittedEnvironment": [],
-        "admittedImages": ["*"],
-        "admittedLockMemory": [],
-        "admittedModels": ["*"],
-        "gpuHourPrices": {},
-        "requireRevision": "Off",
-        "trustedLabelPrefix": "",
-        "admittedArguments": admitted,
-        "admittedExecutors": executors,
-        "admittedPriorityClasses": priorities or {},
-        "admittedRuntimeClasses": classes,
-        "autoscaledPools": pools,
-        "engineDefaults": defaults,
-        "gpus": gpus,
-        "namespaceLimits": limits or {},
-        "networkPolicy": {**OPEN, **(policy or {})},
-        "rollout": {"onUpgrade": on_upgrade},
-    }
-    return json.dumps(content | further, indent=2, sort_keys=True) + "\n"
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +84,16 @@ def as_delivered(control_plane: ControlPlane) -> list[Manifest]:
 
 EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "replicas": (1, {"Deployment/shardwright spec.replicas": 1, "PodDisruptionBudget/shardwright": GONE}),
-    "image.repository": ("mirror.example:5000/ai/op", {f"{CONTAINER}.image": "mirror.example:5000/ai/op:0.1.0"}),
-    "image.tag": ("v9", {f"{CONTAINER}.image": f"{IMAGE}:v9"}),
-    "image.digest": (DIGEST, {f"{CONTAINER}.image": f"{IMAGE}@{DIGEST}"}),
-    "image.pullPolicy": ("Always", {f"{CONTAINER}.imagePullPolicy": "Always"}),
+    "image.repository": ("mirror.example:5000/ai/op", of_image("mirror.example:5000/ai/op:0.1.0")),
+    "image.tag": ("v9", of_image(f"{IMAGE}:v9")),
+    "image.digest": (DIGEST, of_image(f"{IMAGE}@{DIGEST}")),
+    "image.pullPolicy": (
+        "Always",
+        {
+            f"{CONTAINER}.imagePullPolicy": "Always",
+            SETTINGS: settings_text({}, [], configFetch={"image": DELIVERED, "pullPolicy": "Always"}),
+        },
+    ),
     "imagePullSecrets": ([{"name": "pull"}], {f"{POD}.imagePullSecrets.0.name": "pull"}),
     "clusterDomain": ("k8s.example", {f"{CONTAINER}.args.5": "--cluster-domain=k8s.example"}),
     "logLevel": ("DEBUG", {f"{CONTAINER}.args.6": "--log-level=DEBUG"}),
@@ -138,12 +110,12 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         "TokenReview",
         {
             f"{CONTAINER}.args.20": "--metrics-authentication=TokenReview",
-            "ClusterRole/shardwright rules.16.apiGroups.0": "authentication.k8s.io",
-            "ClusterRole/shardwright rules.16.resources.0": "tokenreviews",
-            "ClusterRole/shardwright rules.16.verbs.0": "create",
-            "ClusterRole/shardwright rules.17.apiGroups.0": "authorization.k8s.io",
-            "ClusterRole/shardwright rules.17.resources.0": "subjectaccessreviews",
+            "ClusterRole/shardwright rules.17.apiGroups.0": "authentication.k8s.io",
+            "ClusterRole/shardwright rules.17.resources.0": "tokenreviews",
             "ClusterRole/shardwright rules.17.verbs.0": "create",
+            "ClusterRole/shardwright rules.18.apiGroups.0": "authorization.k8s.io",
+            "ClusterRole/shardwright rules.18.resources.0": "subjectaccessreviews",
+            "ClusterRole/shardwright rules.18.verbs.0": "create",
         },
     ),
     "metrics.serviceMonitor.enabled": (True, {SCRAPED: NEW}),
@@ -160,36 +132,43 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "engineDefaults": (
         {"engine": {"image": "mirror.example/vllm-openai:v0.33.0"}},
-        {f"{SETTINGS}": _settings({"engine": {"image": "mirror.example/vllm-openai:v0.33.0"}}, [])},
+        {f"{SETTINGS}": settings_text({"engine": {"image": "mirror.example/vllm-openai:v0.33.0"}}, [])},
     ),
-    "admittedArguments": (["trust-remote-code"], {f"{SETTINGS}": _settings({}, ["trust-remote-code"])}),
-    "admittedRuntimeClasses": (["gvisor"], {f"{SETTINGS}": _settings({}, [], ["gvisor"])}),
+    "admittedArguments": (["trust-remote-code"], {f"{SETTINGS}": settings_text({}, ["trust-remote-code"])}),
+    "admittedRuntimeClasses": (["gvisor"], {f"{SETTINGS}": settings_text({}, [], ["gvisor"])}),
     "admittedPriorityClasses": (
         {"models": ["serving"], "*": []},
-        {f"{SETTINGS}": _settings({}, [], priorities={"*": [], "models": ["serving"]})},
+        {f"{SETTINGS}": settings_text({}, [], priorities={"*": [], "models": ["serving"]})},
     ),
-    "admittedEnvironment": (["HF_ENDPOINT"], {f"{SETTINGS}": _settings({}, [], admittedEnvironment=["HF_ENDPOINT"])}),
-    "admittedImages": (["vllm"], {f"{SETTINGS}": _settings({}, [], admittedImages=["vllm"])}),
-    "admittedModels": (["meta-llama"], {f"{SETTINGS}": _settings({}, [], admittedModels=["meta-llama"])}),
-    "requireRevision": ("Deny", {f"{SETTINGS}": _settings({}, [], requireRevision="Deny")}),
-    "admittedAttachmentNamespaces": (["nets"], {f"{SETTINGS}": _settings({}, [], admittedAttachmentNamespaces=["nets"])}),
-    "admittedLockMemory": (["hpc"], {f"{SETTINGS}": _settings({}, [], admittedLockMemory=["hpc"])}),
+    "admittedEnvironment": (["HF_ENDPOINT"], {f"{SETTINGS}": settings_text({}, [], admittedEnvironment=["HF_ENDPOINT"])}),
+    "admittedImages": (["vllm"], {f"{SETTINGS}": settings_text({}, [], admittedImages=["vllm"])}),
+    "admittedModels": (["meta-llama"], {f"{SETTINGS}": settings_text({}, [], admittedModels=["meta-llama"])}),
+    "requireRevision": ("Deny", {f"{SETTINGS}": settings_text({}, [], requireRevision="Deny")}),
+    "admittedAttachmentNamespaces": (["nets"], {f"{SETTINGS}": settings_text({}, [], admittedAttachmentNamespaces=["nets"])}),
+    "admittedLockMemory": (["hpc"], {f"{SETTINGS}": settings_text({}, [], admittedLockMemory=["hpc"])}),
     "namespaceLimits": (
         {"team": {"gpus": 64}, "*": {"models": 20, "waiting": 5}},
-        {f"{SETTINGS}": _settings({}, [], limits={"*": {"models": 20, "waiting": 5}, "team": {"gpus": 64}})},
+        {f"{SETTINGS}": settings_text({}, [], limits={"*": {"models": 20, "waiting": 5}, "team": {"gpus": 64}})},
     ),
-    "rollout.onUpgrade": ("Roll", {f"{SETTINGS}": _settings({}, [], on_upgrade="Roll")}),
+    "configFetch.enabled": (
+        False,
+        {
+            SETTINGS: settings_text({}, [], configFetch={}),
+            **dict.fromkeys((f"ClusterRole/shardwright rules.16.{field}" for field in A_RIGHT), GONE),
+        },
+    ),
+    "rollout.onUpgrade": ("Roll", {f"{SETTINGS}": settings_text({}, [], on_upgrade="Roll")}),
     "gpus": (
         [A_GPU],
         {
-            f"{SETTINGS}": _settings({}, [], gpus=[A_GPU]),
+            f"{SETTINGS}": settings_text({}, [], gpus=[A_GPU]),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/gpus": GPUS_DIGEST,
         },
     ),
     "gpuHourPrices": (
         {"H100-SXM-80GB": 2.5},
         {
-            f"{SETTINGS}": _settings({}, [], gpuHourPrices={"H100-SXM-80GB": 2.5}),
+            f"{SETTINGS}": settings_text({}, [], gpuHourPrices={"H100-SXM-80GB": 2.5}),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
                 [{"H100-SXM-80GB": 2.5}, ""]
             ),
@@ -198,7 +177,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "trustedLabelPrefix": (
         "node-restriction.kubernetes.io/",
         {
-            f"{SETTINGS}": _settings({}, [], trustedLabelPrefix="node-restriction.kubernetes.io/"),
+            f"{SETTINGS}": settings_text({}, [], trustedLabelPrefix="node-restriction.kubernetes.io/"),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
                 [{}, "node-restriction.kubernetes.io/"]
             ),
@@ -207,42 +186,42 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "autoscaledPools": (
         [A_POOL],
         {
-            f"{SETTINGS}": _settings({}, [], pools=[A_POOL]),
+            f"{SETTINGS}": settings_text({}, [], pools=[A_POOL]),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/autoscaled-pools": POOLS_DIGEST,
         },
     ),
     "schedulers": (
         ["Native", "Coscheduling"],
         {
-            "ClusterRole/shardwright rules.16.apiGroups.0": "scheduling.k8s.io",
-            "ClusterRole/shardwright rules.16.apiGroups.1": "scheduling.x-k8s.io",
-            "ClusterRole/shardwright rules.16.resources.0": "podgroups",
+            "ClusterRole/shardwright rules.17.apiGroups.0": "scheduling.k8s.io",
+            "ClusterRole/shardwright rules.17.apiGroups.1": "scheduling.x-k8s.io",
+            "ClusterRole/shardwright rules.17.resources.0": "podgroups",
             **{
-                f"ClusterRole/shardwright rules.16.verbs.{index}": verb
+                f"ClusterRole/shardwright rules.17.verbs.{index}": verb
                 for index, verb in enumerate(("get", "list", "watch", "create", "patch", "delete"))
             },
         },
     ),
-    "admittedExecutors": (["Ray"], {SETTINGS: _settings({}, [], executors=["Ray"])}),
+    "admittedExecutors": (["Ray"], {SETTINGS: settings_text({}, [], executors=["Ray"])}),
     "networkPolicy.enabled": (
         False,
-        {SETTINGS: _settings({}, [], policy={"enabled": False}), "NetworkPolicy/shardwright": GONE},
+        {SETTINGS: settings_text({}, [], policy={"enabled": False}), "NetworkPolicy/shardwright": GONE},
     ),
-    "networkPolicy.clients": ([MONITORING], {SETTINGS: _settings({}, [], policy={"clients": [MONITORING]})}),
+    "networkPolicy.clients": ([MONITORING], {SETTINGS: settings_text({}, [], policy={"clients": [MONITORING]})}),
     "networkPolicy.metrics": (
         [MONITORING],
         {
-            SETTINGS: _settings({}, [], policy={"metrics": [MONITORING]}),
+            SETTINGS: settings_text({}, [], policy={"metrics": [MONITORING]}),
             f"{POLICY}.from.0.namespaceSelector.matchLabels.kubernetes.io/metadata.name": "monitoring",
         },
     ),
     "networkPolicy.egress.restricted": (
         True,
-        {SETTINGS: _settings({}, [], policy={"egress": {"restricted": True, "rules": []}})},
+        {SETTINGS: settings_text({}, [], policy={"egress": {"restricted": True, "rules": []}})},
     ),
     "networkPolicy.egress.rules": (
         [THE_HUB],
-        {SETTINGS: _settings({}, [], policy={"egress": {"restricted": False, "rules": [THE_HUB]}})},
+        {SETTINGS: settings_text({}, [], policy={"egress": {"restricted": False, "rules": [THE_HUB]}})},
     ),
     "signingKeys.existingSecret": (
         "keys-of-ours",
@@ -338,6 +317,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "autoscaledPools": ([A_POOL | {"maxNodes": 0}], "'/autoscaledPools/0/maxNodes': minimum: got 0, want 1"),
     "schedulers": (["Kueue"], "'/schedulers/0': value must be one of 'Native', 'Volcano', 'Coscheduling'"),
     "admittedExecutors": (["Slurm"], "'/admittedExecutors/0': value must be one of 'Native', 'Ray'"),
+    "configFetch.enabled": ("no", "'/configFetch/enabled': got string, want boolean"),
     "networkPolicy.enabled": ("yes", "'/networkPolicy/enabled': got string, want boolean"),
     "networkPolicy.clients": ([{"pods": {}}], "'/networkPolicy/clients/0': additional properties 'pods' not allowed"),
     "networkPolicy.metrics": ("monitoring", "'/networkPolicy/metrics': got string, want array"),
@@ -453,7 +433,7 @@ def test_what_a_parent_chart_hands_down_is_ignored(control_plane: ControlPlane, 
 def test_a_digest_wins_over_a_tag(control_plane: ControlPlane, as_delivered: list[Manifest]) -> None:
     both = render(control_plane, "--set", f"image.tag=v9,image.digest={DIGEST}")
 
-    assert difference(as_delivered, both) == {f"{CONTAINER}.image": f"{IMAGE}@{DIGEST}"}
+    assert difference(as_delivered, both) == of_image(f"{IMAGE}@{DIGEST}")
 
 
 def test_a_config_from_a_file_reaches_the_catalogue_unchanged(control_plane: ControlPlane, tmp_path: Path) -> None:
@@ -467,7 +447,9 @@ def test_a_config_from_a_file_reaches_the_catalogue_unchanged(control_plane: Con
 
 
 def test_what_the_chart_delivers_is_what_the_operator_reads(as_delivered: list[Manifest]) -> None:
-    assert read_settings(named(as_delivered, "ConfigMap", "-settings")["data"]["settings.json"]) == Settings()
+    assert read_settings(named(as_delivered, "ConfigMap", "-settings")["data"]["settings.json"]) == Settings(
+        config_fetch=ConfigFetch(image=DELIVERED, pull_policy="IfNotPresent")
+    )
 
 
 def _template(control_plane: ControlPlane, *arguments: str) -> str:

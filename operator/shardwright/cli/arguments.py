@@ -241,7 +241,9 @@ def _add_fetch(commands: Commands) -> None:
 
 
 def _add_models(commands: Commands) -> None:
-    command = _add_command(commands, "models", summary="list the models whose architecture is built in", epilog=MODELS_EXAMPLES)
+    command = _add_command(
+        commands, "models", summary="list the models that are known: built in, or by their ids alone", epilog=MODELS_EXAMPLES
+    )
     command.add_argument("--search", metavar="TEXT", default="", help="only ids that contain this, in any case")
     _add_output(
         command, ("text", "name", "json", "yaml"), "a table of ids and architectures, the ids, a JSON list, YAML documents"

@@ -1,0 +1,63 @@
+"""The settings as the chart delivers them, with what is said otherwise, and what follows from the operator's image."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+IMAGE: Final = "registry.example/shardwright/operator"
+DELIVERED: Final = f"{IMAGE}:0.1.0"
+SETTINGS: Final = "ConfigMap/shardwright-settings data.settings.json"
+OPEN = {"clients": [], "egress": {"restricted": False, "rules": []}, "enabled": True, "metrics": []}
+
+
+def settings_text(
+    defaults: dict[str, Any],
+    admitted: list[str],
+    classes: Sequence[str] = ("nvidia",),
+    *,
+    priorities: Mapping[str, Sequence[str]] | None = None,
+    limits: Mapping[str, Mapping[str, int]] | None = None,
+    gpus: Sequence[Mapping[str, Any]] = (),
+    pools: Sequence[Mapping[str, Any]] = (),
+    policy: Mapping[str, Any] | None = None,
+    executors: Sequence[str] = (),
+    on_upgrade: str = "Keep",
+    **further: Any,
+) -> str:
+    content = {
+        "admittedAttachmentNamespaces": [],
+        "admittedEnvironment": [],
+        "admittedImages": ["*"],
+        "admittedLockMemory": [],
+        "admittedModels": ["*"],
+        "gpuHourPrices": {},
+        "requireRevision": "Off",
+        "trustedLabelPrefix": "",
+        "admittedArguments": admitted,
+        "admittedExecutors": executors,
+        "admittedPriorityClasses": priorities or {},
+        "admittedRuntimeClasses": classes,
+        "autoscaledPools": pools,
+        "engineDefaults": defaults,
+        "gpus": gpus,
+        "namespaceLimits": limits or {},
+        "networkPolicy": {**OPEN, **(policy or {})},
+        "rollout": {"onUpgrade": on_upgrade},
+        "configFetch": {"image": DELIVERED, "pullPolicy": "IfNotPresent"},
+    }
+    return json.dumps(content | further, indent=2, sort_keys=True) + "\n"
+
+
+def of_image(image: str) -> dict[str, Any]:
+    """Return what says that the operator's image is another one: it also reads configs, and is all that Jobs of it may run."""
+    shape = (
+        f"variables.containers.all(c, c.image == '{image}' && c.?command.orValue([]) == ['python', '-m', 'shardwright.hub'] "
+        "&& !c.?lifecycle.hasValue() && c.?ports.orValue([]).size() == 0)"
+    )
+    return {
+        "Deployment/shardwright spec.template.spec.containers.0.image": image,
+        SETTINGS: settings_text({}, [], configFetch={"image": image, "pullPolicy": "IfNotPresent"}),
+        "ValidatingAdmissionPolicy/shardwright-jobs spec.validations.1.expression": shape,
+    }
