@@ -55,6 +55,10 @@ class Reason(Word):
     SERVING = ("Serving", "all groups are ready")
     PLANNED = ("Planned", "a plan was chosen")
     OPTIONS_NOT_COUNTED = ("OptionsNotCounted", "a plan was chosen, and the engine is told what no plan counts")
+    GROUPS_OF_ALPHA_API = (
+        "GroupsOfAlphaApi",
+        "a plan was chosen, and its PodGroups are of an API that Kubernetes 1.37 does not have",
+    )
     PLAN_ONLY = ("PlanOnly", "mode is PlanOnly: shown, not deployed")
     PAUSED = ("Paused", "paused is true: nothing is changed")
     SCALED_TO_ZERO = ("ScaledToZero", "replicas is 0: nothing is meant to run")

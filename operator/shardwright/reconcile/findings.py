@@ -51,7 +51,8 @@ class Findings:
     ``kept_engine`` is the engine's version by default where an earlier release has chosen it, unless a revision is run.
     ``distrusted`` is why a plan of record was not believed a while ago, ``barred`` why the pods of a new plan are not let in.
     ``most_moving`` is how many groups may be down on purpose for the sake of all models. ``rollback`` is what is run
-    instead of what the spec says, ``rollback_problem`` why what was asked for is not gone back to.
+    instead of what the spec says, ``rollback_problem`` why what was asked for is not gone back to. ``alpha_groups``: its
+    PodGroups are of an API that the next release of Kubernetes does not have.
     """
 
     generation: int
@@ -81,6 +82,7 @@ class Findings:
     most_moving: int | None = None
     rollback: tuple[Rollback, Revision | None] | None = None
     rollback_problem: Problem | None = None
+    alpha_groups: bool = False
 
     @property
     def spec_rejected(self) -> bool:

@@ -31,6 +31,7 @@ from shardwright.reconcile.status import build_status, hidden_status, service_st
 from shardwright.rendering.hashing import CONTENT_HASH
 from shardwright.rendering.labels import is_managed
 from shardwright.rendering.names import base_name, generation_of, group_names
+from shardwright.rendering.scheduling import ALPHA_GROUPS
 from shardwright.resolving.subject import Subject
 
 CONFLICT: Final = 409  # HTTP: there is one of the name already
@@ -263,6 +264,7 @@ def _found(seen: Seen, known: Known, planned: Planned, deployed: Deployed, outco
         wanted=groups_wanted(intent, record.plan if record else None),
         kept_engine=None if seen.course.rollback else _kept_engine(subject),
         most_moving=cluster.most_moving,
+        alpha_groups=cluster.scheduling_api == ALPHA_GROUPS,
     )
 
 
