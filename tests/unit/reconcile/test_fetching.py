@@ -46,7 +46,7 @@ def a_job(condition: str = "", reason: str = "", uid: str = OWNER.uid) -> dict[s
 
 def a_look(fetching: Fetching, **seen: Any) -> Seen:
     unknown = Unread(code="ModelUnknown", path="spec.model.id", what="'acme/llama'", fetch=FETCH)
-    given = {"cluster": Cluster(), "observed": Observed(objects={}), "record": None} | seen
+    given: dict[str, Any] = {"cluster": Cluster(), "observed": Observed(objects={}), "record": None} | seen
     resource = Resource(owner=OWNER, generation=1, paused=given.pop("paused", False))
     return Seen(resource=resource, subject=(unknown,), fetching=fetching, **given)
 

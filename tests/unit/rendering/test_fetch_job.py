@@ -94,7 +94,7 @@ def test_the_token_is_for_the_kubelet_to_read_and_for_the_container_that_asks_th
     )
     pod = spec["spec"]["template"]["spec"]
 
-    given = [
+    given: list[dict[str, object]] = [
         {"name": "HF_ENDPOINT", "value": "https://$$(HF_TOKEN).example"},
         {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}},
     ]

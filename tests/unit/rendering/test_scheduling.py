@@ -66,7 +66,7 @@ def test_a_native_group_of_kubernetes_1_37_is_disrupted_as_a_whole_and_has_the_p
     bundle = render(a_plan(), a_deployment(scheduling=BETA, priority_class=priority))
 
     group, (pods,) = pod_group(bundle), bundle.of_kind("StatefulSet")
-    fixed = {"disruptionMode": {"all": {}}} | ({"priorityClassName": priority} if priority else {})
+    fixed: dict[str, Any] = {"disruptionMode": {"all": {}}} | ({"priorityClassName": priority} if priority else {})
     assert group["apiVersion"] == "scheduling.k8s.io/v1beta1"
     assert group["spec"] == {"schedulingPolicy": {"gang": {"minCount": 2}}, **fixed}
     assert group["metadata"]["name"] == f"llama-405b-0-2-{digits}"
