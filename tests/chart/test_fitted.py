@@ -13,7 +13,6 @@ from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 from tests.harness.deployed import NAMED
 from tests.support.builders_chart import CHART, GONE, ROOT, defaults, difference, named, read, render, schema
-from tests.support.settings_delivered import of_image
 from tests.support.values_fitted import CONTAINER, POD, of_account
 
 STORED = sorted((ROOT / "tests" / "data" / "chart_values").glob("*.yaml"))
@@ -47,7 +46,7 @@ def test_a_registry_for_all_charts_takes_the_place_of_the_images_own(
 ) -> None:
     objects = render(control_plane, "--set", f"image.repository={repository},global.imageRegistry=mirror.example:5000")
 
-    assert difference(as_delivered, objects) == of_image(image)
+    assert difference(as_delivered, objects) == {f"{CONTAINER}.image": image}
 
 
 def test_another_name_is_that_of_everything_but_the_crd(control_plane: ControlPlane) -> None:

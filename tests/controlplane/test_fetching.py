@@ -20,6 +20,7 @@ from tests.support.operator import SYSTEM, OperatorProcess
 pytestmark = pytest.mark.controlplane
 
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+OWN_POD = "operator-that-fetches"
 INDEX = json.dumps({"metadata": {"total_size": 16_060_522_496}, "weight_map": {"lm_head.weight": "a.safetensors"}}).encode()
 FILES = {"config.json": json.dumps(a_config()).encode(), "model.safetensors.index.json": INDEX}
 
@@ -32,13 +33,17 @@ def hub() -> Iterator[LoopbackHub]:
 
 @pytest.fixture(scope="module")
 def operator(chart: ControlPlane, hub: LoopbackHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """An operator with the settings that the chart has installed, and the hub as every engine's."""
+    """An operator with a pod, the settings that the chart has installed, and the hub as every engine's."""
     stored = chart.api.get(f"/api/v1/namespaces/{SYSTEM}/configmaps/shardwright-settings")["data"]["settings.json"]
     env = [{"name": "HF_ENDPOINT", "value": hub.url}]
     file: Path = tmp_path_factory.mktemp("settings") / "settings.json"
     file.write_text(json.dumps({**json.loads(stored), "engineDefaults": {"engine": {"name": "vLLM", "env": env}}}))
-    with OperatorProcess(chart, f"--settings-file={file}") as running:
+    pods = f"/api/v1/namespaces/{SYSTEM}/pods"
+    container = {"name": "operator", "image": "registry.example/shardwright/operator:0.1.0"}
+    chart.api.create(pods, {"metadata": {"name": OWN_POD}, "spec": {"containers": [container], "nodeName": "nowhere"}})
+    with OperatorProcess(chart, f"--settings-file={file}", identity=OWN_POD) as running:
         yield running
+    chart.api.delete(f"{pods}/{OWN_POD}", missing_ok=True)
 
 
 def the_job(control_plane: ControlPlane, namespace: str, *others: str) -> str:

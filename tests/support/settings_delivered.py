@@ -1,4 +1,4 @@
-"""The settings as the chart delivers them, with what is said otherwise, and what follows from the operator's image."""
+"""The settings as the chart delivers them, with what is said otherwise."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 IMAGE: Final = "registry.example/shardwright/operator"
-DELIVERED: Final = f"{IMAGE}:0.1.0"
 SETTINGS: Final = "ConfigMap/shardwright-settings data.settings.json"
 OPEN = {"clients": [], "egress": {"restricted": False, "rules": []}, "enabled": True, "metrics": []}
 
@@ -45,19 +44,6 @@ def settings_text(
         "namespaceLimits": limits or {},
         "networkPolicy": {**OPEN, **(policy or {})},
         "rollout": {"onUpgrade": on_upgrade},
-        "configFetch": {"image": DELIVERED, "pullPolicy": "IfNotPresent"},
+        "configFetch": {"enabled": True},
     }
     return json.dumps(content | further, indent=2, sort_keys=True) + "\n"
-
-
-def of_image(image: str) -> dict[str, Any]:
-    """Return what says that the operator's image is another one: it also reads configs, and is all that Jobs of it may run."""
-    shape = (
-        f"variables.containers.all(c, c.image == '{image}' && c.?command.orValue([]) == ['python', '-m', 'shardwright.hub'] "
-        "&& !c.?lifecycle.hasValue() && c.?ports.orValue([]).size() == 0)"
-    )
-    return {
-        "Deployment/shardwright spec.template.spec.containers.0.image": image,
-        SETTINGS: settings_text({}, [], configFetch={"image": image, "pullPolicy": "IfNotPresent"}),
-        "ValidatingAdmissionPolicy/shardwright-jobs spec.validations.1.expression": shape,
-    }

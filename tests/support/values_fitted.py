@@ -3,7 +3,6 @@
 from typing import Any, Final
 
 from tests.support.builders_chart import GONE, NEW, POLICIES, SYSTEM
-from tests.support.settings_delivered import of_image
 
 POD: Final = "Deployment/shardwright spec.template.spec"
 CONTAINER: Final = f"{POD}.containers.0"
@@ -49,7 +48,7 @@ def of_account(name: str) -> dict[str, Any]:
 EFFECTS: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
     "global.imageRegistry": (
         "mirror.example/proxy",
-        of_image("mirror.example/proxy/shardwright/operator:0.1.0"),
+        {f"{CONTAINER}.image": "mirror.example/proxy/shardwright/operator:0.1.0"},
     ),
     "commonLabels": (
         {"cost-centre": "7", "app.kubernetes.io/name": "other"},

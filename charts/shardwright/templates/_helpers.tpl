@@ -79,15 +79,6 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 {{- end -}}
 
-{{- /* What reads configs from the hub: the operator's own image, or nothing. */ -}}
-{{- define "shardwright.configFetch" -}}
-{{- if .Values.configFetch.enabled -}}
-{{- dict "image" (include "shardwright.image" .) "pullPolicy" .Values.image.pullPolicy | toJson -}}
-{{- else -}}
-{}
-{{- end -}}
-{{- end -}}
-
 {{- /* What a schema cannot say: how the timings of the Lease stand to each other. */ -}}
 {{- define "shardwright.checkLease" -}}
 {{- if ge (int .renewDeadlineSeconds) (int .durationSeconds) -}}

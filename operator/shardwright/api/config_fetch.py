@@ -1,24 +1,19 @@
 """Whether the configs of models that nobody has given are read from the hub, by a Job in the namespace of the model."""
 
-from typing import Annotated, Final, Literal
+from typing import Final
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from shardwright.api.parts import IMAGE, Part
+from shardwright.api.parts import Part
 from shardwright.api.violations import read_part
 
 CONFIG_FETCH: Final = "configFetch"
 
 
 class ConfigFetch(Part):
-    """The setting as a whole: without an image nothing is read."""
+    """The setting as a whole."""
 
-    image: Annotated[str, StringConstraints(max_length=512, pattern=IMAGE)] | None = Field(
-        default=None, description="The operator's own image, which the Job runs."
-    )
-    pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
-        default="IfNotPresent", description="When the kubelet pulls it."
-    )
+    enabled: bool = Field(default=False, description="Whether they are read.")
 
 
 class _Setting(Part):

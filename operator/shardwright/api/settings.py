@@ -85,7 +85,7 @@ class Settings:
     system where nothing is said of a namespace. ``admission`` is what else they may name. ``limits`` are by namespace in the
     same way. ``stated`` is what holds for all nodes, ``autoscaled_pools`` are pools of nodes that need not exist yet.
     ``network_policy`` says who reaches pods. ``keeps_templates``: groups stay as another release of the operator has made
-    them, where their spec does not say. ``config_fetch`` says what reads configs from the hub that nobody has given.
+    them, where their spec does not say. ``config_fetch``: whether configs are read from the hub that nobody has given.
     """
 
     engine: Engine | None = None

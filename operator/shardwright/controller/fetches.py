@@ -1,4 +1,4 @@
-"""Reads how far the Jobs are that read configs from the hub: by name, for models that wait for one; no cache shows Jobs."""
+"""What reads configs from the hub, and how far its Jobs are: read by name, for models that wait; no cache shows Jobs."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -9,13 +9,33 @@ from shardwright.errors import Problem
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.seen import Fetching
 from shardwright.rendering.deployment import Owner
-from shardwright.rendering.fetch_job import job_name
+from shardwright.rendering.fetch_job import Fetcher, job_name
 from shardwright.resolving.fetching import unread
 from shardwright.resolving.subject import Subject
 
 FORBIDDEN: Final = 403
+OWN_CONTAINER: Final = "operator"
+"""Name of the operator's container in its pod, as the chart has it."""
+
 JOB_NAME: Final = "batch.kubernetes.io/job-name"
 """Label of the pods of a Job. Source: Kubernetes 1.36 ``staging/src/k8s.io/api/batch/v1/types.go`` (JobNameLabel)."""
+
+
+async def own_fetcher(client: Client, namespace: str, pod: str) -> Fetcher | None:
+    """Return what reads configs: the image of the operator's own pod, None where it runs in none that it may look at.
+
+    Raises:
+        ApiError: it could not be read.
+    """
+    try:
+        found = await client.get(PODS, namespace, pod)
+    except ApiError as error:
+        if error.code != FORBIDDEN:
+            raise
+        return None
+    containers = ((found or {}).get("spec") or {}).get("containers") or ()
+    ours = next((container for container in containers if container["name"] == OWN_CONTAINER), None)
+    return Fetcher(image=ours["image"], pull_policy=ours["imagePullPolicy"]) if ours else None
 
 
 async def read_fetching(client: Client, owner: Owner, subject: Subject | tuple[Problem, ...]) -> Fetching | None:

@@ -37,7 +37,7 @@ _FOLDER: Final = "/tmp"  # noqa: S108 - a folder of the pod's own
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetcher:
-    """The operator's own image, which the Job runs, and when the kubelet pulls it."""
+    """What the Job runs, the operator's own image, and when the kubelet pulls it: as it is in the operator's own pod."""
 
     image: str
     pull_policy: str

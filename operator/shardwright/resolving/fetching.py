@@ -10,7 +10,7 @@ from shardwright.errors import Problem
 from shardwright.modelspec.catalogue import model_unknown
 from shardwright.modelspec.parse import CONFIG_FILE
 from shardwright.rendering.deployment import SecretKey
-from shardwright.rendering.fetch_job import VARIABLES, Fetch, Fetcher, config_name
+from shardwright.rendering.fetch_job import VARIABLES, Fetch, config_name
 from shardwright.resolving.question import Question
 
 Source = tuple[str, str]
@@ -49,14 +49,14 @@ def unknown(question: Question, spec: Spec) -> Problem:
 
     ``spec`` is that of the question with the administrator's defaults in it.
     """
-    model, wanted = spec.model, question.settings.config_fetch
+    model, fetcher = spec.model, question.fetcher if question.settings.config_fetch.enabled else None
     problem = model_unknown(model.id, question.catalogue).under("spec.model")
-    if wanted.image is None or (model.weights and (model.weights.pvc or model.weights.image)):
+    if fetcher is None or (model.weights and (model.weights.pvc or model.weights.image)):
         return problem
     hub = model.weights.hugging_face if model.weights else None
     token, pod = hub.token_secret_ref if hub else None, spec.pod or Pod()
     fetch = Fetch(
-        fetcher=Fetcher(image=wanted.image, pull_policy=wanted.pull_policy),
+        fetcher=fetcher,
         model=model.id,
         revision=model.revision,
         hub_token=SecretKey(name=token.name, key=token.key) if token else None,

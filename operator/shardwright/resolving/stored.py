@@ -7,16 +7,18 @@ from typing import Any
 from shardwright.api.resource import read_stored
 from shardwright.api.settings import Settings
 from shardwright.errors import InputError, Problem
+from shardwright.rendering.fetch_job import Fetcher
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import Subject, resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Administration:
-    """What the administrator says for all resources: models by id beside the built-in ones, and settings."""
+    """What holds for all resources: models by id beside the built-in ones, settings, and what can read configs from the hub."""
 
     catalogue: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
+    fetcher: Fetcher | None = None
 
 
 def resolve_stored(
@@ -34,6 +36,7 @@ def resolve_stored(
             kept_version=kept_version,
             catalogue=administration.catalogue,
             settings=administration.settings,
+            fetcher=administration.fetcher,
         )
         return resolve(question)
     except InputError as error:

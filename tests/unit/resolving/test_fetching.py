@@ -19,16 +19,16 @@ from tests.support.builders_model import a_config
 from tests.support.builders_resource import a_sharded_model
 from tests.support.builders_subject import a_resource
 
-IMAGE = "registry.example/operator:1"
+FETCHER = Fetcher(image="registry.example/operator:1", pull_policy="IfNotPresent")
 
 
 def settings(**more: Any) -> Settings:
-    return read_settings(json.dumps({"configFetch": {"image": IMAGE}, **more}))
+    return read_settings(json.dumps({"configFetch": {"enabled": True}, **more}))
 
 
-def problem_of(model: dict[str, Any], given: Settings, **spec: Any) -> Problem:
+def problem_of(model: dict[str, Any], given: Settings, fetcher: Fetcher | None = FETCHER, **spec: Any) -> Problem:
     with pytest.raises(InputError) as caught:
-        resolve(Question(resource=a_resource(model=model, **spec), settings=given))
+        resolve(Question(resource=a_resource(model=model, **spec), settings=given, fetcher=fetcher))
     (problem,) = caught.value.problems
     return problem
 
@@ -44,7 +44,7 @@ def test_a_model_that_nobody_knows_is_to_be_read_with_its_token_as_the_engine_re
     found = unread((problem,))
     assert found
     assert found.fetch == Fetch(
-        fetcher=Fetcher(image=IMAGE, pull_policy="IfNotPresent"),
+        fetcher=FETCHER,
         model="acme/ours",
         revision="0" * 40,
         hub_token=SecretKey(name="hub", key="token"),
@@ -65,6 +65,10 @@ def test_nothing_is_read_that_is_not_on_the_hub_or_where_it_is_not_wanted(model:
     problem = problem_of(model, given)
 
     assert (problem.code, isinstance(problem, Unread)) == ("ModelUnknown", False)
+
+
+def test_nothing_is_read_by_an_operator_that_runs_in_no_pod() -> None:
+    assert not isinstance(problem_of({"id": "acme/ours"}, settings(), fetcher=None), Unread)
 
 
 def test_a_model_that_the_administrator_does_not_admit_is_not_read() -> None:
@@ -109,7 +113,7 @@ def test_where_the_config_of_a_resource_is(model: dict[str, Any], source: tuple[
     assert source_of(parse_manifest(a_sharded_model("ours", model=model))) == source
 
 
-@pytest.mark.parametrize("described", [{"image": "http://registry"}, {"pullPolicy": "Sometimes"}, {"enabled": True}, 5])
+@pytest.mark.parametrize("described", [{"image": "registry.example/operator:1"}, {"enabled": "maybe"}, 5])
 def test_a_setting_that_is_none_is_refused_with_its_path(described: object) -> None:
     with pytest.raises(InputError) as caught:
         read_settings(json.dumps({"configFetch": described}))
