@@ -36,7 +36,7 @@ test-engine: setup ## Every argument list before vLLM's own parser, configuratio
 	$(BIN)/python -m tests.engine install
 	$(BIN)/python -m pytest tests/engine --engine
 
-test-versions: setup ## What API servers of Kubernetes 1.31, 1.34 and 1.37 make of every object (builds them once, 15 minutes)
+test-versions: setup ## What API servers of Kubernetes 1.31 and 1.34 make of every object (builds them once, 10 minutes)
 	$(BIN)/python -m tests.harness build --older
 	$(BIN)/python -m pytest tests/versions --versions
 

@@ -34,10 +34,6 @@ _FEATURES: dict[str, tuple[dict[str, tuple[str, ...]], str]] = {
         },
         "scheduling.k8s.io/v1alpha2=true",
     ),
-    "gang-scheduling-1.37": (  # of an API server of 1.37, which has no gate GangScheduling; the others here are of 1.36
-        {"kube-apiserver": ("GenericWorkload",)},
-        "scheduling.k8s.io/v1beta1=true",
-    ),
 }
 _GATED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
@@ -111,7 +107,7 @@ class ControlPlane:
     ) -> ControlPlane:
         """Start a control plane and return when it works; the programs are built first where they are not cached.
 
-        features: sets of feature gates by name (`gang-scheduling`, `gang-scheduling-1.37`).
+        features: sets of feature gates by name (`gang-scheduling`).
         feature_gates: more gates, given to the API server, the controller manager and the scheduler alike.
         lease_duration_seconds: of the nodes' leases. Thousands of nodes renew so many that the idle cluster eats a core:
             lengthen it there. Nodes then report their status, and are looked at by the controller manager, as seldom.

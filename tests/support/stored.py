@@ -52,14 +52,6 @@ MORE = (
 NATIVE = _launch("Native", a_deployment(scheduling=Scheduling(adapter="Native", api_version="scheduling.k8s.io/v1alpha2")))
 """Stored where a feature gate is on."""
 
-NATIVE_BETA = _launch(
-    "Native, Kubernetes 1.37",
-    a_deployment(
-        scheduling=Scheduling(adapter="Native", api_version="scheduling.k8s.io/v1beta1"), priority_class="system-cluster-critical"
-    ),
-)
-"""The same by the API that 1.37 has in the place of that of 1.36, with a PriorityClass that every cluster has."""
-
 IMAGE_VOLUME = _launch(
     "image volume",
     a_deployment(

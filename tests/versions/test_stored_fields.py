@@ -1,4 +1,4 @@
-"""What API servers of other Kubernetes releases store of what is sent, field by field; that of 1.36 is in `controlplane`."""
+"""What API servers of older Kubernetes releases store of what is sent, field by field; the newest has it in `controlplane`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.harness import build
 from tests.harness.api import ApiError
 from tests.harness.compute_domains import compute_domains
 from tests.harness.controlplane import ControlPlane
-from tests.support.stored import IMAGE_VOLUME, NATIVE, NATIVE_BETA, differences, objects_of, pods, runnable, stored
+from tests.support.stored import IMAGE_VOLUME, NATIVE, differences, objects_of, pods, runnable, stored
 
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
@@ -21,13 +21,8 @@ DROPPED: dict[str, set[str]] = {
         "spec.template.spec.resourceClaims[compute-domain-channel]",
     },
     "1.34": set(),
-    "1.37": set(),
 }
 """By release: fields that are refused there with their reason, because it would drop them (claims came with 1.34)."""
-
-
-WITHOUT_IMAGE_VOLUMES = {"1.31", "1.34"}
-"""Releases before 1.35, where the feature gate ImageVolume is off by default."""
 
 
 @pytest.fixture(scope="module", params=build.OTHER_VERSIONS)
@@ -38,12 +33,8 @@ def older(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
         yield running
 
 
-def release_of(server: ControlPlane) -> str:
-    return ".".join(server.api.get("/version")["gitVersion"].removeprefix("v").split(".")[:2])
-
-
 def test_every_field_of_every_object_is_stored_as_it_is_sent_but_those_that_came_later(older: ControlPlane) -> None:
-    release = release_of(older)
+    release = ".".join(older.api.get("/version")["gitVersion"].removeprefix("v").split(".")[:2])
     assert len(runnable()) > 20
     with compute_domains(older):
         found = differences(older.api, "default", runnable())
@@ -56,10 +47,8 @@ def test_a_native_group_would_lose_the_field_that_binds_its_pods(older: ControlP
     assert "schedulingGroup" not in stored(older.api, group, "default")["spec"]["template"]["spec"]
 
 
-def test_an_image_volume_that_would_be_lost_is_found_by_the_operator(older: ControlPlane) -> None:
-    if release_of(older) not in WITHOUT_IMAGE_VOLUMES:
-        assert differences(older.api, "default", (IMAGE_VOLUME,)) == {}
-        return
+def test_an_image_volume_would_be_lost_and_the_operator_finds_it(older: ControlPlane) -> None:
+    """The feature gate ImageVolume is off by default before Kubernetes 1.35."""
     (group,) = (item for item in objects_of(IMAGE_VOLUME, "default") if item["kind"] == "StatefulSet")
     pod = "spec.template.spec"
     assert dropped_fields(group, stored(older.api, group, "default")) == (
@@ -79,12 +68,3 @@ def test_the_pod_of_every_template_is_let_into_a_restricted_namespace(older: Con
         except ApiError as error:
             refused[name] = error.message
     assert refused == {}
-
-
-def test_the_pod_groups_of_kubernetes_1_37_are_stored_as_they_are_sent_and_those_of_1_36_are_unknown() -> None:
-    with ControlPlane.start(features=["gang-scheduling-1.37"], api_server=build.api_server("1.37")) as newer:
-        assert differences(newer.api, "kube-system", (NATIVE_BETA,)) == {}
-        (group,) = (item for item in objects_of(NATIVE_BETA, "kube-system") if item["kind"] == "PodGroup")
-        assert group["spec"].keys() == {"schedulingPolicy", "disruptionMode", "priorityClassName"}
-        served = {version["version"] for version in newer.api.get("/apis/scheduling.k8s.io")["versions"]}
-        assert served == {"v1", "v1beta1"}
