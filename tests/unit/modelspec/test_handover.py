@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import tracemalloc
 from base64 import b85encode
 
 import pytest
@@ -100,6 +101,22 @@ def test_what_is_damaged_is_one_problem(text: str) -> None:
 
     assert isinstance(found, Problem)
     assert found.code == "ConfigFetchFailed"
+
+
+def test_what_unpacks_to_far_more_than_a_config_takes_no_memory() -> None:
+    bomb = lzma.compress(b" " * (32 * MAX_CONFIG_BYTES), format=lzma.FORMAT_RAW, filters=handover._LZMA)
+    text = handover._CONFIG + b85encode(bomb).decode()
+
+    tracemalloc.start()
+    try:
+        found = read_handover(text)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert isinstance(found, Problem)
+    assert len(text) < MESSAGES * MESSAGE_BYTES
+    assert peak < 8 * MAX_CONFIG_BYTES
 
 
 @pytest.mark.parametrize("config", ['{"a": {"b": ' * 40 + "1" + "}}" * 40, '{"a": 1, "a": 2}', "[1]", "5"])
