@@ -104,7 +104,7 @@ def test_what_is_damaged_is_one_problem(text: str) -> None:
 
 
 def test_what_unpacks_to_far_more_than_a_config_takes_no_memory() -> None:
-    bomb = lzma.compress(b" " * (32 * MAX_CONFIG_BYTES), format=lzma.FORMAT_RAW, filters=handover._LZMA)
+    bomb = lzma.compress(b" " * (12 * MAX_CONFIG_BYTES), format=lzma.FORMAT_RAW, filters=handover._LZMA)
     text = handover._CONFIG + b85encode(bomb).decode()
 
     tracemalloc.start()
