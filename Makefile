@@ -69,15 +69,10 @@ lint: setup ## Formatting, lint, types and the layer contracts
 fmt: setup ## Format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	git ls-files --cached --others --exclude-standard --deduplicate -- ':(glob)*.md' 'docs/*.md' | xargs ls -d 2>/dev/null | xargs $(BIN)/python -m tests.support.wrapping
 
-CRD := shardwright.io_shardedmodels.yaml
-
-generate: setup tools ## Write the generated files: the CRD, its copy in the chart, the install manifest
-	$(BIN)/shardwright crd > crds/$(CRD)
-	cp crds/$(CRD) charts/shardwright/files/$(CRD)
-	{ printf -- '---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shardwright-system}\n'; \
-	  $$($(BIN)/python -m tests.harness path)/helm template shardwright charts/shardwright --namespace shardwright-system --skip-tests --set image.repository=registry.example/shardwright/operator; \
-	} > manifests/install.yaml
+generate: setup ## Write every generated file: CRD, install manifest, references, the chart's documents (needs no control plane)
+	$(BIN)/python -m tests.generated
 
 verify: generate lint ## Generated files are current (used before a release)
 	git diff --exit-code

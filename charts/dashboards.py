@@ -332,7 +332,7 @@ def _engine() -> tuple[Panel, ...]:
         ),
         lines(
             "K/V cache in use",
-            "Of each group. Near 100 % requests are put aside and computed anew.",
+            "Of each group. Near 100 % requests are preempted and computed again.",
             "percentunit",
             (f"vllm:kv_cache_usage_perc{{{MODEL}}}", "{{group}}"),
         ).max(1),

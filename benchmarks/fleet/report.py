@@ -121,9 +121,23 @@ def page(found: Mapping[str, Any], limits: Mapping[str, float], before: Mapping[
     parts = [HEADER, measured, ""]
     for title, rows in tables(found, limits, before):
         parts += [f"## {title}", "", *_markdown(rows), ""]
+    parts += ["## What bounds the bring-up", "", *_bound(found["cpu_seconds"]["bring_up"], machine["cores"]), ""]
     if found["notes"]:
         parts += ["## Notes", "", *(f"- {note}" for note in found["notes"]), ""]
     return "\n".join(parts)
+
+
+def _bound(spent: Mapping[str, float], cores: int) -> list[str]:
+    """Return in words what CPU the bring-up has taken, and how long it would take if the operator cost nothing."""
+    ours = sum(spent.get(name, 0.0) for name in OPERATORS)
+    cluster = sum(spent.get(name, 0.0) for name in COMPONENTS)
+    server = shown(spent.get("kube-apiserver", 0.0))
+    return [
+        f"From the first apply to the last model Ready, {shown(spent['seconds'])} s, the operator took {shown(ours)} s of CPU,",
+        f"the control plane and kwok {shown(cluster)} s (API server {server} s) for what these models consist of: objects,",
+        f"pods, EndpointSlices and events. On {cores} cores the control plane needs {shown(cluster / cores)} s for that,",
+        f"whoever asks for it; both together {shown((ours + cluster) / cores)} s.",
+    ]
 
 
 def _markdown(rows: Iterable[list[str]]) -> list[str]:

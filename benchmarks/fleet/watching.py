@@ -18,6 +18,8 @@ from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
 
 FULL: Final = "application/json"
+PAUSE_SECONDS: Final = 0.1
+"""Before a watch that has ended begins anew."""
 METADATA: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 
 
@@ -28,30 +30,38 @@ class Watch(threading.Thread):
         self, control_plane: ControlPlane, path: str, on_object: Callable[[Manifest], None], *, accept: str = FULL, **query: str
     ) -> None:
         super().__init__(name=f"watch {path}", daemon=True)
-        server = urlsplit(control_plane.url)
-        context = ssl.create_default_context(cafile=str(control_plane.ca_file))
-        self._connection = http.client.HTTPSConnection(str(server.hostname), server.port, context=context)
+        self._server = urlsplit(control_plane.url)
+        self._tls = ssl.create_default_context(cafile=str(control_plane.ca_file))
+        self._connection: http.client.HTTPSConnection | None = None
         self._target = f"{path}?{urlencode({'watch': '1', 'timeoutSeconds': '36000', **query})}"
         self._headers = {"Authorization": f"Bearer {control_plane.admin_token}", "Accept": accept}
         self._on_object = on_object
+        self._closed = threading.Event()
         self.start()
 
     def run(self) -> None:
-        """Read events until closed."""
-        with suppress(OSError, ValueError, AttributeError, http.client.HTTPException):  # closed under our hands
-            self._connection.request("GET", self._target, headers=self._headers)
-            response = self._connection.getresponse()
-            if response.status != http.client.OK:
-                raise RuntimeError(f"{self.name}: {response.status} {response.read().decode()}")
-            for line in response:
-                event = json.loads(line)
-                if event["type"] in {"ADDED", "MODIFIED"}:
-                    self._on_object(event["object"])
+        """Read events until closed; the API server ends a watch that falls behind: another one begins with all there is."""
+        while not self._closed.is_set():
+            with suppress(OSError, ValueError, AttributeError, http.client.HTTPException):  # closed under our hands
+                self._read()
+            self._closed.wait(PAUSE_SECONDS)
 
     def close(self) -> None:
         """End it."""
+        self._closed.set()
         with suppress(OSError, AttributeError):
-            self._connection.sock.shutdown(socket.SHUT_RDWR)
+            self._connection.sock.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
+
+    def _read(self) -> None:
+        self._connection = http.client.HTTPSConnection(str(self._server.hostname), self._server.port, context=self._tls)
+        self._connection.request("GET", self._target, headers=self._headers)
+        response = self._connection.getresponse()
+        if response.status != http.client.OK:
+            raise RuntimeError(f"{self.name}: {response.status} {response.read().decode()}")
+        for line in response:
+            event = json.loads(line)
+            if event["type"] in {"ADDED", "MODIFIED"}:
+                self._on_object(event["object"])
 
 
 class Seen:

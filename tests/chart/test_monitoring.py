@@ -13,7 +13,7 @@ from tests.support.builders_chart import CHART, ROOT, named
 from tests.support.builders_chart import render as render_chart
 from tests.support.builders_deployment import a_deployment, a_plan, a_trtllm_deployment
 
-PAGE = (ROOT / "docs" / "reference" / "metrics.md").read_text()
+PAGE = "".join((ROOT / "docs" / "howto" / f"{name}.md").read_text() for name in ("monitoring", "who-may-read-metrics"))
 
 
 @pytest.fixture(scope="module")

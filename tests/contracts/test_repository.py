@@ -79,8 +79,14 @@ def test_bare_make_prints_help() -> None:
     assert all(target in said for target in ("test", "demo", "lint", "setup", "generate"))
 
 
-def test_ci_calls_the_commands_that_contributing_lists() -> None:
-    listed = (ROOT / "CONTRIBUTING.md").read_text().partition("## What CI runs\n")[2].partition("```sh\n")[2].partition("```")[0]
+def test_ci_calls_the_commands_that_the_page_of_the_tests_lists() -> None:
+    listed = (
+        (ROOT / "docs/howto/run-the-tests.md")
+        .read_text()
+        .partition("## What CI runs\n")[2]
+        .partition("```sh\n")[2]
+        .partition("```")[0]
+    )
     commands_of_ci = [
         "make test",
         "make test-browser",

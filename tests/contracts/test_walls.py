@@ -36,7 +36,7 @@ def layers() -> list[set[str]]:
 
 def picture() -> list[str]:
     """Return the lines of the drawing of the layers."""
-    return text_under("The layers", "ARCHITECTURE.md").split("```")[1].strip().splitlines()
+    return text_under("The layers", "ARCHITECTURE.md").split("```text\n")[1].partition("```")[0].strip().splitlines()
 
 
 def rooms_of(line: str) -> set[str]:

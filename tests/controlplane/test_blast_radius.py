@@ -252,6 +252,35 @@ def test_a_webhook_that_does_not_answer_shows_in_the_status_and_keeps_no_other_n
         models.wait_ready("small-0", timeout=90)
 
 
+def test_in_a_namespace_that_ends_nothing_is_made_again_and_another_one_is_mended(
+    models: Models, fleet: Fleet, control_plane: ControlPlane
+) -> None:
+    fleet(H100, 3)
+    models.create("large", LARGE)
+    models.wait_ready("large")
+    before = uids_by_group(models)
+    ending = Models(control_plane, control_plane.create_namespace(f"ending-{next(_numbers)}"))
+    ending.create("llama")
+    ending.wait_ready("llama")
+    ending.patch("ShardedModel", "llama", {"metadata": {"finalizers": [KEPT]}})
+
+    control_plane.api.delete(f"/api/v1/namespaces/{ending.namespace}")
+    kinds = ("StatefulSet", "Service", "ConfigMap", "Pod")
+    wait_for(lambda: not any(ours(ending, kind) for kind in kinds), 60, "all but the model to be gone")
+    control_plane.pods.crash(models.namespace, "large-0-1", exit_code=1)
+    wait_for(lambda: restarted(models, before, "large-0"), 60, "two new pods that serve")
+    assert [ours(ending, kind) for kind in kinds] == [[], [], [], []]
+    assert "deletionTimestamp" in ending.get("ShardedModel", "llama")["metadata"]
+
+    ending.patch("ShardedModel", "llama", {"metadata": {"finalizers": None}})
+    wait_for(lambda: ending.find("ShardedModel", "llama") is None, 30, "the model to be gone")
+
+
+def ours(models: Models, kind: str) -> list[str]:
+    """Return the names of what is there of a kind, but for what Kubernetes puts into every namespace."""
+    return [name for item in models.all(kind) if (name := item["metadata"]["name"]) != "kube-root-ca.crt"]
+
+
 def is_refused(control_plane: ControlPlane, namespace: str) -> bool:
     try:
         control_plane.api.create(f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"generateName": "probe-"}})

@@ -6,6 +6,7 @@ The binaries are cached, not Go's build: 500 MB instead of the 9 GB of module an
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import shutil
@@ -122,6 +123,28 @@ def api_server(release: str) -> Path:
 def health_judge() -> Path:
     """The program that says of objects what kstatus and Argo CD say: ``tools/health/main.go``."""
     return _built_alone("health", _TOOLS / "health", ".", ("-trimpath", "-buildvcs=false"), "2 minutes")
+
+
+def helm() -> Path:
+    """Helm: that of the control plane where one is built, else built alone."""
+    beside = Path(os.environ.get(BIN_VARIABLE) or installed_folder()) / "helm"
+    if beside.is_file():
+        return beside
+    return _built_alone("helm", _TOOLS / "helm", "helm.sh/helm/v4/cmd/helm", _PLAIN, "2 minutes")
+
+
+def keda_crd() -> Path:
+    """The definition of ScaledObject as KEDA's module has it, downloaded once and held to its hash in ``go.sum``."""
+    module = _TOOLS / "keda"
+    digest = hashlib.sha256((module / "go.sum").read_bytes()).hexdigest()[:16]
+    kept = cache_folder() / f"keda-{digest}.yaml"
+    if not kept.is_file():
+        console = Console(stderr=True, soft_wrap=True)
+        name = f"github.com/kedacore/keda/v2@{_pinned('github.com/kedacore/keda/v2', module)}"
+        said = _run([_go(console), "mod", "download", "-json", name], module, _ENVIRONMENT, f"downloading {name}")
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(Path(json.loads(said)["Dir"]) / "config/crd/bases/keda.sh_scaledobjects.yaml", kept)
+    return kept
 
 
 def crane() -> Path:
@@ -272,8 +295,9 @@ class _Step:
             self.console.print(f"built {self.text} in {time.monotonic() - self._began:.0f} s")
 
 
-def _run(command: list[str], folder: Path, environment: dict[str, str], what: str) -> None:
+def _run(command: list[str], folder: Path, environment: dict[str, str], what: str) -> str:
     done = subprocess.run(command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-_LOG_TAIL:])
         raise HarnessError(f"{what} failed with exit code {done.returncode}:\n{tail}")
+    return done.stdout

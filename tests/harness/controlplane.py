@@ -334,6 +334,7 @@ class ControlPlane:
             "kube-api-qps": "300",
             "kube-api-burst": "600",
             "concurrent-statefulset-syncs": "20",
+            "horizontal-pod-autoscaler-sync-period": "2s",
             "node-monitor-period": f"{min(max(self._lease_duration_seconds // 40, 1), 60)}s",
             "node-monitor-grace-period": f"{self._lease_duration_seconds + 10}s",
             # Ten nodes a second, not one in ten seconds, get the taint that evicts their pods: tests look at that.

@@ -20,7 +20,7 @@ QUICK = ("readiness: {silenceSeconds: 20, idleSeconds: 10}", "restart: {delaySec
 """A stopped engine is noticed sooner, and a second failure in a row waits less, than by default: the tests take less time."""
 
 FAILED, CHANGED = "GroupsNotReady", "RollingOut"
-"""What Ready is False for, first: a group of which a rank has failed, or which goes through zero because somebody wants it."""
+"""What Ready is False for, first: a group of which a rank has failed, or which restarts as a whole because somebody wants it."""
 
 
 def broken(

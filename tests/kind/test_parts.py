@@ -47,7 +47,7 @@ def test_without_root_it_says_so_in_one_line_and_exits_with_2(
     )
 
 
-def test_without_docker_and_without_leave_to_install_it_says_what_is_missing(
+def test_without_docker_and_without_permission_to_install_it_says_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)

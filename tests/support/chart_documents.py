@@ -17,10 +17,10 @@ from shardwright.api.schema import defaults_schema, egress_schema, gpus_schema, 
 from tests.support.builders_chart import CHART, default_of, defaults, described_values
 
 WIDTH: Final = 120
-BEGIN, END = "<!-- values: written by `pytest tests/chart --update-goldens` -->\n", "<!-- end of values -->\n"
+BEGIN, END = "<!-- values: written by `make generate` -->\n", "<!-- end of values -->\n"
 HEAD: Final = """\
 # What `helm install` takes: each value with what it does and its default. It refuses values that are not here or not so.
-# Comments are written from values.schema.json, like the table in README.md, by `pytest tests/chart --update-goldens`.
+# Comments are written from values.schema.json, like the table in README.md, by `make generate`.
 """
 _KUBERNETES: Final = (
     Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / f"v{kubernetes_validate.latest_version()}-local-strict"

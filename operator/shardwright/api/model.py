@@ -118,7 +118,7 @@ class HubAdapter(Part):
 
 
 class Adapter(Part):
-    """A LoRA adapter that is served under a name of its own: exactly one of pvc and huggingFace."""
+    """A LoRA adapter that is served under its own name: exactly one of pvc and huggingFace."""
 
     name: ServedName = Field(description="Name that clients ask for; not that of the model.")
     pvc: ClaimWeights | None = Field(default=None, description="Read from a PersistentVolumeClaim.")

@@ -155,9 +155,9 @@ class PlacementRules(Part):
     )
     scheduler: Literal["None", "Native", "Kueue", "Volcano", "Coscheduling"] = Field(
         default="None",
-        description="Who is told that the pods of a group belong together, so that they are placed all or none. Native: "
-        "kube-scheduler (scheduling.k8s.io). Kueue: admits groups by quota. Volcano and Coscheduling: these schedulers. The "
-        "nodes are those of the plan with each of them.",
+        description="Gang scheduling: who is told that the pods of a group belong together, so that all of them are placed, or "
+        "none. Native: kube-scheduler (scheduling.k8s.io). Kueue: admits groups by quota. Volcano and Coscheduling: these "
+        "schedulers. The nodes are those of the plan with each of them.",
     )
     queue: QueueName | None = Field(
         default=None,

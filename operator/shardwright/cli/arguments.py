@@ -210,7 +210,7 @@ def _add_size(commands: Commands) -> None:
     command.add_argument(
         "--fetch", action="store_true", help="read a model that is not built in from the Hugging Face hub ('fetch --help')"
     )
-    there = command.add_argument_group("of which GPUs")
+    there = command.add_argument_group("GPUs")
     there.add_argument(
         "--gpus",
         action="append",
@@ -270,7 +270,7 @@ def _add_inputs(command: argparse.ArgumentParser, *, by_operator: bool = False) 
         help="id of a model, as Hugging Face writes it (org/name), or the name of a ShardedModel in the cluster; or -f",
     )
     _add_typed(command)
-    wanted = command.add_argument_group("what is wanted, as manifests")
+    wanted = command.add_argument_group("Inputs")
     wanted.add_argument(
         "-f",
         "--filename",
@@ -301,7 +301,7 @@ def _add_inputs(command: argparse.ArgumentParser, *, by_operator: bool = False) 
 
 
 def _add_surroundings(command: argparse.ArgumentParser) -> None:
-    there = command.add_argument_group("what is there: the kubeconfig's current context, or")
+    there = command.add_argument_group("Cluster (the kubeconfig's current context, or)")
     one_of = there.add_mutually_exclusive_group()
     one_of.add_argument(
         "--nodes",
@@ -350,7 +350,7 @@ def _add_nodes_of(there: Group) -> None:
 
 def _add_typed(command: argparse.ArgumentParser) -> None:
     """Add what describes a model without a manifest; ``typed`` says which field each stands for."""
-    typed = command.add_argument_group("what is wanted of MODEL (kubectl explain shardedmodel.spec has more)")
+    typed = command.add_argument_group("Model and load (kubectl explain shardedmodel.spec has more)")
     typed.add_argument("--input-tokens", metavar="TOKENS", help="mean length of a prompt (default: 2048)")
     typed.add_argument("--output-tokens", metavar="TOKENS", help="mean length of an answer (default: 512)")
     typed.add_argument("--concurrency", metavar="REQUESTS", help="requests in flight at once (default: 64)")

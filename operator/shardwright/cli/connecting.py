@@ -29,7 +29,7 @@ _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m|h|)", re.AS
 
 def add_connection(command: argparse.ArgumentParser, *, context: bool = True, server: bool = True) -> None:
     """Add the flags; ``context`` and ``server`` are left to commands that give them more meaning."""
-    group = command.add_argument_group("the cluster, as kubectl names it")
+    group = command.add_argument_group("Connection, with the flags of kubectl")
     group.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, which may be a list, else ~/.kube/config")
     if context:
         group.add_argument("--context", metavar="NAME", help="a context of the kubeconfig (default: the current one)")

@@ -26,7 +26,7 @@ MODEL_ID: Final = "Qwen/Qwen2.5-0.5B-Instruct"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What was looked at, and what came of it."""
+    """What was looked at, and the result."""
 
     what: str
     fine: bool

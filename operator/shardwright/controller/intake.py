@@ -149,5 +149,7 @@ class Intake:
             self._queue.change(key)
 
     def _add_soon(self, key: Key) -> None:
+        """Ask for a look at what goes on; a first start has time: models that have no pods yet come before it."""
+        priority = Priority.NEW if self._view.interests(key).starting else Priority.ROLL
         if self._may_ask():
-            self._queue.add_after(key, Again(seconds=SETTLING_SECONDS, priority=Priority.ROLL))
+            self._queue.add_after(key, Again(seconds=SETTLING_SECONDS, priority=priority))

@@ -216,7 +216,7 @@ class Reconciler:
         if not (published.waits_for_capacity or published.found.hidden) and published.found.cluster_known:
             self._view.stand_in_line(key, None)
         if not published.known:
-            self._view.note(key, replace(before, moving=published.moving))
+            self._view.note(key, replace(before, moving=published.moving, starting=published.starting))
             return
         groups = published.kept.record.plan.groups if published.kept else ()
         self._view.note(
@@ -226,6 +226,7 @@ class Reconciler:
                 nodes=frozenset(node for group in groups for node in group) | self._view.claimed_by(key),
                 waits_for_capacity=published.waits_for_capacity,
                 moving=published.moving,
+                starting=published.starting,
                 waits_for_turn=bool(published.found.awaiting_turn),
                 barred=published.found.barred is not None,
             ),

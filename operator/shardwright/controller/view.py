@@ -30,14 +30,15 @@ A = TypeVar("A")
 class Interests:
     """What one model depends on beside its own objects.
 
-    ``moving`` is how many of its groups are down on purpose; ``waits_for_turn``: groups of it wait because others' are;
-    ``barred``: its namespace does not let its pods in.
+    ``moving`` is how many of its groups are down on purpose, ``starting``: all are at their first start; ``waits_for_turn``:
+    groups of it wait because others' are down; ``barred``: its namespace does not let its pods in.
     """
 
     config_map: Key | None = None
     nodes: frozenset[str] = frozenset()
     waits_for_capacity: bool = False
     moving: int = 0
+    starting: bool = False
     waits_for_turn: bool = False
     barred: bool = False
 

@@ -145,7 +145,7 @@ def _nothing_to_try(inventory: Inventory, request: Request) -> Problem:
 
 
 def _no_gpu_nodes(inventory: Inventory) -> Problem:
-    """Return that there is nothing to plan on; where nodes are put aside, why most of them are."""
+    """Return that there is nothing to plan on; where nodes are excluded, why most of them are."""
     excluded = inventory.excluded
     if not excluded:
         return Problem(code="NoGpuNodes", what="no node has GPUs", remedy="add GPU nodes", path="spec.placement")

@@ -1,6 +1,6 @@
 """One look at one ShardedModel as a pure function: all that was read in, the next thing to do out.
 
-The shell does what a step says and calls ``advance`` again with what came of it, until there is nothing left to do::
+The shell does what a step says and calls ``advance`` again with the result, until there is nothing left to do::
 
     Seen ─▶ ask the planner ─▶ write the plan of record ─▶ write the rest ─▶ publish
                ▲                          │

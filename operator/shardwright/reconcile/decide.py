@@ -112,7 +112,7 @@ def keep_alive(
 ) -> Decision:
     """Return what keeps the groups that exist alive as they are, where nobody knows what they should be.
 
-    A group that fails still goes through zero and comes back as it was, and so do all, one after another, where a restart is
+    A group that fails still stops as a whole and comes back as it was, and so do all, one after another, where a restart is
     asked for; nothing is created, changed or deleted. ``size`` is how many pods a group has that is at zero and does not
     remember (None: it stays at zero), ``most_moving`` as in :func:`decide`.
     """

@@ -47,7 +47,7 @@ def given_up_at(members: Iterable[Member], now: datetime) -> datetime | None:
 def unsettled_groups(
     groups: Sequence[Sequence[str]], base: str, standing: Iterable[GroupState], numbers: Sequence[int] = ()
 ) -> frozenset[int]:
-    """Return the planned groups that need a place now: they do not exist, wait for a pod to be bound, or go through zero."""
+    """Return the planned groups that need a place now: they do not exist, wait for a pod to be bound, or restart."""
     roots = group_names(base, numbers or range(len(groups)))
     pods = {root: len(nodes) for root, nodes in zip(roots, groups, strict=True)}
     settled = {root for state in standing if state.settled(pods.get(root := generation_of(state.name)[0], 0))}
@@ -125,8 +125,8 @@ def overdue(member: Member, now: datetime, seconds: float = LOST_SECONDS) -> boo
 def finds_no_place(group: Group, now: datetime) -> bool:
     """Return whether a group that was made beside its former self has waited long enough for all its pods to be placed.
 
-    The planner knows GPUs only: a quota, CPU, memory or a volume may say no. Pods that are missing because the group goes
-    through zero say nothing of places.
+    The planner knows GPUs only: a quota, CPU, memory or a volume may say no. Pods that are missing because the group
+    restarts say nothing of places.
     """
     if group.live is None or not group.live["spec"].get("replicas"):
         return False

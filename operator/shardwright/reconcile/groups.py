@@ -1,4 +1,4 @@
-"""The life of one group: it starts, rolls and restarts as one, always through zero pods; ``states`` has the picture.
+"""The life of one group: it starts, rolls and restarts as one, always by way of zero pods; ``states`` has the picture.
 
 A new template is only ever written together with ``replicas: 0``, and ``replicas: n`` only when every pod
 is gone, so that no rank meets a peer of another revision or of an earlier start, wherever we are killed.
@@ -29,7 +29,7 @@ from shardwright.reconcile.templates import asked_by, template_hash
 
 QUEUE_GATES: Final = "kueue.x-k8s.io/"
 ON_PURPOSE: Final = frozenset({Why.ROLLOUT, Why.REQUESTED})
-"""Why a group goes through zero that could have gone on."""
+"""Why a group is stopped that could have gone on."""
 
 PATCHED: Final = frozenset({Why.FAILURE, Why.CAUSE, Why.STOP_AGAIN, Why.NOTE})
 """Why a StatefulSet is written that serves nobody any more, or whose pods stay as they are."""
@@ -202,7 +202,7 @@ def _found_asked(group: Group) -> str:
 
 
 def _standing(group: Group, memory: Memory, now: datetime) -> GroupState:
-    """Return how a group stands that nothing takes through zero."""
+    """Return how a group stands that nothing stops."""
     if group.complete:
         stopped = (group.hold,) if group.hold and group.hold.what is Awaited.STOPPED_ROLLOUT else ()
         ready = _state(group, Situation.READY, *stopped, memory=memory, look_at=_comes_of_age(group, now))
@@ -229,7 +229,7 @@ def _overdue(group: Group, now: datetime) -> Iterator[Wait]:
 
 
 def _queued(group: Group) -> bool:
-    """Return whether a queue holds pods of the group back; they wait for it without limit, and hold nothing."""
+    """Return whether a queue holds pods of the group back; they wait for it indefinitely, and hold nothing."""
     return any(gate.startswith(QUEUE_GATES) for member in group.members for gate in member.gates)
 
 

@@ -55,7 +55,7 @@ registered within 15 minutes, and its GPU driver takes a few more."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """One failure of a group that takes it through zero.
+    """One failure of a group that restarts it as a whole.
 
     ``restarts`` counts them all, ``attempt`` those in a row, ``counted`` of these the ones that the engine is to blame for.
     """

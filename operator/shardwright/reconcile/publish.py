@@ -122,6 +122,12 @@ class Published:
         """Return how many groups are down on purpose."""
         return sum(group.moving for group in self.found.groups)
 
+    @property
+    def starting(self) -> bool:
+        """Return whether it has groups and all of them come up, none because it failed or was taken down on purpose."""
+        groups = self.found.groups
+        return bool(groups) and not any(group.serves or group.failing or group.moving for group in groups)
+
 
 def hidden(seen: Seen, problem: Problem, now: datetime) -> Published:
     """Return what is left behind of a model whose objects cannot be read: nothing changes but the conditions."""

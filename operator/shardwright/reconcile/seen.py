@@ -155,7 +155,7 @@ class Seen:
         fetching: How far the Job is that reads the config of its model, where nobody has given one.
         certain: Whether what there is has been read fresh from the API server, as it must be before anything is ended.
         answers: What the planner has answered in this look, or why it has no answer.
-        recorded: Plans of record that were written in this look, and what came of it.
+        recorded: Plans of record that were written in this look, and the result of each.
         course: Whether what the spec says is run, as found in this look.
         former: The revision that is gone back to, where it was asked for.
         told: What the resource asks, word for word, where it was asked for.

@@ -35,7 +35,7 @@ class Situation(StrEnum):
     READY = "Ready"  #: all its pods are ready together
     UNREADY = "Unready"  #: it was ready, its engines run, and a readiness probe fails
     OUTDATED = "Outdated"  #: it serves as it was until it is its turn to restart
-    STOPPING = "Stopping"  #: it goes through zero
+    STOPPING = "Stopping"  #: all its pods stop, before all start again
     BACKING_OFF = "BackingOff"  #: it is at zero until a pause is over
     STOPPED = "Stopped"  #: it is at zero until somebody changes something
 
@@ -55,7 +55,7 @@ MOVES: Final[Mapping[Situation, frozenset[Situation]]] = {
 """From where a group goes where; what the picture above shows, as a test holds the rules to it."""
 
 AT_ZERO: Final = frozenset({Situation.STOPPING, Situation.BACKING_OFF, Situation.STOPPED})
-"""Situations of a group that goes through zero."""
+"""Situations of a group whose pods all stop, or have stopped."""
 
 
 class Awaited(StrEnum):
@@ -134,7 +134,7 @@ class GroupState:
         return any(wait.what is Awaited.OVERDUE for wait in self.waits)
 
     def settled(self, pods: int) -> bool:
-        """Return whether all its pods are bound to nodes and nothing takes it through zero: it needs no place."""
+        """Return whether all its pods are bound to nodes and nothing stops it: it needs no place."""
         bound = len(self.nodes) == pods and None not in self.nodes
         return bound and self.situation not in AT_ZERO
 

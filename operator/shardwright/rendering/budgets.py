@@ -107,7 +107,7 @@ FILE_BYTES_PER_FP8_BYTE: Final = 2
 class StartBudget:
     """How long an engine may take until it serves, ``load_seconds`` from its start; ``basis`` spells it out for a person.
 
-    The ranks of a group wait for each other before that, without limit: a node that pulls its image or downloads is no failure.
+    The ranks of a group wait for each other before that, indefinitely: a node that pulls its image or downloads is no failure.
     """
 
     load_seconds: int

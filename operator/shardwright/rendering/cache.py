@@ -27,7 +27,7 @@ def volume(deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def claims(deployment: Deployment) -> dict[str, Any]:
-    """Return the fields of a StatefulSet that make a claim for every pod: it outlives restarts through zero, not the model."""
+    """Return the fields of a StatefulSet that make a claim for every pod: it outlives restarts of the group, not the model."""
     if deployment.cache is None or deployment.cache.storage is None:
         return {}
     spec: dict[str, Any] = {

@@ -13,7 +13,7 @@ def to_markdown(explanation: Explanation, *, title: str) -> str:
     sections = (
         _overview(explanation, title),
         _bullets("Why this one", explanation.reasons),
-        _bullets("Mind", explanation.warnings),
+        _bullets("Warnings", explanation.warnings),
         _placement(explanation),
         _memory(explanation.memory),
         _alternatives(explanation),

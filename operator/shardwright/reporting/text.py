@@ -43,7 +43,7 @@ def to_lines(explanation: Explanation, *, title: str, width: int, full: bool = F
         _drawing(explanation.nodes, width),
         _memory(explanation.memory, width),
         _bullets("Why this one", explanation.reasons, width),
-        _bullets("Mind", explanation.warnings, width, role=Role.WARNING),
+        _bullets("Warnings", explanation.warnings, width, role=Role.WARNING),
         _alternatives(explanation, width),
         _times(explanation.times, width) if full else [],
         _bullets("How sure", explanation.sure, width) if full else [],

@@ -167,7 +167,10 @@ def test_the_page_shows_measured_limit_and_unit_of_each_figure() -> None:
         "figures": {"bring_up.statefulsets_seconds": 34.56},
         "requests_per_model": {"create services": 2.0},
         "memory_mebibytes": {"main": 211.3},
-        "cpu_seconds": {"rest": {"seconds": 30.0, "first": 0.5, "etcd": 0.25, "others": 1.0}},
+        "cpu_seconds": {
+            "bring_up": {"seconds": 200.0, "first": 80.0, "kube-apiserver": 190.0, "etcd": 30.0, "others": 1.0},
+            "rest": {"seconds": 30.0, "first": 0.5, "etcd": 0.25, "others": 1.0},
+        },
         "notes": ["A note."],
     }
 
@@ -178,6 +181,7 @@ def test_the_page_shows_measured_limit_and_unit_of_each_figure() -> None:
     assert "| create services | 2 |" in lines
     assert "| rest | 30 | 0.5 | 0.25 | 0 | 0 | 0 | 0 | 0 | 1 |" in lines
     assert "| main | 211 |" in lines
+    assert "whoever asks for it; both together 150 s." in lines
     assert "- A note." in lines
 
 

@@ -64,6 +64,18 @@ def test_our_own_status_is_no_news() -> None:
     run(scenario())
 
 
+def test_a_model_starts_until_a_group_of_it_has_served() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("large", model=LARGE)
+        await parts.look(key)
+        assert parts.view.interests(key).starting
+        parts, key = await serving()
+        assert not parts.view.interests(key).starting
+
+    run(scenario())
+
+
 def test_what_its_user_writes_is_news_before_all_that_waits() -> None:
     async def scenario() -> None:
         parts, key = await serving()

@@ -104,6 +104,16 @@ def test_a_member_that_is_not_ready_any_more_comes_before_all_others(listener: L
     assert listener.hears(store.take_pods(pods(broken))) == [(key, Priority.BROKEN)]
 
 
+def test_what_goes_on_of_a_first_start_is_no_more_urgent_than_a_new_model(listener: Listener) -> None:
+    listener.intake.on_model(a_model("llama"), False)
+    store, key = listener.view.store, ("models", "llama")
+    store.take_children("StatefulSet", children(a_set("llama-0")))
+    listener.view.note(key, Interests(starting=True))
+    first, broken = (a_pod("llama-0-0", model="llama", set_name="llama-0", node="node-0", ready=ready) for ready in (True, False))
+    assert listener.hears(store.take_pods(pods(first))) == [(key, Priority.NEW)]
+    assert listener.hears(store.take_pods(pods(broken))) == [(key, Priority.BROKEN)]
+
+
 def test_an_object_that_lost_its_owner_concerns_who_it_was_of(listener: Listener) -> None:
     listener.intake.on_model(a_model("llama"), False)
     store = listener.view.store

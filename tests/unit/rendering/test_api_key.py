@@ -79,6 +79,6 @@ def test_a_key_that_no_client_could_send_starts_no_engine(key: str, tmp_path: Pa
         rank.start()
         assert rank.wait() == 65
         assert rank.last_words == (
-            "shardwright: rank 0: the API key is empty, or holds a space, a line break or what is not ASCII: mend the Secret\n"
+            "shardwright: rank 0: the API key is empty, or holds a space, a line break or what is not ASCII: fix the Secret\n"
         )
         assert not rank.started()
