@@ -27,6 +27,7 @@ def test_the_operator_has_exactly_these_rights(objects: list[Manifest]) -> None:
         "secrets": {"create"},
         "apps/statefulsets": OWNED,
         "apps/controllerrevisions": {"get", "create", "delete"},
+        "batch/jobs": {"get", "create"},
         "policy/poddisruptionbudgets": OWNED,
         "networking.k8s.io/networkpolicies": OWNED,
         "resource.nvidia.com/computedomains": OWNED,

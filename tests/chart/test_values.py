@@ -1,7 +1,7 @@
 """The values of the chart: each is described, checked with a message, and does something."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from shardwright.api.config_fetch import ConfigFetch
 from shardwright.api.settings import Settings, read_settings
 from tests.harness.api import Manifest
 from tests.harness.controlplane import ControlPlane
@@ -26,18 +27,17 @@ from tests.support.builders_chart import (
     render,
     schema,
 )
+from tests.support.settings_delivered import IMAGE, SETTINGS, settings_text
 from tests.support.values_fitted import EFFECTS as FITTED
 from tests.support.values_fitted import REFUSALS as WRONG
 from tests.support.values_fitted import TESTED_APART
 
-IMAGE = "registry.example/shardwright/operator"
 DIGEST = f"sha256:{'0a' * 32}"
 POD = "Deployment/shardwright spec.template.spec"
 CONTAINER = f"{POD}.containers.0"
 POLICY = "NetworkPolicy/shardwright spec.ingress.0"
 SCRAPED, MEASURED, TOLD = "ServiceMonitor/shardwright", "PodMonitor/shardwright-vllm", "PrometheusRule/shardwright"
 DRAWN = ("ConfigMap/shardwright-dashboard-fleet", "ConfigMap/shardwright-dashboard-model")
-SETTINGS = "ConfigMap/shardwright-settings data.settings.json"
 # As in real configs: not all of it is JSON to a strict reader.
 CONFIG = '{\n  "hidden_act": "silu",\n  "eps": 1e-05, "limit": Infinity,\n  "note": "größer \\u2264 <1>"\n}\n'
 
@@ -61,6 +61,10 @@ A_POOL = {
 }
 
 
+A_RIGHT = ("apiGroups.0", "resources.0", "verbs.0", "verbs.1")
+"""Fields of the rule about Jobs, the last one that is always there."""
+
+
 def _digest(value: Any) -> str:
     return sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()[:16]
 
@@ -69,49 +73,8 @@ POOLS_DIGEST = _digest([A_POOL])
 """These, too."""
 
 
-OPEN = {"clients": [], "egress": {"restricted": False, "rules": []}, "enabled": True, "metrics": []}
 MONITORING = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
 THE_HUB = {"ports": [{"port": 443}], "to": [{"ipBlock": {"cidr": "203.0.113.0/24"}}]}
-
-
-def _settings(
-    defaults: dict[str, Any],
-    admitted: list[str],
-    classes: Sequence[str] = ("nvidia",),
-    *,
-    priorities: Mapping[str, Sequence[str]] | None = None,
-    limits: Mapping[str, Mapping[str, int]] | None = None,
-    gpus: Sequence[Mapping[str, Any]] = (),
-    pools: Sequence[Mapping[str, Any]] = (),
-    policy: Mapping[str, Any] | None = None,
-    executors: Sequence[str] = (),
-    on_upgrade: str = "Keep",
-    **further: Any,
-) -> str:
-    content = {
-        "admittedAttachmentNamespaces": [],
-        "admittedEnvironment": [],
-        "admittedImages": ["*"],
-        "admittedLockMemory": [],
-        "admittedSecretVolumes": {},
-        "admittedServiceAccounts": {},
-        "admittedModels": ["*"],
-        "gpuHourPrices": {},
-        "requireRevision": "Off",
-        "trustedLabelPrefix": "",
-        "nodeSet": "",
-        "admittedArguments": admitted,
-        "admittedExecutors": executors,
-        "admittedPriorityClasses": priorities or {},
-        "admittedRuntimeClasses": classes,
-        "autoscaledPools": pools,
-        "engineDefaults": defaults,
-        "gpus": gpus,
-        "namespaceLimits": limits or {},
-        "networkPolicy": {**OPEN, **(policy or {})},
-        "rollout": {"onUpgrade": on_upgrade},
-    }
-    return json.dumps(content | further, indent=2, sort_keys=True) + "\n"
 
 
 @pytest.fixture(scope="module")
@@ -177,53 +140,60 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "engineDefaults": (
         MIRRORED,
         {
-            f"{SETTINGS}": _settings(MIRRORED, []),
+            f"{SETTINGS}": settings_text(MIRRORED, []),
             f"{GROUPS} spec.variables.4.expression": '["/models"]',
             f"{GROUPS} spec.variables.6.expression": '["/licence"]',
         },
     ),
-    "admittedArguments": (["trust-remote-code"], {f"{SETTINGS}": _settings({}, ["trust-remote-code"])}),
-    "admittedRuntimeClasses": (["gvisor"], {f"{SETTINGS}": _settings({}, [], ["gvisor"])}),
+    "admittedArguments": (["trust-remote-code"], {f"{SETTINGS}": settings_text({}, ["trust-remote-code"])}),
+    "admittedRuntimeClasses": (["gvisor"], {f"{SETTINGS}": settings_text({}, [], ["gvisor"])}),
     "admittedPriorityClasses": (
         {"models": ["serving"], "*": []},
-        {f"{SETTINGS}": _settings({}, [], priorities={"*": [], "models": ["serving"]})},
+        {f"{SETTINGS}": settings_text({}, [], priorities={"*": [], "models": ["serving"]})},
     ),
-    "admittedEnvironment": (["HF_ENDPOINT"], {f"{SETTINGS}": _settings({}, [], admittedEnvironment=["HF_ENDPOINT"])}),
-    "admittedImages": (["vllm"], {f"{SETTINGS}": _settings({}, [], admittedImages=["vllm"])}),
-    "admittedModels": (["meta-llama"], {f"{SETTINGS}": _settings({}, [], admittedModels=["meta-llama"])}),
-    "requireRevision": ("Deny", {f"{SETTINGS}": _settings({}, [], requireRevision="Deny")}),
-    "admittedAttachmentNamespaces": (["nets"], {f"{SETTINGS}": _settings({}, [], admittedAttachmentNamespaces=["nets"])}),
-    "admittedLockMemory": (["hpc"], {f"{SETTINGS}": _settings({}, [], admittedLockMemory=["hpc"])}),
+    "admittedEnvironment": (["HF_ENDPOINT"], {f"{SETTINGS}": settings_text({}, [], admittedEnvironment=["HF_ENDPOINT"])}),
+    "admittedImages": (["vllm"], {f"{SETTINGS}": settings_text({}, [], admittedImages=["vllm"])}),
+    "admittedModels": (["meta-llama"], {f"{SETTINGS}": settings_text({}, [], admittedModels=["meta-llama"])}),
+    "requireRevision": ("Deny", {f"{SETTINGS}": settings_text({}, [], requireRevision="Deny")}),
+    "admittedAttachmentNamespaces": (["nets"], {f"{SETTINGS}": settings_text({}, [], admittedAttachmentNamespaces=["nets"])}),
+    "admittedLockMemory": (["hpc"], {f"{SETTINGS}": settings_text({}, [], admittedLockMemory=["hpc"])}),
     "admittedServiceAccounts": (
         {"team": ["reader"], "*": []},
         {
-            f"{SETTINGS}": _settings({}, [], admittedServiceAccounts={"team": ["reader"], "*": []}),
+            f"{SETTINGS}": settings_text({}, [], admittedServiceAccounts={"team": ["reader"], "*": []}),
             f"{GROUPS} spec.variables.4.expression": '["*/","team/","team/reader"]',
         },
     ),
     "admittedSecretVolumes": (
         {"*": ["licence"]},
         {
-            f"{SETTINGS}": _settings({}, [], admittedSecretVolumes={"*": ["licence"]}),
+            f"{SETTINGS}": settings_text({}, [], admittedSecretVolumes={"*": ["licence"]}),
             f"{GROUPS} spec.variables.6.expression": '["*/","*/licence"]',
         },
     ),
     "namespaceLimits": (
         {"team": {"gpus": 64}, "*": {"models": 20, "waiting": 5}},
-        {f"{SETTINGS}": _settings({}, [], limits={"*": {"models": 20, "waiting": 5}, "team": {"gpus": 64}})},
+        {f"{SETTINGS}": settings_text({}, [], limits={"*": {"models": 20, "waiting": 5}, "team": {"gpus": 64}})},
     ),
-    "rollout.onUpgrade": ("Roll", {f"{SETTINGS}": _settings({}, [], on_upgrade="Roll")}),
+    "configFetch.enabled": (
+        False,
+        {
+            SETTINGS: settings_text({}, [], configFetch={"enabled": False}),
+            **dict.fromkeys((f"ClusterRole/shardwright rules.16.{field}" for field in A_RIGHT), GONE),
+        },
+    ),
+    "rollout.onUpgrade": ("Roll", {f"{SETTINGS}": settings_text({}, [], on_upgrade="Roll")}),
     "gpus": (
         [A_GPU],
         {
-            f"{SETTINGS}": _settings({}, [], gpus=[A_GPU]),
+            f"{SETTINGS}": settings_text({}, [], gpus=[A_GPU]),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/gpus": GPUS_DIGEST,
         },
     ),
     "gpuHourPrices": (
         {"H100-SXM-80GB": 2.5},
         {
-            f"{SETTINGS}": _settings({}, [], gpuHourPrices={"H100-SXM-80GB": 2.5}),
+            f"{SETTINGS}": settings_text({}, [], gpuHourPrices={"H100-SXM-80GB": 2.5}),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
                 [{"H100-SXM-80GB": 2.5}, ""]
             ),
@@ -232,7 +202,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "trustedLabelPrefix": (
         "node-restriction.kubernetes.io/",
         {
-            f"{SETTINGS}": _settings({}, [], trustedLabelPrefix="node-restriction.kubernetes.io/"),
+            f"{SETTINGS}": settings_text({}, [], trustedLabelPrefix="node-restriction.kubernetes.io/"),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest(
                 [{}, "node-restriction.kubernetes.io/"]
             ),
@@ -241,7 +211,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "nodeSet": (
         "team",
         {
-            f"{SETTINGS}": _settings({}, [], nodeSet="team"),
+            f"{SETTINGS}": settings_text({}, [], nodeSet="team"),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/nodes": _digest([{}, "", "team"]),
             "ClusterRole/shardwright-nodes": GONE,
             "ClusterRole/shardwright-nodes-team": NEW,
@@ -251,7 +221,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "autoscaledPools": (
         [A_POOL],
         {
-            f"{SETTINGS}": _settings({}, [], pools=[A_POOL]),
+            f"{SETTINGS}": settings_text({}, [], pools=[A_POOL]),
             "Deployment/shardwright spec.template.metadata.annotations.shardwright.io/autoscaled-pools": POOLS_DIGEST,
         },
     ),
@@ -267,26 +237,26 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
             },
         },
     ),
-    "admittedExecutors": (["Ray"], {SETTINGS: _settings({}, [], executors=["Ray"])}),
+    "admittedExecutors": (["Ray"], {SETTINGS: settings_text({}, [], executors=["Ray"])}),
     "networkPolicy.enabled": (
         False,
-        {SETTINGS: _settings({}, [], policy={"enabled": False}), "NetworkPolicy/shardwright": GONE},
+        {SETTINGS: settings_text({}, [], policy={"enabled": False}), "NetworkPolicy/shardwright": GONE},
     ),
-    "networkPolicy.clients": ([MONITORING], {SETTINGS: _settings({}, [], policy={"clients": [MONITORING]})}),
+    "networkPolicy.clients": ([MONITORING], {SETTINGS: settings_text({}, [], policy={"clients": [MONITORING]})}),
     "networkPolicy.metrics": (
         [MONITORING],
         {
-            SETTINGS: _settings({}, [], policy={"metrics": [MONITORING]}),
+            SETTINGS: settings_text({}, [], policy={"metrics": [MONITORING]}),
             f"{POLICY}.from.0.namespaceSelector.matchLabels.kubernetes.io/metadata.name": "monitoring",
         },
     ),
     "networkPolicy.egress.restricted": (
         True,
-        {SETTINGS: _settings({}, [], policy={"egress": {"restricted": True, "rules": []}})},
+        {SETTINGS: settings_text({}, [], policy={"egress": {"restricted": True, "rules": []}})},
     ),
     "networkPolicy.egress.rules": (
         [THE_HUB],
-        {SETTINGS: _settings({}, [], policy={"egress": {"restricted": False, "rules": [THE_HUB]}})},
+        {SETTINGS: settings_text({}, [], policy={"egress": {"restricted": False, "rules": [THE_HUB]}})},
     ),
     "signingKeys.existingSecret": (
         "keys-of-ours",
@@ -387,6 +357,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "autoscaledPools": ([A_POOL | {"maxNodes": 0}], "'/autoscaledPools/0/maxNodes': minimum: got 0, want 1"),
     "schedulers": (["Kueue"], "'/schedulers/0': value must be one of 'Native', 'Volcano', 'Coscheduling'"),
     "admittedExecutors": (["Slurm"], "'/admittedExecutors/0': value must be one of 'Native', 'Ray'"),
+    "configFetch.enabled": ("no", "'/configFetch/enabled': got string, want boolean"),
     "networkPolicy.enabled": ("yes", "'/networkPolicy/enabled': got string, want boolean"),
     "networkPolicy.clients": ([{"pods": {}}], "'/networkPolicy/clients/0': additional properties 'pods' not allowed"),
     "networkPolicy.metrics": ("monitoring", "'/networkPolicy/metrics': got string, want array"),
@@ -525,7 +496,9 @@ def test_a_config_from_a_file_reaches_the_catalogue_unchanged(control_plane: Con
 
 
 def test_what_the_chart_delivers_is_what_the_operator_reads(as_delivered: list[Manifest]) -> None:
-    assert read_settings(named(as_delivered, "ConfigMap", "-settings")["data"]["settings.json"]) == Settings()
+    assert read_settings(named(as_delivered, "ConfigMap", "-settings")["data"]["settings.json"]) == Settings(
+        config_fetch=ConfigFetch(enabled=True)
+    )
 
 
 def _template(control_plane: ControlPlane, *arguments: str) -> str:

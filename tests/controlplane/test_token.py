@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from shardwright.rendering.deployment import PodNetwork
+from shardwright.reconcile.drift import drifted_fields
+from shardwright.rendering.deployment import Owner, PodNetwork, SecretKey
+from shardwright.rendering.fetch_job import Fetch, Fetcher, fetch_job
 from tests.engine.launches import Launch
 from tests.harness.api import Api, ApiError, Manifest
 from tests.harness.compute_domains import compute_domains
@@ -24,6 +26,7 @@ pytestmark = pytest.mark.controlplane
 
 MODELS = "served"
 OTHERS = "other-tenants"
+JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 CONFIG_MAPS = f"/api/v1/namespaces/{MODELS}/configmaps"
 OWNER = {"apiVersion": "shardwright.io/v1alpha1", "kind": "ShardedModel", "name": "m", "controller": True}
 
@@ -97,7 +100,7 @@ class Attack:
 
     @property
     def path(self) -> str:
-        return PATHS[self.body["kind"]].format(self.namespace)
+        return {**PATHS, "Job": JOBS}[self.body["kind"]].format(self.namespace)
 
 
 def with_volume(**volume: Any) -> Manifest:
@@ -134,7 +137,7 @@ CREATES: dict[str, Attack] = {
     "aws-auth of a model": Attack(DENIED, owned("ConfigMap", "aws-auth"), "kube-system"),
     "settings of its own": Attack(WHERE, owned("ConfigMap", "shardwright-plan"), SYSTEM),
     "a ConfigMap of nobody": Attack(WHOSE, {"kind": "ConfigMap", "metadata": {"name": "m-plan"}}),
-    "a ConfigMap of another name": Attack("keep a plan or scripts", owned("ConfigMap", "kube-root-ca.crt")),
+    "a ConfigMap of another name": Attack("keep a plan, scripts or a model's config", owned("ConfigMap", "kube-root-ca.crt")),
     "a Service of nobody": Attack(WHOSE, {"kind": "Service", "metadata": {"name": "api"}, "spec": SELECTS}),
     "a Service that takes all pods": Attack(SERVICES, owned("Service", "api", spec={"ports": [{"port": 80}]})),
     "a Service that leads elsewhere": Attack(
@@ -207,6 +210,48 @@ CREATES: dict[str, Attack] = {
 }
 
 
+def a_read(name: str = "", container: Manifest | None = None, pod: Manifest | None = None, **spec: Any) -> Manifest:
+    """Return the Job that reads a config, with other fields."""
+    fetcher = Fetcher(image="registry.example/shardwright/operator:0.1.0", pull_policy="IfNotPresent")
+    token = SecretKey(name="hub", key="token")
+    fetch = Fetch(fetcher=fetcher, model="a/b", revision=None, hub_token=token, environment=(), pull_secrets=())
+    job = fetch_job(Owner(name="m", namespace=MODELS, uid="6f9d1f6e-0c5b-4b3e-9b1f-2a7c1d0e4f55"), fetch)
+    job["metadata"]["name"] = name or job["metadata"]["name"]
+    job["spec"] |= spec
+    template = job["spec"]["template"]["spec"]
+    template["initContainers"][0] |= container or {}
+    template |= pod or {}
+    return job
+
+
+RUNS = "run the program that reads a config"
+HARMLESS = "have no rights, no privileges, nothing of their host and no files"
+ENDS = "read the config of a model, are named so, end, and are never changed"
+A_KEY_OF_A_SECRET = {"secretKeyRef": {"name": "theirs", "key": "k"}}
+
+CREATES |= {
+    "a Job in kube-system": Attack(WHERE, a_read(), "kube-system"),
+    "a Job of nobody": Attack(WHOSE, {**a_read(), "metadata": {"name": "m-fetch-0a1b2c3d"}}),
+    "a Job of another name": Attack(ENDS, a_read(name="backup")),
+    "a Job that does not end": Attack(ENDS, a_read(activeDeadlineSeconds=86_400)),
+    "a Job that stays": Attack(ENDS, a_read(ttlSecondsAfterFinished=None)),
+    "many pods of a Job": Attack(ENDS, a_read(parallelism=100)),
+    "a Job of another program": Attack(RUNS, a_read(container={"command": ["python", "-c", "import os"]})),
+    "a Job with another account": Attack(HARMLESS, a_read(pod={"serviceAccountName": "builder"})),
+    "a Job with a token": Attack(HARMLESS, a_read(pod={"automountServiceAccountToken": True})),
+    "a Job with the host's network": Attack(HARMLESS, a_read(pod={"hostNetwork": True})),
+    "a Job with files": Attack(HARMLESS, a_read(pod={"volumes": [{"name": "tmp", "secret": {"secretName": "theirs"}}]})),
+    "a privileged Job": Attack(HARMLESS, a_read(container={"securityContext": {"privileged": True}})),
+    "a Job as root": Attack(HARMLESS, a_read(pod={"securityContext": {"runAsUser": 0}})),
+    "a Job with a key of a Secret": Attack(
+        "take no variable from a Secret but HF_TOKEN", a_read(container={"env": [{"name": "X", "valueFrom": A_KEY_OF_A_SECRET}]})
+    ),
+    "a Job with all keys of a Secret": Attack(
+        "take no variable from a Secret but HF_TOKEN", a_read(container={"envFrom": [{"secretRef": {"name": "theirs"}}]})
+    ),
+}
+
+
 @pytest.mark.parametrize("attack", CREATES.values(), ids=CREATES)
 def test_the_token_creates_nothing_that_the_operator_would_not(stolen: Api, attack: Attack) -> None:
     item = {**attack.body, "metadata": {**attack.body["metadata"], "namespace": attack.namespace}}
@@ -272,6 +317,8 @@ def test_the_token_does_all_that_the_operator_does(cluster: ControlPlane, stolen
     launches = (*MORE, rack, LOCKED, SEEDED, NATIVE, IMAGE_VOLUME)
     with compute_domains(cluster):
         assert differences(stolen, MODELS, launches) == {}
+    read = stolen.request("POST", JOBS.format(MODELS), a_read(), query={"dryRun": "All"})
+    assert drifted_fields(a_read(), {"apiVersion": "batch/v1", "kind": "Job", **read}) == ()
     for name, pod in pods(MODELS, launches[:1]):
         assert stored(stolen, pod, MODELS)["metadata"]["name"], name
 

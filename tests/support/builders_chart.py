@@ -16,7 +16,7 @@ CHART = ROOT / "charts" / "shardwright"
 SYSTEM = "shardwright-system"
 GONE: Final = "(gone)"
 NEW: Final = "(new)"
-_BOUND = "budgets children configmaps events leases networkpolicies pods revisions secrets services statefulsets"
+_BOUND = "budgets children configmaps events jobs leases networkpolicies pods revisions secrets services statefulsets"
 POLICIES: Final = tuple(f"shardwright-{name}" for name in _BOUND.split())
 """Names of the admission policies and of their bindings."""
 

@@ -251,6 +251,12 @@ matchConditions:
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
+{{- if .Values.configFetch.enabled }}
+# What reads the config of a model that nobody has given; it ends, and goes, by itself.
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, create]
+{{- end }}
 {{- with .Values.schedulers }}
 # What tells schedulers that the pods of a group belong together.
 - apiGroups:

@@ -55,6 +55,10 @@ class Reason(Word):
     SERVING = ("Serving", "all groups are ready")
     PLANNED = ("Planned", "a plan was chosen")
     OPTIONS_NOT_COUNTED = ("OptionsNotCounted", "a plan was chosen, and the engine is told what no plan counts")
+    GROUPS_OF_ALPHA_API = (
+        "GroupsOfAlphaApi",
+        "a plan was chosen, and its PodGroups are of an API that Kubernetes 1.37 does not have",
+    )
     PLAN_ONLY = ("PlanOnly", "mode is PlanOnly: shown, not deployed")
     PAUSED = ("Paused", "paused is true: nothing is changed")
     SCALED_TO_ZERO = ("ScaledToZero", "replicas is 0: nothing is meant to run")
@@ -78,6 +82,14 @@ class Reason(Word):
     )
     INVALID_SPEC = ("InvalidSpec", "a field or a rule between fields is violated")
     MODEL_UNKNOWN = ("ModelUnknown", "the id is not in the catalogue and no config is given")
+    CONFIG_FETCHING = ("ConfigFetching", "a Job reads the model's config from the hub")
+    CONFIG_FETCH_FAILED = ("ConfigFetchFailed", "the Job that reads the model's config has ended without one")
+    CONFIG_NOT_HANDED_OVER = ("ConfigNotHandedOver", "the model's config is larger than what a pod can hand over")
+    HUB_ACCESS_DENIED = ("HubAccessDenied", "the hub does not let the token, or nobody without one, read the model")
+    HUB_MODEL_MISSING = ("HubModelMissing", "the hub has no such model or commit that may be seen")
+    HUB_UNAVAILABLE = ("HubUnavailable", "the hub does not answer; it is asked again")
+    HUB_ANSWER_INVALID = ("HubAnswerInvalid", "what answers in place of the hub is none")
+    HUB_SETTING_INVALID = ("HubSettingInvalid", "a variable or the token with which the hub is asked cannot be one")
     CONFIG_MISSING = ("ConfigMissing", "the ConfigMap or its key does not exist")
     CONFIG_INVALID = ("ConfigInvalid", "the model's config cannot be used")
     CONFIG_TOO_COSTLY = (

@@ -133,7 +133,7 @@ class Model(Part):
 
     id: Annotated[str, StringConstraints(max_length=193, pattern=MODEL_ID)] = Field(
         description="Hugging Face id of the model; also the name under which it is served. Its architecture comes from the "
-        "built-in catalogue unless config or configMapRef gives it."
+        "built-in catalogue unless config or configMapRef gives it, or a Job has read it from the hub."
     )
     served_name: ServedName | None = Field(default=None, description="Name that clients ask for. Default: the id.")
     config: dict[str, Any] | None = Field(

@@ -14,6 +14,7 @@ from pydantic.alias_generators import to_camel
 from shardwright.api import admission, nodes
 from shardwright.api.admission import Admission, read_admission
 from shardwright.api.autoscaled import AUTOSCALED_POOLS, read_pools
+from shardwright.api.config_fetch import CONFIG_FETCH, ConfigFetch, read_config_fetch
 from shardwright.api.engine import Engine, Executor
 from shardwright.api.gpus import GPUS, read_gpus
 from shardwright.api.manifest import read_manifests
@@ -47,6 +48,7 @@ KNOWN: Final = (
     AUTOSCALED_POOLS,
     NETWORK_POLICY,
     ROLLOUT,
+    CONFIG_FETCH,
 )
 
 EVERY_NAMESPACE: Final = "*"
@@ -84,7 +86,7 @@ class Settings:
     system where nothing is said of a namespace. ``admission`` is what else they may name. ``limits`` are by namespace in the
     same way. ``stated`` is what holds for all nodes, ``autoscaled_pools`` are pools of nodes that need not exist yet.
     ``network_policy`` says who reaches pods. ``keeps_templates``: groups stay as another release of the operator has made
-    them, where their spec does not say.
+    them, where their spec does not say. ``config_fetch``: whether configs are read from the hub that nobody has given.
     """
 
     engine: Engine | None = None
@@ -99,6 +101,7 @@ class Settings:
     autoscaled_pools: tuple[AutoscaledPool, ...] = ()
     network_policy: NetworkPolicies = field(default_factory=NetworkPolicies)
     keeps_templates: bool = True
+    config_fetch: ConfigFetch = field(default_factory=ConfigFetch)
 
     def limits_of(self, namespace: str) -> NamespaceLimits:
         """Return what the models of a namespace may have."""
@@ -145,6 +148,7 @@ def read_settings(text: str) -> Settings:
         autoscaled_pools=read_pools(content.get(AUTOSCALED_POOLS) or [], stated),
         network_policy=read_network_policies(content.get(NETWORK_POLICY) or {}),
         keeps_templates=rollout.get("onUpgrade") != "Roll",
+        config_fetch=read_config_fetch(content.get(CONFIG_FETCH) or {}),
     )
 
 

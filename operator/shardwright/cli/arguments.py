@@ -270,7 +270,9 @@ def _add_fetch(commands: Commands) -> None:
 
 
 def _add_models(commands: Commands) -> None:
-    command = _add_command(commands, "models", summary="list the models whose architecture is built in", epilog=MODELS_EXAMPLES)
+    command = _add_command(
+        commands, "models", summary="list the models that are known: built in, or by their ids alone", epilog=MODELS_EXAMPLES
+    )
     command.add_argument("search", nargs="?", metavar="TEXT", default="", help="only ids that contain this, in any case")
     command.add_argument("--search", dest="searched", metavar="TEXT", default="", help="the same")
     _add_output(

@@ -8,27 +8,30 @@ from shardwright.cli.output import print_json, print_lines, print_text, print_ya
 from shardwright.hardware.gpus import Gpu, load_gpus
 from shardwright.hardware.identity import VENDORS
 from shardwright.hardware.prices import PriceBasis, relative_price
-from shardwright.modelspec.catalogue import find_model, known_ids
+from shardwright.hardware.untrusted import mapping
+from shardwright.modelspec.catalogue import find_model, known_ids, listed_ids, listing_of
+from shardwright.modelspec.parse import CONFIG_FILE
 from shardwright.reporting.lines import paragraph, table
 from shardwright.sinks import in_terminal
 from shardwright.units import GIB, TERA
 
 _WITHOUT_CONFIG = "any other model needs its config.json: --fetch, --config FILE, or spec.model.configMapRef"
+_BY_ID = "(read from the hub)"  #: of a model whose config is not built in
 _UNBOUNDED = 200  #: columns in a file or a pipe: one line for each, for whoever searches them
 _ABOUT_PRICES = "PRICE: an hour of it in hours of an H100, by public price lists; *: assumed, by its data sheet"
 _OTHER_GPUS = "the labels of nodes with other GPUs are reported, and not planned on"
 
 
 def list_models(arguments: Namespace) -> None:
-    """Print the built-in ids that contain the searched text, with the architecture of each."""
-    rows = [_model(model_id) for model_id in known_ids() if _searched(arguments) in model_id.lower()]
+    """Print the ids that contain the searched text, with architecture and date: those built in, then those known by id alone."""
+    ids = (*known_ids(), *listed_ids())
+    rows = [_model(model_id) for model_id in ids if _searched(arguments) in model_id.lower()]
     if arguments.output != "text":
         _print_rows(rows, arguments.output)
         return
-    cells = [(row["id"] or "", row["architecture"] or "") for row in rows]
-    _print_table(
-        ("ID", "ARCHITECTURE"), cells, missing=f"no built-in model id contains {_searched(arguments)!r}; {_WITHOUT_CONFIG}"
-    )
+    cells = [(row["id"] or "", row["architecture"] or _BY_ID, row["released"] or "") for row in rows]
+    missing = f"no model id that is known contains {_searched(arguments)!r}; {_WITHOUT_CONFIG}"
+    _print_table(("ID", "ARCHITECTURE", "RELEASED"), cells, missing=missing)
 
 
 def list_gpus(arguments: Namespace) -> None:
@@ -70,10 +73,13 @@ def _print_table(header: Sequence[str], cells: Sequence[Sequence[str]], *, missi
 
 def _model(model_id: str) -> dict[str, str | None]:
     entry = find_model(model_id)
-    architectures = entry.config.get("architectures") if entry else None
+    config = mapping(entry.config.get(CONFIG_FILE, entry.config)) if entry else {}  # beside a quantization file, or alone
+    architectures = config.get("architectures")
     named = str(architectures[0]) if isinstance(architectures, list | tuple) and architectures else None
-    source, revision = (entry.source, entry.revision) if entry else (None, None)
-    return {"id": model_id, "architecture": named, "source": source, "revision": revision}
+    listing = listing_of(model_id)
+    source, revision = (entry.source, entry.revision) if entry else (listing.source if listing else None, None)
+    released = listing.released if listing else None
+    return {"id": model_id, "architecture": named, "source": source, "revision": revision, "released": released}
 
 
 def _gpu(gpu: Gpu) -> dict[str, object]:

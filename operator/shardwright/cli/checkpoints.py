@@ -12,10 +12,11 @@ from shardwright.cli.inputs import in_file, name_the_file, read_text
 from shardwright.cli.output import print_note
 from shardwright.cli.typed import of_option
 from shardwright.errors import InputError, Problem
-from shardwright.hub.checkpoint import INDEX_FILE, Checkpoint, fetch, read_folder
+from shardwright.hub.checkpoint import Checkpoint, fetch, read_folder
 from shardwright.hub.places import Hub, hub_of
 from shardwright.hub.refusals import HubUnavailableError
 from shardwright.modelspec.catalogue import find_model
+from shardwright.modelspec.handover import INDEX_FILE
 from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, folder_text, parse_config
 from shardwright.modelspec.read import read_model
 from shardwright.units import format_bytes

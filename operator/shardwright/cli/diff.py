@@ -30,6 +30,7 @@ from shardwright.engines.versions import kept_default
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.parse import folder_text
 from shardwright.reporting.lines import Line
+from shardwright.resolving.fetching import source_of
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import Subject, resolve
 
@@ -148,10 +149,11 @@ async def _resolved(client: Client, model: LiveModel, resource: ShardedModel, se
     Raises:
         InputError: it is wrong, or its model is not known.
     """
-    reference, config_text = resource.spec.model.config_map_ref, None
-    if reference is not None:
-        found = await client.get(CONFIG_MAPS, resource.metadata.namespace, reference.name)
-        config_text = folder_text((found or {}).get("data") or {}, reference.key)
+    source, config_text = source_of(resource), None
+    if source is not None:
+        name, key = source
+        found = await client.get(CONFIG_MAPS, resource.metadata.namespace, name)
+        config_text = folder_text((found or {}).get("data") or {}, key)
     kept = kept_default(model.record.default_of_spec) if model.record else None
     question = Question(resource=resource, config_text=config_text, kept_version=kept, settings=settings)
     return resource, resolve(question)

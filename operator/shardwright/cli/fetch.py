@@ -12,10 +12,9 @@ from shardwright.cli.output import print_json, print_note, print_yaml
 from shardwright.errors import InputError, Problem
 from shardwright.hub.checkpoint import Checkpoint
 from shardwright.hub.places import hub_of
+from shardwright.modelspec.handover import index_of
+from shardwright.rendering.fetch_job import HUB_COMMIT, HUB_MODEL
 from shardwright.rendering.names import base_name
-
-MODEL_ANNOTATION: Final = "shardwright.io/hub-model"
-COMMIT_ANNOTATION: Final = "shardwright.io/hub-commit"
 
 _COMMIT_DIGITS: Final = 12
 """Of the commit in the name of a ConfigMap: 48 bits tell the commits of one repository apart."""
@@ -48,10 +47,10 @@ def config_map_of(model: str, checkpoint: Checkpoint) -> dict[str, Any]:
         "kind": "ConfigMap",
         "metadata": {
             "name": f"{base_name(model)}-{commit[:_COMMIT_DIGITS]}",
-            "annotations": {MODEL_ANNOTATION: model, COMMIT_ANNOTATION: commit},
+            "annotations": {HUB_MODEL: model, HUB_COMMIT: commit},
         },
         "immutable": True,
-        "data": dict(checkpoint.files),
+        "data": {**checkpoint.files, **index_of(checkpoint.tensor_bytes)},
     }
 
 

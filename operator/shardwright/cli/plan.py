@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from shardwright.api.model import ConfigMapReference
 from shardwright.api.record import PlanRecord
 from shardwright.api.resource import ShardedModel, parse_manifest
 from shardwright.api.settings import Settings, read_settings
@@ -37,6 +36,7 @@ from shardwright.reporting.figures import format_count
 from shardwright.reporting.lines import Line, Span, line
 from shardwright.reporting.markdown import to_markdown
 from shardwright.reporting.text import to_lines
+from shardwright.resolving.fetching import source_of
 from shardwright.resolving.question import Question
 from shardwright.resolving.stock import reservations_of, take_stock
 from shardwright.resolving.subject import Subject, resolve
@@ -299,14 +299,12 @@ def _kept(answer: Answer) -> Iterator[Any]:
 
 def question_of(resource: ShardedModel, inputs: Inputs) -> Question:
     """Return the question of a resource, with the config of its model where that is not built in."""
-    reference = resource.spec.model.config_map_ref
+    source = source_of(resource)
     if inputs.config_text is not None:
         return _question_with_config(resource, inputs.config_text)
     catalogue = fetched_for(resource, inputs.fetched)
     version = kept_default(inputs.standing.default_of_spec) if inputs.standing else None
-    if reference is None:
-        return Question(resource=resource, catalogue=catalogue, kept_version=version)
-    config_text = _config_text(resource.metadata.namespace, reference, inputs)
+    config_text = _config_text(resource.metadata.namespace, *source, inputs) if source else None
     return Question(resource=resource, config_text=config_text, catalogue=catalogue, kept_version=version)
 
 
@@ -324,11 +322,11 @@ def _read_settings(file: str) -> Settings:
     return name_the_file(file, lambda: read_settings(read_text(file)))
 
 
-def _config_text(namespace: str, reference: ConfigMapReference, inputs: Inputs) -> str | None:
-    found = inputs.config_maps.get((namespace, reference.name))
+def _config_text(namespace: str, name: str, key: str, inputs: Inputs) -> str | None:
+    found = inputs.config_maps.get((namespace, name))
     if found is None and inputs.cluster is not None:
-        found = inputs.cluster.read_config_map(namespace, reference.name)
-    return folder_text(mapping((found or {}).get("data")), reference.key)
+        found = inputs.cluster.read_config_map(namespace, name)
+    return folder_text(mapping((found or {}).get("data")), key)
 
 
 def _key(content: Mapping[str, Any]) -> tuple[str, str]:

@@ -64,6 +64,7 @@ CONFIG_MAPS: Final = Resource(prefix="/api/v1", plural="configmaps", kind="Confi
 SECRETS: Final = Resource(prefix="/api/v1", plural="secrets", kind="Secret")
 STATEFUL_SETS: Final = Resource(prefix="/apis/apps/v1", plural="statefulsets", kind="StatefulSet")
 CONTROLLER_REVISIONS: Final = Resource(prefix="/apis/apps/v1", plural="controllerrevisions", kind="ControllerRevision")
+JOBS: Final = Resource(prefix="/apis/batch/v1", plural="jobs", kind="Job")
 DISRUPTION_BUDGETS: Final = Resource(prefix="/apis/policy/v1", plural="poddisruptionbudgets", kind="PodDisruptionBudget")
 NETWORK_POLICIES: Final = Resource(prefix="/apis/networking.k8s.io/v1", plural="networkpolicies", kind="NetworkPolicy")
 COMPUTE_DOMAINS: Final = Resource(prefix="/apis/resource.nvidia.com/v1beta1", plural="computedomains", kind="ComputeDomain")

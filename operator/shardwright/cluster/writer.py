@@ -18,7 +18,7 @@ from shardwright.cluster.client import (
     Urgency,
 )
 from shardwright.cluster.new_keys import new_content
-from shardwright.cluster.resources import BY_KIND, CONTROLLER_REVISIONS, PODS, SECRETS, STATEFUL_SETS, Resource
+from shardwright.cluster.resources import BY_KIND, CONTROLLER_REVISIONS, JOBS, PODS, SECRETS, STATEFUL_SETS, Resource
 from shardwright.errors import Problem
 from shardwright.reconcile.decision import (
     HIDDEN_NAME,
@@ -31,6 +31,7 @@ from shardwright.reconcile.decision import (
     KeepRevision,
     ObjectKey,
     Patch,
+    StartJob,
     Write,
     ended_groups,
     kind_of,
@@ -128,7 +129,9 @@ class Writer:
             case DryRunPod():
                 await client.create(PODS, write.content["metadata"]["namespace"], write.content, dry_run=True)
             case KeepRevision():
-                await _keep_revision(client, write)
+                await _create_named(client, CONTROLLER_REVISIONS, write.content)
+            case StartJob():
+                await _create_named(client, JOBS, write.content)
             case DropRevision():
                 await _drop_revision(client, write)
             case Delete():
@@ -237,9 +240,10 @@ async def _create_key(client: Client, write: CreateKey) -> None:
         raise ApiError(error.code, error.reason, said, error.retry_after_seconds) from None
 
 
-async def _keep_revision(client: Client, write: KeepRevision) -> None:
+async def _create_named(client: Client, resource: Resource, content: Mapping[str, Any]) -> None:
+    """Create what is named by what it says: where there is one of its name, that is it."""
     try:
-        await client.create(CONTROLLER_REVISIONS, write.content["metadata"]["namespace"], write.content)
+        await client.create(resource, content["metadata"]["namespace"], content)
     except ApiError as error:
         if error.reason != ALREADY_EXISTS:
             raise

@@ -19,6 +19,7 @@ from shardwright.cluster.permissions import may_see_pods, missing_permissions
 from shardwright.cluster.reviews import may_read
 from shardwright.cluster.store import Concern
 from shardwright.controller.exposition import Exposition
+from shardwright.controller.fetches import own_fetcher
 from shardwright.controller.files import Watched
 from shardwright.controller.health import Health
 from shardwright.controller.http_server import HttpServer
@@ -185,6 +186,7 @@ class Operator:
             if await self._asked_for_pods():
                 break
             await asyncio.sleep(SYNC_RETRY_SECONDS)
+        await self._look_at_itself()
         with suppress(OSError):  # who asks it something starts it again
             self._worker.start()  # while the caches fill
         view = self._view
@@ -222,6 +224,18 @@ class Operator:
             log.critical("ending, for two installations would give the same GPUs away: %s", complaint)
             self._claimed, self._failed = False, True
             self._stopping.set()
+
+    async def _look_at_itself(self) -> None:
+        """Find out which image reads configs from the hub, before anything is resolved."""
+        while True:
+            try:
+                found = await own_fetcher(self._client, self._options.lease_namespace, self._options.identity)
+                break
+            except ApiError as error:
+                log.warning("our own pod cannot be read yet: %s", error)
+                await asyncio.sleep(SYNC_RETRY_SECONDS)
+        self._planner.fetcher = found
+        self._planner.reload()
 
     def _on_concern(self, concern: Concern) -> None:
         self._reading.config_maps.forget_gone(concern.config_maps)

@@ -81,6 +81,7 @@ class Planner:
         self._plans = PlanCache()
         self.files_version = 0
         self._administration = Administration()
+        self.fetcher = self._administration.fetcher  # what reads configs from the hub
         self._subjects = Subjects()
         self._refused: dict[Key, dict[tuple[object, ...], _Refused]] = {}
         self.stated: Stated = NONE
@@ -114,7 +115,7 @@ class Planner:
         return changed
 
     def _administer(self) -> None:
-        self._administration = Administration(catalogue=self._catalogue.content, settings=self._settings.content)
+        self._administration = Administration(catalogue=self._catalogue.content, settings=self.settings, fetcher=self.fetcher)
 
     async def resolve(
         self,

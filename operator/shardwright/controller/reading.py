@@ -14,6 +14,7 @@ from shardwright.cluster.resources import BY_KIND, NODES, PODS, SHARDED_MODELS, 
 from shardwright.cluster.schedulers import Finding, Schedulers
 from shardwright.cluster.sources import Child, project_node
 from shardwright.controller.config_maps import ConfigMaps
+from shardwright.controller.fetches import read_fetching
 from shardwright.controller.notes import Note
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key
@@ -37,6 +38,7 @@ from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name
+from shardwright.resolving.fetching import config_source
 from shardwright.resolving.subject import Subject
 
 FORBIDDEN: Final = 403
@@ -124,6 +126,7 @@ class Reading:
             since=note.since,
             contested=note.contested(now),
             kept_out=note.kept_out,
+            fetching=await read_fetching(self._client, owner, subject),
         )
 
     async def shown(self, key: Key, live: Mapping[str, Any], note: Note) -> tuple[Subject, PlanRecord] | None:
@@ -309,12 +312,12 @@ class Reading:
             return error.problems
 
     async def config_text(self, key: Key, live: Mapping[str, Any]) -> str | None:
-        """Return the config that the spec refers to, None where it refers to none or there is none."""
-        reference = ((live.get("spec") or {}).get("model") or {}).get("configMapRef") or {}
-        where = (key[0], str(reference["name"])) if reference.get("name") else None
+        """Return the config that the spec refers to, or that was read from the hub for it; None where there is none."""
+        source = config_source(key[1], (live.get("spec") or {}).get("model") or {})
+        where = (key[0], source[0]) if source else None
         self._view.note(key, replace(self._view.interests(key), config_map=where))
         content = await self.config_maps.get(where) if where else None
-        return folder_text((content or {}).get("data") or {}, str(reference.get("key")))
+        return folder_text((content or {}).get("data") or {}, source[1]) if source else None
 
     async def freshened(self, seen: Seen, groups: Iterable[str], broken: Collection[str]) -> Seen | None:
         """Return the same with StatefulSets and their pods as the API server has them now, before any of them is ended.

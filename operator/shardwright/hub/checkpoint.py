@@ -12,10 +12,8 @@ from shardwright.errors import InputError, Problem
 from shardwright.hub.places import Hub
 from shardwright.hub.refusals import Asked, Refusal, busy, failing, not_cached, odd_answer, refusal_of, refused
 from shardwright.hub.transport import Answer, get, within
+from shardwright.modelspec.handover import INDEX_FILE
 from shardwright.modelspec.parse import CONFIG_FILE, MAX_CONFIG_BYTES, QUANTIZATION_FILE, folder_text, parse_config
-
-INDEX_FILE: Final = "model.safetensors.index.json"
-"""Names the file of each tensor, and the size of all. A checkpoint of a single file has none."""
 
 MAX_INDEX_BYTES: Final = 32 * 1024**2
 """Largest index that is read; that of DeepSeek-V3, with 91,991 tensors, has 8.9 MB."""

@@ -1,8 +1,8 @@
 """The built-in catalogue of models: exact ids and aliases, each with the config that it stands for; never fuzzy.
 
-The rows are data (``configs/index.json`` and the config files beside it), read once. An alias is listed
-only where the repository has the architecture and sizes of the config it shares; fields that differ stand
-in ``overrides``.
+The rows are data (``configs/index.json`` and the config files beside it, ``listed.json`` of what others list), read once. An
+alias is listed only where the repository has the architecture and sizes of the config it shares; fields that differ stand in
+``overrides``.
 """
 
 import json
@@ -52,6 +52,24 @@ def known_ids() -> tuple[str, ...]:
     return tuple(sorted(_index()))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """A model that others list: since when it is there (as ``2026-01-05``, None: they do not say), and who lists it."""
+
+    released: str | None
+    source: str
+
+
+def listed_ids() -> tuple[str, ...]:
+    """Return the ids of models that are known by their id alone, sorted: others list them, and their configs are not built in."""
+    return tuple(sorted(_listings().keys() - _index().keys()))
+
+
+def listing_of(model_id: str) -> Listing | None:
+    """Return what others say of a model, whether its config is built in or not; None where none of them lists it."""
+    return _listings().get(model_id)
+
+
 def read_catalogue_extension(data: Mapping[str, str]) -> dict[str, Mapping[str, object]]:
     """Read configs that join the catalogue: exact id to the text of a ``config.json``.
 
@@ -79,7 +97,7 @@ def model_unknown(model_id: str, extra: Mapping[str, Mapping[str, object]] = _NO
         path="id",
         what=f"{model_id!r:.200}",
         limit=f"is not among the {len(known_ids()) + len(extra)} models of the catalogue",
-        gap=_suggestion(model_id, (*extra, *known_ids())),
+        gap=_known_by_id(model_id) or _suggestion(model_id, (*extra, *known_ids(), *listed_ids())),
         remedy=f"make a ConfigMap of its config.json with {by_id} or {by_hand} and name it in spec.model.configMapRef",
     )
 
@@ -89,6 +107,14 @@ _NEAREST: Final = 3
 _ALIKE: Final = 0.8
 """Share of its letters that an id, or what stands behind its slash, has in common with one that may be meant. Basis: assumed;
 ids that differ in a version or a size have more, of other families of the catalogue less."""
+
+
+def _known_by_id(model_id: str) -> str:
+    listing = listing_of(model_id)
+    if listing is None:
+        return ""
+    since = f"released {listing.released}, " if listing.released else ""
+    return f"it is known by its id alone ({since}listed by {listing.source})"
 
 
 def _suggestion(model_id: str, ids: Iterable[str]) -> str:
@@ -135,6 +161,12 @@ class _Row:
 def _index() -> Mapping[str, _Row]:
     rows = json.loads((_CONFIGS / "index.json").read_text(encoding="utf-8"))
     return {model_id: _Row(**row) for model_id, row in rows.items()}
+
+
+@cache
+def _listings() -> Mapping[str, Listing]:
+    rows = json.loads(files("shardwright.modelspec").joinpath("listed.json").read_text(encoding="utf-8"))
+    return {model_id: Listing(**row) for model_id, row in rows.items()}
 
 
 @cache

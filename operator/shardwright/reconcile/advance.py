@@ -26,6 +26,7 @@ from shardwright.reconcile.course import course_of, former_of, given_up
 from shardwright.reconcile.decide import Desired, decide, is_leftover, keep_alive, not_as_they_are, placed
 from shardwright.reconcile.decision import Apply, Create, DryRunPod, Why, Write
 from shardwright.reconcile.events import surge_event
+from shardwright.reconcile.fetching import fetched
 from shardwright.reconcile.generations import following_generations, generations
 from shardwright.reconcile.known import Known, look_around
 from shardwright.reconcile.made_secrets import seed_of
@@ -86,7 +87,7 @@ def _look(seen: Seen, observed: Observed, now: datetime) -> Step:
     """Return the next thing to do for a model of which everything is known."""
     known = look_around(seen, observed, now)
     if isinstance(seen.subject, tuple):
-        return _end(seen, known, Planned(record=known.record), _kept(seen, known, now, problems=seen.subject), now)
+        return _end(seen, known, Planned(record=known.record), _without_subject(seen, known, seen.subject, now), now)
     if seen.cluster is None:
         return Step(published=publish(seen, known, Planned(record=known.record), Deployed(), now))
     known = replace(known, observed=adopted(known.observed, seen.subject, known.record, seen.cluster.domain))
@@ -97,6 +98,16 @@ def _look(seen: Seen, observed: Observed, now: datetime) -> Step:
     if isinstance(planned, Problem):
         return _end(seen, known, Planned(record=known.record), _kept(seen, known, now, problems=(planned,)), now)
     return _put_in_place(seen, known, seen.subject, planned, now)
+
+
+def _without_subject(seen: Seen, known: Known, problems: tuple[Problem, ...], now: datetime) -> Deployed:
+    """Return what is done for a model whose spec cannot be used, or whose config is still to be read from the hub."""
+    if seen.fetching is None:
+        return _kept(seen, known, now, problems=problems)
+    found = fetched(seen, seen.fetching)
+    deployed = _kept(seen, known, now, problems=(found.problem,))
+    decision = deployed.decision and replace(deployed.decision, writes=(*deployed.decision.writes, *found.writes))
+    return replace(deployed, decision=decision, again_seconds=found.again_seconds)
 
 
 def _put_in_place(seen: Seen, known: Known, subject: Subject, planned: Planned, now: datetime) -> Step:

@@ -8,7 +8,14 @@ from shardwright.api.record import Cause
 from shardwright.hardware.inventory import KnownPods
 from shardwright.planning.phrases import uncounted_sentence
 from shardwright.reconcile.findings import Findings, Summary, rollback_message, summarise
-from shardwright.reconcile.sentences import anew_sentence, better_sentence, failure_sentence, fixes_sentence, not_ready_sentence
+from shardwright.reconcile.sentences import (
+    alpha_groups_sentence,
+    anew_sentence,
+    better_sentence,
+    failure_sentence,
+    fixes_sentence,
+    not_ready_sentence,
+)
 from shardwright.reconcile.states import Awaited, GroupState
 from shardwright.rendering.fixes import fixes_of_engine, fixes_of_pods
 
@@ -74,6 +81,8 @@ def _planned(found: Findings) -> Condition:
     if found.plan.uncounted:
         message = uncounted_sentence(found.plan.uncounted)
         return _condition(found, ConditionType.PLANNED, True, Reason.OPTIONS_NOT_COUNTED, message)
+    if found.alpha_groups:
+        return _condition(found, ConditionType.PLANNED, True, Reason.GROUPS_OF_ALPHA_API, alpha_groups_sentence())
     return _condition(found, ConditionType.PLANNED, True, Reason.PLANNED, next(iter(found.plan.reasons), ""))
 
 

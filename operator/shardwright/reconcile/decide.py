@@ -23,7 +23,7 @@ from shardwright.reconcile.rollout import one_after_another
 from shardwright.reconcile.states import GroupState
 from shardwright.reconcile.templates import template_hash
 from shardwright.rendering.labels import GROUP
-from shardwright.rendering.names import generation_name, generation_of
+from shardwright.rendering.names import generation_name, generation_of, keeps_a_config
 
 _ANY_RULES: Final = LifeRules()
 
@@ -296,12 +296,16 @@ def _prune(
 ) -> tuple[Write, ...]:
     """Delete what is ours and no longer wanted; an object without our owner reference is never deleted.
 
-    An earlier generation goes when the next one is there, and remembers what became of the group before.
+    An earlier generation goes when the next one is there, and remembers what became of the group before. Configs that were read
+    from the hub stay: they are input, and a model that goes back may want an earlier one.
     """
     wanted = {object_key(content) for content in desired.objects}.union(kept)
     heirs = {(STATEFUL_SET, name): frozenset({(STATEFUL_SET, group)}) for group, names in former.items() for name in names}
     return tuple(
         replace(_delete(key, live), needs=heirs.get(key, frozenset()))
         for key, live in sorted(observed.objects.items())
-        if key not in wanted and controller_uid(live) == desired.owner_uid and "deletionTimestamp" not in live["metadata"]
+        if key not in wanted
+        and controller_uid(live) == desired.owner_uid
+        and "deletionTimestamp" not in live["metadata"]
+        and not (key[0] == CONFIG_MAP and keeps_a_config(key[1]))
     )

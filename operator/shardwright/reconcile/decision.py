@@ -48,6 +48,13 @@ class KeepRevision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StartJob:
+    """Create a Job that is named by what it does; where there is one of its name, that is it."""
+
+    content: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DropRevision:
     """Delete a ControllerRevision if the resource of this uid controls it; where there is none, all is well.
 
@@ -118,7 +125,7 @@ HIDDEN_NAME: Final = "(name withheld)"
 Aside = DryRunPod | KeepRevision | DropRevision
 """What nothing that runs depends on: where it is not taken, the model is none the worse."""
 
-Write = Create | CreateKey | Apply | Patch | Delete | Aside
+Write = Create | CreateKey | StartJob | Apply | Patch | Delete | Aside
 
 
 def written_name(write: Write) -> str:

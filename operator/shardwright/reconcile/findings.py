@@ -17,7 +17,9 @@ from shardwright.reconcile.revisions import Revision
 from shardwright.reconcile.sentences import no_place_sentence, not_ready_sentence, rollback_sentence
 from shardwright.reconcile.states import Awaited, GroupState, Situation
 
-_PASSING: Final = frozenset({Reason.WAITING_FOR_QUOTA, Reason.API_UNAVAILABLE, Reason.PROGRESSING})
+_PASSING: Final = frozenset(
+    {Reason.WAITING_FOR_QUOTA, Reason.API_UNAVAILABLE, Reason.PROGRESSING, Reason.CONFIG_FETCHING, Reason.HUB_UNAVAILABLE}
+)
 """Reasons for which nothing was written, and which pass without the user."""
 
 _BROKEN: Final = frozenset({Situation.BACKING_OFF, Situation.UNREADY})
@@ -49,7 +51,8 @@ class Findings:
     ``distrusted`` is why a plan of record was not believed a while ago, ``barred`` why the pods of a new plan are not let in.
     ``most_moving`` is how many groups may be down on purpose for the sake of all models. ``rollback`` is what is run
     instead of what the spec says, ``rollback_problem`` why what was asked for is not gone back to,
-    ``history_problem`` why what serves is not kept to be gone back to.
+    ``history_problem`` why what serves is not kept to be gone back to. ``alpha_groups``: its PodGroups are of an API that the
+    next release of Kubernetes does not have.
     """
 
     generation: int
@@ -82,6 +85,7 @@ class Findings:
     rollback: tuple[Rollback, Revision | None] | None = None
     rollback_problem: Problem | None = None
     history_problem: Problem | None = None
+    alpha_groups: bool = False
 
     @property
     def spec_rejected(self) -> bool:
@@ -145,7 +149,8 @@ def _blocked_by_user(found: Findings) -> Summary | None:
     problems = found.problems or conflicts
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        return Summary(reason=_reason(problems[0]), message=problems[0].sentence() + more, stalled=True)
+        reason = _reason(problems[0])
+        return Summary(reason=reason, message=problems[0].sentence() + more, stalled=reason not in _PASSING)
     if found.hidden:
         return Summary(reason=_reason(found.hidden), message=found.hidden.sentence(), stalled=True)
     if found.refused:

@@ -32,6 +32,7 @@ from shardwright.reconcile.status import build_status, hidden_status, service_st
 from shardwright.rendering.hashing import CONTENT_HASH
 from shardwright.rendering.labels import is_managed
 from shardwright.rendering.names import base_name, generation_of, group_names
+from shardwright.rendering.scheduling import ALPHA_GROUPS
 from shardwright.resolving.subject import Subject
 
 CONFLICT: Final = 409  # HTTP: there is one of the name already
@@ -59,6 +60,7 @@ class Deployed:
 
     ``record`` is the plan that is deployed, None where what stands is only kept alive. ``problems`` are for the user to mend,
     ``refused`` is why nothing is written, or is not taken. ``history`` are the revisions to keep, where all groups serve.
+    ``again_seconds`` is how soon to look again at what no cache shows.
     """
 
     decision: Decision | None = None
@@ -67,6 +69,7 @@ class Deployed:
     problems: tuple[Problem, ...] = ()
     refused: Problem | None = None
     history: History | None = None
+    again_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +155,7 @@ def publish(seen: Seen, known: Known, planned: Planned, deployed: Deployed, now:
             **_revisions(seen, deployed, outcome),
         },
         events=(*planned.events, *events_of(before, found, outcome.written)),
-        again_at=_again_at(seen, known, found, now, distrusted),
+        again_at=_sooner(_again_at(seen, known, found, now, distrusted), deployed.again_seconds, now),
         found=found,
         report=planned.report,
         record=record,
@@ -269,6 +272,7 @@ def _found(seen: Seen, known: Known, planned: Planned, deployed: Deployed, outco
         wanted=groups_wanted(intent, record.plan if record else None),
         kept_engine=None if seen.course.rollback else _kept_engine(subject),
         most_moving=cluster.most_moving,
+        alpha_groups=cluster.scheduling_api == ALPHA_GROUPS,
     )
 
 
@@ -349,6 +353,12 @@ def _again_at(
     beside_the_spec = bool(found.problems) and isinstance(seen.subject, Subject)  # what the cluster lacks may come
     if found.refused or found.history_problem or found.contested or beside_the_spec or _unfinished(found):
         times.append(now + timedelta(seconds=UNREADY_SECONDS))
+    return min(times, default=None)
+
+
+def _sooner(at: datetime | None, seconds: float | None, now: datetime) -> datetime | None:
+    """Return the earlier one of a moment and of one that comes in some seconds; either may be none."""
+    times = [time for time in (at, None if seconds is None else now + timedelta(seconds=seconds)) if time]
     return min(times, default=None)
 
 

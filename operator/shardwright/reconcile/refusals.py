@@ -26,7 +26,8 @@ _IMAGE_VOLUMES: Final = (
     "turn on the feature gate ImageVolume (Kubernetes 1.35 has it on), or choose another source in spec.model.weights"
 )
 _REMEDIES: Final[Mapping[str, str]] = {
-    "schedulingGroup": "turn on the feature gates GenericWorkload and GangScheduling, or choose another spec.placement.scheduler",
+    "schedulingGroup": "turn on the feature gate GenericWorkload (in Kubernetes 1.36 GangScheduling, too), or choose another "
+    "spec.placement.scheduler",
     "image": _IMAGE_VOLUMES,  # of a volume, before 1.31: no image of a container is ever dropped
     "volumes[models]": _IMAGE_VOLUMES,  # from 1.31, with its mounts
 }

@@ -20,6 +20,7 @@ from shardwright.reconcile.revisions import Course, Former, Told
 from shardwright.reconcile.sightings import Sighting
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
+from shardwright.rendering.fetch_job import Fetch
 from shardwright.replanning import Held, Replanned
 from shardwright.resolving.subject import Subject
 
@@ -80,6 +81,15 @@ class Cluster:
         """Return the nodes of these pods whose kubelet does not answer or says that it cannot run pods."""
         names = {member.node for member in observed.members if member.node}
         return frozenset(name for name in names if (node := self.nodes.get(name)) and not node.ready)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetching:
+    """What is to be read from the hub, the Job that reads it (None: there is none), and what its pod has left so far."""
+
+    fetch: Fetch
+    job: Mapping[str, Any] | None = None
+    left: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +154,7 @@ class Seen:
         since: When each passing fact was first seen, by the clock that never jumps.
         contested: Objects that somebody else keeps setting back and that are not repaired again yet, with their fields.
         kept_out: What the API server says against the pods of StatefulSets, by uid, as last asked.
+        fetching: How far the Job is that reads the config of its model, where nobody has given one.
         certain: Whether what there is has been read fresh from the API server, as it must be before anything is ended.
         answers: What the planner has answered in this look, or why it has no answer.
         recorded: Plans of record that were written in this look, and the result of each.
@@ -165,6 +176,7 @@ class Seen:
     since: Mapping[Sighting, datetime] = field(default_factory=dict)
     contested: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
     kept_out: Mapping[str, str] = field(default_factory=dict)
+    fetching: Fetching | None = None
     certain: bool = False
     answers: Mapping[Ask, Replanned | Problem] = field(default_factory=dict)
     recorded: tuple[tuple[PlanRecord, Outcome], ...] = ()

@@ -10,6 +10,7 @@ from shardwright.planning.gain import Better, Prospect
 from shardwright.planning.phrases import copies
 from shardwright.reconcile.states import Awaited, GroupState, Wait
 from shardwright.rendering.fixes import Fix
+from shardwright.rendering.scheduling import ALPHA_GROUPS
 
 LINE_LENGTH: Final = 200
 """What a sentence quotes of a container's last line, characters; status.groups has all that is kept of it."""
@@ -54,6 +55,14 @@ _WORDS: Final = {
 
 NO_PLACE_ASKED: Final = "what runs goes on; change the spec, or have it run with 'kubectl shardwright rollout retry'"
 """What is done for a revision that has no place, and how that ends."""
+
+
+def alpha_groups_sentence() -> str:
+    """Return what is to be done before Kubernetes is upgraded, where PodGroups are of an API that goes."""
+    how = "docs/howto/kubernetes-1.37.md says how"
+    return (
+        f"PodGroups are written as {ALPHA_GROUPS}, which Kubernetes 1.37 does not have: they must go before the upgrade ({how})"
+    )
 
 
 def waiting_sentence(state: GroupState) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from shardwright.rendering.bundle import Bundle
 from shardwright.rendering.deployment import Scheduling
-from shardwright.rendering.hashing import CONTENT_HASH, TEMPLATE_HASH, template_hash, with_content_hash
+from shardwright.rendering.hashing import CONTENT_HASH, TEMPLATE_HASH, digest, template_hash, with_content_hash
 
 STATEFUL_SET: Final = "StatefulSet"
 
@@ -23,6 +23,11 @@ COSCHEDULING_SECONDS: Final = 60
 
 KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 QUEUE: Final = "shardwright.io/queue"
+
+ALPHA_GROUPS: Final = "scheduling.k8s.io/v1alpha2"
+"""API of PodGroups in Kubernetes 1.36. Source: CHANGELOG-1.37: 1.37 has dropped it, and all its objects must be gone before."""
+
+_FIXED_DIGITS: Final = 8
 
 Stateful = Mapping[str, Any]
 Objects = tuple[dict[str, Any], ...]
@@ -53,9 +58,17 @@ def adapt(bundle: Bundle, scheduling: Scheduling | None) -> Bundle:
 
 
 def _native(group: Stateful, scheduling: Scheduling) -> Objects:
-    """kube-scheduler itself. The size stands in the name: ``v1alpha2`` allows no change of a PodGroup."""
+    """kube-scheduler itself. What cannot be changed of a PodGroup stands in its name: with ``v1alpha2`` its size.
+
+    With ``v1beta1`` also how it may be disrupted (one pod that is preempted ends the group anyway) and its priority, which must
+    be that of its pods, or none of them is scheduled (Kubernetes 1.37, #139920).
+    """
     name = f"{group['metadata']['name']}-{group['spec']['replicas']}"
-    spec = {"schedulingPolicy": {"gang": {"minCount": group["spec"]["replicas"]}}}
+    spec: dict[str, Any] = {"schedulingPolicy": {"gang": {"minCount": group["spec"]["replicas"]}}}
+    if scheduling.api_version != ALPHA_GROUPS:
+        priority = group["spec"]["template"]["spec"].get("priorityClassName")
+        fixed = {"disruptionMode": {"all": {}}, **({"priorityClassName": priority} if priority else {})}
+        spec, name = {**spec, **fixed}, f"{name}-{digest(fixed)[:_FIXED_DIGITS]}"
     return _pod_group(group, scheduling, name, spec), _with_pods(group, spec={"schedulingGroup": {"podGroupName": name}})
 
 
@@ -116,10 +129,10 @@ def _with_pods(
 
 ADAPTERS: Final[Mapping[str, Adapter]] = {
     "Native": Adapter(
-        apis=("scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha2"),
+        apis=("scheduling.k8s.io/v1beta1", ALPHA_GROUPS),
         plural="podgroups",
         creates=True,
-        install="serve it: --runtime-config, feature gates GenericWorkload and GangScheduling, Kubernetes 1.36 or newer",
+        install="serve it: --runtime-config and feature gate GenericWorkload (in Kubernetes 1.36 GangScheduling, too)",
         adapt=_native,
     ),
     "Kueue": Adapter(

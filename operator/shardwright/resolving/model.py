@@ -8,6 +8,7 @@ from typing import Final
 from shardwright.api.drafts import PATH as DRAFT_PATH
 from shardwright.api.drafts import drafter_of
 from shardwright.api.model import Model
+from shardwright.api.spec import Spec
 from shardwright.api.workload import DraftModel
 from shardwright.engines.pins import Pins
 from shardwright.errors import InputError, Problem
@@ -18,26 +19,32 @@ from shardwright.modelspec.parse import parse_config
 from shardwright.modelspec.quantization import apply_quantization
 from shardwright.modelspec.read import read_model
 from shardwright.modelspec.spec import ModelSpec, interned
+from shardwright.resolving.fetching import unknown
 from shardwright.resolving.question import Question
 
 COMPUTED_AS: Final = {"BF16": "bfloat16", "FP16": "float16"}
 """Values of ``spec.model.quantization`` that name a type to compute in, as engines call it."""
 
 
-def stored_model(question: Question) -> ModelSpec:
-    """Return the model as it is stored: from the config in the spec, from the ConfigMap, or from the catalogue.
+def stored_model(question: Question, spec: Spec) -> ModelSpec:
+    """Return the model as it is stored: from the config in the spec, from a ConfigMap, or from the catalogue.
+
+    ``spec`` is that of the question with the administrator's defaults in it. A config that was read from the hub before goes on
+    counting where the catalogue of a later release has the model, too.
 
     Raises:
         InputError: The id is unknown, the ConfigMap or its key is missing, or the config cannot be used.
     """
-    model = question.resource.spec.model
+    model, reference = spec.model, spec.model.config_map_ref
     if model.config is not None:
         return _read(model.config, model.id, "spec.model.config")
-    if model.config_map_ref is None:
-        return _read_known(model.id, question.catalogue, "spec.model")
-    if question.config_text is None:
-        raise InputError([_config_missing(model.config_map_ref.name, model.config_map_ref.key)])
-    return _read_text(question.config_text, model.id)
+    if question.config_text is not None:
+        return _read_text(question.config_text, model.id, "spec.model.configMapRef" if reference else "spec.model.id")
+    if reference is not None:
+        raise InputError([_config_missing(reference.name, reference.key)])
+    if find_model(model.id, question.catalogue) is None:
+        raise InputError([unknown(question, spec)])
+    return _read_known(model.id, question.catalogue, "spec.model")
 
 
 def held_model(stored: ModelSpec, model: Model, pins: Pins) -> ModelSpec:
@@ -71,8 +78,7 @@ def drafter_for(draft: DraftModel | None, question: Question, model: ModelSpec, 
 
 def _read_known(model_id: str, catalogue: Mapping[str, Mapping[str, object]], path: str) -> ModelSpec:
     entry = find_model(model_id, catalogue)
-    if entry is None:
-        raise InputError([model_unknown(model_id, catalogue).under(path)])
+    assert entry is not None  # noqa: S101 - it was looked for before
     return _read(entry.config, model_id, f"{path}.id") if model_id in catalogue else _built_in(model_id, f"{path}.id")
 
 
@@ -84,12 +90,12 @@ def _built_in(model_id: str, path: str) -> ModelSpec:
     return _read(entry.config, model_id, path)
 
 
-def _read_text(text: str, model_id: str) -> ModelSpec:
+def _read_text(text: str, model_id: str, path: str) -> ModelSpec:
     try:
         config = parse_config(text, source=model_id)
     except InputError as error:
-        raise InputError(problem.under("spec.model.configMapRef") for problem in error.problems) from None
-    return _read(config, model_id, "spec.model.configMapRef")
+        raise InputError(problem.under(path) for problem in error.problems) from None
+    return _read(config, model_id, path)
 
 
 def _read(config: Mapping[str, object], model_id: str, path: str) -> ModelSpec:

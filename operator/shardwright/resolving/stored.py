@@ -7,16 +7,18 @@ from typing import Any
 from shardwright.api.resource import read_stored
 from shardwright.api.settings import Settings
 from shardwright.errors import InputError, Problem
+from shardwright.rendering.fetch_job import Fetcher
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import Subject, resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Administration:
-    """What the administrator says for all resources: models by id beside the built-in ones, and settings."""
+    """What holds for all resources: models by id beside the built-in ones, settings, and what can read configs from the hub."""
 
     catalogue: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
+    fetcher: Fetcher | None = None
 
 
 def resolve_stored(
@@ -24,7 +26,8 @@ def resolve_stored(
 ) -> Subject | tuple[Problem, ...]:
     """Return the subject of a resource, or what its user must correct.
 
-    ``config_text`` is what its ``configMapRef`` names, ``kept_version`` the engine's version that it has had by default so far.
+    ``config_text`` is what the ConfigMap of its config holds, ``kept_version`` the engine's version that it has had by default so
+    far.
     """
     try:
         question = Question(
@@ -33,6 +36,7 @@ def resolve_stored(
             kept_version=kept_version,
             catalogue=administration.catalogue,
             settings=administration.settings,
+            fetcher=administration.fetcher,
         )
         return resolve(question)
     except InputError as error:

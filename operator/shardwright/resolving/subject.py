@@ -65,7 +65,7 @@ def resolve(question: Question) -> Subject:
     resource = question.resource.model_copy(update={"spec": spec})
     intent = intent_of(spec, keeps_templates=question.settings.keeps_templates)
     version, pins = version_of(spec, question, question.kept_version if intent.keeps_templates else None), pins_of(spec)
-    stored = stored_model(question)
+    stored = stored_model(question, spec)
     model = held_model(stored, spec.model, pins)
     alone = traits_of(spec, version, pins, question.settings)
     drafter = drafter_for(spec.workload.draft_model, question, model, alone)

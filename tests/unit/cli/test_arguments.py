@@ -112,9 +112,17 @@ def test_models_are_searched_in_any_case(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["models", "--search", "DEEPSEEK-V3"]) == 0
 
     header, *rows = capsys.readouterr().out.splitlines()
-    assert header.split() == ["ID", "ARCHITECTURE"]
+    assert header.split() == ["ID", "ARCHITECTURE", "RELEASED"]
     assert ["deepseek-ai/DeepSeek-V3", "DeepseekV3ForCausalLM"] in [row.split() for row in rows]
+    assert "nvidia/DeepSeek-V3.1-NVFP4 DeepseekV3ForCausalLM" in [" ".join(row.split()) for row in rows]
     assert all("deepseek-v3" in row.lower() for row in rows)
+
+
+def test_models_that_are_known_by_id_alone_come_last_with_their_date(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "--search", "qwen3-coder-next"]) == 0
+
+    rows = [" ".join(row.split()) for row in capsys.readouterr().out.splitlines()[1:]]
+    assert rows[-1] == "Qwen/Qwen3-Coder-Next-FP8 (read from the hub) 2026-02-03"
 
 
 def test_ids_alone_are_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,11 +137,11 @@ def test_models_name_their_source_as_json(capsys: pytest.CaptureFixture[str]) ->
     assert main(["models", "--search", "deepseek-ai/DeepSeek-V3", "-o", "json"]) == 0
 
     first = json.loads(capsys.readouterr().out)[0]
-    assert first.keys() == {"id", "architecture", "source", "revision"}
+    assert first.keys() == {"id", "architecture", "source", "revision", "released"}
     assert first["source"]
 
 
-@pytest.mark.parametrize(("command", "said"), [("models", "no built-in model id"), ("gpus", "no GPU of the catalogue")])
+@pytest.mark.parametrize(("command", "said"), [("models", "no model id that is known"), ("gpus", "no GPU of the catalogue")])
 def test_a_search_without_a_hit_says_so_beside_the_output(command: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "--search", "no such thing"]) == 0
 

@@ -10,6 +10,7 @@ import yaml
 
 from shardwright.api.published import Status
 from shardwright.cli.main import main
+from shardwright.rendering.fetch_job import config_name
 from shardwright.rendering.hashing import CONTENT_HASH, content_hash
 from tests.support.builders_cli import DUMPS, Files, a_manifest, a_node, a_pod
 
@@ -220,14 +221,25 @@ def _config() -> dict[str, Any]:
     }
 
 
-def _a_config_map(text: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ours"}, "data": {"config.json": text}}
+def _a_config_map(text: str, name: str = "ours") -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"config.json": text}}
 
 
 def test_a_config_map_may_stand_beside_the_model(files: Files, capsys: Capture) -> None:
     manifest = a_manifest(model="us/ours")
     manifest["spec"]["model"]["configMapRef"] = {"name": "ours"}
     model = files.manifests(manifest, _a_config_map(json.dumps(_config())))
+
+    document = _run_json(capsys, "plan", "-f", model, "--nodes", files.cluster([a_node("n1"), a_pod("n1", 0)]))
+
+    assert document["model"] == {"id": "us/ours", "parameters": 8_030_261_248}
+
+
+def test_the_config_map_in_which_the_operator_keeps_what_was_read_from_the_hub_is_found_by_its_name(
+    files: Files, capsys: Capture
+) -> None:
+    kept = _a_config_map(json.dumps(_config()), config_name("m", "us/ours", None))
+    model = files.manifests(a_manifest(model="us/ours"), kept)
 
     document = _run_json(capsys, "plan", "-f", model, "--nodes", files.cluster([a_node("n1"), a_pod("n1", 0)]))
 

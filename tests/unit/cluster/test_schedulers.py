@@ -66,8 +66,8 @@ def test_a_right_that_is_missing_is_named_with_the_value_of_the_chart_that_gives
 def test_an_api_that_is_missing_is_named_with_what_brings_it() -> None:
     assert reason(Discovery({}), "Native") == (
         "spec.placement.scheduler: Native needs podgroups of scheduling.k8s.io/v1beta1 or scheduling.k8s.io/v1alpha2, which this "
-        "API server does not serve; serve it: --runtime-config, feature gates GenericWorkload and GangScheduling, Kubernetes "
-        "1.36 or newer, or choose another scheduler"
+        "API server does not serve; serve it: --runtime-config and feature gate GenericWorkload (in Kubernetes 1.36 "
+        "GangScheduling, too), or choose another scheduler"
     )
 
 

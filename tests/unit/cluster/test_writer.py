@@ -67,7 +67,8 @@ def test_a_group_that_would_lose_a_field_is_not_created() -> None:
     assert refusal.problem is not None
     assert refusal.problem.sentence() == (
         "StatefulSet llama-0 must be stored as it is sent, but the API server drops spec.template.spec.schedulingGroup; "
-        "turn on the feature gates GenericWorkload and GangScheduling, or choose another spec.placement.scheduler"
+        "turn on the feature gate GenericWorkload (in Kubernetes 1.36 GangScheduling, too), or choose another "
+        "spec.placement.scheduler"
     )
 
 

@@ -103,8 +103,8 @@ def test_an_operator_does_not_start_with_broken_settings(tmp_path: Path) -> None
         Planner(View(), Inline(), None, file).load_settings()
 
 
-LOADS = ((8, None), (16, ""))
-"""Concurrency, and the text of a ConfigMap that nothing refers to: another question each."""
+LOADS = ((8, "before"), (16, "after"))
+"""Concurrency, and the name of the resource: another question each."""
 
 NEW = Ask(on=None, choice=Choice.REPLAN)
 
@@ -196,7 +196,9 @@ def test_a_change_while_a_next_generation_starts_leaves_the_former_its_gpus_wher
     """The former one serves on h100-00 and -01; the next one, on what is elsewhere, has no pod yet."""
     view = View()
     planner = Planner(view, Inline())
-    before, after = (resolved(planner, a_live_model(model=LARGE, workload={"concurrency": load}), text) for load, text in LOADS)
+    before, after = (
+        resolved(planner, a_live_model(name, model=LARGE, workload={"concurrency": load}), None) for load, name in LOADS
+    )
     view.store.take_nodes(nodes(*h100_nodes(count)))
     serving = (a_pod(f"llama-0-{rank}", model="llama", set_name="llama-0", node=f"h100-0{rank}", gpus=8) for rank in range(2))
     view.store.take_children(STATEFUL_SET, children(a_set("llama-0")))

@@ -1,12 +1,23 @@
 """The catalogue: exact ids, aliases that share a config, extensions that win, and the way out of an unknown id."""
 
 import json
+import re
+from datetime import date
 from importlib.resources import files
 
 import pytest
 
+from shardwright.api.model import MODEL_ID
 from shardwright.errors import InputError
-from shardwright.modelspec.catalogue import find_model, known_ids, model_unknown, read_catalogue_extension
+from shardwright.modelspec.catalogue import (
+    Listing,
+    find_model,
+    known_ids,
+    listed_ids,
+    listing_of,
+    model_unknown,
+    read_catalogue_extension,
+)
 from tests.support.builders_model import a_config, catalogued, window
 
 
@@ -80,6 +91,25 @@ def test_the_nearest_ids_are_named_also_those_of_another_owner_and_no_distant_on
     assert model_unknown("Llama-3.1-8B-Instruct").gap.startswith("the nearest are 'meta-llama/Llama-3.1-8B-Instruct', ")
     assert model_unknown("me/mine-7b", {"us/mine-7b": {}}).gap == "the nearest is 'us/mine-7b'"
     assert model_unknown("me/mine", {"me/something-else": {}}).gap == ""
+
+
+def test_an_id_that_others_list_is_known_by_id_alone_with_its_date() -> None:
+    assert model_unknown("Qwen/Qwen3-Coder-Next").gap == (
+        "it is known by its id alone (released 2026-02-03, listed by gpustack 2.3.0 (PyPI))"
+    )
+    assert model_unknown("zai-org/GLM-4.5").gap == "it is known by its id alone (listed by vllm-project/recipes, August 2026)"
+    assert model_unknown("Qwen/Qwen3-Coder-Nex").gap.startswith("the nearest are 'Qwen/Qwen3-Coder-Next', ")
+
+
+def test_ids_that_others_list_are_ids_with_dates_that_are_none_of_ours() -> None:
+    listed = {model_id: listing_of(model_id) for model_id in listed_ids()}
+
+    assert set(listed).isdisjoint(known_ids())
+    assert [model_id for model_id in listed if not re.fullmatch(MODEL_ID, model_id)] == []
+    dates = [date.fromisoformat(found.released) for found in listed.values() if found and found.released]
+    assert date(2023, 1, 1) < min(dates) < max(dates) < date(2026, 11, 1)
+    assert listing_of("Qwen/Qwen3-8B") == Listing(released="2025-04-19", source="gpustack 2.3.0 (PyPI)")
+    assert listing_of("me/mine") is None
 
 
 def test_every_config_file_is_listed_and_every_row_has_its_file() -> None:

@@ -45,6 +45,16 @@ def test_a_plan_beside_what_nobody_counts_says_so_in_its_condition() -> None:
     assert planned.message.startswith("engine.args.enable-eplb, engine.args.kernel-config are not counted")
 
 
+def test_pod_groups_that_must_go_before_an_upgrade_of_kubernetes_are_said_of_a_plan() -> None:
+    planned = next(item for item in conditions(replace(found(), alpha_groups=True)) if item.type == "Planned")
+
+    assert (planned.status, planned.reason) == (True, "GroupsOfAlphaApi")
+    assert planned.message == (
+        "PodGroups are written as scheduling.k8s.io/v1alpha2, which Kubernetes 1.37 does not have: they must go before the "
+        "upgrade (docs/howto/kubernetes-1.37.md says how)"
+    )
+
+
 def test_several_problems_are_counted() -> None:
     assert summarise(found(problems=(PROBLEM, PROBLEM, PROBLEM))) == Summary(
         reason="ModelUnknown", message="model x; name another (and 2 more)", stalled=True

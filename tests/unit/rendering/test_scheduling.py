@@ -56,6 +56,23 @@ def test_a_native_pod_group_of_another_size_is_another_one() -> None:
     assert pod_group(larger)["metadata"]["name"] == "llama-405b-0-3"
 
 
+BETA = Scheduling(adapter="Native", api_version="scheduling.k8s.io/v1beta1")
+
+
+@pytest.mark.parametrize(("priority", "digits"), [(None, "e35c5b17"), ("serving", "c4e3af92")])
+def test_a_native_group_of_kubernetes_1_37_is_disrupted_as_a_whole_and_has_the_priority_of_its_pods(
+    priority: str | None, digits: str
+) -> None:
+    bundle = render(a_plan(), a_deployment(scheduling=BETA, priority_class=priority))
+
+    group, (pods,) = pod_group(bundle), bundle.of_kind("StatefulSet")
+    fixed: dict[str, Any] = {"disruptionMode": {"all": {}}} | ({"priorityClassName": priority} if priority else {})
+    assert group["apiVersion"] == "scheduling.k8s.io/v1beta1"
+    assert group["spec"] == {"schedulingPolicy": {"gang": {"minCount": 2}}, **fixed}
+    assert group["metadata"]["name"] == f"llama-405b-0-2-{digits}"
+    assert pods["spec"]["template"]["spec"]["schedulingGroup"] == {"podGroupName": f"llama-405b-0-2-{digits}"}
+
+
 def test_volcano_is_one_pod_group_in_a_queue_and_its_own_scheduler() -> None:
     assert pod_group(rendered(VOLCANO))["spec"] == {"minMember": 2, "queue": "default"}
     assert added(VOLCANO) == {

@@ -1,0 +1,73 @@
+"""What reads configs from the hub, and how far its Jobs are: read by name, for models that wait; no cache shows Jobs."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from shardwright.cluster.client import ApiError, Client
+from shardwright.cluster.resources import JOBS, PODS
+from shardwright.errors import Problem
+from shardwright.reconcile.observed import controller_uid
+from shardwright.reconcile.seen import Fetching
+from shardwright.rendering.deployment import Owner
+from shardwright.rendering.fetch_job import Fetcher, job_name
+from shardwright.resolving.fetching import unread
+from shardwright.resolving.subject import Subject
+
+FORBIDDEN: Final = 403
+OWN_CONTAINER: Final = "operator"
+"""Name of the operator's container in its pod, as the chart has it."""
+
+JOB_NAME: Final = "batch.kubernetes.io/job-name"
+"""Label of the pods of a Job. Source: Kubernetes 1.36 ``staging/src/k8s.io/api/batch/v1/types.go`` (JobNameLabel)."""
+
+
+async def own_fetcher(client: Client, namespace: str, pod: str) -> Fetcher | None:
+    """Return what reads configs: the image of the operator's own pod, None where it runs in none that it may look at.
+
+    Raises:
+        ApiError: it could not be read.
+    """
+    try:
+        found = await client.get(PODS, namespace, pod)
+    except ApiError as error:
+        if error.code != FORBIDDEN:
+            raise
+        return None
+    containers = ((found or {}).get("spec") or {}).get("containers") or ()
+    ours = next((container for container in containers if container["name"] == OWN_CONTAINER), None)
+    return Fetcher(image=ours["image"], pull_policy=ours["imagePullPolicy"]) if ours else None
+
+
+async def read_fetching(client: Client, owner: Owner, subject: Subject | tuple[Problem, ...]) -> Fetching | None:
+    """Return how far the Job of a resource is whose model lacks a config, None where it lacks none that can be read.
+
+    Also where the operator may not look at Jobs: then configs are given by hand.
+
+    Raises:
+        ApiError: something could not be read.
+    """
+    lacking = unread(subject)
+    if lacking is None:
+        return None
+    name = job_name(owner, lacking.fetch)
+    try:
+        job = await client.get(JOBS, owner.namespace, name)
+    except ApiError as error:
+        if error.code != FORBIDDEN:
+            raise
+        return None
+    if job is None or not (job.get("status") or {}).get("conditions"):
+        return Fetching(fetch=lacking.fetch, job=job)
+    pods = await client.list(PODS, owner.namespace, labelSelector=f"{JOB_NAME}={name}")
+    return Fetching(fetch=lacking.fetch, job=job, left=left_by(pods, job["metadata"]["uid"]))
+
+
+def left_by(pods: Iterable[Mapping[str, Any]], job_uid: str) -> str:
+    """Return what the containers of the pod of a Job have left, one after the other."""
+    for pod in pods:
+        if controller_uid(pod) == job_uid:
+            status = pod.get("status") or {}
+            containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+            ended = ((container.get("state") or {}).get("terminated") or {} for container in containers)
+            return "".join(str(state.get("message") or "") for state in ended)
+    return ""

@@ -1,0 +1,119 @@
+"""What becomes of a model whose config is to be read from the hub: a Job reads it, its pod says it, a ConfigMap keeps it.
+
+The Job goes by itself some time after it has ended. As long as there is no config, it is begun again then: a hub that was not
+there may be, and who had to accept the terms of a model may have.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from shardwright.errors import Problem
+from shardwright.modelspec.handover import Handover, read_handover
+from shardwright.reconcile.decision import Create, StartJob, Write, written_name
+from shardwright.reconcile.observed import controller_uid
+from shardwright.reconcile.refusals import problem_of
+from shardwright.reconcile.rights import too_many
+from shardwright.reconcile.seen import Fetching, Seen
+from shardwright.rendering.deployment import Owner
+from shardwright.rendering.fetch_job import DEADLINE_SECONDS, KEPT_SECONDS, Fetch, config_map, config_name, fetch_job, job_name
+
+PATH: Final = "spec.model.id"
+
+SOON_SECONDS: Final = 3.0
+"""How soon to look again at a Job that runs: no cache shows Jobs. Basis: assumed; one takes about as long."""
+
+LATER_SECONDS: Final = 60.0
+"""The same of one that has ended without a config: it is there for some minutes. Basis: assumed."""
+
+_TOKEN: Final = "spec.model.weights.huggingFace.tokenSecretRef"  # noqa: S105 - a field's name
+_BY_HAND: Final = "make its ConfigMap with `shardwright fetch`, and name that in spec.model.configMapRef"
+_REMEDIES: Final = {
+    "HubAccessDenied": f"accept its terms there, and name a Secret with a token that may read it in {_TOKEN}",
+    "HubModelMissing": f"correct the id or the revision, or name a Secret with a token that may read it in {_TOKEN}",
+    "HubUnavailable": "see that pods here reach the hub: egress, and HTTPS_PROXY and HF_ENDPOINT of the engine",
+    "HubAnswerInvalid": f"look at HF_ENDPOINT and the proxy between, or {_BY_HAND}",
+    "HubSettingInvalid": "correct the variable of the engine, or the Secret",
+    "ConfigInvalid": "give the config in spec.model.config or spec.model.configMapRef",
+    "ConfigNotHandedOver": _BY_HAND,
+}
+"""What a pod may say of a hub, and the way out; whatever else it says is none of our messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """What is to be written next, what the user is told meanwhile, and how soon to look again."""
+
+    writes: tuple[Write, ...] = ()
+    problem: Problem
+    again_seconds: float
+
+
+def fetched(seen: Seen, fetching: Fetching) -> Fetched:
+    """Return how it goes on with a config that is to be read."""
+    owner, fetch, job = seen.resource.owner, fetching.fetch, fetching.job
+    name = job_name(owner, fetch)
+    if against := _refused(seen, fetching) or (too_many(seen.cluster) if seen.cluster and job is None else None):
+        return Fetched(problem=against, again_seconds=LATER_SECONDS)
+    if job is not None and controller_uid(job) != owner.uid:
+        return Fetched(problem=_in_the_way(name), again_seconds=LATER_SECONDS)
+    if job is not None and (ended := _ended(job)) is not None:
+        return _found(owner, fetch, read_handover(fetching.left) if fetching.left else _without_words(name, ended))
+    start = (StartJob(content=fetch_job(owner, fetch)),) if job is None and seen.cluster else ()
+    return Fetched(writes=start, problem=_on_its_way(fetch, f"is read by Job {name}"), again_seconds=SOON_SECONDS)
+
+
+def _found(owner: Owner, fetch: Fetch, found: Handover | Problem) -> Fetched:
+    """Return what is done with what the pod has left."""
+    if isinstance(found, Problem):
+        return Fetched(problem=_said(found, job_name(owner, fetch)), again_seconds=LATER_SECONDS)
+    keep = Create(content=config_map(owner, fetch, found))
+    return Fetched(writes=(keep,), problem=_on_its_way(fetch, "was read"), again_seconds=SOON_SECONDS)
+
+
+def _refused(seen: Seen, fetching: Fetching) -> Problem | None:
+    """Return why the Job or the ConfigMap could not be made."""
+    owner, fetch = seen.resource.owner, fetching.fetch
+    ours = {job_name(owner, fetch), config_name(owner.name, fetch.model, fetch.revision)}
+    refused = seen.outcome.refused if seen.outcome else ()
+    about = (item for item in refused if isinstance(item.write, Create | StartJob) and written_name(item.write) in ours)
+    return next((problem_of(item, queued=False) for item in about), None)
+
+
+def _ended(job: Mapping[str, Any]) -> str | None:
+    """Return why a Job has ended, empty where all went well; None where it has not."""
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed"):
+            return "" if condition["type"] == "Complete" else str(condition.get("reason") or "Failed")
+    return None
+
+
+def _said(problem: Problem, job: str) -> Problem:
+    """Return what a pod has found wrong with the way out that its user has."""
+    again = f"it is tried again within {KEPT_SECONDS // 60} minutes, or at once when Job {job} is deleted"
+    if problem.code == "ConfigFetchFailed":
+        return replace(problem, path=PATH, remedy=again)
+    remedy = _REMEDIES.get(problem.code)
+    return replace(problem, path=PATH, remedy=f"{remedy}; {again}") if remedy else _damaged(job)
+
+
+def _on_its_way(fetch: Fetch, how: str) -> Problem:
+    at = fetch.revision or "its newest commit"
+    return Problem(code="ConfigFetching", path=PATH, what=f"the config of {fetch.model} at {at}", limit=how)
+
+
+def _without_words(job: str, reason: str) -> Problem:
+    late = reason == "DeadlineExceeded"
+    limit = f"did not end in {DEADLINE_SECONDS} s" if late else f"ended without a word ({reason or 'its pod is gone'})"
+    gap = "its pod found no node, no image or no Secret" if late else ""
+    return Problem(code="ConfigFetchFailed", what=f"Job {job}", limit=limit, gap=gap)
+
+
+def _damaged(job: str) -> Problem:
+    what, limit = f"the pod of Job {job}", "has left what is none of our messages"
+    return Problem(code="ConfigFetchFailed", path=PATH, what=what, limit=limit, remedy=f"delete the Job, or {_BY_HAND}")
+
+
+def _in_the_way(job: str) -> Problem:
+    limit = "is not controlled by this ShardedModel"
+    return Problem(code="NameConflict", path=PATH, what=f"Job {job}", limit=limit, remedy="delete it")

@@ -1,0 +1,183 @@
+"""A model whose config is to be read from the hub: what is written, what its user is told, and when it is looked at again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from shardwright.api.settings import NamespaceLimits
+from shardwright.errors import Problem
+from shardwright.modelspec.handover import Handover, handed_over, problem_handed_over
+from shardwright.reconcile.advance import Step, advance
+from shardwright.reconcile.decide import Desired, decide
+from shardwright.reconcile.decision import Create, StartJob, written_name
+from shardwright.reconcile.observed import Observed, object_key
+from shardwright.reconcile.seen import Cluster, Fetching, Outcome, Refusal, Resource, Seen
+from shardwright.rendering.deployment import Owner
+from shardwright.rendering.fetch_job import Fetch, Fetcher, config_map, fetch_job, job_name
+from shardwright.resolving.fetching import Unread
+from tests.support.builders_model import a_config
+
+NOW = datetime(2026, 11, 25, tzinfo=UTC)
+OWNER = Owner(name="ours", namespace="models", uid="9b1f")
+FETCH = Fetch(
+    fetcher=Fetcher(image="registry.example/operator:1", pull_policy="IfNotPresent"),
+    model="acme/llama",
+    revision=None,
+    hub_token=None,
+    environment=(),
+    pull_secrets=(),
+)
+JOB = job_name(OWNER, FETCH)
+FOUND = Handover(files={"config.json": json.dumps(a_config(), indent=1)}, commit="1" * 40, tensor_bytes=5)
+SOON, LATER = 3.0, 60.0
+AGAIN = f"it is tried again within 10 minutes, or at once when Job {JOB} is deleted"
+
+
+def a_job(condition: str = "", reason: str = "", uid: str = OWNER.uid) -> dict[str, Any]:
+    job = fetch_job(replace(OWNER, uid=uid), FETCH)
+    ended = [{"type": condition, "status": "True", "reason": reason}] if condition else []
+    return {**job, "status": {"conditions": [{"type": "FailureTarget", "status": "True"}, *ended]}}
+
+
+def a_look(fetching: Fetching, **seen: Any) -> Seen:
+    unknown = Unread(code="ModelUnknown", path="spec.model.id", what="'acme/llama'", fetch=FETCH)
+    given: dict[str, Any] = {"cluster": Cluster(), "observed": Observed(objects={}), "record": None} | seen
+    resource = Resource(owner=OWNER, generation=1, paused=given.pop("paused", False))
+    return Seen(resource=resource, subject=(unknown,), fetching=fetching, **given)
+
+
+def step_of(fetching: Fetching, **seen: Any) -> Step:
+    return advance(a_look(fetching, **seen), NOW)
+
+
+def said(step: Step) -> tuple[str, str, str, float]:
+    """Return reason, sentence and whether it stalls, and in how many seconds it is looked at again."""
+    published = step.published
+    assert published
+    assert published.again_at
+    conditions = {item["type"]: item for item in published.status["conditions"]}
+    assert conditions["Planned"]["reason"] == conditions["Ready"]["reason"]
+    ready, stalled = conditions["Ready"], conditions["Stalled"]["status"]
+    return ready["reason"], ready["message"], stalled, (published.again_at - NOW).total_seconds()
+
+
+def test_where_nobody_reads_it_yet_a_job_is_made() -> None:
+    step = step_of(Fetching(fetch=FETCH))
+
+    assert step.writes == (StartJob(content=fetch_job(OWNER, FETCH)),)
+    sentence = f"spec.model.id: the config of acme/llama at its newest commit is read by Job {JOB}"
+    assert said(step) == ("ConfigFetching", sentence, "False", SOON)
+
+
+def test_a_job_that_runs_is_waited_for() -> None:
+    step = step_of(Fetching(fetch=FETCH, job=a_job()))
+
+    assert (step.writes, said(step)[0], said(step)[3]) == ((), "ConfigFetching", SOON)
+
+
+def test_what_the_pod_has_read_becomes_a_config_map() -> None:
+    step = step_of(Fetching(fetch=FETCH, job=a_job("Complete"), left=handed_over(FOUND)))
+
+    assert step.writes == (Create(content=config_map(OWNER, FETCH, FOUND)),)
+    assert said(step)[0] == "ConfigFetching"
+
+
+PROBLEMS = {
+    "gated": (
+        Problem(code="HubAccessDenied", what="'acme/llama'", limit="is gated on HUB"),
+        (
+            "'acme/llama' is gated on HUB; accept its terms there, and name a Secret with a token that may read it in "
+            "spec.model.weights.huggingFace.tokenSecretRef"
+        ),
+        "True",
+    ),
+    "not there": (
+        Problem(code="HubModelMissing", what="'acme/llama'", limit="is not on HUB, or is private"),
+        (
+            "'acme/llama' is not on HUB, or is private; correct the id or the revision, or name a Secret with a token that may "
+            "read it in spec.model.weights.huggingFace.tokenSecretRef"
+        ),
+        "True",
+    ),
+    "busy": (
+        Problem(code="HubUnavailable", what="HUB", limit="answers 429: too many requests"),
+        (
+            "HUB answers 429: too many requests; see that pods here reach the hub: egress, and HTTPS_PROXY and HF_ENDPOINT of "
+            "the engine"
+        ),
+        "False",
+    ),
+}
+
+
+@pytest.mark.parametrize(("problem", "sentence", "stalled"), PROBLEMS.values(), ids=PROBLEMS)
+def test_what_the_pod_could_not_read_is_said_with_the_way_out_of_the_resource(
+    problem: Problem, sentence: str, stalled: str
+) -> None:
+    step = step_of(Fetching(fetch=FETCH, job=a_job("Failed", "BackoffLimitExceeded"), left=problem_handed_over(problem)))
+
+    assert step.writes == ()
+    assert said(step) == (problem.code, f"spec.model.id: {sentence}; {AGAIN}", stalled, LATER)
+
+
+ENDED = {
+    "no pod in time": ("DeadlineExceeded", "did not end in 300 s, its pod found no node, no image or no Secret"),
+    "no word": ("BackoffLimitExceeded", "ended without a word (BackoffLimitExceeded)"),
+}
+
+
+@pytest.mark.parametrize(("reason", "sentence"), ENDED.values(), ids=ENDED)
+def test_a_job_that_ends_without_a_word_is_named(reason: str, sentence: str) -> None:
+    step = step_of(Fetching(fetch=FETCH, job=a_job("Failed", reason)))
+
+    assert said(step) == ("ConfigFetchFailed", f"spec.model.id: Job {JOB} {sentence}; {AGAIN}", "True", LATER)
+
+
+@pytest.mark.parametrize("left", ["rubbish", problem_handed_over(Problem(code="Serving", what="all is well"))])
+def test_of_what_a_stranger_may_have_left_nothing_is_believed_that_is_not_ours(left: str) -> None:
+    step = step_of(Fetching(fetch=FETCH, job=a_job("Complete"), left=left))
+
+    assert (step.writes, said(step)[0]) == ((), "ConfigFetchFailed")
+
+
+def test_a_job_of_somebody_else_is_left_alone() -> None:
+    step = step_of(Fetching(fetch=FETCH, job=a_job("Complete", uid="77aa"), left=handed_over(FOUND)))
+
+    sentence = f"spec.model.id: Job {JOB} is not controlled by this ShardedModel; delete it"
+    assert (step.writes, said(step)) == ((), ("NameConflict", sentence, "True", LATER))
+
+
+def test_a_model_beyond_those_that_its_namespace_may_have_is_not_read() -> None:
+    step = step_of(Fetching(fetch=FETCH), cluster=Cluster(limits=NamespaceLimits(models=1), older=1))
+
+    assert (step.writes, said(step)[0]) == ((), "QuotaExceeded")
+
+
+@pytest.mark.parametrize("unready", [{"paused": True}, {"cluster": None}], ids=["paused", "caches that are not full"])
+def test_nothing_is_written_for_a_model_that_is_paused_or_before_all_is_known(unready: dict[str, Any]) -> None:
+    assert step_of(Fetching(fetch=FETCH), **unready).writes == ()
+
+
+@pytest.mark.parametrize("write", [StartJob(content=fetch_job(OWNER, FETCH)), Create(content=config_map(OWNER, FETCH, FOUND))])
+def test_what_the_api_server_refuses_is_said(write: StartJob | Create) -> None:
+    refused = Refusal(write=write, code=403, reason="Forbidden", message="exceeded quota: team", passes=False)
+    job = None if isinstance(write, StartJob) else a_job("Complete")
+
+    step = step_of(Fetching(fetch=FETCH, job=job, left=handed_over(FOUND)), outcome=Outcome(refused=(refused,)))
+
+    assert said(step)[:2] == ("ObjectRefused", "the API server refuses an object exceeded quota: team")
+
+
+def test_what_was_read_stays_when_objects_of_the_model_that_nobody_wants_are_deleted() -> None:
+    kept = config_map(OWNER, FETCH, FOUND)
+    other = {**kept, "metadata": {**kept["metadata"], "name": "ours-scripts-0a1b2c3d"}}
+    live = {object_key(item): {**item, "metadata": {**item["metadata"], "uid": "u"}} for item in (kept, other)}
+
+    decision = decide(Desired(owner_uid=OWNER.uid, objects=()), Observed(objects=live), NOW)
+
+    assert [written_name(write) for write in decision.writes] == ["ours-scripts-0a1b2c3d"]
