@@ -1,7 +1,7 @@
 """Reads all that one look needs: out of the caches, and fresh from the API server what no cache holds or what must be certain."""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from time import monotonic
@@ -12,8 +12,9 @@ from shardwright.cluster.client import ApiError, Client, Urgency
 from shardwright.cluster.handover import Change
 from shardwright.cluster.resources import BY_KIND, NODES, PODS, SHARDED_MODELS, STATEFUL_SETS
 from shardwright.cluster.schedulers import Finding, Schedulers
-from shardwright.cluster.sources import Child, project_node
+from shardwright.cluster.sources import project_node
 from shardwright.controller.config_maps import ConfigMaps
+from shardwright.controller.contents import contents
 from shardwright.controller.fetches import read_fetching
 from shardwright.controller.notes import Note
 from shardwright.controller.planner import Planner
@@ -42,9 +43,6 @@ from shardwright.resolving.fetching import config_source
 from shardwright.resolving.subject import Subject
 
 FORBIDDEN: Final = 403
-
-CHILDREN_AT_ONCE: Final = 64
-"""Objects of a model up to which they are decoded on the event loop. Basis: measured, 0.08 to 0.3 ms of CPU each."""
 
 UNSERVED_SECONDS: Final = 10.0
 """How long a kind counts as missing after a write has found it so. Basis: assumed; what is installed later is tried again."""
@@ -205,7 +203,7 @@ class Reading:
         """Return which plan of record counts of a resource before anybody has looked at it; one in a turn of the event loop."""
         async with self._judging:
             children = () if stored is None or stored.signed else self._view.store.children(owner_of(live).uid)
-            sets = await _contents([child for child in children if child.kind == STATEFUL_SET])
+            sets = await contents([child for child in children if child.kind == STATEFUL_SET])
             observed = Observed(objects={object_key(content): content for content in sets})
             trusted = self._believed(live, None, observed, stored, Note())
             await asyncio.sleep(0)
@@ -217,7 +215,7 @@ class Reading:
         try:
             kept, stored = await self.config_maps.record((namespace, record_key(owner)[1]), owner.uid, self.keys())
             children = store.children(owner.uid)
-            found = await _contents(children)
+            found = await contents(children)
             held = [await self.config_maps.get(where) for where in store.config_maps(owner.uid)]
             objects = {object_key(content): content for content in (*found, *held, kept) if content}
             pods = self._labelled(owner) if self._view.known_pods is not KnownPods.NONE else await self._listed_members(owner)
@@ -375,17 +373,6 @@ async def _group(client: Client, namespace: str, name: str, known: set[int]) -> 
     found += await asyncio.gather(*pods({*range(stored["spec"].get("replicas") or 0)} - known))
     members = [member for pod in found if pod and (member := read_member(pod))]
     return {"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind, **stored}, members
-
-
-async def _contents(children: Sequence[Child]) -> list[dict[str, Any]]:
-    """Return the objects; many of them are decoded where that holds nobody up."""
-    if len(children) <= CHILDREN_AT_ONCE:
-        return _decoded(children)
-    return await asyncio.to_thread(_decoded, children)
-
-
-def _decoded(children: Sequence[Child]) -> list[dict[str, Any]]:
-    return [child.content() for child in children]
 
 
 def _sets_of(pods: Iterable[Member], objects: Mapping[ObjectKey, Mapping[str, Any]]) -> set[ObjectKey]:

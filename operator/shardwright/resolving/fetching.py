@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from shardwright.api.pod import Pod
 from shardwright.api.resource import ShardedModel
-from shardwright.api.spec import Pod, Spec
+from shardwright.api.spec import Spec
 from shardwright.errors import Problem
 from shardwright.modelspec.catalogue import model_unknown
 from shardwright.modelspec.parse import CONFIG_FILE

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,7 +124,7 @@ def test_a_record_of_version_1_is_read_to_the_last_bit(name: str) -> None:
     """Everything in it comes back under its name; what says why a plan cannot be run has another one since."""
     text = released(1)[name]
     plain = json.loads(text)
-    later = {"numbers": [], "uncounted": [], "host_cache": None, "gpu_price": None}
+    later: dict[str, Any] = {"numbers": [], "uncounted": [], "host_cache": None, "gpu_price": None}
     plain["plan"] |= {"undeployable": plain["plan"].pop("deployable"), **later}
 
     read = decode(text)

@@ -1,0 +1,21 @@
+"""Objects of a model as the caches keep them, packed, and as a look reads them."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from shardwright.cluster.sources import Child
+
+CHILDREN_AT_ONCE: Final = 64
+"""Objects of a model up to which they are decoded on the event loop. Basis: measured, 0.08 to 0.3 ms of CPU each."""
+
+
+async def contents(children: Sequence[Child]) -> list[dict[str, Any]]:
+    """Return the objects; many of them are decoded where that holds nobody up."""
+    if len(children) <= CHILDREN_AT_ONCE:
+        return _decoded(children)
+    return await asyncio.to_thread(_decoded, children)
+
+
+def _decoded(children: Sequence[Child]) -> list[dict[str, Any]]:
+    return [child.content() for child in children]
