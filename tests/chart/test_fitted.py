@@ -120,7 +120,7 @@ def test_each_option_of_the_operator_is_the_charts_or_may_be_added(as_delivered:
     added = {f"--{name}" for name in re.findall(r"[a-z-]+[a-z]", schema()["properties"]["extraArgs"]["items"]["pattern"])}
 
     known = {name for action in operator_parser()._actions for name in action.option_strings if name.startswith("--")}
-    assert known - given - OF_NO_USE_IN_A_POD - {"--watch-namespaces"} == added == {"--resync-seconds", "--workers"}
+    assert known - given - OF_NO_USE_IN_A_POD - {"--watch-namespaces", "--plans"} == added == {"--resync-seconds", "--workers"}
 
 
 def test_policies_are_installed_where_the_api_server_serves_them(

@@ -50,7 +50,12 @@ def test_in_each_namespace_it_has_the_rights_that_it_had_everywhere(as_delivered
 def test_without_the_pods_of_all_it_sees_those_of_its_namespaces(some: list[Manifest], control_plane: ControlPlane) -> None:
     blind = render(control_plane, SOME, "--set=clusterPods=false")
 
-    assert difference(some, blind) == {"ClusterRole/shardwright rules.0.resources.1": GONE}
+    assert difference(some, blind) == {
+        "ClusterRole/shardwright rules.0.resources.1": GONE,
+        "Role/shardwright-leader rules.2.apiGroups.0": "",  # its own pod
+        "Role/shardwright-leader rules.2.resources.0": "pods",
+        "Role/shardwright-leader rules.2.verbs.0": "get",
+    }
 
 
 def test_the_operator_is_told_its_namespaces_and_has_no_claim_on_all(as_delivered: list[Manifest], some: list[Manifest]) -> None:

@@ -117,12 +117,12 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         "TokenReview",
         {
             f"{CONTAINER}.args.20": "--metrics-authentication=TokenReview",
-            "ClusterRole/shardwright rules.17.apiGroups.0": "authentication.k8s.io",
-            "ClusterRole/shardwright rules.17.resources.0": "tokenreviews",
-            "ClusterRole/shardwright rules.17.verbs.0": "create",
-            "ClusterRole/shardwright rules.18.apiGroups.0": "authorization.k8s.io",
-            "ClusterRole/shardwright rules.18.resources.0": "subjectaccessreviews",
+            "ClusterRole/shardwright rules.18.apiGroups.0": "authentication.k8s.io",
+            "ClusterRole/shardwright rules.18.resources.0": "tokenreviews",
             "ClusterRole/shardwright rules.18.verbs.0": "create",
+            "ClusterRole/shardwright rules.19.apiGroups.0": "authorization.k8s.io",
+            "ClusterRole/shardwright rules.19.resources.0": "subjectaccessreviews",
+            "ClusterRole/shardwright rules.19.verbs.0": "create",
         },
     ),
     "metrics.serviceMonitor.enabled": (True, {SCRAPED: NEW}),
@@ -179,7 +179,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
         False,
         {
             SETTINGS: settings_text({}, [], configFetch={"enabled": False}),
-            **dict.fromkeys((f"ClusterRole/shardwright rules.16.{field}" for field in A_RIGHT), GONE),
+            **dict.fromkeys((f"ClusterRole/shardwright rules.17.{field}" for field in A_RIGHT), GONE),
         },
     ),
     "rollout.onUpgrade": ("Roll", {f"{SETTINGS}": settings_text({}, [], on_upgrade="Roll")}),
@@ -228,11 +228,11 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "schedulers": (
         ["Native", "Coscheduling"],
         {
-            "ClusterRole/shardwright rules.17.apiGroups.0": "scheduling.k8s.io",
-            "ClusterRole/shardwright rules.17.apiGroups.1": "scheduling.x-k8s.io",
-            "ClusterRole/shardwright rules.17.resources.0": "podgroups",
+            "ClusterRole/shardwright rules.18.apiGroups.0": "scheduling.k8s.io",
+            "ClusterRole/shardwright rules.18.apiGroups.1": "scheduling.x-k8s.io",
+            "ClusterRole/shardwright rules.18.resources.0": "podgroups",
             **{
-                f"ClusterRole/shardwright rules.17.verbs.{index}": verb
+                f"ClusterRole/shardwright rules.18.verbs.{index}": verb
                 for index, verb in enumerate(("get", "list", "watch", "create", "patch", "delete"))
             },
         },
@@ -471,7 +471,7 @@ def test_plans_are_served_only_where_the_api_server_is_asked_who_asks(control_pl
     shown = render(control_plane, "--set", "metrics.authentication=TokenReview,plans.enabled=true")
     refused = control_plane.helm("template", "shardwright", str(CHART), *NAMED, "--set", "plans.enabled=true", check=False)
 
-    assert difference(known, shown) == {f"{CONTAINER}.args.21": "--plans"}
+    assert difference(known, shown) == {f"{CONTAINER}.args.22": "--plans"}
     assert "set metrics.authentication to TokenReview" in refused
 
 

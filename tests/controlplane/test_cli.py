@@ -60,7 +60,7 @@ def test_a_live_cluster_and_its_file_get_the_same_plan(
     assert main(["plan", "-f", model, "--nodes", nodes, "-o", "json"]) == 0
 
     assert capsys.readouterr().out == live
-    assert json.loads(live)["plan"]["placement"]["nodes"] == fleet.names[1:]
+    assert json.loads(live)["items"][0]["plan"]["placement"]["nodes"] == fleet.names[1:]
 
 
 def test_a_config_map_is_read_from_the_cluster(

@@ -101,7 +101,7 @@ def test_values_of_the_last_state_differ_from_these_by_what_the_notes_say() -> N
     stored = max((ROOT / "tests" / "data" / "chart_values").glob("*.yaml"))
     told = notes.changes(yaml.safe_load(stored.read_text()), yaml.safe_load((places.CHART / "values.yaml").read_text()))
 
-    assert "- new: `extraArgs` (`[]`)" in told.splitlines()
+    assert "- new: `plans.enabled` (`False`)" in told.splitlines()
     assert "- gone:" not in told  # a value that is taken away would be refused by the closed schema
 
 

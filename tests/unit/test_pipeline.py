@@ -114,6 +114,7 @@ def test_a_model_on_tensorrt_llm_is_planned_by_its_rules_and_rendered_with_a_key
     assert (subject.traits.name, subject.traits.version, plan.memory_utilization) == ("TensorRT-LLM", "1.2.1", 0.95)
     assert plan.layout == Layout(tensor=8, pipeline=2)
     assert [warning.partition(":")[0] for warning in plan.warnings] == [
+        "meta-llama/Llama-3.1-405B-Instruct is gated, and no token is named",
         "every new pod downloads the weights from the hub",
         "the ranks of a group may load different commits, each the newest when it downloads",
         "TensorRT-LLM",

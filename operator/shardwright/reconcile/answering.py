@@ -33,7 +33,7 @@ def answer(
         return improve(subject, ask.on, inventory, planned, ask.worst, take=ask.choice is Choice.IMPROVE)
     if ask.choice is Choice.RESTORE and ask.restored:
         restored = restore(subject, ask.on, ask.restored, inventory, ask.held, ask.worst)
-        if restored.short is None or restored.short.heals_by_itself:
+        if restored.short is None or (restored.short.heals_by_itself and not restored.short.awaits_nodes):
             return restored
     return plan_anew(subject, ask.on, inventory, ask.held, planned, ask.worst)
 

@@ -174,7 +174,7 @@ def _explain_no_plan(outcome: NoPlan, report: Report, request: Request | None, i
 
 def _outlook(outcome: NoPlan) -> str:
     """Say whether waiting helps, and for what."""
-    if outcome.problem.code == "NoGpuNodes" and outcome.heals_by_itself:
+    if outcome.awaits_nodes:
         return "waiting helps once GPU nodes are added, by an autoscaler too"
     if outcome.heals_by_itself:
         return "waiting helps: the hardware is there, but not free or not ready"
