@@ -10,7 +10,7 @@ from shardwright.hardware.inventory import Inventory
 from shardwright.planning.checks import Verdict, Violation
 from shardwright.planning.phrases import copies, degrees
 from shardwright.planning.reasons import LIMITS, split
-from shardwright.planning.report import NO_GPU_NODES, Lack, NoPlan
+from shardwright.planning.report import Lack, NoPlan
 from shardwright.planning.request import Request
 from shardwright.planning.select import Scale, Standing, assess, rank
 
@@ -150,12 +150,12 @@ def _no_gpu_nodes(inventory: Inventory) -> Problem:
     """Return that there is nothing to plan on; where nodes are excluded, why most of them are."""
     excluded = inventory.excluded
     if not excluded:
-        return Problem(code=NO_GPU_NODES, what="no node has GPUs", remedy=_NODES_COME, path="spec.placement")
+        return Problem(code="NoGpuNodes", what="no node has GPUs", remedy=_NODES_COME, path="spec.placement")
     (code, count), *others = sorted(Counter(item.problem.code for item in excluded).items(), key=lambda item: (-item[1], item[0]))
     first = min((item for item in excluded if item.problem.code == code), key=lambda item: item.node)
     for_why = f"{count} of {len(excluded)}" if others else "all"
     return Problem(
-        code=NO_GPU_NODES,
+        code="NoGpuNodes",
         what=f"of {len(excluded)} node{'s' if len(excluded) > 1 else ''} with GPUs",
         limit="none can be used",
         gap=f"{for_why} by {code}, as {first.node}: {replace(first.problem, path='', remedy='').sentence()}",

@@ -1,7 +1,6 @@
 """The planner's answer: a plan or that nothing fits, and why; only plain values, so it can be kept as JSON."""
 
 from dataclasses import dataclass
-from typing import Final
 
 from shardwright.costs.estimates import Performance, StageMemory
 from shardwright.costs.loading import LoadTime
@@ -109,9 +108,6 @@ class WaysOut:
     moved: str = ""
 
 
-NO_GPU_NODES: Final = "NoGpuNodes"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoPlan:
     """Nothing can run; ``problem`` is the binding constraint with the closest layout.
@@ -129,7 +125,7 @@ class NoPlan:
     @property
     def awaits_nodes(self) -> bool:
         """Return whether there are no nodes at all that could be planned on, and some may come."""
-        return self.heals_by_itself and self.problem.code == NO_GPU_NODES
+        return self.heals_by_itself and self.problem.code == "NoGpuNodes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
