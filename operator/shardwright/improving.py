@@ -7,11 +7,13 @@ from typing import Final
 
 from shardwright.api.record import PlanRecord
 from shardwright.further import pinned, pools_of
-from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.inventory import Inventory, Pool
+from shardwright.hardware.prices import GpuPrice
 from shardwright.pipeline import plan_serving
-from shardwright.planning.gain import Prospect, better
+from shardwright.planning.gain import Better, Prospect, better, pool_of
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import Plan, Report
+from shardwright.planning.select import Scale
 from shardwright.replanning import Replanned, plan_anew
 from shardwright.resolving.subject import Subject
 
@@ -59,10 +61,30 @@ def improve(
     if _is_alike(made.record.plan, record.plan):
         return stands
     predicted = _predicted(subject, record.plan, inventory)
-    found = better(made.record.plan, predicted, subject.request, inventory) if predicted else None
-    if take and found and (found.gain is None or found.gain >= GAIN_MIN):
-        return made
+    if predicted is None:
+        return stands
+    scales = _scales(subject, record.plan.gpu_price, inventory, pool_of(predicted, inventory))
+    found, *others = (better(made.record.plan, predicted, inventory, scale) for scale in scales)
+    if found and _is_enough(found):
+        found = replace(found, relisted=not all(map(_is_enough, others)))
+        if take and not found.relisted:
+            return made
     return replace(stands, better=found)
+
+
+def _scales(subject: Subject, counted: GpuPrice | None, inventory: Inventory, pool: Pool) -> tuple[Scale, ...]:
+    """Return by what another plan must be better: that of today, and GPUs' data sheets where they had not this price then.
+
+    Else a release with other lists would move groups though nothing has changed for them.
+    """
+    scale = Scale.of(subject.request, inventory)
+    price = scale.price(pool)
+    known = counted is not None and price is not None and counted.per_hour == price.per_hour
+    return (scale,) if known or not scale.relative else (scale, replace(scale, by_data_sheet=True))
+
+
+def _is_enough(found: Better | None) -> bool:
+    return found is not None and (found.gain is None or found.gain >= GAIN_MIN)
 
 
 def _is_alike(one: Plan, other: Plan) -> bool:

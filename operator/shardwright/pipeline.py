@@ -9,6 +9,7 @@ from typing import Any
 
 from shardwright.api.published import DEFAULTS_MAX_ITEMS, ShownEngine, ShownStartBudget
 from shardwright.api.record import PlanRecord
+from shardwright.errors import InputError
 from shardwright.hardware.inventory import Inventory
 from shardwright.planning.plan import choose, consider, make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
@@ -98,8 +99,10 @@ def bundle_for(
         scheduling_api: Version of the scheduler's API that the cluster has (None: the newest that is known).
 
     Raises:
-        InputError: The plan can be shown but not run.
+        InputError: The plan can be shown but not run, or the image for its GPUs is not admitted any more.
     """
+    if plan.resource in subject.unadmitted:
+        raise InputError([subject.unadmitted[plan.resource]])
     scheduling = subject.deployment.scheduling
     if scheduling and scheduling_api:
         scheduling = replace(scheduling, api_version=scheduling_api)

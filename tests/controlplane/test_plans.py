@@ -25,7 +25,7 @@ from tests.support.operator import OperatorProcess
 pytestmark = pytest.mark.controlplane
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
-GETS = [{"apiGroups": ["shardwright.io"], "resources": ["shardedmodels"], "verbs": ["get"]}]
+READS = [{"apiGroups": ["shardwright.io"], "resources": ["shardedmodels"], "verbs": ["get", "list"]}]
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +63,9 @@ def fetch(pages: OperatorProcess, path: str, bearer: str) -> tuple[int, str]:
 
 
 def _in_namespace(control_plane: ControlPlane, namespace: str, account: str) -> str:
-    """Make an account that may get ShardedModels in one namespace alone, and return a token of it for the pages."""
+    """Make an account that may read ShardedModels in one namespace alone, and return a token of it for the pages."""
     control_plane.api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": account}})
-    control_plane.api.create(f"{RBAC}/namespaces/{namespace}/roles", {"metadata": {"name": account}, "rules": GETS})
+    control_plane.api.create(f"{RBAC}/namespaces/{namespace}/roles", {"metadata": {"name": account}, "rules": READS})
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account}
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     binding = {"metadata": {"name": account}, "roleRef": role, "subjects": [subject]}

@@ -87,8 +87,8 @@ def check_variables(own: Spec, allowed: Collection[str], admission: Admission) -
 
 def check_sources(own: Spec, image: str | None, admission: Admission) -> Iterator[Problem]:
     """Yield why a resource may not run this image (None: that of the defaults), or take weights from where it says."""
-    if image is not None and not _is_image_admitted(image, admission.admitted_images):
-        yield _not_admitted("ImageNotAdmitted", "spec.engine.image", image, "admittedImages", admission.admitted_images)
+    if image is not None:
+        yield from check_image(image, admission)
     weights = own.model.weights
     if weights and weights.image and not _is_image_admitted(weights.image.reference, admission.admitted_images):
         path = "spec.model.weights.image.reference"
@@ -105,6 +105,12 @@ def check_sources(own: Spec, image: str | None, admission: Admission) -> Iterato
             gap="the administrator requires it (requireRevision: Deny): its publisher can change what the hub gives tomorrow",
             remedy="set the 40 hexadecimal digits of a commit that you have looked at",
         )
+
+
+def check_image(image: str, admission: Admission) -> Iterator[Problem]:
+    """Yield why the engines of resources may not run an image."""
+    if not _is_image_admitted(image, admission.admitted_images):
+        yield _not_admitted("ImageNotAdmitted", "spec.engine.image", image, "admittedImages", admission.admitted_images)
 
 
 def check_network(own: Spec, namespace: str, admission: Admission) -> Iterator[Problem]:

@@ -54,13 +54,13 @@ def who_brings(client: Client, token: str, audience: str, seconds: float) -> Use
     return {"user": who.get("username", ""), **{field: who[field] for field in ("uid", "groups", "extra") if field in who}}
 
 
-def may_get(client: Client, who: User, resource: Resource, namespace: str, seconds: float) -> bool:
-    """Return whether somebody may get objects of a kind in a namespace (empty: in all). Blocking.
+def may(verb: str, client: Client, who: User, resource: Resource, namespace: str, seconds: float) -> bool:
+    """Return whether somebody may get, list, ... objects of a kind in a namespace (empty: in all). Blocking.
 
     Raises:
         ApiError: the API server did not say.
     """
-    asked = {"group": resource.group, "resource": resource.plural, "verb": "get", "namespace": namespace}
+    asked = {"group": resource.group, "resource": resource.plural, "verb": verb, "namespace": namespace}
     said = _asked(client, SUBJECT_REVIEWS, {**who, "resourceAttributes": asked}, monotonic() + seconds)
     return said.get("allowed") is True
 

@@ -220,7 +220,7 @@ def _add_ports(parser: argparse.ArgumentParser) -> None:
         "--plans",
         action="store_true",
         help="serve plans as pages at /plans of that port, to whom the API server knows by his token, and of the namespaces in "
-        "which he may get ShardedModels; needs --metrics-authentication=TokenReview",
+        "which he may list ShardedModels, or get one; needs --metrics-authentication=TokenReview",
     )
 
 

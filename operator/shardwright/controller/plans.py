@@ -1,4 +1,4 @@
-"""Plans as pages, for people: who asks is asked of the API server, and sees the namespaces in which he may get ShardedModels."""
+"""Plans as pages, for people: who asks is asked of the API server, and sees what he may list or get."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.cluster.calls import ApiError
 from shardwright.cluster.client import Client
 from shardwright.cluster.resources import SHARDED_MODELS
-from shardwright.cluster.reviews import PLANS_AUDIENCE, User, may_get, who_brings
+from shardwright.cluster.reviews import PLANS_AUDIENCE, User, may, who_brings
 from shardwright.controller.http_server import Reply, Request
 from shardwright.controller.queue import Key
 from shardwright.controller.whole import ChangedError
@@ -124,25 +124,25 @@ class Plans:
     def _list(self, who: User, only: str, until: float) -> Reply:
         listed = [item for item in self._asked(self._sources.models(), until) if only in ("", item.namespace)]
         namespaces = sorted({item.namespace for item in listed}) or [only]
-        everywhere = self._may(who, "", until)
+        everywhere = self._may("list", who, "", until)
         asked = namespaces if everywhere else namespaces[:NAMESPACES_MAX]
-        seen = {namespace for namespace in asked if everywhere or self._may(who, namespace, until)}
+        seen = {namespace for namespace in asked if everywhere or self._may("list", who, namespace, until)}
         if only and not seen:
-            raise _forbidden(only)
+            raise _forbidden("list", only)
         shown = sorted((item for item in listed if item.namespace in seen), key=lambda item: (item.namespace, item.name))
         return _page(plans_page(shown, unasked=len(namespaces) - len(asked), root=PLANS_PATH))
 
     def _plan(self, who: User, key: Key, until: float) -> Reply:
-        if not self._may(who, key[0], until):
-            raise _forbidden(key[0])
+        if not self._may("get", who, key[0], until):
+            raise _forbidden("get", key[0])
         found = self._asked(self._sources.plan(key), until)
         if found is None:
             raise _Refusal(HTTPStatus.NOT_FOUND, f"there is no plan of record of a ShardedModel {key[1]} in {key[0]}")
         return _page(page_of(*found))
 
-    def _may(self, who: User, namespace: str, until: float) -> bool:
-        ask = partial(may_get, self._client, who, SHARDED_MODELS, namespace)
-        return bool(self._remembered((repr(sorted(who.items())), namespace), lambda: ask(_left(until))))
+    def _may(self, verb: str, who: User, namespace: str, until: float) -> bool:
+        ask = partial(may, verb, self._client, who, SHARDED_MODELS, namespace)
+        return bool(self._remembered((verb, repr(sorted(who.items())), namespace), lambda: ask(_left(until))))
 
     def _asked(self, question: Coroutine[Any, Any, Answer], until: float) -> Answer:
         """Return what the loop of the operator says, within the time that is left."""
@@ -187,8 +187,8 @@ def _page(text: str) -> Reply:
     return Reply(HTTPStatus.OK, body, _HTML)
 
 
-def _forbidden(namespace: str) -> _Refusal:
-    return _Refusal(HTTPStatus.FORBIDDEN, f"you may not get ShardedModels in {namespace}")
+def _forbidden(verb: str, namespace: str) -> _Refusal:
+    return _Refusal(HTTPStatus.FORBIDDEN, f"you may not {verb} ShardedModels in {namespace}")
 
 
 def _left(until: float) -> float:

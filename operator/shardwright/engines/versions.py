@@ -67,11 +67,15 @@ TENSORRT_LLM: Final = Releases(
 )
 
 _BUILT_FOR: Final = (
-    (re.compile(r"rocm"), AMD),
-    (re.compile(r"(^|/)vllm-openai([:@]|$)|cuda|[:-]cu\d{3}\b"), NVIDIA),
+    (re.compile(r"(^|[/:._-])rocm"), AMD),
+    (re.compile(r"^vllm/vllm-openai([:@]|$)|(^|[/:._-])cuda|[:-]cu\d{3}\b"), NVIDIA),
 )
-"""What the names of images say of the GPUs that they are built for, first match first. Source: the names that vLLM, AMD and
-NVIDIA publish under."""
+"""What the names of images say of the GPUs that they are built for, first match first: names on Docker Hub without their
+registry, others with a slash in its place, for what another registry has under vLLM's own name may be anything. Source: the
+names that vLLM, AMD and NVIDIA publish under."""
+
+_DOCKER_HUB: Final = re.compile(r"^(index\.)?docker\.io/")
+_REGISTRY: Final = re.compile(r"^([^/]*[.:][^/]*|localhost)/")
 
 _VERSION_IN_ROCM_TAG: Final = re.compile(r"(?:.*_)?vllm_(\d{1,4}\.\d{1,4}\.\d{1,4})(?:_.*)?")
 """AMD's own tags name the versions of all that is inside: rocm7.0.0_vllm_0.11.2_20251210."""
@@ -114,7 +118,8 @@ def built_for(image: str) -> str | None:
     >>> built_for("registry.internal/team/server:stable") is None
     True
     """
-    return next((resource for pattern, resource in _BUILT_FOR if pattern.search(image)), None)
+    name = _REGISTRY.sub("/", _DOCKER_HUB.sub("", image))
+    return next((resource for pattern, resource in _BUILT_FOR if pattern.search(name)), None)
 
 
 def is_newer(version: str, other: str) -> bool:

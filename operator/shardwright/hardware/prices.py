@@ -7,8 +7,9 @@ import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
+from math import inf
 from statistics import median
 from types import MappingProxyType
 
@@ -38,12 +39,37 @@ def relative_price(gpu: Gpu) -> GpuPrice:
     >>> relative_price(load_gpus()["L40S-48GB"]).per_hour, relative_price(load_gpus()["GB200-NVL-186GB"]).per_hour
     (0.35, 1.6)
     """
-    listed = _listed().get(gpu.id)
-    return listed or GpuPrice(
-        per_hour=float(f"{gpu.worth * _asked_share(gpu.vendor):.2g}"),
+    return _listed().get(gpu.id) or _assumed(gpu)
+
+
+@lru_cache(maxsize=1024)
+def _assumed(gpu: Gpu) -> GpuPrice:
+    """Return what a GPU may cost that no list has: by its data sheet, kept in the order of its vendor's listed GPUs.
+
+    It costs no more than one that has all that it has, and no less than one of which it has all and whose scale-up link is no
+    better than its own. Where the lists contradict each other the lower price counts.
+    """
+    own = [(load_gpus()[gpu_id], price.per_hour) for gpu_id, price in _listed().items()]
+    own = [(other, price) for other, price in own if other.vendor == gpu.vendor]
+    floor = max((price for other, price in own if _has_all_of(gpu, other) and _is_linked_as(gpu, other)), default=0.0)
+    ceiling = min((price for other, price in own if _has_all_of(other, gpu)), default=inf)
+    return GpuPrice(
+        per_hour=min(max(float(f"{gpu.worth * _asked_share(gpu.vendor):.2g}"), floor), ceiling),
         basis=PriceBasis.ASSUMED,
-        source="WORTH_EXPONENT, at what the vendor's listed GPUs cost beside their data sheets",
+        source="WORTH_EXPONENT, at what the vendor's listed GPUs cost beside their data sheets, in their order",
     )
+
+
+def _has_all_of(gpu: Gpu, other: Gpu) -> bool:
+    """Return whether a GPU has at least another one's memory, bandwidth, and FLOP/s in each of its number formats."""
+    enough = gpu.memory_bytes >= other.memory_bytes and gpu.memory_bytes_per_second >= other.memory_bytes_per_second
+    return enough and all(gpu.flops.get(unit, 0.0) >= flops for unit, flops in other.flops.items())
+
+
+def _is_linked_as(gpu: Gpu, other: Gpu) -> bool:
+    """Return whether a GPU's scale-up link joins at least as many, at least as fast, as another's."""
+    rates = [item.scale_up.bytes_per_second if item.scale_up else 0.0 for item in (gpu, other)]
+    return gpu.scale_up_gpus >= other.scale_up_gpus and rates[0] >= rates[1]
 
 
 @cache

@@ -37,12 +37,14 @@ class Scale:
     Where every pool has a price, a GPU counts as its price; else as one, or where there are several kinds in hours of an
     H100. With a budget that is to be filled the GPUs are given: only their price counts, not how many of them a
     layout uses. ``takes_first`` is the resource whose GPUs are taken where they do (empty: none goes before another).
+    ``by_data_sheet`` has GPUs of several kinds count as before there were lists of prices.
     """
 
     request: Request
     by_price: bool
     takes_first: str = ""
     relative: bool = False
+    by_data_sheet: bool = False
 
     @classmethod
     def of(cls, request: Request, inventory: Inventory, *, takes_first: str = "") -> "Scale":
@@ -76,7 +78,9 @@ class Scale:
     def _each(self, pool: Pool) -> float:
         if self.by_price:
             return pool.gpu_hour_price or 1.0
-        return relative_price(pool.gpu).per_hour if self.relative else 1.0
+        if self.relative:
+            return pool.gpu.worth if self.by_data_sheet else relative_price(pool.gpu).per_hour
+        return 1.0
 
 
 def breaks_rack(candidate: Candidate) -> bool:

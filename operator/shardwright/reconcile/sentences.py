@@ -141,8 +141,13 @@ def better_sentence(found: Better) -> str:
     >>> from shardwright.planning.request import OptimizeFor
     >>> better_sentence(Better(layout=Layout(tensor=8), pool="h200", objective=OptimizeFor.LATENCY, gain=0.07))
     'tensor 8 on h200 would be 7% better by Latency; a plan that serves gives way to one that is 10% better, at most once an hour'
+    >>> found = Better(layout=Layout(), pool="a100", objective=OptimizeFor.THROUGHPUT, gain=0.5, relisted=True)
+    >>> better_sentence(found).partition("; ")[2]
+    'only by list prices that the plan was not made with: it stands until the spec changes'
     """
     gives_way = f"a plan that serves gives way to one that is {GAIN_MIN:.0%} better, at most once an hour"
+    if found.relisted:
+        gives_way = "only by list prices that the plan was not made with: it stands until the spec changes"
     return f"{copies(found.layout)} on {found.pool} would {_brings(found)}; {gives_way}"
 
 

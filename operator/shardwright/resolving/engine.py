@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from shardwright.api import engine as wire
-from shardwright.api.admission import check_network, check_pod, check_sources, check_variables, is_image_admitted
+from shardwright.api.admission import check_image, check_network, check_pod, check_sources, check_variables, is_image_admitted
 from shardwright.api.pod import Pod
 from shardwright.api.request import adapter_slots, network_of
 from shardwright.api.settings import (
@@ -197,6 +197,15 @@ def _admitted_image(engine: wire.Engine, settings: Settings, kept_version: str |
 
 def _admitted(images: Mapping[str, str], settings: Settings) -> dict[str, str]:
     return {resource: image for resource, image in images.items() if is_image_admitted(image, settings.admission)}
+
+
+def unadmitted_images(engine: wire.Engine, settings: Settings, version: str) -> dict[str, Problem]:
+    """Return why images by default must not be run, by the resource of their GPUs, where others of them may be.
+
+    No plan is made for such GPUs; one that stands on them was made while their image was admitted.
+    """
+    images = images_of(engine, version).items()
+    return {resource: problem for resource, image in images for problem in check_image(image, settings.admission)}
 
 
 def _unadmitted(question: Question, image: str) -> Iterator[Problem]:

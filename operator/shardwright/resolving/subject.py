@@ -1,12 +1,13 @@
 """The subject: a question with all names resolved, in values that know nothing of how they were written."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from shardwright.api.admission import lacks_revision
 from shardwright.api.request import to_request
 from shardwright.api.settings import with_defaults
 from shardwright.api.spec import Spec
+from shardwright.errors import Problem
 from shardwright.hardware.scheduling import PodTerms
 from shardwright.layouts.traits import EngineTraits
 from shardwright.modelspec.gated import is_gated
@@ -14,7 +15,7 @@ from shardwright.modelspec.spec import ModelSpec
 from shardwright.planning.request import Request
 from shardwright.rendering.deployment import Deployment, Owner
 from shardwright.resolving.deployment import network_rules_of, terms_of, to_deployment
-from shardwright.resolving.engine import leaves_version_open, pins_of, traits_of, version_of
+from shardwright.resolving.engine import leaves_version_open, pins_of, traits_of, unadmitted_images, version_of
 from shardwright.resolving.hashes import hashes_of
 from shardwright.resolving.intent import Intent, intent_of
 from shardwright.resolving.model import drafter_for, held_model, stored_model
@@ -32,7 +33,7 @@ class Subject:
     ``input_hash`` changes with everything that makes a new plan necessary (the spec but for
     :data:`~shardwright.resolving.hashes.NOT_PLANNED_WITH`, the model's config, the engine version), ``cut_hash`` with all
     of it but the number of replicas. ``default_version`` is the engine's version where the spec leaves it open (empty: it does
-    not).
+    not). ``unadmitted`` says by the resource of GPUs why the engine's image for them must not be run.
     """
 
     owner: Owner
@@ -47,6 +48,7 @@ class Subject:
     input_hash: str
     cut_hash: str
     default_version: str = ""
+    unadmitted: Mapping[str, Problem] = field(default_factory=dict)
 
     @property
     def draft(self) -> ModelSpec | None:
@@ -91,6 +93,7 @@ def resolve(question: Question) -> Subject:
         input_hash=hashes.whole,
         cut_hash=hashes.cut,
         default_version=version if leaves_version_open(spec.engine) else "",
+        unadmitted=unadmitted_images(spec.engine, question.settings, version),
     )
 
 

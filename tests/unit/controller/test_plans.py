@@ -68,11 +68,23 @@ def test_the_list_has_the_namespaces_that_may_be_seen_and_escapes_what_they_say(
     assert b"m/<b>" not in reply.body
     reviews = [body["spec"].get("resourceAttributes") for _, _, body in api.requests]
     assert reviews[1:] == [
-        {"group": "shardwright.io", "resource": "shardedmodels", "verb": "get", "namespace": where} for where in ("", "a", "b")
+        {"group": "shardwright.io", "resource": "shardedmodels", "verb": "list", "namespace": where} for where in ("", "a", "b")
     ]
 
 
-def test_who_may_get_all_is_asked_about_once(loop: asyncio.AbstractEventLoop) -> None:
+def test_who_may_get_one_plan_may_not_therefore_list_those_of_its_namespace(loop: asyncio.AbstractEventLoop) -> None:
+    with serving(Answer(201, WHO), MAY, NOT, NOT, may_write=lambda: False) as (api, client):
+        pages = Plans(client, Sources(models=_rows, plan=_none), loop)
+        one, those = ask(pages, "/plans/a/gone"), ask(pages, "/plans/a")
+        pages.stop()
+
+    assert (one.status, those) == (HTTPStatus.NOT_FOUND, Reply(HTTPStatus.FORBIDDEN, b"you may not list ShardedModels in a\n"))
+    assert [
+        (asked["verb"], asked["namespace"]) for _, _, body in api.requests if (asked := body["spec"].get("resourceAttributes"))
+    ] == [("get", "a"), ("list", ""), ("list", "a")]
+
+
+def test_who_may_list_all_is_asked_about_once(loop: asyncio.AbstractEventLoop) -> None:
     reply, api = asked_with(loop, MAY)
 
     assert b'href="/plans/b/llama"' in reply.body

@@ -5,7 +5,7 @@ from importlib import resources
 
 import pytest
 
-from shardwright.hardware.gpus import load_gpus
+from shardwright.hardware.gpus import Gpu, load_gpus
 from shardwright.hardware.instances import load_instances
 from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
 
@@ -43,6 +43,32 @@ def test_an_h100_is_one_and_a_guess_follows_its_vendors_listed_gpus() -> None:
         source="Oracle list: skypilot-org/skypilot-catalog@0588751 catalogs/v8/oci/vms.csv, BM.GPU.H100.8 beside BM.GPU.H100.8",
     )
     assert relative_price(gpus["MI325X-256GB"]).per_hour == pytest.approx(relative_price(gpus["MI300X-192GB"]).per_hour, rel=0.1)
+
+
+def test_no_assumed_price_is_above_that_of_a_listed_gpu_that_has_all_it_has() -> None:
+    of_listed = {row["gpu_id"] for row in ROWS}
+    gpus = [(gpu, relative_price(gpu).per_hour) for gpu in load_gpus().values()]
+
+    assert [
+        (gpu.id, other.id)
+        for gpu, price in gpus
+        for other, of_other in gpus
+        if gpu.vendor == other.vendor and gpu.id not in of_listed and other.id in of_listed
+        if price > of_other and _has_at_least(other, gpu)
+    ] == []
+
+
+def _has_at_least(gpu: Gpu, other: Gpu) -> bool:
+    whole = gpu.memory_bytes >= other.memory_bytes and gpu.memory_bytes_per_second >= other.memory_bytes_per_second
+    return whole and all(gpu.flops.get(unit, 0) >= rate for unit, rate in other.flops.items())
+
+
+@pytest.mark.parametrize(
+    ("gpu_id", "per_hour"),
+    [("A100-PCIE-40GB", 0.3), ("A100-PCIE-80GB", 0.4), ("V100-SXM2-32GB", 0.3), ("H800-80GB", 0.83), ("MI350X-288GB", 0.84)],
+)
+def test_what_no_list_has_costs_what_stands_around_it_in_the_lists(gpu_id: str, per_hour: float) -> None:
+    assert relative_price(load_gpus()[gpu_id]).per_hour == per_hour
 
 
 def test_nodes_of_nvl72_are_trays_and_no_others() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from shardwright.api.record import PlanRecord, decode, encode
 from shardwright.hardware.inventory import Inventory
+from shardwright.hardware.prices import GpuPrice, PriceBasis
 from shardwright.improving import GAIN_MIN, PAUSE, improve, is_due
 from shardwright.pipeline import plan_serving, record_of
 from shardwright.planning.gain import Better, better
@@ -17,7 +18,7 @@ from shardwright.planning.request import OptimizeFor
 from shardwright.planning.select import DOUBLING_GAIN, Scale
 from shardwright.replanning import plan_anew
 from shardwright.resolving.subject import Subject
-from tests.support.builders_nodes import an_l40s_node, h100_nodes
+from tests.support.builders_nodes import a_node, an_l40s_node, h100_nodes
 from tests.support.builders_subject import a_subject, plan_of, stock
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -82,6 +83,37 @@ def test_after_a_better_plan_was_taken_none_is_better_on_the_same_nodes() -> Non
     assert (again.record, again.better) == (taken, None)
 
 
+@pytest.mark.parametrize(
+    ("counted", "moves"),
+    [(None, False), (0.9, False), (1.0, True)],
+    ids=["as one, or by its data sheet", "by another list", "by the same list"],
+)
+def test_what_only_other_list_prices_make_better_is_said_and_not_taken(counted: float | None, *, moves: bool) -> None:
+    asked = {"objective": {"optimizeFor": "Throughput"}, "parallelism": ONE_GPU}
+    subject, both = a_subject(**asked), [*H100S, a_node("a100", "NVIDIA-A100-SXM4-40GB")]
+    price = None if counted is None else GpuPrice(per_hour=counted, basis=PriceBasis.LISTED)
+    record = the_best(subject)
+    record = replace(record, plan=replace(record.plan, gpu_price=price))
+
+    found = improve(subject, record, stock(subject, both), take=True)
+
+    assert found.record
+    assert found.record.plan.product == ("NVIDIA-A100-SXM4-40GB" if moves else "NVIDIA-H100-80GB-HBM3")
+    assert (found.better.relisted if found.better else None) is (None if moves else True)
+
+
+def test_what_data_sheets_make_better_too_is_taken_by_a_plan_whose_gpus_counted_as_one() -> None:
+    subject = a_subject(**FAST, parallelism=ONE_GPU)
+    record = record_of(subject, plan_serving(subject, stock(subject, [an_l40s_node()])))
+    assert record
+    assert record.plan.gpu_price is None
+
+    found = improve(subject, record, stock(subject, [an_l40s_node(), *H100S]), take=True)
+
+    assert found.record
+    assert found.record.plan.product == "NVIDIA-H100-80GB-HBM3"
+
+
 def test_what_was_predicted_when_the_plan_was_made_counts_for_nothing() -> None:
     subject = a_subject(**FAST)
     record = a_record_on_one_gpu(subject)
@@ -110,9 +142,9 @@ def two_plans() -> tuple[Subject, Plan, Plan, Inventory]:
 
 def test_one_plan_is_better_than_another_or_the_other_way_round_never_both() -> None:
     subject, best, other, inventory = two_plans()
-    assert better(best, other, subject.request, inventory)
-    assert better(other, best, subject.request, inventory) is None
-    assert better(best, best, subject.request, inventory) is None
+    assert better(best, other, inventory, Scale.of(subject.request, inventory))
+    assert better(other, best, inventory, Scale.of(subject.request, inventory)) is None
+    assert better(best, best, inventory, Scale.of(subject.request, inventory)) is None
 
 
 @pytest.mark.parametrize(
@@ -126,7 +158,7 @@ def test_what_carries_the_load_and_surely_starts_is_not_given_up_for_speed(
     subject, best, other, inventory = two_plans()
     best, other = (replace(plan, carries_load=True, tight=False) for plan in (best, other))
 
-    found = better(replace(best, **now), replace(other, **then), subject.request, inventory)
+    found = better(replace(best, **now), replace(other, **then), inventory, Scale.of(subject.request, inventory))
 
     carries = Better(layout=best.layout, pool=best.pool, objective=OptimizeFor.LATENCY, gain=None)
     assert found == (carries if is_better else None)
@@ -137,7 +169,7 @@ def test_a_plan_is_better_by_how_much_longer_the_other_one_takes() -> None:
     speed = best.performance
     slower = replace(speed, ttft_seconds=speed.ttft_seconds * 1.25, tpot_seconds=speed.tpot_seconds * 1.25)
 
-    found = better(best, replace(best, performance=slower), subject.request, inventory)
+    found = better(best, replace(best, performance=slower), inventory, Scale.of(subject.request, inventory))
 
     assert found
     assert found.gain == pytest.approx(0.25)

@@ -1,15 +1,19 @@
 """Which engine a resource means, and what cannot be asked of it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from shardwright.api.admission import Admission
 from shardwright.api.settings import Settings
+from shardwright.errors import InputError
+from shardwright.pipeline import bundle_for, plan_serving
 from shardwright.resolving.question import Question
 from shardwright.resolving.subject import resolve
+from tests.support.builders_nodes import h100_nodes
 from tests.support.builders_resource import A_DRAFT
-from tests.support.builders_subject import ADMITTING, TRTLLM, a_resource, a_subject, problems_of
+from tests.support.builders_subject import ADMITTING, TRTLLM, a_resource, a_subject, plan_of, problems_of, stock
 
 
 def test_arguments_that_the_engine_does_not_take_are_refused_where_they_stand() -> None:
@@ -64,6 +68,14 @@ ROCM_ONLY = Settings(admission=Admission(admitted_images=["vllm/vllm-openai-rocm
         ("registry.example/vllm-rocm:v0.33.0", ("amd.com/gpu",)),
         ("rocm/vllm:rocm7.0.0_vllm_0.33.0_20261101", ("amd.com/gpu",)),
         ("registry.example/vllm:v0.33.0", None),
+        ("docker.io/vllm/vllm-openai:v0.33.0", ("nvidia.com/gpu",)),
+        ("registry.example/vllm:v0.33.0-cu130", ("nvidia.com/gpu",)),
+        ("registry.example/cuda/vllm:v0.33.0", ("nvidia.com/gpu",)),
+        ("registry.example/amd/vllm-openai:v0.33.0", None),
+        ("registry.example/vllm/vllm-openai:v0.33.0", None),
+        ("procmgmt/vllm:v0.33.0", None),
+        ("barracuda/vllm:v0.33.0", None),
+        ("rocm.example/vllm:v0.33.0", None),
     ],
 )
 def test_an_image_runs_on_the_gpus_that_its_name_tells(image: str | None, runs_on: tuple[str, ...] | None) -> None:
@@ -74,6 +86,20 @@ def test_of_the_images_by_default_those_count_that_are_admitted() -> None:
     subject = resolve(Question(resource=a_resource(), settings=ROCM_ONLY))
 
     assert subject.traits.runs_on == ("amd.com/gpu",)
+
+
+def test_a_plan_starts_nothing_where_the_image_for_its_gpus_is_not_admitted_any_more() -> None:
+    kept = a_subject()
+    on_nvidia = plan_of(plan_serving(kept, stock(kept, h100_nodes(1))))
+    since = resolve(Question(resource=a_resource(), settings=ROCM_ONLY))
+
+    assert bundle_for(kept, on_nvidia).objects
+    with pytest.raises(InputError) as caught:
+        bundle_for(since, on_nvidia)
+    assert [(problem.code, problem.path, problem.what) for problem in caught.value.problems] == [
+        ("ImageNotAdmitted", "spec.engine.image", "vllm/vllm-openai:v0.33.0")
+    ]
+    assert bundle_for(since, replace(on_nvidia, resource="amd.com/gpu")).objects
 
 
 def test_the_image_by_default_is_the_one_for_the_gpus_of_the_plan() -> None:
