@@ -19,7 +19,7 @@ MARKS = OwnMarks(
     pull_policy="Always",
 )
 VOLUMES = (
-    OwnVolume(name="ca", path="/etc/ssl/own", kind=VolumeKind.CONFIG_MAP, source="company-ca"),
+    OwnVolume(name="ca", path="/etc/ssl/certs/own", kind=VolumeKind.CONFIG_MAP, source="company-ca"),
     OwnVolume(name="keys", path="/mnt/keys", kind=VolumeKind.SECRET, source="licence"),
     OwnVolume(name="data", path="/data/own", kind=VolumeKind.CLAIM, source="data"),
     OwnVolume(name="logs", path="/data/logs", kind=VolumeKind.CLAIM, source="logs", read_only=False),
@@ -77,7 +77,7 @@ def test_volumes_are_mounted_in_the_engine_alone_under_names_that_none_of_ours_h
         {"name": "own-scratch", "emptyDir": {"sizeLimit": "100Gi"}},
     ]
     assert own(engine_of(bundle)["volumeMounts"]) == [
-        {"name": "own-ca", "mountPath": "/etc/ssl/own", "readOnly": True},
+        {"name": "own-ca", "mountPath": "/etc/ssl/certs/own", "readOnly": True},
         {"name": "own-keys", "mountPath": "/mnt/keys", "readOnly": True},
         {"name": "own-data", "mountPath": "/data/own", "readOnly": True},
         {"name": "own-logs", "mountPath": "/data/logs"},
@@ -92,7 +92,7 @@ def test_none_of_ours_has_such_a_name_or_lies_below_a_folder_where_users_mount(d
 
     assert own(pod_of(bundle)["volumes"]) == []
     paths = [mount["mountPath"] for mount in engine_of(bundle)["volumeMounts"]]
-    assert [path for path in paths if path.startswith(("/data", "/mnt", "/srv", "/etc/pki", "/etc/ssl"))] == []
+    assert [path for path in paths if path.startswith(("/data", "/mnt", "/srv", "/etc/pki/ca-trust", "/etc/ssl/certs"))] == []
 
 
 def test_an_empty_folder_is_room_on_the_disk_beyond_what_the_engine_may_use() -> None:
