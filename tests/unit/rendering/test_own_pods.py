@@ -6,7 +6,7 @@ import pytest
 
 from shardwright.api.pod import is_reserved
 from shardwright.rendering.deployment import CacheClaim, Deployment, OwnMarks, OwnVolume, PodNetwork, Scheduling, VolumeKind
-from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.rendering.hashing import OWN_HASH, TEMPLATE_HASH
 from shardwright.rendering.render import render
 from shardwright.rendering.scheduling import ADAPTERS
 from tests.support.builders_deployment import a_deployment, a_plan, a_small_plan, a_trtllm_deployment
@@ -40,7 +40,7 @@ def own(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_labels_and_annotations_are_there_and_ours_stay_what_they_are() -> None:
     usual, marked = metadata_of(a_deployment()), metadata_of(a_deployment(marks=MARKS))
 
-    labels = {name: value for name, value in marked["labels"].items() if name != TEMPLATE_HASH}
+    labels = {name: value for name, value in marked["labels"].items() if name not in (TEMPLATE_HASH, OWN_HASH)}
     assert labels == {name: value for name, value in usual["labels"].items() if name != TEMPLATE_HASH} | {"team": "search"}
     assert marked["annotations"] == {**usual["annotations"], "example.com/cost-centre": "42"}
 
