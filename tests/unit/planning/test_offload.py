@@ -77,7 +77,7 @@ def test_attention_replicas_are_engines_of_their_own() -> None:
 
 
 def test_less_than_a_gib_for_each_engine_of_a_pod_is_refused() -> None:
-    spec = DEEPSEEK | {"parallelism": {"tensor": 1, "pipeline": 1, "attentionData": 16}}
+    spec: dict[str, Any] = DEEPSEEK | {"parallelism": {"tensor": 1, "pipeline": 1, "attentionData": 16}}
 
     found = outcome(offload="4Gi", **spec)
 
