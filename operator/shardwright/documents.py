@@ -7,11 +7,12 @@ from typing import Any
 from shardwright.api.conditions import Reason
 from shardwright.api.names import API_VERSION
 from shardwright.api.status import plan_status
-from shardwright.costs.workload import Workload
+from shardwright.costs.workload import KvOffload, Workload
 from shardwright.errors import Problem
 from shardwright.modelspec.spec import ModelSpec
 from shardwright.pipeline import engine_status
 from shardwright.planning.report import NoPlan, Plan, Report
+from shardwright.rendering.budgets import quantity
 from shardwright.reporting.explanation import Explanation
 from shardwright.resolving.subject import Subject
 from shardwright.units import to_milliseconds
@@ -104,8 +105,13 @@ def _workload(load: Workload, draft: ModelSpec | None) -> dict[str, Any]:
         "kvCacheQuantization": "FP8" if load.kv_cache_dtype == "fp8" else "Auto",
         "prefixCacheHitPercent": round(load.prefix_cache_hit_rate * 100),
         **imbalance,
+        **({"kvOffload": {"hostMemory": _host_memory(load.kv_offload)}} if load.kv_offload else {}),
         **({"draftModel": {"id": draft.source} | drafts} if draft else {"promptLookup": drafts} if load.draft_tokens else {}),
     }
+
+
+def _host_memory(offload: KvOffload) -> str:
+    return "Auto" if offload.pod_bytes is None else quantity(offload.pod_bytes)
 
 
 def _given(name: str, fields: Mapping[str, object]) -> dict[str, dict[str, object]]:

@@ -4,20 +4,27 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Final
 
 from shardwright.errors import Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.layouts.layout import SearchSpace
 from shardwright.layouts.placement import Over
+from shardwright.planning import offload
 from shardwright.planning.phrases import copies
 from shardwright.planning.plan import make_plan
 from shardwright.planning.report import NoPlan, Plan, Report
 from shardwright.planning.request import Request
 from shardwright.resolving.subject import Subject
 
+_LESS_MEMORY: Final = "less memory on the nodes for K/V"
+
 
 def pinned(request: Request, plan: Plan) -> Request:
-    """Return a request for the layout of a plan and no other; how many replicas are wanted stays open."""
+    """Return a request for the layout of a plan, and the K/V that it keeps beside the GPUs, and no other.
+
+    How many replicas are wanted stays open.
+    """
     layout = plan.layout
     pins = replace(
         request.space,
@@ -28,7 +35,10 @@ def pinned(request: Request, plan: Plan) -> Request:
         context=layout.context,
         partition=layout.partition,
     )
-    return replace(request, space=pins)
+    kept = plan.host_cache.pod_bytes if plan.host_cache else None
+    wanted = request.workload.kv_offload
+    pinned_offload = None if wanted is None or kept is None else replace(wanted, pod_bytes=kept)
+    return replace(request, space=pins, workload=replace(request.workload, kv_offload=pinned_offload))
 
 
 def _more(request: Request, replicas: int, standing: tuple[tuple[str, int], ...]) -> Request:
@@ -62,11 +72,25 @@ def further(subject: Subject, plan: Plan, room: Inventory, count: int) -> Report
     They are spread beside the groups that the plan has.
     """
     standing = _standing(subject.request.space, plan, room)
-    report = make_plan(subject.model, room, _more(pinned(subject.request, plan), count, standing), subject.traits)
+    roomy = with_room(subject, plan, room)
+    if room.pools and not roomy.pools:
+        wanted = replace(plan, layout=replace(plan.layout, replicas=count))
+        outcome = _unlike(wanted, _LESS_MEMORY)
+        return Report(outcome=outcome, alternatives=(), excluded=(), considered=0)
+    report = make_plan(subject.model, roomy, _more(pinned(subject.request, plan), count, standing), subject.traits)
     if isinstance(report.outcome, NoPlan):
         return report
     unlike = "; ".join(differences(report.outcome, plan))
     return replace(report, outcome=_unlike(report.outcome, unlike)) if unlike else report
+
+
+def with_room(subject: Subject, plan: Plan, room: Inventory) -> Inventory:
+    """Return the nodes of a room that have the memory which the pods of a plan request for K/V."""
+    wanted = subject.request.workload.kv_offload
+    if wanted is None or plan.host_cache is None:
+        return room
+    shape = offload.Shape.of(plan.layout, plan.nodes_per_replica, wanted, over_ray=subject.traits.over_ray)
+    return offload.with_room(room, plan.host_cache.pod_bytes, shape, subject.model)
 
 
 def differences(found: Plan, plan: Plan) -> Iterator[str]:
@@ -75,17 +99,13 @@ def differences(found: Plan, plan: Plan) -> Iterator[str]:
         yield f"{found.nodes_per_replica} x {found.gpus_per_node} GPUs, not {plan.nodes_per_replica} x {plan.gpus_per_node}"
     if (found.resource, found.architecture) != (plan.resource, plan.architecture):
         yield f"{found.resource} on {found.architecture}, not {plan.resource} on {plan.architecture}"
-    if (found.host_cache is None) != (plan.host_cache is None) or _less(found, plan):
-        yield "less memory on the nodes for K/V"
+    if plan.host_cache and (found.host_cache is None or found.host_cache.pod_bytes < plan.host_cache.pod_bytes):
+        yield _LESS_MEMORY
     if found.compute_domain != plan.compute_domain:
         yield f"{'' if found.compute_domain else 'no '}nodes that share an NVLink domain, unlike the plan"
     offered, wanted = dict(found.rdma), dict(plan.rdma)
     if offered.keys() != wanted.keys() or any(offered[name] < count for name, count in wanted.items()):
         yield f"{_devices(offered)}, not {_devices(wanted)}"
-
-
-def _less(found: Plan, plan: Plan) -> bool:
-    return bool(found.host_cache and plan.host_cache and found.host_cache.pod_bytes < plan.host_cache.pod_bytes)
 
 
 def _devices(counts: Mapping[str, int]) -> str:

@@ -6,7 +6,7 @@ from itertools import count, islice
 from typing import Final
 
 from shardwright.api.record import PlanRecord
-from shardwright.further import differences, further, most_further, pinned, pools_of, without
+from shardwright.further import differences, further, most_further, pinned, pools_of, with_room, without
 from shardwright.hardware.inventory import Inventory
 from shardwright.pipeline import plan_serving, record_of, without_groups
 from shardwright.planning.gain import Better, Prospect
@@ -260,7 +260,7 @@ def planned_again(subject: Subject, plan: Plan, inventory: Inventory) -> Plan | 
     request = pinned(subject.request, plan)
     if request.space.fill:
         request = replace(request, space=replace(request.space, replicas=plan.layout.replicas, fill=False))
-    found = make_plan(subject.model, pools, request, subject.traits).outcome
+    found = make_plan(subject.model, with_room(subject, plan, pools), request, subject.traits).outcome
     if isinstance(found, NoPlan) or replace(found.layout, partition=plan.layout.partition) != plan.layout:
         return None
     return None if any(differences(found, plan)) else found

@@ -171,6 +171,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
             f"{GROUPS} spec.variables.6.expression": '["*/","*/licence"]',
         },
     ),
+    "admittedPodKeys": (["example.com"], {f"{SETTINGS}": settings_text({}, [], admittedPodKeys=["example.com"])}),
     "namespaceLimits": (
         {"team": {"gpus": 64}, "*": {"models": 20, "waiting": 5}},
         {f"{SETTINGS}": settings_text({}, [], limits={"*": {"models": 20, "waiting": 5}, "team": {"gpus": 64}})},
@@ -348,6 +349,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "admittedLockMemory": ([True], "'/admittedLockMemory/0': got boolean, want string"),
     "admittedServiceAccounts": ({"team": ["A"]}, "'/admittedServiceAccounts/team/0': 'A' does not match pattern"),
     "admittedSecretVolumes": ({"team": "a"}, "'/admittedSecretVolumes/team': got string, want array"),
+    "admittedPodKeys": (["a/b"], "'/admittedPodKeys/0': 'a/b' does not match pattern"),
     "namespaceLimits": ({"team": {"gpus": -1}}, "'/namespaceLimits/team/gpus': minimum: got -1, want 0"),
     "rollout.onUpgrade": ("Always", "'/rollout/onUpgrade': value must be one of 'Keep', 'Roll'"),
     "admittedRuntimeClasses": (["Kata"], "'/admittedRuntimeClasses/0': 'Kata' does not match pattern"),

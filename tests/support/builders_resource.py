@@ -84,7 +84,7 @@ _COMPLETE: Manifest = {
         "imagePullPolicy": "Always",
         "imagePullSecrets": [{"name": "registry"}],
         "volumes": [
-            {"name": "keys", "mountPath": "/etc/ssl/own/keys", "secret": {"secretName": "keys"}},
+            {"name": "keys", "mountPath": "/etc/ssl/certs/own/keys", "secret": {"secretName": "keys"}},
         ],
         "topologySpread": {"topologyKey": "topology.kubernetes.io/zone"},
         "network": {

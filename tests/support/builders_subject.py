@@ -31,6 +31,7 @@ ADMITTING: Final = Settings(
         admitted_lock_memory=["*"],
         admitted_service_accounts={"*": ["*"]},
         admitted_secret_volumes={"*": ["*"]},
+        admitted_pod_keys=["*"],
     ),
 )
 """An administrator who leaves users whatever the spec has a field for."""

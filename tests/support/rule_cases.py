@@ -249,6 +249,7 @@ RULE_CASES = (
             ("apps.kubernetes.io/pod-index", "kubernetes.io.example.com/pod-index"),
             ("kueue.x-k8s.io/queue-name", "kueue.example.com/queue-name"),
             ("controller-revision-hash", "revision-hash"),
+            ("aadpodidbinding", "aadpodid"),
         )
     ),
     *(
@@ -268,15 +269,25 @@ RULE_CASES = (
             ("/etc/shardwright", "/mnt/shardwright"),
             ("/cache", "/data/cache"),
             ("/mnt", "/mnt/a/b"),
-            ("/etc/ssl", "/etc/ssl/certs"),
+            ("/etc/ssl/certs", "/etc/ssl/certs/own"),
+            ("/etc/ssl/own", "/etc/ssl/certs/a/b"),
+            ("/etc/pki/tls", "/etc/pki/ca-trust/source"),
             ("/usr/local/lib/python3.12", "/srv/python3.12"),
-            ("/mntother/a", "/etc/pki/a"),
+            ("/mntother/a", "/mnt/other/a"),
         )
     ),
     RuleCase(
         "MountPathTwice",
         _pod(volumes=[_a_volume("a", "/mnt/x"), _a_volume("b", "/mnt/x")]),
-        _pod(volumes=[_a_volume("a", "/mnt/x"), _a_volume("b", "/mnt/x/y")]),
+        _pod(volumes=[_a_volume("a", "/mnt/x"), _a_volume("b", "/mnt/y")]),
+    ),
+    *(
+        RuleCase(
+            "MountPathTwice",
+            _pod(volumes=[_a_volume("a", first), _a_volume("b", second)]),
+            _pod(volumes=[_a_volume("a", "/mnt/x"), _a_volume("b", "/mnt/xy")]),
+        )
+        for first, second in (("/mnt/x", "/mnt/x/y"), ("/mnt/x/y/z", "/mnt/x"))
     ),
     RuleCase(
         "RestartDelays",

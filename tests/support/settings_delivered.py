@@ -31,6 +31,7 @@ def settings_text(
         "admittedImages": ["*"],
         "admittedLockMemory": [],
         "admittedSecretVolumes": {},
+        "admittedPodKeys": [],
         "admittedServiceAccounts": {},
         "admittedModels": ["*"],
         "gpuHourPrices": {},

@@ -57,7 +57,7 @@ MORE = (
         a_deployment(
             marks=OwnMarks(labels=(("team", "search"),), annotations=(("example.com/owner", "a"),), pull_policy="Always"),
             volumes=(
-                OwnVolume(name="ca", path="/etc/ssl/own", kind=VolumeKind.CONFIG_MAP, source="company-ca"),
+                OwnVolume(name="ca", path="/etc/ssl/certs/own", kind=VolumeKind.CONFIG_MAP, source="company-ca"),
                 OwnVolume(name="data", path="/data/own", kind=VolumeKind.CLAIM, source="data"),
                 OwnVolume(name="scratch", path="/srv/own", kind=VolumeKind.SCRATCH, source="1024Mi", read_only=False),
             ),

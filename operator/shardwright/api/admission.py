@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, StringConstraints
 
 from shardwright.api.parts import Part
-from shardwright.api.pod import Pod
+from shardwright.api.pod import OPEN_KEYS, Pod, domain_of
 from shardwright.api.request import network_of
 from shardwright.api.spec import Spec
 from shardwright.api.violations import read_part
@@ -29,6 +29,7 @@ _Prefix = Annotated[str, StringConstraints(max_length=512, pattern=r"^(\*|[A-Za-
 _Namespace = Annotated[str, StringConstraints(max_length=63, pattern=r"^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$")]
 _ObjectNames = Annotated[list[Annotated[str, StringConstraints(max_length=253, pattern=NAME_OR_ALL)]], Field(max_length=LIST_MAX)]
 _ByNamespace = Annotated[dict[_Namespace, _ObjectNames], Field(max_length=LIST_MAX)]
+_KeyDomain = Annotated[str, StringConstraints(max_length=253, pattern=r"^(\*|[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9])?)$")]
 _Variable = Annotated[str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
@@ -58,6 +59,9 @@ class Admission(Part):
     )
     admitted_secret_volumes: _ByNamespace = Field(
         default_factory=dict, description="Secrets that pods may mount, by namespace (*: those that are not named)."
+    )
+    admitted_pod_keys: list[_KeyDomain] = Field(
+        default_factory=list, max_length=LIST_MAX, description="Domains of labels and annotations that pods may have, *: all."
     )
 
 
@@ -139,8 +143,10 @@ def check_network(own: Spec, namespace: str, admission: Admission) -> Iterator[P
 
 
 def check_pod(own: Spec, namespace: str, defaults: Pod | None, admission: Admission) -> Iterator[Problem]:
-    """Yield why the pods of a resource may not have their ServiceAccount or a Secret; what the ``defaults`` name, they may."""
+    """Yield why the pods of a resource may not have an account, a Secret, a label or an annotation that the ``defaults`` lack."""
     pod, given = own.pod or Pod(), defaults or Pod()
+    yield from _check_keys("labels", pod.labels or {}, given.labels or {}, admission)
+    yield from _check_keys("annotations", pod.annotations or {}, given.annotations or {}, admission)
     account = pod.service_account_name
     named = account is None or _is_named(account, namespace, admission.admitted_service_accounts)
     if account is not None and account != given.service_account_name and not named:
@@ -164,6 +170,22 @@ def check_pod(own: Spec, namespace: str, defaults: Pod | None, admission: Admiss
                 gap="the operator may mount no Secret that its administrator has not named",
                 remedy=f"leave it out, or have {name} added to admittedSecretVolumes of the chart",
             )
+
+
+def _check_keys(kind: str, own: Mapping[str, str], given: Mapping[str, str], admission: Admission) -> Iterator[Problem]:
+    """Yield the keys of domains that others trust; who is given one by the defaults may not say anything else by it."""
+    for key in sorted(own.keys() - OPEN_KEYS):
+        domain = domain_of(key)
+        if not domain or _names(domain, admission.admitted_pod_keys) or given.get(key) == own[key]:
+            continue
+        yield Problem(
+            code="PodKeyNotAdmitted",
+            path=f"spec.pod.{kind}.{key}",
+            what=key,
+            limit=f"must be of a domain that is admitted: {', '.join(sorted(admission.admitted_pod_keys)) or 'none'}",
+            gap="what runtimes, networks and clouds do at its word is for the administrator to give away",
+            remedy=f"use a key without a domain, or have {domain} added to admittedPodKeys of the chart",
+        )
 
 
 def _is_named(name: str, namespace: str, admitted: Mapping[str, Collection[str]]) -> bool:

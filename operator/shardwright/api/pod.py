@@ -5,6 +5,7 @@ Keys and folders that are the operator's, Kubernetes' or a scheduler's are nobod
 
 import re
 from collections.abc import Mapping
+from itertools import combinations
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints
@@ -39,8 +40,9 @@ OPEN_KEYS: Final = frozenset(
 )
 """Keys under these prefixes that are for users to set. Source: Kubernetes, "Recommended Labels"; cluster-autoscaler's FAQ."""
 
-RESERVED_KEYS: Final = frozenset({"controller-revision-hash"})
-"""Keys without a prefix that a StatefulSet's controller sets. Source: Kubernetes, ``apps/v1``, ControllerRevisionHashLabelKey."""
+RESERVED_KEYS: Final = frozenset({"controller-revision-hash", "aadpodidbinding"})
+"""Keys without a prefix that a StatefulSet's controller sets, or that give a pod an identity in a cloud. Source: Kubernetes,
+``apps/v1``, ControllerRevisionHashLabelKey; AAD Pod Identity."""
 
 _ENDINGS: Final = "|".join(domain.replace(".", "[.]") for domain in RESERVED_DOMAINS)
 RESERVED_PATTERN: Final = rf"^([^/]*[.])?({_ENDINGS})/|^io[.]kubernetes[.]cri-o[./]"
@@ -49,10 +51,11 @@ RESERVED_PATTERN: Final = rf"^([^/]*[.])?({_ENDINGS})/|^io[.]kubernetes[.]cri-o[
 _RESERVED: Final = re.compile(RESERVED_PATTERN)
 _LABEL_KEY: Final = re.compile(LABEL_KEY, re.ASCII)
 
-VOLUME_ROOTS: Final = ("/data", "/mnt", "/srv", "/etc/pki", "/etc/ssl")
+VOLUME_ROOTS: Final = ("/data", "/mnt", "/srv", "/etc/pki/ca-trust", "/etc/ssl/certs")
 """Below which folders a user's volumes may be mounted. Elsewhere an image has its programs, and the operator its files: a file
 mounted there would run as if it came from an image that an administrator admits. Source: Filesystem Hierarchy Standard 3.0 for
-what is free to use (/mnt, /srv); /data and the two folders of certificates by custom."""
+what is free to use (/mnt, /srv); /data and the two folders of certificates by custom. Beside these lie settings that name
+programs: /etc/ssl/openssl.cnf and /etc/pki/tls/openssl.cnf load modules."""
 
 _MOUNT_PATH: Final = r"^(/[A-Za-z0-9_][A-Za-z0-9._-]*)+$"
 MOUNT_PATTERN: Final = rf"^({'|'.join(VOLUME_ROOTS)})/[A-Za-z0-9_].*$"
@@ -207,6 +210,15 @@ def keys_are_open(entries: Mapping[str, str]) -> bool:
     return not any(map(is_reserved, entries))
 
 
+def domain_of(key: str) -> str:
+    """Return whose a label or an annotation is: what is before the slash, without one the key if it has a dot, else nobody's.
+
+    >>> [domain_of(key) for key in ("example.com/team", "io.katacontainers.config.runtime", "team")]
+    ['example.com', 'io.katacontainers.config.runtime', '']
+    """
+    return key.partition("/")[0] if "/" in key or "." in key else ""
+
+
 def keys_are_label_keys(entries: Mapping[str, str]) -> bool:
     """Return whether every key is a prefix and a name as Kubernetes has them."""
     return all(len(key) <= LABEL_KEY_MAX_LENGTH and _LABEL_KEY.fullmatch(key) is not None for key in entries)
@@ -224,6 +236,15 @@ def is_mounted_aside(volume: PodVolume) -> bool:
 
 
 def folders_differ(pod: Pod) -> bool:
-    """Return whether no two volumes are mounted at the same folder."""
+    """Return whether no two volumes are mounted at the same folder, or one inside another."""
     paths = [volume.mount_path for volume in pod.volumes or ()]
-    return len(paths) == len(set(paths))
+    return not any(lie_together(one, other) for one, other in combinations(paths, 2))
+
+
+def lie_together(one: str, other: str) -> bool:
+    """Return whether two folders are the same, or one is inside the other: no runtime makes a folder in what is only read.
+
+    >>> lie_together("/data/a", "/data/a/b"), lie_together("/data/a/b", "/data/a"), lie_together("/data/a", "/data/ab")
+    (True, True, False)
+    """
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")

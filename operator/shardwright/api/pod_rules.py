@@ -97,8 +97,9 @@ POD_RULES: Final = (
         code="MountPathTwice",
         path="spec.pod",
         field=".volumes",
-        cel="!has(self.volumes) || self.volumes.all(one, self.volumes.exists_one(other, other.mountPath == one.mountPath))",
-        message="volumes must have a mountPath each of their own; give one of them another folder",
+        cel="!has(self.volumes) || self.volumes.all(one, self.volumes.exists_one(other, "
+        "other.mountPath == one.mountPath || one.mountPath.startsWith(other.mountPath + '/')))",
+        message="volumes must have a mountPath each of their own, none inside another; give one of them another folder",
         holds=folders_differ,
     ),
 )

@@ -4,7 +4,7 @@ from typing import Final
 
 from shardwright.api.model import Model, Weights
 from shardwright.api.network import Network
-from shardwright.api.pod import Pod
+from shardwright.api.pod import Pod, Resources
 from shardwright.api.spec import Budget, Parallelism, Spec
 from shardwright.api.workload import Workload as Load
 from shardwright.api.workload import drafting_of
@@ -13,7 +13,7 @@ from shardwright.costs.workload import KvOffload, Workload
 from shardwright.engines.arguments import DEFAULT_ADAPTER_RANK
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.rdma import RdmaMode, RdmaRequest
-from shardwright.hardware.untrusted import quantity
+from shardwright.hardware.untrusted import quantity, whole_bytes
 from shardwright.layouts.layout import SearchSpace
 from shardwright.layouts.traits import AdapterSlots
 from shardwright.modelspec.spec import ModelSpec
@@ -88,13 +88,16 @@ def _workload(spec: Spec, models: tuple[ModelSpec, ...]) -> Workload:
         expert_imbalance=None if load.expert_imbalance_percent is None else load.expert_imbalance_percent / 100,
         draft_tokens=drafting.draft_tokens if drafting else 0,
         draft_acceptance=drafting.acceptance_percent / 100 if drafting else 0.0,
-        kv_offload=_kv_offload(load),
+        kv_offload=_kv_offload(load, (spec.pod or Pod()).resources or Resources()),
     )
 
 
-def _kv_offload(load: Load) -> KvOffload | None:
+def _kv_offload(load: Load, pod: Resources) -> KvOffload | None:
     """Return what is kept beside the GPUs; ``Auto`` is no quantity."""
-    return KvOffload(pod_bytes=quantity(load.kv_offload.host_memory)) if load.kv_offload else None
+    if load.kv_offload is None:
+        return None
+    beside = whole_bytes(pod.memory) if pod.memory is not None else 0
+    return KvOffload(pod_bytes=quantity(load.kv_offload.host_memory), beside_bytes=beside)
 
 
 def _check_context(spec: Spec, needed: int, model: ModelSpec, other: str) -> None:

@@ -20,7 +20,7 @@ from shardwright.api.gpus import GPUS, read_gpus
 from shardwright.api.manifest import read_manifests
 from shardwright.api.names import API_VERSION, KIND
 from shardwright.api.network_policy import NETWORK_POLICY, NetworkPolicies, read_network_policies
-from shardwright.api.pod import Pod, Resources
+from shardwright.api.pod import Pod, Resources, lie_together
 from shardwright.api.resource import parse_manifest
 from shardwright.api.spec import Spec
 from shardwright.engines.options import check_admission
@@ -276,8 +276,8 @@ def _merged_pod(own: Pod, default: Pod, applied: list[str]) -> Pod:
     update: dict[str, Any] = {"resources": resources.model_copy(update=filled), "image_pull_secrets": secrets}
     for name in ("labels", "annotations"):
         update[name] = _with_entries(getattr(own, name), getattr(default, name), f"pod.{name}", applied)
-    taken = {volume.mount_path for volume in own.volumes or ()}
-    if volumes := [volume for volume in default.volumes or () if volume.mount_path not in taken]:
+    taken = [volume.mount_path for volume in own.volumes or ()]
+    if volumes := [given for given in default.volumes or () if not any(lie_together(given.mount_path, path) for path in taken)]:
         update["volumes"] = _added(own.volumes or [], volumes, lambda item: item.name, "pod.volumes", applied)
     for name, attribute in _WHOLE_IN_PODS.items():
         if getattr(own, attribute) is None and getattr(default, attribute) is not None:

@@ -131,12 +131,13 @@ class Shared:
 
 
 def _node(*fields: Any) -> Node:
-    name, gpus, free, domain, path, taints = fields
-    return Node(name=name, gpus=gpus, free=free, domain=domain, path=path, taints=taints, labels={})
+    name, gpus, free, domain, path, taints, host = fields
+    return Node(name=name, gpus=gpus, free=free, domain=domain, path=path, taints=taints, labels={}, host_bytes=host)
 
 
 def _taken_apart(node: Node) -> tuple[Callable[..., Node], tuple[Any, ...]]:
-    return _node, (node.name, node.gpus, node.free, node.domain, node.path, node.taints)  # planning reads no label
+    parts = (node.name, node.gpus, node.free, node.domain, node.path, node.taints, node.host_bytes)
+    return _node, parts  # planning reads no label
 
 
 def _copied(proxy: Mapping[Any, Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:

@@ -14,9 +14,13 @@ class Arrival(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvOffload:
-    """K/V that is kept in the memory of the node beside what the GPUs keep: so many bytes for each pod (None: what there is)."""
+    """K/V that is kept in the memory of the node beside what the GPUs keep: so many bytes for each pod (None: what there is).
+
+    ``beside_bytes`` is what the pod requests beside it because somebody states it (0: what the engine needs).
+    """
 
     pod_bytes: int | None = None
+    beside_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

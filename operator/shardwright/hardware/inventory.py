@@ -26,7 +26,7 @@ class Node:
 
     ``domain`` names the scale-up domain (the full clique label on NVL72, the node's own name where the
     link ends at the node, ``""`` where GPUs are joined by PCIe only). ``path`` is the topology above it,
-    closest first, as (label key, value).
+    closest first, as (label key, value). ``host_bytes`` is its memory for pods (None: it does not say).
     """
 
     name: str
@@ -36,6 +36,7 @@ class Node:
     path: tuple[tuple[str, str], ...]
     labels: Mapping[str, str] = field(hash=False)
     taints: tuple[Taint, ...] = ()
+    host_bytes: int | None = None
 
     def less(self, gpus: int) -> "Node":
         """Return the node with so many GPUs fewer free."""
@@ -53,7 +54,7 @@ class Pool:
     ``architecture`` amd64 or arm64.
     ``nodes`` are sorted by name, ``joins_pods`` says that a ComputeDomain can join pods on several of them.
     ``gpu_hour_price`` is what one GPU costs for an hour, as the nodes' owner states it in a currency of their choice
-    (None: not stated). ``host_bytes`` is the memory for pods of the node that has the least (None: one does not say).
+    (None: not stated).
     """
 
     name: str
@@ -69,7 +70,6 @@ class Pool:
     gpu_hour_price: float | None = None
     reach: Reach = field(default_factory=Reach)
     joins_pods: bool = False
-    host_bytes: int | None = None
 
     def without(self, taken: Mapping[str, int]) -> "Pool":
         """Return the pool with what is left of it, never below zero; nodes of which nothing is taken stay as they are."""
@@ -82,6 +82,12 @@ class Pool:
         if self.gpu_hour_price is None:
             return relative_price(self.gpu)
         return GpuPrice(per_hour=self.gpu_hour_price, basis=PriceBasis.STATED)
+
+    @property
+    def host_bytes(self) -> int | None:
+        """Return the memory for pods of the node that has the least, of those with free GPUs if any (None: one does not say)."""
+        known = [node.host_bytes for node in self.nodes if node.free] or [node.host_bytes for node in self.nodes]
+        return min((size for size in known if size is not None), default=None) if None not in known else None
 
     @property
     def crosses_nodes(self) -> bool:

@@ -224,7 +224,6 @@ def _pool(nodes: Sequence[NodeFacts], taken: Mapping[str, int], rdma: RdmaReques
         gpu_hour_price=first.gpu_hour_price,
         reach=_common_reach([_reach(node, rdma)[1] for node in nodes]),
         joins_pods=first.domain.joins_pods,
-        host_bytes=None if any(node.host_bytes is None for node in nodes) else min(node.host_bytes or 0 for node in nodes),
     )
 
 
@@ -253,6 +252,7 @@ def _node(node: NodeFacts, taken: Mapping[str, int]) -> Node:
         path=node.path,
         labels=node.labels,
         taints=node.taints,
+        host_bytes=node.host_bytes,
     )
 
 

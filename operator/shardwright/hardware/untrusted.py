@@ -124,6 +124,17 @@ def quantity(value: object) -> int | None:
     return None
 
 
+def whole_bytes(stated: str) -> int:
+    """Return a quantity that a user states and the schema has looked at, rounded up.
+
+    >>> whole_bytes("64Gi"), whole_bytes("1.5Ki"), whole_bytes("500m"), whole_bytes("0")
+    (68719476736, 1536, 1, 0)
+    """
+    number = stated.rstrip("mkMGTPi")
+    unit = stated[len(number) :]
+    return math.ceil(float(number) / 1000 if unit == "m" else float(number) * (_parsed(f"1{unit}") or 1))
+
+
 @lru_cache(maxsize=1024)
 def _parsed(text: str) -> int | None:
     match = _QUANTITY.fullmatch(text)

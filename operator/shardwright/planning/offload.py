@@ -15,7 +15,8 @@ from shardwright.costs.estimates import Estimate
 from shardwright.costs.host import host_memory_bytes
 from shardwright.costs.workload import KvOffload
 from shardwright.errors import Problem
-from shardwright.layouts.layout import Candidate
+from shardwright.hardware.inventory import Inventory
+from shardwright.layouts.layout import Candidate, Layout
 from shardwright.modelspec.spec import LatentAttention, ModelSpec
 from shardwright.units import GIB, format_bytes
 
@@ -47,25 +48,57 @@ class _Parts:
     one_copy: bool
 
     @classmethod
-    def of(cls, candidate: Candidate, model: ModelSpec) -> "_Parts":
-        layout, nodes = candidate.layout, candidate.placement.nodes_per_replica
+    def of(cls, layout: Layout, nodes: int, model: ModelSpec) -> "_Parts":
         kinds = [layer.attention for layer in model.layers if layer.attention]
         alike = layout.tensor > 1 and layout.pipeline == 1 and all(isinstance(kind, LatentAttention) for kind in kinds)
         dealt = nodes if layout.attention_data == 1 and not alike else 1
         return cls(engines=max(1, layout.attention_data // nodes), pods=dealt, one_copy=alike)
 
 
-def room_bytes(candidate: Candidate, model: ModelSpec, *, over_ray: bool) -> int | None:
-    """Return what there is for the K/V of a pod, whole GiB for each engine of it, None where a node does not say what it has.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a pod takes of a node: so many ``gpus``, and ``beside_bytes`` of memory beside K/V; replicas are over ``nodes``."""
 
-    A node leaves a pod the share of its GPUs: others on the node, of this model or another, may want as much.
-    """
-    pool, gpus, parts = candidate.pool, candidate.placement.gpus_per_node, _Parts.of(candidate, model)
+    layout: Layout
+    nodes: int
+    gpus: int
+    beside_bytes: int
+
+    @classmethod
+    def of(cls, layout: Layout, nodes: int, wanted: KvOffload, *, over_ray: bool) -> "Shape":
+        """Return the shape of the pods of a layout over so many nodes a replica."""
+        gpus = layout.gpus_per_replica // nodes
+        beside = max(wanted.beside_bytes, host_memory_bytes(gpus, over_ray=over_ray))
+        return cls(layout=layout, nodes=nodes, gpus=gpus, beside_bytes=beside)
+
+    def room_bytes(self, host_bytes: int, of_gpus: int, model: ModelSpec) -> int:
+        """Return what a node with so much memory and so many GPUs has for the K/V of a pod, whole GiB for each engine of it.
+
+        A node leaves a pod the share of its GPUs: others on the node, of this model or another, may want as much.
+        """
+        parts, share = _Parts.of(self.layout, self.nodes, model), host_bytes * (1 - OTHERS_SHARE) * self.gpus / of_gpus
+        left = max(0, int(share - self.beside_bytes))
+        return left // parts.pods // parts.engines // GIB * GIB * parts.engines
+
+
+def room_bytes(candidate: Candidate, wanted: KvOffload, model: ModelSpec, *, over_ray: bool) -> int | None:
+    """Return what there is for the K/V of a pod, None where a node does not say what it has."""
+    pool = candidate.pool
     if pool.host_bytes is None:
         return None
-    share = pool.host_bytes * (1 - OTHERS_SHARE) * gpus / pool.gpus_per_node
-    left = max(0, int(share - host_memory_bytes(gpus, over_ray=over_ray)))
-    return left // parts.pods // parts.engines // GIB * GIB * parts.engines
+    shape = Shape.of(candidate.layout, candidate.placement.nodes_per_replica, wanted, over_ray=over_ray)
+    return shape.room_bytes(pool.host_bytes, pool.gpus_per_node, model)
+
+
+def with_room(inventory: Inventory, pod_bytes: int, shape: Shape, model: ModelSpec) -> Inventory:
+    """Return the nodes that have room for so much K/V in a pod, or do not say what they have."""
+    roomy = {
+        node.name
+        for pool in inventory.pools
+        for node in pool.nodes
+        if node.host_bytes is None or shape.room_bytes(node.host_bytes, pool.gpus_per_node, model) >= pod_bytes
+    }
+    return inventory.of_nodes(roomy)
 
 
 def host_cache(
@@ -74,8 +107,10 @@ def host_cache(
     """Return what is kept beside the GPUs, None where nothing is wanted or there is no room for it."""
     if wanted is None:
         return None
-    parts, layout = _Parts.of(candidate, model), candidate.layout
-    pod_bytes = wanted.pod_bytes if wanted.pod_bytes is not None else room_bytes(candidate, model, over_ray=over_ray) or 0
+    layout, pod_bytes = candidate.layout, wanted.pod_bytes
+    parts = _Parts.of(layout, candidate.placement.nodes_per_replica, model)
+    if pod_bytes is None:
+        pod_bytes = room_bytes(candidate, wanted, model, over_ray=over_ray) or 0
     own_bytes = pod_bytes // parts.engines // GIB * GIB  # of an engine, on one node
     if not own_bytes:
         return None
@@ -90,10 +125,20 @@ def host_cache(
 
 
 def host_problems(candidate: Candidate, wanted: KvOffload | None, model: ModelSpec, *, over_ray: bool) -> Iterator[Problem]:
-    """Yield that nodes do not have for a pod what is wanted of their memory."""
+    """Yield that nodes do not have for a pod what is wanted of their memory, or that its engines get less than a GiB each."""
     if wanted is None or wanted.pod_bytes is None:
         return
-    room = room_bytes(candidate, model, over_ray=over_ray)
+    engines = _Parts.of(candidate.layout, candidate.placement.nodes_per_replica, model).engines
+    if wanted.pod_bytes < engines * GIB:
+        yield Problem(
+            code="KvOffloadTooSmall",
+            what=f"{format_bytes(wanted.pod_bytes)} of memory per pod for K/V",
+            limit=f"must be at least {engines} Gi with {engines} engines in a pod: each is told whole GiB",
+            gap=f"{format_bytes(engines * GIB - wanted.pod_bytes)} short",
+            remedy="raise it, or say Auto",
+            path=PATH,
+        )
+    room = room_bytes(candidate, wanted, model, over_ray=over_ray)
     if room is None or wanted.pod_bytes <= room:
         return
     yield Problem(

@@ -165,12 +165,12 @@ class Group:
 
     @property
     def template_waits(self) -> bool:
-        """Return whether another template waits for the next restart: a release made it another one, or LimitRanges alone."""
-        return self.asks_the_same and (self.rules.keeps_templates or self._differs_by_limits_alone)
+        """Return whether another template waits for the next restart: a release made it another one, or what waits for one."""
+        return self.asks_the_same and (self.rules.keeps_templates or self._differs_by_what_waits_alone)
 
     @property
-    def _differs_by_limits_alone(self) -> bool:
-        """Return whether its pods, or the StatefulSet that has none, would be as they are wanted if there were no LimitRange."""
+    def _differs_by_what_waits_alone(self) -> bool:
+        """Return whether its pods, or the StatefulSet that has none, are as wanted but for LimitRanges and the pull policy."""
         hashes = {member.own_hash for member in self.members} or {own_hash(self.live or {})}
         return hashes == {own_hash(self.rendered)}
 

@@ -26,7 +26,7 @@ def template_hash(stateful_set: Mapping[str, Any]) -> str:
 
 
 def own_hash(stateful_set: Mapping[str, Any]) -> str:
-    """Return what the template hash of a StatefulSet would be without LimitRanges."""
+    """Return what the template hash of a StatefulSet would be without LimitRanges and a pull policy."""
     return own_hash_in(_labels_of_pods(stateful_set))
 
 

@@ -9,7 +9,7 @@ from shardwright.hardware.to_come import is_to_come
 from shardwright.planning.report import Plan
 from shardwright.rendering import group_token, objects, ssh
 from shardwright.rendering.bundle import Bundle
-from shardwright.rendering.deployment import Deployment
+from shardwright.rendering.deployment import Deployment, OwnMarks
 from shardwright.rendering.hashing import OWN_HASH, TEMPLATE_HASH, plan_hash, template_hash, with_content_hash
 from shardwright.rendering.pod import node_affinity, node_terms, pod_template
 from shardwright.rendering.scheduling import STATEFUL_SET, adapt
@@ -55,25 +55,33 @@ def _keys(subject: objects.Subject) -> Iterator[dict[str, Any]]:
 
 
 def _marked(bundle: Bundle, plan: Plan, deployment: Deployment) -> Bundle:
-    """Return the bundle whose pods say of which template they would be without LimitRanges, where that is another one."""
-    if not (deployment.ceilings and plan.groups):
+    """Return the bundle whose pods say of which template they would be without LimitRanges and a pull policy of their own.
+
+    They say so where it is another one: neither is worth a restart.
+    """
+    bare = replace(deployment, ceilings=(), marks=replace(deployment.marks, pull_policy=OwnMarks().pull_policy))
+    if bare == deployment or not plan.groups:
         return bundle
-    limited, own = (_resources(pod_template(plan, item, 0)) for item in (deployment, replace(deployment, ceilings=())))
-    if limited == own:
+    rendered, own = (_of_next_start(pod_template(plan, item, 0)) for item in (deployment, bare))
+    if rendered == own:
         return bundle
     return replace(bundle, objects=tuple(_saying(item, own) if item["kind"] == STATEFUL_SET else item for item in bundle.objects))
 
 
-def _resources(template: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what each container of a template may take, by name: all that LimitRanges change, and the same for every group."""
-    return {item["name"]: item["resources"] for kind in _CONTAINERS for item in template["spec"].get(kind, ())}
+def _of_next_start(template: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return what waits for the next start, by container: what it may take and when its image is pulled, alike in all groups."""
+    return {
+        item["name"]: {name: item[name] for name in ("resources", "imagePullPolicy") if name in item}
+        for kind in _CONTAINERS
+        for item in template["spec"].get(kind, ())
+    }
 
 
-def _saying(item: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _saying(item: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     template = item["spec"]["template"]
     labels = {name: value for name, value in template["metadata"]["labels"].items() if name != TEMPLATE_HASH}
     changed = {
-        kind: [{**container, "resources": own[container["name"]]} for container in template["spec"][kind]]
+        kind: [{**container, **own[container["name"]]} for container in template["spec"][kind]]
         for kind in _CONTAINERS
         if kind in template["spec"]
     }

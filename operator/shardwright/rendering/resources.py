@@ -5,11 +5,10 @@ may be above what a node has. Whoever states them in ``spec.pod.resources`` goes
 zero wants none: there is no limit then, for a limit of no disk is what the kubelet evicts every pod for.
 """
 
-from math import ceil
 from typing import Any, Final
 
 from shardwright.costs.host import host_memory_bytes
-from shardwright.hardware.untrusted import quantity
+from shardwright.hardware.untrusted import whole_bytes
 from shardwright.planning.report import Plan
 from shardwright.rendering import budgets, cache, network, own_volumes, ray
 from shardwright.rendering.deployment import Deployment
@@ -67,9 +66,7 @@ def _more(stated: str | None, kept: int) -> str | None:
     """
     if stated is None or not kept:
         return stated
-    number = stated.rstrip("mkMGTPi")
-    unit = quantity(f"1{stated[len(number) :]}") or 1
-    return budgets.quantity(_whole(ceil(float(number) * unit) + kept))
+    return budgets.quantity(_whole(whole_bytes(stated) + kept))
 
 
 def _is_zero(stated: str) -> bool:

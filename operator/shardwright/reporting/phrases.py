@@ -30,6 +30,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "ExpertsNotDivisible": "do not divide the experts",
         "GpuTooOld": "need a newer GPU",
         "HostMemoryTooSmall": "want more memory of a node than it has left",
+        "KvOffloadTooSmall": "leave an engine less than a GiB of the memory for K/V",
         "HeadsNotDivisible": "do not divide the attention heads",
         "InsufficientCapacity": "need more GPUs than are free now",
         "IntermediateNotDivisible": "do not divide the feed-forward width",

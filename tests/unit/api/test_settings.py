@@ -35,8 +35,8 @@ DEFAULTS: dict[str, Any] = {
         "serviceAccountName": "models",
         "imagePullPolicy": "Always",
         "volumes": [
-            {"name": "ca", "mountPath": "/etc/ssl/own", "configMap": {"name": "ca"}},
-            {"name": "pki", "mountPath": "/etc/pki/own", "configMap": {"name": "pki"}},
+            {"name": "ca", "mountPath": "/etc/ssl/certs/own", "configMap": {"name": "ca"}},
+            {"name": "pki", "mountPath": "/etc/pki/ca-trust/own", "configMap": {"name": "pki"}},
             {"name": "data", "mountPath": "/mnt/data", "configMap": {"name": "data"}},
         ],
         "topologySpread": {"topologyKey": "topology.kubernetes.io/zone"},
@@ -140,7 +140,7 @@ def test_what_a_spec_says_wins_entry_by_entry() -> None:
     assert [(volume.name, volume.mount_path) for volume in merged.pod.volumes or ()] == [
         ("ca", "/mnt/ca"),
         ("own", "/mnt/data"),
-        ("pki", "/etc/pki/own"),
+        ("pki", "/etc/pki/ca-trust/own"),
     ]
     assert applied == (
         "engine.args.seed",
@@ -151,6 +151,17 @@ def test_what_a_spec_says_wins_entry_by_entry() -> None:
         "pod.resources.memory",
         "pod.volumes.pki",
     )
+
+
+@pytest.mark.parametrize("path", ["/mnt/data/own", "/mnt/data"])
+def test_a_volume_of_the_defaults_gives_way_to_one_that_is_inside_it_or_around_it(path: str) -> None:
+    given = {"name": "given", "mountPath": "/mnt/data/own" if path == "/mnt/data" else "/mnt/data", "configMap": {"name": "a"}}
+    own = spec(pod={"volumes": [{"name": "own", "mountPath": path, "configMap": {"name": "a"}}]})
+
+    merged, _ = with_defaults(own, read_settings(json.dumps({"engineDefaults": {"pod": {"volumes": [given]}}})))
+
+    assert merged.pod
+    assert [volume.name for volume in merged.pod.volumes or ()] == ["own"]
 
 
 def test_without_defaults_a_spec_is_left_alone() -> None:

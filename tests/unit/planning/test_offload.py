@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from shardwright.documents import plan_document
+from shardwright.further import further
 from shardwright.pipeline import plan_serving
 from shardwright.planning.offload import HostCache
 from shardwright.planning.report import NoPlan, Plan
@@ -72,6 +74,74 @@ def test_attention_replicas_are_engines_of_their_own() -> None:
     assert found is not None
     assert (found.pod_bytes, found.engine_bytes, found.region_bytes) == (64 * GIB, 8 * GIB, 64 * GIB)
     assert found.tokens == 16 * 8 * GIB // 70_272
+
+
+def test_less_than_a_gib_for_each_engine_of_a_pod_is_refused() -> None:
+    spec: dict[str, Any] = DEEPSEEK | {"parallelism": {"tensor": 1, "pipeline": 1, "attentionData": 16}}
+
+    found = outcome(offload="4Gi", **spec)
+
+    assert isinstance(found, NoPlan)
+    assert found.problem.sentence() == (
+        "spec.workload.kvOffload.hostMemory: 4.0 GiB of memory per pod for K/V must be at least 8 Gi with 8 engines in a pod: "
+        "each is told whole GiB, 4.0 GiB short; closest is attention data 16 x expert 16 on h100-sxm-80gb-8x-400g; "
+        "raise it, or say Auto"
+    )
+    assert isinstance(outcome(offload="8Gi", **spec), Plan)
+
+
+def test_memory_that_is_stated_for_the_pod_is_left_to_it() -> None:
+    # the share of one GPU, 225 GiB, less 100.5 that are stated
+    found = kept(one_gpu(pod={"resources": {"memory": "100.5Gi"}}))
+    refused = outcome(offload="125Gi", **one_gpu(pod={"resources": {"memory": "100.5Gi"}}))
+
+    assert found is not None
+    assert found.pod_bytes == 124 * GIB
+    assert isinstance(refused, NoPlan)
+    assert refused.problem.code == "HostMemoryTooSmall"
+    assert kept(one_gpu(pod={"resources": {"memory": "1Gi"}})) == kept(one_gpu())
+
+
+def test_a_node_without_free_gpus_says_nothing_of_how_much_it_is() -> None:
+    subject = a_subject(**one_gpu(), workload={"kvOffload": {}})
+    nodes = [a_node("a", allocatable={"memory": "2000Gi"}), a_node("b", allocatable={"memory": "1000Gi"})]
+
+    found = plan_of(plan_serving(subject, stock(subject, nodes).without_nodes({"b"}))).host_cache
+
+    assert found is not None
+    assert found.pod_bytes == 215 * GIB
+
+
+@pytest.mark.parametrize("offload", ["Auto", "215Gi"])
+def test_a_further_group_goes_where_there_is_memory_for_what_the_plan_keeps(offload: str) -> None:
+    subject = a_subject(**one_gpu(), workload={"kvOffload": {"hostMemory": offload}})
+    large, odd = a_node("large", allocatable={"memory": "2000Gi"}), a_node("a-odd", allocatable={"memory": "1000Gi"})
+    plan = plan_of(plan_serving(subject, stock(subject, [large])))
+    room = stock(subject, [large, odd])
+
+    added = plan_of(further(subject, plan, room, 2))
+    alone = further(subject, plan, stock(subject, [odd]), 1).outcome
+
+    assert (added.host_cache, added.groups) == (plan.host_cache, (("large",), ("large",)))
+    assert isinstance(alone, NoPlan)
+    assert alone.heals_by_itself
+    assert "less memory on the nodes for K/V" in alone.problem.sentence()
+
+
+def test_a_further_group_of_a_plan_that_keeps_nothing_keeps_nothing_where_there_is_room() -> None:
+    subject = a_subject(**one_gpu(), workload={"kvOffload": {}})
+    plan = plan_of(plan_serving(subject, stock(subject, [a_node("a", allocatable={"memory": "80Gi"})])))
+
+    added = plan_of(further(subject, plan, stock(subject, [a_node("b", allocatable={"memory": "2000Gi"})]), 1))
+
+    assert (plan.host_cache, added.host_cache) == (None, None)
+
+
+def test_a_document_says_how_much_is_wanted() -> None:
+    for offload, said in (("Auto", "Auto"), ("64Gi", "64Gi")):
+        subject = a_subject(**one_gpu(), workload={"kvOffload": {"hostMemory": offload}})
+        document = plan_document(subject, plan_serving(subject, stock(subject, [a_node("a")])))
+        assert document["request"]["workload"]["kvOffload"] == {"hostMemory": said}
 
 
 def test_more_than_a_node_has_left_is_refused_with_what_it_has() -> None:

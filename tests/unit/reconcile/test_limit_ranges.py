@@ -63,6 +63,19 @@ def test_a_limit_range_that_comes_changes_and_goes_restarts_nothing(spec: dict[s
 
 @pytest.mark.parametrize("life", [{}, ROLL])
 @pytest.mark.parametrize("spec", [ONE_NODE, TWO_NODES])
+def test_a_pull_policy_that_comes_and_goes_restarts_nothing(spec: dict[str, Any], life: dict[str, Any]) -> None:
+    operator = serving(**spec, **life)
+    before = uids(operator)
+
+    for pod in ({"imagePullPolicy": "Always"}, {"imagePullPolicy": "Never"}, {}):
+        operator.edit(**spec, **life, pod=pod)
+        published = operator.run(SETTLED)
+        assert uids(operator) == before
+        assert condition(published.status, "RolloutPending")["status"] == str(bool(pod))
+
+
+@pytest.mark.parametrize("life", [{}, ROLL])
+@pytest.mark.parametrize("spec", [ONE_NODE, TWO_NODES])
 def test_a_pod_that_is_made_anew_for_another_reason_has_what_the_limit_range_says(
     spec: dict[str, Any], life: dict[str, Any]
 ) -> None:

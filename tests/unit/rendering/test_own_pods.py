@@ -6,7 +6,7 @@ import pytest
 
 from shardwright.api.pod import is_reserved
 from shardwright.rendering.deployment import CacheClaim, Deployment, OwnMarks, OwnVolume, PodNetwork, Scheduling, VolumeKind
-from shardwright.rendering.hashing import TEMPLATE_HASH
+from shardwright.rendering.hashing import OWN_HASH, TEMPLATE_HASH
 from shardwright.rendering.render import render
 from shardwright.rendering.scheduling import ADAPTERS
 from tests.support.builders_deployment import a_deployment, a_plan, a_small_plan, a_trtllm_deployment
@@ -19,7 +19,7 @@ MARKS = OwnMarks(
     pull_policy="Always",
 )
 VOLUMES = (
-    OwnVolume(name="ca", path="/etc/ssl/own", kind=VolumeKind.CONFIG_MAP, source="company-ca"),
+    OwnVolume(name="ca", path="/etc/ssl/certs/own", kind=VolumeKind.CONFIG_MAP, source="company-ca"),
     OwnVolume(name="keys", path="/mnt/keys", kind=VolumeKind.SECRET, source="licence"),
     OwnVolume(name="data", path="/data/own", kind=VolumeKind.CLAIM, source="data"),
     OwnVolume(name="logs", path="/data/logs", kind=VolumeKind.CLAIM, source="logs", read_only=False),
@@ -40,7 +40,7 @@ def own(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_labels_and_annotations_are_there_and_ours_stay_what_they_are() -> None:
     usual, marked = metadata_of(a_deployment()), metadata_of(a_deployment(marks=MARKS))
 
-    labels = {name: value for name, value in marked["labels"].items() if name != TEMPLATE_HASH}
+    labels = {name: value for name, value in marked["labels"].items() if name not in (TEMPLATE_HASH, OWN_HASH)}
     assert labels == {name: value for name, value in usual["labels"].items() if name != TEMPLATE_HASH} | {"team": "search"}
     assert marked["annotations"] == {**usual["annotations"], "example.com/cost-centre": "42"}
 
@@ -77,7 +77,7 @@ def test_volumes_are_mounted_in_the_engine_alone_under_names_that_none_of_ours_h
         {"name": "own-scratch", "emptyDir": {"sizeLimit": "100Gi"}},
     ]
     assert own(engine_of(bundle)["volumeMounts"]) == [
-        {"name": "own-ca", "mountPath": "/etc/ssl/own", "readOnly": True},
+        {"name": "own-ca", "mountPath": "/etc/ssl/certs/own", "readOnly": True},
         {"name": "own-keys", "mountPath": "/mnt/keys", "readOnly": True},
         {"name": "own-data", "mountPath": "/data/own", "readOnly": True},
         {"name": "own-logs", "mountPath": "/data/logs"},
@@ -92,7 +92,7 @@ def test_none_of_ours_has_such_a_name_or_lies_below_a_folder_where_users_mount(d
 
     assert own(pod_of(bundle)["volumes"]) == []
     paths = [mount["mountPath"] for mount in engine_of(bundle)["volumeMounts"]]
-    assert [path for path in paths if path.startswith(("/data", "/mnt", "/srv", "/etc/pki", "/etc/ssl"))] == []
+    assert [path for path in paths if path.startswith(("/data", "/mnt", "/srv", "/etc/pki/ca-trust", "/etc/ssl/certs"))] == []
 
 
 def test_an_empty_folder_is_room_on_the_disk_beyond_what_the_engine_may_use() -> None:

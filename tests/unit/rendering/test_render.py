@@ -479,6 +479,16 @@ def test_pods_that_a_limit_range_changes_say_of_which_template_they_would_be_wit
     assert all(item["metadata"]["annotations"][CONTENT_HASH] == content_hash(item) for item in found)
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_pods_with_a_pull_policy_of_their_own_say_of_which_template_they_would_be_without_it(case: str) -> None:
+    plan, deployment = CASES[case]
+    pulling = replace(deployment, marks=replace(deployment.marks, pull_policy="Always"))
+
+    own, found = (render(plan, item).of_kind("StatefulSet") for item in (deployment, pulling))
+
+    assert [labels_of(item)[OWN_HASH] for item in found] == [labels_of(item)[TEMPLATE_HASH] for item in own]
+
+
 def test_a_limit_range_that_changes_nothing_of_pods_leaves_them_as_they_are() -> None:
     high = Ceiling(resource="memory", most_bytes=4096 * GIB)
     assert render(a_plan(), a_deployment(ceilings=(high,))) == render(a_plan(), a_deployment())

@@ -253,11 +253,44 @@ def test_an_account_and_a_secret_of_the_defaults_need_no_admission() -> None:
     assert len(sentences(said, pod={"serviceAccountName": "b"})) == 1
 
 
+@pytest.mark.parametrize("kind", ["labels", "annotations"])
+@pytest.mark.parametrize(
+    ("key", "admitted", "fine"),
+    [
+        ("team", [], True),
+        ("app.kubernetes.io/part-of", [], True),
+        ("devices.gke.io/container.engine", [], False),
+        ("devices.gke.io/container.engine", ["gke.io"], False),
+        ("devices.gke.io/container.engine", ["devices.gke.io"], True),
+        ("io.katacontainers.config.runtime", [], False),
+        ("io.katacontainers.config.runtime", ["io.katacontainers.config.runtime"], True),
+        ("prometheus.io/scrape", ["example.com", "prometheus.io"], True),
+        ("prometheus.io/scrape", ["*"], True),
+    ],
+)
+def test_a_key_of_a_domain_is_refused_where_the_administrator_has_not_named_the_domain(
+    kind: str, key: str, admitted: list[str], *, fine: bool
+) -> None:
+    refused = (
+        f"PodKeyNotAdmitted: spec.pod.{kind}.{key}: {key} must be of a domain that is admitted: {', '.join(admitted) or 'none'}, "
+        "what runtimes, networks and clouds do at its word is for the administrator to give away; use a key without a domain, or "
+        f"have {key.partition('/')[0]} added to admittedPodKeys of the chart"
+    )
+    assert sentences(settings(admittedPodKeys=admitted), pod={kind: {key: "a"}}) == ([] if fine else [refused])
+
+
+def test_a_key_of_the_defaults_needs_no_admission_but_what_it_says_is_theirs() -> None:
+    said = settings(engineDefaults={"pod": {"annotations": {"iam.amazonaws.com/role": "reader"}}})
+
+    assert sentences(said) == sentences(said, pod={"annotations": {"iam.amazonaws.com/role": "reader"}}) == []
+    assert len(sentences(said, pod={"annotations": {"iam.amazonaws.com/role": "admin"}})) == 1
+
+
 def test_labels_and_annotations_count_among_what_every_pod_carries() -> None:
     labels, annotations = {"team": "a" * 60}, {f"example.com/{index}": "a" * 500 for index in range(16)}
 
     (said,) = sentences(
-        settings(),
+        settings(admittedPodKeys=["example.com"]),
         pod={"labels": labels, "annotations": annotations},
         replicas=1000,
         engine={
@@ -286,6 +319,7 @@ def test_a_network_of_the_defaults_needs_no_admission() -> None:
         ({"admittedLockMemory": [True]}, ("WrongType", "admittedLockMemory[0]")),
         ({"admittedServiceAccounts": ["reader"]}, ("WrongType", "admittedServiceAccounts")),
         ({"admittedSecretVolumes": {"team": ["A"]}}, ("BadFormat", "admittedSecretVolumes.team[0]")),
+        ({"admittedPodKeys": ["a/b"]}, ("BadFormat", "admittedPodKeys[0]")),
     ],
 )
 def test_settings_that_cannot_be_read_say_where(said: dict[str, Any], expected: tuple[str, str]) -> None:

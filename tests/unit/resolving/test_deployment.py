@@ -72,7 +72,7 @@ def test_a_complete_spec_is_handed_over_field_by_field() -> None:
             account="reader",
             pull_policy="Always",
         ),
-        volumes=(OwnVolume(name="keys", path="/etc/ssl/own/keys", kind=VolumeKind.SECRET, source="keys"),),
+        volumes=(OwnVolume(name="keys", path="/etc/ssl/certs/own/keys", kind=VolumeKind.SECRET, source="keys"),),
         network=PodNetwork(rdma=True, attachments=("fabric/rail-0",), lock_memory=True),
         scheduling=Scheduling(adapter="Kueue", api_version="kueue.x-k8s.io/v1beta2", queue="serving"),
     )
