@@ -60,8 +60,9 @@ class PlanCache:
 
 
 def _key(subject: Subject, inventory: Inventory) -> tuple[Any, ...]:
-    space = subject.request.space
-    return _question(subject), stock_of(inventory, space.replicas if space.fill else subject.intent.replicas)
+    space, beside_gpus = subject.request.space, subject.request.workload.kv_offload is not None
+    host = tuple((pool.name, pool.host_bytes) for pool in inventory.pools) if beside_gpus else ()
+    return _question(subject), stock_of(inventory, space.replicas if space.fill else subject.intent.replicas), host
 
 
 def _question(subject: Subject) -> tuple[Any, ...]:

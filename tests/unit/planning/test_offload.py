@@ -9,6 +9,7 @@ from shardwright.further import further
 from shardwright.pipeline import plan_serving
 from shardwright.planning.offload import HostCache
 from shardwright.planning.report import NoPlan, Plan
+from shardwright.reconcile.plan_cache import PlanCache
 from shardwright.units import GIB
 from tests.support.builders_nodes import a_node
 from tests.support.builders_subject import LARGE, a_subject, plan_of, stock
@@ -135,6 +136,16 @@ def test_a_further_group_of_a_plan_that_keeps_nothing_keeps_nothing_where_there_
     added = plan_of(further(subject, plan, stock(subject, [a_node("b", allocatable={"memory": "2000Gi"})]), 1))
 
     assert (plan.host_cache, added.host_cache) == (None, None)
+
+
+def test_that_there_is_too_little_memory_is_remembered_of_these_nodes_alone() -> None:
+    subject = a_subject(**one_gpu(), workload={"kvOffload": {"hostMemory": "512Gi"}})
+    small, large = (stock(subject, [a_node("a", allocatable={"memory": memory})]) for memory in ("1000Gi", "8000Gi"))
+    cache = PlanCache()
+    cache.keep(subject, small, plan_serving(subject, small))
+
+    assert cache.recall(subject, small) == plan_serving(subject, small)
+    assert cache.recall(subject, large) is None
 
 
 def test_a_document_says_how_much_is_wanted() -> None:
