@@ -29,6 +29,7 @@ from shardwright.cluster.resources import CONFIG_MAPS, SHARDED_MODELS
 from shardwright.engines.versions import kept_default
 from shardwright.errors import InputError, Problem
 from shardwright.modelspec.parse import folder_text
+from shardwright.reconcile.observed import controller_uid
 from shardwright.reporting.lines import Line
 from shardwright.resolving.fetching import source_of
 from shardwright.resolving.question import Question
@@ -152,8 +153,9 @@ async def _resolved(client: Client, model: LiveModel, resource: ShardedModel, se
     source, config_text = source_of(resource), None
     if source is not None:
         name, key = source
-        found = await client.get(CONFIG_MAPS, resource.metadata.namespace, name)
-        config_text = folder_text((found or {}).get("data") or {}, key)
+        found = await client.get(CONFIG_MAPS, resource.metadata.namespace, name) or {"metadata": {}}
+        if resource.spec.model.config_map_ref or controller_uid(found) == model.owner.uid:
+            config_text = folder_text(found.get("data") or {}, key)
     kept = kept_default(model.record.default_of_spec) if model.record else None
     question = Question(resource=resource, config_text=config_text, kept_version=kept, settings=settings)
     return resource, resolve(question)

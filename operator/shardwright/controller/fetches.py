@@ -6,11 +6,16 @@ from typing import Any, Final
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import JOBS, PODS
 from shardwright.errors import Problem
+from shardwright.modelspec.catalogue import find_model
+from shardwright.modelspec.parse import folder_text
+from shardwright.reconcile.fetched_config import is_believed
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.seen import Fetching
+from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fetch_job import Fetcher, job_name
 from shardwright.resolving.fetching import unread
+from shardwright.resolving.stored import Administration
 from shardwright.resolving.subject import Subject
 
 FORBIDDEN: Final = 403
@@ -36,6 +41,21 @@ async def own_fetcher(client: Client, namespace: str, pod: str) -> Fetcher | Non
     containers = ((found or {}).get("spec") or {}).get("containers") or ()
     ours = next((container for container in containers if container["name"] == OWN_CONTAINER), None)
     return Fetcher(image=ours["image"], pull_policy=ours["imagePullPolicy"]) if ours else None
+
+
+def believed_text(
+    content: Mapping[str, Any], file: str, live: Mapping[str, Any], keys: SigningKeys, administration: Administration
+) -> str | None:
+    """Return the config in the ConfigMap of a resource; None where there is none, or somebody else has written what we would read.
+
+    Where there are no keys, nothing tells who wrote it, so that a catalogue which has the model goes before it.
+    """
+    model = live["spec"]["model"]
+    if not model.get("configMapRef"):
+        known = not keys and find_model(str(model["id"]), administration.catalogue) is not None
+        if known or not is_believed(content, live["metadata"]["uid"], keys):
+            return None
+    return folder_text(content.get("data") or {}, file)
 
 
 async def read_fetching(client: Client, owner: Owner, subject: Subject | tuple[Problem, ...]) -> Fetching | None:

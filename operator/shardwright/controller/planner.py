@@ -80,8 +80,8 @@ class Planner:
         self._settings = Watched(settings_file, "the settings file", read_settings)
         self._plans = PlanCache()
         self.files_version = 0
-        self._administration = Administration()
-        self.fetcher = self._administration.fetcher  # what reads configs from the hub
+        self.administration = Administration()
+        self.fetcher = self.administration.fetcher  # what reads configs from the hub
         self._subjects = Subjects()
         self._refused: dict[Key, dict[tuple[object, ...], _Refused]] = {}
         self.stated: Stated = NONE
@@ -115,7 +115,7 @@ class Planner:
         return changed
 
     def _administer(self) -> None:
-        self._administration = Administration(catalogue=self._catalogue.content, settings=self.settings, fetcher=self.fetcher)
+        self.administration = Administration(catalogue=self._catalogue.content, settings=self.settings, fetcher=self.fetcher)
 
     async def resolve(
         self,
@@ -141,7 +141,7 @@ class Planner:
             except InputError as error:
                 self._subjects.keep(key, form, error.problems)  # it is not read again either
                 raise
-            administration = self._administration
+            administration = self.administration
             question = Resolve(text=text, config_text=config_text, administration=administration, kept_version=kept_version)
             found = await self._resolved(key, form, question, live)
         if isinstance(found, Subject):

@@ -15,7 +15,7 @@ from shardwright.cluster.schedulers import Finding, Schedulers
 from shardwright.cluster.sources import project_node
 from shardwright.controller.config_maps import ConfigMaps
 from shardwright.controller.contents import contents
-from shardwright.controller.fetches import read_fetching
+from shardwright.controller.fetches import believed_text, read_fetching
 from shardwright.controller.notes import Note
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key
@@ -25,7 +25,6 @@ from shardwright.errors import InputError, Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import KnownPods, NodeExclusion
 from shardwright.hardware.to_come import is_to_come
-from shardwright.modelspec.parse import folder_text
 from shardwright.reconcile.decision import ObjectKey
 from shardwright.reconcile.known import nodes_of_interest
 from shardwright.reconcile.members import Member, read_member
@@ -315,7 +314,7 @@ class Reading:
         where = (key[0], source[0]) if source else None
         self._view.note(key, replace(self._view.interests(key), config_map=where))
         content = await self.config_maps.get(where) if where else None
-        return folder_text((content or {}).get("data") or {}, source[1]) if source else None
+        return believed_text(content, source[1], live, self.keys(), self._planner.administration) if source and content else None
 
     async def freshened(self, seen: Seen, groups: Iterable[str], broken: Collection[str]) -> Seen | None:
         """Return the same with StatefulSets and their pods as the API server has them now, before any of them is ended.

@@ -11,12 +11,12 @@ from typing import Any, Final
 from shardwright.errors import Problem
 from shardwright.modelspec.handover import Handover, read_handover
 from shardwright.reconcile.decision import Create, StartJob, Write, written_name
+from shardwright.reconcile.fetched_config import fetched_config
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.refusals import problem_of
 from shardwright.reconcile.rights import too_many
 from shardwright.reconcile.seen import Fetching, Seen
-from shardwright.rendering.deployment import Owner
-from shardwright.rendering.fetch_job import DEADLINE_SECONDS, KEPT_SECONDS, Fetch, config_map, config_name, fetch_job, job_name
+from shardwright.rendering.fetch_job import DEADLINE_SECONDS, KEPT_SECONDS, Fetch, config_name, fetch_job, job_name
 
 PATH: Final = "spec.model.id"
 
@@ -58,16 +58,17 @@ def fetched(seen: Seen, fetching: Fetching) -> Fetched:
     if job is not None and controller_uid(job) != owner.uid:
         return Fetched(problem=_in_the_way(name), again_seconds=LATER_SECONDS)
     if job is not None and (ended := _ended(job)) is not None:
-        return _found(owner, fetch, read_handover(fetching.left) if fetching.left else _without_words(name, ended))
+        return _found(seen, fetch, read_handover(fetching.left) if fetching.left else _without_words(name, ended))
     start = (StartJob(content=fetch_job(owner, fetch)),) if job is None and seen.cluster else ()
     return Fetched(writes=start, problem=_on_its_way(fetch, f"is read by Job {name}"), again_seconds=SOON_SECONDS)
 
 
-def _found(owner: Owner, fetch: Fetch, found: Handover | Problem) -> Fetched:
+def _found(seen: Seen, fetch: Fetch, found: Handover | Problem) -> Fetched:
     """Return what is done with what the pod has left."""
+    owner = seen.resource.owner
     if isinstance(found, Problem):
         return Fetched(problem=_said(found, job_name(owner, fetch)), again_seconds=LATER_SECONDS)
-    keep = Create(content=config_map(owner, fetch, found))
+    keep = Create(content=fetched_config(owner, fetch, found, seen.keys))
     return Fetched(writes=(keep,), problem=_on_its_way(fetch, "was read"), again_seconds=SOON_SECONDS)
 
 

@@ -109,7 +109,7 @@ def fetch_job(owner: Owner, fetch: Fetch) -> dict[str, Any]:
 
 
 def config_map(owner: Owner, fetch: Fetch, found: Handover) -> dict[str, Any]:
-    """Return the ConfigMap of what was found: input like any other, which a person may edit."""
+    """Return the ConfigMap of what was found."""
     base = names.base_name(owner.name)
     labels = {MANAGED_BY[0]: MANAGED_BY[1], "app.kubernetes.io/component": "config", **model_selector(base)}
     annotations = {HUB_MODEL: fetch.model, **({HUB_COMMIT: found.commit} if found.commit else {})}

@@ -29,8 +29,8 @@ COMPUTED_AS: Final = {"BF16": "bfloat16", "FP16": "float16"}
 def stored_model(question: Question, spec: Spec) -> ModelSpec:
     """Return the model as it is stored: from the config in the spec, from a ConfigMap, or from the catalogue.
 
-    ``spec`` is that of the question with the administrator's defaults in it. A config that was read from the hub before goes on
-    counting where the catalogue of a later release has the model, too.
+    ``spec`` is that of the question with the administrator's defaults in it. A config that was read from the hub before, as its
+    signature proves, goes on counting where the catalogue of a later release has the model, too.
 
     Raises:
         InputError: The id is unknown, the ConfigMap or its key is missing, or the config cannot be used.

@@ -1,0 +1,45 @@
+"""The ConfigMap that keeps a config which was read from the hub: signed, as whoever may write ConfigMaps of the namespace may write it.
+
+Its name can be worked out by anybody, and an owner reference be written by anybody: what it says counts where the operator has signed
+it, for this resource and under this name.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from shardwright.modelspec.handover import Handover
+from shardwright.reconcile.observed import controller_uid
+from shardwright.reconcile.signing import SigningKeys
+from shardwright.rendering.deployment import Owner
+from shardwright.rendering.fetch_job import Fetch, config_map
+
+SIGNATURE: Final = "shardwright.io/config-signature"
+"""Annotation that holds the signature of name and content."""
+
+KIND: Final = "FetchedConfig"
+"""What kind of text it is, to the signature."""
+
+
+def fetched_config(owner: Owner, fetch: Fetch, found: Handover, keys: SigningKeys) -> dict[str, Any]:
+    """Return the ConfigMap of what was found, signed where there is a key."""
+    content = config_map(owner, fetch, found)
+    signature, metadata = keys.sign(KIND, owner.uid, _text(content)), content["metadata"]
+    if signature is None:
+        return content
+    return {**content, "metadata": {**metadata, "annotations": {**metadata["annotations"], SIGNATURE: signature}}}
+
+
+def is_believed(content: Mapping[str, Any], owner_uid: str, keys: SigningKeys) -> bool:
+    """Return whether a ConfigMap keeps what the operator has read for the resource with this uid.
+
+    Without keys nobody can tell who wrote it: then it need only say that the resource controls it.
+    """
+    if controller_uid(content) != owner_uid:
+        return False
+    signature = (content["metadata"].get("annotations") or {}).get(SIGNATURE, "")
+    return keys.verify(signature, KIND, owner_uid, _text(content)) if keys else True
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    return json.dumps([content["metadata"]["name"], content.get("data") or {}], sort_keys=True)

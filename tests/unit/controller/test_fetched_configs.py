@@ -1,0 +1,154 @@
+"""A config that was read from the hub lies where tenants write: what they make of it is not believed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from shardwright.cluster.resources import CONFIG_MAPS
+from shardwright.controller.queue import Key
+from shardwright.modelspec.handover import Handover
+from shardwright.reconcile.fetched_config import SIGNATURE, fetched_config
+from shardwright.reconcile.signing import SigningKeys
+from shardwright.rendering.deployment import Owner
+from shardwright.rendering.fetch_job import Fetch, Fetcher
+from tests.harness.api import Manifest
+from tests.support.builders_model import a_config
+from tests.support.builders_operator import KEYS, NAMESPACE, Parts, run, synced
+
+FETCH = Fetch(
+    fetcher=Fetcher(image="registry.example/operator:1", pull_policy="IfNotPresent"),
+    model="acme/ours",
+    revision=None,
+    hub_token=None,
+    environment=(),
+    pull_secrets=(),
+)
+NO_KEYS = SigningKeys()
+BUILT_IN = "meta-llama/Llama-3.1-8B-Instruct"
+TEXT = json.dumps(a_config())
+Edit = Callable[[Manifest], None]
+
+
+def owner_of(parts: Parts, key: Key) -> Owner:
+    return Owner(name=key[1], namespace=NAMESPACE, uid=parts.model(key)["metadata"]["uid"])
+
+
+def kept(parts: Parts, key: Key, keys: SigningKeys = KEYS, model: str = FETCH.model) -> Manifest:
+    """Return the ConfigMap of a config as the operator has written it."""
+    found = Handover(files={"config.json": TEXT}, commit="1" * 40, tensor_bytes=None)
+    return fetched_config(owner_of(parts, key), replace(FETCH, model=model), found, keys)
+
+
+async def believed(parts: Parts, key: Key) -> str | None:
+    return await parts.reading.config_text(key, parts.model(key))
+
+
+def no_signature(content: Manifest) -> None:
+    del content["metadata"]["annotations"][SIGNATURE]
+
+
+def another_config(content: Manifest) -> None:
+    content["data"]["config.json"] = json.dumps(a_config(num_hidden_layers=2))
+
+
+def a_file_beside(content: Manifest) -> None:
+    content["data"]["model.safetensors.index.json"] = '{"metadata": {"total_size": 1}}'
+
+
+def nobody_controls_it(content: Manifest) -> None:
+    del content["metadata"]["ownerReferences"]
+
+
+def another_controls_it(content: Manifest) -> None:
+    content["metadata"]["ownerReferences"][0]["uid"] = "another"
+
+
+FORGED = (no_signature, another_config, a_file_beside, nobody_controls_it, another_controls_it)
+
+
+def test_what_the_operator_has_signed_is_the_config_even_where_a_catalogue_has_the_id() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        for name, model in (("ours", FETCH.model), ("known", BUILT_IN)):
+            key = parts.add_model(name, model={"id": model})
+            parts.api.put(CONFIG_MAPS, kept(parts, key, model=model))
+            assert await believed(parts, key) == TEXT
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("forge", FORGED)
+def test_what_somebody_else_has_written_is_no_config(forge: Edit) -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("ours", model={"id": FETCH.model})
+        content = kept(parts, key)
+        forge(content)
+        parts.api.put(CONFIG_MAPS, content)
+
+        assert await believed(parts, key) is None
+
+    run(scenario())
+
+
+def test_a_config_that_was_signed_for_another_resource_or_name_is_none_of_this_one() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        key, other = (parts.add_model(name, model={"id": FETCH.model}) for name in ("ours", "theirs"))
+        mine, theirs = kept(parts, key), kept(parts, other)
+        of_another_id = kept(parts, key, model="acme/other")
+        for signed in (theirs, of_another_id):
+            content = {**signed, "metadata": {**mine["metadata"], "annotations": signed["metadata"]["annotations"]}}
+            parts.api.put(CONFIG_MAPS, content)
+            assert await believed(parts, key) is None
+
+    run(scenario())
+
+
+def test_without_keys_its_owner_counts_and_the_catalogue_goes_before_it() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        parts.keys = NO_KEYS
+        ours, known = parts.add_model("ours", model={"id": FETCH.model}), parts.add_model("known", model={"id": BUILT_IN})
+        for key, model in ((ours, FETCH.model), (known, BUILT_IN)):
+            parts.api.put(CONFIG_MAPS, kept(parts, key, NO_KEYS, model))
+        assert (await believed(parts, ours), await believed(parts, known)) == (TEXT, None)
+
+        stranger = kept(parts, ours, NO_KEYS)
+        another_controls_it(stranger)
+        parts.api.put(CONFIG_MAPS, stranger)
+        assert await believed(parts, ours) is None
+
+    run(scenario())
+
+
+def test_a_config_map_that_the_spec_names_is_input_whoever_wrote_it() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("ours", model={"id": FETCH.model, "configMapRef": {"name": "mine"}})
+        parts.api.put(CONFIG_MAPS, {"metadata": {"namespace": NAMESPACE, "name": "mine"}, "data": {"config.json": TEXT}})
+
+        assert await believed(parts, key) == TEXT
+
+    run(scenario())
+
+
+def test_a_config_map_of_somebody_else_plans_no_running_model_anew() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("known", model={"id": BUILT_IN})
+        await parts.look(key)
+        before = parts.api.find(CONFIG_MAPS, NAMESPACE, "known-plan")
+        forged = kept(parts, key, NO_KEYS, BUILT_IN)
+        another_config(forged)
+        parts.api.put(CONFIG_MAPS, forged)
+
+        await parts.look_again(key)
+
+        assert parts.api.find(CONFIG_MAPS, NAMESPACE, "known-plan") == before
+
+    run(scenario())
