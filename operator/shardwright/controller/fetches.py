@@ -5,16 +5,18 @@ from typing import Any, Final
 
 from shardwright.cluster.client import ApiError, Client
 from shardwright.cluster.resources import JOBS, PODS
+from shardwright.controller.queue import Key
 from shardwright.errors import Problem
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import folder_text
 from shardwright.reconcile.fetched_config import is_believed
+from shardwright.reconcile.fetching import config_taken
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.seen import Fetching
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fetch_job import Fetcher, job_name
-from shardwright.resolving.fetching import unread
+from shardwright.resolving.fetching import config_source, unread
 from shardwright.resolving.stored import Administration
 from shardwright.resolving.subject import Subject
 
@@ -43,10 +45,17 @@ async def own_fetcher(client: Client, namespace: str, pod: str) -> Fetcher | Non
     return Fetcher(image=ours["image"], pull_policy=ours["imagePullPolicy"]) if ours else None
 
 
+def config_place(live: Mapping[str, Any]) -> tuple[Key | None, str]:
+    """Return the ConfigMap that has the config of a resource, or would keep it, and the file in it; None: its spec has it."""
+    metadata = live["metadata"]
+    source = config_source(metadata["name"], (live.get("spec") or {}).get("model") or {})
+    return ((metadata["namespace"], source[0]), source[1]) if source else (None, "")
+
+
 def believed_text(
     content: Mapping[str, Any], file: str, live: Mapping[str, Any], keys: SigningKeys, administration: Administration
 ) -> str | None:
-    """Return the config in the ConfigMap of a resource; None where there is none, or somebody else has written what we would read.
+    """Return the config in the ConfigMap of a resource; None where there is none, or somebody else has written it for us.
 
     Where there are no keys, nothing tells who wrote it, so that a catalogue which has the model goes before it.
     """
@@ -58,10 +67,13 @@ def believed_text(
     return folder_text(content.get("data") or {}, file)
 
 
-async def read_fetching(client: Client, owner: Owner, subject: Subject | tuple[Problem, ...]) -> Fetching | None:
+async def read_fetching(
+    client: Client, owner: Owner, subject: Subject | tuple[Problem, ...], taken: Key | None
+) -> Fetching | None:
     """Return how far the Job of a resource is whose model lacks a config, None where it lacks none that can be read.
 
-    Also where the operator may not look at Jobs: then configs are given by hand.
+    Also where the operator may not look at Jobs: then configs are given by hand. ``taken`` is the ConfigMap that was there before
+    the subject was made, and so holds no config.
 
     Raises:
         ApiError: something could not be read.
@@ -69,6 +81,8 @@ async def read_fetching(client: Client, owner: Owner, subject: Subject | tuple[P
     lacking = unread(subject)
     if lacking is None:
         return None
+    if taken:
+        return Fetching(fetch=lacking.fetch, problem=config_taken(taken[1]))
     name = job_name(owner, lacking.fetch)
     try:
         job = await client.get(JOBS, owner.namespace, name)

@@ -15,7 +15,7 @@ from shardwright.cluster.schedulers import Finding, Schedulers
 from shardwright.cluster.sources import project_node
 from shardwright.controller.config_maps import ConfigMaps
 from shardwright.controller.contents import contents
-from shardwright.controller.fetches import believed_text, read_fetching
+from shardwright.controller.fetches import believed_text, config_place, read_fetching
 from shardwright.controller.notes import Note
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key
@@ -38,7 +38,6 @@ from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
 from shardwright.rendering.names import base_name
-from shardwright.resolving.fetching import config_source
 from shardwright.resolving.subject import Subject
 
 FORBIDDEN: Final = 403
@@ -101,7 +100,9 @@ class Reading:
             status=live.get("status") or {},
             paused=(live.get("spec") or {}).get("paused") is True,
         )
-        subject = await self._resolve(key, live, await self._kept_version(live, note))
+        version, (where, _) = await self._kept_version(live, note), config_place(live)
+        taken = where if where and self._view.store.config_map(where) else None
+        subject = await self._resolve(key, live, version)
         observed, stored = await self._observe(owner, note.unseen)
         trusted = self._believed(live, subject, observed, stored, note)
         if isinstance(observed, Observed) and self._is_doubtful(trusted, live, note):
@@ -123,7 +124,7 @@ class Reading:
             since=note.since,
             contested=note.contested(now),
             kept_out=note.kept_out,
-            fetching=await read_fetching(self._client, owner, subject),
+            fetching=await read_fetching(self._client, owner, subject, taken),
         )
 
     async def shown(self, key: Key, live: Mapping[str, Any], note: Note) -> tuple[Subject, PlanRecord] | None:
@@ -310,11 +311,10 @@ class Reading:
 
     async def config_text(self, key: Key, live: Mapping[str, Any]) -> str | None:
         """Return the config that the spec refers to, or that was read from the hub for it; None where there is none."""
-        source = config_source(key[1], (live.get("spec") or {}).get("model") or {})
-        where = (key[0], source[0]) if source else None
+        where, file = config_place(live)
         self._view.note(key, replace(self._view.interests(key), config_map=where))
         content = await self.config_maps.get(where) if where else None
-        return believed_text(content, source[1], live, self.keys(), self._planner.administration) if source and content else None
+        return believed_text(content, file, live, self.keys(), self._planner.administration) if content else None
 
     async def freshened(self, seen: Seen, groups: Iterable[str], broken: Collection[str]) -> Seen | None:
         """Return the same with StatefulSets and their pods as the API server has them now, before any of them is ended.

@@ -1,7 +1,7 @@
-"""The ConfigMap that keeps a config which was read from the hub: signed, as whoever may write ConfigMaps of the namespace may write it.
+"""The ConfigMap that keeps a config which was read from the hub: signed, as others may write ConfigMaps of the namespace.
 
-Its name can be worked out by anybody, and an owner reference be written by anybody: what it says counts where the operator has signed
-it, for this resource and under this name.
+Anybody can work out its name, and write an owner reference: what it says counts where the operator has signed it, for this
+resource and under this name.
 """
 
 import json

@@ -26,6 +26,9 @@ SOON_SECONDS: Final = 3.0
 LATER_SECONDS: Final = 60.0
 """The same of one that has ended without a config: it is there for some minutes. Basis: assumed."""
 
+ALREADY_EXISTS: Final = "AlreadyExists"
+"""Reason of the API server against a second object of a name. Source: Kubernetes 1.36 ``apimachinery/pkg/apis/meta/v1``."""
+
 _TOKEN: Final = "spec.model.weights.huggingFace.tokenSecretRef"  # noqa: S105 - a field's name
 _BY_HAND: Final = "make its ConfigMap with `shardwright fetch`, and name that in spec.model.configMapRef"
 _REMEDIES: Final = {
@@ -75,10 +78,15 @@ def _found(seen: Seen, fetch: Fetch, found: Handover | Problem) -> Fetched:
 def _refused(seen: Seen, fetching: Fetching) -> Problem | None:
     """Return why the Job or the ConfigMap could not be made."""
     owner, fetch = seen.resource.owner, fetching.fetch
-    ours = {job_name(owner, fetch), config_name(owner.name, fetch.model, fetch.revision)}
+    config = config_name(owner.name, fetch.model, fetch.revision)
+    ours = {job_name(owner, fetch), config}
     refused = seen.outcome.refused if seen.outcome else ()
-    about = (item for item in refused if isinstance(item.write, Create | StartJob) and written_name(item.write) in ours)
-    return next((problem_of(item, queued=False) for item in about), None)
+    for item in refused:
+        if isinstance(item.write, Create) and written_name(item.write) == config and item.reason == ALREADY_EXISTS:
+            return config_taken(config)
+        if isinstance(item.write, Create | StartJob) and written_name(item.write) in ours:
+            return problem_of(item, queued=False)
+    return fetching.problem
 
 
 def _ended(job: Mapping[str, Any]) -> str | None:
@@ -113,6 +121,12 @@ def _without_words(job: str, reason: str) -> Problem:
 def _damaged(job: str) -> Problem:
     what, limit = f"the pod of Job {job}", "has left what is none of our messages"
     return Problem(code="ConfigFetchFailed", path=PATH, what=what, limit=limit, remedy=f"delete the Job, or {_BY_HAND}")
+
+
+def config_taken(name: str) -> Problem:
+    """Return the problem of a ConfigMap in the place of the one that is to keep the config: nothing is read as long as it is."""
+    limit = "is there and is not what the operator has read"
+    return Problem(code="NameConflict", path=PATH, what=f"ConfigMap {name}", limit=limit, remedy="delete it")
 
 
 def _in_the_way(job: str) -> Problem:

@@ -85,11 +85,15 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetching:
-    """What is to be read from the hub, the Job that reads it (None: there is none), and what its pod has left so far."""
+    """What is to be read from the hub, the Job that reads it (None: there is none), and what its pod has left so far.
+
+    ``problem`` is why it cannot be read, or how far it is cannot be known.
+    """
 
     fetch: Fetch
     job: Mapping[str, Any] | None = None
     left: str = ""
+    problem: Problem | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

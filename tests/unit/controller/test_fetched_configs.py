@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from shardwright.cluster.resources import CONFIG_MAPS
+from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key
 from shardwright.modelspec.handover import Handover
 from shardwright.reconcile.fetched_config import SIGNATURE, fetched_config
@@ -150,5 +152,35 @@ def test_a_config_map_of_somebody_else_plans_no_running_model_anew() -> None:
         await parts.look_again(key)
 
         assert parts.api.find(CONFIG_MAPS, NAMESPACE, "known-plan") == before
+
+    run(scenario())
+
+
+async def that_reads(folder: Path) -> Parts:
+    """Return an operator that has configs read from the hub."""
+    parts = await synced()
+    file = folder / "settings.json"
+    file.write_text(json.dumps({"configFetch": {"enabled": True}}))
+    parts.planner = Planner(parts.view, parts.worker, settings_file=file)
+    parts.planner.fetcher = FETCH.fetcher
+    parts.planner.reload()
+    parts.wire()
+    return parts
+
+
+def test_a_config_map_that_is_no_config_of_ours_is_said_and_no_hub_is_asked(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        parts = await that_reads(tmp_path)
+        key = parts.add_model("ours", model={"id": FETCH.model})
+        stranger = kept(parts, key)
+        no_signature(stranger)
+        parts.api.put(CONFIG_MAPS, stranger)
+
+        await parts.look(key)
+
+        name = stranger["metadata"]["name"]
+        sentence = f"spec.model.id: ConfigMap {name} is there and is not what the operator has read; delete it"
+        assert (parts.condition(key)["reason"], parts.condition(key)["message"]) == ("NameConflict", sentence)
+        assert [item for item in parts.api.written if "jobs/" in item] == []
 
     run(scenario())

@@ -15,6 +15,7 @@ from shardwright.modelspec.handover import Handover, handed_over, problem_handed
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.decide import Desired, decide
 from shardwright.reconcile.decision import Create, StartJob, written_name
+from shardwright.reconcile.fetching import config_taken
 from shardwright.reconcile.observed import Observed, object_key
 from shardwright.reconcile.seen import Cluster, Fetching, Outcome, Refusal, Resource, Seen
 from shardwright.rendering.deployment import Owner
@@ -171,6 +172,25 @@ def test_what_the_api_server_refuses_is_said(write: StartJob | Create) -> None:
     step = step_of(Fetching(fetch=FETCH, job=job, left=handed_over(FOUND)), outcome=Outcome(refused=(refused,)))
 
     assert said(step)[:2] == ("ObjectRefused", "the API server refuses an object exceeded quota: team")
+
+
+CONFIG = config_map(OWNER, FETCH, FOUND)["metadata"]["name"]
+TAKEN = f"spec.model.id: ConfigMap {CONFIG} is there and is not what the operator has read; delete it"
+
+
+def test_a_config_map_that_turns_out_to_be_there_is_named() -> None:
+    write = Create(content=config_map(OWNER, FETCH, FOUND))
+    refused = Refusal(write=write, code=409, reason="AlreadyExists", message="exists", passes=True)
+
+    step = step_of(Fetching(fetch=FETCH, job=a_job("Complete"), left=handed_over(FOUND)), outcome=Outcome(refused=(refused,)))
+
+    assert said(step)[:3] == ("NameConflict", TAKEN, "True")
+
+
+def test_nothing_is_read_as_long_as_a_config_map_is_in_the_way() -> None:
+    step = step_of(Fetching(fetch=FETCH, problem=config_taken(CONFIG)))
+
+    assert (step.writes, said(step)) == ((), ("NameConflict", TAKEN, "True", LATER))
 
 
 def test_what_was_read_stays_when_objects_of_the_model_that_nobody_wants_are_deleted() -> None:
