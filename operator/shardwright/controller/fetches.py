@@ -10,7 +10,7 @@ from shardwright.errors import Problem
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import folder_text
 from shardwright.reconcile.fetched_config import is_believed
-from shardwright.reconcile.fetching import config_taken
+from shardwright.reconcile.fetching import config_taken, job_unread
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.seen import Fetching
 from shardwright.reconcile.signing import SigningKeys
@@ -72,11 +72,8 @@ async def read_fetching(
 ) -> Fetching | None:
     """Return how far the Job of a resource is whose model lacks a config, None where it lacks none that can be read.
 
-    Also where the operator may not look at Jobs: then configs are given by hand. ``taken`` is the ConfigMap that was there before
-    the subject was made, and so holds no config.
-
-    Raises:
-        ApiError: something could not be read.
+    Also where the operator may not look at Jobs and their pods: then configs are given by hand. ``taken`` is the ConfigMap that
+    was there before the subject was made, and so holds no config.
     """
     lacking = unread(subject)
     if lacking is None:
@@ -86,13 +83,11 @@ async def read_fetching(
     name = job_name(owner, lacking.fetch)
     try:
         job = await client.get(JOBS, owner.namespace, name)
-    except ApiError as error:
-        if error.code != FORBIDDEN:
-            raise
-        return None
-    if job is None or not (job.get("status") or {}).get("conditions"):
-        return Fetching(fetch=lacking.fetch, job=job)
-    pods = await client.list(PODS, owner.namespace, labelSelector=f"{JOB_NAME}={name}")
+        if job is None or not (job.get("status") or {}).get("conditions"):
+            return Fetching(fetch=lacking.fetch, job=job)
+        pods = await client.list(PODS, owner.namespace, labelSelector=f"{JOB_NAME}={name}")
+    except ApiError as error:  # what runs is repaired all the same
+        return None if error.code == FORBIDDEN else Fetching(fetch=lacking.fetch, problem=job_unread(name, str(error)))
     return Fetching(fetch=lacking.fetch, job=job, left=left_by(pods, job["metadata"]["uid"]))
 
 

@@ -108,7 +108,9 @@ class Reading:
         if isinstance(observed, Observed) and self._is_doubtful(trusted, live, note):
             observed, stored = await self._with_fresh_record(owner, observed)
             trusted = self._believed(live, subject, observed, stored, note)
-        record, cluster = trusted.record, None
+        record, cluster, fetching = trusted.record, None, None
+        if not (isinstance(observed, Problem) or resource.paused):
+            fetching = await read_fetching(self._client, owner, subject, taken)
         if self._view.synced and not isinstance(observed, Problem):
             cluster = await self.around(key, subject, nodes_of_interest(observed, record))
         return Seen(
@@ -124,7 +126,7 @@ class Reading:
             since=note.since,
             contested=note.contested(now),
             kept_out=note.kept_out,
-            fetching=await read_fetching(self._client, owner, subject, taken),
+            fetching=fetching,
         )
 
     async def shown(self, key: Key, live: Mapping[str, Any], note: Note) -> tuple[Subject, PlanRecord] | None:

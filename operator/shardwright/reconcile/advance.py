@@ -102,7 +102,7 @@ def _look(seen: Seen, observed: Observed, now: datetime) -> Step:
 
 def _without_subject(seen: Seen, known: Known, problems: tuple[Problem, ...], now: datetime) -> Deployed:
     """Return what is done for a model whose spec cannot be used, or whose config is still to be read from the hub."""
-    if seen.fetching is None:
+    if seen.fetching is None or seen.resource.paused:
         return _kept(seen, known, now, problems=problems)
     found = fetched(seen, seen.fetching)
     deployed = _kept(seen, known, now, problems=(found.problem,))

@@ -129,6 +129,13 @@ def config_taken(name: str) -> Problem:
     return Problem(code="NameConflict", path=PATH, what=f"ConfigMap {name}", limit=limit, remedy="delete it")
 
 
+def job_unread(name: str, message: str) -> Problem:
+    """Return the problem of a Job whose state the API server does not tell."""
+    return Problem(
+        code="ApiUnavailable", path=PATH, what=f"Job {name} could not be read", limit=message, remedy="it is tried again"
+    )
+
+
 def _in_the_way(job: str) -> Problem:
     limit = "is not controlled by this ShardedModel"
     return Problem(code="NameConflict", path=PATH, what=f"Job {job}", limit=limit, remedy="delete it")

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from shardwright.cluster.resources import CONFIG_MAPS
+from shardwright.cluster.client import ApiError
+from shardwright.cluster.resources import CONFIG_MAPS, JOBS
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key
 from shardwright.modelspec.handover import Handover
 from shardwright.reconcile.fetched_config import SIGNATURE, fetched_config
+from shardwright.reconcile.fetching import LATER_SECONDS
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fetch_job import Fetch, Fetcher
@@ -182,5 +184,56 @@ def test_a_config_map_that_is_no_config_of_ours_is_said_and_no_hub_is_asked(tmp_
         sentence = f"spec.model.id: ConfigMap {name} is there and is not what the operator has read; delete it"
         assert (parts.condition(key)["reason"], parts.condition(key)["message"]) == ("NameConflict", sentence)
         assert [item for item in parts.api.written if "jobs/" in item] == []
+
+    run(scenario())
+
+
+async def with_a_job(folder: Path) -> tuple[Parts, Key]:
+    """Return an operator with a model whose config a Job has read for some time."""
+    parts = await that_reads(folder)
+    key = parts.add_model("ours", model={"id": FETCH.model})
+    await parts.look(key)
+    (place,) = (place for place in parts.api.objects if place[0] == JOBS.plural)
+    with parts.api.changing(JOBS, place[1], place[2]) as job:
+        job["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+    parts.api.requests.clear()
+    return parts, key
+
+
+REFUSED = {
+    "jobs forbidden": ("get", "jobs", 403, "ModelUnknown"),
+    "pods forbidden": ("list", "pods", 403, "ModelUnknown"),
+    "jobs not answered": ("get", "jobs", 500, "ApiUnavailable"),
+    "pods not answered": ("list", "pods", 500, "ApiUnavailable"),
+}
+
+
+@pytest.mark.parametrize(("verb", "plural", "code", "reason"), REFUSED.values(), ids=REFUSED)
+def test_a_job_that_cannot_be_looked_at_costs_no_look(verb: str, plural: str, code: int, reason: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        parts, key = await with_a_job(tmp_path)
+
+        async def refuse(asked: str, of: str) -> None:
+            if (asked, of) == (verb, plural):
+                raise ApiError(code, "Refused", "no")
+
+        parts.api.before = refuse
+        await parts.look(key)
+
+        assert parts.condition(key)["reason"] == reason
+
+    run(scenario())
+
+
+def test_no_job_of_a_paused_model_is_looked_at(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        parts, key = await with_a_job(tmp_path)
+        parts.change(key, paused=True)
+
+        again = await parts.look(key)
+
+        assert [item for item in parts.api.requests if "jobs" in item] == []
+        assert parts.condition(key, "Planned")["reason"] == "ModelUnknown"
+        assert again is None or again.seconds > LATER_SECONDS
 
     run(scenario())

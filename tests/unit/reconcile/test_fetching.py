@@ -164,6 +164,16 @@ def test_nothing_is_written_for_a_model_that_is_paused_or_before_all_is_known(un
     assert step_of(Fetching(fetch=FETCH), **unready).writes == ()
 
 
+def test_a_paused_model_says_what_it_lacks_and_is_not_looked_at_again_for_a_job() -> None:
+    look = a_look(Fetching(fetch=FETCH), paused=True)
+    paused, without = (advance(replace(look, fetching=item), NOW) for item in (look.fetching, None))
+
+    assert paused == without
+    assert paused.published
+    conditions = {item["type"]: item["reason"] for item in paused.published.status["conditions"]}
+    assert conditions["Planned"] == "ModelUnknown"
+
+
 @pytest.mark.parametrize("write", [StartJob(content=fetch_job(OWNER, FETCH)), Create(content=config_map(OWNER, FETCH, FOUND))])
 def test_what_the_api_server_refuses_is_said(write: StartJob | Create) -> None:
     refused = Refusal(write=write, code=403, reason="Forbidden", message="exceeded quota: team", passes=False)
