@@ -104,7 +104,7 @@ def _without_subject(seen: Seen, known: Known, problems: tuple[Problem, ...], no
     """Return what is done for a model whose spec cannot be used, or whose config is still to be read from the hub."""
     if seen.fetching is None or seen.resource.paused:
         return _kept(seen, known, now, problems=problems)
-    found = fetched(seen, seen.fetching)
+    found = fetched(seen, seen.fetching, now)
     deployed = _kept(seen, known, now, problems=(found.problem,))
     decision = deployed.decision and replace(deployed.decision, writes=(*deployed.decision.writes, *found.writes))
     return replace(deployed, decision=decision, again_seconds=found.again_seconds)

@@ -6,12 +6,14 @@ there may be, and who had to accept the terms of a model may have.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final
 
 from shardwright.errors import Problem
 from shardwright.modelspec.handover import Handover, read_handover
 from shardwright.reconcile.decision import Create, StartJob, Write, written_name
 from shardwright.reconcile.fetched_config import fetched_config
+from shardwright.reconcile.incidents import read_time
 from shardwright.reconcile.observed import controller_uid
 from shardwright.reconcile.refusals import problem_of
 from shardwright.reconcile.rights import too_many
@@ -25,6 +27,9 @@ SOON_SECONDS: Final = 3.0
 
 LATER_SECONDS: Final = 60.0
 """The same of one that has ended without a config: it is there for some minutes. Basis: assumed."""
+
+OVERDUE_SECONDS: Final = DEADLINE_SECONDS + 60
+"""How old a Job is that should have ended. Basis: its deadline, 30 s for its pod to end, the rest assumed."""
 
 ALREADY_EXISTS: Final = "AlreadyExists"
 """Reason of the API server against a second object of a name. Source: Kubernetes 1.36 ``apimachinery/pkg/apis/meta/v1``."""
@@ -52,7 +57,7 @@ class Fetched:
     again_seconds: float
 
 
-def fetched(seen: Seen, fetching: Fetching) -> Fetched:
+def fetched(seen: Seen, fetching: Fetching, now: datetime) -> Fetched:
     """Return how it goes on with a config that is to be read."""
     owner, fetch, job = seen.resource.owner, fetching.fetch, fetching.job
     name = job_name(owner, fetch)
@@ -62,6 +67,8 @@ def fetched(seen: Seen, fetching: Fetching) -> Fetched:
         return Fetched(problem=_in_the_way(name), again_seconds=LATER_SECONDS)
     if job is not None and (ended := _ended(job)) is not None:
         return _found(seen, fetch, read_handover(fetching.left) if fetching.left else _without_words(name, ended))
+    if job is not None and (stuck := _stuck(job, now)):
+        return Fetched(problem=stuck, again_seconds=LATER_SECONDS)
     start = (StartJob(content=fetch_job(owner, fetch)),) if job is None and seen.cluster else ()
     return Fetched(writes=start, problem=_on_its_way(fetch, f"is read by Job {name}"), again_seconds=SOON_SECONDS)
 
@@ -91,10 +98,29 @@ def _refused(seen: Seen, fetching: Fetching) -> Problem | None:
 
 def _ended(job: Mapping[str, Any]) -> str | None:
     """Return why a Job has ended, empty where all went well; None where it has not."""
-    for condition in (job.get("status") or {}).get("conditions") or ():
-        if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed"):
-            return "" if condition["type"] == "Complete" else str(condition.get("reason") or "Failed")
-    return None
+    if "Complete" in (holds := _holding(job)):
+        return ""
+    return str(holds["Failed"].get("reason") or "Failed") if "Failed" in holds else None
+
+
+def _stuck(job: Mapping[str, Any], now: datetime) -> Problem | None:
+    """Return why a Job that has not ended will not do so by itself: somebody suspends it, or nobody has taken it up."""
+    name, holds = job["metadata"]["name"], _holding(job)
+    if "Suspended" in holds:
+        remedy = f"let the queue or the webhook that suspends it admit it, or {_BY_HAND}"
+        return Problem(code="ConfigFetchFailed", path=PATH, what=f"Job {name}", limit="is suspended", remedy=remedy)
+    created = read_time(job["metadata"].get("creationTimestamp"))
+    if created is None or (now - created).total_seconds() <= OVERDUE_SECONDS:
+        return None
+    limit = f"has not ended {OVERDUE_SECONDS} s after it was made"
+    remedy = f"see that Kubernetes' Job controller runs, and delete the Job, or {_BY_HAND}"
+    return Problem(code="ConfigFetchFailed", path=PATH, what=f"Job {name}", limit=limit, remedy=remedy)
+
+
+def _holding(job: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the conditions of a Job that are true, by their type."""
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return {str(condition.get("type")): condition for condition in conditions if condition.get("status") == "True"}
 
 
 def _said(problem: Problem, job: str) -> Problem:

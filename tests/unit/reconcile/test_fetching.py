@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -144,6 +144,33 @@ def test_of_what_a_stranger_may_have_left_nothing_is_believed_that_is_not_ours(l
     step = step_of(Fetching(fetch=FETCH, job=a_job("Complete"), left=left))
 
     assert (step.writes, said(step)[0]) == ((), "ConfigFetchFailed")
+
+
+def test_a_job_that_somebody_suspends_is_named() -> None:
+    job = a_job() | {"status": {"conditions": [{"type": "Suspended", "status": "True", "reason": "JobSuspended"}]}}
+
+    step = step_of(Fetching(fetch=FETCH, job=job))
+
+    by_hand = "make its ConfigMap with `shardwright fetch`, and name that in spec.model.configMapRef"
+    remedy = f"let the queue or the webhook that suspends it admit it, or {by_hand}"
+    sentence = f"spec.model.id: Job {JOB} is suspended; {remedy}"
+    assert (step.writes, said(step)) == ((), ("ConfigFetchFailed", sentence, "True", LATER))
+
+
+def test_a_job_that_was_suspended_and_is_not_any_more_is_waited_for() -> None:
+    job = a_job() | {"status": {"conditions": [{"type": "Suspended", "status": "False", "reason": "JobResumed"}]}}
+
+    assert said(step_of(Fetching(fetch=FETCH, job=job)))[0] == "ConfigFetching"
+
+
+@pytest.mark.parametrize(("age", "reason"), [(360, "ConfigFetching"), (361, "ConfigFetchFailed")])
+def test_a_job_that_should_have_ended_is_named(age: int, reason: str) -> None:
+    job = a_job()
+    created = (NOW - timedelta(seconds=age)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    step = step_of(Fetching(fetch=FETCH, job=job | {"metadata": job["metadata"] | {"creationTimestamp": created}}))
+
+    assert (step.writes, said(step)[0]) == ((), reason)
 
 
 def test_a_job_of_somebody_else_is_left_alone() -> None:
