@@ -92,15 +92,16 @@ class Reading:
             ApiError: something could not be read; the look is to be repeated.
             ChangedError: the resource has changed meanwhile.
         """
-        owner = owner_of(live)
+        owner, (where, _) = owner_of(live), config_place(live)
         resource = Resource(
             owner=owner,
             generation=live["metadata"]["generation"],
             annotations=live["metadata"].get("annotations") or {},
             status=live.get("status") or {},
             paused=(live.get("spec") or {}).get("paused") is True,
+            config=where[1] if where else "",
         )
-        version, (where, _) = await self._kept_version(live, note), config_place(live)
+        version = await self._kept_version(live, note)
         taken = where if where and self._view.store.config_map(where) else None
         subject = await self._resolve(key, live, version)
         observed, stored = await self._observe(owner, note.unseen)

@@ -257,7 +257,8 @@ def _decided(seen: Seen, known: Known, planned: Planned, bundle: Bundle, now: da
     """Return the next writes for the objects that a plan turns into."""
     owner, record, cluster = seen.resource.owner, planned.record, seen.cluster or Cluster()
     place = record_place(owner)  # what it says has been written by now
-    desired = Desired(owner_uid=owner.uid, objects=(place, *bundle.objects), keys=bundle.keys, rules=known.rules)
+    objects, config = (place, *bundle.objects), seen.resource.config
+    desired = Desired(owner_uid=owner.uid, objects=objects, keys=bundle.keys, config=config, rules=known.rules)
     decision = decide(desired, known.observed.having(place, owner.uid), now, cluster.most_moving)
     return Deployed(decision=decision, record=record, runs=bool(bundle.objects))
 

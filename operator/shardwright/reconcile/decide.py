@@ -23,7 +23,7 @@ from shardwright.reconcile.rollout import one_after_another
 from shardwright.reconcile.states import GroupState
 from shardwright.reconcile.templates import template_hash
 from shardwright.rendering.labels import GROUP
-from shardwright.rendering.names import generation_name, generation_of, keeps_a_config
+from shardwright.rendering.names import generation_name, generation_of
 
 _ANY_RULES: Final = LifeRules()
 
@@ -32,12 +32,14 @@ _ANY_RULES: Final = LifeRules()
 class Desired:
     """Everything that shall exist, in order of creation, how groups live, and the uid of the ShardedModel that owns it all.
 
-    ``keys`` are Secrets that pods need and nobody but the kubelet reads.
+    ``keys`` are Secrets that pods need and nobody but the kubelet reads. ``config`` is the ConfigMap that the spec has its config
+    from (empty: none): it is input, and stays.
     """
 
     owner_uid: str
     objects: Sequence[Mapping[str, Any]]
     keys: Sequence[Mapping[str, Any]] = ()
+    config: str = ""
     rules: LifeRules = field(default_factory=LifeRules)
 
 
@@ -296,16 +298,13 @@ def _prune(
 ) -> tuple[Write, ...]:
     """Delete what is ours and no longer wanted; an object without our owner reference is never deleted.
 
-    An earlier generation goes when the next one is there, and remembers what became of the group before. Configs that were read
-    from the hub stay: they are input, and a model that goes back may want an earlier one.
+    An earlier generation goes when the next one is there, and remembers what became of the group before. So do configs that were
+    read from the hub for an earlier spec: a model that goes back has its config in its revision.
     """
-    wanted = {object_key(content) for content in desired.objects}.union(kept)
+    wanted = {object_key(content) for content in desired.objects}.union(kept, {(CONFIG_MAP, desired.config)})
     heirs = {(STATEFUL_SET, name): frozenset({(STATEFUL_SET, group)}) for group, names in former.items() for name in names}
     return tuple(
         replace(_delete(key, live), needs=heirs.get(key, frozenset()))
         for key, live in sorted(observed.objects.items())
-        if key not in wanted
-        and controller_uid(live) == desired.owner_uid
-        and "deletionTimestamp" not in live["metadata"]
-        and not (key[0] == CONFIG_MAP and keeps_a_config(key[1]))
+        if key not in wanted and controller_uid(live) == desired.owner_uid and "deletionTimestamp" not in live["metadata"]
     )

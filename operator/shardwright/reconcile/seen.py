@@ -30,7 +30,7 @@ class Resource:
     """The resource itself, beside what its spec resolves to.
 
     ``status`` is what was published last: only since when its conditions hold is taken from it. ``paused`` is what the spec
-    says, also where nothing else of it can be used.
+    says, also where nothing else of it can be used, and ``config`` the ConfigMap that has its config, or would keep it.
     """
 
     owner: Owner
@@ -38,6 +38,7 @@ class Resource:
     annotations: Mapping[str, str] = field(default_factory=dict)
     status: Mapping[str, Any] = field(default_factory=dict)
     paused: bool = False
+    config: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

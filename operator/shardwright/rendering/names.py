@@ -35,8 +35,6 @@ _LOOKS_LIKE_OURS: Final = re.compile(rf".*-[0-9a-f]{{{_HASH_DIGITS}}}|.*-[0-9]+(
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,2}")
 """A number of a group: three digits at most."""
 
-_CONFIG: Final = re.compile(rf"-config-[0-9a-f]{{{_SCRIPTS_DIGITS}}}$")
-
 _GENERATION: Final = re.compile(r"-g([1-9][0-9]{0,3})$")
 
 
@@ -165,15 +163,6 @@ def config_configmap(base: str, digest: str) -> str:
     'llama-config-924a7dbd'
     """
     return f"{base}-config-{digest[:_SCRIPTS_DIGITS]}"
-
-
-def keeps_a_config(name: str) -> bool:
-    """Return whether a ConfigMap has the name of one that keeps a config.
-
-    >>> keeps_a_config("llama-config-924a7dbd"), keeps_a_config("llama-plan")
-    (True, False)
-    """
-    return _CONFIG.search(name) is not None
 
 
 def fetch_job(base: str, digest: str) -> str:

@@ -21,7 +21,8 @@ from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fetch_job import Fetch, Fetcher
 from tests.harness.api import Manifest
 from tests.support.builders_model import a_config
-from tests.support.builders_operator import KEYS, NAMESPACE, Parts, run, synced
+from tests.support.builders_operator import NAMESPACE, Parts, run, synced
+from tests.support.keys import KEYS
 
 FETCH = Fetch(
     fetcher=Fetcher(image="registry.example/operator:1", pull_policy="IfNotPresent"),
@@ -237,3 +238,33 @@ def test_no_job_of_a_paused_model_is_looked_at(tmp_path: Path) -> None:
         assert again is None or again.seconds > LATER_SECONDS
 
     run(scenario())
+
+
+def test_a_config_of_an_earlier_spec_goes_once_the_spec_as_it_is_has_a_plan() -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        key = parts.add_model("ours", model={"id": FETCH.model})
+        for model in (FETCH.model, "acme/other"):
+            parts.api.put(CONFIG_MAPS, kept(parts, key, model=model))
+        await settled(parts, key)
+        assert configs(parts) == [kept(parts, key)["metadata"]["name"]]
+
+        parts.change(key, model={"id": "acme/other"})
+        await settled(parts, key)
+        assert configs(parts) == [kept(parts, key)["metadata"]["name"]]  # nobody has read the other one
+
+        parts.api.put(CONFIG_MAPS, kept(parts, key, model="acme/other"))
+        await settled(parts, key)
+        assert configs(parts) == [kept(parts, key, model="acme/other")["metadata"]["name"]]
+
+    run(scenario())
+
+
+def configs(parts: Parts) -> list[str]:
+    names = (name for plural, _, name in parts.api.objects if plural == CONFIG_MAPS.plural)
+    return [name for name in names if "-config-" in name]
+
+
+async def settled(parts: Parts, key: Key) -> None:
+    for _ in range(3):
+        await parts.look_again(key)

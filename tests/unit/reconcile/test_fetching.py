@@ -230,11 +230,11 @@ def test_nothing_is_read_as_long_as_a_config_map_is_in_the_way() -> None:
     assert (step.writes, said(step)) == ((), ("NameConflict", TAKEN, "True", LATER))
 
 
-def test_what_was_read_stays_when_objects_of_the_model_that_nobody_wants_are_deleted() -> None:
+def test_of_what_was_read_that_stays_which_the_spec_has_its_config_from() -> None:
     kept = config_map(OWNER, FETCH, FOUND)
-    other = {**kept, "metadata": {**kept["metadata"], "name": "ours-scripts-0a1b2c3d"}}
-    live = {object_key(item): {**item, "metadata": {**item["metadata"], "uid": "u"}} for item in (kept, other)}
+    earlier = config_map(OWNER, replace(FETCH, revision="0" * 40), FOUND)
+    live = {object_key(item): {**item, "metadata": {**item["metadata"], "uid": "u"}} for item in (kept, earlier)}
 
-    decision = decide(Desired(owner_uid=OWNER.uid, objects=()), Observed(objects=live), NOW)
+    decision = decide(Desired(owner_uid=OWNER.uid, objects=(), config=CONFIG), Observed(objects=live), NOW)
 
-    assert [written_name(write) for write in decision.writes] == ["ours-scripts-0a1b2c3d"]
+    assert [written_name(write) for write in decision.writes] == [earlier["metadata"]["name"]]
