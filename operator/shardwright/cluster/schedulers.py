@@ -3,8 +3,8 @@
 Asked of the API server by discovery, and again after a while: what is installed later is found without a restart.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
@@ -32,48 +32,54 @@ class Finding:
 
 
 class Schedulers:
-    """What was found last, by the words of ``spec.placement.scheduler``."""
+    """What was found last, by the words of ``spec.placement.scheduler``; where rights are given by namespace, in each of them."""
 
     def __init__(self, client: Client, namespaces: Collection[str] = (), clock: Callable[[], float] = monotonic) -> None:
-        """``namespaces`` are those in which objects would be written, all where none is named."""
+        """``namespaces`` are those in which the operator has its rights, all where none is named."""
         self._client = client
         self._namespaces = namespaces
         self._clock = clock
-        self._found: Mapping[str, Finding] = {}
+        self._asking = asyncio.Lock()  # looks go on side by side, and one answer is for all of them
+        self._served: Mapping[str, str] = {}
+        self._found: dict[str | None, Mapping[str, Finding]] = {}
         self._asked_at = float("-inf")
 
-    async def find(self) -> Mapping[str, Finding]:
-        """Return what there is.
+    async def find(self, namespace: str) -> Mapping[str, Finding]:
+        """Return what there is for the models of a namespace.
 
         Raises:
             ApiError: the API server did not answer; that says nothing of what there is.
         """
-        if self._clock() - self._asked_at >= PROBE_SECONDS:
-            served = await self._served()
-            self._found = {name: await self._find(name, adapter, served) for name, adapter in ADAPTERS.items()}
-            self._asked_at = self._clock()
-        return self._found
+        place = namespace if self._namespaces else None
+        async with self._asking:
+            if self._clock() - self._asked_at >= PROBE_SECONDS:
+                apis = await self._apis()
+                self._served = {name: await self._best(adapter, apis) for name, adapter in ADAPTERS.items()}
+                self._found = {}
+                self._asked_at = self._clock()
+            if place not in self._found:
+                self._found[place] = {name: await self._find(name, api, place) for name, api in self._served.items()}
+            return self._found[place]
 
-    async def resources(self) -> tuple[Resource, ...]:
-        """Return the kinds of group objects that may be there, as last known where the API server does not say."""
-        with suppress(ApiError):
-            await self.find()
-        apis = [found.api for name, found in self._found.items() if found.api and ADAPTERS[name].creates]
-        return tuple(BY_API[api] for api in apis)
-
-    async def _served(self) -> frozenset[str]:
+    async def _apis(self) -> frozenset[str]:
         groups = (await self._get("/apis") or {}).get("groups", ())
         return frozenset(version["groupVersion"] for group in groups for version in group["versions"])
 
-    async def _find(self, name: str, adapter: Adapter, served: frozenset[str]) -> Finding:
-        usable = [api for api in adapter.apis if api in served and await self._has(api, adapter.plural)]
-        api = usable[0] if usable else ""
+    async def _best(self, adapter: Adapter, apis: frozenset[str]) -> str:
+        """Return the best version of its API that is served, empty where none is."""
+        for api in adapter.apis:
+            if api in apis and await self._has(api, adapter.plural):
+                return api
+        return ""
+
+    async def _find(self, name: str, api: str, place: str | None) -> Finding:
+        adapter = ADAPTERS[name]
         if not api:
             what = f"needs {adapter.plural} of {' or '.join(adapter.apis)}, which this API server does not serve"
             return Finding(problem=scheduler_unavailable(name, what, adapter.install))
-        if adapter.creates and not await self._may_write(BY_API[api]):
-            group = api.partition("/")[0]
-            what = f"needs a right that the operator has not: {', '.join(VERBS)} {adapter.plural} of {group}"
+        if adapter.creates and not await self._may_write(BY_API[api], place):
+            where, group = f" in {place}" if place else "", api.partition("/")[0]
+            what = f"needs a right that the operator has not{where}: {', '.join(VERBS)} {adapter.plural} of {group}"
             return Finding(problem=scheduler_unavailable(name, what, f"install the chart with schedulers: [{name}]"))
         return Finding(api=api)
 
@@ -81,9 +87,8 @@ class Schedulers:
         listed = await self._get(f"/apis/{api}") or {}
         return any(resource["name"] == plural for resource in listed.get("resources", ()))
 
-    async def _may_write(self, resource: Resource) -> bool:
-        places = tuple(self._namespaces) or (None,)
-        return all([await may(self._client, resource, "", verb, None, place) for place in places for verb in VERBS])
+    async def _may_write(self, resource: Resource, place: str | None) -> bool:
+        return all([await may(self._client, resource, "", verb, None, place) for verb in VERBS])
 
     async def _get(self, path: str) -> dict[str, Any] | None:
         try:

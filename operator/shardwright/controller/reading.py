@@ -274,7 +274,7 @@ class Reading:
     async def around(self, key: Key, subject: Subject | tuple[Problem, ...], nodes: frozenset[str]) -> Cluster:
         """Return what is known of the cluster around a model."""
         named = subject.intent.scheduler if isinstance(subject, Subject) else "None"
-        scheduler = Finding() if named == "None" else (await self._schedulers.find())[named]
+        scheduler = Finding() if named == "None" else (await self._schedulers.find(key[0]))[named]
         return Cluster(
             nodes=self._view.nodes(nodes),
             free=self._view.free(key, nodes),

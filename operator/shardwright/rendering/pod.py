@@ -376,11 +376,6 @@ def _volumes(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
     ]
 
 
-def _engine_mounts(plan: Plan, deployment: Deployment) -> list[dict[str, Any]]:
-    ours = (*_mounts(deployment), *group_token.mounts(plan), *ssh.mounts(plan, deployment))
-    return [*ours, *own_volumes.mounts(deployment)]
-
-
 def _mounts(deployment: Deployment) -> list[dict[str, Any]]:
     paths = {"cache": cache.CACHE_DIR, "run": "/run/shardwright", "shm": "/dev/shm", "tmp": TMP_DIR}  # noqa: S108
     mounts: list[dict[str, Any]] = [{"name": "scripts", "mountPath": SCRIPTS_DIR, "readOnly": True}]
