@@ -5,6 +5,7 @@ from argparse import Namespace
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any, Final
 
 from shardwright import __version__
@@ -32,7 +33,7 @@ from shardwright.cli.prescriptions import WORDS, command, sentence
 from shardwright.cli.surroundings import read_nodes
 from shardwright.cli.trial import Measured, Trial, measure
 from shardwright.cluster.client import ApiError, Call, Client
-from shardwright.cluster.permissions import missing_permissions
+from shardwright.cluster.permissions import Duties, missing_permissions, needed
 from shardwright.cluster.resources import CONFIG_MAPS, DISCOVERY, LEASES, NODES, SHARDED_MODELS, Resource
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.facts import NodeFacts
@@ -170,10 +171,10 @@ async def _operator(client: Client, deployment: Mapping[str, Any]) -> Operator:
 
 async def _missing_rights(client: Client, operators: Sequence[Operator]) -> Mapping[str, tuple[str, ...]]:
     """Return by service account what it may not do and must."""
-    accounts = {(one.namespace, one.account): one.watches for one in operators}
+    wanted = {(one.namespace, one.account): needed(Duties(namespaces=one.watches)) for one in operators}
     return {
-        f"system:serviceaccount:{place}:{name}": await missing_permissions(client, (place, name), watched)
-        for (place, name), watched in sorted(accounts.items())
+        f"system:serviceaccount:{place}:{name}": await missing_permissions(client, rights, (place, name))
+        for (place, name), rights in sorted(wanted.items(), key=itemgetter(0))
     }
 
 

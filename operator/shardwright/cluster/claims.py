@@ -42,6 +42,11 @@ class Installation:
         """
         return f"{NODES}-{self.node_set}" if self.node_set else NODES
 
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """Return the names of the claims that say what is for it."""
+        return self.nodes_claim, NAMESPACES
+
     def complaint(self, owners: Mapping[str, str]) -> str:
         """Return why it may not go on, empty where it may; ``owners`` are the installations that claims are for, by claim."""
         nodes, everywhere = owners.get(self.nodes_claim), owners.get(NAMESPACES)
@@ -80,7 +85,7 @@ class Claims:
 
     def start(self) -> None:
         """Begin to read; called on the event loop."""
-        for name in (self._installation.nodes_claim, NAMESPACES):
+        for name in self._installation.claims:
             reader = self._reader(name)
             self._readers.append(reader)
             reader.start()

@@ -1,14 +1,17 @@
 """Asks the API server before starting what the service account may do, so that a missing rule has a clear name."""
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from shardwright.cluster.client import Call, Client
 from shardwright.cluster.resources import (
     ACCESS_REVIEWS,
     CHILDREN,
+    CLUSTER_ROLES,
     CONTROLLER_REVISIONS,
+    JOBS,
     LIMIT_RANGES,
     NODES,
     OPTIONAL_CHILDREN,
@@ -42,21 +45,51 @@ OF_NAMESPACES: Final[Sequence[Right]] = (
 )
 """The same of each namespace with models."""
 
+OF_JOBS: Final[Sequence[Right]] = tuple((JOBS, "", verb) for verb in ("get", "create"))
+"""The same where configs are read from the hub."""
+
+OF_CLAIMS: Final[Sequence[Right]] = tuple((CLUSTER_ROLES, "", verb) for verb in ("list", "watch"))
+"""Of each claim by its name, without which an installation does not know what is its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duties:
+    """What an operator does, as far as its rights follow from it.
+
+    ``namespaces`` are those that it watches, all where none is named; ``claims`` the ClusterRoles that say what is for it;
+    ``fetches`` whether it has configs read from the hub.
+    """
+
+    namespaces: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
+    fetches: bool = False
+
+
+ANYWHERE: Final = Duties()
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """A right that is needed: in one namespace or in all (None), of what has this name or any (empty)."""
+
+    right: Right
+    namespace: str | None = None
+    name: str = ""
+
+    def __str__(self) -> str:
+        """Return it as it is said."""
+        resource, subresource, verb = self.right
+        part, name = f"/{subresource}" if subresource else "", f" {self.name}" if self.name else ""
+        return f"{verb} {resource.plural}{part}{name}" + (f" in {self.namespace}" if self.namespace else "")
+
 
 Account = tuple[str, str]
 """Namespace and name of a service account."""
 
 
-async def may(
-    client: Client,
-    resource: Resource,
-    subresource: str,
-    verb: str,
-    account: Account | None = None,
-    namespace: str | None = None,
-) -> bool:
-    """Return whether we, or a service account, may do this in all namespaces, or in one."""
-    review = _review(resource, subresource, verb, namespace)
+async def may(client: Client, wanted: Needed, account: Account | None = None) -> bool:
+    """Return whether we, or a service account, have a right."""
+    review = _review(wanted)
     if account is None:
         return _allowed(await client.create(ACCESS_REVIEWS, None, review))
     return _allowed(await client.create(SUBJECT_REVIEWS, None, _of_account(review, account)))
@@ -68,15 +101,17 @@ def may_now(client: Client, resource: Resource, verb: str, seconds: float, names
     Raises:
         ApiError: the API server did not say.
     """
-    review = _review(resource, "", verb, namespace)
+    review = _review(Needed((resource, "", verb), namespace))
     call = Call(verb="create", resource=ACCESS_REVIEWS, path=ACCESS_REVIEWS.path(), method="POST", body=review)
     return _allowed(client.ask(call, seconds))
 
 
-def _review(resource: Resource, subresource: str, verb: str, namespace: str | None) -> dict[str, Any]:
+def _review(wanted: Needed) -> dict[str, Any]:
+    resource, subresource, verb = wanted.right
     group = resource.prefix.split("/")[2] if resource.prefix.startswith("/apis/") else ""
     attributes = {"group": group, "resource": resource.plural, "subresource": subresource, "verb": verb}
-    where = {"namespace": namespace} if namespace else {}
+    namespace = {"namespace": wanted.namespace} if wanted.namespace else {}
+    where = namespace | ({"name": wanted.name} if wanted.name else {})
     return {
         "apiVersion": ACCESS_REVIEWS.api_version,
         "kind": ACCESS_REVIEWS.kind,
@@ -95,28 +130,26 @@ def _allowed(review: Mapping[str, Any]) -> bool:
     return (review.get("status") or {}).get("allowed") is True
 
 
-def needed(namespaces: Collection[str] = ()) -> Iterator[tuple[Right, str | None]]:
-    """Yield each right without which nothing works, and its namespace, None for all; ``namespaces``: those watched, or all."""
-    yield from ((right, None) for right in OF_THE_CLUSTER)
-    yield from ((right, namespace) for namespace in (tuple(namespaces) or (None,)) for right in OF_NAMESPACES)
+def needed(duties: Duties = ANYWHERE) -> Iterator[Needed]:
+    """Yield each right without which something does not work."""
+    yield from needed_of_claims(duties.claims)
+    yield from (Needed(right) for right in OF_THE_CLUSTER)
+    rights = (*OF_NAMESPACES, *(OF_JOBS if duties.fetches else ()))
+    yield from (Needed(right, namespace) for namespace in duties.namespaces or (None,) for right in rights)
 
 
-async def missing_permissions(
-    client: Client, account: Account | None = None, namespaces: Collection[str] = ()
-) -> tuple[str, ...]:
-    """Return what the operator's service account, by default our own, may not do and must, as "verb resource".
+def needed_of_claims(names: Iterable[str]) -> Iterator[Needed]:
+    """Yield each right without which claims of these names cannot be read."""
+    yield from (Needed(right, name=name) for name in names for right in OF_CLAIMS)
 
-    ``namespaces`` are those that it watches, all where none is named.
-    """
-    asked = tuple(needed(namespaces))
-    answers = await asyncio.gather(*(may(client, *right, account, namespace) for right, namespace in asked))
-    return tuple(
-        f"{verb} {resource.plural}" + (f"/{subresource}" if subresource else "") + (f" in {namespace}" if namespace else "")
-        for ((resource, subresource, verb), namespace), allowed in zip(asked, answers, strict=True)
-        if not allowed
-    )
+
+async def missing_permissions(client: Client, wanted: Iterable[Needed], account: Account | None = None) -> tuple[str, ...]:
+    """Return which of these rights the operator's service account, by default our own, has not, as "verb resource"."""
+    asked = tuple(wanted)
+    answers = await asyncio.gather(*(may(client, one, account) for one in asked))
+    return tuple(str(one) for one, allowed in zip(asked, answers, strict=True) if not allowed)
 
 
 async def may_see_pods(client: Client) -> bool:
     """Return whether the pods of all namespaces can be listed; without it free capacity is unknown."""
-    return await may(client, PODS, "", "list") and await may(client, PODS, "", "watch")
+    return await may(client, Needed((PODS, "", "list"))) and await may(client, Needed((PODS, "", "watch")))

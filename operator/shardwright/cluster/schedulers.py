@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any, Final
 
 from shardwright.cluster.client import ApiError, Call, Client
-from shardwright.cluster.permissions import may
+from shardwright.cluster.permissions import Needed, may
 from shardwright.cluster.resources import BY_API, DISCOVERY, Resource
 from shardwright.errors import Problem
 from shardwright.reconcile.refusals import scheduler_unavailable
@@ -88,7 +88,7 @@ class Schedulers:
         return any(resource["name"] == plural for resource in listed.get("resources", ()))
 
     async def _may_write(self, resource: Resource, place: str | None) -> bool:
-        return all([await may(self._client, resource, "", verb, None, place) for verb in VERBS])
+        return all([await may(self._client, Needed((resource, "", verb), place)) for verb in VERBS])
 
     async def _get(self, path: str) -> dict[str, Any] | None:
         try:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from shardwright.cluster.access import AccessError, open_access
 from shardwright.cluster.client import ApiError, Call, Client
-from shardwright.cluster.permissions import missing_permissions, needed
+from shardwright.cluster.permissions import Duties, missing_permissions, needed
 from shardwright.cluster.resources import LEASES, SHARDED_MODELS
 
 T = TypeVar("T")
@@ -60,11 +60,13 @@ def answer(model: Mapping[str, Any]) -> str:
     return next((f"{item['reason']}: {item['message']}" for item in said), "")
 
 
-async def check_rights(client: Client, namespaces: Sequence[str] = ()) -> Finding:
-    """Ask whether the account that this runs as, the operator's own, may do all that the operator must in what it watches."""
-    missing = await missing_permissions(client, namespaces=namespaces)
-    count = sum(1 for _ in needed(namespaces))
-    said = f"may not {', '.join(missing)}; install the roles of the chart again" if missing else f"all {count} that it needs"
+async def check_rights(client: Client, duties: Duties) -> Finding:
+    """Ask whether the account that this runs as, the operator's own, may do all that the operator must."""
+    wanted = tuple(needed(duties))
+    missing = await missing_permissions(client, wanted)
+    said = (
+        f"may not {', '.join(missing)}; install the roles of the chart again" if missing else f"all {len(wanted)} that it needs"
+    )
     return Finding(what="rights", fine=not missing, said=said)
 
 
@@ -140,8 +142,8 @@ def _get(url: str) -> str:
         return f"nothing ({error})"
 
 
-async def _findings(client: Client, target: Target, watched: Sequence[str], *, own: bool) -> list[Finding]:
-    rights: _Checks = {"rights": lambda: check_rights(client, watched)}
+async def _findings(client: Client, target: Target, duties: Duties, *, own: bool) -> list[Finding]:
+    rights: _Checks = {"rights": lambda: check_rights(client, duties)}
     others: _Checks = {
         "ready": lambda: check_ready(target),
         "leader": lambda: check_leader(client, target),
@@ -157,11 +159,17 @@ async def _findings(client: Client, target: Target, watched: Sequence[str], *, o
     return found
 
 
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(",")))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the checks, print a line for each, and return 0 where all are fine, else 1."""
     parser = argparse.ArgumentParser(prog="python -m shardwright.controller.installed", description=__doc__)
     parser.add_argument("--rights", action="store_true", help="check only what this account, the operator's, may do")
     parser.add_argument("--watch-namespaces", default="", help="namespaces that the operator watches, with commas; empty: all")
+    parser.add_argument("--claims", default="", help="ClusterRoles that say what is for the operator, with commas")
+    parser.add_argument("--config-fetch", action="store_true", help="the operator has configs read from the hub")
     parser.add_argument("--ready-url", default="", help="address of the operator's /readyz")
     parser.add_argument("--namespace", default="shardwright-system", help="namespace of the Lease")
     parser.add_argument("--models-namespace", default="default", help="namespace of the model that is planned")
@@ -170,6 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--credentials-dir", type=Path, help="folder of the service account's token and ca.crt")
     parser.add_argument("--kubeconfig", type=Path, help="reach the cluster by this file instead")
     given = parser.parse_args(arguments)
+    duties = Duties(namespaces=_words(given.watch_namespaces), claims=_words(given.claims), fetches=given.config_fetch)
     target = Target(
         ready_url=given.ready_url,
         namespace=given.namespace,
@@ -183,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(f"FAIL access: {error}\n")
         return 1
     try:
-        found = asyncio.run(_findings(client, target, tuple(filter(None, given.watch_namespaces.split(","))), own=given.rights))
+        found = asyncio.run(_findings(client, target, duties, own=given.rights))
     finally:
         client.close()
     sys.stdout.write("".join(f"{finding}\n" for finding in found))

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from shardwright.cluster.claims import Claims, Installation
 from shardwright.cluster.client import ApiError, Client, Meters, Urgency
 from shardwright.cluster.elector import Elector, LeaseIdentity
 from shardwright.cluster.events import Recorder
-from shardwright.cluster.permissions import may_see_pods, missing_permissions
+from shardwright.cluster.permissions import Duties, Needed, may_see_pods, missing_permissions, needed, needed_of_claims
 from shardwright.cluster.reviews import may_read
 from shardwright.cluster.store import Concern
 from shardwright.controller.exposition import Exposition
@@ -150,7 +150,6 @@ class Operator:
         tasks = [asyncio.create_task(job) for job in (self._start_reading(watches), *self._jobs())]
         for task in tasks[1:]:
             task.add_done_callback(self._job_ended)
-        self._start_to_lead()
         await self._stopping.wait()
         await self._stop(tasks)
         watches.stop()
@@ -179,8 +178,11 @@ class Operator:
         self._leadership.start()
 
     async def _start_reading(self, watches: Watches) -> None:
-        """Start to watch everything, once it is known what is ours and what may be seen."""
+        """Start to watch everything and to lead, once it is known what is ours and what may be seen."""
         await self._claim()
+        if not self._claimed:
+            return
+        self._start_to_lead()
         watches.start()
         while True:
             if await self._asked_for_pods():
@@ -201,8 +203,13 @@ class Operator:
         self._caches = caches
         await caches.filled.wait()
         self._reads.set()
+        fetches = self._planner.fetcher is not None and self._planner.settings.config_fetch.enabled
+        await self._say_missing(needed(Duties(namespaces=view.namespaces, fetches=fetches)))
+
+    async def _say_missing(self, wanted: Iterable[Needed]) -> None:
+        """Log which rights are missing, so far as the API server says."""
         with suppress(ApiError):
-            for missing in await missing_permissions(self._client, namespaces=view.namespaces):
+            for missing in await missing_permissions(self._client, wanted):
                 log.error("not permitted, but needed: %s", missing)
 
     async def _claim(self) -> None:
@@ -213,6 +220,7 @@ class Operator:
         installation = Installation(
             name=options.installation, node_set=self._planner.stated.node_set, namespaces=options.watch_namespaces
         )
+        await self._say_missing(needed_of_claims(installation.claims))  # without them it would wait and say nothing
         self._claims = Claims(self._client, installation, self._end_for)
         self._claims.start()
         await self._claims.read.wait()

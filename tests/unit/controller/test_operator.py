@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,3 +121,28 @@ def test_keys_that_are_changed_in_the_documented_order_verify_at_every_replica_a
                 assert all(reader.content.verify(signature, "K", "u", "t") for reader in replicas)
 
     assert replicas[0].content == SigningKeys((new.strip().encode(),))
+
+
+def test_an_operator_that_may_not_read_its_claims_says_so_and_does_not_stand_for_the_lease(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked = threading.Event()
+
+    class Closed(ScriptedApi):
+        def answer(self, method: str, path: str, body: Any) -> Answer:
+            if "/clusterroles" in path:
+                asked.set()
+            return super().answer(method, path, body)
+
+    async def scenario() -> None:
+        starting = operator(api, "--installation=system/ours")
+        task = asyncio.create_task(starting.run())
+        assert await asyncio.to_thread(asked.wait, 20)
+        starting._stopping.set()
+        await task
+
+    api = Closed(Answer(404), by_path={"selfsubjectaccessreviews": Answer(201), "clusterroles": Answer(403)})
+    asyncio.run(scenario())
+    api.stop()
+    assert "not permitted, but needed: list clusterroles shardwright-nodes" in caplog.text
+    assert [path for _, path, _ in api.requests if "leases" in path] == []
