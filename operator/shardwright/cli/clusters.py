@@ -57,13 +57,18 @@ class Cluster:
         """
         return asyncio.run(self._ask(asking))
 
-    def read_config_map(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """Return a ConfigMap, None where there is none.
+    def read_config_map(self, namespace: str, name: str, *, must: bool = True) -> Mapping[str, Any] | None:
+        """Return a ConfigMap, None where there is none; nor where it may not be read, unless it ``must``.
 
         Raises:
             UnreachableError: no answer, no credentials, or it may not be read.
         """
-        return self.ask(lambda client: client.get(CONFIG_MAPS, namespace, name))
+
+        def asking(client: Client) -> Awaitable[dict[str, Any] | None]:
+            reading = client.get(CONFIG_MAPS, namespace, name)
+            return reading if must else unless_forbidden(reading)
+
+        return self.ask(asking)
 
     async def _ask(self, asking: Callable[[Client], Awaitable[T]]) -> T:
         async with self.client() as client:

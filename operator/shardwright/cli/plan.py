@@ -299,13 +299,11 @@ def _kept(answer: Answer) -> Iterator[Any]:
 
 def question_of(resource: ShardedModel, inputs: Inputs) -> Question:
     """Return the question of a resource, with the config of its model where that is not built in."""
-    source = source_of(resource)
     if inputs.config_text is not None:
         return _question_with_config(resource, inputs.config_text)
     catalogue = fetched_for(resource, inputs.fetched)
     version = kept_default(inputs.standing.default_of_spec) if inputs.standing else None
-    config_text = _config_text(resource.metadata.namespace, *source, inputs) if source else None
-    return Question(resource=resource, config_text=config_text, catalogue=catalogue, kept_version=version)
+    return Question(resource=resource, config_text=_config_text(resource, inputs), catalogue=catalogue, kept_version=version)
 
 
 def _question_with_config(resource: ShardedModel, config_text: str) -> Question:
@@ -322,10 +320,15 @@ def _read_settings(file: str) -> Settings:
     return name_the_file(file, lambda: read_settings(read_text(file)))
 
 
-def _config_text(namespace: str, name: str, key: str, inputs: Inputs) -> str | None:
+def _config_text(resource: ShardedModel, inputs: Inputs) -> str | None:
+    """Return the config that a resource refers to, or that an operator has read from the hub for a model that is not built in."""
+    source, named = source_of(resource), resource.spec.model.config_map_ref is not None
+    if source is None or not (named or find_model(resource.spec.model.id) is None):
+        return None
+    namespace, (name, key) = resource.metadata.namespace, source
     found = inputs.config_maps.get((namespace, name))
     if found is None and inputs.cluster is not None:
-        found = inputs.cluster.read_config_map(namespace, name)
+        found = inputs.cluster.read_config_map(namespace, name, must=named)
     return folder_text(mapping((found or {}).get("data")), key)
 
 

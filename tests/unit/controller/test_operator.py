@@ -135,14 +135,14 @@ def test_an_operator_that_may_not_read_its_claims_says_so_and_does_not_stand_for
             return super().answer(method, path, body)
 
     async def scenario() -> None:
-        starting = operator(api, "--installation=system/ours")
+        starting = operator(closed, "--installation=system/ours")
         task = asyncio.create_task(starting.run())
         assert await asyncio.to_thread(asked.wait, 20)
         starting._stopping.set()
         await task
 
-    api = Closed(Answer(404), by_path={"selfsubjectaccessreviews": Answer(201), "clusterroles": Answer(403)})
+    closed = Closed(Answer(404), by_path={"selfsubjectaccessreviews": Answer(201), "clusterroles": Answer(403)})
     asyncio.run(scenario())
-    api.stop()
+    closed.stop()
     assert "not permitted, but needed: list clusterroles shardwright-nodes" in caplog.text
-    assert [path for _, path, _ in api.requests if "leases" in path] == []
+    assert [path for _, path, _ in closed.requests if "leases" in path] == []
