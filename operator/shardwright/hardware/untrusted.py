@@ -127,10 +127,10 @@ def quantity(value: object) -> int | None:
 def whole_bytes(stated: str) -> int:
     """Return a quantity that a user states and the schema has looked at, rounded up.
 
-    >>> whole_bytes("64Gi"), whole_bytes("1.5Ki"), whole_bytes("500m"), whole_bytes("0")
-    (68719476736, 1536, 1, 0)
+    >>> whole_bytes("64Gi"), whole_bytes("1.5Ki"), whole_bytes("1.5k"), whole_bytes("500m"), whole_bytes("0")
+    (68719476736, 1536, 1500, 1, 0)
     """
-    number = stated.rstrip("mkMGTPi")
+    number = stated.rstrip("mkKMGTPi")
     unit = stated[len(number) :]
     return math.ceil(float(number) / 1000 if unit == "m" else float(number) * (_parsed(f"1{unit}") or 1))
 
