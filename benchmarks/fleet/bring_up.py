@@ -16,6 +16,17 @@ from tests.support.operator import OperatorProcess
 CRASHES_AT: Final = (0.25, 0.5, 0.75)
 """Shares of the models that are placed when a probe crashes."""
 
+CHILDREN: Final = (
+    "/apis/apps/v1/statefulsets",
+    "/apis/apps/v1/controllerrevisions",
+    "/apis/networking.k8s.io/v1/networkpolicies",
+    "/apis/policy/v1/poddisruptionbudgets",
+    "/api/v1/configmaps",
+    "/api/v1/secrets",
+    "/api/v1/services",
+)
+"""What the operator makes for a model, by the path of its list."""
+
 FAILOVERS: Final = 2
 LONG_RESYNC: Final = "--resync-seconds=360000"
 START_SECONDS: Final = 600.0
@@ -126,9 +137,13 @@ def _wait_ready(bench: Bench, names: set[str], applied: float, before: Reading) 
 def _children(bench: Bench) -> int:
     """Count what the operator has made for the models of all teams; the probes are not among them."""
     selector = "app.kubernetes.io/managed-by=shardwright"
-    kinds = ("/apis/apps/v1/statefulsets", "/api/v1/services", "/api/v1/configmaps", "/apis/policy/v1/poddisruptionbudgets")
-    found = [item for kind in kinds for item in bench.control_plane.api.get(kind, labelSelector=selector)["items"]]
-    return sum(item["metadata"]["namespace"] != PROBES for item in found)
+    found = [item for kind in CHILDREN for item in bench.control_plane.api.get(kind, labelSelector=selector)["items"]]
+    return sum(item["metadata"]["namespace"] != PROBES and _owned(item) for item in found)
+
+
+def _owned(item: Manifest) -> bool:
+    """Say whether a model owns it: a StatefulSet's own revisions carry our labels, too."""
+    return any(owner["kind"] == "ShardedModel" for owner in item["metadata"].get("ownerReferences", ()))
 
 
 def _planning(operator: OperatorProcess) -> float | None:
