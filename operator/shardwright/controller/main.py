@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from shardwright.cluster.access import AccessError, open_access
+from shardwright.controller.interpreter import keep_answering
 from shardwright.controller.logs import configure
 from shardwright.controller.operator import Operator
 from shardwright.controller.options import Options, parse_options
@@ -27,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_options(arguments)
     configure(options.log_level)
     sys.setrecursionlimit(2 * DEEPEST_OBJECT)  # at Python's own of 1,000 one such resource would end kopf's watch for good
+    keep_answering()
     return asyncio.run(_run(options))
 
 

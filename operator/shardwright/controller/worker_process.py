@@ -13,6 +13,7 @@ import traceback
 from time import process_time
 from typing import Any, Final
 
+from shardwright.controller.interpreter import keep_answering
 from shardwright.controller.wire import Reply, Shared, read_message, write_message
 from shardwright.reconcile.budget import Fault
 from shardwright.reconcile.work import Work
@@ -29,6 +30,7 @@ def main() -> None:
     source, target = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     faulthandler.enable()
+    keep_answering()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the operator ends us
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
