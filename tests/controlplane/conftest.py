@@ -28,7 +28,7 @@ def chart(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterat
     except ApiError:
         install_chart(control_plane)
     yield control_plane
-    keep({item.path.name for item in request.session.items}, control_plane.audit_events(), OPERATOR_USER)
+    keep({item.path.name for item in request.session.items}, control_plane.audit_events(OPERATOR_USER))
 
 
 @pytest.fixture(scope="module")

@@ -137,8 +137,9 @@ def test_each_plans_for_its_namespace_on_its_nodes_and_for_no_other(
 
 def _of_account(cluster: ControlPlane, account: str) -> set[tuple[str, int]]:
     user = f"system:serviceaccount:{SYSTEM}:{account}"
-    events = (event for event in cluster.audit_events() if event["user"]["username"] == user)
-    return {(event["requestURI"], int((event.get("responseStatus") or {}).get("code", 0))) for event in events}
+    return {
+        (event["requestURI"], int((event.get("responseStatus") or {}).get("code", 0))) for event in cluster.audit_events(user)
+    }
 
 
 @pytest.mark.parametrize("path", ["configmaps", "pods", "secrets"])

@@ -117,8 +117,7 @@ def test_without_a_scheduler_to_tell_the_pod_groups_go(gated: ControlPlane, gang
 def test_the_operator_used_no_right_that_the_chart_does_not_give(gated: ControlPlane, gangs: Models) -> None:
     """What it used here, and of the whole cluster: others attack with its token in other namespaces."""
     here = {None, gangs.namespace}
-    of_operator = (event for event in gated.audit_events() if event["user"]["username"] == OPERATOR_USER)
-    events = [event for event in of_operator if event.get("objectRef", {}).get("namespace") in here]
+    events = [event for event in gated.audit_events(OPERATOR_USER) if event.get("objectRef", {}).get("namespace") in here]
     verbs = {event["verb"] for event in events if event.get("objectRef", {}).get("resource") == "podgroups"}
     refused = [event["responseStatus"]["message"] for event in events if event["responseStatus"]["code"] == 403]
 

@@ -100,8 +100,7 @@ def _tokens_of_operator(chart: ControlPlane) -> set[str]:
     """The ids of the tokens with which the operator has made requests."""
     return {
         identity
-        for event in chart.audit_events()
-        if event["user"]["username"] == OPERATOR_USER
+        for event in chart.audit_events(OPERATOR_USER)
         for identity in event["user"].get("extra", {}).get("authentication.kubernetes.io/credential-id", [])
     }
 

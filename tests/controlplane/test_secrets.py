@@ -102,5 +102,5 @@ def test_what_is_secret_is_in_no_output(
     secrets = [TOKEN, API_KEY, SIGNING_KEY.strip(), own]
     spelled = [spelling for secret in secrets for spelling in (secret, b64encode(secret.encode()).decode().rstrip("=")[:-1])]
     assert of_texts({"all that was written": text}, spelled) == []
-    asked = [event for event in control_plane.audit_events() if event["user"]["username"] == OPERATOR_USER]
+    asked = control_plane.audit_events(OPERATOR_USER)
     assert {event["verb"] for event in asked if (event.get("objectRef") or {}).get("resource") == "secrets"} <= {"create"}

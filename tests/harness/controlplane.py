@@ -171,10 +171,14 @@ class ControlPlane:
     def logs(self, component: str) -> str:
         return self._processes.log(_known(component))
 
-    def audit_events(self) -> Iterator[dict[str, Any]]:
-        """The audit log so far: dicts with `verb`, `user.username`, `objectRef`, `responseStatus.code`, …"""
+    def audit_events(self, user: str = "") -> Iterator[dict[str, Any]]:
+        """The audit log so far: dicts with `verb`, `user.username`, `objectRef`, `responseStatus.code`, …
+
+        user: whose requests alone are wanted. The others, most of a log of gigabytes, are then not decoded.
+        """
         with self.audit_log.open() as lines:
-            yield from (json.loads(line) for line in lines if line.endswith("\n"))
+            events = (json.loads(line) for line in lines if user in line and line.endswith("\n"))
+            yield from (event for event in events if user in ("", event["user"]["username"]))
 
     def kubectl(self, *args: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002 - as subprocess.run has it
         """Run kubectl as the administrator and return what it prints; with `check=False` also what it says when it fails."""

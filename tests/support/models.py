@@ -129,9 +129,9 @@ class Models:
 def writes_of_operator(control_plane: ControlPlane) -> list[str]:
     """Return what the operator has written so far, leases, events and dry runs left out, as "verb resource/name"."""
     found = []
-    for event in control_plane.audit_events():
+    for event in control_plane.audit_events(OPERATOR_USER):
         reference = event.get("objectRef", {})
-        ours = event["user"]["username"] == OPERATOR_USER and event["verb"] in WRITES and "dryRun=" not in event["requestURI"]
+        ours = event["verb"] in WRITES and "dryRun=" not in event["requestURI"]
         if ours and reference.get("resource") not in ("leases", "events", "selfsubjectaccessreviews"):
             name = "/".join(str(reference[key]) for key in ("namespace", "resource", "name") if key in reference)
             found.append(f"{event['verb']} {name}")
@@ -141,10 +141,9 @@ def writes_of_operator(control_plane: ControlPlane) -> list[str]:
 def status_writes(control_plane: ControlPlane, namespace: str) -> int:
     """Return how often the operator has written the status of a model of a namespace."""
     return sum(
-        event["user"]["username"] == OPERATOR_USER
-        and event["verb"] == "patch"
+        event["verb"] == "patch"
         and (event["objectRef"].get("namespace"), event["objectRef"].get("subresource")) == (namespace, "status")
-        for event in control_plane.audit_events()
+        for event in control_plane.audit_events(OPERATOR_USER)
         if "objectRef" in event
     )
 
@@ -152,9 +151,7 @@ def status_writes(control_plane: ControlPlane, namespace: str) -> int:
 def lists_of_models(control_plane: ControlPlane) -> int:
     """Return how often the operator has listed the models of all namespaces: at its start, then once per full comparison."""
     return sum(
-        event["user"]["username"] == OPERATOR_USER
-        and event["verb"] == "list"
-        and event["objectRef"]["resource"] == "shardedmodels"
-        for event in control_plane.audit_events()
+        event["verb"] == "list" and event["objectRef"]["resource"] == "shardedmodels"
+        for event in control_plane.audit_events(OPERATOR_USER)
         if "objectRef" in event
     )

@@ -38,14 +38,14 @@ class Run:
     requests: frozenset[Request]
 
 
-def keep(modules: Iterable[str], events: Iterable[Manifest], user: str, folder: Path = FOLDER) -> None:
-    """Keep what a user has asked, by the audit log of one process's control plane."""
+def keep(modules: Iterable[str], events: Iterable[Manifest], folder: Path = FOLDER) -> None:
+    """Keep what the operator has asked, by the audit log of one process's control plane."""
     run = folder / os.environ.get("PYTEST_XDIST_TESTRUNUID", f"alone-{os.getpid()}")
     run.mkdir(parents=True, exist_ok=True)
     for other in folder.iterdir():
         if other != run:
             shutil.rmtree(other, ignore_errors=True)
-    requests = {_request(event) for event in events if event["user"]["username"] == user}
+    requests = {_request(event) for event in events}
     content = {"modules": sorted(modules), "requests": [dataclasses.asdict(request) for request in requests]}
     (run / f"{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}.json").write_text(json.dumps(content))
 
