@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.rendering.deployment import Owner, PodNetwork, SecretKey
 from shardwright.rendering.fetch_job import Fetch, Fetcher, fetch_job
-from tests.engine.launches import Launch
+from tests.engine.launches import Launch, first_deployable
 from tests.harness.api import Api, ApiError, Manifest
 from tests.harness.compute_domains import compute_domains
 from tests.harness.controlplane import ControlPlane
@@ -70,9 +71,15 @@ def a_pod(name: str) -> Manifest:
     return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "c"}]}}
 
 
+@cache
+def _first() -> Launch:
+    """Return a launch; the attacks are written when this module is read, by every process of a run."""
+    return first_deployable()
+
+
 def a_group(**pod: Any) -> Manifest:
     """Return a StatefulSet as the operator makes it, and its pods with other fields."""
-    item = deepcopy(next(item for item in objects_of(runnable()[0], MODELS) if item["kind"] == "StatefulSet"))
+    item = deepcopy(next(item for item in objects_of(_first(), MODELS) if item["kind"] == "StatefulSet"))
     item["spec"]["template"]["spec"] |= pod
     return item
 

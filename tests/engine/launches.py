@@ -122,9 +122,20 @@ def roles(nodes: int, attention_replicas: int) -> tuple[tuple[str, ...], ...]:
 @cache
 def launches() -> tuple[Launch, ...]:
     """Return all of them, each id once."""
-    found = (*_samples(), *_goldens(), *_features())
+    found = tuple(_each())
     assert len({launch.id for launch in found}) == len(found)
     return found
+
+
+def first_deployable() -> Launch:
+    """Return the first of them that runs, without planning the others."""
+    return next(launch for launch in _each() if launch.plan.deployable)
+
+
+def _each() -> Iterator[Launch]:
+    yield from _samples()
+    yield from _goldens()
+    yield from _features()
 
 
 def _samples() -> Iterator[Launch]:

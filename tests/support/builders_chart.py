@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -70,6 +71,12 @@ def defaults() -> dict[str, Any]:
     return found
 
 
+@cache
+def _delivered() -> dict[str, Any]:
+    """Return the same, read once for many questions."""
+    return defaults()
+
+
 def described_values() -> dict[str, str]:
     """Return the description of every value that a user can set, by its dotted path."""
     return dict(_described(schema(), ""))
@@ -86,7 +93,7 @@ def _described(node: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
 
 def default_of(path: str) -> Any:
     """Return the default of a value; KeyError where values.yaml has none."""
-    value: Any = defaults()
+    value: Any = _delivered()
     for step in path.split("."):
         value = value[step]
     return value

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ class CacheCase:
     blocks_per_request: int
 
 
+@cache
 def oracle_cases() -> tuple[OracleCase, ...]:
     """Return the cases of every file of the oracle that is about weights."""
     return tuple(case for path in sorted(_FOLDER.glob("*.json")) if path.name != _CACHE for case in _cases(path))

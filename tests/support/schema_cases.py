@@ -4,6 +4,7 @@ import copy
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from shardwright.api.schema import spec_schema
@@ -98,8 +99,14 @@ def _walk(steps: Steps, schema: Schema) -> Iterator[tuple[Steps, Schema]]:
         yield from _walk((*steps, first), schema["additionalProperties"])
 
 
+@cache
+def _complete() -> tuple[Manifest, ...]:
+    """Return the complete specs, to be read: who changes one copies it."""
+    return tuple(complete_specs())
+
+
 def _spec_with(steps: Steps) -> Manifest:
-    for spec in complete_specs():
+    for spec in _complete():
         try:
             value_at(spec, steps)
         except (KeyError, IndexError):
