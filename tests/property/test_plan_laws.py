@@ -27,8 +27,9 @@ def test_what_was_broken_once_is_not_any_more(seed: int) -> None:
     assert [str(finding) for finding in examine(a_question(seed)).findings] == []
 
 
-def _laws_broken(seeds: range) -> set[str]:
-    return {finding.law for seed in seeds for finding in examine(a_question(seed)).findings}
+def _is_broken(law: str, seeds: range) -> bool:
+    """Return whether one of these questions breaks a law; those after the first that does are not asked."""
+    return any(finding.law == law for seed in seeds for finding in examine(a_question(seed)).findings)
 
 
 def test_attention_ranks_that_serve_requests_that_do_not_exist_break_littles_law(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,4 +41,4 @@ def test_attention_ranks_that_serve_requests_that_do_not_exist_break_littles_law
 
     monkeypatch.setattr(Estimator, "task", for_every_rank)
 
-    assert "Little" in _laws_broken(range(60))
+    assert _is_broken("Little", range(60))
