@@ -23,11 +23,11 @@ setup: $(BIN)/.installed ## Make the development environment in .venv
 	@$(BIN)/python -m compileall -q operator/shardwright # where PYTHONDONTWRITEBYTECODE is set, every start would compile it anew
 
 test: setup lint tools ## Everything that must pass: lint, types, layers, unit, property, golden and control plane tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile # two at a time, each with a control plane of its own: most of the time is waiting
+	$(BIN)/python -m pytest -n 3 --dist loadfile # two that mostly wait, each for a control plane of its own, beside one that computes
 	$(BIN)/python -m pytest tests/rights --rights # what those asked of the API server against what the chart grants
 
-test-unit: setup ## The fast tests, without a control plane
-	$(BIN)/python -m pytest -m "not controlplane"
+test-unit: setup ## The fast tests, without a control plane, on every core
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not controlplane"
 
 test-controlplane: setup tools ## The tests on the real control plane only
 	$(BIN)/python -m pytest -m controlplane

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadFileScheduling
+
+from tests.support.spreading import LongestFirst
 
 pytest_plugins = ["tests.harness.plugin"]
 
@@ -59,6 +62,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.engine)
         if "control_plane" in getattr(item, "fixturenames", ()) or item.path.is_relative_to(_OF_THE_HARNESS):
             item.add_marker(pytest.mark.controlplane)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> LoadFileScheduling | None:
+    """Spread files by what they cost, where `--dist loadfile` keeps each of them whole."""
+    return LongestFirst(config) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(autouse=True)

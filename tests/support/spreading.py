@@ -1,0 +1,69 @@
+"""How `make test` spreads the test files over its processes: what waits beside what computes, and the longest first.
+
+A file with a control plane mostly waits, for pods and for clocks; the others compute. Were one kind run after the other, the
+cores would first be fought over and then stand idle. So the last process begins with the files that compute and the others
+with those that wait; whichever has no more of its own kind takes from the other. Long files come first: one that came last
+would leave every other process idle while it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
+
+WAITING: Final = ("tests/controlplane/", "tests/harness_selftest/", "tests/chart/")
+"""Folders of tests with a control plane."""
+
+SECONDS: Final[Mapping[str, int]] = {
+    "tests/crash/test_in_memory.py": 144,
+    "tests/controlplane/test_blast_radius.py": 115,
+    "tests/controlplane/test_tenants.py": 99,
+    "tests/controlplane/test_autoscaled.py": 81,
+    "tests/controlplane/test_waiting.py": 60,
+    "tests/controlplane/test_upgrade.py": 59,
+    "tests/controlplane/test_secrets.py": 57,
+    "tests/controlplane/test_compute_domains.py": 45,
+    "tests/controlplane/test_costly.py": 45,
+    "tests/unit/controller/test_worker.py": 43,
+    "tests/controlplane/test_cli.py": 42,
+    "tests/harness_selftest/test_control_plane.py": 39,
+    "tests/controlplane/test_token.py": 37,
+    "tests/property/test_history_laws.py": 29,
+    "tests/controlplane/test_stored_fields.py": 28,
+    "tests/harness_selftest/test_pods_and_nodes.py": 22,
+    "tests/property/test_plan_laws.py": 21,
+    "tests/property/test_plan_cache_laws.py": 17,
+    "tests/controlplane/test_wait_recipes.py": 17,
+    "tests/controlplane/test_caches.py": 16,
+    "tests/unit/reconcile/test_holds.py": 16,
+    "tests/crash/test_histories.py": 13,
+    "tests/controlplane/test_writes.py": 11,
+    "tests/alerts/test_rules.py": 11,
+}
+"""Of whole files: measured, one run on a machine with other work (CPU where a file computes). Only their order matters."""
+
+_SECONDS_WAITED, _SECONDS_WAITED_MAX, _SECONDS_COMPUTED = 6.0, 60.0, 0.03
+"""Of a test in any other file, and of such a file with many tests. Basis: assumed."""
+
+
+def next_file(left: Mapping[str, int], *, waiting_first: bool) -> str:
+    """Return the file that a process is to run next, of those that are left with their numbers of tests."""
+    return max(left, key=lambda file: (file.startswith(WAITING) is waiting_first, _seconds(file, left[file])))
+
+
+def _seconds(file: str, tests: int) -> float:
+    assumed = min(tests * _SECONDS_WAITED, _SECONDS_WAITED_MAX) if file.startswith(WAITING) else tests * _SECONDS_COMPUTED
+    return SECONDS.get(file, assumed)
+
+
+class LongestFirst(LoadFileScheduling):
+    """Files are run whole, each by one process, as `--dist loadfile` says; this chooses which one is next."""
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        left = {file: len(tests) for file, tests in self.workqueue.items()}
+        last = node.gateway.id == f"gw{self.numnodes - 1}"
+        self.workqueue.move_to_end(next_file(left, waiting_first=not last), last=False)
+        super()._assign_work_unit(node)
