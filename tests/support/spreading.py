@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from xdist.scheduler import LoadFileScheduling
-from xdist.workermanage import WorkerController
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
+from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 
 WAITING: Final = ("tests/controlplane/", "tests/harness_selftest/", "tests/chart/")
 """Folders of tests with a control plane."""
@@ -59,7 +59,7 @@ def _seconds(file: str, tests: int) -> float:
     return SECONDS.get(file, assumed)
 
 
-class LongestFirst(LoadFileScheduling):
+class LongestFirst(LoadFileScheduling):  # type: ignore[misc]
     """Files are run whole, each by one process, as `--dist loadfile` says; this chooses which one is next."""
 
     def _assign_work_unit(self, node: WorkerController) -> None:
