@@ -4,6 +4,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from tests.support.spreading import LongestFirst
@@ -65,9 +66,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config) -> LoadFileScheduling | None:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
     """Spread files by what they cost, where `--dist loadfile` keeps each of them whole."""
-    return LongestFirst(config) if config.getoption("dist") == "loadfile" else None
+    return LongestFirst(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(autouse=True)
