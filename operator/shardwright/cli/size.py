@@ -242,7 +242,7 @@ def _document(arguments: Namespace, found: Sequence[Sized]) -> dict[str, Any]:
 
 def _relative(sized: Sized) -> dict[str, Any] | None:
     price = sized.relative_price
-    return price and {"h100Hours": float(f"{price.per_hour:.6g}"), "basis": price.basis.value}
+    return None if price is None else {"h100Hours": float(f"{price.per_hour:.6g}"), "basis": price.basis.value}
 
 
 def _step(step: Step) -> dict[str, Any]:

@@ -30,8 +30,8 @@ def api() -> Iterator[ScriptedApi]:
 class Readers(Caches):
     """Caches that say what they are told to."""
 
-    unread = frozenset[str]()  # type: ignore[assignment]
-    refused = frozenset[str]()  # type: ignore[assignment]
+    unread = frozenset[str]()
+    refused = frozenset[str]()
 
     def __init__(self) -> None:
         self.filled = asyncio.Event()
