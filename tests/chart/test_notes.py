@@ -14,6 +14,7 @@ from tests.harness.deployed import NAMED
 from tests.support.builders_chart import CHART, ROOT
 
 FLEET = ROOT / "examples" / "fleet" / "nodes.yaml"
+SOME = "--set=watchNamespaces={models,others}"
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,30 @@ def test_the_notes_say_where_nothing_binds_the_operator(control_plane: ControlPl
 
     assert "in any namespace but operators and those of the system:" in notes
     assert "which model you want to serve:" in without
+
+
+def test_the_notes_name_the_namespaces_that_are_served_and_every_command_is_about_the_first(control_plane: ControlPlane) -> None:
+    said = _notes(control_plane, SOME)
+
+    assert "It serves the ShardedModels of models, others and of no other namespace." in said
+    assert "which model you want to serve, in one of these namespaces:" in said
+    assert "It sees the pods" not in said
+    commands = re.findall(r"^  kubectl (.*)", said, re.MULTILINE)
+    assert [command for command in commands if not command.startswith("-n ")] == [
+        "get role,rolebinding -A --field-selector metadata.name=shardwright-operator",
+        "explain shardedmodel.spec                      # every field, with its bounds",
+    ]
+    assert {command.split()[1] for command in commands if command.startswith("-n ")} == {"operators", "models"}
+    assert re.search(r"^  kubectl -n models port-forward service/qwen 8000 &\n  curl ", said, re.MULTILINE)
+
+
+def test_the_notes_say_what_is_not_seen_where_pods_of_other_namespaces_may_not_be_listed(control_plane: ControlPlane) -> None:
+    said = [_notes(control_plane, SOME, "--set=clusterPods=false", *more) for more in ((), ("--set=nodeSet=a",))]
+
+    costs = "GPUs that pods of other namespaces use count as free, and groups that are planned on them wait."
+    assert [costs in text for text in said] == [True, True]
+    assert "Give it nodes that nobody else uses (nodeSet)." in said[0]
+    assert "Give it nodes that nobody else uses, with the label shardwright.io/node-set=a." in said[1]
 
 
 def _notes(control_plane: ControlPlane, *arguments: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shardwright.cli.clusters import Cluster
-from shardwright.cli.diagnosis import Enforcement
+from shardwright.cli.findings import Enforcement
 from shardwright.cli.main import main
 from shardwright.cli.trial import LABEL, Measured, Trial, measure
 from shardwright.cluster.connection import Connection
@@ -46,8 +46,10 @@ def test_the_doctor_says_of_a_live_cluster_what_is_wrong_with_it(
         "ShardedModels": "Fine",
         "Operator": "Wrong",  # the Lease is held by a process beside the cluster, the Deployment has no pod
         "Rights": "Fine",
+        "Installations": "Fine",
         "Nodes": "Wrong",
         "Models": "Wrong",
+        "ConfigFetches": "Fine",
         "NetworkPolicies": "Skipped",
     }
     assert [finding["reason"] for finding in found["Operator"]["findings"]] == ["NotReady"]
@@ -63,7 +65,7 @@ def test_who_may_read_nothing_is_told_what_was_not_looked_at(chart: ControlPlane
     assert main(["doctor", "--kubeconfig", str(kubeconfig)]) == 0
 
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["ok", "ok", "?", "?", "?", "?", "?", "-"]
+    assert [line.split()[0] for line in lines] == ["ok", "ok", *["?"] * 7, "-"]
 
 
 def test_what_the_caller_has_found_is_what_was_measured_and_nothing_is_left(control_plane: ControlPlane, fleet: Fleet) -> None:

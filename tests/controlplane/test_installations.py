@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from shardwright.cli.main import main
 from tests.harness.api import Api, ApiError
 from tests.harness.controlplane import ControlPlane
 from tests.harness.deployed import NAMED
@@ -161,15 +162,24 @@ def test_a_namespace_that_goes_holds_up_no_other(second: ControlPlane) -> None:
         assert "namespace gone is not watched: shardedmodels.shardwright.io is forbidden" in running.logs()
 
 
+def _diagnosed(cluster: ControlPlane, capsys: pytest.CaptureFixture[str], check: str) -> list[tuple[str, list[str]]]:
+    """Return what the doctor finds in a check, and of what."""
+    main(["doctor", "--kubeconfig", str(cluster.kubeconfig), "-o", "json"])
+    (found,) = (one for one in json.loads(capsys.readouterr().out)["checks"] if one["check"] == check)
+    return [(finding["reason"], finding["objects"]) for finding in found["findings"]]
+
+
 def test_whoever_loses_the_claim_on_its_nodes_ends_and_does_not_come_back(
-    second: ControlPlane, operators: dict[str, OperatorProcess]
+    second: ControlPlane, operators: dict[str, OperatorProcess], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As where the manifests of another installation are applied without Helm."""
+    """As where the manifests of another installation are applied without Helm; the doctor says of both how they stand."""
+    assert _diagnosed(second, capsys, "Installations") == []
     said = (
         "ending, for two installations would give the same GPUs away: nodes with the label shardwright.io/node-set=a are not for "
         "shardwright-system/shardwright: ClusterRole shardwright-nodes-a says other/installation"
     )
     second.api.patch(CLAIM, {"metadata": {"annotations": {"shardwright.io/installation": "other/installation"}}})
+    assert _diagnosed(second, capsys, "Installations") == [("ClaimNotHeld", ["shardwright-nodes-a", "shardwright-namespaces"])]
 
     wait_for(lambda: operators["a"].running() is None, 30, "the operator whose claim is gone to end")
     operators["a"].launch()

@@ -275,9 +275,7 @@ def _add_models(commands: Commands) -> None:
     )
     command.add_argument("search", nargs="?", metavar="TEXT", default="", help="only ids that contain this, in any case")
     command.add_argument("--search", dest="searched", metavar="TEXT", default="", help="the same")
-    _add_output(
-        command, ("text", "name", "json", "yaml"), "a table of ids and architectures, the ids, a JSON list, YAML documents"
-    )
+    _add_output(command, ("text", "name", "json", "yaml"), "a table of ids and architectures, the ids, or one list")
 
 
 def _add_gpus(commands: Commands) -> None:
@@ -286,7 +284,7 @@ def _add_gpus(commands: Commands) -> None:
     )
     command.add_argument("search", nargs="?", metavar="TEXT", default="", help="only ids that contain this, in any case")
     command.add_argument("--search", dest="searched", metavar="TEXT", default="", help="the same")
-    _add_output(command, ("text", "name", "json", "yaml"), "a table, the ids, a JSON list, YAML documents")
+    _add_output(command, ("text", "name", "json", "yaml"), "a table, the ids, or one list")
 
 
 def _add_crd(commands: Commands) -> None:

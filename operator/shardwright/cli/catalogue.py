@@ -4,7 +4,8 @@ import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 
-from shardwright.cli.output import print_json, print_lines, print_text, print_yaml, width_of_output
+from shardwright.cli.output import print_lines, print_text, width_of_output
+from shardwright.cli.outputs import print_list
 from shardwright.hardware.gpus import Gpu, load_gpus
 from shardwright.hardware.identity import VENDORS
 from shardwright.hardware.prices import PriceBasis, relative_price
@@ -27,7 +28,7 @@ def list_models(arguments: Namespace) -> None:
     ids = (*known_ids(), *listed_ids())
     rows = [_model(model_id) for model_id in ids if _searched(arguments) in model_id.lower()]
     if arguments.output != "text":
-        _print_rows(rows, arguments.output)
+        _print_rows("ModelList", rows, arguments.output)
         return
     cells = [(row["id"] or "", row["architecture"] or _BY_ID, row["released"] or "") for row in rows]
     missing = f"no model id that is known contains {_searched(arguments)!r}; {_WITHOUT_CONFIG}"
@@ -38,7 +39,7 @@ def list_gpus(arguments: Namespace) -> None:
     """Print the GPUs whose id contains the searched text, with what a plan reckons with."""
     gpus = [gpu for gpu in load_gpus().values() if gpu.vendor in VENDORS.values() and _searched(arguments) in gpu.id.lower()]
     if arguments.output != "text":
-        _print_rows([_gpu(gpu) for gpu in gpus], arguments.output)
+        _print_rows("GpuList", [_gpu(gpu) for gpu in gpus], arguments.output)
         return
     header = ("ID", "GIB", "GB/S", "BF16 TFLOP/S", "PRICE", "FORMATS", "JOINED BY")
     missing = f"no GPU of the catalogue has an id with {_searched(arguments)!r} in it; {_OTHER_GPUS}"
@@ -52,15 +53,13 @@ def _searched(arguments: Namespace) -> str:
     return str(arguments.search or arguments.searched).lower()
 
 
-def _print_rows(rows: Sequence[Mapping[str, object]], form: str) -> None:
-    """Print rows for a program: one JSON list, a YAML document for each, or their ids."""
-    if form == "json":
-        print_json(rows)
-    elif form == "yaml":
-        print_yaml(rows)
-    else:
-        for row in rows:
-            print_text(in_terminal(str(row["id"])))
+def _print_rows(kind: str, rows: Sequence[Mapping[str, object]], form: str) -> None:
+    """Print rows for a program: one list of a kind, or their ids."""
+    if form != "name":
+        print_list(kind, rows, form)
+        return
+    for row in rows:
+        print_text(in_terminal(str(row["id"])))
 
 
 def _print_table(header: Sequence[str], cells: Sequence[Sequence[str]], *, missing: str) -> None:

@@ -1,10 +1,15 @@
-"""Models that are not built in: their files from a folder, or from the Hugging Face hub by their ids."""
+"""Models that are not built in: their files from a folder, or from the Hugging Face hub by their ids.
+
+Most models are built in, so what speaks HTTP and TLS is loaded where it is needed.
+"""
+
+from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from shardwright.api.resource import ShardedModel
 from shardwright.cli.exits import UnreachableError
@@ -12,7 +17,6 @@ from shardwright.cli.inputs import in_file, name_the_file, read_text
 from shardwright.cli.output import print_note
 from shardwright.cli.typed import of_option
 from shardwright.errors import InputError, Problem
-from shardwright.hub.checkpoint import Checkpoint, fetch, read_folder
 from shardwright.hub.places import Hub, hub_of
 from shardwright.hub.refusals import HubUnavailableError
 from shardwright.modelspec.catalogue import find_model
@@ -20,6 +24,9 @@ from shardwright.modelspec.handover import INDEX_FILE
 from shardwright.modelspec.parse import CONFIG_FILE, QUANTIZATION_FILE, folder_text, parse_config
 from shardwright.modelspec.read import read_model
 from shardwright.units import format_bytes
+
+if TYPE_CHECKING:
+    from shardwright.hub.checkpoint import Checkpoint
 
 Named = tuple[str, str | None]
 """A repository of the hub and the commit that is wanted, None for the newest."""
@@ -51,6 +58,8 @@ def fetch_one(hub: Hub, model: str, revision: str | None) -> Checkpoint:
         InputError: It is not there, may not be read, or is no checkpoint.
         UnreachableError: The hub cannot be asked now.
     """
+    from shardwright.hub.checkpoint import fetch  # noqa: PLC0415 - see above
+
     try:
         return fetch(hub, model, revision)
     except HubUnavailableError as error:
@@ -119,6 +128,8 @@ def _sizes(model: str, checkpoint: Checkpoint) -> str:
 
 
 def _of_folder(folder: str) -> Checkpoint:
+    from shardwright.hub.checkpoint import read_folder  # noqa: PLC0415 - see above
+
     try:
         found = name_the_file(folder, lambda: read_folder(Path(folder)))
     except OSError as error:

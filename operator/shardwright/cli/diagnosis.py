@@ -1,11 +1,13 @@
 """What is wrong with an installation: from what was read of a cluster to findings, without a clock or a sentence."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Any, Final
 
+from shardwright.cli.fetch_jobs import FetchJob, of_fetches
+from shardwright.cli.findings import Ailment, Check, Enforcement, Examined, Finding, Result, examined
+from shardwright.cli.installations import Operator, Rights, of_installations, of_operators, of_rights
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
 from shardwright.hardware.untrusted import mapping, mappings, text, time
@@ -18,103 +20,10 @@ STUCK_MINUTES: Final = 60
 
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
-WATCHES: Final = "--watch-namespaces="
-"""How an operator is told the namespaces that it is for."""
-
-_MEANT: Final = frozenset({"MigEnabled", "VirtualGpu", "GpuPassthrough", "GpuShared", "AcceleratorNotSupported", "OtherNodeSet"})
+_MEANT: Final = frozenset({"MigEnabled", "VirtualGpu", "GpuPassthrough", "GpuShared", "AcceleratorNotSupported"})
 """Why a node is left out that somebody has set up so."""
 
 Object = Mapping[str, Any]
-
-
-class Check(StrEnum):
-    """What is looked at, in the order in which it is said."""
-
-    KUBERNETES = "Kubernetes"
-    RESOURCE = "ShardedModels"
-    OPERATOR = "Operator"
-    RIGHTS = "Rights"
-    NODES = "Nodes"
-    STORAGE = "Storage"
-    MODELS = "Models"
-    NETWORK_POLICIES = "NetworkPolicies"
-
-
-class Ailment(StrEnum):
-    """What can be found."""
-
-    KUBERNETES_TOO_OLD = "KubernetesTooOld"
-    NOT_SERVED = "NotServed"
-    NOT_INSTALLED = "NotInstalled"
-    NOT_READY = "NotReady"
-    NOBODY_LEADS = "NobodyLeads"
-    OTHER_VERSION = "OtherVersion"
-    RIGHTS_MISSING = "RightsMissing"
-    NO_GPUS = "NoGpus"
-    NODE_LEFT_OUT = "NodeLeftOut"
-    NODE_WARNS = "NodeWarns"
-    CLASS_MISSING = "StorageClassMissing"
-    NO_DEFAULT_CLASS = "NoDefaultStorageClass"
-    MODEL_STALLED = "ModelStalled"
-    MODEL_STUCK = "ModelStuck"
-    POLICIES_NOT_ENFORCED = "NetworkPoliciesNotEnforced"
-    POLICIES_UNCLEAR = "NetworkPoliciesUnclear"
-
-
-class Result(StrEnum):
-    """How a check ended."""
-
-    FINE = "Fine"
-    NOTED = "Noted"  #: something to know, which may be as it was meant
-    WRONG = "Wrong"
-    UNREAD = "Unread"  #: whoever asks may not read what it takes
-    SKIPPED = "Skipped"  #: it was not asked for
-
-
-class Enforcement(StrEnum):
-    """What two pods have found of a NetworkPolicy between them."""
-
-    ENFORCED = "Enforced"
-    IGNORED = "Ignored"
-    UNCLEAR = "Unclear"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that is wrong, or to be known: which objects it is about, and what others say of it."""
-
-    ailment: Ailment
-    objects: tuple[str, ...] = ()
-    namespace: str = ""
-    about: str = ""
-    said: str = ""
-    wrong: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
-    """One check with what it has found."""
-
-    check: Check
-    result: Result
-    findings: tuple[Finding, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operator:
-    """One installation: its Deployment's name, version and pods, and who holds its Lease (None: that may not be read).
-
-    ``watches`` are the namespaces that it is for, all where none is named.
-    """
-
-    namespace: str
-    name: str
-    version: str
-    account: str
-    wanted: int
-    ready: int
-    holder: str | None
-    watches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,16 +39,23 @@ class Model:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """What was read of a cluster; None stands for what may not be read, ``enforcement`` also for what was not measured."""
+    """What was read of a cluster; None stands for what may not be read, ``enforcement`` also for what was not measured.
+
+    ``rights`` are those of service accounts, by name; ``claims`` the installations that claims are for, by claim; ``node_sets``
+    the nodes with GPUs of each set (empty: of none).
+    """
 
     version: str
     kubernetes: tuple[int, int] | None
     served: bool
     operators: tuple[Operator, ...] | None = None
-    missing_rights: Mapping[str, tuple[str, ...]] | None = None
+    rights: Mapping[str, Rights] | None = None
+    claims: Mapping[str, str] | None = None
     nodes: tuple[NodeFacts | NodeExclusion, ...] | None = None
+    node_sets: Mapping[str, tuple[str, ...]] | None = None
     classes: Mapping[str, bool] | None = None
     models: tuple[Model, ...] | None = None
+    fetches: tuple[FetchJob, ...] | None = None
     measured: bool = False
     enforcement: Enforcement | None = None
     trouble: str = field(default="")
@@ -148,13 +64,15 @@ class Chart:
 def examine(chart: Chart, now: datetime) -> tuple[Examined, ...]:
     """Return all checks in order, each with what it finds."""
     return (
-        _examined(Check.KUBERNETES, chart.kubernetes, _of_kubernetes(chart)),
-        _examined(Check.RESOURCE, chart.served, _of_resource(chart)),
-        _examined(Check.OPERATOR, chart.operators, _of_operators(chart)),
-        _examined(Check.RIGHTS, chart.missing_rights, _of_rights(chart)),
-        _examined(Check.NODES, chart.nodes, _of_nodes(chart.nodes or ())),
-        _examined(Check.STORAGE, None if chart.models is None else chart.classes, _of_storage(chart)),
-        _examined(Check.MODELS, chart.models, _of_models(chart.models or (), now)),
+        examined(Check.KUBERNETES, chart.kubernetes, _of_kubernetes(chart)),
+        examined(Check.RESOURCE, chart.served, _of_resource(chart)),
+        examined(Check.OPERATOR, chart.operators, of_operators(chart.operators or (), chart.version)),
+        examined(Check.RIGHTS, chart.rights, of_rights(chart.rights or {})),
+        examined(Check.INSTALLATIONS, chart.claims, of_installations(chart.operators or (), chart.claims or {}, chart.node_sets)),
+        examined(Check.NODES, chart.nodes, _of_nodes(chart.nodes or ())),
+        examined(Check.STORAGE, None if chart.models is None else chart.classes, _of_storage(chart)),
+        examined(Check.MODELS, chart.models, _of_models(chart.models or (), now)),
+        examined(Check.FETCHES, chart.fetches, of_fetches(chart.fetches or (), now)),
         _of_policies(chart),
     )
 
@@ -167,28 +85,6 @@ def read_version(said: Object) -> tuple[int, int] | None:
     """
     numbers = [text(said.get(part)).rstrip("+") for part in ("major", "minor")]
     return (int(numbers[0]), int(numbers[1])) if all(part.isascii() and part.isdigit() for part in numbers) else None
-
-
-def read_operator(deployment: Object, lease: Object | None, *, lease_known: bool) -> Operator:
-    """Return what matters of an operator's Deployment and of the Lease of its name."""
-    metadata, spec = mapping(deployment.get("metadata")), mapping(deployment.get("spec"))
-    pods, status = mapping(mapping(spec.get("template")).get("spec")), mapping(deployment.get("status"))
-    wanted, ready = spec.get("replicas", 1), status.get("readyReplicas", 0)
-    return Operator(
-        namespace=text(metadata.get("namespace")),
-        name=text(metadata.get("name")),
-        version=text(mapping(metadata.get("labels")).get("app.kubernetes.io/version")),
-        account=text(pods.get("serviceAccountName")),
-        wanted=wanted if isinstance(wanted, int) else 1,
-        ready=ready if isinstance(ready, int) else 0,
-        holder=text(mapping((lease or {}).get("spec")).get("holderIdentity")) if lease_known else None,
-        watches=_watched(pods),
-    )
-
-
-def _watched(pods: Object) -> tuple[str, ...]:
-    words = (str(word) for container in mappings(pods.get("containers")) for word in container.get("args") or ())
-    return next((tuple(word.removeprefix(WATCHES).split(",")) for word in words if word.startswith(WATCHES)), ())
 
 
 def read_model(item: Object) -> Model:
@@ -211,15 +107,6 @@ def read_class(item: Object) -> tuple[str, bool]:
     return text(metadata.get("name")), mapping(metadata.get("annotations")).get(DEFAULT_CLASS) == "true"
 
 
-def _examined(check: Check, read: object, findings: Iterable[Finding]) -> Examined:
-    if read is None:
-        return Examined(check=check, result=Result.UNREAD)
-    found = tuple(findings)
-    if any(finding.wrong for finding in found):
-        return Examined(check=check, result=Result.WRONG, findings=found)
-    return Examined(check=check, result=Result.NOTED if found else Result.FINE, findings=found)
-
-
 def _of_kubernetes(chart: Chart) -> Iterator[Finding]:
     if chart.kubernetes is not None and chart.kubernetes < LEAST_KUBERNETES:
         yield Finding(ailment=Ailment.KUBERNETES_TOO_OLD, about=".".join(map(str, chart.kubernetes)))
@@ -228,29 +115,6 @@ def _of_kubernetes(chart: Chart) -> Iterator[Finding]:
 def _of_resource(chart: Chart) -> Iterator[Finding]:
     if not chart.served:
         yield Finding(ailment=Ailment.NOT_SERVED)
-
-
-def _of_operators(chart: Chart) -> Iterator[Finding]:
-    if not chart.operators:
-        yield Finding(ailment=Ailment.NOT_INSTALLED)
-    for one in chart.operators or ():
-        if one.ready == 0 or one.ready < one.wanted:
-            ready = f"{one.ready} of {one.wanted}"
-            yield Finding(
-                ailment=Ailment.NOT_READY, objects=(one.name,), namespace=one.namespace, about=ready, wrong=one.ready == 0
-            )
-        if one.holder == "":
-            yield Finding(ailment=Ailment.NOBODY_LEADS, objects=(one.name,), namespace=one.namespace)
-        if one.version != chart.version:
-            yield Finding(
-                ailment=Ailment.OTHER_VERSION, objects=(one.name,), namespace=one.namespace, about=one.version, wrong=False
-            )
-
-
-def _of_rights(chart: Chart) -> Iterator[Finding]:
-    for account, missing in (chart.missing_rights or {}).items():
-        if missing:
-            yield Finding(ailment=Ailment.RIGHTS_MISSING, objects=missing, about=account)
 
 
 def _of_nodes(nodes: tuple[NodeFacts | NodeExclusion, ...]) -> Iterator[Finding]:
@@ -313,4 +177,4 @@ def _of_policies(chart: Chart) -> Examined:
     ailments = {Enforcement.IGNORED: Ailment.POLICIES_NOT_ENFORCED, Enforcement.ENFORCED: None}
     ailment = ailments.get(chart.enforcement or Enforcement.UNCLEAR, Ailment.POLICIES_UNCLEAR)
     findings = (Finding(ailment=ailment, said=chart.trouble),) if ailment else ()
-    return _examined(Check.NETWORK_POLICIES, chart.measured, findings)
+    return examined(Check.NETWORK_POLICIES, chart.measured, findings)

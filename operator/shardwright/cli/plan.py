@@ -22,7 +22,6 @@ from shardwright.engines.versions import kept_default
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory
 from shardwright.hardware.untrusted import mapping, text
-from shardwright.hub.checkpoint import Checkpoint
 from shardwright.modelspec.catalogue import find_model
 from shardwright.modelspec.parse import folder_text, parse_config
 from shardwright.pipeline import bundle_for, plan_serving, plan_with_survey, with_ways_out
@@ -43,6 +42,7 @@ from shardwright.resolving.subject import Subject, resolve
 
 if TYPE_CHECKING:
     from shardwright.cli.clusters import Cluster
+    from shardwright.hub.checkpoint import Checkpoint
 
 _WITHOUT_OPERATOR: Final = "docs/reference/cli.md says how to make it, where no operator does"
 
@@ -69,7 +69,7 @@ class Inputs:
     config_maps: Mapping[tuple[str, str], Mapping[str, Any]]  # by namespace and name
     config_text: str | None  # of --config: stands for every model that has none
     config_file: str | None
-    fetched: Mapping[Named, Checkpoint]  # of --fetch
+    fetched: "Mapping[Named, Checkpoint]"  # of --fetch
     settings: Settings
     cluster: "Cluster | None"
     surroundings: Surroundings

@@ -6,6 +6,8 @@ import re
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import inf
 from typing import Any, Final
 
 from shardwright.api.settings import Settings
@@ -17,6 +19,7 @@ from shardwright.cli.outputs import print_document
 from shardwright.cli.surroundings import read_nodes
 from shardwright.cli.typed import of_option, read_typed, typed_manifest
 from shardwright.errors import InputError, Problem
+from shardwright.hardware.prices import GpuPrice, PriceBasis, relative_price
 from shardwright.pipeline import plan_serving
 from shardwright.planning.report import NoPlan, Plan
 from shardwright.planning.sizing import Step, fewest, size
@@ -32,6 +35,24 @@ COUNTED: Final = re.compile(r"[0-9]{1,6}x([A-Za-z].{0,62})", re.ASCII)
 
 MOST_GPUS: Final = 1024
 """Where the search ends. Basis: assumed; the largest published deployments of one model have a few hundred."""
+
+
+ABOUT_H100_HOURS: Final = (
+    "H100 HOURS: what they count for an hour, in hours of an H100, by public price lists; *: assumed, by data sheet; "
+    "prices of your own: gpuHourPrices in --settings"
+)
+
+
+class Counted(StrEnum):
+    """What products are compared by."""
+
+    STATED = "Stated"  #: what all of them cost, as the settings say
+    RELATIVE = "Relative"  #: what they cost beside an H100
+    GPUS = "Gpus"  #: there is nothing to compare
+
+
+_PRICE_HEADERS: Final = {Counted.STATED: ("AN HOUR",), Counted.RELATIVE: ("H100 HOURS",), Counted.GPUS: ()}
+_CHEAPEST: Final = {Counted.STATED: ", cheapest", Counted.RELATIVE: ", cheapest by relative prices", Counted.GPUS: ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +73,20 @@ class Sized:
         """Return what the fewest GPUs cost for an hour."""
         return None if self.best is None or self.gpu_hour_price is None else self.best.gpus * self.gpu_hour_price
 
+    @property
+    def relative_price(self) -> GpuPrice | None:
+        """Return what they count for an hour, in hours of an H100."""
+        each = relative_price(self.named.gpu)
+        return None if self.best is None else replace(each, per_hour=self.best.gpus * each.per_hour)
+
+    def counts(self, by: Counted) -> float:
+        """Return what the fewest GPUs count, less being better; infinity where no number does."""
+        if self.best is None:
+            return inf
+        relative = self.relative_price.per_hour if self.relative_price else None
+        found = {Counted.STATED: self.hour_price, Counted.RELATIVE: relative}.get(by)
+        return self.best.gpus if found is None else found
+
 
 def print_size(arguments: Namespace) -> Exit:
     """Print the fewest GPUs of each product that carry the load; the exit code says whether any does."""
@@ -62,11 +97,13 @@ def print_size(arguments: Namespace) -> Exit:
         (f"1x{text}" for text in arguments.gpus), gpus_per_node=arguments.nodes_of, network_gbps_per_gpu=arguments.network
     )
     catalogue = _fetched(arguments) if arguments.fetch else {}
-    found = ranked([_size(arguments, gpus, settings, catalogue) for gpus in with_progress(named, "products")])
+    sizes = [_size(arguments, gpus, settings, catalogue) for gpus in with_progress(named, "products")]
+    by = counted_by(sizes)
+    found = sorted(sizes, key=lambda sized: sized.counts(by))
     if arguments.output != "text":
         print_document("GpuSizes", _document(arguments, found), arguments.output)
     else:
-        print_lines(_lines(arguments, found))
+        print_lines(_lines(arguments, found, by))
     return Exit.PLAN if any(sized.best for sized in found) else Exit.NOTHING_FITS
 
 
@@ -111,23 +148,23 @@ def _size(arguments: Namespace, named: NamedGpus, settings: Settings, catalogue:
     return Sized(named=named, steps=size(ask, MOST_GPUS), gpu_hour_price=settings.stated.prices.get(named.gpu.id))
 
 
-def ranked(found: Sequence[Sized]) -> list[Sized]:
-    """Return what carries the load first: the cheapest where all prices are known, else the fewest GPUs."""
-    priced = all(sized.hour_price is not None for sized in found if sized.best)
-
-    def order(sized: Sized) -> tuple[bool, float]:
-        return sized.best is None, 0 if sized.best is None else (sized.hour_price or 0) if priced else sized.best.gpus
-
-    return sorted(found, key=order)
+def counted_by(found: Sequence[Sized]) -> Counted:
+    """Return what those that carry the load are compared by: prices where all are stated, as ``plan`` does it."""
+    carrying = [sized for sized in found if sized.best]
+    if any(sized.hour_price is not None for sized in carrying) and all(sized.hour_price is not None for sized in carrying):
+        return Counted.STATED
+    return Counted.RELATIVE if carrying[1:] else Counted.GPUS
 
 
-def _lines(arguments: Namespace, found: Sequence[Sized]) -> Iterator[Line]:
+def _lines(arguments: Namespace, found: Sequence[Sized], by: Counted) -> Iterator[Line]:
     width, first = width_of_output(), found[0]
-    yield from paragraph(_headline(arguments.model, first), width=width, role=Role.HEADLINE if first.best else Role.REFUSAL)
+    headline = _headline(arguments.model, found, by)
+    yield from paragraph(headline, width=width, role=Role.HEADLINE if first.best else Role.REFUSAL)
     yield Line()
-    prices = any(sized.hour_price is not None for sized in found)
-    header = ("GPU", "GPUS", "LAYOUT", "OUTPUT", "FIRST TOKEN", "PER TOKEN", *(["AN HOUR"] if prices else []))
-    yield from table(header, [_row(sized, prices=prices) for sized in found], width=width)
+    header = ("GPU", "GPUS", "LAYOUT", "OUTPUT", "FIRST TOKEN", "PER TOKEN", *_PRICE_HEADERS[by])
+    yield from table(header, [(*_row(sized), *_price(sized, by)) for sized in found], width=width)
+    if by is Counted.RELATIVE:
+        yield from paragraph(ABOUT_H100_HOURS, width=width, role=Role.FAINT)
     if first.best is None:
         return
     yield Line()
@@ -142,19 +179,32 @@ def _near(sized: Sized) -> Iterator[Step]:
     yield from [step for step in sized.steps if step.carries]
 
 
-def _headline(model: str, first: Sized) -> str:
+def _headline(model: str, found: Sequence[Sized], by: Counted) -> str:
+    first = found[0]
     if first.best is None:
         outcome = first.steps[-1].outcome
         why = outcome.problem.sentence() if isinstance(outcome, NoPlan) else "the load is more than they carry"
         return f"{model}: {MOST_GPUS:,} GPUs do not do. {why}"
-    return f"{model}: {first.best.gpus} x {first.named.gpu.id} carry it"
+    cheapest = _CHEAPEST[by] if sum(sized.best is not None for sized in found) > 1 else ""
+    return f"{model}: {first.best.gpus} x {first.named.gpu.id} carry it{cheapest}"
 
 
-def _row(sized: Sized, *, prices: bool) -> tuple[str, ...]:
+def _row(sized: Sized) -> tuple[str, ...]:
     if sized.best is None:
-        return (sized.named.gpu.id, "-", _why_not(sized.steps[-1].outcome), *(["", "", ""]), *([""] if prices else []))
-    price = [f"{sized.hour_price:,.2f}" if sized.hour_price is not None else "-"] if prices else []
-    return (sized.named.gpu.id, *_cells(sized.best), *price)
+        return (sized.named.gpu.id, "-", _why_not(sized.steps[-1].outcome), *(["", "", ""]))
+    return (sized.named.gpu.id, *_cells(sized.best))
+
+
+def _price(sized: Sized, by: Counted) -> tuple[str, ...]:
+    """Return the last cell of a row, none where products are not compared."""
+    relative = sized.relative_price
+    if by is Counted.GPUS:
+        return ()
+    if relative is None:
+        return ("",)
+    if by is Counted.STATED:
+        return (f"{sized.hour_price:,.2f}",)
+    return (f"{relative.per_hour:,.3g}{'*' if relative.basis is PriceBasis.ASSUMED else ''}",)
 
 
 def _cells(step: Step) -> tuple[str, ...]:
@@ -182,11 +232,17 @@ def _document(arguments: Namespace, found: Sequence[Sized]) -> dict[str, Any]:
                 "gpu": sized.named.gpu.id,
                 "gpus": sized.best.gpus if sized.best else None,
                 "hourPrice": sized.hour_price,
+                "relativePrice": _relative(sized),
                 "steps": [_step(step) for step in sized.steps],
             }
             for sized in found
         ],
     }
+
+
+def _relative(sized: Sized) -> dict[str, Any] | None:
+    price = sized.relative_price
+    return None if price is None else {"h100Hours": float(f"{price.per_hour:.6g}"), "basis": price.basis.value}
 
 
 def _step(step: Step) -> dict[str, Any]:

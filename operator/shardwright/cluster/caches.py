@@ -19,6 +19,7 @@ from shardwright.cluster.sources import (
     node_source,
 )
 from shardwright.cluster.store import Concern, Store
+from shardwright.cluster.streams import Trouble
 from shardwright.hardware.inventory import KnownPods
 from shardwright.hardware.stated import NONE, Stated
 from shardwright.reconcile.decision import kind_of
@@ -61,6 +62,7 @@ class Caches:
         self._stated = stated
         self._readers: dict[str, Reader[Any]] = {}
         self._kinds: dict[str, list[Reader[Any]]] = {}
+        self._of_namespace: dict[str, list[Reader[Any]]] = {}  # those that are not optional
         self._listed: set[str] = set()
         self.filled = asyncio.Event()
 
@@ -99,6 +101,22 @@ class Caches:
         return frozenset(kind for kind, readers in self._kinds.items() if not any(reader.health.served for reader in readers))
 
     @property
+    def unread(self) -> frozenset[str]:
+        """Return the watched namespaces of which something has never been read: what is there is not known, nor was it ever."""
+        return frozenset(
+            name for name, readers in self._of_namespace.items() if not all(reader.counts.lists for reader in readers)
+        )
+
+    @property
+    def refused(self) -> frozenset[str]:
+        """Return the watched namespaces of which something is not ours to read now."""
+        return frozenset(
+            name
+            for name, readers in self._of_namespace.items()
+            if any(reader.health.trouble is Trouble.FORBIDDEN for reader in readers)
+        )
+
+    @property
     def health(self) -> Mapping[str, Health]:
         """Return how the readers are, by kind, and by kind and namespace where they read one."""
         return {kind: reader.health for kind, reader in self._readers.items()}
@@ -129,6 +147,8 @@ class Caches:
         handover: Handover[Any] = Handover(asyncio.get_running_loop(), take_over)
         reader = self._readers[name] = Reader(self._client, source, handover.put, self._timing)
         self._kinds.setdefault(kind, []).append(reader)
+        if source.namespace and not source.optional:
+            self._of_namespace.setdefault(source.namespace, []).append(reader)
         self.store.tell_writes(kind, source.namespace, reader.expect)
         reader.start()
 

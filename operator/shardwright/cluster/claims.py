@@ -108,7 +108,7 @@ class Claims:
 
         handover: Handover[str] = Handover(asyncio.get_running_loop(), take_over)
         source = Source(
-            resource=CLUSTER_ROLES, project=_owner, query=(("fieldSelector", f"metadata.name={name}"),), metadata_only=True
+            resource=CLUSTER_ROLES, project=owner_of, query=(("fieldSelector", f"metadata.name={name}"),), metadata_only=True
         )
         return Reader(self._client, source, handover.put, self._timing)
 
@@ -119,6 +119,6 @@ class Claims:
         self.read.set()
 
 
-def _owner(content: Mapping[str, Any]) -> str:
+def owner_of(content: Mapping[str, Any]) -> str:
     """Return the installation that a claim is for, empty where it says none."""
     return str((content["metadata"].get("annotations") or {}).get(INSTALLATION) or "")

@@ -145,11 +145,16 @@ def needed_of_claims(names: Iterable[str]) -> Iterator[Needed]:
 
 async def missing_permissions(client: Client, wanted: Iterable[Needed], account: Account | None = None) -> tuple[str, ...]:
     """Return which of these rights the operator's service account, by default our own, has not, as "verb resource"."""
+    return tuple(map(str, await missing_rights(client, wanted, account)))
+
+
+async def missing_rights(client: Client, wanted: Iterable[Needed], account: Account | None = None) -> tuple[Needed, ...]:
+    """Return the same as what is needed."""
     asked = tuple(wanted)
     answers = await asyncio.gather(*(may(client, one, account) for one in asked))
-    return tuple(str(one) for one, allowed in zip(asked, answers, strict=True) if not allowed)
+    return tuple(one for one, allowed in zip(asked, answers, strict=True) if not allowed)
 
 
-async def may_see_pods(client: Client) -> bool:
+async def may_see_pods(client: Client, account: Account | None = None) -> bool:
     """Return whether the pods of all namespaces can be listed; without it free capacity is unknown."""
-    return await may(client, Needed((PODS, "", "list"))) and await may(client, Needed((PODS, "", "watch")))
+    return not await missing_rights(client, (Needed((PODS, "", verb)) for verb in ("list", "watch")), account)

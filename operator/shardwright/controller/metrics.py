@@ -5,7 +5,7 @@ namespace and name, are made from the same values as its status, and go when it 
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
@@ -79,6 +79,12 @@ class Metrics:
         self._requests()
         self.last_sync = Gauge(
             "shardwright_cache_last_sync_timestamp_seconds", "Last complete LIST.", ("resource",), registry=registry
+        )
+        self._readable = Gauge(
+            "shardwright_watched_namespace_readable",
+            "1 while the operator may read a namespace of watchNamespaces, 0 while it may not.",
+            ("namespace",),
+            registry=registry,
         )
         self.being_deleted = Gauge(
             "shardwright_models_being_deleted",
@@ -160,6 +166,11 @@ class Metrics:
         self._unfinished.set(load.unfinished_seconds)
         self._delayed.set(load.delayed)
         self.moving.set(moving)
+
+    def show_namespaces(self, watched: Iterable[str], refused: Collection[str]) -> None:
+        """Replace the series of watched namespaces; ``refused`` are those that are not ours to read."""
+        for namespace in watched:
+            self._readable.labels(namespace).set(namespace not in refused)
 
     def _plans(self) -> None:
         new = self._gauge

@@ -81,6 +81,7 @@ class Operator:
         self._claimed = not options.installation
         self._leadership: Leadership | None = None
         self._reads = asyncio.Event()
+        self._sync_due = asyncio.Event()
         self._stopping = asyncio.Event()
         self._may_work = asyncio.Event()
         self._failed = False
@@ -202,6 +203,7 @@ class Operator:
         caches.start()
         self._caches = caches
         await caches.filled.wait()
+        self._note_namespaces(caches)
         self._reads.set()
         fetches = self._planner.fetcher is not None and self._planner.settings.config_fetch.enabled
         await self._say_missing(needed(Duties(namespaces=view.namespaces, fetches=fetches)))
@@ -245,6 +247,13 @@ class Operator:
         self._planner.fetcher = found
         self._planner.reload()
 
+    def _note_namespaces(self, caches: Caches) -> None:
+        """Note which namespaces cannot be read; the models of one that can be read again are listed at once."""
+        self._metrics.show_namespaces(self._view.namespaces, caches.refused)
+        if caches.filled.is_set() and caches.unread != self._view.unread:
+            self._view.unread = caches.unread
+            self._sync_due.set()
+
     def _on_concern(self, concern: Concern) -> None:
         self._reading.config_maps.forget_gone(concern.config_maps)
         self._intake.on_concern(concern)
@@ -282,6 +291,7 @@ class Operator:
             self._metrics.show_load(self._queue.load(), self._view.moving)
             if self._caches:
                 self._reading.note_absent(self._caches.absent_kinds)
+                self._note_namespaces(self._caches)
             await asyncio.sleep(BEAT_SECONDS)
 
     async def _wake_waiting(self) -> None:
@@ -290,11 +300,13 @@ class Operator:
             await asyncio.sleep(FREED_SECONDS)
 
     async def _keep_synced(self) -> None:
-        """List all models now and then, and soon after a failure."""
+        """List all models now and then, soon after a failure, and when a namespace can be read that could not before."""
         while True:
+            self._sync_due.clear()
             synced = await self._sync()
             mean = self._options.resync_seconds if synced else SYNC_RETRY_SECONDS
-            await asyncio.sleep(mean * random.uniform(0.9, 1.1))  # noqa: S311  spreads load
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._sync_due.wait(), mean * random.uniform(0.9, 1.1))  # noqa: S311  spreads load
 
     async def _sync(self) -> bool:
         await self._reads.wait()

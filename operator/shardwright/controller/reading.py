@@ -279,6 +279,7 @@ class Reading:
             nodes=self._view.nodes(nodes),
             free=self._view.free(key, nodes),
             known_pods=self._view.known_pods,
+            unread=self._view.unread,
             reserved=bool(self._view.ledger.kept(base_key(key))),
             scheduling_api=scheduler.api,
             scheduler_problem=scheduler.problem,

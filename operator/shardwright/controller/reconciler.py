@@ -141,6 +141,7 @@ class Reconciler:
             view.nodes(nodes),
             view.free(key, nodes),
             view.synced,
+            view.unread,
             view.store.priorities,
             view.store.config_map(config_map) if config_map else None,
             self._parts.planner.files_version,

@@ -55,7 +55,8 @@ class View:
     ``synced`` is False until every cache is full and the plans of record are read. ``freed`` are nodes on which GPUs have come
     free since it was last emptied, ``turns_came`` how many turns to restart have been given back since it was last 0. ``line`` is
     how those wait that the planner found no room for; see ``stand_in_line``. ``pools`` are those that an autoscaler adds nodes
-    to, ``to_come`` these nodes by name; see ``expect``. ``namespaces`` are those that are watched, all where none is named.
+    to, ``to_come`` these nodes by name; see ``expect``. ``namespaces`` are those that are watched, all where none is named;
+    ``unread`` those of them of which something was never read.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
@@ -67,6 +68,7 @@ class View:
     synced: bool = False
     known_pods: KnownPods = KnownPods.ALL
     namespaces: tuple[str, ...] = ()
+    unread: frozenset[str] = frozenset()
     _interests: dict[Key, Interests] = field(default_factory=dict)
     _on_node: dict[str, set[Key]] = field(default_factory=dict)
     _reading: dict[Key, set[Key]] = field(default_factory=dict)

@@ -76,7 +76,7 @@ def _planned(found: Findings) -> Condition:
     if found.plan is None:
         return _condition(found, ConditionType.PLANNED, None, Reason.PROGRESSING)
     if found.known_pods is not KnownPods.ALL:
-        message = _UNKNOWN_PODS[found.known_pods]
+        message = f"{_unread(found)}{_UNKNOWN_PODS[found.known_pods]}"
         return _condition(found, ConditionType.PLANNED, True, Reason.FREE_CAPACITY_UNKNOWN, message)
     if found.plan.uncounted:
         message = uncounted_sentence(found.plan.uncounted)
@@ -84,6 +84,17 @@ def _planned(found: Findings) -> Condition:
     if found.alpha_groups:
         return _condition(found, ConditionType.PLANNED, True, Reason.GROUPS_OF_ALPHA_API, alpha_groups_sentence())
     return _condition(found, ConditionType.PLANNED, True, Reason.PLANNED, next(iter(found.plan.reasons), ""))
+
+
+def _unread(found: Findings) -> str:
+    """Return which watched namespaces are not seen either: first, for a Role is soon made."""
+    if not found.unread or found.known_pods is not KnownPods.WATCHED:
+        return ""
+    names = sorted(found.unread)
+    named = f"namespace{'s' if names[1:] else ''} {', '.join(names)}"
+    return (
+        f"{named} of watchNamespaces cannot be read, so GPUs in use there count as free: give its Role back with helm upgrade; "
+    )
 
 
 def _degraded(found: Findings) -> Condition:

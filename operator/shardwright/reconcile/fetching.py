@@ -7,6 +7,7 @@ there may be, and who had to accept the terms of a model may have.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Final
 
 from shardwright.errors import Problem
@@ -48,6 +49,16 @@ _REMEDIES: Final = {
 """What a pod may say of a hub, and the way out; whatever else it says is none of our messages."""
 
 
+class JobState(StrEnum):
+    """How far a Job is that reads a config."""
+
+    RUNNING = "Running"
+    COMPLETE = "Complete"
+    FAILED = "Failed"
+    SUSPENDED = "Suspended"  #: by somebody else
+    OVERDUE = "Overdue"  #: nobody has taken it up, or ended it
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
     """What is to be written next, what the user is told meanwhile, and how soon to look again."""
@@ -65,10 +76,11 @@ def fetched(seen: Seen, fetching: Fetching, now: datetime) -> Fetched:
         return Fetched(problem=against, again_seconds=LATER_SECONDS)
     if job is not None and controller_uid(job) != owner.uid:
         return Fetched(problem=_in_the_way(name), again_seconds=LATER_SECONDS)
-    if job is not None and (ended := _ended(job)) is not None:
-        return _found(seen, fetch, read_handover(fetching.left) if fetching.left else _without_words(name, ended))
-    if job is not None and (stuck := _stuck(job, now)):
-        return Fetched(problem=stuck, again_seconds=LATER_SECONDS)
+    state = None if job is None else state_of(job, now)
+    if job is not None and state in {JobState.COMPLETE, JobState.FAILED}:
+        return _found(seen, fetch, read_handover(fetching.left) if fetching.left else _without_words(name, _why_ended(job)))
+    if state is JobState.SUSPENDED or state is JobState.OVERDUE:
+        return Fetched(problem=_stuck(name, state), again_seconds=LATER_SECONDS)
     start = (StartJob(content=fetch_job(owner, fetch)),) if job is None and seen.cluster else ()
     return Fetched(writes=start, problem=_on_its_way(fetch, f"is read by Job {name}"), again_seconds=SOON_SECONDS)
 
@@ -96,24 +108,34 @@ def _refused(seen: Seen, fetching: Fetching) -> Problem | None:
     return fetching.problem
 
 
-def _ended(job: Mapping[str, Any]) -> str | None:
-    """Return why a Job has ended, empty where all went well; None where it has not."""
-    if "Complete" in (holds := _holding(job)):
-        return ""
-    return str(holds["Failed"].get("reason") or "Failed") if "Failed" in holds else None
+def state_of(job: Mapping[str, Any], now: datetime) -> JobState:
+    """Return how far a Job is."""
+    holds, age = _holding(job), age_seconds(job, now)
+    for state in (JobState.COMPLETE, JobState.FAILED, JobState.SUSPENDED):
+        if state.value in holds:
+            return state
+    return JobState.OVERDUE if age is not None and age > OVERDUE_SECONDS else JobState.RUNNING
 
 
-def _stuck(job: Mapping[str, Any], now: datetime) -> Problem | None:
-    """Return why a Job that has not ended will not do so by itself: somebody suspends it, or nobody has taken it up."""
-    name, holds = job["metadata"]["name"], _holding(job)
-    if "Suspended" in holds:
-        remedy = f"let the queue or the webhook that suspends it admit it, or {_BY_HAND}"
-        return Problem(code="ConfigFetchFailed", path=PATH, what=f"Job {name}", limit="is suspended", remedy=remedy)
+def age_seconds(job: Mapping[str, Any], now: datetime) -> float | None:
+    """Return how old a Job is, None where it does not say when it was made."""
     created = read_time(job["metadata"].get("creationTimestamp"))
-    if created is None or (now - created).total_seconds() <= OVERDUE_SECONDS:
-        return None
-    limit = f"has not ended {OVERDUE_SECONDS} s after it was made"
-    remedy = f"see that Kubernetes' Job controller runs, and delete the Job, or {_BY_HAND}"
+    return None if created is None else (now - created).total_seconds()
+
+
+def _why_ended(job: Mapping[str, Any]) -> str:
+    """Return why a Job has ended, empty where all went well."""
+    failed = _holding(job).get("Failed")
+    return str(failed.get("reason") or "Failed") if failed else ""
+
+
+def _stuck(name: str, state: JobState) -> Problem:
+    """Return why a Job that has not ended will not do so by itself: somebody suspends it, or nobody has taken it up."""
+    if state is JobState.SUSPENDED:
+        limit, remedy = "is suspended", f"let the queue or the webhook that suspends it admit it, or {_BY_HAND}"
+    else:
+        limit = f"has not ended {OVERDUE_SECONDS} s after it was made"
+        remedy = f"see that Kubernetes' Job controller runs, and delete the Job, or {_BY_HAND}"
     return Problem(code="ConfigFetchFailed", path=PATH, what=f"Job {name}", limit=limit, remedy=remedy)
 
 

@@ -52,13 +52,14 @@ class Findings:
     ``most_moving`` is how many groups may be down on purpose for the sake of all models. ``rollback`` is what is run
     instead of what the spec says, ``rollback_problem`` why what was asked for is not gone back to,
     ``history_problem`` why what serves is not kept to be gone back to. ``alpha_groups``: its PodGroups are of an API that the
-    next release of Kubernetes does not have.
+    next release of Kubernetes does not have. ``unread`` are watched namespaces of which something was never read.
     """
 
     generation: int
     problems: tuple[Problem, ...] = ()
     cluster_known: bool = True
     known_pods: KnownPods = KnownPods.ALL
+    unread: frozenset[str] = frozenset()
     plan: Plan | None = None
     no_plan: NoPlan | None = None
     stale: Problem | None = None

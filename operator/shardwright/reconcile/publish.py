@@ -260,6 +260,7 @@ def _found(seen: Seen, known: Known, planned: Planned, deployed: Deployed, outco
     return replace(
         found,
         known_pods=cluster.known_pods if record else KnownPods.ALL,
+        unread=cluster.unread,
         plan=record.plan if record else None,
         no_plan=planned.short,
         undeployable=planned.undeployable or (record.plan.undeployable if record and not intent.plan_only else None),

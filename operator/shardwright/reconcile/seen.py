@@ -50,6 +50,7 @@ class Cluster:
             in it.
         free: How many GPUs other models and pods leave on each planned node, None where pods cannot be listed.
         known_pods: Whose pods are known.
+        unread: Watched namespaces of which something was never read.
         reserved: Whether the GPUs of its plan of record are kept for it.
         scheduling_api: Version of the API by which the scheduler that it names is told of groups, empty where it names none.
         scheduler_problem: Why that scheduler cannot be told.
@@ -65,6 +66,7 @@ class Cluster:
     nodes: Mapping[str, NodeFacts | NodeExclusion] = field(default_factory=dict)
     free: Mapping[str, int] | None = None
     known_pods: KnownPods = KnownPods.ALL
+    unread: frozenset[str] = frozenset()
     reserved: bool = True
     scheduling_api: str = ""
     scheduler_problem: Problem | None = None

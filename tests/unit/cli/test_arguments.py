@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+import yaml
 
 from shardwright import __version__
 from shardwright.cli.arguments import program_name
@@ -130,13 +131,14 @@ def test_ids_alone_are_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "H100-SXM-80GB\n"
 
     assert main(["models", "--search", "llama-3.1-405b-instruct", "-o", "yaml"]) == 0
-    assert capsys.readouterr().out.startswith("id: meta-llama/Llama-3.1-405B-Instruct\n")
+    (listed,) = yaml.safe_load_all(capsys.readouterr().out)
+    assert (listed["kind"], listed["items"][0]["id"]) == ("ModelList", "meta-llama/Llama-3.1-405B-Instruct")
 
 
 def test_models_name_their_source_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "--search", "deepseek-ai/DeepSeek-V3", "-o", "json"]) == 0
 
-    first = json.loads(capsys.readouterr().out)[0]
+    first = json.loads(capsys.readouterr().out)["items"][0]
     assert first.keys() == {"id", "architecture", "source", "revision", "released"}
     assert first["source"]
 
@@ -161,7 +163,7 @@ def test_gpus_are_listed_by_the_id_that_a_node_may_state(capsys: pytest.CaptureF
 def test_every_listed_gpu_is_understood_on_a_node_and_no_other_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gpus", "-o", "json"]) == 0
 
-    listed = json.loads(capsys.readouterr().out)
+    listed = json.loads(capsys.readouterr().out)["items"]
     for gpu in listed:
         resource = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu"}[gpu["vendor"]]
         facts = read_node(bare_node("n", labels={"shardwright.io/gpu-model": gpu["id"]}, allocatable={resource: "1"}))

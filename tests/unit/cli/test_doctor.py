@@ -11,21 +11,11 @@ from typing import Any
 import pytest
 
 from shardwright.cli import reach
-from shardwright.cli.diagnosis import (
-    Ailment,
-    Chart,
-    Check,
-    Enforcement,
-    Examined,
-    Model,
-    Operator,
-    Result,
-    examine,
-    read_model,
-    read_operator,
-    read_version,
-)
+from shardwright.cli.diagnosis import Chart, Model, examine, read_model, read_version
 from shardwright.cli.doctor import lines_of
+from shardwright.cli.fetch_jobs import read_fetch_job
+from shardwright.cli.findings import Ailment, Check, Enforcement, Examined, Finding, Result
+from shardwright.cli.installations import Operator, Rights, read_operator
 from shardwright.cli.main import main
 from shardwright.cli.output import print_lines
 from shardwright.cli.prescriptions import WORDS, command, sentence
@@ -40,8 +30,31 @@ NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 LONG_AGO = "2026-11-24T10:00:00Z"
 JUST_NOW = "2026-11-24T11:50:00Z"
 OPERATOR = Operator(
-    namespace="shardwright-system", name="shardwright", version="1.0", account="shardwright", wanted=2, ready=2, holder="a"
+    namespace="shardwright-system",
+    name="shardwright",
+    version="1.0",
+    account="shardwright",
+    wanted=2,
+    ready=2,
+    holder="a",
+    installation="shardwright-system/shardwright",
+    node_set="",
 )
+ACCOUNT = "system:serviceaccount:shardwright-system:shardwright"
+CLAIMS_COMMAND = (
+    "kubectl get clusterrole --ignore-not-found shardwright-nodes shardwright-namespaces -o custom-columns="
+    r"'NAME:.metadata.name,FOR:.metadata.annotations.shardwright\.io/installation'"
+)
+UNSEEN = (
+    f"{ACCOUNT} may do nothing in team-b, which it watches, and sees no pods there: "
+    "no model there is served, and GPUs in use there count as free"
+)
+OTHERS = (
+    "shardwright-system/shardwright: nodes without the label shardwright.io/node-set are not for "
+    "shardwright-system/shardwright: ClusterRole shardwright-nodes says else/where; "
+    "give it nodes of its own with nodeSet, or uninstall one of the two"
+)
+CLAIMS = dict.fromkeys(("shardwright-nodes", "shardwright-namespaces"), "shardwright-system/shardwright")
 
 
 def read(node: dict[str, Any]) -> NodeFacts | NodeExclusion:
@@ -57,10 +70,13 @@ def a_chart(**changed: Any) -> Chart:
         kubernetes=(1, 36),
         served=True,
         operators=(OPERATOR,),
-        missing_rights={"system:serviceaccount:shardwright-system:shardwright": ()},
+        rights={ACCOUNT: Rights()},
+        claims=CLAIMS,
         nodes=(read(a_node("n1")),),
+        node_sets={"": ("n1",)},
         classes={"fast": False, "standard": True},
         models=(a_model("m", ready="True"),),
+        fetches=(),
         measured=True,
         enforcement=Enforcement.ENFORCED,
     )
@@ -89,11 +105,12 @@ def test_where_nothing_is_wrong_every_check_is_fine() -> None:
 
 
 def test_what_may_not_be_read_is_neither_fine_nor_wrong() -> None:
-    chart = a_chart(operators=None, missing_rights=None, nodes=None, classes=None, models=None, measured=False)
+    chart = a_chart(operators=None, rights=None, claims=None, nodes=None, classes=None, models=None, fetches=None, measured=False)
 
     results = {one.check: one.result for one in examine(chart, NOW)}
 
-    unread = (Check.OPERATOR, Check.RIGHTS, Check.NODES, Check.STORAGE, Check.MODELS)
+    of_the_operator = (Check.OPERATOR, Check.RIGHTS, Check.INSTALLATIONS)
+    unread = (*of_the_operator, Check.NODES, Check.STORAGE, Check.MODELS, Check.FETCHES)
     assert results == {
         Check.KUBERNETES: Result.FINE,
         Check.RESOURCE: Result.FINE,
@@ -160,11 +177,118 @@ def test_a_lease_that_may_not_be_read_says_nothing_of_who_leads() -> None:
 
 
 def test_rights_that_are_missing_are_named_with_the_account() -> None:
-    account = "system:serviceaccount:shardwright-system:shardwright"
+    rights = {ACCOUNT: Rights(missing=("list nodes", "watch nodes"))}
 
-    assert said(a_chart(missing_rights={account: ("list nodes", "watch nodes")}), Check.RIGHTS) == [
-        (f"{account} may not list nodes, watch nodes", f"kubectl auth can-i list nodes --as={account}")
+    assert said(a_chart(rights=rights), Check.RIGHTS) == [
+        (f"{ACCOUNT} may not list nodes, watch nodes", f"kubectl auth can-i list nodes --as={ACCOUNT}")
     ]
+
+
+def test_a_watched_namespace_without_its_role_is_named_once_and_what_it_costs_with_it() -> None:
+    charts = [a_chart(rights={ACCOUNT: Rights(closed=("team-b",), sees_pods=sees)}) for sees in (True, False)]
+
+    command_of_both = "kubectl -n team-b get role,rolebinding shardwright-operator"
+    assert [said(chart, Check.RIGHTS) for chart in charts] == [
+        [(f"{ACCOUNT} may do nothing in team-b, which it watches: no model there is served", command_of_both)],
+        [
+            (UNSEEN, command_of_both),
+        ],
+    ]
+
+
+def test_an_installation_whose_claim_names_another_is_wrong() -> None:
+    others = a_chart(claims=CLAIMS | {"shardwright-nodes": "else/where"})
+
+    assert said(others, Check.INSTALLATIONS) == [
+        (
+            OTHERS,
+            CLAIMS_COMMAND,
+        )
+    ]
+    assert found(others, Check.INSTALLATIONS).result is Result.WRONG
+
+
+@pytest.mark.parametrize("unknown", [{"installation": ""}, {"node_set": None}])
+def test_an_installation_of_which_it_is_not_known_what_it_is_for_is_not_compared_with_claims(unknown: dict[str, Any]) -> None:
+    chart = a_chart(operators=(replace(OPERATOR, **unknown),), claims={}, node_sets={"x": ("n1",)})
+
+    assert Ailment.CLAIM_NOT_HELD not in {finding.ailment for finding in found(chart, Check.INSTALLATIONS).findings}
+
+
+def test_nodes_of_a_set_that_no_installation_has_are_wrong_and_a_set_without_nodes_is_noted() -> None:
+    other = replace(OPERATOR, namespace="b-system", name="b", installation="b-system/b", node_set="b", watches=("team-b",))
+    first = replace(OPERATOR, watches=("team-a",))
+    claims = {"shardwright-nodes": first.installation, "shardwright-nodes-b": "b-system/b"}
+    fine = {"": ("n1",), "b": ("n2",)}
+
+    charts = [
+        a_chart(operators=(first, other), claims=claims, node_sets=sets)
+        for sets in (fine, {"": ("n1",), "B": ("n2", "n3")}, {"b": ("n2",)}, {}, None)
+    ]
+
+    assert [found(chart, Check.INSTALLATIONS).result for chart in charts] == [
+        Result.FINE,
+        Result.WRONG,
+        Result.NOTED,
+        Result.FINE,
+        Result.FINE,
+    ]
+    assert said(charts[1], Check.INSTALLATIONS) == [
+        (
+            "n2, n3: nodes with the label shardwright.io/node-set=B are for no installation",
+            "kubectl get nodes -L shardwright.io/node-set",
+        ),
+        (
+            "b-system/b plans on nodes with the label shardwright.io/node-set=b, and none has GPUs",
+            "kubectl get nodes -L shardwright.io/node-set",
+        ),
+    ]
+
+
+def a_fetch_job(name: str, *conditions: str, created: str = JUST_NOW) -> Any:
+    return read_fetch_job(
+        {
+            "metadata": {
+                "namespace": "models",
+                "name": name,
+                "creationTimestamp": created,
+                "annotations": {"shardwright.io/hub-model": "acme/llama"},
+                "ownerReferences": [{"kind": "ShardedModel", "name": "ours"}],
+            },
+            "status": {"conditions": [{"type": kind, "status": "True"} for kind in conditions]},
+        }
+    )
+
+
+def test_jobs_that_read_no_config_are_named_with_the_command_that_shows_why() -> None:
+    new, a_while_ago = "2026-11-24T11:59:30Z", "2026-11-24T11:58:00Z"
+    jobs = (
+        a_fetch_job("failed", "Failed"),
+        a_fetch_job("held", "Suspended"),
+        a_fetch_job("late"),
+        a_fetch_job("slow", created=a_while_ago),
+        a_fetch_job("new", created=new),
+        a_fetch_job("done", "Complete"),
+    )
+    chart = a_chart(fetches=jobs)
+    subject = "which reads the config of acme/llama for models/ours,"
+
+    assert said(chart, Check.FETCHES) == [
+        (f"Job models/failed, {subject} has failed", "kubectl -n models describe job failed"),
+        (
+            f"Job models/held, {subject} is suspended: a queue or a webhook has to admit it",
+            "kubectl -n models describe job held",
+        ),
+        (
+            f"Job models/late, {subject} has not ended 360 s after it was made: Kubernetes' Job controller has not taken it up",
+            "kubectl -n models describe job late",
+        ),
+        (
+            f"Job models/slow, {subject} has run for more than 60 s: its pod may have no node or no image",
+            "kubectl -n models describe pods -l batch.kubernetes.io/job-name=slow",
+        ),
+    ]
+    assert [finding.wrong for finding in found(chart, Check.FETCHES).findings] == [True, True, True, False]
 
 
 def test_nodes_are_named_together_where_the_same_is_to_be_said_of_them() -> None:
@@ -275,11 +399,20 @@ def test_whatever_a_model_and_a_deployment_hold_is_read(odd: Any) -> None:
     for part in parts:
         read_model({part: odd})
         read_operator({part: odd}, {"spec": odd}, lease_known=True)
-    examine(a_chart(models=(read_model(dict.fromkeys(parts, nested)),)), NOW)
+        read_fetch_job({part: odd})
+    owned = nested | {"ownerReferences": [{"kind": "ShardedModel", "name": odd}], "creationTimestamp": odd}
+    jobs = (read_fetch_job(dict.fromkeys(parts, owned)),)
+    examine(a_chart(models=(read_model(dict.fromkeys(parts, nested)),), fetches=jobs), NOW)
 
 
 def test_every_check_has_its_words() -> None:
     assert set(WORDS) == set(Check)
+
+
+def test_every_finding_has_a_sentence_and_a_command() -> None:
+    findings = [Finding(ailment=ailment, objects=("it",), namespace="there") for ailment in Ailment]
+
+    assert all(sentence(finding) and command(finding, "shardwright") for finding in findings)
 
 
 @pytest.mark.parametrize(

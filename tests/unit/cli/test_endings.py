@@ -150,15 +150,17 @@ def test_a_cluster_that_does_not_answer_is_said(words: list[str], files: Files, 
 
 @pytest.mark.usefixtures("files")
 def test_planning_from_files_loads_nothing_but_the_planner() -> None:
-    """A client of the cluster, or making the CRD, takes longer than the whole plan."""
+    """A client of the cluster or of the hub, or making the CRD, takes long; and a plan leaves no garbage to search for."""
     program = (
-        "import sys; from shardwright.cli.main import main; main(['plan', '-f', 'model.yaml', '--nodes', 'nodes.yaml']); "
+        "import gc, sys; from shardwright.cli.main import main; searched = gc.get_stats()[0]['collections']; "
+        "main(['plan', '-f', 'model.yaml', '--nodes', 'nodes.yaml']); "
         "print({'aiohttp', 'asyncio', 'cryptography', 'jinja2', 'kopf', 'kubernetes', 'rich', 'shardwright.api.schema', "
-        "'shardwright.cluster', 'shardwright.controller'} & sys.modules.keys(), file=sys.stderr)"
+        "'http.client', 'ssl', 'shardwright.hub.checkpoint', 'shardwright.cluster', 'shardwright.controller'} "
+        "& sys.modules.keys(), gc.get_stats()[0]['collections'] - searched, file=sys.stderr)"
     )
     _, err = _python("-c", program).communicate(timeout=60)
 
-    assert err == b"set()\n"
+    assert err == b"set() 0\n"
 
 
 _OF_EXTRAS = ("aiohttp", "certifi", "cryptography", "kopf", "kubernetes", "prometheus_client", "requests", "urllib3")

@@ -97,6 +97,21 @@ def test_a_diagnosis() -> None:
     assert [one["result"] for one in printed["checks"]][:4] == ["Wrong", "Wrong", "Wrong", "Unread"]
 
 
+@pytest.mark.parametrize(("command", "kind", "least"), [("models", "ModelList", 200), ("gpus", "GpuList", 40)])
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_what_is_known_is_a_list_however_much_is_in_it(command: str, kind: str, least: int, form: str, capsys: Capture) -> None:
+    counts = []
+    for search in ("", "b200-sxm" if command == "gpus" else "meta-llama/llama-3.1-405b-instruct", "no such thing"):
+        assert main([command, search, "-o", form]) == 0
+        text = capsys.readouterr().out
+        printed = json.loads(text) if form == "json" else yaml.safe_load(text)
+        check(printed, kind)
+        counts.append(len(printed["items"]))
+
+    assert counts[0] >= least
+    assert counts[1:] == [1, 0]
+
+
 def test_plans_and_problems(tmp_path: Path, capsys: Capture) -> None:
     files = Files(tmp_path)
     words = ["plan", "-f", files.manifests(a_manifest()), "-o", "json", "--nodes"]

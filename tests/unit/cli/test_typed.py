@@ -193,13 +193,56 @@ def test_a_size_is_the_fewest_gpus_that_carry_the_load_and_one_less_does_not(cap
     assert not carries[found["gpus"] - 1]
 
 
-def test_the_product_that_needs_fewest_comes_first_and_with_prices_the_cheapest(capsys: Capture, tmp_path: Path) -> None:
-    words = ("--rps", "12", "--ttft", "2s", "--gpus", "L40S", "--gpus", "H100")
-    settings = tmp_path / "settings.json"
-    settings.write_text(json.dumps({"gpuHourPrices": {"H100-SXM-80GB": 40, "L40S-48GB": 1}}))
+LOAD = ("--rps", "12", "--ttft", "2s")
 
-    assert [size["gpu"] for size in _sizes(capsys, *words)] == ["H100-SXM-80GB", "L40S-48GB"]
-    assert [size["gpu"] for size in _sizes(capsys, *words, "--settings", str(settings))] == ["L40S-48GB", "H100-SXM-80GB"]
+
+BASES = {"L40S-48GB": "Listed", "H100-SXM-80GB": "Listed", "H20-96GB": "Assumed"}
+
+
+def _stating(folder: Path, prices: dict[str, float]) -> tuple[str, ...]:
+    file = folder / "settings.json"
+    file.write_text(json.dumps({"gpuHourPrices": prices}))
+    return "--settings", str(file)
+
+
+def _cheapest_first(capsys: Capture, *words: str) -> list[tuple[str, float | None, Any]]:
+    gpus = ("--gpus", "L40S", "--gpus", "H100", "--gpus", "H20-96GB")
+    return [(size["gpu"], size["hourPrice"], size["relativePrice"]) for size in _sizes(capsys, *LOAD, *gpus, *words)]
+
+
+def test_the_cheapest_product_comes_first_by_prices_where_all_are_stated_else_beside_an_h100(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    """As ``plan`` compares them; what is relative is said, and what is assumed."""
+    found = {size["gpu"]: size["gpus"] for size in _sizes(capsys, *LOAD, "--gpus", "L40S", "--gpus", "H100")}
+    some = _stating(tmp_path, {"L40S-48GB": 1})
+    by_default, by_some = _cheapest_first(capsys), _cheapest_first(capsys, *some)
+
+    l40s, h100 = found["L40S-48GB"], found["H100-SXM-80GB"]
+    hours = {gpu: relative["h100Hours"] for gpu, _, relative in by_default}
+    assert (hours["L40S-48GB"], hours["H100-SXM-80GB"]) == (pytest.approx(0.35 * l40s), h100)
+    assert list(hours.values()) == sorted(hours.values())
+    assert {gpu: relative["basis"] for gpu, _, relative in by_default} == BASES
+    assert [gpu for gpu, *_ in by_some] == [gpu for gpu, *_ in by_default]
+    everything = _stating(tmp_path, {"L40S-48GB": 1.0, "H20-96GB": 2.0, "H100-SXM-80GB": 0.1})
+    assert _cheapest_first(capsys, *everything)[0][:2] == ("H100-SXM-80GB", 0.1 * h100)
+
+
+def test_a_table_of_sizes_says_what_its_prices_are(capsys: Capture, tmp_path: Path) -> None:
+    words = ("size", LLAMA, *LOAD, "--gpus", "H100")
+
+    main([*words])
+    assert "HOUR" not in capsys.readouterr().out  # one product is compared with nothing
+    main([*words, "--gpus", "L40S"])
+    relative = capsys.readouterr().out
+    assert relative.splitlines()[0].endswith("carry it, cheapest by relative prices")
+    assert "H100 HOURS" in relative
+    assert "in hours of an H100, by public price lists" in " ".join(relative.split())
+    main([*words, "--gpus", "L40S", *_stating(tmp_path, {"H100-SXM-80GB": 40, "L40S-48GB": 1})])
+    stated = capsys.readouterr().out
+    assert stated.splitlines()[0].endswith("x L40S-48GB carry it, cheapest")
+    assert "AN HOUR" in stated
+    assert "H100 HOURS" not in stated
 
 
 def test_a_load_that_no_number_of_gpus_carries_ends_with_one_and_says_why(capsys: Capture) -> None:

@@ -98,10 +98,12 @@ def test_where_pods_may_not_be_listed_they_are_not_asked_for() -> None:
 
 
 class Refusing(Cluster):
-    """Lists by namespace; one is not ours to see."""
+    """Lists by namespace; one is not ours to see as long as it is ``closed``."""
+
+    closed = frozenset({"gone"})
 
     def reply(self, path: str, query: dict[str, str], accept: str) -> Reply:
-        if "/namespaces/gone/" in path:
+        if any(f"/namespaces/{name}/" in path for name in self.closed):
             self.requests.append({"path": path, **query})
             return a_refusal(403)
         return super().reply(path, query, accept)
@@ -120,9 +122,26 @@ def test_of_some_namespaces_each_is_read_by_itself_and_one_that_is_not_ours_hold
     assert caches.store.child("StatefulSet", "models", "llama-0") is not None
     assert caches.health["ConfigMap of gone"].trouble is Trouble.FORBIDDEN
     assert caches.health["ConfigMap of models"].trouble is None
+    assert (set(caches.unread), set(caches.refused)) == ({"gone"}, {"gone"})
     assert caches.absent_kinds == {
         kind.partition(" ")[0] for kind in caches.health if kind.startswith(("ComputeDomain", "PodGroup"))
     }
+
+
+def test_a_namespace_whose_role_comes_later_is_read_and_its_gpus_are_booked() -> None:
+    """Nothing of it is known until then, and the caches say so: nobody else waits for it."""
+    cluster, before, ledger = Refusing(**{plural: a_list(version=7) for plural in REQUIRED}), set[str](), Ledger()
+    cluster.lists["pods"] = a_list(a_pod("a", node="n", gpus=8), version=7)
+
+    def complete(caches: Caches) -> bool:
+        before.update(caches.unread)
+        cluster.closed = frozenset()
+        return not caches.unread and bool(ledger.taken())
+
+    caches = read(cluster, complete, ledger=ledger, scope=Scope(namespaces=("gone",), pods=KnownPods.WATCHED))
+
+    assert (before, ledger.taken()) == ({"gone"}, {"n": 8})
+    assert caches.refused == set()
 
 
 def test_what_was_known_of_a_namespace_stands_when_it_is_not_ours_to_see_any_more() -> None:
@@ -138,4 +157,5 @@ def test_what_was_known_of_a_namespace_stands_when_it_is_not_ours_to_see_any_mor
     caches = read(Later(), lambda caches: caches.health[refused].trouble is not None, scope=Scope(namespaces=("models",)))
 
     assert caches.health[refused].trouble is Trouble.FORBIDDEN
+    assert (set(caches.unread), set(caches.refused)) == (set(), {"models"})
     assert caches.store.child("StatefulSet", "models", "llama-0") is not None

@@ -256,3 +256,31 @@ def test_where_only_pods_of_watched_namespaces_are_known_own_plans_count_and_sta
         assert parts.condition(second)["reason"] == "InsufficientCapacity"
 
     run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("pods", "reason", "begins"),
+    [
+        (
+            KnownPods.WATCHED,
+            "FreeCapacityUnknown",
+            "namespace team-b of watchNamespaces cannot be read, so GPUs in use there count as free: give its Role back ",
+        ),
+        (KnownPods.ALL, "Planned", ""),
+    ],
+)
+def test_a_watched_namespace_that_was_never_read_is_named_where_its_pods_are_not_seen_and_stops_nobody(
+    pods: KnownPods, reason: str, begins: str
+) -> None:
+    async def scenario() -> None:
+        parts = await synced()
+        parts.view.known_pods, parts.view.unread = pods, frozenset({"team-b"})
+        key = parts.add_model("first", model=LARGE)
+        await parts.look(key)
+
+        planned = parts.condition(key, "Planned")
+        assert (planned["status"], planned["reason"]) == ("True", reason)
+        assert planned["message"].startswith(begins)
+        assert ("team-b" in planned["message"]) is (pods is KnownPods.WATCHED)
+
+    run(scenario())

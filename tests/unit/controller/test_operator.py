@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from shardwright.cluster.caches import Caches
 from shardwright.controller.operator import Operator
 from shardwright.controller.options import parse_options
 from shardwright.errors import InputError
@@ -24,6 +25,16 @@ def api() -> Iterator[ScriptedApi]:
     scripted = ScriptedApi(Answer(404))
     yield scripted
     scripted.stop()
+
+
+class Readers(Caches):
+    """Caches that say what they are told to."""
+
+    unread = frozenset[str]()
+    refused = frozenset[str]()
+
+    def __init__(self) -> None:
+        self.filled = asyncio.Event()
 
 
 def operator(api: ScriptedApi, *arguments: str) -> Operator:
@@ -146,3 +157,25 @@ def test_an_operator_that_may_not_read_its_claims_says_so_and_does_not_stand_for
     closed.stop()
     assert "not permitted, but needed: list clusterroles shardwright-nodes" in caplog.text
     assert [path for _, path, _ in closed.requests if "leases" in path] == []
+
+
+def test_when_a_namespace_can_be_read_that_could_not_before_all_models_are_listed_at_once(api: ScriptedApi) -> None:
+    """Not some minutes later; the metric says of each watched namespace how it stands."""
+
+    async def scenario() -> list[tuple[bool, frozenset[str], float | None]]:
+        watching, caches, seen = operator(api, "--watch-namespaces=a,b"), Readers(), []
+        for unread, refused in (({"a", "b"}, {"b"}), ({"b"}, {"b"}), (set[str](), set[str]()), (set[str](), {"a"})):
+            caches.unread, caches.refused = frozenset(unread), frozenset(refused)
+            watching._sync_due.clear()
+            watching._note_namespaces(caches)
+            read = watching._metrics.registry.get_sample_value("shardwright_watched_namespace_readable", {"namespace": "b"})
+            seen.append((watching._sync_due.is_set(), watching._view.unread, read))
+            caches.filled.set()
+        return seen
+
+    assert asyncio.run(scenario()) == [
+        (False, frozenset(), 0.0),  # nothing is told of a namespace before the first of all LISTs
+        (True, frozenset({"b"}), 0.0),
+        (True, frozenset(), 1.0),
+        (False, frozenset(), 1.0),  # what was read once stands
+    ]

@@ -1,0 +1,67 @@
+"""The Jobs that read configs from the hub: which of them hang, and which have failed."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from shardwright.cli.findings import Ailment, Finding
+from shardwright.hardware.untrusted import mapping, mappings, text, time
+from shardwright.reconcile.fetching import JobState, age_seconds, state_of
+from shardwright.rendering.fetch_job import HUB_MODEL
+from shardwright.rendering.labels import KIND
+
+SLOW_SECONDS: Final = 60
+"""How old a Job is that should have read. Basis: it reads for 60 s at most; what takes longer is a node, an image or a Secret."""
+
+_AILMENTS: Final = {
+    JobState.FAILED: Ailment.FETCH_FAILED,
+    JobState.SUSPENDED: Ailment.FETCH_SUSPENDED,
+    JobState.OVERDUE: Ailment.FETCH_OVERDUE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchJob:
+    """What matters of such a Job: for which ShardedModel it reads which model of the hub, and what of it says how far it is."""
+
+    namespace: str
+    name: str
+    owner: str
+    model: str
+    job: Mapping[str, Any]
+
+
+def read_fetch_job(item: Mapping[str, Any]) -> FetchJob:
+    """Return what matters of a Job, whatever it holds."""
+    metadata, status = mapping(item.get("metadata")), mapping(item.get("status"))
+    owners = (owner for owner in mappings(metadata.get("ownerReferences")) if owner.get("kind") == KIND)
+    created = metadata.get("creationTimestamp")
+    return FetchJob(
+        namespace=text(metadata.get("namespace")),
+        name=text(metadata.get("name")),
+        owner=text(next(owners, {}).get("name")),
+        model=text(mapping(metadata.get("annotations")).get(HUB_MODEL)),
+        job={
+            "metadata": {"creationTimestamp": created if time(created) else None},
+            "status": {"conditions": tuple(mappings(status.get("conditions")))},
+        },
+    )
+
+
+def of_fetches(jobs: Iterable[FetchJob], now: datetime) -> Iterator[Finding]:
+    """Yield the Jobs that have ended without a config, and those that do not come to their end."""
+    for one in jobs:
+        state, age = state_of(one.job, now), age_seconds(one.job, now)
+        ailment = _AILMENTS.get(state)
+        if state is JobState.RUNNING and age is not None and age > SLOW_SECONDS:
+            ailment = Ailment.FETCH_SLOW
+        if ailment:
+            yield Finding(
+                ailment=ailment,
+                objects=(one.name,),
+                namespace=one.namespace,
+                about=one.model,
+                said=one.owner,
+                wrong=ailment is not Ailment.FETCH_SLOW,
+            )
