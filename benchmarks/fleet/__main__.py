@@ -30,6 +30,7 @@ from benchmarks.fleet.groups import many_groups
 from benchmarks.fleet.prepare import prepared
 from benchmarks.fleet.rest import events, rest, scrape
 from benchmarks.fleet.sizes import SIZES, Size
+from tests.support.wrapping import wrapped
 
 ROOT: Final = Path(__file__).parents[2]
 PIPE_WIDTH: Final = 170
@@ -53,7 +54,7 @@ def main() -> int:
     report.show(console, found, limits, before)
     if options.write:
         PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(report.page(found, limits, before))
+        PAGE.write_text(wrapped(report.page(found, limits, before)))
     if options.suggest:
         console.print(yaml.safe_dump({found["size"]["name"]: suggested(found["figures"], limits)}, sort_keys=False))
     return _check(console, found["figures"], limits) if options.check else 0
