@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from shardwright.cluster.resources import EVENTS, SECRETS
+from tests.crash.leaders import Pair
 from tests.crash.lives import Act, fill, life
 from tests.crash.points import Fate, Point, StrikingCluster
 from tests.harness.api import Manifest
@@ -89,10 +90,20 @@ async def struck(chapter: Chapter, plurals: Collection[str] = ()) -> list[Run]:
     """
     points = [point for point in _losses(chapter) if _is_among(chapter.writes[point.number], plurals)]
     runs = [Run(chapter.writes[at.number], at.fate, await _lose(chapter, at)) for at in points]
-    for state, (write, fate) in _kills(chapter).items():
-        if _is_among(write, plurals):
-            runs.append(Run(write, fate, await _start_again(chapter, state)))
+    for state, at in _moments(chapter, Fate.KILLED_BEFORE, Fate.KILLED_AFTER).items():
+        if _is_among(write := chapter.writes[at.number], plurals):
+            runs.append(Run(write, at.fate, await _start_again(chapter, state)))
     return runs
+
+
+async def stopped(chapter: Chapter, plurals: Collection[str] = ()) -> list[Run]:
+    """Return what came of an act whose leader was stopped at each of its points, or at those that write one of these plurals.
+
+    Another one takes over when the Lease has run out, and the first wakes up when that one has begun to work.
+    """
+    points = _moments(chapter, Fate.STOPPED_BEFORE, Fate.STOPPED_AFTER).values()
+    among = [point for point in points if _is_among(chapter.writes[point.number], plurals)]
+    return [Run(chapter.writes[at.number], at.fate, await _stop(chapter, at)) for at in among]
 
 
 async def forbidden(chapter: Chapter) -> list[Run]:
@@ -118,13 +129,13 @@ def _losses(chapter: Chapter) -> Iterator[Point]:
                 yield Point(number, Fate.REPEATED)
 
 
-def _kills(chapter: Chapter) -> dict[bytes, tuple[str, Fate]]:
-    """Return the states in which an operator may be killed: after a write is before the next one of the same look."""
-    found: dict[bytes, tuple[str, Fate]] = {}
-    for write, (before, after) in zip(chapter.writes, chapter.states, strict=True):
+def _moments(chapter: Chapter, fate_before: Fate, fate_after: Fate) -> dict[bytes, Point]:
+    """Return the states in which an operator may come to its end: after a write is before the next one of the same look."""
+    found: dict[bytes, Point] = {}
+    for number, (write, (before, after)) in enumerate(zip(chapter.writes, chapter.states, strict=True)):
         if EVENTS.plural not in write:
-            found.setdefault(before, (write, Fate.KILLED_BEFORE))
-            found.setdefault(after, (write, Fate.KILLED_AFTER))
+            found.setdefault(before, Point(number, fate_before))
+            found.setdefault(after, Point(number, fate_after))
     return found
 
 
@@ -139,6 +150,18 @@ async def _revoke(chapter: Chapter, right: str) -> tuple[str, ...]:
     cluster.restore(chapter.before)
     broken = await _play(cluster, chapter.act, None, without=right)
     return _judged(chapter, cluster, broken)
+
+
+async def _stop(chapter: Chapter, point: Point) -> tuple[str, ...]:
+    cluster, broken = StrikingCluster(), list[str]()
+    cluster.restore(chapter.before)
+    pair = Pair(cluster, lambda: broken.extend(at_any_moment(_objects(cluster))))
+    await pair.start()
+    await pair.first.step()
+    cluster.strike(None)
+    chapter.act(cluster)
+    broken += await pair.rest(point)
+    return _judged(chapter, cluster, _in_the_end(cluster, broken))
 
 
 async def _start_again(chapter: Chapter, state: bytes) -> tuple[str, ...]:
@@ -166,6 +189,10 @@ async def _play(
         await operator.run(REVOKED_SECONDS)
         cluster.revoked = ""
     await operator.rest()
+    return _in_the_end(cluster, broken)
+
+
+def _in_the_end(cluster: StrikingCluster, broken: list[str]) -> list[str]:
     return [*broken, *at_rest(_objects(cluster)), *of_writes(cluster.tried)]
 
 

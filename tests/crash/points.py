@@ -23,6 +23,8 @@ class Fate(StrEnum):
     REPEATED = "repeated"  #: it was carried out, its answer was lost, and the client has sent it again
     KILLED_BEFORE = "killed before"  #: the operator was killed before it was sent
     KILLED_AFTER = "killed after"  #: the operator was killed when it was carried out
+    STOPPED_BEFORE = "stopped before"  #: the leader was stopped before it was sent, and woken up when another one led
+    STOPPED_AFTER = "stopped after"  #: the leader was stopped when it was answered, and woken up when another one led
     FORBIDDEN = "forbidden"  #: the right to it and to all of its sort was revoked, and given back later
 
 

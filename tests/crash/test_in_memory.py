@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from tests.crash.lives import ENGINES, life
-from tests.crash.matrix import Chapter, chapters, forbidden, struck
+from tests.crash.matrix import Chapter, chapters, forbidden, stopped, struck
 
 PLURALS = {"vLLM": (), "TensorRT-LLM": ("secrets", "statefulsets")}
 """What is struck by engine, none: everything; what is not named is written for every engine alike."""
@@ -23,6 +23,14 @@ def life_of(engine: str) -> dict[str, Chapter]:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_write_that_is_lost_or_the_last_one_of_an_operator_changes_nothing_of_how_an_act_ends(engine: str, act: str) -> None:
     assert [run for run in asyncio.run(struck(life_of(engine)[act], PLURALS[engine])) if run.broken] == []
+
+
+@pytest.mark.parametrize("act", life("vLLM"))
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_leader_that_is_stopped_at_a_write_and_wakes_up_when_another_leads_changes_nothing_of_how_an_act_ends(
+    engine: str, act: str
+) -> None:
+    assert [run for run in asyncio.run(stopped(life_of(engine)[act], PLURALS[engine])) if run.broken] == []
 
 
 @pytest.mark.parametrize("act", ["create", "crash of a rank", "scale down"])

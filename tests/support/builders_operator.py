@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from shardwright.cluster.client import Client
 from shardwright.cluster.events import Recorder
 from shardwright.cluster.handover import Change
 from shardwright.cluster.kept_model import project_model
@@ -93,11 +94,14 @@ class Parts:
     """One operator; ``most_moving`` is how many groups of all models it may have down on purpose.
 
     While ``watching`` is False its watches are cut: what happens then it does not hear of. Of kinds that are ``unheard`` it never
-    hears. ``keys`` are what it signs with. ``steady`` is the time by which looks are made: that of ``clock`` from now on, unless
+    hears. ``client`` is how it reaches the API server, as one of several; while not ``may_ask``, it does not lead.
+    ``keys`` are what it signs with. ``steady`` is the time by which looks are made: that of ``clock`` from now on, unless
     it is given.
     """
 
     api: MemoryApi = field(default_factory=MemoryApi)
+    client: Client | None = None
+    may_ask: Callable[[], bool] = lambda: True
     most_moving: int | None = None
     watching: bool = True
     unheard: set[Resource] = field(default_factory=set)
@@ -111,20 +115,21 @@ class Parts:
         self.metrics = Metrics()
         self.worker = Inline()
         self.planner = Planner(self.view, self.worker)
-        self.intake = Intake(self.view, self.queue, lambda: True, self.clock)
+        self.intake = Intake(self.view, self.queue, self.may_ask, self.clock)
         self.wire()
         self.api.watch(self._on_change)
 
     def wire(self) -> None:
         """Have all that looks be done with the planner as it is now."""
-        self.reading = Reading(self.api, self.view, self.planner, self.most_moving, "cluster.local", lambda: self.keys)
-        self.resync = Resync(self.api, self.view, self.reading, self.metrics, self.intake.on_gone)
+        client = self.client or self.api
+        self.reading = Reading(client, self.view, self.planner, self.most_moving, "cluster.local", lambda: self.keys)
+        self.resync = Resync(client, self.view, self.reading, self.metrics, self.intake.on_gone)
         parts = ReconcilerParts(
-            client=self.api,
+            client=client,
             view=self.view,
             planner=self.planner,
             reading=self.reading,
-            recorder=Recorder(self.api, "test"),
+            recorder=Recorder(client, "test"),
             metrics=self.metrics,
         )
         self.reconciler = Reconciler(parts, self.steady or SteadyClock(self.clock))

@@ -147,6 +147,13 @@ class MemoryApi(Client):
         await self.after("patch", resource.plural)
         return answer
 
+    async def replace(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        await self._write("update", resource, name)
+        live = self.find(resource, namespace, name)
+        if live is None or body["metadata"]["resourceVersion"] != live["metadata"]["resourceVersion"]:
+            raise ApiError(409, "Conflict", "it has changed")
+        return copied(self._store(resource, copied(dict(body))))
+
     async def patch_status(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         stored = await self.patch(resource, resource.path(namespace, name, "status"), body, MERGE_PATCH)
         return {"metadata": stored["metadata"]}

@@ -48,12 +48,19 @@ class MemoryOperator:
     async def start(self) -> None:
         """Start it in the place of the one before, which does nothing from now on."""
         self.cluster.watches.clear()
-        clock = self.cluster.clock
-        self.parts = Parts(api=self.cluster, clock=clock, steady=WallClock(clock))
+        await self.begin()
+
+    async def begin(self) -> None:
+        """Start it beside those that are there."""
+        self.parts = self.made()
         self._due: dict[Key, float] = {}
         self._failures: dict[Key, int] = {}
         self._known: dict[Place, Manifest] = {}
         await self.resync()
+
+    def made(self) -> Parts:
+        """Return the parts of one that begins."""
+        return Parts(api=self.cluster, clock=self.cluster.clock, steady=WallClock(self.cluster.clock))
 
     async def resync(self) -> None:
         """List all models, and look at all of them."""
@@ -86,14 +93,14 @@ class MemoryOperator:
             await self.step()
             if written != (written := self.cluster.changes):
                 quiet_since = clock.seconds
-            self._move_on(quiet_since + QUIET_SECONDS)
+            await self.move_on(quiet_since + QUIET_SECONDS)
 
     async def run(self, seconds: float) -> None:
         """Let everybody go on for a time."""
         clock, ends = self.cluster.clock, self.cluster.clock.seconds + seconds
         while clock.seconds < ends:
             await self.step()
-            self._move_on(ends)
+            await self.move_on(ends)
         await self.step()
 
     async def step(self) -> None:
@@ -141,8 +148,12 @@ class MemoryOperator:
         if self.cluster.changes != before:
             self.on_step()
 
-    def _move_on(self, latest: float) -> None:
+    async def move_on(self, latest: float) -> None:
         """Move the clock to when something is due next."""
+        self.cluster.clock.seconds = self.next_at(latest)
+
+    def next_at(self, latest: float) -> float:
+        """Return when something is due next."""
         times = (latest, self._resyncs_at, *self._due.values(), *filter(None, (self.cluster.next_at(),)))
         now = self.cluster.clock.seconds
-        self.cluster.clock.seconds = max(min(times), now + 0.01) if min(times) <= now else min(times)
+        return max(min(times), now + 0.01) if min(times) <= now else min(times)
