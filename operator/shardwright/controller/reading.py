@@ -11,7 +11,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.cluster.client import ApiError, Client, Urgency
 from shardwright.cluster.handover import Change
 from shardwright.cluster.resources import BY_KIND, NODES, PODS, SHARDED_MODELS, STATEFUL_SETS
-from shardwright.cluster.schedulers import Finding, Schedulers
+from shardwright.cluster.schedulers import SchedulerApi, Schedulers
 from shardwright.cluster.sources import project_node
 from shardwright.controller.config_maps import ConfigMaps
 from shardwright.controller.contents import contents
@@ -274,7 +274,7 @@ class Reading:
     async def around(self, key: Key, subject: Subject | tuple[Problem, ...], nodes: frozenset[str]) -> Cluster:
         """Return what is known of the cluster around a model."""
         named = subject.intent.scheduler if isinstance(subject, Subject) else "None"
-        scheduler = Finding() if named == "None" else (await self._schedulers.find(key[0]))[named]
+        scheduler = SchedulerApi() if named == "None" else (await self._schedulers.find(key[0]))[named]
         return Cluster(
             nodes=self._view.nodes(nodes),
             free=self._view.free(key, nodes),

@@ -29,10 +29,10 @@ from shardwright.reconcile.rules import groups_wanted
 from shardwright.reconcile.seen import Outcome, Refusal, Seen
 from shardwright.reconcile.sightings import Sight, Sighting
 from shardwright.reconcile.status import build_status, hidden_status, service_status
+from shardwright.rendering.gang_scheduling import ALPHA_GROUPS
 from shardwright.rendering.hashing import CONTENT_HASH
 from shardwright.rendering.labels import is_managed
 from shardwright.rendering.names import base_name, generation_of, group_names
-from shardwright.rendering.scheduling import ALPHA_GROUPS
 from shardwright.resolving.subject import Subject
 
 CONFLICT: Final = 409  # HTTP: there is one of the name already

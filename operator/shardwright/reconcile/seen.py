@@ -20,7 +20,7 @@ from shardwright.reconcile.revisions import Course, Former, Told
 from shardwright.reconcile.sightings import Sighting
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
-from shardwright.rendering.fetch_job import Fetch
+from shardwright.rendering.fetch_job import HubFetch
 from shardwright.replanning import Held, Replanned
 from shardwright.resolving.subject import Subject
 
@@ -91,7 +91,7 @@ class Fetching:
     ``problem`` is why it cannot be read, or how far it is cannot be known.
     """
 
-    fetch: Fetch
+    fetch: HubFetch
     job: Mapping[str, Any] | None = None
     left: str = ""
     problem: Problem | None = None

@@ -11,7 +11,7 @@ from shardwright.errors import Problem
 from shardwright.modelspec.catalogue import model_unknown
 from shardwright.modelspec.parse import CONFIG_FILE
 from shardwright.rendering.deployment import SecretKey
-from shardwright.rendering.fetch_job import VARIABLES, Fetch, config_name
+from shardwright.rendering.fetch_job import VARIABLES, HubFetch, config_name
 from shardwright.resolving.question import Question
 
 Source = tuple[str, str]
@@ -25,7 +25,7 @@ _NAMING: Final = {"id", "revision", "config", "config_map_ref"}
 class Unread(Problem):
     """A model that is not known, and whose config can be read from the hub."""
 
-    fetch: Fetch
+    fetch: HubFetch
 
 
 def source_of(resource: ShardedModel) -> Source | None:
@@ -56,7 +56,7 @@ def unknown(question: Question, spec: Spec) -> Problem:
         return problem
     hub = model.weights.hugging_face if model.weights else None
     token, pod = hub.token_secret_ref if hub else None, spec.pod or Pod()
-    fetch = Fetch(
+    fetch = HubFetch(
         fetcher=fetcher,
         model=model.id,
         revision=model.revision,

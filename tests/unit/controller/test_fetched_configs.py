@@ -18,13 +18,13 @@ from shardwright.reconcile.fetched_config import SIGNATURE, fetched_config
 from shardwright.reconcile.fetching import LATER_SECONDS
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
-from shardwright.rendering.fetch_job import Fetch, Fetcher
+from shardwright.rendering.fetch_job import Fetcher, HubFetch
 from tests.harness.api import Manifest
 from tests.support.builders_model import a_config
 from tests.support.builders_operator import NAMESPACE, Parts, run, synced
 from tests.support.keys import KEYS
 
-FETCH = Fetch(
+FETCH = HubFetch(
     fetcher=Fetcher(image="registry.example/operator:1", pull_policy="IfNotPresent"),
     model="acme/ours",
     revision=None,

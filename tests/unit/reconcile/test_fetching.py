@@ -19,13 +19,13 @@ from shardwright.reconcile.fetching import config_taken
 from shardwright.reconcile.observed import Observed, object_key
 from shardwright.reconcile.seen import Cluster, Fetching, Outcome, Refusal, Resource, Seen
 from shardwright.rendering.deployment import Owner
-from shardwright.rendering.fetch_job import Fetch, Fetcher, config_map, fetch_job, job_name
+from shardwright.rendering.fetch_job import Fetcher, HubFetch, config_map, fetch_job, job_name
 from shardwright.resolving.fetching import Unread
 from tests.support.builders_model import a_config
 
 NOW = datetime(2026, 11, 25, tzinfo=UTC)
 OWNER = Owner(name="ours", namespace="models", uid="9b1f")
-FETCH = Fetch(
+FETCH = HubFetch(
     fetcher=Fetcher(image="registry.example/operator:1", pull_policy="IfNotPresent"),
     model="acme/llama",
     revision=None,

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from shardwright.modelspec.handover import Handover
 from shardwright.rendering.deployment import Owner, SecretKey
-from shardwright.rendering.fetch_job import Fetch, Fetcher, config_map, config_name, fetch_job, job_name
+from shardwright.rendering.fetch_job import Fetcher, HubFetch, config_map, config_name, fetch_job, job_name
 
 OWNER = Owner(name="qwen2.5-7b", namespace="models", uid="9b1f")
-FETCH = Fetch(
+FETCH = HubFetch(
     fetcher=Fetcher(image="registry.example/operator:1", pull_policy="IfNotPresent"),
     model="acme/llama",
     revision=None,
