@@ -14,7 +14,7 @@ from shardwright.controller.queue import Key
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import KnownPods, NodeExclusion
 from shardwright.hardware.pools import Reservation
-from shardwright.hardware.scheduling import Admission, PodTerms
+from shardwright.hardware.scheduling import NodeFilter, PodTerms
 from shardwright.hardware.to_come import AutoscaledPool, Turnout
 from shardwright.reconcile.ledger import Ledger, Owner
 from shardwright.reconcile.publish import Kept
@@ -270,7 +270,7 @@ class View:
         admitted: dict[str, bool] = {}
         for key in self._waiting:
             if (terms := self._terms(key)) is not None and repr(terms) not in admitted:
-                admission = Admission(terms)
+                admission = NodeFilter(terms)
                 admitted[repr(terms)] = any(admission.keeps_out(node) is None for node in usable)
         return sorted((key for key in self._waiting if admitted.get(repr(self._terms(key)), True)), key=self.place_in_line)
 

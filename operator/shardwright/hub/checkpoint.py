@@ -12,7 +12,7 @@ from shardwright.errors import InputError, Problem
 from shardwright.hub.places import Hub
 from shardwright.hub.refusals import Asked, Refusal, busy, failing, not_cached, odd_answer, refusal_of, refused
 from shardwright.hub.transport import Answer, get, within
-from shardwright.modelspec.handover import INDEX_FILE
+from shardwright.modelspec.checkpoint_files import INDEX_FILE
 from shardwright.modelspec.parse import CONFIG_FILE, MAX_CONFIG_BYTES, QUANTIZATION_FILE, folder_text, parse_config
 
 MAX_INDEX_BYTES: Final = 32 * 1024**2

@@ -9,7 +9,7 @@ from typing import Final
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.inventory import NodeExclusion
-from shardwright.hardware.scheduling import Admission, PodTerms
+from shardwright.hardware.scheduling import NodeFilter, PodTerms
 from shardwright.hardware.to_come import is_to_come
 from shardwright.planning.report import Plan
 
@@ -71,13 +71,13 @@ def unfit_nodes(plan: Plan, nodes: Mapping[str, NodeFacts | NodeExclusion | None
         nodes: What is known of its nodes, None for those that do not exist.
         terms: Which nodes its pods may use.
     """
-    admission = Admission(terms)
+    admission = NodeFilter(terms)
     wanted = Counter(name for group in plan.groups for name in group)
     found = (_unfit(name, nodes.get(name), admission, plan, count * plan.gpus_per_node) for name, count in wanted.items())
     return tuple(sorted((item for item in found if item), key=lambda item: item.node))
 
 
-def _unfit(name: str, node: NodeFacts | NodeExclusion | None, admission: Admission, plan: Plan, gpus: int) -> Unfit | None:
+def _unfit(name: str, node: NodeFacts | NodeExclusion | None, admission: NodeFilter, plan: Plan, gpus: int) -> Unfit | None:
     if node is None:
         return Unfit(node=name, fault=Fault.GONE, says="is gone or has no GPUs any more")
     if is_to_come(name):

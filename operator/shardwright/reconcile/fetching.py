@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from shardwright.errors import Problem
-from shardwright.modelspec.handover import Handover, read_handover
+from shardwright.modelspec.checkpoint_files import CheckpointFiles, read_handover
 from shardwright.reconcile.decision import Create, StartJob, Write, written_name
 from shardwright.reconcile.fetched_config import fetched_config
 from shardwright.reconcile.incidents import read_time
@@ -73,7 +73,7 @@ def fetched(seen: Seen, fetching: Fetching, now: datetime) -> Fetched:
     return Fetched(writes=start, problem=_on_its_way(fetch, f"is read by Job {name}"), again_seconds=SOON_SECONDS)
 
 
-def _found(seen: Seen, fetch: HubFetch, found: Handover | Problem) -> Fetched:
+def _found(seen: Seen, fetch: HubFetch, found: CheckpointFiles | Problem) -> Fetched:
     """Return what is done with what the pod has left."""
     owner = seen.resource.owner
     if isinstance(found, Problem):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shardwright.modelspec.handover import MESSAGES, Handover, index_of
+from shardwright.modelspec.checkpoint_files import MESSAGES, CheckpointFiles, index_of
 from shardwright.rendering import names
 from shardwright.rendering.deployment import Owner, SecretKey
 from shardwright.rendering.hashing import digest
@@ -108,7 +108,7 @@ def fetch_job(owner: Owner, fetch: HubFetch) -> dict[str, Any]:
     }
 
 
-def config_map(owner: Owner, fetch: HubFetch, found: Handover) -> dict[str, Any]:
+def config_map(owner: Owner, fetch: HubFetch, found: CheckpointFiles) -> dict[str, Any]:
     """Return the ConfigMap of what was found."""
     base = names.base_name(owner.name)
     labels = {MANAGED_BY[0]: MANAGED_BY[1], "app.kubernetes.io/component": "config", **model_selector(base)}

@@ -13,7 +13,7 @@ from shardwright.cluster.client import ApiError
 from shardwright.cluster.resources import CONFIG_MAPS, JOBS
 from shardwright.controller.planner import Planner
 from shardwright.controller.queue import Key
-from shardwright.modelspec.handover import Handover
+from shardwright.modelspec.checkpoint_files import CheckpointFiles
 from shardwright.reconcile.fetched_config import SIGNATURE, fetched_config
 from shardwright.reconcile.fetching import LATER_SECONDS
 from shardwright.reconcile.signing import SigningKeys
@@ -44,7 +44,7 @@ def owner_of(parts: Parts, key: Key) -> Owner:
 
 def kept(parts: Parts, key: Key, keys: SigningKeys = KEYS, model: str = FETCH.model) -> Manifest:
     """Return the ConfigMap of a config as the operator has written it."""
-    found = Handover(files={"config.json": TEXT}, commit="1" * 40, tensor_bytes=None)
+    found = CheckpointFiles(files={"config.json": TEXT}, commit="1" * 40, tensor_bytes=None)
     return fetched_config(owner_of(parts, key), replace(FETCH, model=model), found, keys)
 
 

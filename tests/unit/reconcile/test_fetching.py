@@ -11,7 +11,7 @@ import pytest
 
 from shardwright.api.settings import NamespaceLimits
 from shardwright.errors import Problem
-from shardwright.modelspec.handover import Handover, handed_over, problem_handed_over
+from shardwright.modelspec.checkpoint_files import CheckpointFiles, handed_over, problem_handed_over
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.decide import Desired, decide
 from shardwright.reconcile.decision import Create, StartJob, written_name
@@ -34,7 +34,7 @@ FETCH = HubFetch(
     pull_secrets=(),
 )
 JOB = job_name(OWNER, FETCH)
-FOUND = Handover(files={"config.json": json.dumps(a_config(), indent=1)}, commit="1" * 40, tensor_bytes=5)
+FOUND = CheckpointFiles(files={"config.json": json.dumps(a_config(), indent=1)}, commit="1" * 40, tensor_bytes=5)
 SOON, LATER = 3.0, 60.0
 AGAIN = f"it is tried again within 10 minutes, or at once when Job {JOB} is deleted"
 
