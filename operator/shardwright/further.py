@@ -89,7 +89,7 @@ def with_room(subject: Subject, plan: Plan, room: Inventory) -> Inventory:
     wanted = subject.request.workload.kv_offload
     if wanted is None or plan.host_cache is None:
         return room
-    shape = offload.Shape.of(plan.layout, plan.nodes_per_replica, wanted, over_ray=subject.traits.over_ray)
+    shape = offload.PodShape.of(plan.layout, plan.nodes_per_replica, wanted, over_ray=subject.traits.over_ray)
     return offload.with_room(room, plan.host_cache.pod_bytes, shape, subject.model)
 
 

@@ -11,7 +11,7 @@ from shardwright.layouts.enumerate import enumerate_candidates
 from shardwright.planning.checks import Judge, Verdict
 from shardwright.planning.plan import best_first
 from shardwright.planning.request import OptimizeFor, Request
-from shardwright.planning.select import Scale, Standing, runners_up, select
+from shardwright.planning.select import FeasibleCandidate, Scale, runners_up, select
 from tests.support.builders_plan import a_model, a_network, a_pool, a_request, an_inventory, an_nvl72_pool, vllm_traits
 
 laws = settings(max_examples=25, deadline=None)
@@ -55,7 +55,7 @@ def _standing(model: str, inventory: Inventory, request: Request) -> list[Verdic
     return [verdict for verdict in verdicts if not verdict.violations]
 
 
-def _smaller_on_its_pool(ranked: tuple[Standing, ...]) -> list[Standing]:
+def _smaller_on_its_pool(ranked: tuple[FeasibleCandidate, ...]) -> list[FeasibleCandidate]:
     best = ranked[0].candidate
     return [one for one in ranked if one.candidate.pool == best.pool and one.candidate.layout.gpus <= best.layout.gpus]
 

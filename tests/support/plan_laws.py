@@ -17,7 +17,7 @@ from shardwright.planning.checks import Judge
 from shardwright.planning.choice import NEAR_TIE, NEAR_TIE_OVER_NETWORK, settled
 from shardwright.planning.plan import best_first, make_plan
 from shardwright.planning.report import Plan
-from shardwright.planning.select import Scale, Standing, answer_seconds
+from shardwright.planning.select import FeasibleCandidate, Scale, answer_seconds
 from tests.support.questions import Question
 
 ROUNDING: Final = 1e-6
@@ -43,11 +43,11 @@ class Seen:
     """A question with the layouts that stand, the plan first; none where nothing stands."""
 
     question: Question
-    ranked: Sequence[Standing]
+    ranked: Sequence[FeasibleCandidate]
     scale: Scale
 
     @property
-    def plan(self) -> Standing:
+    def plan(self) -> FeasibleCandidate:
         return self.ranked[0]
 
 
@@ -158,7 +158,7 @@ def _undominated(seen: Seen) -> Iterator[Finding]:
             )
 
 
-def _rate(standing: Standing) -> float:
+def _rate(standing: FeasibleCandidate) -> float:
     return standing.estimate.performance.output_tokens_per_second
 
 
@@ -327,12 +327,12 @@ def _as_good_in_all(before: Seen, after: Seen) -> bool:
     return cheaper and _rate(new) >= _rate(old) * (1 - SLACK) and times[1] <= times[0] * (1 + SLACK)
 
 
-def _kept_in_a_node(old: Standing, new: Standing) -> bool:
+def _kept_in_a_node(old: FeasibleCandidate, new: FeasibleCandidate) -> bool:
     nodes = [one.candidate.placement.nodes_per_replica for one in (old, new)]
     return nodes[0] > 1 == nodes[1]
 
 
-def _words(standing: Standing) -> str:
+def _words(standing: FeasibleCandidate) -> str:
     layout = standing.candidate.layout
     return (
         f"{layout.replicas} x t{layout.tensor} p{layout.pipeline} d{layout.attention_data} e{layout.expert} c{layout.context} "
@@ -340,5 +340,5 @@ def _words(standing: Standing) -> str:
     )
 
 
-def _found(law: str, seen: Seen, standing: Standing, what: str) -> Finding:
+def _found(law: str, seen: Seen, standing: FeasibleCandidate, what: str) -> Finding:
     return Finding(law=law, question=seen.question, what=f"{_words(standing)}: {what}")

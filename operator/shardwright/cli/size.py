@@ -19,7 +19,7 @@ from shardwright.cli.typed import of_option, read_typed, typed_manifest
 from shardwright.errors import InputError, Problem
 from shardwright.pipeline import plan_serving
 from shardwright.planning.report import NoPlan, Plan
-from shardwright.planning.sizing import Step, fewest, size
+from shardwright.planning.sizing import SizedOutcome, fewest, size
 from shardwright.reporting.figures import format_count, format_layout, format_seconds
 from shardwright.reporting.lines import Line, Role, Span, line, paragraph, table
 from shardwright.resolving.question import Question
@@ -39,11 +39,11 @@ class Sized:
     """What was found for one product; ``gpu_hour_price`` is None where the settings state none."""
 
     named: NamedGpus
-    steps: tuple[Step, ...]
+    steps: tuple[SizedOutcome, ...]
     gpu_hour_price: float | None
 
     @property
-    def best(self) -> Step | None:
+    def best(self) -> SizedOutcome | None:
         """Return the fewest GPUs that carry the load."""
         return fewest(self.steps)
 
@@ -136,7 +136,7 @@ def _lines(arguments: Namespace, found: Sequence[Sized]) -> Iterator[Line]:
     yield from table(header, [_cells(step) for step in _near(first)], width=width)
 
 
-def _near(sized: Sized) -> Iterator[Step]:
+def _near(sized: Sized) -> Iterator[SizedOutcome]:
     """Yield the largest step that does not do, and all that do."""
     yield from [step for step in sized.steps if not step.carries][-1:]
     yield from [step for step in sized.steps if step.carries]
@@ -157,7 +157,7 @@ def _row(sized: Sized, *, prices: bool) -> tuple[str, ...]:
     return (sized.named.gpu.id, *_cells(sized.best), *price)
 
 
-def _cells(step: Step) -> tuple[str, ...]:
+def _cells(step: SizedOutcome) -> tuple[str, ...]:
     if not isinstance(step.outcome, Plan):
         return (str(step.gpus), _why_not(step.outcome), "", "", "")
     performance = step.outcome.performance
@@ -189,7 +189,7 @@ def _document(arguments: Namespace, found: Sequence[Sized]) -> dict[str, Any]:
     }
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: SizedOutcome) -> dict[str, Any]:
     if not isinstance(step.outcome, Plan):
         return {"gpus": step.gpus, "carriesLoad": False, "reason": step.outcome.problem.code}
     performance = step.outcome.performance

@@ -12,7 +12,7 @@ from shardwright.planning.phrases import copies, degrees
 from shardwright.planning.reasons import LIMITS, split
 from shardwright.planning.report import Lack, NoPlan
 from shardwright.planning.request import Request
-from shardwright.planning.select import Scale, Standing, assess, rank
+from shardwright.planning.select import FeasibleCandidate, Scale, assess, rank
 
 _BUSY: Final = frozenset({"InsufficientCapacity"})
 _SHORT: Final = frozenset({"InsufficientCapacity", "PoolTooSmall"})
@@ -100,7 +100,7 @@ def _best_waiting(verdicts: Sequence[Verdict], codes: frozenset[str], scale: Sca
     return only[id(ranked[0].candidate)] if ranked else None
 
 
-def _ranked(verdicts: Iterable[Verdict], scale: Scale) -> tuple[Standing, ...]:
+def _ranked(verdicts: Iterable[Verdict], scale: Scale) -> tuple[FeasibleCandidate, ...]:
     return rank(assess(item.candidate, estimate, scale) for item in verdicts if (estimate := item.estimate))
 
 

@@ -19,7 +19,7 @@ from shardwright.planning.reasons import alternative, reasons
 from shardwright.planning.report import Plan, Report
 from shardwright.planning.request import Request
 from shardwright.planning.rivals import without_slower_twins
-from shardwright.planning.select import Scale, Standing, million_tokens_price, rank, runners_up, select
+from shardwright.planning.select import FeasibleCandidate, Scale, million_tokens_price, rank, runners_up, select
 
 ALTERNATIVES: Final = 4
 """Runners-up that a report shows."""
@@ -95,7 +95,7 @@ def choose(considered: Considered) -> Report:
     )
 
 
-def best_first(standing: Sequence[Verdict], scale: Scale) -> tuple[Standing, ...]:
+def best_first(standing: Sequence[Verdict], scale: Scale) -> tuple[FeasibleCandidate, ...]:
     """Return what stands and is looked at, best first.
 
     It is the best of every layout on pools that are alike, and all that the best one's pool has on no more GPUs.
@@ -115,12 +115,12 @@ def _reached(standing: Sequence[Verdict], *, deploy: bool) -> int:
     return sum(not (deploy and not_yet(verdict.candidate)) for verdict in standing) or len(standing)
 
 
-def _host_cache(best: Standing, considered: Considered) -> HostCache | None:
+def _host_cache(best: FeasibleCandidate, considered: Considered) -> HostCache | None:
     wanted, over_ray = considered.request.workload.kv_offload, considered.traits.over_ray
     return host_cache(best.candidate, best.estimate, wanted, considered.model, over_ray=over_ray)
 
 
-def _plan(best: Standing, why: tuple[str, ...], care: tuple[str, ...], traits: EngineTraits, scale: Scale) -> Plan:
+def _plan(best: FeasibleCandidate, why: tuple[str, ...], care: tuple[str, ...], traits: EngineTraits, scale: Scale) -> Plan:
     candidate, estimate = best.candidate, best.estimate
     pool, placement = candidate.pool, candidate.placement
     return Plan(

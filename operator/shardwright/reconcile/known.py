@@ -9,7 +9,7 @@ from shardwright.api.record import PlanRecord
 from shardwright.errors import Problem
 from shardwright.hardware.facts import NodeFacts
 from shardwright.hardware.to_come import is_to_come
-from shardwright.planning.validity import Fault, Unfit, unfit_nodes
+from shardwright.planning.validity import NodeFault, Unfit, unfit_nodes
 from shardwright.reconcile.decide import standing_groups
 from shardwright.reconcile.decision import DryRunPod
 from shardwright.reconcile.generations import lost_nodes, unsettled_groups
@@ -113,7 +113,7 @@ def _unfit(record: PlanRecord, base: str, cluster: Cluster, observed: Observed, 
     """Return the planned nodes with a fault; one to come has none before pods have asked for it."""
     found = unfit_nodes(record.plan, cluster.nodes, subject.terms)
     asked = {node for nodes in _sought(record, base, observed).values() for node in nodes}
-    return tuple(item for item in found if item.fault is not Fault.TO_COME or item.node in asked)
+    return tuple(item for item in found if item.fault is not NodeFault.TO_COME or item.node in asked)
 
 
 def _nodes_to_come(record: PlanRecord, base: str, observed: Observed, late: frozenset[str] = frozenset()) -> dict[str, Wait]:

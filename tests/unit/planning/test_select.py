@@ -12,7 +12,7 @@ from shardwright.layouts.layout import Candidate, Layout, Placement
 from shardwright.layouts.placement import place
 from shardwright.planning.checks import Verdict, Violation
 from shardwright.planning.request import OptimizeFor, Request
-from shardwright.planning.select import Scale, Standing, million_tokens_price, rank, runners_up
+from shardwright.planning.select import FeasibleCandidate, Scale, million_tokens_price, rank, runners_up
 from shardwright.planning.select import select as select_by
 from tests.support.builders_plan import a_pool, a_request, an_inventory
 
@@ -62,7 +62,7 @@ class _Known:
         return self._estimate
 
 
-def select(verdicts: Iterable[Verdict], request: Request) -> tuple[Standing, ...]:
+def select(verdicts: Iterable[Verdict], request: Request) -> tuple[FeasibleCandidate, ...]:
     return select_by(verdicts, Scale(request=request, by_price=False))
 
 
