@@ -38,8 +38,8 @@ from shardwright.reconcile.memory import read_memory
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, object_key
 from shardwright.reconcile.publish import Published
 from shardwright.reconcile.record_object import record_key
-from shardwright.reconcile.revisions import Former, Revision, Told, unusable
-from shardwright.reconcile.seen import Ask, Cluster, Outcome, Resource, Seen
+from shardwright.reconcile.revisions import AskedSpec, Former, Revision, unusable
+from shardwright.reconcile.seen import Ask, Cluster, ModelResource, Outcome, Seen
 from shardwright.reconcile.states import Awaited, GroupState, Situation
 from shardwright.reconcile.templates import asked_by
 from shardwright.rendering.deployment import Owner
@@ -56,7 +56,7 @@ _HELD: Final = frozenset({Awaited.PARTITION, Awaited.STOPPED_ROLLOUT})
 """Why a group keeps its pods although others are wanted."""
 
 
-_UNSAID: Final = Told(text='{"spec": {}}')
+_UNSAID: Final = AskedSpec(text='{"spec": {}}')
 """What is kept of a model as a revision is shown nowhere."""
 
 
@@ -193,7 +193,7 @@ def _seen(model: LiveModel, subject: Subject, around: Surroundings, generation: 
     nodes = {_name(facts): facts for facts in around.nodes if _name(facts) in wanted}
     metadata = model.content["metadata"]
     return Seen(
-        resource=Resource(
+        resource=ModelResource(
             owner=model.owner,
             generation=generation,
             annotations=metadata.get("annotations") or {},

@@ -30,10 +30,10 @@ from shardwright.reconcile.known import nodes_of_interest
 from shardwright.reconcile.members import Member, read_member
 from shardwright.reconcile.observed import STATEFUL_SET, Observed, controller_uid, object_key
 from shardwright.reconcile.record_object import StoredRecord, record_key
-from shardwright.reconcile.record_trust import SERIAL, Believed, Known, believed, kept_version
+from shardwright.reconcile.record_trust import SERIAL, Believed, RecordEvidence, believed, kept_version
 from shardwright.reconcile.refusals import not_permitted
 from shardwright.reconcile.rollout import turns_left
-from shardwright.reconcile.seen import Cluster, Resource, Seen
+from shardwright.reconcile.seen import Cluster, ModelResource, Seen
 from shardwright.reconcile.signing import SigningKeys
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.labels import MODEL
@@ -93,7 +93,7 @@ class Reading:
             ChangedError: the resource has changed meanwhile.
         """
         owner, (where, _) = owner_of(live), config_place(live)
-        resource = Resource(
+        resource = ModelResource(
             owner=owner,
             generation=live["metadata"]["generation"],
             annotations=live["metadata"].get("annotations") or {},
@@ -175,7 +175,7 @@ class Reading:
         note: Note,
     ) -> Believed:
         """Return which plan of record counts."""
-        known = Known(
+        known = RecordEvidence(
             owner=owner_of(live),
             signs=bool(self.keys()),
             serial=self._newest(live, note),

@@ -26,7 +26,7 @@ from shardwright.hardware.inventory import KnownPods
 from shardwright.reconcile.advance import Step, advance
 from shardwright.reconcile.decision import Apply, DryRunPod, broken_groups, ended_groups, written_kind, written_name
 from shardwright.reconcile.pacing import gist_of, write_at
-from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.publish import Published
 from shardwright.reconcile.seen import Ask, Cluster, Outcome, Refusal, Seen
 from shardwright.resolving.subject import Subject
@@ -201,7 +201,7 @@ class Reconciler:
 
     async def _answer(self, key: Key, subject: Subject, ask: Ask) -> Any:
         """Ask the planner; before groups leave their nodes those are read afresh."""
-        if ask.choice is Choice.REHOUSE and isinstance(ask.on, PlanRecord):
+        if ask.choice is PlanChoice.REHOUSE and isinstance(ask.on, PlanRecord):
             nodes = {node for index in ask.leaving for node in ask.on.plan.groups[index]}
             if await self._parts.reading.certain_nodes(nodes):
                 raise ChangedError

@@ -16,7 +16,7 @@ from shardwright.hardware.inventory import KnownPods, NodeExclusion
 from shardwright.hardware.pools import Reservation
 from shardwright.hardware.scheduling import NodeFilter, PodTerms
 from shardwright.hardware.to_come import AutoscaledPool, Turnout
-from shardwright.reconcile.ledger import Ledger, Owner
+from shardwright.reconcile.ledger import Ledger, OwnerKey
 from shardwright.reconcile.publish import Kept
 from shardwright.reconcile.quotas import Pods
 from shardwright.reconcile.waiting import Rank, Waiting, claimed_before, rank_of
@@ -61,7 +61,7 @@ class View:
     ledger: Ledger = field(default_factory=Ledger)
     store: Store = field(init=False)
     resources: dict[Key, Mapping[str, Any]] = field(default_factory=dict)
-    models: dict[Owner, Key] = field(default_factory=dict)
+    models: dict[OwnerKey, Key] = field(default_factory=dict)
     freed: set[str] = field(default_factory=set)
     turns_came: int = 0
     synced: bool = False
@@ -303,7 +303,7 @@ def _move(index: dict[A, set[Key]], key: Key, before: frozenset[A], now: frozens
         index.setdefault(item, set()).add(key)
 
 
-def base_key(key: Key) -> Owner:
+def base_key(key: Key) -> OwnerKey:
     """Return namespace and base name of a model: what its pods and its reservations go by."""
     return key[0], base_name(key[1])
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from shardwright.controller.interpreter import keep_answering
 from shardwright.controller.wire import Reply, Shared, read_message, write_message
-from shardwright.reconcile.budget import Fault
+from shardwright.reconcile.budget import QuestionFault
 from shardwright.reconcile.work import Work
 
 ANSWER_MAX_BYTES: Final = 16 << 20
@@ -50,9 +50,9 @@ def _reply(shared: Shared, question: bytes) -> bytes:
     try:
         answer = work.answer()
     except MemoryError:
-        return shared.dumps(Reply(fault=Fault.MEMORY, cpu_seconds=process_time() - began))
+        return shared.dumps(Reply(fault=QuestionFault.MEMORY, cpu_seconds=process_time() - began))
     except RecursionError:
-        return shared.dumps(Reply(fault=Fault.CRASH, cpu_seconds=process_time() - began))
+        return shared.dumps(Reply(fault=QuestionFault.CRASH, cpu_seconds=process_time() - began))
     except Exception:  # noqa: BLE001  a fault of ours, and no reason to end: it is said where the question came from
         error = traceback.format_exc()[-FAULT_MAX_LENGTH:]
         return shared.dumps(Reply(error=error, cpu_seconds=process_time() - began))

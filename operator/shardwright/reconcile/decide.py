@@ -14,7 +14,7 @@ from shardwright.reconcile.decision import Apply, Create, CreateKey, Delete, Obj
 from shardwright.reconcile.drift import drifted_fields
 from shardwright.reconcile.generations import finds_no_place, former_generations, overdue
 from shardwright.reconcile.group import Group, LifeRules, as_it_stands
-from shardwright.reconcile.groups import Step, next_step
+from shardwright.reconcile.groups import GroupStep, next_step
 from shardwright.reconcile.holds import Rejection, held_back, rejected
 from shardwright.reconcile.immutable import as_it_can_be, is_in_the_way
 from shardwright.reconcile.members import mounted_config_maps, mounted_secrets
@@ -98,7 +98,7 @@ def decide(desired: Desired, observed: Observed, now: datetime, most_moving: int
     )
 
 
-def _to_begin_beside(groups: Sequence[Group], steps: Sequence[Step]) -> tuple[int, ...]:
+def _to_begin_beside(groups: Sequence[Group], steps: Sequence[GroupStep]) -> tuple[int, ...]:
     """Return the groups that stop for other pods; one that is held back has none to begin with beside itself."""
     return tuple(index for index, (group, step) in enumerate(zip(groups, steps, strict=True)) if step.planned and not group.hold)
 
@@ -120,7 +120,7 @@ def keep_alive(
     """
     lives = [live for key, live in sorted(observed.objects.items()) if key[0] == STATEFUL_SET]
     ours = [_as_it_is(live, observed, rules, size) for live in lives if controller_uid(live) == owner_uid]
-    wanted = [next_step(group, now) if group.size else Step(state=next_step(group, now).state) for group in ours]
+    wanted = [next_step(group, now) if group.size else GroupStep(state=next_step(group, now).state) for group in ours]
     steps = one_after_another(ours, wanted, now, rules.max_unavailable, most_moving)
     return Decision(writes=tuple(write for step in steps for write in step.writes), groups=tuple(step.state for step in steps))
 

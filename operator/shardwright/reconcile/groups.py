@@ -43,7 +43,7 @@ SHOWN_LATE: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class GroupStep:
     """What to write for a group now, and how it stands. ``planned``: it ends a service that could go on for now."""
 
     state: GroupState
@@ -51,12 +51,12 @@ class Step:
     planned: bool = False
 
 
-def next_step(group: Group, now: datetime) -> Step:
+def next_step(group: Group, now: datetime) -> GroupStep:
     """Return the one step that a group needs now; none when all is as it should be."""
     if group.live is None:
         return _create(group)
     if "deletionTimestamp" in group.live["metadata"]:
-        return Step(state=_state(group, Situation.STOPPING, Wait(what=Awaited.DELETION)))
+        return GroupStep(state=_state(group, Situation.STOPPING, Wait(what=Awaited.DELETION)))
     if group.live["spec"].get("replicas") == 0:
         return _leave_zero(group, now)
     if group.memory.stopped_for:
@@ -68,7 +68,7 @@ def next_step(group: Group, now: datetime) -> Step:
     return _fail(group, failure, now) if failure else _keep(group, now)
 
 
-def _fail(group: Group, failure: Failure, now: datetime) -> Step:
+def _fail(group: Group, failure: Failure, now: datetime) -> GroupStep:
     stable = group.memory.stable(now, group.rules.restart.stable_seconds)
     incident = new_incident(failure, group.members, group.memory.incident, now, stable=stable)
     return _go_to_zero(group, Why.FAILURE, group.memory.with_(incident=incident), now)
@@ -91,14 +91,14 @@ def _refused(group: Group, now: datetime) -> Failure | None:
     return Failure(rank=missing, reason=PODS_REFUSED, message=kept_out.said[-MESSAGE_LENGTH:])
 
 
-def _create(group: Group) -> Step:
+def _create(group: Group) -> GroupStep:
     if group.members:
-        return Step(state=_state(group, Situation.STOPPING, Wait(what=Awaited.EARLIER_PODS)))
+        return GroupStep(state=_state(group, Situation.STOPPING, Wait(what=Awaited.EARLIER_PODS)))
     intent = _intent(group, _started(group, group.memory.begun_anew(beside=group.served_by is not None)))
-    return Step(state=_state(group, Situation.STARTING), writes=(Create(content=intent),))
+    return GroupStep(state=_state(group, Situation.STARTING), writes=(Create(content=intent),))
 
 
-def _leave_zero(group: Group, now: datetime) -> Step:
+def _leave_zero(group: Group, now: datetime) -> GroupStep:
     """Wait until every pod is gone and the back-off is over, then start all of them at once; a change waits for none."""
     memory, policy = group.memory, group.rules.restart
     if group.members:
@@ -107,17 +107,17 @@ def _leave_zero(group: Group, now: datetime) -> Step:
     if _changed_since(group) or not incident:
         memory = memory.forgiven()
     elif incident.spent(policy) and policy.stop_when_spent:
-        return Step(state=_state(group, Situation.STOPPED, Wait(what=Awaited.CHANGE, said=str(incident.counted))))
+        return GroupStep(state=_state(group, Situation.STOPPED, Wait(what=Awaited.CHANGE, said=str(incident.counted))))
     elif group.crowded_out:
-        return Step(state=_state(group, Situation.BACKING_OFF, Wait(what=Awaited.ROOM)))
+        return GroupStep(state=_state(group, Situation.BACKING_OFF, Wait(what=Awaited.ROOM)))
     elif incident.time <= now < (until := incident.restart_at(policy)):  # a clock that ran ahead holds nothing down
         pause = Wait(what=Awaited.PAUSE, said=until.isoformat())
-        return Step(state=_state(group, Situation.BACKING_OFF, pause, look_at=until))
+        return GroupStep(state=_state(group, Situation.BACKING_OFF, pause, look_at=until))
     elif group.kept_out:
-        return Step(state=_state(group, Situation.BACKING_OFF, Wait(what=Awaited.PODS_CREATED, said=f"all {group.size}")))
+        return GroupStep(state=_state(group, Situation.BACKING_OFF, Wait(what=Awaited.PODS_CREATED, said=f"all {group.size}")))
     refused = memory.incident and memory.incident.attempt and memory.incident.failure.reason == PODS_REFUSED
     (start,) = _write(group, _started(group, memory.with_(stopped_for="")), Why.START, replicas=group.size)
-    return Step(state=_state(group, Situation.STARTING), writes=asked_first(group.rendered, start) if refused else (start,))
+    return GroupStep(state=_state(group, Situation.STARTING), writes=asked_first(group.rendered, start) if refused else (start,))
 
 
 def _started(group: Group, memory: Memory) -> Memory:
@@ -128,7 +128,7 @@ def _started(group: Group, memory: Memory) -> Memory:
     return memory.with_(restarted_for=rules.restart_asked, asked=asked, pending=(), restarts_before=before)
 
 
-def _end(group: Group, now: datetime) -> Step:
+def _end(group: Group, now: datetime) -> GroupStep:
     """Wait for the last pods; whose node is found dead meanwhile was the cause."""
     memory = group.memory
     changed = _changed(group)  # is noticed when it starts, as long as it shows
@@ -137,7 +137,7 @@ def _end(group: Group, now: datetime) -> Step:
     known = memory != group.memory
     writes = _write(group, memory, Why.CAUSE, replicas=0) if known else ()
     state = _state(group, Situation.STOPPING, Wait(what=Awaited.PODS_GONE), *_late(group, now), memory=memory)
-    return Step(state=state, writes=(*writes, *_hurried(group)))
+    return GroupStep(state=state, writes=(*writes, *_hurried(group)))
 
 
 def _late(group: Group, now: datetime) -> Iterator[Wait]:
@@ -146,10 +146,10 @@ def _late(group: Group, now: datetime) -> Iterator[Wait]:
     yield from (Wait(what=Awaited.LATE_POD, ranks=(m.rank,), said=str(m.node)) for m in late[:SHOWN_LATE])
 
 
-def _stay_at_zero(group: Group) -> Step:
+def _stay_at_zero(group: Group) -> GroupStep:
     """Carry a stop through that somebody has scaled away: what began it is no second failure."""
     state = _state(group, Situation.STOPPING, Wait(what=Awaited.STOP_AGAIN))
-    return Step(state=state, writes=_write(group, group.memory, Why.STOP_AGAIN, replicas=0))
+    return GroupStep(state=state, writes=_write(group, group.memory, Why.STOP_AGAIN, replicas=0))
 
 
 def _changed_since(group: Group) -> bool:
@@ -175,17 +175,17 @@ def _hurried(group: Group) -> tuple[Write, ...]:
     )
 
 
-def _go_to_zero(group: Group, why: Why, memory: Memory, now: datetime) -> Step:
+def _go_to_zero(group: Group, why: Why, memory: Memory, now: datetime) -> GroupStep:
     asked = group.rules.restart_asked if why is Why.REQUESTED else memory.restarted_for
     stopped = memory.stopped(why, group.size, now).with_(restarted_for=asked)
     if why is Why.ROLLOUT and not group.is_made_anew:
         # Written with the template: whoever starts the group, its pods are what was asked for then.
         stopped = stopped.with_(asked=asked_by(group.rendered), pending=())
     state = _state(group, Situation.STOPPING, Wait(what=Awaited.STOP), memory=stopped)
-    return Step(state=state, writes=_write(group, stopped, why, replicas=0), planned=why in ON_PURPOSE and group.complete)
+    return GroupStep(state=state, writes=_write(group, stopped, why, replicas=0), planned=why in ON_PURPOSE and group.complete)
 
 
-def _keep(group: Group, now: datetime) -> Step:
+def _keep(group: Group, now: datetime) -> GroupStep:
     """Repair drift that disturbs no pod, and note the pods that are ready together."""
     memory = group.memory.ready(group.members, now) if group.complete else group.memory
     state = _standing(group, memory, now)
@@ -195,8 +195,8 @@ def _keep(group: Group, now: datetime) -> Step:
         memory = memory.with_(pending=group.pending, asked=_found_asked(group), restarts_before=group.restarts_before(now))
         drift = drifted_fields(_intent(group, group.memory), group.live)
     if drift:
-        return Step(state=state, writes=_write(group, memory, Why.DRIFT, fields=drift))
-    return Step(state=state, writes=_write(group, memory, Why.NOTE) if memory != group.memory else ())
+        return GroupStep(state=state, writes=_write(group, memory, Why.DRIFT, fields=drift))
+    return GroupStep(state=state, writes=_write(group, memory, Why.NOTE) if memory != group.memory else ())
 
 
 def _found_asked(group: Group) -> str:

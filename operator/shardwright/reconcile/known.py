@@ -17,7 +17,7 @@ from shardwright.reconcile.group import LifeRules
 from shardwright.reconcile.observed import KeptOut, Observed
 from shardwright.reconcile.relocation import (
     Departure,
-    Surroundings,
+    Occupancy,
     crowded_out,
     departures,
     hanging_groups,
@@ -88,7 +88,7 @@ def look_around(seen: Seen, observed: Observed, now: datetime) -> Known:
         own = replace(own, nodes_to_come=_nodes_to_come(record, base, observed))
     standing = standing_groups(own, uid, now, rules)
     lost = lost_nodes(own.members, silent, now)
-    around = Surroundings(unfit=unfit, since={item.node: since[of_node(item)] for item in unfit}, lost=lost)
+    around = Occupancy(unfit=unfit, since={item.node: since[of_node(item)] for item in unfit}, lost=lost)
     if record:
         around = _with_groups(around, record, own, standing, seen, now)
     late = late_nodes(record.plan, around, now) if record else frozenset[str]()
@@ -148,8 +148,8 @@ def _by_own_clock(seen: Seen, observed: Observed, since: Mapping[Sighting, datet
 
 
 def _with_groups(
-    around: Surroundings, record: PlanRecord, own: Observed, standing: tuple[GroupState, ...], seen: Seen, now: datetime
-) -> Surroundings:
+    around: Occupancy, record: PlanRecord, own: Observed, standing: tuple[GroupState, ...], seen: Seen, now: datetime
+) -> Occupancy:
     base, groups = base_name(seen.resource.owner.name), record.plan.groups
     roots = group_names(base, record.plan.group_numbers)
     gave_up = {generation_of(state.name)[0] for state in standing if state.holds_nothing}

@@ -57,7 +57,7 @@ _BACK: Final[Mapping[NodeFault, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Occupancy:
     """What is known of the nodes of a plan and of who stands on them.
 
     ``unfit`` are the planned nodes with a fault, ``since`` when each of them was first seen with it, by node. ``lost`` are
@@ -85,7 +85,7 @@ class Departure:
     back: str
 
 
-def departures(plan: Plan, seen: Surroundings, now: datetime) -> tuple[Departure, ...]:
+def departures(plan: Plan, seen: Occupancy, now: datetime) -> tuple[Departure, ...]:
     """Return which groups go elsewhere and from which node each, the first node of each that says why."""
     full = _full_nodes(plan, seen.free)
     faults = {item.node: item for item in seen.unfit if now >= _patience_ends(item, seen)}
@@ -97,7 +97,7 @@ def departures(plan: Plan, seen: Surroundings, now: datetime) -> tuple[Departure
 
 
 def _reasons(
-    index: int, nodes: Sequence[str], seen: Surroundings, faults: Mapping[str, Unfit], full: frozenset[str]
+    index: int, nodes: Sequence[str], seen: Occupancy, faults: Mapping[str, Unfit], full: frozenset[str]
 ) -> Iterator[Departure]:
     """Yield why a group leaves nodes of its own, the worst first."""
     for node in nodes:
@@ -117,21 +117,21 @@ def _reasons(
                 yield Departure(group=index, node=node, what=what, back="free the GPUs of that node")
 
 
-def recheck_at(plan: Plan, seen: Surroundings, now: datetime) -> datetime | None:
+def recheck_at(plan: Plan, seen: Occupancy, now: datetime) -> datetime | None:
     """Return when the next fault will have lasted long enough for a group that needs a place, None where none will."""
     waiting = {node for index in seen.unsettled if index < len(plan.groups) for node in plan.groups[index]}
     ends = (_patience_ends(item, seen) for item in seen.unfit if item.node in waiting)
     return min((end for end in ends if end > now), default=None)
 
 
-def late_nodes(plan: Plan, seen: Surroundings, now: datetime) -> frozenset[str]:
+def late_nodes(plan: Plan, seen: Occupancy, now: datetime) -> frozenset[str]:
     """Return the nodes to come that groups have waited for in vain."""
     waiting = {node for index in seen.unsettled if index < len(plan.groups) for node in plan.groups[index]}
     awaited = (item for item in seen.unfit if item.fault is NodeFault.TO_COME and item.node in waiting)
     return frozenset(item.node for item in awaited if now >= _patience_ends(item, seen))
 
 
-def _patience_ends(item: Unfit, seen: Surroundings) -> datetime:
+def _patience_ends(item: Unfit, seen: Occupancy) -> datetime:
     return seen.since[item.node] + timedelta(seconds=PATIENCE_SECONDS[item.fault])
 
 

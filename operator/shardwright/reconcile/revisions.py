@@ -58,7 +58,7 @@ class Revision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class AskedSpec:
     """What a resource asks, as JSON, and the config that it refers to (None: it refers to none)."""
 
     text: str
@@ -67,7 +67,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saying:
-    """What a revision says: ``spec`` and ``config`` as in :class:`Told`, the engine's version by default, and the plan."""
+    """What a revision says: ``spec`` and ``config`` as in :class:`AskedSpec`, the engine's version by default, and the plan."""
 
     spec: Mapping[str, Any]
     config: str | None
@@ -168,7 +168,7 @@ def shown(history: History, runs: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value}
 
 
-def renewed(before: History, subject: Subject, record: PlanRecord, told: Told | None, now: datetime) -> History | None:
+def renewed(before: History, subject: Subject, record: PlanRecord, told: AskedSpec | None, now: datetime) -> History | None:
     """Return the revisions after all groups have come to serve as a subject says; None where what it asks must be told first.
 
     One that was kept before is the newest again, under a new number, as with a Deployment. Those that are beyond the history stay
@@ -205,7 +205,7 @@ def _drops(owner: Owner, digests: Sequence[str], needs: frozenset[ObjectKey] = f
     }
 
 
-def _text(told: Told, record: PlanRecord) -> str:
+def _text(told: AskedSpec, record: PlanRecord) -> str:
     """Return what a revision says, the same for the same: without what becomes of the plan of record later."""
     kept = replace(record, rollback=None, answered="", unknown=False, rejected="", improved_at=None, serial=0)
     said = {"spec": json.loads(told.text)["spec"], "config": told.config, "record": encode(kept)}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from shardwright.controller.wire import Shared
 from shardwright.hardware.pools import build_inventory
-from shardwright.reconcile.plan_choice import Choice
+from shardwright.reconcile.plan_choice import PlanChoice
 from shardwright.reconcile.seen import Ask
 from shardwright.reconcile.work import MakePlan, Planned, Resolve, Stock
 from shardwright.resolving.stored import Administration
@@ -15,7 +15,7 @@ from shardwright.resolving.subject import Subject
 from tests.support.builders_resource import a_sharded_model
 from tests.support.builders_subject import LARGE, a_subject, h100_facts
 
-ASK = Ask(on=None, choice=Choice.REPLAN)
+ASK = Ask(on=None, choice=PlanChoice.REPLAN)
 WHOLE = build_inventory(h100_facts(4), ())
 
 

@@ -17,7 +17,7 @@ from shardwright.reconcile.decide import Desired, decide
 from shardwright.reconcile.decision import Create, StartJob, written_name
 from shardwright.reconcile.fetching import config_taken
 from shardwright.reconcile.observed import Observed, object_key
-from shardwright.reconcile.seen import Cluster, Fetching, Outcome, Refusal, Resource, Seen
+from shardwright.reconcile.seen import Cluster, Fetching, ModelResource, Outcome, Refusal, Seen
 from shardwright.rendering.deployment import Owner
 from shardwright.rendering.fetch_job import Fetcher, HubFetch, config_map, fetch_job, job_name
 from shardwright.resolving.fetching import Unread
@@ -48,7 +48,7 @@ def a_job(condition: str = "", reason: str = "", uid: str = OWNER.uid) -> dict[s
 def a_look(fetching: Fetching, **seen: Any) -> Seen:
     unknown = Unread(code="ModelUnknown", path="spec.model.id", what="'acme/llama'", fetch=FETCH)
     given: dict[str, Any] = {"cluster": Cluster(), "observed": Observed(objects={}), "record": None} | seen
-    resource = Resource(owner=OWNER, generation=1, paused=given.pop("paused", False))
+    resource = ModelResource(owner=OWNER, generation=1, paused=given.pop("paused", False))
     return Seen(resource=resource, subject=(unknown,), fetching=fetching, **given)
 
 

@@ -15,7 +15,7 @@ from shardwright.reconcile.relocation import (
     GRACE_SECONDS,
     PATIENCE_SECONDS,
     REGISTERED_AGAIN_SECONDS,
-    Surroundings,
+    Occupancy,
     departure_problem,
     departures,
     hanging_groups,
@@ -42,10 +42,10 @@ def around(
     free: dict[str, int] | None = None,
     unsettled: set[int] | None = None,
     homeless: set[int] | None = None,
-) -> Surroundings:
+) -> Occupancy:
     """Return nodes with these faults, each seen first at noon."""
     faults = faults or {}
-    return Surroundings(
+    return Occupancy(
         unfit=tuple(Unfit(node=node, fault=fault, says=f"is {fault}") for node, fault in sorted(faults.items())),
         since=dict.fromkeys(faults, NOON),
         lost=frozenset(lost or ()),
@@ -56,7 +56,7 @@ def around(
     )
 
 
-def leaving(seen: Surroundings, now: datetime = LATE) -> set[int]:
+def leaving(seen: Occupancy, now: datetime = LATE) -> set[int]:
     return {item.group for item in departures(PLAN, seen, now)}
 
 
@@ -109,7 +109,7 @@ def test_nobody_looks_again_for_a_fault_under_a_group_that_has_its_place() -> No
         "room for one of the two groups that share a node",
     ],
 )
-def test_a_group_leaves_the_nodes_that_it_cannot_have(seen: Surroundings, groups: set[int]) -> None:
+def test_a_group_leaves_the_nodes_that_it_cannot_have(seen: Occupancy, groups: set[int]) -> None:
     assert leaving(seen) == groups
     assert (departure_problem(departures(PLAN, seen, LATE)) is not None) == bool(groups)
 
@@ -139,7 +139,7 @@ REVIVE = "bring the node back or delete its Node object"
         ),
     ],
 )
-def test_a_plan_that_a_group_must_leave_says_so_and_what_to_do(seen: Surroundings, said: str, back: str) -> None:
+def test_a_plan_that_a_group_must_leave_says_so_and_what_to_do(seen: Occupancy, said: str, back: str) -> None:
     problem = departure_problem(departures(PLAN, seen, LATE))
     assert problem is not None
     assert problem.sentence() == f"planned node {said}; the group is planned on other nodes; where there are none, {back}"
