@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from shardwright.cluster.client import Client
 from shardwright.cluster.handover import Change, Handover, Key
-from shardwright.cluster.reader import Counts, Health, Reader, Source, Timing
+from shardwright.cluster.reader import Counts, Reader, ReaderHealth, Source, Timing
 from shardwright.cluster.sources import (
     CHILD_SOURCES,
     CONFIG_MAP_SOURCE,
@@ -99,7 +99,7 @@ class Caches:
         return frozenset(kind for kind, readers in self._kinds.items() if not any(reader.health.served for reader in readers))
 
     @property
-    def health(self) -> Mapping[str, Health]:
+    def health(self) -> Mapping[str, ReaderHealth]:
         """Return how the readers are, by kind, and by kind and namespace where they read one."""
         return {kind: reader.health for kind, reader in self._readers.items()}
 

@@ -15,12 +15,12 @@ from shardwright.api.settings import Settings, read_settings
 from shardwright.controller.files import Watched, catalogue_of
 from shardwright.controller.metrics import Metrics
 from shardwright.controller.queue import Key, Priority
-from shardwright.controller.subjects import Outcome as Resolved
+from shardwright.controller.subjects import Resolution as Resolved
 from shardwright.controller.subjects import Subjects, key_beside
 from shardwright.controller.turns import Turns
 from shardwright.controller.view import View, base_key
 from shardwright.controller.whole import ReadWhole, as_it_is
-from shardwright.controller.worker import Asked, Memo
+from shardwright.controller.worker import Answerer, Memo
 from shardwright.errors import InputError, Problem
 from shardwright.hardware.inventory import Inventory, KnownPods
 from shardwright.hardware.pools import build_inventory
@@ -65,7 +65,7 @@ class Planner:
     def __init__(
         self,
         view: View,
-        worker: Asked,
+        worker: Answerer,
         catalogue_file: Path | None = None,
         settings_file: Path | None = None,
         metrics: Metrics | None = None,

@@ -26,7 +26,7 @@ from shardwright.reconcile.work import Work
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
-Outcome = TypeVar("Outcome")
+Memoized = TypeVar("Memoized")
 
 TRIES: Final = 2
 """Of how many processes a question is asked that end with it: the first may have ended for another reason."""
@@ -45,14 +45,14 @@ class WorkError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memo(Generic[Outcome]):
+class Memo(Generic[Memoized]):
     """Where the outcome of a question is kept, also if nobody waits for it any more, and found by who asks it again."""
 
-    recall: Callable[[], Outcome | None] = lambda: None
-    keep: Callable[[Outcome], None] = lambda _outcome: None
+    recall: Callable[[], Memoized | None] = lambda: None
+    keep: Callable[[Memoized], None] = lambda _outcome: None
 
 
-class Asked(Protocol):
+class Answerer(Protocol):
     """Who answers questions."""
 
     async def ask(
@@ -97,7 +97,7 @@ class Worker:
     async def ask(
         self, key: Key, priority: Priority, work: Work[Answer], memo: Memo[Answer | Failed], *, first: bool = False
     ) -> Answer | Failed:
-        """Return the answer to a question about a model, or why it has none; see :class:`Asked`."""
+        """Return the answer to a question about a model, or why it has none; see :class:`Answerer`."""
         await self._turns.take(key, priority, first=first)
         task = asyncio.create_task(self._finish(work, memo))
         self._under_way.add(task)

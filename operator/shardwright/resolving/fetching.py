@@ -14,7 +14,7 @@ from shardwright.rendering.deployment import SecretKey
 from shardwright.rendering.fetch_job import VARIABLES, HubFetch, config_name
 from shardwright.resolving.question import Question
 
-Source = tuple[str, str]
+ConfigMapKey = tuple[str, str]
 """Name and key of a ConfigMap."""
 
 _NAMING: Final = {"id", "revision", "config", "config_map_ref"}
@@ -28,14 +28,14 @@ class Unread(Problem):
     fetch: HubFetch
 
 
-def source_of(resource: ShardedModel) -> Source | None:
+def source_of(resource: ShardedModel) -> ConfigMapKey | None:
     """Return where the config of a resource is, or would be kept that was read from the hub; None where its spec has it."""
     return config_source(
         resource.metadata.name, resource.spec.model.model_dump(include=_NAMING, by_alias=True, exclude_none=True)
     )
 
 
-def config_source(name: str, model: Mapping[str, Any]) -> Source | None:
+def config_source(name: str, model: Mapping[str, Any]) -> ConfigMapKey | None:
     """Return the same for ``spec.model`` as the API server holds it: what is wrong with it is said elsewhere."""
     if reference := model.get("configMapRef"):
         named = reference.get("name")
